@@ -1,0 +1,91 @@
+"""What a target is, as pure data.
+
+A search or a prediction takes a `DeviceSpec`, not a device, and so runs anywhere for any calibrated GPU. Specs of known GPUs ship as JSON beside the runtime; ``spmark calibrate`` writes new ones.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from spmark.impls.core.errors import DeviceError
+
+
+class DeviceKind(StrEnum):
+    """What executes: an NVIDIA GPU, the host's cores, or kernels run on the host under sanitizers (no times)."""
+
+    CUDA = "cuda"
+    CPU = "cpu"
+    HOST_SIMT = "host-simt"
+
+
+class DeviceSpec(BaseModel):
+    """A target of building and predicting. Rates are measured by `calibrate`, the rest is queried."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    name: str
+    """Model name in lower case with dashes, such as ``nvidia-h200``: the folder of its records."""
+    kind: DeviceKind
+    arch: str
+    """``sm_90`` for a GPU, the machine type (``x86_64``) for a CPU."""
+    num_sms: int = Field(ge=1)
+    """Streaming multiprocessors, or cores."""
+    warp_size: int = 32
+    max_threads_per_sm: int = 2048
+    registers_per_sm: int = 65536
+    """32-bit registers."""
+    shared_bytes_per_sm: int = 0
+    shared_bytes_per_block: int = 0
+    """Most dynamic shared memory of one thread block, after opting in."""
+    l2_bytes: int = Field(ge=0)
+    """L2 of a GPU, last-level cache of a CPU."""
+    memory_bytes: int = Field(ge=0)
+    clock_mhz: float = 0.0
+    """Highest clock of the multiprocessors."""
+    memory_clock_mhz: float = 0.0
+    copy_bytes_per_s: float = Field(ge=0)
+    """Copy bandwidth, bytes read plus bytes written; 0 where it was not measured."""
+    read_bytes_per_s: float = Field(ge=0)
+    """Bandwidth of reading alone."""
+    fma_flops_per_s: float = Field(ge=0)
+    """float32 multiply-adds on ordinary cores, two flops each."""
+    tensor_flops_per_s: dict[str, float] = {}
+    """Dense matrix-unit rate by input type: float16 (accumulated in float32), tf32."""
+    launch_s: float = 0.0
+    """An empty kernel, launch to launch, in a stream."""
+    tables: dict[str, list[float]] = {}
+    """Calibration tables of cost models, by name."""
+    calibrated_with: dict[str, str] = {}
+    """Versions (driver, CUDA, spmark) and the day of the measurement."""
+
+    @property
+    def compute_capability(self) -> int:
+        """The architecture as a number: 90 for sm_90, 0 where the target is no GPU."""
+        return int(self.arch.removeprefix("sm_").rstrip("a")) if self.arch.startswith("sm_") else 0
+
+    def flops_per_s(self, dtype: str) -> float:
+        """Give the highest rate at which products of ``dtype`` can be accumulated in float32."""
+        return max(self.fma_flops_per_s, self.tensor_flops_per_s.get(dtype, 0.0))
+
+    def save(self, path: Path) -> None:
+        """Write the spec as JSON."""
+        path.write_text(self.model_dump_json(indent=2) + "\n")
+
+    @classmethod
+    def load(cls, path: Path) -> DeviceSpec:
+        """Read a spec.
+
+        Raises
+        ------
+        DeviceError
+            The file is missing or is not a device spec; names the file and the field.
+        """
+        try:
+            return cls.model_validate_json(path.read_text())
+        except OSError as error:
+            raise DeviceError(f"{path}: expected a device spec, found none ({error.strerror})") from error
+        except ValidationError as error:
+            raise DeviceError(f"{path}: expected a device spec\n{error}") from error

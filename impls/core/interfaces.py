@@ -1,0 +1,162 @@
+"""The contracts between a format, an implementation, its plan, a cost model and the harness."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.problem import Csr, Op, Problem
+
+Config = Mapping[str, Any]
+"""Values of an implementation's tunables by name: strings, numbers and booleans."""
+DeviceArray = Any
+"""An array on the plan's device: CuPy's, PyTorch's, NumPy's; core imports none of the first two."""
+PHASES = ("features", "select", "search", "convert", "compile", "upload")
+"""What building is made of; a plan reports seconds by these names."""
+
+
+class Format(Protocol):
+    """Immutable storage of one sparse matrix; ``to_csr`` gives back exactly the matrix that ``from_csr`` took."""
+
+    name: ClassVar[str]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(I, K)."""
+        ...
+
+    @property
+    def stored(self) -> int:
+        """Elements held, padding included."""
+        ...
+
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        """Give what a kernel needs, by argument name."""
+        ...
+
+    def to_csr(self) -> Csr:
+        """Give the matrix back."""
+        ...
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What a search learned of one config."""
+
+    config: Config
+    predicted: float | None = None
+    """Score of the cost model, lower is better."""
+    samples_us: tuple[float, ...] = ()
+    """Measured times, empty where it was only scored."""
+    reason: str = ""
+    """Why it was not measured, if it should have been."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a search cost and saw."""
+
+    candidates: int
+    """Configs considered."""
+    compiled: int = 0
+    measured: int = 0
+    cores: int = 1
+    """Host cores that worked on it."""
+    seen: tuple[Candidate, ...] = ()
+    """Every config with what was predicted and measured, for replay without a GPU."""
+
+
+@dataclass
+class Built:
+    """What a plan says about itself; a plan holds one and shows its fields."""
+
+    config: dict[str, Any] = field(default_factory=dict)
+    phases_s: dict[str, float] = field(default_factory=dict)
+    stored: int = 0
+    device_bytes: int = 0
+    search: Search | None = None
+
+
+class Plan(Protocol):
+    """A built, device-resident operator for one problem."""
+
+    @property
+    def config(self) -> Config:
+        """What was chosen."""
+        ...
+
+    @property
+    def phases_s(self) -> Mapping[str, float]:
+        """Seconds by phase of building (`PHASES`)."""
+        ...
+
+    @property
+    def stored(self) -> int:
+        """Elements that the plan's format holds, padding included."""
+        ...
+
+    @property
+    def device_bytes(self) -> int:
+        """Bytes that the plan holds on the device, operands and result not counted."""
+        ...
+
+    @property
+    def search(self) -> Search | None:
+        """What the search cost, if there was one."""
+        ...
+
+    def run(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+        """Enqueue on the current stream: no allocation, no synchronisation, no host read.
+
+        Parameters
+        ----------
+        operands : sequence of arrays
+            Of `Problem.operand_shapes`, row-major and contiguous, of the problem's dtype, on the plan's device.
+        out : array
+            Of `Problem.out_shape`; complete afterwards whatever it held before.
+
+        Raises
+        ------
+        OperandError
+            An operand does not fit; names it, what was expected and what was found.
+        """
+        ...
+
+
+class Implementation(Protocol):
+    """One way to compute an operator. Its fields, if it has any, are its pinned config."""
+
+    name: ClassVar[str]
+    """Key in sweeps, records and legends."""
+    ops: ClassVar[frozenset[Op]]
+    devices: ClassVar[frozenset[DeviceKind]]
+
+    def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
+        """Say why the problem cannot be built on the device, or None."""
+        ...
+
+    def build(self, problem: Problem, device: DeviceSpec) -> Plan:
+        """Build a plan.
+
+        Raises
+        ------
+        BuildError
+            With the file, the template arguments and the log where a kernel is to blame.
+        """
+        ...
+
+
+class CostModel(Protocol):
+    """Orders configs without running them."""
+
+    unit: ClassVar[str | None]
+    """``"s"`` where scores are seconds, None where only their order means something."""
+
+    def score(self, problem: Problem, configs: Sequence[Config]) -> NDArray[np.float64]:
+        """Score every config, (len(configs),) float64; lower is better."""
+        ...

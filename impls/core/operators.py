@@ -1,0 +1,258 @@
+"""The truth about both operators on the host: operands, the float64 reference, flops, bytes and tolerance.
+
+Operands are a function of (seed, stream, index) alone, evaluated by the same integer arithmetic on the host and on a GPU: the
+device holds the whole operand while the reference makes only the rows that it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from spmark.impls.core.problem import DType, Op, Problem
+
+SAMPLED_ROWS = 4096
+_ALL_ROWS_WORK = 1 << 27
+_CHUNK = 1 << 22
+_UNIT_ROUNDOFF = {DType.FLOAT32: 2.0**-24, DType.FLOAT16: 2.0**-11}
+
+
+class DenseRows(Protocol):
+    """A dense row-major operand that can be read by rows and a range of columns."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(rows, J)."""
+        ...
+
+    def __getitem__(self, key: tuple[NDArray[np.integer[Any]], slice], /) -> NDArray[Any]:
+        """Give ``operand[rows, start:stop]``."""
+        ...
+
+
+def random_values(index: Any, seed: int, stream: int, xp: Any = np) -> Any:
+    """Give the random values at ``index``: a sign times 0.5 + k 2^-23, k uniform in [0, 2^22).
+
+    The magnitudes lie in [0.5, 1), so that no entry is near zero and a missing or doubled term always shows.
+
+    Parameters
+    ----------
+    index : array of uint64
+        Positions, any shape (NumPy or CuPy).
+    seed, stream : int
+        The sweep's seed and the number of the operand.
+    xp : module
+        NumPy, or CuPy for an index on the device: the same bits come out.
+
+    Returns
+    -------
+    array of float32
+        Same shape as ``index``. SplitMix64's finaliser (Steele, Lea and Flood, OOPSLA 2014) over a keyed counter.
+    """
+    key = ((seed * 0x9E3779B97F4A7C15) ^ ((stream + 1) * 0xD1B54A32D192ED03)) & (2**64 - 1)
+    bits = (index + xp.uint64(1)) * xp.uint64(0x9E3779B97F4A7C15) + xp.uint64(key)
+    bits = (bits ^ (bits >> xp.uint64(30))) * xp.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> xp.uint64(27))) * xp.uint64(0x94D049BB133111EB)
+    bits ^= bits >> xp.uint64(31)
+    magnitude = ((bits >> xp.uint64(42)) | xp.uint64(1 << 22)).astype(xp.float32) * xp.float32(2.0**-23)
+    return xp.where(bits & xp.uint64(1), -magnitude, magnitude)
+
+
+@dataclass(frozen=True)
+class RandomOperand:
+    """A dense operand that exists only where it is read.
+
+    Indexing with ``[rows, start:stop]`` gives host values; `fill` writes the whole operand into an array.
+    """
+
+    shape: tuple[int, int]
+    dtype: DType
+    seed: int
+    stream: int
+
+    def __getitem__(self, key: tuple[NDArray[np.integer[Any]], slice], /) -> NDArray[Any]:
+        """Give the rows asked for, in the operand's dtype."""
+        rows, cols = key
+        start, stop, _ = cols.indices(self.shape[1])
+        index = rows.astype(np.uint64)[:, None] * np.uint64(self.shape[1]) + np.arange(start, stop, dtype=np.uint64)
+        return np.asarray(random_values(index, self.seed, self.stream)).astype(self.dtype.numpy)
+
+    def fill(self, out: Any, xp: Any = np) -> None:
+        """Write every value into ``out``, a contiguous (rows, J) array of NumPy or CuPy. O(rows J)."""
+        flat = out.reshape(-1)
+        for start, index in _index_chunks(flat.size, xp):
+            flat[start : start + index.size] = random_values(index, self.seed, self.stream, xp).astype(flat.dtype)
+
+    def equals(self, other: Any, xp: Any = np) -> bool:
+        """Tell whether ``other`` still holds exactly these values. O(rows J)."""
+        flat = other.reshape(-1)
+        same = xp.asarray(True)
+        for start, index in _index_chunks(flat.size, xp):
+            expected = random_values(index, self.seed, self.stream, xp).astype(flat.dtype)
+            same &= xp.all(flat[start : start + index.size] == expected)
+        return bool(same)
+
+
+def _index_chunks(size: int, xp: Any) -> Any:
+    for start in range(0, size, _CHUNK):
+        yield start, xp.arange(start, min(start + _CHUNK, size), dtype=xp.uint64)
+
+
+def random_operands(problem: Problem, seed: int) -> tuple[RandomOperand, ...]:
+    """Give the problem's dense operands: B, or X and Y."""
+    return tuple(RandomOperand(s, problem.dtype, seed, stream) for stream, s in enumerate(problem.operand_shapes, 1))
+
+
+def sampled_rows(problem: Problem, seed: int = 0) -> NDArray[np.int64]:
+    """Choose the rows that are checked: all of them, or 4,096 including the longest where checking all is long.
+
+    Returns
+    -------
+    (n,) int64, increasing. All rows where nnz J is at most 2^27, else drawn by ``seed``.
+    """
+    matrix = problem.matrix
+    if matrix.num_rows <= SAMPLED_ROWS or matrix.nnz * problem.width <= _ALL_ROWS_WORK:
+        return np.arange(matrix.num_rows, dtype=np.int64)
+    drawn = np.random.default_rng(seed).choice(matrix.num_rows, SAMPLED_ROWS - 1, replace=False)
+    return np.union1d(drawn, [int(np.argmax(matrix.row_lengths))]).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """The float64 result on some rows, and what it is compared with."""
+
+    rows: NDArray[np.int64]
+    """(n,) rows of A that are covered."""
+    entries: NDArray[np.int64]
+    """(m,) positions of those rows' non-zeros in A's CSR order."""
+    result: NDArray[np.float64]
+    """SpMM: (n, J). SDDMM: (m,)."""
+    magnitude: NDArray[np.float64]
+    """Same shape: the sum of |a| |b| over the terms, the scale of the rounding error."""
+
+    def select(self, problem: Problem, out: Any) -> Any:
+        """Give the part of ``out`` (NumPy or CuPy) that the reference covers."""
+        if problem.op is Op.SDDMM:
+            return out if self.entries.size == problem.matrix.nnz else out[self.entries]
+        return out if self.rows.size == problem.matrix.num_rows else out[self.rows]
+
+    def max_error(self, selected: NDArray[Any]) -> float:
+        """Give the largest |out - reference| / magnitude; infinite where out is not finite or a zero is not met."""
+        if self.result.size == 0:
+            return 0.0
+        with np.errstate(invalid="ignore", divide="ignore"):
+            difference = np.abs(selected.astype(np.float64) - self.result)
+            error = np.where(difference == 0, 0.0, difference / self.magnitude)
+        worst = float(np.max(np.where(np.isnan(error), np.inf, error)))
+        return worst
+
+
+def reference(problem: Problem, operands: Sequence[DenseRows], rows: NDArray[np.int64] | None = None) -> Reference:
+    """Compute the result in float64 on ``rows`` (default: all of them).
+
+    Parameters
+    ----------
+    problem : Problem
+        Its values are used as the dtype rounds them.
+    operands : sequence of DenseRows
+        B (K, J), or X (I, J) and Y (K, J): arrays or `RandomOperand`.
+    rows : (n,) int64, optional
+        Rows of A, increasing.
+
+    Returns
+    -------
+    Reference
+        O(m J) time for m covered non-zeros; J is walked in pieces to bound the memory.
+    """
+    matrix = problem.matrix
+    rows = np.arange(matrix.num_rows, dtype=np.int64) if rows is None else rows
+    lengths = matrix.row_lengths[rows].astype(np.int64)
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    entries = np.arange(indptr[-1]) + np.repeat(matrix.indptr[rows] - indptr[:-1], lengths)
+    values = problem.values[entries].astype(np.float64)
+    if problem.op is Op.SPMM:
+        result, magnitude = _spmm(problem, operands[0], indptr, entries, values)
+    else:
+        result, magnitude = _sddmm(problem, operands[0], operands[1], np.repeat(rows, lengths), entries)
+        if problem.scaled:
+            result, magnitude = result * values, magnitude * np.abs(values)
+    return Reference(rows, entries, result, magnitude)
+
+
+def _spmm(
+    problem: Problem,
+    dense: DenseRows,
+    indptr: NDArray[np.int64],
+    entries: NDArray[np.int64],
+    values: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    used, cols = np.unique(problem.matrix.indices[entries], return_inverse=True)
+    shape = (indptr.size - 1, max(used.size, 1))
+    signed = sparse.csr_array((values, cols, indptr), shape=shape)
+    absolute = sparse.csr_array((np.abs(values), cols, indptr), shape=shape)
+    result = np.zeros((shape[0], problem.width))
+    magnitude = np.zeros_like(result)
+    if used.size == 0:
+        return result, magnitude
+    step = max(1, _CHUNK // used.size)
+    for start in range(0, problem.width, step):
+        piece = slice(start, min(start + step, problem.width))
+        block = dense[used, piece].astype(np.float64)
+        result[:, piece] = np.asarray(signed @ block)
+        magnitude[:, piece] = np.asarray(absolute @ np.abs(block))
+    return result, magnitude
+
+
+def _sddmm(
+    problem: Problem, x: DenseRows, y: DenseRows, rows: NDArray[np.int64], entries: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    cols = problem.matrix.indices[entries]
+    result, magnitude = np.zeros(entries.size), np.zeros(entries.size)
+    step = max(1, _CHUNK // problem.width)
+    for start in range(0, entries.size, step):
+        part = slice(start, start + step)
+        left, right = (m[i[part], :].astype(np.float64) for m, i in ((x, rows), (y, cols)))
+        result[part] = np.einsum("pj,pj->p", left, right)
+        magnitude[part] = np.einsum("pj,pj->p", np.abs(left), np.abs(right))
+    return result, magnitude
+
+
+def tolerance(problem: Problem) -> float:
+    """Give the largest `Reference.max_error` that float32 accumulation explains.
+
+    A sum of n rounded terms in any order errs like sqrt(n) u times the sum of magnitudes (Higham and Mary, SIAM J. Sci.
+    Comput. 2019); eight times that is allowed, plus one rounding of the result to float16. n is the longest row for
+    SpMM and J for SDDMM.
+    """
+    lengths = problem.matrix.row_lengths
+    terms = problem.width if problem.op is Op.SDDMM else int(lengths.max())
+    rounding = _UNIT_ROUNDOFF[DType.FLOAT16] if problem.dtype is DType.FLOAT16 else 0.0
+    return 8 * float(np.sqrt(max(terms, 1) + problem.scaled)) * _UNIT_ROUNDOFF[DType.FLOAT32] + rounding
+
+
+def flops(problem: Problem) -> int:
+    """Give 2 nnz J, the useful floating-point operations of both operators."""
+    return 2 * problem.matrix.nnz * problem.width
+
+
+def operand_bytes(problem: Problem) -> int:
+    """Give the fewest bytes that any implementation must read.
+
+    These are the values of A that take part and the used rows of operands. The pattern is left out, since a format or generated code may hold it in other ways.
+    """
+    matrix, size = problem.matrix, problem.dtype.itemsize
+    used_rows = int(np.count_nonzero(matrix.row_lengths)) if problem.op is Op.SDDMM else 0
+    takes_values = problem.op is Op.SPMM or problem.scaled
+    return size * ((matrix.used_cols + used_rows) * problem.width + takes_values * matrix.nnz)
+
+
+def compulsory_bytes(problem: Problem) -> int:
+    """Give the bytes of touching everything once: A in CSR, the used rows of operands, the whole result."""
+    matrix, size = problem.matrix, problem.dtype.itemsize
+    out = size * int(np.prod(problem.out_shape, dtype=np.int64))
+    return operand_bytes(problem) + matrix.indptr.nbytes + matrix.indices.nbytes + out

@@ -1,0 +1,262 @@
+"""What is computed: the operator, the canonical CSR matrix A (I x K), the dense width J and the dtype.
+
+SpMM is ``C[i, j] = sum_k A[i, k] B[k, j]``; SDDMM is ``D[i, k] = sum_j X[i, j] Y[k, j]`` at the non-zeros of A, in
+A's CSR order, and ``scaled`` SDDMM multiplies by ``A[i, k]``. I, K and J mean this everywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from spmark.impls.core.errors import MatrixError
+
+MAX_NNZ = 2**31 - 1
+_CHUNK = 1 << 22
+
+
+class Op(StrEnum):
+    """The two operators."""
+
+    SPMM = "spmm"
+    SDDMM = "sddmm"
+
+
+class DType(StrEnum):
+    """Type of operands and result; products are accumulated in float32 for both."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy dtype of operands and result."""
+        return np.dtype(self.value)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.numpy.itemsize
+
+
+@dataclass(frozen=True, eq=False)
+class Csr:
+    """Canonical host CSR: in every row the columns increase strictly, so nothing is stored twice.
+
+    The constructor trusts its arguments; data from outside enter through `Csr.checked`.
+    """
+
+    shape: tuple[int, int]
+    """(I, K), both at least 1."""
+    indptr: NDArray[np.int32]
+    """(I + 1,) int32; row i is at ``indptr[i]:indptr[i + 1]``."""
+    indices: NDArray[np.int32]
+    """(nnz,) int32 columns."""
+    values: NDArray[np.float32]
+    """(nnz,) float32."""
+
+    @classmethod
+    def checked(
+        cls,
+        shape: tuple[int, int],
+        indptr: ArrayLike,
+        indices: ArrayLike,
+        values: ArrayLike,
+        where: str = "matrix",
+    ) -> Csr:
+        """Check everything a canonical CSR promises, then build one.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            (I, K).
+        indptr, indices, values : array_like
+            (I + 1,), (nnz,), (nnz,); any integer dtype, any real dtype.
+        where : str
+            Named in errors: a file, a matrix id.
+
+        Raises
+        ------
+        MatrixError
+            Says what was expected, what was found and at which row or position. O(nnz) time, O(1) further memory.
+        """
+        num_rows, num_cols = (int(n) for n in shape)
+        if num_rows < 1 or num_cols < 1:
+            raise MatrixError(f"{where}: expected at least one row and one column, found shape {num_rows} x {num_cols}")
+        indptr, indices, values = np.asarray(indptr), np.asarray(indices), np.asarray(values)
+        nnz = indices.shape[0] if indices.ndim == 1 else -1
+        if max(num_rows, num_cols, nnz) > MAX_NNZ:
+            raise MatrixError(
+                f"{where}: expected rows, columns and non-zeros of at most 2^31 - 1 (indices are int32), "
+                f"found {num_rows} x {num_cols} with {nnz:,} non-zeros"
+            )
+        for name, array, length in (
+            ("indptr", indptr, num_rows + 1),
+            ("indices", indices, nnz),
+            ("values", values, nnz),
+        ):
+            if array.ndim != 1 or array.shape[0] != length:
+                raise MatrixError(f"{where}: expected {name} of shape ({length},), found {array.shape}")
+        for name, array in (("indptr", indptr), ("indices", indices)):
+            if array.dtype.kind not in "iu":
+                raise MatrixError(f"{where}: expected integer {name}, found {array.dtype}")
+        if values.dtype.kind not in "fiub":
+            raise MatrixError(f"{where}: expected real values, found {values.dtype}")
+        _check_indptr(indptr, nnz, where)
+        _check_indices(indptr, indices, num_cols, where)
+        _check_finite(values, where)
+        return cls(
+            (num_rows, num_cols),
+            np.ascontiguousarray(indptr, np.int32),
+            np.ascontiguousarray(indices, np.int32),
+            np.ascontiguousarray(values, np.float32),
+        )
+
+    @property
+    def num_rows(self) -> int:
+        """I."""
+        return self.shape[0]
+
+    @property
+    def num_cols(self) -> int:
+        """K."""
+        return self.shape[1]
+
+    @property
+    def nnz(self) -> int:
+        """Stored non-zeros."""
+        return int(self.indices.shape[0])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the three arrays."""
+        return self.indptr.nbytes + self.indices.nbytes + self.values.nbytes
+
+    @cached_property
+    def row_lengths(self) -> NDArray[np.int32]:
+        """(I,) int32: non-zeros of each row."""
+        return np.diff(self.indptr)
+
+    @cached_property
+    def used_cols(self) -> int:
+        """Columns with at least one non-zero: the rows of B (or Y) that must be read. O(nnz)."""
+        seen = np.zeros(self.num_cols, np.bool_)
+        seen[self.indices] = True
+        return int(np.count_nonzero(seen))
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 over shape, indptr and indices: the pattern, not the values. O(nnz)."""
+        digest = hashlib.sha256(f"{self.num_rows}x{self.num_cols}".encode())
+        digest.update(self.indptr.data)
+        digest.update(self.indices.data)
+        return digest.hexdigest()
+
+    def rows_of_entries(self) -> NDArray[np.int32]:
+        """Give the row of every non-zero, (nnz,) int32. O(nnz) memory."""
+        return np.repeat(np.arange(self.num_rows, dtype=np.int32), self.row_lengths)
+
+    def transposed(self) -> Csr:
+        """Give the transpose as a canonical CSR. O(nnz)."""
+        from scipy import sparse
+
+        flipped = sparse.csr_array((self.values, self.indices, self.indptr), shape=self.shape).tocsc()
+        return Csr(
+            (self.num_cols, self.num_rows),
+            flipped.indptr.astype(np.int32, copy=False),
+            flipped.indices.astype(np.int32, copy=False),
+            flipped.data.astype(np.float32, copy=False),
+        )
+
+
+def _check_indptr(indptr: NDArray[Any], nnz: int, where: str) -> None:
+    if indptr[0] != 0 or indptr[-1] != nnz:
+        raise MatrixError(f"{where}: expected indptr from 0 to nnz = {nnz}, found {indptr[0]} to {indptr[-1]}")
+    falls = np.flatnonzero(indptr[1:] < indptr[:-1])
+    if falls.size:
+        row = int(falls[0])
+        raise MatrixError(
+            f"{where}: expected indptr never to fall, found {indptr[row]} then {indptr[row + 1]} at row {row}"
+        )
+
+
+def _check_indices(indptr: NDArray[Any], indices: NDArray[Any], num_cols: int, where: str) -> None:
+    for start in range(0, indices.shape[0], _CHUNK):
+        part = indices[start : start + _CHUNK + 1]
+        low, high = int(part.min()), int(part.max())
+        if low < 0 or high >= num_cols:
+            at = start + int(np.flatnonzero((part < 0) | (part >= num_cols))[0])
+            raise MatrixError(
+                f"{where}: expected columns in [0, {num_cols}), found {indices[at]} "
+                f"in row {_row_at(indptr, at)} (position {at})"
+            )
+        # A pair that does not increase is legal only where a row ends between its two entries.
+        falls = start + 1 + np.flatnonzero(part[1:] <= part[:-1])
+        rows = np.searchsorted(indptr, falls, side="right") - 1
+        wrong = np.flatnonzero(indptr[rows] != falls)
+        if wrong.size:
+            at, row = int(falls[wrong[0]]), int(rows[wrong[0]])
+            kind = "a duplicate" if indices[at] == indices[at - 1] else "unsorted columns"
+            raise MatrixError(
+                f"{where}: expected strictly increasing columns in every row, found {kind} in row {row}: "
+                f"{indices[at - 1]} then {indices[at]} (position {at})"
+            )
+
+
+def _check_finite(values: NDArray[Any], where: str) -> None:
+    for start in range(0, values.shape[0], _CHUNK):
+        bad = np.flatnonzero(~np.isfinite(values[start : start + _CHUNK]))
+        if bad.size:
+            at = start + int(bad[0])
+            raise MatrixError(f"{where}: expected finite values, found {values[at]} at position {at}")
+
+
+def _row_at(indptr: NDArray[Any], position: int) -> int:
+    return int(np.searchsorted(indptr, position, side="right")) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """One operator on one matrix at one width and dtype.
+
+    Raises
+    ------
+    ValueError
+        A width below 1, or ``scaled`` with SpMM.
+    """
+
+    op: Op
+    matrix: Csr
+    width: int
+    """J, the dense width."""
+    dtype: DType = DType.FLOAT32
+    scaled: bool = False
+    """SDDMM only: multiply by A[i, k]."""
+    values: NDArray[Any] = field(init=False, repr=False)
+    """(nnz,) the values of A as operands have them, in `dtype`."""
+
+    def __post_init__(self) -> None:
+        if self.width < 1:
+            raise ValueError(f"expected a width J of at least 1, found {self.width}")
+        if self.scaled and self.op is not Op.SDDMM:
+            raise ValueError(f"expected scaled only with sddmm, found it with {self.op}")
+        object.__setattr__(self, "values", self.matrix.values.astype(self.dtype.numpy, copy=False))
+
+    @property
+    def operand_shapes(self) -> tuple[tuple[int, int], ...]:
+        """Shapes of the dense operands: B (K, J) for SpMM; X (I, J) and Y (K, J) for SDDMM. Row-major."""
+        num_rows, num_cols = self.matrix.shape
+        if self.op is Op.SPMM:
+            return ((num_cols, self.width),)
+        return ((num_rows, self.width), (num_cols, self.width))
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        """Shape of the result: (I, J) row-major for SpMM, (nnz,) for SDDMM."""
+        return (self.matrix.num_rows, self.width) if self.op is Op.SPMM else (self.matrix.nnz,)

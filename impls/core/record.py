@@ -1,0 +1,203 @@
+"""One record per case: facts only. Medians, speed-ups and intervals are derived in the report."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.problem import DType, Op
+
+SCHEMA_VERSION: Final = 1
+PROTOCOL_VERSION = 1
+"""Counts up when what is timed, or how, changes: results of two protocols are not compared."""
+
+
+class Status(StrEnum):
+    """How a case ended; everything but ok is a failure that the record keeps."""
+
+    OK = "ok"
+    UNSUPPORTED = "unsupported"
+    BUILD_ERROR = "build_error"
+    RUN_ERROR = "run_error"
+    WRONG_RESULT = "wrong_result"
+    IMPLAUSIBLE = "implausible"
+    OUT_OF_MEMORY = "out_of_memory"
+    TIMEOUT = "timeout"
+
+
+FINAL = frozenset({Status.OK, Status.UNSUPPORTED})
+"""Statuses that a resumed sweep does not run again."""
+
+
+class MatrixKind(StrEnum):
+    """Where a matrix comes from: with its own values, a real pattern, a formula or a stand-in for a named matrix."""
+
+    REAL = "real"
+    PATTERN = "pattern"
+    SYNTHETIC = "synthetic"
+    TWIN = "twin"
+
+
+class Orientation(StrEnum):
+    """Which of a graph's two matrices A is: as its source stores it, or the transpose."""
+
+    A = "A"
+    TRANSPOSED = "AT"
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class ProblemFacts(_Row):
+    """What the report needs to know of a problem without loading its matrix."""
+
+    num_rows: int
+    num_cols: int
+    nnz: int
+    longest_row: int
+    flops: int
+    """2 nnz J."""
+    compulsory_bytes: int
+    """A in CSR, the used rows of operands and the result, each once."""
+
+
+class SearchFacts(_Row):
+    """What a search cost; what it saw of each candidate is in the side file ``candidates.jsonl``."""
+
+    candidates: int
+    compiled: int
+    measured: int
+    cores: int
+
+
+class Baseline(_Row):
+    """The baseline's times, taken in the same process and interleaved with this case's."""
+
+    implementation: str
+    config: dict[str, Any]
+    samples_us: list[float]
+
+
+class Measurement(_Row):
+    """What happened when one implementation met one problem."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    protocol_version: int = PROTOCOL_VERSION
+    case_id: str
+    """Readable key of the case; with the versions and the device it decides what a resumed sweep skips."""
+    implementation_version: str
+    """Digest of the implementation's folder and of core, formats, kernels and runtime."""
+    op: Op
+    matrix: str
+    """The matrix's name within its source."""
+    source: str
+    """Where it comes from; ``source/matrix`` is its id."""
+    orientation: Orientation = Orientation.A
+    matrix_kind: MatrixKind | None = None
+    matrix_hash: str = ""
+    """SHA-256 of the pattern; empty where the matrix could not be loaded."""
+    seed: int
+    width: int
+    """J."""
+    dtype: DType
+    scaled: bool = False
+    problem: ProblemFacts | None = None
+    device: str
+    """Name of the device spec."""
+    device_kind: DeviceKind
+    implementation: str
+    label: str
+    """How legends call it: the implementation, or the sweep's name for this config."""
+    requested: dict[str, Any] = {}
+    """Config that the sweep pinned."""
+    config: dict[str, Any] = {}
+    """Config that the plan chose."""
+    status: Status
+    reason: str = ""
+    samples_us: list[float] = []
+    """One launch each from a cold L2, in the order taken."""
+    warm_samples_us: list[float] = []
+    """Without the flush, when asked for."""
+    graph_samples_us: list[float] = []
+    """Mean of a replayed graph of launches, warm, for kernels too short for events alone."""
+    baseline: Baseline | None = None
+    clocks_mhz: list[float] = []
+    """Clock of the multiprocessors after each batch of samples."""
+    throttled: list[str] = []
+    """Reasons the driver gave for lowered clocks during the samples; samples are kept and flagged."""
+    phases_s: dict[str, float] = {}
+    search: SearchFacts | None = None
+    max_rel_error: float | None = None
+    """Largest error over the sum of the terms' magnitudes; infinity is written as 1e308."""
+    stored: int = 0
+    device_bytes: int = 0
+    peak_device_bytes: int = 0
+    """Most device memory in use by the process from the start of the build to the end of the check."""
+    environment: str = ""
+    """Digest of a row in ``environments.jsonl``."""
+    started_at: datetime = Field(default_factory=lambda: datetime.now(UTC))
+
+    @model_validator(mode="after")
+    def _status_says_which_fields_exist(self) -> Self:
+        timed = self.status in (Status.OK, Status.IMPLAUSIBLE)
+        sampled = bool(self.samples_us)
+        if sampled and not timed:
+            raise ValueError(f"expected no samples with status {self.status}, found {len(self.samples_us)}")
+        if timed and not sampled and self.device_kind is not DeviceKind.HOST_SIMT:
+            raise ValueError(f"expected samples with status {self.status}, found none")
+        if sampled and self.device_kind is DeviceKind.HOST_SIMT:
+            raise ValueError("expected no samples from host-simt, whose times mean nothing")
+        if not timed and not self.reason:
+            raise ValueError(f"expected a reason with status {self.status}")
+        return self
+
+    @property
+    def matrix_id(self) -> str:
+        """``source/name``, with the orientation where it is the transpose."""
+        return f"{self.source}/{self.matrix}" + ("" if self.orientation is Orientation.A else f"@{self.orientation}")
+
+
+class Environment(_Row):
+    """The machine and the software of a run, written once per sweep."""
+
+    device: DeviceSpec
+    driver: str = ""
+    cuda: str = ""
+    """CUDA of the libraries in use."""
+    packages: dict[str, str]
+    cpu: str
+    cores: int
+    memory_bytes: int
+    system: str
+    commit: str = ""
+    """Commit of the checkout, with ``+`` where it was changed."""
+
+    @property
+    def digest(self) -> str:
+        """Sixteen hex digits that measurements refer to."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
+
+
+class EnvironmentRow(_Row):
+    """A line of ``environments.jsonl``."""
+
+    digest: str
+    environment: Environment
+
+
+class CandidateRow(_Row):
+    """A line of ``candidates.jsonl``: what a search knew of one config of one case."""
+
+    case_id: str
+    implementation_version: str
+    environment: str
+    config: dict[str, Any]
+    predicted: float | None = None
+    samples_us: list[float] = []
+    reason: str = ""

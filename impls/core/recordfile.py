@@ -1,0 +1,162 @@
+"""Append-only JSON-lines files that survive kill -9, a full disk and torn lines.
+
+A line is written whole, flushed and fsynced before `RecordFile.append` returns. A line that was cut off by a crash stays
+in the file and is passed over by readers with a warning; the next append starts on a new line.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gzip
+import json
+import logging
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from spmark.impls.core.errors import RecordError
+
+Row = TypeVar("Row", bound=BaseModel)
+_log = logging.getLogger(__name__)
+
+
+class RecordFile:
+    """One file of rows, open for appending.
+
+    Raises
+    ------
+    RecordError
+        The file cannot be opened or written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("ab+", buffering=0)
+        except OSError as error:
+            raise RecordError(f"{path}: cannot be opened for appending: {error.strerror}") from error
+        self._end_torn_line()
+
+    def append(self, row: BaseModel) -> None:
+        """Write one row and wait until it is on disk.
+
+        Raises
+        ------
+        RecordError
+            The disk is full or the file cannot be written; what stood before stands unchanged.
+        """
+        self._write(row.model_dump_json(exclude_defaults=False).encode() + b"\n")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _end_torn_line(self) -> None:
+        size = self._file.seek(0, os.SEEK_END)
+        if size:
+            self._file.seek(size - 1)
+            if self._file.read(1) != b"\n":
+                self._write(b"\n")
+
+    def _write(self, line: bytes) -> None:
+        before = self._file.seek(0, os.SEEK_END)
+        try:
+            written = 0
+            while written < len(line):
+                written += self._file.write(line[written:])
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            self._file.truncate(before)
+            raise RecordError(
+                f"{self.path}: a row of {len(line)} bytes could not be written ({error.strerror}); "
+                f"the {before} bytes before it are intact: make room and run again to resume"
+            ) from error
+
+
+def read_rows(path: Path, kind: type[Row]) -> Iterator[Row]:
+    """Read a file of rows (``.gz`` too), oldest first.
+
+    A line that is not complete JSON is passed over with a warning.
+
+    Raises
+    ------
+    RecordError
+        The file cannot be read, or a complete line is not a ``kind``: names the file, the line and the field.
+    """
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            yield from _rows(file, path, kind)
+    except (OSError, EOFError) as error:
+        raise RecordError(f"{path}: cannot be read: {error}") from error
+
+
+def _rows(file: IO[bytes] | gzip.GzipFile, path: Path, kind: type[Row]) -> Iterator[Row]:
+    for number, line in enumerate(file, 1):
+        if not line.strip():
+            continue
+        try:
+            json.loads(line)
+        except ValueError:
+            _log.warning("%s:%d: passed over a line that was cut off (%d bytes)", path, number, len(line))
+            continue
+        try:
+            yield kind.model_validate_json(line)
+        except ValidationError as error:
+            raise RecordError(f"{path}:{number}: expected a {kind.__name__}\n{error}") from error
+
+
+class FolderLock:
+    """Sole right to write records into a folder, given up when the process ends however it ends.
+
+    Raises
+    ------
+    RecordError
+        Another process holds it; names that process.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / ".lock"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("a+")
+        except OSError as error:
+            raise RecordError(f"{folder}: cannot be written: {error.strerror}") from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self._file.seek(0)
+            holder = self._file.read().strip() or "unknown"
+            self._file.close()
+            raise RecordError(
+                f"{folder}: expected to be the only run that writes here, found another ({holder}); "
+                "wait for it, or name another folder with --out"
+            ) from error
+        self._file.truncate(0)
+        self._file.write(f"process {os.getpid()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC\n")
+        self._file.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Let others write."""
+        self._file.close()

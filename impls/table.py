@@ -1,0 +1,54 @@
+"""Every implementation by name: the one line to add when a folder is added. Classes are imported on use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, cast
+
+from spmark.impls.core.errors import SweepError
+from spmark.impls.core.interfaces import Implementation
+
+IMPLEMENTATIONS: Mapping[str, str] = {
+    "cusparse": "spmark.impls.cusparse.plan:CuSparse",
+    "cusparse_best": "spmark.impls.cusparse.plan:CuSparseBest",
+    "cublas": "spmark.impls.cublas.plan:CuBlas",
+    "gespmm": "spmark.impls.gespmm.plan:GeSpmm",
+    "dgl": "spmark.impls.dgl.plan:Dgl",
+    "scipy_cpu": "spmark.impls.scipy_cpu.plan:ScipyCpu",
+    "numba_cpu": "spmark.impls.numba_cpu.plan:NumbaCpu",
+    "blas_cpu": "spmark.impls.blas_cpu.plan:BlasCpu",
+}
+
+
+def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation:
+    """Make the implementation ``name`` with its tunables pinned to ``config``.
+
+    Raises
+    ------
+    SweepError
+        The name or a tunable is unknown, or a value is illegal; lists what there is.
+    """
+    entry = IMPLEMENTATIONS.get(name)
+    if entry is None:
+        near = get_close_matches(name, IMPLEMENTATIONS, 1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise SweepError(f"expected an implementation out of {', '.join(IMPLEMENTATIONS)}, found {name!r}{hint}")
+    module, _, label = entry.partition(":")
+    kind = getattr(import_module(module), label)
+    known = [f.name for f in fields(kind)]
+    unknown = sorted(set(config or {}) - set(known))
+    if unknown:
+        has = ", ".join(known) or "none"
+        raise SweepError(f"implementation {name}: expected tunables out of {has}, found {', '.join(unknown)}")
+    try:
+        return cast("Implementation", kind(**(config or {})))
+    except (TypeError, ValueError) as error:
+        raise SweepError(f"implementation {name}: {error}") from error
+
+
+def package(name: str) -> str:
+    """Give the folder under ``impls`` that holds the implementation ``name``."""
+    return IMPLEMENTATIONS[name].split(":")[0].split(".")[2]
