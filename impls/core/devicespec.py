@@ -1,6 +1,7 @@
 """What a target is, as pure data.
 
-A search or a prediction takes a `DeviceSpec`, not a device, and so runs anywhere for any calibrated GPU. Specs of known GPUs ship as JSON beside the runtime; ``spmark calibrate`` writes new ones.
+A search or a prediction takes a `DeviceSpec`, not a device, and so runs anywhere for any calibrated GPU. Specs of known
+GPUs ship as JSON beside the runtime; ``spmark calibrate`` writes new ones.
 """
 
 from __future__ import annotations

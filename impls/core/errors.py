@@ -39,6 +39,10 @@ class BuildError(SpmarkError):
     """A plan could not be built; carries the file, the template arguments and the compiler's log where it has them."""
 
 
+class UnsupportedError(BuildError):
+    """A library refused the problem while it was built: a row with status unsupported, not a failure of ours."""
+
+
 class CompileError(BuildError):
     """A kernel did not compile.
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -73,13 +75,22 @@ class Search:
 
 @dataclass
 class Built:
-    """What a plan says about itself; a plan holds one and shows its fields."""
+    """What a plan says about itself, and how it keeps its accounts; plans derive from it."""
 
     config: dict[str, Any] = field(default_factory=dict)
     phases_s: dict[str, float] = field(default_factory=dict)
     stored: int = 0
     device_bytes: int = 0
     search: Search | None = None
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Add the seconds spent inside to the phase ``name`` of building (`PHASES`)."""
+        started = perf_counter()
+        try:
+            yield
+        finally:
+            self.phases_s[name] = self.phases_s.get(name, 0.0) + perf_counter() - started
 
 
 class Plan(Protocol):

@@ -1,7 +1,7 @@
 """The truth about both operators on the host: operands, the float64 reference, flops, bytes and tolerance.
 
-Operands are a function of (seed, stream, index) alone, evaluated by the same integer arithmetic on the host and on a GPU: the
-device holds the whole operand while the reference makes only the rows that it needs.
+Operands are a function of (seed, stream, index) alone, evaluated by the same integer arithmetic on the host and on a
+GPU: the device holds the whole operand while the reference makes only the rows that it needs.
 """
 
 from __future__ import annotations
@@ -243,7 +243,8 @@ def flops(problem: Problem) -> int:
 def operand_bytes(problem: Problem) -> int:
     """Give the fewest bytes that any implementation must read.
 
-    These are the values of A that take part and the used rows of operands. The pattern is left out, since a format or generated code may hold it in other ways.
+    These are the values of A that take part and the used rows of operands. The pattern is left out, since
+    a format or generated code may hold it in other ways.
     """
     matrix, size = problem.matrix, problem.dtype.itemsize
     used_rows = int(np.count_nonzero(matrix.row_lengths)) if problem.op is Op.SDDMM else 0

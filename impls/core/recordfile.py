@@ -1,7 +1,7 @@
 """Append-only JSON-lines files that survive kill -9, a full disk and torn lines.
 
-A line is written whole, flushed and fsynced before `RecordFile.append` returns. A line that was cut off by a crash stays
-in the file and is passed over by readers with a warning; the next append starts on a new line.
+A line is written whole, flushed and fsynced before `RecordFile.append` returns. A line that was cut off by a crash
+stays in the file and is passed over by readers with a warning; the next append starts on a new line.
 """
 
 from __future__ import annotations

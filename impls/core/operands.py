@@ -1,0 +1,220 @@
+"""What a plan takes: the check of operands and result before a run, and float32 staging of host operands.
+
+The check sees facts of arrays (`ArrayFacts`), not arrays, so one set of messages serves NumPy, CuPy and PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.errors import OperandError
+from spmark.impls.core.problem import DType, Op, Problem
+
+_ROLES = {
+    Op.SPMM: ("spmm operand B (K, J)", "spmm result out (I, J)"),
+    Op.SDDMM: ("sddmm operand X (I, J)", "sddmm operand Y (K, J)", "sddmm result out (nnz,)"),
+}
+_DLPACK_CUDA = 2
+
+
+@dataclass(frozen=True)
+class ArrayFacts:
+    """What the check needs to know of one array, wherever it lives."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    strides: tuple[int, ...] | None
+    """Bytes, or None for row-major and contiguous."""
+    address: int
+    """Of the first element."""
+    writable: bool
+    device: str
+    """``cpu``, ``cuda:0``; ``cuda`` where the array does not say which."""
+
+    @classmethod
+    def of(cls, array: Any) -> ArrayFacts:
+        """Read the facts of a NumPy array, or of any array with ``__cuda_array_interface__`` (CuPy, PyTorch, Numba).
+
+        Raises
+        ------
+        TypeError
+            The object is neither; says what it is.
+        """
+        if isinstance(array, np.ndarray):
+            address, read_only = array.__array_interface__["data"]
+            strides = None if array.flags.c_contiguous else array.strides
+            return cls(array.shape, array.dtype, strides, address, not read_only, "cpu")
+        interface = getattr(array, "__cuda_array_interface__", None)
+        if interface is None:
+            raise TypeError(f"found a {type(array).__module__}.{type(array).__qualname__}{_whereabouts(array)}")
+        address, read_only = interface["data"]
+        dtype = np.dtype(interface["typestr"])
+        return cls(
+            tuple(interface["shape"]), dtype, interface.get("strides"), address, not read_only, _cuda_device(array)
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes from the first to the last element of a contiguous array."""
+        return prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether the elements stand in row-major order without gaps."""
+        if self.strides is None or 0 in self.shape:
+            return True
+        step = self.dtype.itemsize
+        for length, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if length > 1 and stride != step:
+                return False
+            step *= length
+        return True
+
+
+def _cuda_device(array: Any) -> str:
+    # __cuda_array_interface__ does not say which GPU; DLPack does, without making a capsule.
+    ask = getattr(array, "__dlpack_device__", None)
+    kind, number = ask() if ask is not None else (None, 0)
+    return f"cuda:{int(number)}" if kind == _DLPACK_CUDA else "cuda"
+
+
+def _whereabouts(array: Any) -> str:
+    device = getattr(array, "device", None)
+    return "" if device is None else f" on {device}"
+
+
+def check_operands(
+    operand_shapes: Sequence[tuple[int, ...]],
+    out_shape: tuple[int, ...],
+    dtype: DType,
+    operands: Sequence[Any],
+    out: Any,
+    *,
+    device: str | None = None,
+    alignment: int = 1,
+) -> tuple[ArrayFacts, ...]:
+    """Check that a plan can run on these arrays; costs microseconds and touches no element.
+
+    Parameters
+    ----------
+    operand_shapes, out_shape, dtype
+        Of the problem: one operand is SpMM's B, two are SDDMM's X and Y.
+    operands, out
+        What the caller passed.
+    device : str, optional
+        Where they must be: ``cpu``, ``cuda``, ``cuda:0``. Without it, all where ``out`` is.
+    alignment : int
+        Bytes that must divide every address; the size of an element is always asked for.
+
+    Returns
+    -------
+    tuple of ArrayFacts
+        Of the operands and then of ``out``.
+
+    Raises
+    ------
+    OperandError
+        Names the operator, the array, what was expected, what was found and what to do.
+    """
+    op = Op.SPMM if len(operand_shapes) == 1 else Op.SDDMM
+    roles = _ROLES[op]
+    if not isinstance(operands, (tuple, list)) or len(operands) != len(operand_shapes):
+        found = len(operands) if isinstance(operands, (tuple, list)) else f"a {type(operands).__name__}"
+        raise OperandError(f"{op}: expected {len(operand_shapes)} operands in a tuple, found {found}")
+    facts = tuple([_facts(role, array, device) for role, array in zip(roles, (*operands, out), strict=True)])
+    result = facts[-1]
+    where, wanted = device or result.device, dtype.numpy
+    alignment = max(alignment, wanted.itemsize)
+    for role, shape, one in zip(roles, (*operand_shapes, out_shape), facts, strict=True):
+        if one.dtype != wanted:
+            raise OperandError(
+                f"{role}: expected dtype {dtype}, found {one.dtype}; convert it, or build a plan for that dtype"
+            )
+        _check_place(role, one, shape, where, alignment)
+    if not result.writable:
+        raise OperandError(f"{roles[-1]}: expected a writable array, found a read-only one; pass another")
+    for role, one in zip(roles, facts[:-1], strict=False):
+        if one.address < result.address + result.nbytes and result.address < one.address + one.nbytes:
+            raise OperandError(f"{roles[-1]}: expected memory of its own, found some of {role}; pass another array")
+    return facts
+
+
+def _facts(role: str, array: Any, device: str | None) -> ArrayFacts:
+    try:
+        return ArrayFacts.of(array)
+    except TypeError as error:
+        kind = "a NumPy array" if device == "cpu" else f"an array on {device or 'the host or a GPU'}"
+        raise OperandError(f"{role}: expected {kind}, {error}; convert it first") from error
+
+
+def _check_place(role: str, found: ArrayFacts, shape: tuple[int, ...], device: str, alignment: int) -> None:
+    if found.device != device and not _same_gpu(found.device, device):
+        raise OperandError(f"{role}: expected an array on {device}, found one on {found.device}; copy it there")
+    if found.shape != shape:
+        raise OperandError(f"{role}: expected shape {shape}, found {found.shape}; A is I x K and the dense width is J")
+    if not found.contiguous:
+        raise OperandError(
+            f"{role}: expected a row-major, contiguous array, found strides of {found.strides} bytes for shape "
+            f"{found.shape}; pass a contiguous copy"
+        )
+    if found.address % alignment and 0 not in shape:
+        raise OperandError(
+            f"{role}: expected an address that is a multiple of {alignment} bytes, found {found.address:#x}; "
+            "pass a copy, which will be aligned"
+        )
+
+
+def _same_gpu(found: str, expected: str) -> bool:
+    # An array that does not say which GPU it is on is taken at the caller's word.
+    return found.startswith("cuda") and expected.startswith("cuda") and "cuda" in (found, expected)
+
+
+class HostStaging:
+    """A host plan's way in and out in float32: operands are checked, and float16 is widened and rounded once.
+
+    float32 arrays pass through untouched. For float16 the plan holds float32 workspaces of every operand and of the
+    result, filled and emptied within the run, so the conversions are in its time.
+
+    Parameters
+    ----------
+    problem : Problem
+        No reference to its matrix is kept.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._operand_shapes, self._out_shape = problem.operand_shapes, problem.out_shape
+        self._dtype = problem.dtype
+        self._work: list[NDArray[np.float32]] = []
+        if problem.dtype is DType.FLOAT16:
+            self._work = [np.empty(shape, np.float32) for shape in (*self._operand_shapes, self._out_shape)]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the workspaces."""
+        return sum(array.nbytes for array in self._work)
+
+    def enter(self, operands: Sequence[Any], out: Any) -> tuple[NDArray[np.float32], ...]:
+        """Give operands and then the array to write, all float32.
+
+        Raises
+        ------
+        OperandError
+            An array does not fit the problem.
+        """
+        check_operands(self._operand_shapes, self._out_shape, self._dtype, operands, out, device="cpu")
+        if not self._work:
+            return (*operands, out)
+        for wide, narrow in zip(self._work, operands, strict=False):
+            np.copyto(wide, narrow)
+        return tuple(self._work)
+
+    def leave(self, out: NDArray[Any]) -> None:
+        """Round the result into ``out`` where it was computed in a workspace."""
+        if self._work:
+            np.copyto(out, self._work[-1], casting="same_kind")
