@@ -1,0 +1,287 @@
+"""CUDA C++ to machine code without a GPU: NVRTC and nvcc for sources, ptxas for PTX, a disk cache and a process pool.
+
+The cache is keyed by the source, every header it includes (CuPy's own cache ignores those), the options, the compiler's
+version, the architecture and the instance; entries are written whole or not at all, so processes may share it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import cast
+
+from platformdirs import user_cache_path
+
+from spmark.impls.core.errors import CompileError, DeviceError
+from spmark.impls.runtime.toolchain import INCLUDE, cuda_include, nvcc_version, tool
+
+OPTIONS = ("-std=c++17", "-lineinfo")
+"""Given to every compiler: IEEE arithmetic (no fast math, denormals kept), lines for profilers."""
+_INCLUDED = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+_REGISTERS = re.compile(r"Used (\d+) registers")
+_SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+_SHARED = re.compile(r"(\d+) bytes smem")
+
+
+@dataclass(frozen=True)
+class Binary:
+    """One compiled kernel."""
+
+    cubin: bytes
+    symbol: str
+    """Mangled name to load."""
+    registers: int
+    """Registers of a thread."""
+    spill_bytes: int
+    """Bytes stored to local memory because registers ran out."""
+    shared_bytes: int
+    """Static shared memory of a block."""
+    log: str = ""
+
+
+def cache_folder() -> Path:
+    """Give the folder of compiled kernels: ``SPMARK_CACHE`` or the user's cache."""
+    root = os.environ.get("SPMARK_CACHE")
+    return (Path(root) if root else user_cache_path("spmark")) / "kernels"
+
+
+def compile_kernel(source: Path, expression: str, arch: str, compiler: str = "nvrtc") -> Binary:
+    """Compile one kernel for one architecture, or read it from the cache.
+
+    Parameters
+    ----------
+    source : Path
+        The ``.cu`` file.
+    expression : str
+        The kernel with its template arguments (`Instance.expression`).
+    arch : str
+        ``sm_80``, ``sm_90``, ``sm_100``...
+    compiler : {"nvrtc", "nvcc"}
+        NVRTC needs no host compiler; nvcc is there to hold it against.
+
+    Raises
+    ------
+    CompileError
+        Carries the file, the template arguments and the log.
+    DeviceError
+        The compiler is not installed.
+    """
+    version = _nvrtc_version() if compiler == "nvrtc" else nvcc_version()
+    key = _key(source, included_headers(source), (*OPTIONS, compiler, version, arch, expression))
+    path = cache_folder() / key[:2] / key
+    cached = _read(path)
+    if cached is None:
+        cached = (_compile_nvrtc if compiler == "nvrtc" else _compile_nvcc)(source, expression, arch)
+        _write(path, cached)
+    return cached
+
+
+def compile_many(kernels: Iterable[tuple[Path, str, str]], workers: int | None = None) -> list[Binary | CompileError]:
+    """Compile (source, expression, architecture) triples at once in a pool of processes.
+
+    Returns
+    -------
+    list
+        In the order given: the binary, or the error of a kernel that does not compile.
+    """
+    jobs = list(kernels)
+    workers = min(workers or os.cpu_count() or 1, len(jobs))
+    if workers <= 1:
+        return [_compile_job(job) for job in jobs]
+    # Processes of our own: multiprocessing would run the caller's main module again.
+    command = [sys.executable, "-m", "spmark.impls.runtime.compile"]
+    with ThreadPoolExecutor(workers) as pool:
+        shares = [jobs[turn::workers] for turn in range(workers)]
+        answers = list(pool.map(lambda share: _ask_worker(command, share), shares))
+    results: list[Binary | CompileError] = []
+    for position in range(len(jobs)):
+        results.append(answers[position % workers][position // workers])
+    return results
+
+
+def _ask_worker(command: list[str], jobs: list[tuple[Path, str, str]]) -> list[Binary | CompileError]:
+    request = json.dumps([[str(source), expression, arch] for source, expression, arch in jobs])
+    done = subprocess.run(command, input=request, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise DeviceError(f"a compile worker ended with {done.returncode}:\n{done.stderr[-2000:]}")
+    answers: list[Binary | CompileError] = []
+    for (source, expression, _), facts in zip(jobs, json.loads(done.stdout), strict=True):
+        if "error" in facts:
+            answers.append(CompileError(str(source), expression, facts["error"]))
+        else:
+            answers.append(Binary(b64decode(facts.pop("cubin")), **facts))
+    return answers
+
+
+def _work() -> None:
+    """Serve one request of `compile_many`: jobs as JSON on stdin, answers as JSON on stdout."""
+    answers = []
+    for source, expression, arch in json.load(sys.stdin):
+        result = _compile_job((Path(source), expression, arch))
+        if isinstance(result, CompileError):
+            answers.append({"error": result.log})
+        else:
+            answers.append({**asdict(result), "cubin": b64encode(result.cubin).decode()})
+    json.dump(answers, sys.stdout)
+
+
+def assemble(ptx: str, arch: str, name: str = "ptx") -> Binary:
+    """Turn PTX into machine code with ptxas; ``name`` names the module in errors.
+
+    Raises
+    ------
+    CompileError
+        With ptxas's log.
+    DeviceError
+        There is no ptxas.
+    """
+    entry = re.search(r"\.entry\s+([\w$]+)", ptx)
+    if entry is None:
+        raise CompileError(name, "", "expected a .entry in the PTX, found none")
+    key = hashlib.sha256("\0".join((ptx, arch, "ptxas", nvcc_version())).encode()).hexdigest()
+    path = cache_folder() / key[:2] / key
+    cached = _read(path)
+    if cached is None:
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "in.ptx").write_text(ptx)
+            command = [str(tool("ptxas")), "-v", f"-arch={arch}", "in.ptx", "-o", "out.cubin"]
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise CompileError(name, entry[1], done.stderr)
+            cached = _binary((Path(folder) / "out.cubin").read_bytes(), entry[1], done.stderr)
+        _write(path, cached)
+    return cached
+
+
+def included_headers(source: Path) -> list[Path]:
+    """Give every header of ours that ``source`` includes, directly or not, sorted; the toolkit's go by its version."""
+    found: set[Path] = set()
+    pending = [source]
+    while pending:
+        current = pending.pop()
+        for name in _INCLUDED.findall(current.read_text()):
+            for folder in (current.parent, INCLUDE):
+                path = (folder / name).resolve()
+                if path.is_file():
+                    if path not in found:
+                        found.add(path)
+                        pending.append(path)
+                    break
+    return sorted(found)
+
+
+def _compile_job(job: tuple[Path, str, str]) -> Binary | CompileError:
+    try:
+        return compile_kernel(*job)
+    except CompileError as error:
+        return error
+
+
+def _include_options(source: Path) -> list[str]:
+    toolkit = cuda_include()
+    return [f"-I{folder}" for folder in (source.parent, INCLUDE, toolkit) if folder is not None]
+
+
+def _nvrtc_version() -> str:
+    return "nvrtc {}.{}".format(*_nvrtc().getVersion())
+
+
+def _nvrtc() -> ModuleType:
+    try:
+        from cupy_backends.cuda.libs import nvrtc
+    except ImportError as error:
+        raise DeviceError(
+            f"expected CuPy with NVRTC, found none ({error}): install spmark[gpu] or spmark[dev]"
+        ) from error
+    return cast("ModuleType", nvrtc)
+
+
+def _compile_nvrtc(source: Path, expression: str, arch: str) -> Binary:
+    nvrtc = _nvrtc()
+    options = (*OPTIONS, f"--gpu-architecture={arch}", "--ptxas-options=-v", *_include_options(source))
+    program = nvrtc.createProgram(source.read_text(), str(source), (), ())
+    try:
+        nvrtc.addNameExpression(program, expression)
+        nvrtc.compileProgram(program, options)
+        log = nvrtc.getProgramLog(program)
+        return _binary(nvrtc.getCUBIN(program), nvrtc.getLoweredName(program, expression), log)
+    except nvrtc.NVRTCError as error:
+        raise CompileError(str(source), expression, nvrtc.getProgramLog(program) or str(error)) from error
+    finally:
+        nvrtc.destroyProgram(program)
+
+
+def _compile_nvcc(source: Path, expression: str, arch: str) -> Binary:
+    with tempfile.TemporaryDirectory() as folder:
+        unit = Path(folder) / "unit.cu"
+        instantiation = f"template __global__ decltype({expression}) {expression};"
+        unit.write_text(f'#include "{source}"\n{instantiation}\n')
+        target = Path(folder) / "out.cubin"
+        command = [str(tool("nvcc")), *OPTIONS, f"-arch={arch}", "-cubin", "-Xptxas=-v", *_include_options(source)]
+        done = subprocess.run([*command, str(unit), "-o", str(target)], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise CompileError(str(source), expression, done.stderr)
+        symbol = re.search(r"Compiling entry function '([^']+)'", done.stderr)
+        if symbol is None:
+            raise CompileError(str(source), expression, f"expected one entry function in\n{done.stderr}")
+        return _binary(target.read_bytes(), symbol[1], done.stderr)
+
+
+def _binary(cubin: bytes, symbol: str, log: str) -> Binary:
+    registers, spills, shared = _REGISTERS.search(log), _SPILLS.search(log), _SHARED.search(log)
+    return Binary(
+        cubin,
+        symbol,
+        int(registers[1]) if registers else 0,
+        int(spills[1]) if spills else 0,
+        int(shared[1]) if shared else 0,
+        log.strip(),
+    )
+
+
+def _key(source: Path, headers: Sequence[Path], words: Sequence[str]) -> str:
+    digest = hashlib.sha256("\0".join(words).encode())
+    for path in (source, *headers):
+        digest.update(b"\0" + path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _read(path: Path) -> Binary | None:
+    """Read an entry: a line of JSON, then the cubin. Anything unreadable counts as absent."""
+    try:
+        head, _, cubin = path.read_bytes().partition(b"\n")
+        facts = json.loads(head)
+        if hashlib.sha256(cubin).hexdigest() != facts.pop("sha256"):
+            return None
+        return Binary(cubin, **facts)
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _write(path: Path, binary: Binary) -> None:
+    """Write an entry; a cache that cannot be written (full, read-only) costs time, not the result."""
+    facts = asdict(binary)
+    cubin = facts.pop("cubin")
+    facts["sha256"] = hashlib.sha256(cubin).hexdigest()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(json.dumps(facts).encode() + b"\n" + cubin)
+        Path(file.name).replace(path)
+    except OSError:
+        return
+
+
+if __name__ == "__main__":
+    _work()

@@ -1,0 +1,118 @@
+"""The GPU as a target: CuPy's arrays, streams and module loading under the project's own compiler and checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import cupy
+import numpy as np
+from cupy.cuda import driver
+from cupy_backends.cuda.api import runtime
+from numpy.typing import DTypeLike, NDArray
+
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.errors import CompileError, DeviceError, KernelFault
+from spmark.impls.core.interfaces import DeviceArray
+from spmark.impls.runtime.compile import Binary, compile_kernel, compile_many
+from spmark.impls.runtime.target import Grid, Kernel
+from spmark.impls.runtime.template import Instance
+
+_STATIC_SHARED_LIMIT = 48 << 10
+
+
+@dataclass
+class CudaKernel:
+    """A function of a loaded module."""
+
+    instance: Instance
+    binary: Binary
+    function: Any
+    _dynamic_bytes: int = 0
+
+    def allow_shared(self, shared_bytes: int) -> None:
+        """Opt in to more than 48 KB of dynamic shared memory; at build, never in a run."""
+        if shared_bytes > max(self._dynamic_bytes, _STATIC_SHARED_LIMIT - self.binary.shared_bytes):
+            attribute = driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            driver.funcSetAttribute(self.function.ptr, attribute, shared_bytes)
+            self._dynamic_bytes = shared_bytes
+
+    def launch(self, grid: Grid, args: Sequence[Any], shared_bytes: int = 0) -> None:
+        """Enqueue on the current stream."""
+        if all(grid):
+            self.function(grid, (self.instance.threads, 1, 1), args, shared_mem=shared_bytes)
+
+
+class CudaTarget:
+    """GPU number 0, or CuPy's current device.
+
+    Raises
+    ------
+    DeviceError
+        There is no GPU or its architecture is not the spec's.
+    """
+
+    xp: Any = cupy
+
+    def __init__(self, spec: DeviceSpec) -> None:
+        self.spec = spec
+        try:
+            found = f"sm_{cupy.cuda.Device().compute_capability}"
+        except runtime.CUDARuntimeError as error:
+            raise DeviceError(f"expected a GPU like {spec.name}, found none: {error}") from error
+        self.location = f"cuda:{cupy.cuda.Device().id}"
+        if found != spec.arch:
+            raise DeviceError(f"expected a GPU of {spec.arch} ({spec.name}), found {found}")
+
+    def upload(self, array: NDArray[Any]) -> DeviceArray:
+        """Copy to the GPU, blocking."""
+        held = cupy.asarray(np.ascontiguousarray(array))
+        cupy.cuda.get_current_stream().synchronize()
+        return held
+
+    def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> DeviceArray:
+        """Allocate from CuPy's pool."""
+        return cupy.empty(shape, dtype)
+
+    def download(self, array: DeviceArray) -> NDArray[Any]:
+        """Copy to the host, blocking."""
+        with cuda_faults():
+            return np.asarray(cupy.asnumpy(array))
+
+    def load(self, instances: Sequence[Instance]) -> list[Kernel]:
+        """Compile in a pool where there are several, then load."""
+        jobs = [(i.template.source, i.expression, self.spec.arch) for i in instances]
+        binaries = compile_many(jobs) if len(jobs) > 1 else [compile_kernel(*job) for job in jobs]
+        kernels: list[Kernel] = []
+        for instance, binary in zip(instances, binaries, strict=True):
+            if isinstance(binary, CompileError):
+                raise binary
+            kernels.append(CudaKernel(instance, binary, load_function(binary)))
+        return kernels
+
+    def synchronize(self) -> None:
+        """Wait for the device; a fault of any earlier launch surfaces here."""
+        with cuda_faults():
+            cupy.cuda.Device().synchronize()
+
+
+def load_function(binary: Binary) -> Any:
+    """Load a cubin into the current context and give its function (it keeps its module alive)."""
+    module = cupy.cuda.function.Module()
+    module.load(binary.cubin)
+    return module.get_function(binary.symbol)
+
+
+@contextmanager
+def cuda_faults() -> Iterator[None]:
+    """Turn CUDA's errors into `KernelFault`; memory that ran out stays `MemoryError`."""
+    try:
+        yield
+    except cupy.cuda.memory.OutOfMemoryError as error:
+        raise MemoryError(str(error)) from error
+    except (runtime.CUDARuntimeError, driver.CUDADriverError) as error:
+        if "MemoryAllocation" in str(error) or "OUT_OF_MEMORY" in str(error):
+            raise MemoryError(str(error)) from error
+        raise KernelFault(f"CUDA says: {error}") from error

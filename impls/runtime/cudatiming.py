@@ -1,0 +1,147 @@
+"""Timing on a GPU: events around each run, an L2 flush before it, and replay of captured graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import cupy
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.runtime.cuda import cuda_faults
+from spmark.impls.runtime.timing import Run, Stopwatch
+
+MIN_FLUSH_BYTES = 256 << 20
+REPLAYED = 20
+"""Launches in a captured graph."""
+_LIMIT_PERSISTING_L2 = 0x06
+_THROTTLE_REASONS = {
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "hardware power brake",
+}
+
+
+class CudaStopwatch(Stopwatch):
+    """Times what a run enqueues on the current stream.
+
+    Parameters
+    ----------
+    spec : DeviceSpec
+        Says the size of the L2: the flush buffer is at least twice that and at least 256 MB.
+    """
+
+    def __init__(self, spec: DeviceSpec) -> None:
+        self._flush = cupy.zeros(max(2 * spec.l2_bytes, MIN_FLUSH_BYTES), cupy.uint8)
+        self._nvml = _Nvml()
+        # Nothing of ours sets lines aside in L2, but a library might have: give the whole cache back.
+        with suppress(Exception):
+            cupy.cuda.runtime.deviceSetLimit(_LIMIT_PERSISTING_L2, 0)
+
+    def batch(self, runs: Sequence[Run], rounds: int, cold: bool) -> NDArray[np.float64]:
+        """Enqueue ``rounds`` alternations at once, wait, and read the events."""
+        stream = cupy.cuda.get_current_stream()
+        events = [[(cupy.cuda.Event(), cupy.cuda.Event()) for _ in runs] for _ in range(rounds)]
+        with cuda_faults():
+            for turn in events:
+                for run, (before, after) in zip(runs, turn, strict=True):
+                    if cold:
+                        self._flush.data.memset_async(1, self._flush.nbytes, stream)
+                    before.record(stream)
+                    run()
+                    after.record(stream)
+            stream.synchronize()
+            return np.array([[cupy.cuda.get_elapsed_time(*pair) * 1e3 for pair in turn] for turn in events]).T
+
+    def state(self) -> tuple[float, list[str]]:
+        """Ask the driver."""
+        return self._nvml.state()
+
+
+class _Nvml:
+    """Clock and throttle reasons through NVML; silent where there is no NVML."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+        with suppress(Exception):
+            import pynvml
+
+            pynvml.nvmlInit()
+            bus = cupy.cuda.runtime.deviceGetPCIBusId(cupy.cuda.Device().id)
+            self._handle = pynvml.nvmlDeviceGetHandleByPciBusId(bus.encode() if isinstance(bus, str) else bus)
+            self._module = pynvml
+
+    def state(self) -> tuple[float, list[str]]:
+        if self._handle is None:
+            return 0.0, []
+        nvml = self._module
+        clock, bits = 0.0, 0
+        with suppress(nvml.NVMLError):
+            clock = float(nvml.nvmlDeviceGetClockInfo(self._handle, nvml.NVML_CLOCK_SM))
+        with suppress(nvml.NVMLError):
+            bits = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle)
+        return clock, [name for bit, name in _THROTTLE_REASONS.items() if bits & bit]
+
+
+class CapturedGraph:
+    """Launches of a run in a CUDA graph: proof that it neither allocates nor synchronises, and a fast replay.
+
+    Raises
+    ------
+    KernelFault
+        The run cannot be captured.
+    """
+
+    def __init__(self, run: Run, launches: int = REPLAYED) -> None:
+        self.launches = launches
+        self._stream = cupy.cuda.Stream(non_blocking=True)
+        with cuda_faults(), self._stream:
+            self._stream.begin_capture()
+            try:
+                for _ in range(launches):
+                    run()
+            finally:
+                self._graph = self._stream.end_capture()
+
+    def replay(self) -> None:
+        """Enqueue every captured launch on the current stream."""
+        self._graph.launch(cupy.cuda.get_current_stream())
+
+    def times_us(self, replays: int) -> list[float]:
+        """Replay and give the mean time of one launch in each, microseconds: warm caches, no launch gaps."""
+        times = []
+        with cuda_faults(), self._stream as stream:
+            self.replay()
+            for _ in range(replays):
+                before, after = cupy.cuda.Event(), cupy.cuda.Event()
+                before.record(stream)
+                self.replay()
+                after.record(stream)
+                after.synchronize()
+                times.append(cupy.cuda.get_elapsed_time(before, after) * 1e3 / self.launches)
+        return times
+
+
+class PeakMemory(cupy.cuda.MemoryHook):  # type: ignore[misc]
+    """Most bytes of CuPy's pool in use while the hook is entered; what libraries allocate past CuPy is not in it."""
+
+    name = "PeakMemory"
+
+    def __init__(self) -> None:
+        self.used = cupy.get_default_memory_pool().used_bytes()
+        self.peak = self.used
+
+    def malloc_postprocess(self, **facts: Any) -> None:
+        """Count an allocation."""
+        if facts["mem_ptr"]:
+            self.used += facts["mem_size"]
+            self.peak = max(self.peak, self.used)
+
+    def free_postprocess(self, **facts: Any) -> None:
+        """Count a release."""
+        self.used -= facts["mem_size"]

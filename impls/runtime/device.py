@@ -1,0 +1,212 @@
+"""Which devices are here, what they are, and how fast: queries, calibrations and the specs that ship."""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import re
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+import psutil
+from platformdirs import user_cache_path
+
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import DeviceError
+
+NAMES = ("auto", "cuda", "cpu", "host-simt")
+_log = logging.getLogger(__name__)
+_CPU_CACHE = Path("/sys/devices/system/cpu/cpu0/cache")
+_SUFFIXES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def find(name: str = "auto") -> DeviceSpec:
+    """Give the spec of a device of this machine, rates not yet measured.
+
+    Parameters
+    ----------
+    name : {"auto", "cuda", "cpu", "host-simt"}
+        ``auto`` is the GPU where there is one, else the CPU.
+
+    Raises
+    ------
+    DeviceError
+        The name is unknown, or there is no such device and why.
+    """
+    if name == "auto":
+        reason = cuda_missing()
+        if reason is not None:
+            _log.info("no GPU: %s", reason)
+        return _cpu() if reason is not None else _cuda()
+    if name == "cuda":
+        reason = cuda_missing()
+        if reason is not None:
+            raise DeviceError(f"expected a usable NVIDIA GPU, found none: {reason}")
+        return _cuda()
+    if name == "cpu":
+        return _cpu()
+    if name == "host-simt":
+        return host_simt()
+    raise DeviceError(f"expected a device out of {', '.join(NAMES)}, found {name!r}")
+
+
+@cache
+def cuda_missing() -> str | None:
+    """Say why no GPU can be used, or None."""
+    if not Path("/proc/driver/nvidia/version").exists() and not Path("/dev/nvidiactl").exists():
+        return "no NVIDIA driver is loaded"
+    try:
+        import cupy
+    except ImportError as error:
+        return f"CuPy cannot be imported ({error}); install spmark[gpu]"
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        return f"the driver refuses: {error}"
+    return None if count else "the driver lists no GPU"
+
+
+def host_simt() -> DeviceSpec:
+    """Give the spec of kernels run on the host: a small sm_90, since only results are looked at."""
+    return DeviceSpec(
+        name="host-simt",
+        kind=DeviceKind.HOST_SIMT,
+        arch="sm_90",
+        num_sms=4,
+        shared_bytes_per_sm=228 << 10,
+        shared_bytes_per_block=227 << 10,
+        l2_bytes=50 << 20,
+        memory_bytes=psutil.virtual_memory().total,
+        copy_bytes_per_s=0,
+        read_bytes_per_s=0,
+        fma_flops_per_s=0,
+    )
+
+
+def versions(spec: DeviceSpec) -> tuple[str, str]:
+    """Give the driver's version and CUDA's version of the libraries in use; empty strings without a GPU."""
+    if spec.kind is not DeviceKind.CUDA:
+        return "", ""
+    import cupy
+
+    runtime = cupy.cuda.runtime.runtimeGetVersion()
+    found = None
+    version = Path("/proc/driver/nvidia/version")
+    if version.exists():
+        found = re.search(r"\b(\d+\.\d+(?:\.\d+)?)\b", version.read_text())
+    if found is None:
+        driver = cupy.cuda.runtime.driverGetVersion()
+        return f"cuda-{driver // 1000}.{driver % 1000 // 10}", f"{runtime // 1000}.{runtime % 1000 // 10}"
+    return found[1], f"{runtime // 1000}.{runtime % 1000 // 10}"
+
+
+def calibrated(spec: DeviceSpec) -> DeviceSpec:
+    """Give ``spec`` with measured rates.
+
+    They are the user's own calibration, else the one that ships, else a short one made now and kept.
+    """
+    if spec.kind is DeviceKind.HOST_SIMT:
+        return spec
+    for path in (user_calibration(spec.name), shipped_calibration(spec.name)):
+        if path.is_file():
+            return DeviceSpec.load(path)
+    fresh = calibrate(spec)
+    try:
+        path = user_calibration(spec.name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh.save(path)
+    except OSError as error:
+        _log.warning("the calibration of %s could not be kept (%s); the next run makes it again", spec.name, error)
+    return fresh
+
+
+def shipped_calibration(name: str) -> Path:
+    """Give the path of the calibration that ships for a device of this name; it may not exist."""
+    return Path(str(files("spmark.impls.runtime") / "devices" / f"{name}.json"))
+
+
+def user_calibration(name: str) -> Path:
+    """Give the path of this machine's own calibration of a device of this name; it may not exist."""
+    root = os.environ.get("SPMARK_CACHE")
+    return (Path(root) if root else user_cache_path("spmark")) / "devices" / f"{name}.json"
+
+
+def calibrate(spec: DeviceSpec) -> DeviceSpec:
+    """Measure bandwidths and arithmetic rates; about five seconds.
+
+    Raises
+    ------
+    DeviceError
+        The device is not here, or its times mean nothing (host-simt).
+    """
+    if spec.kind is DeviceKind.CUDA:
+        from spmark.impls.runtime.calibrate import calibrate_cuda
+
+        return calibrate_cuda(spec)
+    if spec.kind is DeviceKind.CPU:
+        from spmark.impls.runtime.calibrate_cpu import calibrate_cpu
+
+        return calibrate_cpu(spec)
+    raise DeviceError(f"expected a device whose times mean something (cuda, cpu), found {spec.kind}")
+
+
+def slug(model: str) -> str:
+    """Give a model's name as a folder: lower case, words joined by dashes, trademarks and clock rates left out."""
+    words = re.sub(r"\((r|tm)\)|@.*|\bcpu\b|\bprocessor\b", " ", model.lower())
+    return re.sub(r"[^a-z0-9]+", "-", words).strip("-")
+
+
+def _cuda() -> DeviceSpec:
+    import cupy
+
+    device = cupy.cuda.Device()
+    facts = cupy.cuda.runtime.getDeviceProperties(device.id)
+    attributes = device.attributes
+    return DeviceSpec(
+        name=slug(facts["name"].decode()),
+        kind=DeviceKind.CUDA,
+        arch=f"sm_{device.compute_capability}",
+        num_sms=facts["multiProcessorCount"],
+        warp_size=facts["warpSize"],
+        max_threads_per_sm=facts["maxThreadsPerMultiProcessor"],
+        registers_per_sm=attributes["MaxRegistersPerMultiprocessor"],
+        shared_bytes_per_sm=attributes["MaxSharedMemoryPerMultiprocessor"],
+        shared_bytes_per_block=attributes["MaxSharedMemoryPerBlockOptin"],
+        l2_bytes=facts["l2CacheSize"],
+        memory_bytes=facts["totalGlobalMem"],
+        clock_mhz=attributes["ClockRate"] / 1e3,
+        memory_clock_mhz=attributes["MemoryClockRate"] / 1e3,
+        copy_bytes_per_s=0,
+        read_bytes_per_s=0,
+        fma_flops_per_s=0,
+    )
+
+
+def _cpu() -> DeviceSpec:
+    return DeviceSpec(
+        name=slug(cpu_model()),
+        kind=DeviceKind.CPU,
+        arch=platform.machine(),
+        num_sms=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        warp_size=1,
+        l2_bytes=_last_level_cache_bytes(),
+        memory_bytes=psutil.virtual_memory().total,
+        copy_bytes_per_s=0,
+        read_bytes_per_s=0,
+        fma_flops_per_s=0,
+    )
+
+
+def cpu_model() -> str:
+    """Give the processor's name, or the machine type where the system does not say."""
+    info = Path("/proc/cpuinfo")
+    found = re.search(r"model name\s*:\s*(.+)", info.read_text()) if info.exists() else None
+    return found[1].strip() if found else platform.processor() or platform.machine()
+
+
+def _last_level_cache_bytes() -> int:
+    sizes = [path.read_text().strip() for path in _CPU_CACHE.glob("index*/size")]
+    parsed = [int(size[:-1]) * _SUFFIXES[size[-1]] for size in sizes if size[-1:] in _SUFFIXES]
+    return max(parsed, default=32 << 20)

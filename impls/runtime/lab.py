@@ -1,0 +1,144 @@
+"""What measuring needs of a device beside running plans: buffers, a stopwatch, peak memory, graph replay, a canary."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import psutil
+from numpy.typing import DTypeLike, NDArray
+
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import KernelFault
+from spmark.impls.runtime.timing import HostStopwatch, Run, Stopwatch
+
+_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+_RESET_PEAK = "5"
+
+
+@dataclass
+class Peak:
+    """Most memory in use inside of a `Lab.peak` block."""
+
+    bytes: int = 0
+
+
+class Lab(Protocol):
+    """A device to measure on."""
+
+    xp: Any
+    """NumPy or CuPy."""
+    stopwatch: Stopwatch | None
+    """None where times mean nothing."""
+
+    def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
+        """Allocate an operand or a result."""
+        ...
+
+    def to_host(self, array: Any) -> NDArray[Any]:
+        """Copy to the host after everything enqueued; raises `KernelFault` where a launch failed."""
+        ...
+
+    def synchronize(self) -> None:
+        """Wait; raises `KernelFault` where a launch failed."""
+        ...
+
+    def free_bytes(self) -> int:
+        """Give the memory that can still be allocated."""
+        ...
+
+    def release(self) -> None:
+        """Give memory that nothing refers to back to the system."""
+        ...
+
+    def peak(self) -> Any:
+        """Give a context manager that yields a `Peak`, filled when it ends."""
+        ...
+
+    def graph_times_us(self, run: Run, replays: int) -> list[float]:
+        """Give the mean time of a captured launch in each replay; empty where there are no graphs."""
+        ...
+
+
+def open_lab(spec: DeviceSpec) -> Lab:
+    """Open the lab of a device.
+
+    Raises
+    ------
+    DeviceError
+        It is not here.
+    """
+    if spec.kind is DeviceKind.CUDA:
+        from spmark.impls.runtime.cudalab import CudaLab
+
+        return CudaLab(spec)
+    return HostLab(spec)
+
+
+def canary(lab: Lab) -> None:
+    """Compute something small on the device and look at it.
+
+    Raises
+    ------
+    KernelFault
+        The device does not compute.
+    """
+    held = lab.empty((1024,), np.float32)
+    held[:] = lab.xp.arange(1024, dtype=np.float32)
+    found = float(lab.to_host((held * 2).sum()))
+    if found != 1023 * 1024:
+        raise KernelFault(f"expected the device to add up to {1023 * 1024}, found {found}")
+
+
+class HostLab:
+    """The host's memory and clock."""
+
+    xp: Any = np
+
+    def __init__(self, spec: DeviceSpec) -> None:
+        timed = spec.kind is DeviceKind.CPU
+        self.stopwatch: Stopwatch | None = HostStopwatch(spec.l2_bytes) if timed else None
+
+    def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
+        """Allocate."""
+        return np.empty(shape, dtype)
+
+    def to_host(self, array: Any) -> NDArray[Any]:
+        """Nothing to copy."""
+        return np.asarray(array)
+
+    def synchronize(self) -> None:
+        """Nothing is pending."""
+
+    def free_bytes(self) -> int:
+        """Ask the system."""
+        return int(psutil.virtual_memory().available)
+
+    def release(self) -> None:
+        """Nothing is pooled."""
+
+    @contextmanager
+    def peak(self) -> Iterator[Peak]:
+        """Take the process's own high-water mark (Linux; elsewhere the peak stays 0)."""
+        peak = Peak()
+        before = 0
+        with suppress(OSError):
+            _CLEAR.write_text(_RESET_PEAK)
+            before = _resident("VmRSS")
+        yield peak
+        if before:
+            peak.bytes = max(0, _resident("VmHWM") - before)
+
+    def graph_times_us(self, run: Run, replays: int) -> list[float]:
+        """Give nothing."""
+        return []
+
+
+def _resident(field: str) -> int:
+    found = re.search(rf"{field}:\s+(\d+) kB", _STATUS.read_text())
+    return int(found[1]) << 10 if found else 0

@@ -1,0 +1,65 @@
+"""What every plan on a `Target` shares: what it says about itself, and the door that operands come in by."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.interfaces import Built, DeviceArray
+from spmark.impls.core.operands import check_operands
+from spmark.impls.core.problem import Problem
+from spmark.impls.runtime.target import Target
+
+
+class DevicePlan(Built):
+    """A plan whose arrays and kernels are on a target; subclasses upload in ``__init__`` and write `enqueue`."""
+
+    def __init__(self, problem: Problem, target: Target, config: Mapping[str, Any], alignment: int = 1) -> None:
+        super().__init__(config=dict(config))
+        self.target = target
+        # Facts of the problem, not the problem: a plan must not keep the host's matrix alive.
+        self._shapes = problem.operand_shapes, problem.out_shape
+        self._dtype = problem.dtype
+        self._alignment = alignment
+
+    def upload(self, array: NDArray[Any]) -> DeviceArray:
+        """Copy to the target; counted in `device_bytes`."""
+        self.device_bytes += array.nbytes
+        return self.target.upload(array)
+
+    def workspace(self, shape: tuple[int, ...], dtype: Any) -> DeviceArray:
+        """Allocate a buffer that the plan owns; counted in `device_bytes`."""
+        self.device_bytes += int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        return self.target.empty(shape, dtype)
+
+    def run(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+        """Enqueue on the caller's current stream (see `spmark.impls.core.interfaces.Plan.run`).
+
+        CuPy arrays, PyTorch tensors and anything else with ``__cuda_array_interface__`` or DLPack go straight in; where
+        one is a PyTorch tensor, PyTorch's current stream is the one that is used.
+        """
+        if self.target.spec.kind is DeviceKind.HOST_SIMT:
+            self._check(operands, out)
+            self.enqueue(operands, out)
+            return
+        from spmark.impls.runtime.adopt import adopt, stream_of
+
+        given = (*operands, out)
+        held = [adopt(array) for array in given]
+        self._check(held[:-1], held[-1])
+        with stream_of(given) or nullcontext():
+            self.enqueue(held[:-1], held[-1])
+
+    def _check(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+        where = self.target.location
+        check_operands(*self._shapes, self._dtype, operands, out, device=where, alignment=self._alignment)
+
+    @abstractmethod
+    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+        """Launch; operands have been checked. No allocation, no synchronisation, no host read."""

@@ -1,0 +1,97 @@
+"""Where plans live: one interface over a GPU and over the host that runs the same kernels under sanitizers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from numpy.typing import DTypeLike, NDArray
+
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import DeviceError
+from spmark.impls.core.interfaces import DeviceArray
+from spmark.impls.runtime.template import Instance
+
+Grid = tuple[int, int, int]
+MAX_GRID: Grid = (2**31 - 1, 65535, 65535)
+"""Most blocks of a launch by dimension, on every architecture since sm_30."""
+
+
+class Kernel(Protocol):
+    """A loaded kernel."""
+
+    instance: Instance
+
+    def launch(self, grid: Grid, args: Sequence[Any], shared_bytes: int = 0) -> None:
+        """Enqueue on the current stream.
+
+        Parameters
+        ----------
+        grid : (x, y, z)
+            Blocks; nothing is launched where one is 0.
+        args : sequence
+            Device arrays and NumPy scalars in the kernel's order; scalars carry their C type.
+        shared_bytes : int
+            Dynamic shared memory of a block.
+        """
+        ...
+
+
+class Target(Protocol):
+    """A place where arrays are held and kernels run."""
+
+    spec: DeviceSpec
+    xp: Any
+    """NumPy or CuPy: the module of the target's arrays."""
+    location: str
+    """``cpu`` or ``cuda:0``, as `spmark.impls.core.operands.ArrayFacts` names it."""
+
+    def upload(self, array: NDArray[Any]) -> DeviceArray:
+        """Copy a host array to the target and wait until it is there."""
+        ...
+
+    def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> DeviceArray:
+        """Allocate, contents undefined."""
+        ...
+
+    def download(self, array: DeviceArray) -> NDArray[Any]:
+        """Copy to the host, after everything enqueued before."""
+        ...
+
+    def load(self, instances: Sequence[Instance]) -> list[Kernel]:
+        """Compile what is not cached, many at once, and load.
+
+        Raises
+        ------
+        CompileError
+            The first that does not compile.
+        """
+        ...
+
+    def synchronize(self) -> None:
+        """Wait for everything enqueued; raises `KernelFault` where something failed."""
+        ...
+
+
+def open_target(spec: DeviceSpec) -> Target:
+    """Open the device that ``spec`` describes.
+
+    Raises
+    ------
+    DeviceError
+        There is no such device here, or CuPy or g++ is missing.
+    """
+    if spec.kind is DeviceKind.CUDA:
+        from spmark.impls.runtime.cuda import CudaTarget
+
+        return CudaTarget(spec)
+    if spec.kind is DeviceKind.HOST_SIMT:
+        from spmark.impls.runtime.host.target import HostTarget
+
+        return HostTarget(spec)
+    raise DeviceError(f"expected a device that runs kernels (cuda, host-simt), found {spec.kind}")
+
+
+def ceil_div(amount: int, size: int) -> int:
+    """Give the number of pieces of ``size`` that cover ``amount``."""
+    return -(-amount // size)

@@ -1,0 +1,96 @@
+"""Kernels as tables: a CUDA source file, a template in it and the template arguments that may be asked for.
+
+Everything that runs or checks kernels walks the same table: launching, compiling for every target without a GPU, and
+running on the host under sanitizers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.problem import DType
+
+TemplateValue = str | int | bool
+C_TYPES: Mapping[DType, str] = {DType.FLOAT32: "float", DType.FLOAT16: "half"}
+"""How a template argument names the type of operands."""
+
+
+def _always(values: Mapping[str, TemplateValue]) -> bool:
+    return True
+
+
+@dataclass(frozen=True, eq=False)
+class KernelTemplate:
+    """A ``__global__`` template and its legal arguments."""
+
+    source: Path
+    """The ``.cu`` file."""
+    name: str
+    space: Mapping[str, tuple[TemplateValue, ...]]
+    """Legal values of every template parameter, in the template's order. One is called ``threads``: the block size."""
+    legal: Callable[[Mapping[str, TemplateValue]], bool] = field(default=_always)
+    """The kernel's ``static_assert``s once more, so that illegal instances are not offered."""
+    max_registers: int = 255
+    """Limit that ptxas must keep to on every architecture."""
+    max_spill_bytes: int = 0
+    min_capability: int = 80
+    """Lowest compute capability that the kernel is written for."""
+
+    def __post_init__(self) -> None:
+        if "threads" not in self.space:
+            raise ValueError(
+                f"{self.source}: {self.name}: expected a template parameter called threads, found {self.space}"
+            )
+
+    def instance(self, **values: TemplateValue) -> Instance:
+        """Give the instance with these template arguments.
+
+        Raises
+        ------
+        BuildError
+            An argument is missing, unknown or outside of the table.
+        """
+        where = f"{self.source}: {self.name}"
+        if values.keys() != self.space.keys():
+            raise BuildError(f"{where}: expected template arguments {', '.join(self.space)}, found {', '.join(values)}")
+        for name, value in values.items():
+            if value not in self.space[name]:
+                raise BuildError(f"{where}: expected {name} out of {self.space[name]}, found {value!r}")
+        if not self.legal(values):
+            raise BuildError(f"{where}: the combination {values} is not legal")
+        return Instance(self, tuple(values[name] for name in self.space))
+
+    def instances(self) -> Iterator[Instance]:
+        """Walk the whole table."""
+        for arguments in product(*self.space.values()):
+            if self.legal(dict(zip(self.space, arguments, strict=True))):
+                yield Instance(self, arguments)
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One kernel of a template."""
+
+    template: KernelTemplate
+    arguments: tuple[TemplateValue, ...]
+
+    @cached_property
+    def expression(self) -> str:
+        """How C++ names it: ``spmm_csr<float, 4, 32, 128>``."""
+        words = (str(a).lower() if isinstance(a, bool) else str(a) for a in self.arguments)
+        return f"{self.template.name}<{', '.join(words)}>"
+
+    @property
+    def values(self) -> dict[str, TemplateValue]:
+        """Template arguments by name."""
+        return dict(zip(self.template.space, self.arguments, strict=True))
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return int(self.values["threads"])

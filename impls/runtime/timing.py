@@ -1,0 +1,135 @@
+"""How runs are timed: cold caches, interleaved with a baseline, until the medians are known well enough.
+
+Facts behind the protocol: a memset of at least twice the L2 before every launch leaves no operand in the cache; events
+bracket what one `run` enqueues; host work of the next sample hides behind the memset of the last. Samples are never
+dropped.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Run = Callable[[], None]
+_Z95 = 1.959963984540054
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """When there are enough samples."""
+
+    half_width: float = 0.01
+    """Relative half-width of the median's 95 % interval that every run must reach."""
+    min_samples: int = 10
+    max_samples: int = 1000
+    max_seconds: float = 1.0
+    """Time cap of one case, baseline included; `min_samples` are taken even beyond it."""
+    warmups: int = 3
+    batch: int = 10
+    """Samples between two looks at the clock, the throttle state and the interval."""
+
+
+@dataclass
+class Samples:
+    """What a stopwatch brought home."""
+
+    times_us: list[list[float]]
+    """One list of samples for every run, in the order taken."""
+    clocks_mhz: list[float] = field(default_factory=list)
+    throttled: list[str] = field(default_factory=list)
+
+
+class Stopwatch(Protocol):
+    """Times runs on one device."""
+
+    @abstractmethod
+    def batch(self, runs: Sequence[Run], rounds: int, cold: bool) -> NDArray[np.float64]:
+        """Run every run once a round, each after a flush where ``cold``; give (len(runs), rounds) microseconds."""
+
+    def state(self) -> tuple[float, list[str]]:
+        """Give the clock in MHz (0: unknown) and the reasons for which it is lowered."""
+        return 0.0, []
+
+
+def half_width(samples: Sequence[float] | NDArray[np.float64]) -> float:
+    """Give the relative half-width of the median's 95 % interval.
+
+    The interval is of order statistics: distribution-free, by the normal approximation of the binomial. Fewer than six
+    samples have no such interval: infinity.
+    """
+    ordered = np.sort(np.asarray(samples, np.float64))
+    n = ordered.size
+    if n < 6:
+        return float("inf")
+    reach = _Z95 * np.sqrt(n) / 2
+    low, high = int(np.floor(n / 2 - reach)), int(np.ceil(n / 2 + reach))
+    return float((ordered[min(high, n - 1)] - ordered[max(low, 0)]) / 2 / np.median(ordered))
+
+
+def take_samples(stopwatch: Stopwatch, runs: Sequence[Run], stopping: Stopping, cold: bool = True) -> Samples:
+    """Time ``runs`` in alternation until every median is known to ``stopping.half_width`` or time is up.
+
+    Parameters
+    ----------
+    stopwatch : Stopwatch
+        Of the device that the runs enqueue on.
+    runs : sequence of callables
+        The case first, then what it is interleaved with.
+    stopping : Stopping
+        When to stop.
+    cold : bool
+        Flush the caches before every sample.
+    """
+    stopwatch.batch(runs, stopping.warmups, cold)
+    samples = Samples([[] for _ in runs])
+    started = perf_counter()
+    while len(samples.times_us[0]) < stopping.max_samples:
+        taken = len(samples.times_us[0])
+        spent = perf_counter() - started
+        if taken >= stopping.min_samples:
+            if spent >= stopping.max_seconds or all(half_width(t) < stopping.half_width for t in samples.times_us):
+                break
+            # The last batch must not run far over the cap: as many rounds as fit, at least one.
+            fitting = int((stopping.max_seconds - spent) * taken / max(spent, 1e-9))
+            rounds = max(1, min(stopping.batch, fitting))
+        else:
+            rounds = stopping.min_samples - taken if spent < stopping.max_seconds else 1
+            rounds = min(rounds, stopping.batch)
+        for collected, times in zip(samples.times_us, stopwatch.batch(runs, rounds, cold), strict=True):
+            collected.extend(float(t) for t in times)
+        clock, reasons = stopwatch.state()
+        if clock:
+            samples.clocks_mhz.append(clock)
+        samples.throttled += [reason for reason in reasons if reason not in samples.throttled]
+    return samples
+
+
+class HostStopwatch(Stopwatch):
+    """Times host runs by the monotonic clock, after writing a buffer twice the last-level cache.
+
+    Parameters
+    ----------
+    cache_bytes : int
+        Last-level cache; the buffer is capped at 256 MB.
+    """
+
+    def __init__(self, cache_bytes: int) -> None:
+        self._flush = np.zeros(min(2 * cache_bytes, 256 << 20) // 8 or 1, np.int64)
+
+    def batch(self, runs: Sequence[Run], rounds: int, cold: bool) -> NDArray[np.float64]:
+        """Time one call of every run a round."""
+        times = np.empty((len(runs), rounds))
+        for turn in range(rounds):
+            for index, run in enumerate(runs):
+                if cold:
+                    self._flush += 1
+                started = perf_counter()
+                run()
+                times[index, turn] = (perf_counter() - started) * 1e6
+        return times
