@@ -1,0 +1,88 @@
+"""Plans on cuBLAS."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import cupy
+import numpy as np
+from cupy.cuda import cublas
+from cupy.cuda import device as cupy_device
+
+from spmark.impls.core.interfaces import DeviceArray
+from spmark.impls.core.problem import DType, Problem
+from spmark.impls.cublas.plan import SAMPLE, THREADS
+from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.target import Target, ceil_div
+from spmark.impls.runtime.template import C_TYPES
+
+_NO_TRANSPOSE, _TRANSPOSE = 0, 1
+_COMPUTE_32F, _DEFAULT_ALGORITHM = 68, -1
+_TYPES = {DType.FLOAT32: 0, DType.FLOAT16: 2}
+
+
+class _Gemm:
+    """A row-major product out (m x n) = left (m x k) right (k x n), or right given as n x k and transposed."""
+
+    def __init__(self, m: int, n: int, k: int, dtype: DType, right_transposed: bool) -> None:
+        self._handle = cupy_device.get_cublas_handle()
+        self._type = _TYPES[dtype]
+        self._factors = np.array([1, 0], np.float32)
+        # cuBLAS is column-major: it computes the transposed product, with the operands swapped.
+        self._shape = (_TRANSPOSE if right_transposed else _NO_TRANSPOSE, _NO_TRANSPOSE, n, m, k)
+        self._leading = (k if right_transposed else n, k, n)
+
+    def __call__(self, left: DeviceArray, right: DeviceArray, out: DeviceArray) -> None:
+        one, zero = self._factors.ctypes.data, self._factors.ctypes.data + self._factors.itemsize
+        ld_right, ld_left, ld_out = self._leading
+        cublas.setStream(self._handle, cupy.cuda.get_current_stream().ptr)
+        cublas.gemmEx(
+            *(self._handle, *self._shape, one),
+            *(right.data.ptr, self._type, ld_right, left.data.ptr, self._type, ld_left),
+            *(zero, out.data.ptr, self._type, ld_out, _COMPUTE_32F, _DEFAULT_ALGORITHM),
+        )
+
+
+class SpmmPlan(DevicePlan):
+    """C = A B with A dense."""
+
+    def __init__(self, problem: Problem, target: Target) -> None:
+        super().__init__(problem, target, {})
+        matrix = problem.matrix
+        with self.phase("convert"):
+            dense = np.zeros(matrix.shape, problem.dtype.numpy)
+            dense[matrix.rows_of_entries(), matrix.indices] = problem.values
+        with self.phase("upload"):
+            self._matrix = self.upload(dense)
+        self.stored = dense.size
+        self._gemm = _Gemm(matrix.num_rows, problem.width, matrix.num_cols, problem.dtype, right_transposed=False)
+
+    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+        """One GEMM."""
+        self._gemm(self._matrix, operands[0], out)
+
+
+class SddmmPlan(DevicePlan):
+    """X Y^T in full, then its entries at A's non-zeros."""
+
+    def __init__(self, problem: Problem, target: Target) -> None:
+        super().__init__(problem, target, {})
+        matrix = problem.matrix
+        with self.phase("compile"):
+            instance = SAMPLE.instance(T=C_TYPES[problem.dtype], scaled=problem.scaled, threads=THREADS)
+            (self._sample,) = target.load([instance])
+        with self.phase("convert"):
+            rows = matrix.rows_of_entries()
+        with self.phase("upload"):
+            factors = problem.values if problem.scaled else problem.values[:0]
+            self._arrays = [self.upload(array) for array in (rows, matrix.indices, factors)]
+        self._product = self.workspace(matrix.shape, problem.dtype.numpy)
+        self.stored = matrix.num_rows * matrix.num_cols
+        self._sizes = np.int32(matrix.nnz), np.int32(matrix.num_cols)
+        self._grid = (ceil_div(matrix.nnz, THREADS), 1, 1)
+        self._gemm = _Gemm(matrix.num_rows, matrix.num_cols, problem.width, problem.dtype, right_transposed=True)
+
+    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+        """Enqueue a GEMM and a gather."""
+        self._gemm(operands[0], operands[1], self._product)
+        self._sample.launch(self._grid, (*self._sizes, *self._arrays, self._product, out))

@@ -1,0 +1,54 @@
+"""cuBLAS on the dense form of A: what sparsity has to beat.
+
+SpMM is one GEMM; SDDMM is a GEMM and a read at A's non-zeros. float32 stays float32 (no TF32); float16 accumulates in
+float32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.interfaces import Plan
+from spmark.impls.core.problem import Op, Problem
+from spmark.impls.runtime.target import open_target
+from spmark.impls.runtime.template import KernelTemplate
+
+THREADS = 256
+SAMPLE = KernelTemplate(
+    Path(__file__).parent / "kernels" / "sample.cu",
+    "sample_dense",
+    {"T": ("float", "half"), "scaled": (False, True), "threads": (THREADS,)},
+    max_registers=40,
+)
+
+
+@dataclass(frozen=True)
+class CuBlas:
+    """Dense GEMM."""
+
+    name: ClassVar[str] = "cublas"
+    ops: ClassVar[frozenset[Op]] = frozenset(Op)
+    devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA})
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (SAMPLE,)
+
+    max_dense_bytes: int = 8 << 30
+    """Largest dense I x K matrix that is made."""
+
+    def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
+        """Refuse a dense form beyond the limit."""
+        num_rows, num_cols = problem.matrix.shape
+        needed = num_rows * num_cols * problem.dtype.itemsize
+        if needed > self.max_dense_bytes:
+            limit = f"the limit is {self.max_dense_bytes:,}"
+            return f"the dense {num_rows} x {num_cols} matrix takes {needed:,} bytes, {limit}"
+        return None
+
+    def build(self, problem: Problem, device: DeviceSpec) -> Plan:
+        """Densify and upload."""
+        from spmark.impls.cublas.gpu import SddmmPlan, SpmmPlan
+
+        target = open_target(device)
+        return SpmmPlan(problem, target) if problem.op is Op.SPMM else SddmmPlan(problem, target)

@@ -1,0 +1,137 @@
+"""The part of cuSPARSE's generic interface that CuPy does not bind (preprocess, SDDMM), through ctypes.
+
+Every call checks the library's status: what it refuses becomes `UnsupportedError` with the library's own words.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_void_p
+from functools import cache
+from typing import Any
+
+from spmark.impls.core.errors import BuildError, DeviceError, UnsupportedError
+from spmark.impls.core.problem import DType
+
+NON_TRANSPOSE, TRANSPOSE = 0, 1
+ALGORITHMS = {"default": 0, "alg1": 4, "alg2": 5, "alg3": 12}
+"""cusparseSpMMAlg_t for CSR."""
+_INDEX_32I, _BASE_ZERO, _ORDER_ROW = 2, 0, 2
+_CUDA_R_32F = 0
+_TYPES = {DType.FLOAT32: _CUDA_R_32F, DType.FLOAT16: 2}
+_NOT_SUPPORTED = 10
+_OUT_OF_RESOURCES = (2, 11)
+
+_Status = c_int
+_SPMM = (c_void_p, c_int, c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_int, c_int)
+"""handle, opA, opB, alpha, A, B, beta, C, compute type, algorithm; SDDMM's are the same."""
+_SIGNATURES: dict[str, tuple[Any, ...]] = {
+    "cusparseCreate": (POINTER(c_void_p),),
+    "cusparseDestroy": (c_void_p,),
+    "cusparseSetStream": (c_void_p, c_void_p),
+    "cusparseGetVersion": (c_void_p, POINTER(c_int)),
+    "cusparseCreateCsr": (
+        *(POINTER(c_void_p), c_int64, c_int64, c_int64),
+        *(c_void_p, c_void_p, c_void_p, c_int, c_int, c_int, c_int),
+    ),
+    "cusparseDestroySpMat": (c_void_p,),
+    "cusparseSpMatSetValues": (c_void_p, c_void_p),
+    "cusparseCreateDnMat": (POINTER(c_void_p), c_int64, c_int64, c_int64, c_void_p, c_int, c_int),
+    "cusparseDestroyDnMat": (c_void_p,),
+    "cusparseDnMatSetValues": (c_void_p, c_void_p),
+    "cusparseSpMM_bufferSize": (*_SPMM, POINTER(c_size_t)),
+    "cusparseSpMM_preprocess": (*_SPMM, c_void_p),
+    "cusparseSpMM": (*_SPMM, c_void_p),
+    "cusparseSDDMM_bufferSize": (*_SPMM, POINTER(c_size_t)),
+    "cusparseSDDMM_preprocess": (*_SPMM, c_void_p),
+    "cusparseSDDMM": (*_SPMM, c_void_p),
+}
+
+
+class Library:
+    """The loaded library and a handle of it.
+
+    Raises
+    ------
+    DeviceError
+        cuSPARSE cannot be loaded.
+    """
+
+    def __init__(self) -> None:
+        try:
+            from cuda.pathfinder import load_nvidia_dynamic_lib
+
+            path = load_nvidia_dynamic_lib("cusparse").abs_path
+            self._library = ctypes.CDLL(path)
+        except (ImportError, OSError, RuntimeError) as error:
+            raise DeviceError(f"expected cuSPARSE, found none ({error}): install spmark[gpu]") from error
+        self._library.cusparseGetErrorString.restype = c_char_p
+        for name, arguments in _SIGNATURES.items():
+            function = getattr(self._library, name)
+            function.argtypes, function.restype = arguments, _Status
+        self.handle = c_void_p()
+        self("cusparseCreate", byref(self.handle))
+        # Alpha is one and beta zero in every call; the library reads them from the host when it enqueues.
+        self.one, self.zero = byref(c_float(1.0)), byref(c_float(0.0))
+
+    def __call__(self, name: str, *arguments: Any) -> None:
+        """Call a function of the library.
+
+        Raises
+        ------
+        UnsupportedError
+            The library does not support this call.
+        MemoryError
+            It ran out of memory.
+        BuildError
+            Any other refusal.
+        """
+        status = getattr(self._library, name)(*arguments)
+        if status == 0:
+            return
+        words = f"{name} answered {status}: {self._library.cusparseGetErrorString(c_int(status)).decode()}"
+        if status == _NOT_SUPPORTED:
+            raise UnsupportedError(words)
+        if status in _OUT_OF_RESOURCES:
+            raise MemoryError(words)
+        raise BuildError(words)
+
+    def version(self) -> int:
+        """Give the library's version, such as 12603."""
+        number = c_int()
+        self("cusparseGetVersion", self.handle, byref(number))
+        return number.value
+
+    def csr(self, shape: tuple[int, int], nnz: int, arrays: tuple[int, int, int], dtype: DType) -> Descriptor:
+        """Describe a CSR matrix by the device addresses of indptr, indices and values."""
+        made = c_void_p()
+        types = (_INDEX_32I, _INDEX_32I, _BASE_ZERO, _TYPES[dtype])
+        self("cusparseCreateCsr", byref(made), *shape, nnz, *arrays, *types)
+        return Descriptor(self, made, "cusparseDestroySpMat", "cusparseSpMatSetValues")
+
+    def dense(self, shape: tuple[int, int], dtype: DType) -> Descriptor:
+        """Describe a row-major dense matrix; its address comes with every run."""
+        made = c_void_p()
+        # An address must be given; any non-null one does until the first run sets the real one.
+        self("cusparseCreateDnMat", byref(made), *shape, shape[1], c_void_p(256), _TYPES[dtype], _ORDER_ROW)
+        return Descriptor(self, made, "cusparseDestroyDnMat", "cusparseDnMatSetValues")
+
+
+class Descriptor:
+    """A matrix descriptor that is destroyed with its last reference."""
+
+    def __init__(self, library: Library, pointer: c_void_p, destroy: str, set_values: str) -> None:
+        self._library, self.pointer, self._destroy, self._set_values = library, pointer, destroy, set_values
+
+    def point_to(self, address: int) -> None:
+        """Set the device address of the values."""
+        self._library(self._set_values, self.pointer, c_void_p(address))
+
+    def __del__(self) -> None:
+        self._library(self._destroy, self.pointer)
+
+
+@cache
+def library() -> Library:
+    """Load cuSPARSE and make this process's handle, once."""
+    return Library()

@@ -1,0 +1,141 @@
+"""GE-SpMM's CSR kernel for SpMM and a plain kernel for SDDMM: our own CUDA baseline.
+
+Huang, Dai, Wang and Yang, "GE-SpMM: General-Purpose Sparse Matrix-Matrix Multiplication on GPUs for Graph Neural
+Networks", SC 2020. The matrix is used as it comes: building is an upload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.interfaces import DeviceArray, Plan
+from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
+from spmark.impls.runtime.template import C_TYPES, KernelTemplate
+
+_FOLDER = Path(__file__).parent / "kernels"
+THREADS = 128
+BATCH = 4
+
+
+def _vector_fits(values: object) -> bool:
+    return isinstance(values, dict) and (values["T"] == "half" or values["vector"] <= 4)
+
+
+SPMM = KernelTemplate(
+    _FOLDER / "spmm.cu",
+    "spmm_csr",
+    {"T": ("float", "half"), "vector": (1, 2, 4, 8), "lanes": (8, 16, 32), "coarsen": (1, 2), "threads": (THREADS,)},
+    legal=_vector_fits,
+    max_registers=96,
+)
+SDDMM = KernelTemplate(
+    _FOLDER / "sddmm.cu",
+    "sddmm_coo",
+    {
+        "T": ("float", "half"),
+        "vector": (1, 2, 4, 8),
+        "lanes": (8, 16, 32),
+        "batch": (BATCH,),
+        "scaled": (False, True),
+        "threads": (THREADS,),
+    },
+    legal=_vector_fits,
+    max_registers=128,
+)
+
+
+def vector_and_lanes(width: int, dtype: DType) -> tuple[int, int]:
+    """Choose elements of a load and lanes of a row: the widest load that divides J, and no more lanes than J needs.
+
+    Rows of B start at multiples of J elements, so a load of v elements is aligned in every row only where v divides J.
+    """
+    vector = next(v for v in (16 // dtype.itemsize, 4, 2, 1) if width % v == 0)
+    lanes = next((n for n in (8, 16) if n * vector >= width), 32)
+    return vector, lanes
+
+
+class SpmmPlan(DevicePlan):
+    """C = A B by `SPMM`."""
+
+    def __init__(self, problem: Problem, target: Target, coarsen: int) -> None:
+        matrix = problem.matrix
+        vector, lanes = vector_and_lanes(problem.width, problem.dtype)
+        values = {"vector": vector, "lanes": lanes, "coarsen": coarsen, "threads": THREADS}
+        super().__init__(problem, target, values, alignment=vector * problem.dtype.itemsize)
+        self.stored = matrix.nnz
+        with self.phase("compile"):
+            (self._kernel,) = target.load([SPMM.instance(T=C_TYPES[problem.dtype], **values)])
+        with self.phase("upload"):
+            self._arrays = [self.upload(a) for a in (matrix.indptr, matrix.indices, problem.values)]
+        self._sizes = np.int32(matrix.num_rows), np.int32(problem.width)
+        self._grid = (ceil_div(matrix.num_rows, THREADS // lanes), ceil_div(problem.width, lanes * vector * coarsen), 1)
+
+    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+        """One launch; it writes every row."""
+        self._kernel.launch(self._grid, (*self._sizes, *self._arrays, *operands, out))
+
+
+class SddmmPlan(DevicePlan):
+    """D = (X Y^T at A's non-zeros) by `SDDMM`."""
+
+    def __init__(self, problem: Problem, target: Target) -> None:
+        matrix = problem.matrix
+        vector, lanes = vector_and_lanes(problem.width, problem.dtype)
+        values = {"vector": vector, "lanes": lanes, "batch": BATCH, "threads": THREADS}
+        super().__init__(problem, target, values, alignment=vector * problem.dtype.itemsize)
+        self.stored = matrix.nnz
+        with self.phase("compile"):
+            (self._kernel,) = target.load([SDDMM.instance(T=C_TYPES[problem.dtype], scaled=problem.scaled, **values)])
+        with self.phase("convert"):
+            rows = matrix.rows_of_entries()
+        with self.phase("upload"):
+            # Unscaled, no value is read: an empty array stands in.
+            factors = problem.values if problem.scaled else problem.values[:0]
+            self._arrays = [self.upload(a) for a in (rows, matrix.indices, factors)]
+        self._sizes = np.int32(matrix.nnz), np.int32(problem.width)
+        self._grid = (ceil_div(matrix.nnz, THREADS // lanes * BATCH), 1, 1)
+
+    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+        """One launch; it writes every non-zero."""
+        self._kernel.launch(self._grid, (*self._sizes, *self._arrays, *operands, out))
+
+
+@dataclass(frozen=True)
+class GeSpmm:
+    """CSR kernels with coalesced row caching."""
+
+    name: ClassVar[str] = "gespmm"
+    ops: ClassVar[frozenset[Op]] = frozenset(Op)
+    devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM, SDDMM)
+
+    coarsen: int = 0
+    """Column tiles of one group (1 or 2; the paper's warp merging); 0 chooses 2 where J has two full tiles."""
+
+    def __post_init__(self) -> None:
+        if self.coarsen not in (0, 1, 2):
+            raise ValueError(f"expected coarsen out of 0, 1, 2, found {self.coarsen}")
+
+    def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
+        """Refuse widths beyond the grid."""
+        vector, lanes = vector_and_lanes(problem.width, problem.dtype)
+        if ceil_div(problem.width, lanes * vector) > MAX_GRID[1]:
+            return f"expected J of at most {MAX_GRID[1] * lanes * vector}, found {problem.width}"
+        return None
+
+    def build(self, problem: Problem, device: DeviceSpec) -> Plan:
+        """Upload the matrix; the kernel comes from the cache or is compiled."""
+        target = open_target(device)
+        if problem.op is Op.SDDMM:
+            return SddmmPlan(problem, target)
+        vector, lanes = vector_and_lanes(problem.width, problem.dtype)
+        coarsen = self.coarsen or (2 if problem.width >= 2 * lanes * vector else 1)
+        return SpmmPlan(problem, target, coarsen)
