@@ -1,0 +1,89 @@
+"""What a run will do with each case of a sweep: run it, record that it cannot run, or leave it alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from spmark.datasets.sweep import Case
+from spmark.impls.core.record import Environment, Status
+from spmark.suite.resume import History, key_of, why_skipped
+from spmark.suite.roster import refusals
+
+
+@dataclass(frozen=True)
+class Item:
+    """One case and what is to be done with it."""
+
+    case: Case
+    skipped: str | None = None
+    """Why it is left alone."""
+    refused: str | None = None
+    """Why it cannot run on this device: recorded without loading the matrix."""
+
+    @property
+    def action(self) -> str:
+        """``skip``, ``refuse`` or ``run``."""
+        if self.skipped is not None:
+            return "skip"
+        return "run" if self.refused is None else "refuse"
+
+
+@dataclass(frozen=True)
+class Agenda:
+    """Every case of a run in its order."""
+
+    items: tuple[Item, ...]
+
+    def todo(self) -> Iterator[Item]:
+        """Give the items that a record will be written for."""
+        return (item for item in self.items if item.skipped is None)
+
+    def count(self, action: str) -> int:
+        """Count the items with an action."""
+        return sum(item.action == action for item in self.items)
+
+
+def make_agenda(
+    cases: Sequence[Case],
+    environment: Environment,
+    history: History,
+    *,
+    retry: Sequence[Status] = (),
+    limit: int | None = None,
+    warm: bool = False,
+) -> Agenda:
+    """Decide over every case.
+
+    Parameters
+    ----------
+    cases : sequence of Case
+        In the order to run them.
+    environment : Environment
+        Of this machine and device.
+    history : History
+        Of the folder that records go to.
+    retry : sequence of Status
+        Endings to try again.
+    limit : int or None
+        Most cases to run; those that cannot run are not counted.
+    warm : bool
+        Whether warm samples are wanted.
+
+    Raises
+    ------
+    SweepError
+        An implementation, its config or the baseline is unknown.
+    """
+    refused = refusals(cases, environment.device.kind)
+    items, running = [], 0
+    for case in cases:
+        reason = refused.get(case.case_id)
+        tried = history.tried.get(key_of(case, environment))
+        skipped = why_skipped(tried, environment.packages, retry, warm)
+        if skipped is None and reason is None:
+            running += 1
+            if limit is not None and running > limit:
+                skipped = f"over --limit {limit}"
+        items.append(Item(case, skipped, reason))
+    return Agenda(tuple(items))

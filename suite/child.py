@@ -1,0 +1,148 @@
+"""The process that measures: it may crash, hang or poison its device without harm to the runner.
+
+Started by `spmark.suite.worker` as ``python -m spmark.suite.child FD`` in a session of its own; it dies, and takes what
+it started along, when the runner dies.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from multiprocessing.connection import Connection
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Protocol
+
+from spmark.datasets.sweep import Case
+from spmark.impls.core.errors import SpmarkError
+from spmark.impls.core.record import FINAL, CandidateRow, Measurement, Status
+from spmark.suite.rows import make_row
+from spmark.suite.wire import POISONED_EXIT, Reply, Request, Setup, receive, send
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Measurer(Protocol):
+    """What a bench factory gives."""
+
+    def measure(self, case: Case) -> tuple[Measurement, list[CandidateRow]]:
+        """Measure one case; what it can tell of a failure is a row and not an exception."""
+        ...
+
+    def canary(self) -> None:
+        """Raise when the device does not compute."""
+        ...
+
+
+def open_bench(setup: Setup, on_phase: Callable[[str], None]) -> Measurer:
+    """Make the bench of the suite on the setup's device."""
+    from spmark.datasets.cache import Cache
+    from spmark.suite.measure import Bench, Options
+
+    return Bench(setup.device, Cache.default(), setup.environment, Options(**setup.options), on_phase)
+
+
+def main(fd: int) -> int:
+    """Measure what comes over the socket ``fd`` until told to end; gives the exit code."""
+    _tie_to_parent()
+    faulthandler.enable()
+    os.set_inheritable(fd, False)  # else a process that outlives this one would hide its death from the runner
+    connection = Connection(fd)
+    setup = receive(connection, Setup)
+    requests = _read_in_background(connection)
+
+    def on_phase(name: str) -> None:
+        send(connection, Reply(kind="phase", text=name))
+
+    what = "cannot be measured on"
+    try:
+        bench = _factory(setup.factory)(setup, on_phase)
+        what = "does not compute"
+        bench.canary()
+    except Exception as error:
+        send(connection, Reply(kind="refused", text=f"{what}: {_message(error)}"))
+        return 1
+    while True:
+        send(connection, Reply(kind="ready"))
+        case = requests.get()
+        if case is None:
+            return 0
+        row, candidates = _measure(bench, case, setup)
+        send(connection, Reply(kind="result", row=row, candidates=candidates))
+        if row.status not in FINAL and not _computes(bench):
+            # A sticky error breaks every later call of this process, its own clean-up included.
+            sys.stderr.flush()
+            os._exit(POISONED_EXIT)
+
+
+def _measure(bench: Measurer, case: Case, setup: Setup) -> tuple[Measurement, list[CandidateRow]]:
+    try:
+        return bench.measure(case)
+    except MemoryError as error:
+        status, reason = Status.OUT_OF_MEMORY, _message(error)
+    except Exception as error:
+        status, reason = Status.RUN_ERROR, _message(error)
+    return make_row(case, setup.device, setup.environment, status, reason), []
+
+
+def _computes(bench: Measurer) -> bool:
+    try:
+        bench.canary()
+    except Exception as error:
+        sys.stderr.write(f"the device does not compute any more: {_message(error)}\n")
+        return False
+    return True
+
+
+def _message(error: Exception) -> str:
+    """Give the message of an error that was foreseen, and where one came from that was not."""
+    if isinstance(error, SpmarkError):
+        return str(error)
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(frame.filename).name}:{frame.lineno})"
+
+
+def _factory(name: str) -> Callable[[Setup, Callable[[str], None]], Measurer]:
+    module, _, label = name.partition(":")
+    factory: Callable[[Setup, Callable[[str], None]], Measurer] = getattr(import_module(module), label)
+    return factory
+
+
+def _read_in_background(connection: Connection) -> SimpleQueue[Case | None]:
+    """Queue the cases; end the whole session at once when the runner is gone, whatever is being measured."""
+    requests: SimpleQueue[Case | None] = SimpleQueue()
+
+    def read() -> None:
+        case: Case | None
+        while True:
+            try:
+                case = receive(connection, Request).case
+            except (EOFError, OSError):
+                os.killpg(0, signal.SIGKILL)
+            requests.put(case)
+            if case is None:
+                return
+
+    threading.Thread(target=read, name="spmark-requests", daemon=True).start()
+    return requests
+
+
+def _tie_to_parent() -> None:
+    """Die with the runner even while a call holds the interpreter, and before it when memory runs out (Linux)."""
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1])))

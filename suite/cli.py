@@ -1,0 +1,263 @@
+"""The command line ``spmark``: arguments, help and exit codes; what a command does stands in `spmark.suite.commands`.
+
+Nothing heavy is imported before a command runs, so that ``spmark --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from enum import IntEnum, StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+EXIT_CODES = (
+    "Exit codes: 0 done; 1 a case failed (run --strict), or something that a CPU run needs is missing (doctor); "
+    "2 wrong usage, sweep or input; 3 the device; 4 records or disk; 130 interrupted (the same command goes on)."
+)
+
+app = typer.Typer(
+    name="spmark",
+    help="Benchmarks of sparse GPU kernels (SpMM, SDDMM): run sweeps, check every result, draw the figures.\n\n"
+    "Start with: [bold]spmark doctor[/bold], then [bold]spmark run quickstart[/bold], "
+    "then [bold]spmark report results/quickstart[/bold].",
+    epilog=EXIT_CODES,
+    rich_markup_mode="rich",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class ExitCode(IntEnum):
+    """What the process says to a script."""
+
+    OK = 0
+    FAILURES = 1
+    USAGE = 2
+    DEVICE = 3
+    RECORDS = 4
+    INTERRUPTED = 130
+
+
+class What(StrEnum):
+    """What can be listed."""
+
+    IMPLEMENTATIONS = "implementations"
+    DATASETS = "datasets"
+    SWEEPS = "sweeps"
+    DEVICES = "devices"
+
+
+class DeviceName(StrEnum):
+    """What can be run on."""
+
+    AUTO = "auto"
+    CUDA = "cuda"
+    CPU = "cpu"
+    HOST_SIMT = "host-simt"
+
+
+class StatusName(StrEnum):
+    """How a recorded case may have ended (`spmark.impls.core.record.Status`, not imported for the help)."""
+
+    OK = "ok"
+    UNSUPPORTED = "unsupported"
+    BUILD_ERROR = "build_error"
+    RUN_ERROR = "run_error"
+    WRONG_RESULT = "wrong_result"
+    IMPLAUSIBLE = "implausible"
+    OUT_OF_MEMORY = "out_of_memory"
+    TIMEOUT = "timeout"
+
+
+SweepArgument = Annotated[str, typer.Argument(help="A sweep's YAML file, or the name of a packaged one.")]
+DeviceOption = Annotated[
+    DeviceName, typer.Option(help="auto: GPU 0 if a driver and CuPy are there, else the CPU. host-simt: results only.")
+]
+OnlyOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FILTER",
+        help="Keep cases: [bold]key=value[/bold] (op, matrix, source, width, dtype, scaled, implementation, label; "
+        "commas and * allowed), or a part or pattern of the case id. Repeat to narrow.",
+    ),
+]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the sweep. Repeatable.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Answer in JSON on standard output, all else on the other.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from spmark import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks and the log of the child.")] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+) -> None:
+    """Set up logging for every command."""
+    logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    for noisy in ("matplotlib", "numba", "urllib3", "asyncio"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+@app.command("list")
+def list_(
+    what: Annotated[What, typer.Argument(help="What to list.")] = What.IMPLEMENTATIONS, as_json: JsonOption = False
+) -> None:
+    """List implementations, data sets (with licence and citation), sweeps or devices.
+
+    Example: [bold]spmark list datasets[/bold]
+    """
+    from spmark.suite.commands.listing import listing
+
+    listing(what.value, as_json)
+
+
+@app.command()
+def fetch(sweep: SweepArgument, overrides: SetOption = None, as_json: JsonOption = False) -> None:
+    """Download or generate every matrix of a sweep, verify it and keep it in the cache.
+
+    Example: [bold]spmark fetch graphs_spmm[/bold]
+    """
+    from spmark.suite.commands.fetch import fetch_matrices
+
+    raise typer.Exit(ExitCode.USAGE if fetch_matrices(sweep, overrides or (), as_json) else ExitCode.OK)
+
+
+@app.command(epilog=EXIT_CODES)
+def run(
+    sweep: SweepArgument,
+    *,
+    device: DeviceOption = DeviceName.AUTO,
+    only: OnlyOption = None,
+    limit: Annotated[int | None, typer.Option(min=0, help="Run at most this many cases.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be run or skipped, and why.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder of results; records go to OUT/SWEEP/DEVICE/.")] = Path("results"),
+    retry: Annotated[
+        list[StatusName] | None, typer.Option(help="Run recorded cases that ended so once more. Repeatable.")
+    ] = None,
+    warm: Annotated[bool, typer.Option("--warm", help="Time from a warm cache as well.")] = False,
+    overrides: SetOption = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a case of this run failed.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a sweep: measure and check every case that has no record yet, each in a process of its own.
+
+    Each record is on disk before the next case starts: after Ctrl-C, a crash or a reboot the same command goes on.
+    ok and unsupported are final; a failure is tried once more by the next run.
+
+    [bold]spmark run quickstart[/bold]
+
+    [bold]spmark run graphs_spmm --device cuda --only matrix=cora,pubmed --only width=128[/bold]
+
+    [bold]spmark run my.yaml --set widths=[32,64] --retry timeout --out /data/results[/bold]
+    """
+    from spmark.suite.commands.run import RunRequest, run_sweep
+
+    request = RunRequest(
+        sweep=sweep,
+        device=device.value,
+        only=tuple(only or ()),
+        limit=limit,
+        out=out,
+        retry=tuple(status.value for status in retry or ()),
+        warm=warm,
+        overrides=tuple(overrides or ()),
+        as_json=as_json,
+    )
+    ended = run_sweep(request, dry_run=dry_run)
+    if ended.interrupted:
+        raise typer.Exit(ExitCode.INTERRUPTED)
+    raise typer.Exit(ExitCode.FAILURES if strict and ended.failures else ExitCode.OK)
+
+
+@app.command()
+def report(
+    results: Annotated[list[Path], typer.Argument(help="Folders of records, or folders that hold some.")],
+    out: Annotated[Path, typer.Option(help="Folder for the page, its figures and tables.")] = Path("out/report"),
+    baseline: Annotated[str | None, typer.Option(help="Implementation that speed-ups are over.")] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Draw records: one self-contained HTML page with figures, tables and every failure.
+
+    Example: [bold]spmark report results/quickstart --out out/quickstart[/bold]
+    """
+    from spmark.suite.commands.report import draw
+
+    draw(results, out, baseline, title, as_json)
+
+
+@app.command()
+def doctor(as_json: JsonOption = False) -> None:
+    """Check this machine: driver, CuPy, compilers, mirror, cache, disk, and each implementation.
+
+    Exits with 1 if something that a run on the CPU needs is missing.
+    """
+    from spmark.suite.commands.doctor import examine
+
+    raise typer.Exit(ExitCode.OK if examine(as_json) else ExitCode.FAILURES)
+
+
+@app.command()
+def calibrate(
+    device: DeviceOption = DeviceName.AUTO,
+    out: Annotated[Path | None, typer.Option(help="JSON file to write; the user's own by default.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure a device's bandwidth and rates, which floors and predictions are taken from.
+
+    Example: [bold]spmark calibrate --device cuda --out nvidia-h200.json[/bold]
+    """
+    from spmark.suite.commands.calibrate import measure_rates
+
+    measure_rates(device.value, out, as_json)
+
+
+def main() -> None:
+    """Run the command line; the console's entry point."""
+    sys.exit(_guarded())
+
+
+def _guarded() -> int:
+    """Run the command; an error that spmark raised on purpose is one message and an exit code."""
+    try:
+        app(prog_name="spmark")
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except KeyboardInterrupt:
+        typer.echo("interrupted", err=True)
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # The reader of standard output (head, less) has what it wanted.
+        sys.stderr.close()
+        return ExitCode.OK
+    except Exception as error:
+        from spmark.impls.core.errors import SpmarkError
+
+        if not isinstance(error, SpmarkError) or logging.getLogger().isEnabledFor(logging.DEBUG):
+            raise
+        typer.echo(f"spmark: {error}", err=True)
+        return _exit_code(error)
+    return ExitCode.OK
+
+
+def _exit_code(error: Exception) -> int:
+    from spmark.impls.core import errors
+
+    if isinstance(error, errors.RecordError):
+        return ExitCode.RECORDS
+    if isinstance(error, errors.DeviceError | errors.BuildError | errors.KernelFault):
+        return ExitCode.DEVICE
+    return ExitCode.USAGE

@@ -1,0 +1,66 @@
+"""Where commands write: tables and progress for people, JSON for scripts, never both on one stream."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+FILE_WIDTH = 140
+"""Columns of tables that are written to a file or a pipe."""
+
+
+def console(as_json: bool) -> Console:
+    """Give the console for people: standard output, or standard error where that belongs to JSON."""
+    stream = sys.stderr if as_json else sys.stdout
+    known = stream.isatty() or "COLUMNS" in os.environ
+    return Console(stderr=as_json, highlight=False, width=None if known else FILE_WIDTH)
+
+
+def say(screen: Console, text: str) -> None:
+    """Write a line that is not broken at the terminal's edge: paths in it can be copied and searched for."""
+    screen.print(text, soft_wrap=True)
+
+
+def answer(value: Any) -> None:
+    """Write ``value`` as JSON to standard output."""
+    typer.echo(json.dumps(value, indent=2, default=str))
+
+
+def table(title: str, rows: Sequence[Mapping[str, Any]], *, plain: bool = False) -> Table:
+    """Make a table out of rows that share their keys.
+
+    Parameters
+    ----------
+    title : str
+        Heading; may be empty.
+    rows : sequence of mappings
+        Column name to value, in the order to show; numbers stand on the right.
+    plain : bool
+        Cells are taken letter by letter; otherwise they may hold rich's markup.
+    """
+    from rich.markup import escape
+
+    made = Table(title=title or None, title_justify="left", header_style="bold")
+    for name in rows[0] if rows else ():
+        numeric = all(isinstance(row[name], int | float) or row[name] is None for row in rows)
+        made.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*(escape(_text(value)) if plain else _text(value) for value in row.values()))
+    return made
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return str(value)

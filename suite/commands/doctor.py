@@ -1,0 +1,178 @@
+"""``spmark doctor``: what this machine has of what spmark can use, and whether a run on the CPU is possible."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Literal
+
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import BuildError, DatasetError, DeviceError
+from spmark.impls.table import IMPLEMENTATIONS
+from spmark.suite.commands.calibrate import calibration_file
+from spmark.suite.commands.console import answer, console, say, table
+from spmark.suite.roster import usable
+
+NEEDED = ("numpy", "scipy", "numba", "pandas", "matplotlib", "pydantic", "yaml", "psutil")
+"""Modules that every run needs."""
+CPU_BASELINE = "scipy_cpu"
+"""Without it no run on the CPU has anything to compare with."""
+FREE_BYTES = 1 << 30
+"""Disk that a run should find: a matrix of 100 million non-zeros takes most of it."""
+_KERNEL = "template <typename T> __global__ void empty(T* out) { *out = T(1); }\n"
+_SANITIZED = "int main() { return 0; }\n"
+_COLOURS = {"ok": "green", "absent": "yellow", "missing": "red"}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the examination."""
+
+    what: str
+    state: Literal["ok", "absent", "missing"]
+    """``absent``: some runs are not possible; ``missing``: none is."""
+    found: str
+
+
+def examine(as_json: bool) -> bool:
+    """Check everything and show it; tells whether a run on the CPU is possible."""
+    checks = list(_checks())
+    fit = all(check.state != "missing" for check in checks)
+    if as_json:
+        answer({"cpu_runs": fit, "checks": [asdict(check) for check in checks]})
+        return fit
+    from rich.markup import escape
+
+    rows = [
+        {
+            "what": escape(check.what),
+            "state": f"[{_COLOURS[check.state]}]{check.state}[/]",
+            "found": escape(check.found),
+        }
+        for check in checks
+    ]
+    screen = console(as_json)
+    screen.print(table("", rows))
+    say(screen, "A run on the CPU is possible." if fit else "[red]Something that every run needs is missing.[/red]")
+    return fit
+
+
+def _checks() -> Iterator[Check]:
+    yield Check("Python", "ok", platform.python_version())
+    yield from (_module(name, "missing", "pip install spmark again") for name in NEEDED)
+    devices = [spec for kind in DeviceKind if (spec := _device(kind)) is not None]
+    yield from _gpu()
+    yield from (_calibration(spec) for spec in devices if spec.kind is not DeviceKind.HOST_SIMT)
+    yield from (_compiler(name) for name in ("nvrtc", "nvcc"))
+    yield _sanitizers()
+    yield from _data()
+    yield from (_implementation(name, devices) for name in IMPLEMENTATIONS)
+
+
+def _module(name: str, otherwise: Literal["absent", "missing"], remedy: str) -> Check:
+    try:
+        module = import_module(name)
+    except (ImportError, OSError) as error:
+        return Check(name, otherwise, f"{error}; {remedy}")
+    return Check(name, "ok", str(getattr(module, "__version__", "")))
+
+
+def _device(kind: DeviceKind) -> DeviceSpec | None:
+    from spmark.impls.runtime.device import find
+
+    if kind is DeviceKind.HOST_SIMT and not shutil.which("g++"):
+        return None
+    try:
+        return find(kind.value)
+    except DeviceError:
+        return None
+
+
+def _gpu() -> Iterator[Check]:
+    from spmark.impls.runtime.device import cuda_missing, find, versions
+
+    if reason := cuda_missing():
+        yield Check("GPU", "absent", reason)
+    else:
+        spec = find("cuda")
+        driver, cuda = versions(spec)
+        yield Check("GPU", "ok", f"{spec.name}, driver {driver}, CUDA {cuda}")
+    yield _module("cupy", "absent", "pip install 'spmark[gpu]'")
+
+
+def _calibration(spec: DeviceSpec) -> Check:
+    path = calibration_file(spec)
+    found = str(path or "none yet: the first run makes one, or spmark calibrate")
+    return Check(f"calibration of {spec.name}", "ok" if path else "absent", found)
+
+
+def _compiler(name: str) -> Check:
+    """Compile a kernel, which needs no GPU."""
+    from spmark.impls.runtime.compile import compile_kernel
+
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "empty.cu"
+        source.write_text(_KERNEL)
+        try:
+            compile_kernel(source, "empty<float>", "sm_90", name)
+        except (BuildError, DeviceError, ImportError, OSError, subprocess.SubprocessError) as error:
+            return Check(name, "absent", str(error))
+    return Check(name, "ok", "compiles for sm_90")
+
+
+def _sanitizers() -> Check:
+    """Build and run a program as the kernels on the host are built and run."""
+    what = "g++ with sanitizers"
+    with tempfile.TemporaryDirectory() as folder:
+        source, program = Path(folder) / "empty.cpp", Path(folder) / "empty"
+        source.write_text(_SANITIZED)
+        command = ["g++", "-std=c++17", "-fsanitize=address,undefined", str(source), "-o", str(program)]
+        try:
+            subprocess.run(command, capture_output=True, check=True, timeout=120)
+            subprocess.run([str(program)], capture_output=True, check=True, timeout=30)
+        except FileNotFoundError:
+            return Check(what, "absent", "no g++ on the path; device host-simt needs it: apt install g++")
+        except subprocess.SubprocessError as error:
+            said = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip()
+            return Check(what, "absent", f"{error} {said}".strip())
+    version = subprocess.run(["g++", "-dumpfullversion"], capture_output=True, text=True, check=False).stdout.strip()
+    return Check(what, "ok", version)
+
+
+def _data() -> Iterator[Check]:
+    from spmark.datasets.cache import Cache
+    from spmark.datasets.mirror import read_manifest
+
+    cache = Cache.default()
+    if cache.mirror is None:
+        yield Check("mirror", "absent", "SPMARK_MIRROR is not set; matrices are downloaded")
+    else:
+        try:
+            yield Check("mirror", "ok", f"{cache.mirror}: {len(read_manifest(cache.mirror))} matrices")
+        except DatasetError as error:
+            yield Check("mirror", "absent", str(error))
+    try:
+        cache.root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=cache.root):
+            pass
+    except OSError as error:
+        yield Check("cache", "missing", f"{cache.root}: {error.strerror}; name another folder with SPMARK_CACHE")
+        return
+    yield Check("cache", "ok", str(cache.root))
+    for what, folder in (("disk of the cache", cache.root), ("disk of this folder", Path.cwd())):
+        free = shutil.disk_usage(folder).free
+        yield Check(what, "ok" if free >= FREE_BYTES else "absent", f"{free / 1e9:.1f} GB free")
+
+
+def _implementation(name: str, devices: Sequence[DeviceSpec]) -> Check:
+    what = f"implementation {name}"
+    kinds, reason = usable(name, devices)
+    if kinds:
+        return Check(what, "ok", f"usable on {' and '.join(kinds)}")
+    return Check(what, "missing" if name == CPU_BASELINE else "absent", reason)

@@ -1,0 +1,48 @@
+"""``spmark fetch``: have every matrix of a sweep at hand before a run needs it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from rich.markup import escape
+
+from spmark.datasets.sweep import Sweep
+from spmark.impls.core.errors import DatasetError, MatrixError
+from spmark.suite.commands.console import answer, console, say, table
+
+
+def fetch_matrices(sweep_name: str, overrides: Sequence[str], as_json: bool) -> int:
+    """Load every matrix of a sweep once; gives how many could not be had.
+
+    Raises
+    ------
+    SweepError
+        The sweep is not what it must be.
+    """
+    from spmark.datasets.cache import Cache
+    from spmark.datasets.load import load_matrix
+
+    screen = console(as_json)
+    sweep, cache = Sweep.load(sweep_name, overrides), Cache.default()
+    rows: list[dict[str, Any]] = []
+    failures = 0
+    for spec in sweep.matrices:
+        started = time.monotonic()
+        row: dict[str, Any] = {"matrix": spec.id, "rows": None, "cols": None, "nnz": None, "kind": "", "seconds": 0.0}
+        try:
+            with screen.status(escape(spec.id)):
+                loaded = load_matrix(spec, cache, sweep.seed)
+            row |= {"rows": loaded.csr.num_rows, "cols": loaded.csr.num_cols, "nnz": loaded.csr.nnz}
+            row["kind"] = str(loaded.kind)
+        except (DatasetError, MatrixError) as error:
+            failures += 1
+            row["kind"] = "failed"
+            say(screen, f"[red]{escape(spec.id)}[/red]: {escape(str(error))}")
+        rows.append(row | {"seconds": round(time.monotonic() - started, 2)})
+    if as_json:
+        answer(rows)
+    else:
+        screen.print(table("", rows, plain=True))
+    return failures

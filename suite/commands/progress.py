@@ -1,0 +1,60 @@
+"""The progress bar of a run: how far, how long still, and what the child is doing."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+from spmark.datasets.sweep import Case
+from spmark.impls.core.record import FINAL, Measurement
+from spmark.suite.agenda import Agenda, Item
+from spmark.suite.commands.console import say
+from spmark.suite.runner import Watcher
+
+
+class Bar(Watcher):
+    """Draws a bar for the cases that run, and writes a line for every failure as it happens."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._progress = Progress(
+            SpinnerColumn(),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(compact=True),
+            TextColumn("{task.description}"),
+            console=console,
+        )
+        self._task = self._progress.add_task("", total=None)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.update(self._task, description="")
+        self._progress.stop()
+
+    def begun(self, agenda: Agenda) -> None:
+        """Set the bar's length: what cannot run takes no time and is not counted."""
+        self._progress.update(self._task, total=agenda.count("run"))
+        if skipped := agenda.count("skip"):
+            say(self._console, f"{skipped} of {len(agenda.items)} cases are done already or left out")
+
+    def entered(self, case: Case, phase: str) -> None:
+        """Show the case and its phase."""
+        self._progress.update(self._task, description=f"{escape(case.case_id)} [dim]{phase}[/dim]")
+
+    def recorded(self, item: Item, row: Measurement) -> None:
+        """Move the bar; show a failure."""
+        if item.action == "run":
+            self._progress.advance(self._task)
+        if row.status not in FINAL:
+            first = row.reason.splitlines()[0] if row.reason else ""
+            say(self._console, f"[red]{row.status}[/red] {escape(row.case_id)}: {escape(first)}")

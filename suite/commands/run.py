@@ -1,0 +1,161 @@
+"""``spmark run``: from a sweep's name to records on disk and a short table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from spmark.datasets.sweep import Sweep, expand
+from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.record import FINAL, Status
+from spmark.suite.agenda import Agenda, make_agenda
+from spmark.suite.commands.calibrate import calibration_file
+from spmark.suite.commands.console import answer, console, say, table
+from spmark.suite.commands.progress import Bar
+from spmark.suite.environment import collect
+from spmark.suite.estimate import known_facts, memory_bytes
+from spmark.suite.resume import RECORDS, History
+from spmark.suite.roster import refusals
+from spmark.suite.runner import RunOptions, Summary, run_cases
+from spmark.suite.selection import select
+
+_SHOWN = ("op", "dtype", "implementation", "speedup", "ok", "failed")
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What the command line asked for."""
+
+    sweep: str
+    """File, or name of a packaged sweep."""
+    device: str
+    only: tuple[str, ...]
+    limit: int | None
+    out: Path
+    retry: tuple[str, ...]
+    warm: bool
+    overrides: tuple[str, ...]
+    as_json: bool
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended, for the exit code."""
+
+    failures: int = 0
+    interrupted: bool = False
+
+
+def run_sweep(request: RunRequest, *, dry_run: bool) -> Ended:
+    """Run a sweep, or show what would be run.
+
+    Raises
+    ------
+    SpmarkError
+        The sweep, the device, or the folder of records is not what it must be.
+    """
+    from spmark.impls.runtime.device import calibrated, find
+
+    screen = console(request.as_json)
+    sweep = Sweep.load(request.sweep, request.overrides)
+    found = find(request.device)
+    cases = select(expand(sweep, found.kind), request.only)
+    refusals(cases, found.kind)  # a wrong name is told before a calibration starts
+    say(screen, f"[bold]{escape(sweep.title or sweep.name)}[/bold] on {escape(found.name)}")
+    if not dry_run and found.kind is not DeviceKind.HOST_SIMT and calibration_file(found) is None:
+        say(screen, "measuring the device's bandwidth and rates first (once)")
+    environment = collect(found if dry_run else calibrated(found))
+    folder = request.out / sweep.name / environment.device.name
+    options = RunOptions(
+        retry=tuple(Status(name) for name in request.retry),
+        limit=request.limit,
+        bench={"warm": True} if request.warm and found.kind is not DeviceKind.HOST_SIMT else {},
+    )
+    if dry_run:
+        history = History.read(folder)
+        agenda = make_agenda(cases, environment, history, retry=options.retry, limit=options.limit, warm=options.warm)
+        _show_agenda(agenda, history, folder, screen, request.as_json)
+        return Ended()
+    with Bar(screen) as bar:
+        summary = run_cases(cases, folder, environment, options, bar)
+    _show_summary(summary, screen, request.as_json)
+    failures = sum(count for status, count in summary.statuses.items() if status not in FINAL)
+    return Ended(failures, summary.interrupted)
+
+
+def _show_agenda(agenda: Agenda, history: History, folder: Path, screen: Console, as_json: bool) -> None:
+    rows: list[dict[str, Any]] = [
+        {
+            "case": item.case.case_id,
+            "action": item.action,
+            "why": item.skipped or item.refused or "",
+            "memory_bytes": memory_bytes(item.case, facts)
+            if (facts := known_facts(item.case.matrix, history))
+            else None,
+        }
+        for item in agenda.items
+    ]
+    if as_json:
+        answer({"folder": folder, "cases": rows} | _counts(agenda))
+        return
+    longest = max((len(row["case"]) for row in rows), default=0)
+    for row in rows:
+        size = "" if row["memory_bytes"] is None else f"{row['memory_bytes'] / 2**20:,.2f} MiB"
+        say(screen, escape(f"{row['action']:<6}  {row['case']:<{longest}}  {size:>12}  {row['why']}".rstrip()))
+    counts = ", ".join(f"{count} to {action}" for action, count in _counts(agenda).items())
+    say(screen, f"{counts}; records go to {escape(str(folder))}")
+
+
+def _counts(agenda: Agenda) -> dict[str, int]:
+    return {action: agenda.count(action) for action in ("run", "skip", "refuse")}
+
+
+def _show_summary(summary: Summary, screen: Console, as_json: bool) -> None:
+    statuses = {str(status): count for status, count in sorted(summary.statuses.items())}
+    if as_json:
+        cases = [{"case": row.case_id, "status": row.status, "reason": row.reason} for row in summary.rows]
+        answer(
+            {
+                "folder": summary.folder,
+                "records": summary.folder / RECORDS,
+                "statuses": statuses,
+                "skipped": summary.skipped,
+                "left": summary.left,
+                "interrupted": summary.interrupted,
+                "seconds": round(summary.seconds, 3),
+                "cases": cases,
+            }
+        )
+    else:
+        _show_results(summary, screen)
+    counts = ", ".join(f"{count} {status}" for status, count in statuses.items()) or "nothing to run"
+    say(screen, f"{counts}; {summary.skipped} skipped; {summary.seconds:.1f} s; {escape(str(summary.folder))}")
+    if summary.interrupted:
+        screen.print(
+            f"[yellow]Interrupted with {summary.left} cases to go: the same command goes on from here.[/yellow]"
+        )
+
+
+def _show_results(summary: Summary, screen: Console) -> None:
+    """Show medians and speed-ups, and why what did not run did not, each reason once."""
+    if any(row.samples_us for row in summary.rows):
+        from spmark.report.load import load_records
+        from spmark.report.summary import short_table
+
+        rows = short_table(load_records([summary.folder]))
+        kept = [{name: row[name] for name in _SHOWN} for row in rows if row["ok"]]
+        screen.print(table("Speed-up over the baseline, all records of this folder", kept, plain=True))
+    reasons = Counter(
+        (row.label, str(row.status), row.reason.splitlines()[0]) for row in summary.rows if row.status is not Status.OK
+    )
+    if reasons:
+        rows = [
+            {"implementation": label, "status": status, "cases": count, "reason": reason}
+            for (label, status, reason), count in reasons.most_common(20)
+        ]
+        screen.print(table("Without a result", rows, plain=True))

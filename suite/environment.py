@@ -1,0 +1,75 @@
+"""What a run ran on: machine, driver, package versions and the commit, for `environments.jsonl`."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import psutil
+
+from spmark.impls import core
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.record import Environment
+
+PACKAGES = (
+    "spmark",
+    "numpy",
+    "scipy",
+    "numba",
+    "cupy-cuda13x",
+    "cupy-cuda12x",
+    "nvidia-cuda-nvrtc",
+    "nvidia-cusparse",
+    "nvidia-cublas",
+    "torch",
+    "dgl",
+)
+"""Distributions whose version can change a number."""
+
+
+def collect(device: DeviceSpec) -> Environment:
+    """Describe this machine and its software, with ``device`` as the target."""
+    from spmark.impls.runtime.device import cpu_model, versions
+
+    driver, cuda = versions(device)
+    return Environment(
+        device=device,
+        driver=driver,
+        cuda=cuda,
+        packages={"python": platform.python_version()} | _installed(),
+        cpu=cpu_model(),
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        memory_bytes=psutil.virtual_memory().total,
+        system=platform.platform(),
+        commit=_commit(Path(core.__path__[0]).parents[1]),
+    )
+
+
+def _installed() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _commit(root: Path) -> str:
+    """Give the commit of the checkout at ``root``, with ``+`` where tracked files differ; empty outside a checkout."""
+    if not (root / ".git").exists():
+        return ""
+    try:
+        head = _git(root, "rev-parse", "HEAD")
+        changed = _git(root, "status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return head + ("+" if changed else "")
+
+
+def _git(root: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(root), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()

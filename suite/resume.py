@@ -1,0 +1,140 @@
+"""What earlier runs left behind, and so which cases of a sweep are still to run.
+
+A case is known by its id, the digest of its implementation's code, the protocol, the device, the driver and CUDA: when
+any of them changes, it is measured again. ok is final, unsupported as long as the same packages are installed, and a
+failure is tried twice.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from spmark.datasets.sweep import Case
+from spmark.impls.core.digest import implementation_version
+from spmark.impls.core.record import (
+    FINAL,
+    PROTOCOL_VERSION,
+    Environment,
+    EnvironmentRow,
+    Measurement,
+    ProblemFacts,
+    Status,
+)
+from spmark.impls.core.recordfile import read_rows
+from spmark.impls.table import package
+
+RECORDS, ENVIRONMENTS, CANDIDATES = "records.jsonl", "environments.jsonl", "candidates.jsonl"
+"""Files of a folder of records."""
+TRIES = 2
+"""How often a case that fails is run without being asked for."""
+_log = logging.getLogger(__name__)
+
+
+class Key(NamedTuple):
+    """What must be the same for an earlier record to count."""
+
+    case_id: str
+    implementation_version: str
+    protocol_version: int
+    device: str
+    driver: str
+    cuda: str
+
+
+@dataclass
+class Tried:
+    """What earlier records say of one key."""
+
+    last: Status
+    packages: Mapping[str, str]
+    """Versions of the packages that were installed then."""
+    warm: bool
+    """Whether the last record has warm samples."""
+    failures: int = 0
+    """Records in a row, up to the last, that are not final."""
+
+
+@dataclass
+class History:
+    """The records of one folder, reduced to what deciding needs."""
+
+    tried: dict[Key, Tried] = field(default_factory=dict)
+    problems: dict[str, ProblemFacts] = field(default_factory=dict)
+    """By matrix id: sizes of matrices that some record has loaded."""
+    environments: frozenset[str] = frozenset()
+    """Digests that are on file."""
+
+    @classmethod
+    def read(cls, folder: Path) -> History:
+        """Read a folder of records; one without records gives an empty history.
+
+        Raises
+        ------
+        RecordError
+            A file cannot be read or is not a record file.
+        """
+        known: dict[str, Environment] = {}
+        if (folder / ENVIRONMENTS).exists():
+            for row in read_rows(folder / ENVIRONMENTS, EnvironmentRow):
+                known[row.digest] = row.environment
+        history = cls(environments=frozenset(known))
+        if (folder / RECORDS).exists():
+            for record in read_rows(folder / RECORDS, Measurement):
+                if record.environment in known:
+                    history._add(record, known[record.environment])
+                else:
+                    _log.warning("%s: passed over a record of an unknown environment: %s", folder, record.case_id)
+        return history
+
+    def _add(self, record: Measurement, environment: Environment) -> None:
+        key = Key(
+            record.case_id,
+            record.implementation_version,
+            record.protocol_version,
+            record.device,
+            environment.driver,
+            environment.cuda,
+        )
+        before = self.tried.get(key)
+        failures = 0 if record.status in FINAL else 1 + (before.failures if before else 0)
+        self.tried[key] = Tried(record.status, environment.packages, bool(record.warm_samples_us), failures)
+        if record.problem is not None:
+            self.problems[record.matrix_id] = record.problem
+
+
+def key_of(case: Case, environment: Environment) -> Key:
+    """Give what a record of ``case`` made here and now would be known by."""
+    version = implementation_version(package(case.implementation))
+    device = environment.device.name
+    return Key(case.case_id, version, PROTOCOL_VERSION, device, environment.driver, environment.cuda)
+
+
+def why_skipped(tried: Tried | None, packages: Mapping[str, str], retry: Collection[Status], warm: bool) -> str | None:
+    """Say why a case is not run again, or None where it is to run.
+
+    Parameters
+    ----------
+    tried : Tried or None
+        What earlier runs say.
+    packages : mapping of str to str
+        What is installed now: a case that lacked a package is run once that is there.
+    retry : collection of Status
+        Endings that the user wants to try again, final or not.
+    warm : bool
+        Whether warm samples are wanted too: an ok record without them does not do.
+    """
+    if tried is None or tried.last in retry:
+        return None
+    if tried.last is Status.OK and warm and not tried.warm:
+        return None
+    if tried.last is Status.UNSUPPORTED and tried.packages != packages:
+        return None
+    if tried.last in FINAL:
+        return f"done ({tried.last})"
+    if tried.failures >= TRIES:
+        return f"failed {tried.failures} times ({tried.last}); --retry {tried.last} tries it again"
+    return None

@@ -1,0 +1,111 @@
+"""Which implementations can run where, told without loading a matrix or starting a device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from spmark.datasets.sweep import Case
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.interfaces import Implementation
+from spmark.impls.core.problem import Csr, Op, Problem
+from spmark.impls.table import IMPLEMENTATIONS, create
+
+EXTRAS = {"cupy": "gpu", "cupyx": "gpu", "dgl": "dgl", "torch": "dgl"}
+"""The extra of spmark that installs a module."""
+
+
+def make(name: str, config: Mapping[str, Any]) -> Implementation | str:
+    """Make an implementation, or say what it lacks on this machine.
+
+    Raises
+    ------
+    SweepError
+        The name or the config is wrong: a mistake in the sweep and not in the machine.
+    """
+    try:
+        return create(name, config)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing == "spmark":
+            raise
+        hint = f": pip install 'spmark[{EXTRAS[missing]}]'" if missing in EXTRAS else ""
+        return f"needs the package {missing}, which is not installed{hint}"
+    except (ImportError, OSError) as error:  # a library that an extension module wants is not there
+        return f"cannot be imported here: {error}"
+
+
+def refusal(name: str, config: Mapping[str, Any], kind: DeviceKind, op: Op) -> str | None:
+    """Say why an implementation can run nothing of ``op`` on a kind of device, or None.
+
+    Raises
+    ------
+    SweepError
+        The name or the config is wrong.
+    """
+    made = make(name, config)
+    if isinstance(made, str):
+        return made
+    if kind not in made.devices:
+        return f"runs on {_words(made.devices)}, found a {kind} device"
+    if op not in made.ops:
+        return f"computes {_words(made.ops)}, found {op}"
+    return None
+
+
+def refusals(cases: Iterable[Case], kind: DeviceKind) -> dict[str, str]:
+    """Give the reason by case id for every case that cannot run on a kind of device.
+
+    Raises
+    ------
+    SweepError
+        A case's implementation, its config or its baseline is unknown, before anything has run.
+    """
+    found: dict[str, str] = {}
+    known: dict[tuple[str, str, Op], str | None] = {}
+    for case in cases:
+        if case.baseline is not None and case.baseline not in IMPLEMENTATIONS:
+            create(case.baseline)
+        key = (case.implementation, repr(sorted(case.config.items())), case.op)
+        if key not in known:
+            known[key] = refusal(case.implementation, case.config, kind, case.op)
+        if reason := known[key]:
+            found[case.case_id] = reason
+    return found
+
+
+def usable(name: str, devices: Iterable[DeviceSpec]) -> tuple[list[str], str]:
+    """Find out on which of ``devices`` an implementation computes a small problem of any of its operators.
+
+    Asking imports what the implementation is made on: seconds for some.
+
+    Returns
+    -------
+    kinds : list of str
+        Of the devices, sorted.
+    reason : str
+        Why not, where it is usable on none; else empty.
+    """
+    made = make(name, {})
+    if isinstance(made, str):
+        return [], made
+    kinds, reasons = [], []
+    for device in devices:
+        if device.kind not in made.devices:
+            continue
+        found = [made.unsupported(Problem(op, _small(), 32), device) for op in sorted(made.ops)]
+        if None in found:
+            kinds.append(str(device.kind))
+        reasons += [reason for reason in found if reason]
+    why = reasons[0] if reasons else f"runs on {_words(made.devices)}, of which none is here"
+    return sorted(kinds), "" if kinds else why
+
+
+def _small() -> Csr:
+    return Csr.checked((2, 3), np.array([0, 2, 3]), np.array([0, 2, 1]), np.array([0.5, -0.75, 0.625], np.float32))
+
+
+def _words(names: Iterable[str]) -> str:
+    return " and ".join(sorted(names))

@@ -1,0 +1,157 @@
+"""Runs the cases of a sweep on one device and appends a record for each, so that it can stop and go on anywhere.
+
+A case runs in a child process (`spmark.suite.worker`); here is only bookkeeping, and nothing that a terminal needs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spmark.datasets.sweep import Case
+from spmark.impls.core.record import Environment, EnvironmentRow, Measurement, Status
+from spmark.impls.core.recordfile import FolderLock, RecordFile
+from spmark.suite.agenda import Agenda, Item, make_agenda
+from spmark.suite.resume import CANDIDATES, ENVIRONMENTS, RECORDS, History
+from spmark.suite.roster import refusals
+from spmark.suite.rows import make_row
+from spmark.suite.stop import StopSignals
+from spmark.suite.wire import DEFAULT_FACTORY, Setup
+from spmark.suite.worker import Interrupted, Result, Worker
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How to run; what to run are the cases."""
+
+    retry: tuple[Status, ...] = ()
+    """Endings to try again."""
+    limit: int | None = None
+    """Most cases to run."""
+    bench: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of `spmark.suite.measure.Options` that are not the default."""
+    factory: str = DEFAULT_FACTORY
+    """What makes the bench in the child."""
+    start_limit_s: float = 120.0
+    """Seconds for the child's start and its canary."""
+
+    @property
+    def warm(self) -> bool:
+        """Whether warm samples are wanted."""
+        return bool(self.bench.get("warm", False))
+
+
+class Watcher:
+    """Is told what happens in a run; overridden by whoever wants to know."""
+
+    def begun(self, agenda: Agenda) -> None:
+        """Tell what will be done."""
+
+    def entered(self, case: Case, phase: str) -> None:
+        """Tell that ``case`` has entered a phase: starting, loading, building, checking, timing."""
+
+    def recorded(self, item: Item, row: Measurement) -> None:
+        """Tell that a record is on disk."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a run did."""
+
+    folder: Path
+    rows: tuple[Measurement, ...]
+    """Records written, in order."""
+    skipped: int
+    """Cases that were left alone."""
+    left: int
+    """Cases not reached because the user interrupted the run."""
+    interrupted: bool
+    seconds: float
+
+    @property
+    def statuses(self) -> Counter[Status]:
+        """Records written, by how the case ended."""
+        return Counter(row.status for row in self.rows)
+
+
+def run_cases(
+    cases: Sequence[Case],
+    folder: Path,
+    environment: Environment,
+    options: RunOptions | None = None,
+    watcher: Watcher | None = None,
+) -> Summary:
+    """Run what is to be run, each case in the child, each record on disk before the next case starts.
+
+    Parameters
+    ----------
+    cases : sequence of Case
+        In the order to run them; cases of one problem should stand together.
+    folder : Path
+        Of the records; made where it is not there, and locked.
+    environment : Environment
+        Of this machine; its device is what cases run on.
+    options : RunOptions, optional
+        How to run.
+    watcher : Watcher, optional
+        Is told what happens.
+
+    Raises
+    ------
+    SweepError
+        An implementation, its config or the baseline is unknown; nothing has run.
+    DeviceError
+        The device does not compute or no child can be started; what was measured is on disk.
+    RecordError
+        The folder is locked, unreadable, or full.
+    """
+    options, watcher, started = options or RunOptions(), watcher or Watcher(), time.monotonic()
+    refusals(cases, environment.device.kind)  # a wrong name is told before a folder is made
+    with ExitStack() as stack:
+        stack.enter_context(FolderLock(folder))
+        history = History.read(folder)
+        agenda = make_agenda(cases, environment, history, retry=options.retry, limit=options.limit, warm=options.warm)
+        stop = stack.enter_context(StopSignals())
+        records = stack.enter_context(RecordFile(folder / RECORDS))
+        candidates = stack.enter_context(RecordFile(folder / CANDIDATES))
+        if environment.digest not in history.environments:
+            with RecordFile(folder / ENVIRONMENTS) as file:
+                file.append(EnvironmentRow(digest=environment.digest, environment=environment))
+        setup = Setup(
+            device=environment.device,
+            environment=environment.digest,
+            factory=options.factory,
+            options=dict(options.bench),
+        )
+        worker = stack.enter_context(Worker(setup, stop, options.start_limit_s))
+        watcher.begun(agenda)
+        todo, rows = list(agenda.todo()), []
+        for item in todo:
+            if stop.asked:
+                break
+            try:
+                result = _outcome(item, worker, environment, watcher)
+            except Interrupted:
+                break
+            # The candidates first: a record says that its case is done with.
+            for candidate in result.candidates:
+                candidates.append(candidate)
+            records.append(result.row)
+            rows.append(result.row)
+            watcher.recorded(item, result.row)
+    seconds, left = time.monotonic() - started, len(todo) - len(rows)
+    return Summary(folder, tuple(rows), agenda.count("skip"), left, left > 0, seconds)
+
+
+def _outcome(item: Item, worker: Worker, environment: Environment, watcher: Watcher) -> Result:
+    case = item.case
+    if item.refused is not None:
+        row = make_row(case, environment.device, environment.digest, Status.UNSUPPORTED, item.refused)
+        return Result(row)
+    watcher.entered(case, "starting")
+    return worker.measure(case, lambda phase: watcher.entered(case, phase))

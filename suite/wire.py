@@ -1,0 +1,65 @@
+"""What the runner and its child process say to each other: JSON messages over one socket.
+
+JSON and not pickle, because a process that a kernel corrupted must not be able to make its parent execute anything.
+"""
+
+from __future__ import annotations
+
+from multiprocessing.connection import Connection
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from spmark.datasets.sweep import Case
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.record import CandidateRow, Measurement
+
+POISONED_EXIT = 86
+"""Exit code of a child whose device no longer computes after a case."""
+DEFAULT_FACTORY = "spmark.suite.child:open_bench"
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+MessageType = TypeVar("MessageType", bound=_Message)
+
+
+class Setup(_Message):
+    """First message to a child: what it measures on."""
+
+    device: DeviceSpec
+    environment: str
+    """Digest that its rows refer to."""
+    factory: str = DEFAULT_FACTORY
+    """``module:callable`` that makes the bench, called with this setup and a function that takes the phase's name."""
+    options: dict[str, Any] = {}
+    """Fields of `spmark.suite.measure.Options` that are not the default."""
+
+
+class Request(_Message):
+    """A case to measure, or None to end."""
+
+    case: Case | None
+
+
+class Reply(_Message):
+    """What a child says."""
+
+    kind: Literal["ready", "phase", "result", "refused"]
+    """``ready`` for the next case; ``refused``: the bench could not be made, or the device does not compute."""
+    text: str = ""
+    """Name of the phase, or why it was refused."""
+    row: Measurement | None = None
+    candidates: list[CandidateRow] = []
+
+
+def send(connection: Connection, message: _Message) -> None:
+    """Send one message; raises OSError when the other side is gone."""
+    connection.send_bytes(message.model_dump_json().encode())
+
+
+def receive(connection: Connection, kind: type[MessageType]) -> MessageType:
+    """Receive one message; raises EOFError or OSError when the other side is gone, ValueError on any other bytes."""
+    return kind.model_validate_json(connection.recv_bytes())

@@ -1,0 +1,231 @@
+"""An implementation, a device and a bench that misbehave on request; imported by tests, by children and by scripts."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+import types
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from spmark.datasets.sweep import Case, MatrixSpec
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import BuildError, KernelFault
+from spmark.impls.core.problem import DType, Op
+from spmark.impls.core.record import CandidateRow, Environment, ProblemFacts, Status
+from spmark.impls.table import IMPLEMENTATIONS
+from spmark.suite import resume, rows
+from spmark.suite.rows import make_row
+from spmark.suite.runner import RunOptions
+
+FACTORY = "suite_fakes:open_bench"
+TABLE = {
+    "fake": "spmark.impls.fake.plan:Fake",
+    "fake_gpu": "spmark.impls.fake.plan:FakeGpu",
+    "fake_missing": "spmark.impls.fake_missing.plan:FakeMissing",
+}
+CPU = DeviceSpec(
+    name="fake-cpu",
+    kind=DeviceKind.CPU,
+    arch="x86_64",
+    num_sms=2,
+    l2_bytes=1 << 20,
+    memory_bytes=1 << 30,
+    copy_bytes_per_s=1e10,
+    read_bytes_per_s=1e10,
+    fma_flops_per_s=1e11,
+)
+
+
+@dataclass(frozen=True)
+class Fake:
+    """Does what `do` says."""
+
+    name: ClassVar[str] = "fake"
+    ops: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
+    devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CPU})
+    do: str = "ok"
+    mark: str = ""
+    """A file: whatever `do` says is done only until it is there."""
+
+
+@dataclass(frozen=True)
+class FakeGpu:
+    """Runs nowhere here."""
+
+    name: ClassVar[str] = "fake_gpu"
+    ops: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
+    devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA})
+
+
+def modules():
+    """Give the modules that the table's entries live in."""
+    module = types.ModuleType("spmark.impls.fake.plan")
+    module.Fake, module.FakeGpu = Fake, FakeGpu
+    return {"spmark.impls.fake.plan": module, "spmark.impls.fake_missing.plan": Unimportable("fake_missing.plan")}
+
+
+class Unimportable(types.ModuleType):
+    """Stands for a module that imports a package that is not there."""
+
+    def __getattr__(self, name):
+        raise ModuleNotFoundError("No module named 'dgl'", name="dgl")
+
+
+def version(package):
+    """Stand for the digest of code, which others may be editing while a test runs."""
+    return "0123456789abcdef"
+
+
+def register():
+    """Put the fakes into this process for good: for children and scripts."""
+    resume.implementation_version = rows.implementation_version = version
+    IMPLEMENTATIONS.update(TABLE)
+    sys.modules.update(modules())
+
+
+def case(name="m", do="ok", implementation="fake", *, time_limit_s=30.0, width=32, mark="", op=Op.SPMM):
+    config = {} if do == "ok" or implementation != "fake" else {"do": do} | ({"mark": mark} if mark else {})
+    return Case(
+        op=op,
+        matrix=MatrixSpec(source="patterns", name=name),
+        width=width,
+        dtype=DType.FLOAT32,
+        scaled=False,
+        implementation=implementation,
+        config=config,
+        label=implementation,
+        seed=0,
+        time_limit_s=time_limit_s,
+        baseline=None,
+    )
+
+
+def environment(driver="", device=CPU):
+    return Environment(
+        device=device,
+        driver=driver,
+        packages={"spmark": "0"},
+        cpu="fake",
+        cores=2,
+        memory_bytes=1 << 30,
+        system="test",
+    )
+
+
+def options(**fields):
+    return RunOptions(factory=FACTORY, **fields)
+
+
+def open_bench(setup, on_phase):
+    register()
+    return FakeBench(setup, on_phase)
+
+
+def dying_bench(setup, on_phase):
+    sys.stderr.write("no such library\n")
+    sys.stderr.flush()
+    os._exit(9)
+
+
+def refusing_bench(setup, on_phase):
+    raise ImportError("libcuda.so.1 is not there")
+
+
+class FakeBench:
+    """A bench whose canary fails once a case has poisoned the process, or while the file of FAKE_DEAD is there."""
+
+    def __init__(self, setup, on_phase):
+        self._setup, self._on_phase, self._poisoned = setup, on_phase, False
+
+    def canary(self):
+        if self._poisoned == "hang":
+            time.sleep(1000)
+        if self._poisoned or Path(os.environ.get("FAKE_DEAD", "/nonexistent")).exists():
+            raise KernelFault("the canary found 0 where it wrote 1")
+
+    def measure(self, case):
+        with Path(os.environ["FAKE_LOG"]).open("a") as file:
+            file.write(f"{case.case_id} {os.getpid()}\n")
+        self._on_phase("loading")
+        self._on_phase("building")
+        mark = case.config.get("mark", "")
+        if not mark or not Path(mark).exists():
+            if mark:
+                Path(mark).touch()
+            self._misbehave(case.config.get("do", "ok"))
+        self._on_phase("timing")
+        facts = ProblemFacts(num_rows=4, num_cols=4, nnz=8, longest_row=3, flops=512, compulsory_bytes=100)
+        seen = [CandidateRow(case_id=case.case_id, implementation_version="v", environment="e", config={"tile": 8})]
+        warm = {"warm_samples_us": [9.0]} if self._setup.options.get("warm") else {}
+        return self._row(case, Status.OK, samples_us=[10.0, 11.0], problem=facts, **warm), seen
+
+    def _row(self, case, status, reason="", **facts):
+        return make_row(case, self._setup.device, self._setup.environment, status, reason, **facts)
+
+    def _misbehave(self, do):
+        getattr(self, f"_{do}")()
+
+    def _ok(self):
+        pass
+
+    def _slow(self):
+        time.sleep(0.1)
+
+    def _hang(self):
+        time.sleep(1000)
+
+    def _hang_holding_gil(self):
+        ctypes.PyDLL(None).sleep(1000)
+
+    def _segfault(self):
+        ctypes.string_at(0)
+
+    def _exit(self):
+        sys.stderr.write("last words\n")
+        sys.stderr.flush()
+        os._exit(3)
+
+    def _garbage(self):
+        os.write(int(sys.argv[1]), b"\0\0\0\2{]")
+        time.sleep(1000)
+
+    def _killed(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def _build_error(self):
+        raise BuildError("kernel.cu: spmm<float> does not compile")
+
+    def _bug(self):
+        return "one" + 1
+
+    def _memory(self):
+        np.empty(1 << 50, np.uint8)
+
+    def _sticky(self):
+        self._poisoned = True
+        raise KernelFault("an illegal memory access was encountered")
+
+    def _sticky_dead(self):
+        Path(os.environ["FAKE_DEAD"]).touch()
+        self._sticky()
+
+    def _sticky_hang(self):
+        self._poisoned = "hang"
+        raise KernelFault("the kernel did not come back")
+
+    def _chatty(self):
+        sys.stdout.write("{}\n" * 20000)
+        sys.stdout.flush()
+
+    def _orphan(self):
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"], close_fds=False)
+        Path(os.environ["FAKE_LOG"] + ".orphan").write_text(str(child.pid))
+        ctypes.string_at(0)

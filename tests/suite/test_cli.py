@@ -1,0 +1,305 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from spmark.impls.core.errors import DeviceError
+from spmark.impls.core.record import Measurement
+from spmark.impls.core.recordfile import FolderLock, read_rows
+from spmark.impls.runtime import device
+from spmark.suite import cli
+from spmark.suite.commands import run as run_command
+
+SWEEP = """
+schema: 1
+name: tiny
+title: Two cases
+ops: [spmm]
+matrices:
+  - {source: patterns, name: a}
+  - {source: patterns, name: b}
+widths: [32]
+implementations:
+  - fake
+  - {name: fake, label: bad, config: {do: build_error}}
+  - fake_gpu
+"""
+
+
+@pytest.fixture
+def sweep(fakes, monkeypatch, tmp_path):
+    """Give a sweep file that runs on the fake device with the fake bench."""
+    monkeypatch.setattr(device, "find", lambda name: fakes.CPU)
+    monkeypatch.setattr(device, "calibrated", lambda spec: spec)
+    monkeypatch.setattr(run_command, "RunOptions", partial(run_command.RunOptions, factory=fakes.FACTORY))
+    path = tmp_path / "tiny.yaml"
+    path.write_text(SWEEP)
+    return path
+
+
+@pytest.fixture
+def invoke(monkeypatch, capfd, tmp_path):
+    """Run the console's entry point in this process: exit code, standard output, standard error."""
+    monkeypatch.chdir(tmp_path)
+
+    def invoke(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["spmark", *map(str, arguments)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capfd.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return invoke
+
+
+def test_run_writes_records_and_the_next_run_goes_on(invoke, sweep, tmp_path):
+    code, out, err = invoke("run", sweep)
+    assert code == 0, err
+    assert "2 ok" in out
+    assert "2 run_error" in out
+    assert "2 unsupported" in out
+    assert "kernel.cu: spmm<float> does not compile" in out
+    rows = list(read_rows(tmp_path / "results" / "tiny" / "fake-cpu" / "records.jsonl", Measurement))
+    assert len(rows) == 6
+    code, out, err = invoke("run", sweep, "--strict")
+    assert code == 1, err
+    assert "2 run_error" in out
+    assert "2 ok" not in out
+    code, out, err = invoke("run", sweep, "--strict")
+    assert code == 0, err
+    assert "nothing to run" in out
+
+
+def test_json_stands_alone_on_standard_output(invoke, sweep, tmp_path):
+    code, out, err = invoke("run", sweep, "--json", "--only", "matrix=a", "--out", tmp_path / "here")
+    answer = json.loads(out)
+    assert code == 0, err
+    assert answer["statuses"] == {"ok": 1, "run_error": 1, "unsupported": 1}
+    assert [case["status"] for case in answer["cases"]] == ["ok", "run_error", "unsupported"]
+    assert Path(answer["records"]).is_file()
+    assert str(tmp_path / "here" / "tiny" / "fake-cpu") == answer["folder"]
+    assert "Two cases" in err
+
+
+def test_dry_run_lists_and_writes_nothing(invoke, sweep, tmp_path):
+    code, out, err = invoke("run", sweep, "--dry-run", "--json")
+    assert code == 0, err
+    answer = json.loads(out)
+    assert (answer["run"], answer["skip"], answer["refuse"]) == (4, 0, 2)
+    assert answer["cases"][2]["why"] == "runs on cuda, found a cpu device"
+    assert not (tmp_path / "results").exists()
+    invoke("run", sweep)
+    answer = json.loads(invoke("run", sweep, "--dry-run", "--json", "--limit", "1")[1])
+    assert [case["action"] for case in answer["cases"]] == ["skip", "run", "skip", "skip", "skip", "skip"]
+    assert answer["cases"][0]["why"] == "done (ok)"
+    assert answer["cases"][4]["why"] == "over --limit 1"
+    assert answer["cases"][0]["memory_bytes"] == 4 * 5 + 8 * 8 + 4 * 8 * 32
+    assert "to run" in invoke("run", sweep, "--dry-run")[1]
+
+
+def test_retry_and_set_reach_the_run(invoke, sweep):
+    invoke("run", sweep, "--only", "label=fake")
+    code, out, err = invoke("run", sweep, "--only", "label=fake", "--retry", "ok", "--set", "widths=[32,64]", "--json")
+    assert code == 0, err
+    assert json.loads(out)["statuses"] == {"ok": 4}
+    assert [case["case"].split("/")[3] for case in json.loads(out)["cases"]] == ["J32", "J64", "J32", "J64"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--set", "implementations=[nope]"], "found 'nope'"),
+        (["--set", "colour=red"], "unknown key"),
+        (["--only", "width=7"], "found none among 6"),
+        (["--only", "widht=32"], "did you mean width"),
+        (["--retry", "sometimes"], "sometimes"),
+        (["--limit", "-1"], "equal to 0"),
+        (["--device", "tpu"], "tpu"),
+        (["--frobnicate"], "frobnicate"),
+    ],
+)
+def test_wrong_usage_is_one_message_and_code_2(invoke, sweep, arguments, words):
+    code, _, err = invoke("run", sweep, *arguments)
+    assert code == 2
+    assert words in err
+    assert "Traceback" not in err
+
+
+def test_a_missing_sweep_is_code_2(invoke):
+    code, _, err = invoke("run", "quickstrat")
+    assert code == 2
+    assert "did you mean quickstart" in err
+
+
+def test_a_missing_device_is_code_3(invoke, sweep, monkeypatch):
+    def find(name):
+        raise DeviceError("expected a usable NVIDIA GPU, found none: no driver")
+
+    monkeypatch.setattr(device, "find", find)
+    code, _, err = invoke("run", sweep, "--device", "cuda")
+    assert code == 3
+    assert err.strip() == "spmark: expected a usable NVIDIA GPU, found none: no driver"
+
+
+def test_a_locked_folder_is_code_4(invoke, sweep, tmp_path):
+    with FolderLock(tmp_path / "results" / "tiny" / "fake-cpu"):
+        code, _, err = invoke("run", sweep)
+    assert code == 4
+    assert "only run that writes here" in err
+
+
+def test_report_of_nothing_is_code_4(invoke, tmp_path):
+    code, _, err = invoke("report", tmp_path / "nowhere")
+    assert code == 4
+    assert "nowhere" in err
+
+
+def test_an_interrupted_run_is_code_130(invoke, sweep, monkeypatch):
+    summary = run_command.run_cases
+
+    def interrupted(*arguments):
+        return run_command.Summary(Path("r"), (), skipped=1, left=3, interrupted=True, seconds=0.1)
+
+    monkeypatch.setattr(run_command, "run_cases", interrupted)
+    code, out, _ = invoke("run", sweep)
+    assert summary is not interrupted
+    assert code == 130
+    assert "3 cases to go: the same command goes on" in " ".join(out.split())
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch, sweep):
+    def broken(*arguments):
+        raise KeyError("bug")
+
+    monkeypatch.setattr(run_command, "run_cases", broken)
+    monkeypatch.setattr(sys, "argv", ["spmark", "run", str(sweep)])
+    with pytest.raises(KeyError, match="bug"):
+        cli.main()
+
+
+def test_debug_shows_where_an_error_came_from(sweep):
+    script = "import logging, sys; from spmark.suite.cli import main; main()"
+    command = [sys.executable, "-c", script, "--debug", "run", "nosuch"]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert "Traceback" in ended.stderr
+    assert "SweepError" in ended.stderr
+
+
+@pytest.mark.parametrize("command", ["list", "fetch", "run", "report", "doctor", "calibrate"])
+def test_every_command_explains_itself(command):
+    result = CliRunner().invoke(cli.app, [command, "--help"])
+    assert result.exit_code == 0
+    assert len(result.output) > 300
+
+
+def test_statuses_of_the_help_are_those_of_the_records():
+    from spmark.impls.core.record import Status
+
+    assert {name.value for name in cli.StatusName} == {status.value for status in Status}
+    assert {name.value for name in cli.DeviceName} == set(device.NAMES)
+
+
+def test_help_answers_at_once_and_imports_nothing_heavy():
+    script = (
+        "import sys\nfrom spmark.suite.cli import main\ntry:\n    main()\nexcept SystemExit as ended:\n"
+        "    heavy = {'numpy', 'pandas', 'matplotlib', 'numba', 'scipy', 'cupy', 'torch'} & set(sys.modules)\n"
+        "    sys.exit(f'imported {heavy}' if heavy else ended.code)\n"
+    )
+    seconds = []
+    for _ in range(3):
+        started = time.monotonic()
+        ended = subprocess.run([sys.executable, "-c", script, "--help"], capture_output=True, text=True)
+        seconds.append(time.monotonic() - started)
+        assert ended.returncode == 0, ended.stderr
+        assert "doctor" in ended.stdout
+    assert min(seconds) < 0.7
+
+
+def test_listings_have_a_row_for_everything(invoke):
+    from spmark.datasets.sources.table import SOURCES
+    from spmark.datasets.sweepfile import packaged_sweeps
+    from spmark.impls.table import IMPLEMENTATIONS
+
+    def names(what, key):
+        code, out, err = invoke("list", what, "--json")
+        assert code == 0, err
+        return [row[key] for row in json.loads(out)]
+
+    assert names("implementations", "name") == list(IMPLEMENTATIONS)
+    assert names("datasets", "source") == list(SOURCES)
+    assert names("sweeps", "name") == list(packaged_sweeps())
+    assert names("devices", "device") == list(device.NAMES)
+    code, out, _ = invoke("list", "datasets")
+    assert code == 0
+    assert "Planetoid" in out
+
+
+def test_doctor_tells_what_is_missing(invoke, monkeypatch, tmp_path):
+    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path / "cache"))
+    code, out, err = invoke("doctor", "--json")
+    answer = json.loads(out)
+    checks = {check["what"]: check for check in answer["checks"]}
+    assert (code, answer["cpu_runs"]) == (0, True), err
+    assert checks["implementation scipy_cpu"]["found"] == "usable on cpu"
+    assert checks["cache"]["found"] == str(tmp_path / "cache")
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path / "file" / "cache"))
+    code, out, _ = invoke("doctor")
+    assert code == 1
+    assert "SPMARK_CACHE" in out
+
+
+def test_fetch_has_every_matrix_at_hand_and_names_what_it_cannot_get(invoke, monkeypatch, tmp_path):
+    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("SPMARK_MIRROR", raising=False)
+    path = tmp_path / "some.yaml"
+    absent = tmp_path / "absent.npz"
+    text = SWEEP.replace("{source: patterns, name: a}", "{source: rmat, name: small, args: {scale: 6, edge_factor: 4}}")
+    path.write_text(text.replace("{source: patterns, name: b}", f"{{source: npz, name: {absent}}}"))
+    code, out, err = invoke("fetch", path, "--json")
+    rows = json.loads(out)
+    assert code == 2
+    assert str(absent) in err.replace("\n", "")
+    assert (rows[0]["rows"], rows[0]["kind"]) == (64, "synthetic")
+    assert rows[1]["kind"] == "failed"
+
+
+def test_calibrate_writes_the_file(invoke, fakes, monkeypatch, tmp_path):
+    monkeypatch.setattr(device, "find", lambda name: fakes.CPU)
+    monkeypatch.setattr(device, "calibrate", lambda spec: spec.model_copy(update={"copy_bytes_per_s": 2e10}))
+    code, out, err = invoke("calibrate", "--device", "cpu", "--out", tmp_path / "x" / "cpu.json")
+    assert code == 0, err
+    assert "20 GB/s" in out
+    assert device.DeviceSpec.load(tmp_path / "x" / "cpu.json").copy_bytes_per_s == 2e10
+    (tmp_path / "file").touch()
+    code, _, err = invoke("calibrate", "--out", tmp_path / "file" / "cpu.json")
+    assert code == 4
+    assert "cannot be written" in err
+
+
+def test_a_real_sweep_from_the_shell(tmp_path):
+    """One real process, the real bench, a real implementation."""
+    path = tmp_path / "real.yaml"
+    text = SWEEP.split("matrices:", maxsplit=1)[0] + (
+        "matrices: [{source: rmat, name: small, args: {scale: 6, edge_factor: 4}}]\n"
+        "widths: [32]\nimplementations: [scipy_cpu]\n"
+    )
+    path.write_text(text)
+    environment = {**os.environ, "SPMARK_CACHE": str(tmp_path / "cache")}
+    (tmp_path / "cache" / "devices").mkdir(parents=True)
+    cpu = device.find("cpu")
+    cpu.save(tmp_path / "cache" / "devices" / f"{cpu.name}.json")  # as after a calibration, which takes seconds
+    command = [sys.executable, "-c", "from spmark.suite.cli import main; main()", "run", path, "--device", "cpu"]
+    ended = subprocess.run([*command, "--json"], capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert ended.returncode == 0, ended.stderr
+    (case,) = json.loads(ended.stdout)["cases"]
+    assert case["status"] == "ok", case["reason"]

@@ -1,0 +1,276 @@
+"""From a case to a record, on the CPU, with implementations that do wrong on purpose."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from spmark.datasets.cache import Cache
+from spmark.datasets.sweep import Case, MatrixSpec
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import BuildError, KernelFault, UnsupportedError
+from spmark.impls.core.interfaces import Built, Candidate, Search
+from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.record import MatrixKind, Measurement, Status
+from spmark.impls.runtime.device import find
+from spmark.impls.table import IMPLEMENTATIONS
+from spmark.suite import measure, rows
+from spmark.suite.measure import Bench, Options, floor_s
+
+DEVICE = find("cpu")
+QUICK = Options(max_seconds=0.02)
+
+
+class Deed(Built):
+    """A plan that computes the truth and then does something to it."""
+
+    def __init__(self, problem: Problem, do: str) -> None:
+        super().__init__({"did": do}, {"convert": 0.25}, problem.matrix.nnz, problem.matrix.nbytes)
+        self.problem, self.do = problem, do
+        self.search = Search(1, seen=(Candidate({"a": 1}, predicted=2.0),))
+
+    def run(self, operands: Any, out: Any) -> None:
+        from scipy import sparse
+
+        matrix = self.problem.matrix
+        a = sparse.csr_array((matrix.values, matrix.indices, matrix.indptr), shape=matrix.shape)
+        if self.do == "leave_a_row":
+            out[1:] = (a @ operands[0])[1:]
+            return
+        out[:] = a @ operands[0]
+        if self.do == "off_by_a_term":
+            row = int(np.argmax(matrix.row_lengths))
+            at = matrix.indptr[row]
+            out[row] -= matrix.values[at] * operands[0][matrix.indices[at]]
+        elif self.do == "overwrite":
+            operands[0][0, 0] += 1
+        elif self.do == "fault":
+            raise KernelFault("illegal address")
+        elif self.do == "slow":
+            time.sleep(0.002)
+
+
+@dataclass(frozen=True)
+class Doer:
+    name: ClassVar[str] = "doer"
+    ops: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
+    devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CPU})
+    do: str = "right"
+
+    def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
+        return "it does not like 7" if problem.width == 7 else None
+
+    def build(self, problem: Problem, device: DeviceSpec) -> Deed:
+        if self.do == "refuse":
+            raise UnsupportedError("the library said no")
+        if self.do == "break":
+            raise BuildError("does not compile")
+        if self.do == "trip":
+            raise KeyError("what the author did not foresee")
+        if self.do == "run_out":
+            raise MemoryError("no room")
+        return Deed(problem, self.do)
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    module = types.ModuleType("spmark.impls.doer.plan")
+    module.Doer = Doer  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "spmark.impls.doer.plan", module)
+    table = {**IMPLEMENTATIONS, "doer": "spmark.impls.doer.plan:Doer"}
+    monkeypatch.setattr("spmark.impls.table.IMPLEMENTATIONS", table)
+    monkeypatch.setattr(rows, "implementation_version", lambda package: "0" * 16)
+    return Bench(DEVICE, Cache.default(), "environment", QUICK)
+
+
+CASE = Case(
+    op=Op.SPMM,
+    matrix=MatrixSpec(source="rmat", name="rmat_9", args={"scale": 9}),
+    width=32,
+    dtype=DType.FLOAT32,
+    scaled=False,
+    implementation="doer",
+    config={},
+    label="doer",
+    seed=3,
+    time_limit_s=60,
+    baseline=None,
+)
+
+
+def ask(bench: Bench, do: str = "right", **changes: Any) -> Measurement:
+    row, _ = bench.measure(replace(CASE, config={"do": do}, **changes))
+    return row
+
+
+def test_a_right_result_is_checked_and_timed(bench: Bench) -> None:
+    row = ask(bench)
+    assert row.status is Status.OK, row.reason
+    assert 0 < row.max_rel_error < 1e-5
+    assert len(row.samples_us) >= 7
+    assert min(row.samples_us) > 0
+    assert row.config == {"did": "right"}
+    assert row.phases_s == {"convert": 0.25}
+    assert row.problem.flops == 2 * row.problem.nnz * 32
+    assert row.stored == row.problem.nnz
+    assert row.search.candidates == 1
+    assert row.matrix_kind is MatrixKind.SYNTHETIC
+    assert len(row.matrix_hash) == 64
+    assert row.environment == "environment"
+
+
+def test_what_the_search_saw_comes_along(bench: Bench) -> None:
+    row, (candidate,) = bench.measure(replace(CASE, config={}))
+    assert candidate.case_id == row.case_id
+    assert candidate.config == {"a": 1}
+    assert candidate.predicted == 2.0
+
+
+@pytest.mark.parametrize(
+    ("do", "status", "words"),
+    [
+        ("off_by_a_term", Status.WRONG_RESULT, "largest relative error"),
+        ("leave_a_row", Status.WRONG_RESULT, "not a number"),
+        ("overwrite", Status.WRONG_RESULT, "operand 0 unchanged"),
+        ("fault", Status.RUN_ERROR, "illegal address"),
+        ("refuse", Status.UNSUPPORTED, "the library said no"),
+        ("break", Status.BUILD_ERROR, "does not compile"),
+        ("trip", Status.BUILD_ERROR, "doer: KeyError"),
+        ("run_out", Status.OUT_OF_MEMORY, "no room"),
+    ],
+)
+def test_what_goes_wrong_is_a_row_and_the_next_case_is_right(
+    bench: Bench, do: str, status: Status, words: str
+) -> None:
+    row = ask(bench, do)
+    assert row.status is status
+    assert words in row.reason
+    assert row.samples_us == []
+    assert ask(bench).status is Status.OK
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"width": 7}, "does not like 7"),
+        ({"op": Op.SDDMM}, "has no sddmm"),
+        ({"implementation": "gespmm", "config": {}}, "runs on cuda and host-simt, this is cpu"),
+    ],
+)
+def test_what_cannot_run_says_why(bench: Bench, changes: dict[str, Any], words: str) -> None:
+    row, _ = bench.measure(replace(CASE, **changes))
+    assert row.status is Status.UNSUPPORTED
+    assert words in row.reason
+
+
+def test_a_matrix_that_cannot_be_loaded_is_a_row(bench: Bench, tmp_path: Path) -> None:
+    matrix = MatrixSpec(source="npz", name=str(tmp_path / "missing.npz"))
+    row, _ = bench.measure(replace(CASE, matrix=matrix))
+    assert row.status is Status.BUILD_ERROR
+    assert "missing.npz" in row.reason
+
+
+def test_a_time_below_the_floor_is_implausible(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = DEVICE.model_copy(update={"read_bytes_per_s": 1e3})
+    monkeypatch.setattr(bench, "_device", slow)
+    row = ask(bench)
+    assert row.status is Status.IMPLAUSIBLE
+    assert "floor of bytes and flops" in row.reason
+    assert row.samples_us
+
+
+def test_the_floor_is_the_larger_of_bytes_and_flops(small_matrix: Csr) -> None:
+    problem = Problem(Op.SPMM, small_matrix, 10)
+    read = 4 * (small_matrix.nnz + 10 * small_matrix.used_cols)
+    rates = DEVICE.model_copy(update={"read_bytes_per_s": 1e9, "fma_flops_per_s": 1e15})
+    assert floor_s(problem, rates) == pytest.approx(read / 1e9)
+    rates = DEVICE.model_copy(update={"read_bytes_per_s": 1e15, "fma_flops_per_s": 1e6})
+    assert floor_s(problem, rates) == pytest.approx(2 * small_matrix.nnz * 10 / 1e6)
+    assert floor_s(problem, DEVICE.model_copy(update={"read_bytes_per_s": 0, "fma_flops_per_s": 0})) == 0
+
+
+def test_the_baseline_is_measured_beside_the_case(bench: Bench) -> None:
+    row = ask(bench, "slow", baseline="scipy_cpu")
+    assert row.baseline.implementation == "scipy_cpu"
+    assert len(row.baseline.samples_us) == len(row.samples_us)
+    assert np.median(row.samples_us) > 1_500 > np.median(row.baseline.samples_us)
+
+
+def test_the_baseline_has_no_baseline_and_a_broken_one_is_left_out(bench: Bench) -> None:
+    row, _ = bench.measure(replace(CASE, implementation="scipy_cpu", baseline="scipy_cpu"))
+    assert row.status is Status.OK
+    assert row.baseline is None
+    row = ask(bench, baseline="gespmm")
+    assert row.status is Status.OK
+    assert row.baseline is None
+
+
+def test_warm_samples_are_taken_when_asked(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ask(bench).warm_samples_us == []
+    monkeypatch.setattr(bench, "_options", replace(QUICK, warm=True))
+    assert len(ask(bench).warm_samples_us) >= 7
+
+
+def test_operands_beyond_the_memory_are_a_row(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench._lab, "free_bytes", lambda: 1000)
+    row = ask(bench)
+    assert row.status is Status.OUT_OF_MEMORY
+    assert "1,000 are free" in row.reason
+
+
+def test_cases_of_a_problem_share_its_operands_and_reference(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    real: Callable[..., Any] = measure.reference
+    monkeypatch.setattr(measure, "reference", lambda *a: made.append(1) or real(*a))
+    for do in ("right", "slow", "right"):
+        assert ask(bench, do).status is Status.OK
+    assert len(made) == 1
+    ask(bench, width=16)
+    assert len(made) == 2
+
+
+def test_kernels_on_the_host_are_checked_and_not_timed() -> None:
+    bench = Bench(find("host-simt"), Cache.default(), "environment")
+    matrix = MatrixSpec(source="rmat", name="rmat_6", args={"scale": 6})
+    row, _ = bench.measure(replace(CASE, matrix=matrix, implementation="gespmm", label="gespmm"))
+    assert row.status is Status.OK, row.reason
+    assert row.samples_us == []
+    assert 0 < row.max_rel_error < 1e-5
+
+
+PEAK = """
+import resource, sys
+from dataclasses import replace
+import numpy as np
+from spmark.datasets.cache import Cache
+from spmark.datasets.sweep import Case, MatrixSpec
+from spmark.impls.core.problem import DType, Op
+from spmark.impls.runtime.device import find
+from spmark.suite.measure import Bench, Options
+
+matrix = MatrixSpec(source="twin", name="reddit_twin")
+case = Case(Op.SPMM, matrix, 32, DType.FLOAT32, False, "numba_cpu", {}, "numba_cpu", 0, 600.0, None)
+row, _ = Bench(find("cpu"), Cache.default(), "", Options(max_seconds=0.1)).measure(case)
+print(row.status, row.problem.nnz, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(280)
+def test_a_matrix_of_115_million_non_zeros_is_measured_within_four_times_its_csr() -> None:
+    done = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, timeout=270)
+    assert done.returncode == 0, done.stderr
+    status, nnz, peak = done.stdout.split()
+    assert status == "ok"
+    assert int(nnz) == 114_615_892
+    csr_bytes = 8 * int(nnz) + 4 * (232_965 + 1)
+    assert int(peak) < 4 * csr_bytes

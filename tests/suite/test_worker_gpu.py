@@ -1,0 +1,34 @@
+"""The sticky-error protocol with the real thing: kernels that write where nothing is, and that never end."""
+
+from __future__ import annotations
+
+import pytest
+
+from spmark.impls.core.record import Status
+from spmark.impls.runtime.device import cuda_missing, find
+from spmark.suite.wire import Setup
+from spmark.suite.worker import Worker
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(cuda_missing() is not None, reason=str(cuda_missing()))]
+
+
+@pytest.fixture
+def worker(fakes):
+    setup = Setup(device=find("cuda"), environment="e" * 16, factory="suite_fakes_gpu:open_bench")
+    with Worker(setup) as worker:
+        yield worker
+
+
+def test_a_wild_write_poisons_one_process_only(worker, fakes):
+    row = worker.measure(fakes.case("wild", "segfault")).row
+    assert row.status is Status.RUN_ERROR
+    assert "illegal" in row.reason.lower()
+    assert "poisoned the device" in row.reason
+    assert worker.measure(fakes.case("next")).row.status is Status.OK
+
+
+def test_a_kernel_that_never_ends_is_killed_and_the_device_computes_again(worker, fakes):
+    worker.measure(fakes.case("first"))
+    row = worker.measure(fakes.case("endless", "hang", time_limit_s=3.0)).row
+    assert row.status is Status.TIMEOUT
+    assert worker.measure(fakes.case("next")).row.status is Status.OK
