@@ -1,0 +1,144 @@
+"""The folder of downloads and parsed matrices, and the local mirror beside it.
+
+Every file appears whole or not at all (written beside its place, then renamed), so that many processes share one cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import platformdirs
+from filelock import FileLock
+
+from spmark.datasets.download import download, file_digest
+from spmark.datasets.npzfile import read_npz, write_npz
+from spmark.datasets.source import Args, Facts, RawMatrix
+from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.record import MatrixKind
+
+_LAYOUT = 1
+"""Counts up when parsed matrices of older versions must not be read any more."""
+_log = logging.getLogger(__name__)
+
+
+class Cache:
+    """Where downloads and parsed matrices are kept.
+
+    Parameters
+    ----------
+    root : Path, optional
+        Made when something is first written; the user's cache folder without one.
+    mirror : Path, optional
+        A tree ``<category>/<name>.npz`` with ``MANIFEST.tsv``.
+    """
+
+    def __init__(self, root: Path | None = None, mirror: Path | None = None) -> None:
+        self.root = root if root is not None else Path(platformdirs.user_cache_dir("spmark"))
+        self.mirror = mirror
+
+    @classmethod
+    def default(cls) -> Cache:
+        """Make the cache that the environment names: ``SPMARK_CACHE`` and ``SPMARK_MIRROR``, both folders."""
+        root, mirror = os.environ.get("SPMARK_CACHE"), os.environ.get("SPMARK_MIRROR")
+        return cls(Path(root) if root else None, Path(mirror) if mirror else None)
+
+    def fetch(self, url: str, place: str, sha256: str | None = None) -> Path:
+        """Give a downloaded file, fetching it if it is not there.
+
+        Parameters
+        ----------
+        url : str
+        place : str
+            Path under ``root/downloads``.
+        sha256 : str, optional
+            Hex digest that the publisher states; without one, the digest of the first download is kept beside the
+            file and checked from then on.
+
+        Raises
+        ------
+        DatasetError
+            It cannot be fetched, or what was fetched or stood there is not what was expected.
+        """
+        path = self.root / "downloads" / place
+        note = path.with_name(path.name + ".sha256")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(path.with_name(path.name + ".lock")):
+                if not path.exists():
+                    download(url, path, sha256)
+                expected = sha256 or (note.read_text().strip() if note.exists() else None)
+                found = file_digest(path)
+                if not note.exists() and expected in (None, found):
+                    with _whole(note) as part:
+                        part.write_text(found + "\n")
+        except OSError as error:
+            raise DatasetError(
+                f"{path}: the cache cannot be used ({error.strerror}); make room, or name another folder with "
+                "SPMARK_CACHE"
+            ) from error
+        if expected not in (None, found):
+            raise DatasetError(
+                f"{path}: expected sha256 {expected} (of {url}), found {found}: the file was changed or is "
+                f"incomplete; delete it to fetch it again, and {note.name} beside it if the publisher replaced it"
+            )
+        return path
+
+    def parsed(self, source: str, name: str, args: Args) -> RawMatrix | None:
+        """Give a matrix that was parsed or generated before, or None.
+
+        A file that cannot be read any more, or whose counts are not those noted beside it, is passed over with a
+        warning: it will be made again.
+        """
+        path = self._parsed_path(source, name, args)
+        note = path.with_suffix(".json")
+        if not (path.exists() and note.exists()):
+            return None
+        try:
+            facts = json.loads(note.read_text())
+            matrix = read_npz(path, MatrixKind(facts.pop("kind")))
+            if matrix.facts != Facts(**facts):
+                raise DatasetError(f"{path}: expected {facts}, found {asdict(matrix.facts)}")
+        except (DatasetError, OSError, ValueError, TypeError, KeyError) as error:
+            _log.warning("making %s/%s again, since its cached form is unusable: %s", source, name, error)
+            return None
+        return matrix
+
+    def keep(self, source: str, name: str, args: Args, matrix: RawMatrix) -> None:
+        """Store a parsed matrix; of two processes that do so at once both succeed, and a full disk is no error."""
+        path = self._parsed_path(source, name, args)
+        try:
+            with _whole(path) as part:
+                write_npz(part, matrix)
+            with _whole(path.with_suffix(".json")) as part:
+                part.write_text(json.dumps({**asdict(matrix.facts), "kind": str(matrix.kind)}))
+        except OSError as error:
+            _log.warning("%s/%s is not kept in the cache at %s: %s", source, name, self.root, error)
+
+    def _parsed_path(self, source: str, name: str, args: Args) -> Path:
+        readable = re.sub(r"[^A-Za-z0-9._@-]+", "_", name)[-80:]
+        key = json.dumps([_LAYOUT, source, name, dict(args)], sort_keys=True)
+        return self.root / "parsed" / source / f"{readable}-{hashlib.sha256(key.encode()).hexdigest()[:12]}.npz"
+
+
+@contextlib.contextmanager
+def _whole(path: Path) -> Iterator[Path]:
+    """Give a file to write beside ``path``; it takes that name once it is complete, and is removed otherwise."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=path.stem, suffix=".part", dir=path.parent)
+    os.close(handle)
+    part = Path(name)
+    part.chmod(0o644)  # others may share the cache; mkstemp lets only its maker read
+    try:
+        yield part
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,136 @@
+"""One download: resumed after a drop, tried again with growing pauses, verified, and renamed into place when complete.
+
+What is left of an interrupted download stays beside its place (``.part``) with the server's validator, and is continued
+only if the server confirms that the file is still the same (RFC 9110, If-Range).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from pathlib import Path
+
+import requests
+
+from spmark.impls.core.errors import DatasetError
+
+ATTEMPTS = 5
+_PAUSE_S = 0.5
+_TIMEOUT_S = (10.0, 60.0)
+_CHUNK_BYTES = 1 << 16
+"""What a drop costs at most: a chunk that came in part is not kept."""
+_PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
+_log = logging.getLogger(__name__)
+
+
+class _Dropped(Exception):
+    """The attempt failed in a way that another may not."""
+
+
+def file_digest(path: Path) -> str:
+    """Give the SHA-256 of a file in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def download(url: str, path: Path, sha256: str | None = None, pause_s: float = _PAUSE_S) -> None:
+    """Fetch ``url`` to ``path``, whose folder exists. The caller holds a lock on ``path``.
+
+    Parameters
+    ----------
+    url : str
+    path : Path
+    sha256 : str, optional
+        What the content must hash to.
+    pause_s : float
+        Pause before the second attempt; doubles after each.
+
+    Raises
+    ------
+    DatasetError
+        Says the URL, what was expected, what was found and what to do; nothing stands at ``path`` then.
+    """
+    part = path.with_name(path.name + ".part")
+    last = ""
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            _log.warning("%s: attempt %d of %d after: %s", url, attempt + 1, ATTEMPTS, last)
+            time.sleep(pause_s * 2 ** (attempt - 1))
+        try:
+            _attempt(url, part)
+            break
+        except (
+            _Dropped,
+            requests.ConnectionError,
+            requests.Timeout,
+            requests.exceptions.ChunkedEncodingError,
+        ) as error:
+            last = str(error)
+        except requests.RequestException as error:
+            raise _failed(url, path, str(error)) from error
+        except OSError as error:
+            raise DatasetError(f"{part}: {url} cannot be stored: {error.strerror}; make room and try again") from error
+    else:
+        raise _failed(url, path, f"{ATTEMPTS} attempts failed, the last with: {last}")
+    found = file_digest(part)
+    if sha256 not in (None, found):
+        part.unlink()
+        raise _failed(url, path, f"expected sha256 {sha256}, found {found}")
+    part.replace(path)
+    _validator_file(part).unlink(missing_ok=True)
+
+
+def _attempt(url: str, part: Path) -> None:
+    validator = _validator_file(part)
+    have = part.stat().st_size if part.exists() and validator.exists() else 0
+    headers = {"Accept-Encoding": "identity"}
+    if have:
+        headers |= {"Range": f"bytes={have}-", "If-Range": validator.read_text()}
+    with requests.get(url, headers=headers, stream=True, timeout=_TIMEOUT_S) as reply:
+        if reply.status_code == requests.codes.requested_range_not_satisfiable:
+            part.unlink(missing_ok=True)
+            raise _Dropped(f"the server holds no more than the {have:,} bytes that were there; starting over")
+        if reply.status_code in _PASSING:
+            raise _Dropped(f"HTTP {reply.status_code} {reply.reason}")
+        reply.raise_for_status()
+        resumed = reply.status_code == requests.codes.partial_content
+        if resumed and not reply.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
+            part.unlink(missing_ok=True)
+            raise _Dropped(f"expected a range from byte {have}, found {reply.headers.get('Content-Range')}")
+        have = have if resumed else 0
+        _note_validator(reply, validator)
+        length = reply.headers.get("Content-Length")
+        with part.open("ab" if resumed else "wb") as file:
+            for chunk in reply.iter_content(_CHUNK_BYTES):
+                file.write(chunk)
+                have += len(chunk)
+        expected = None if length is None else int(length) + (file_start(reply) if resumed else 0)
+        if expected is not None and have != expected:
+            raise _Dropped(f"expected {expected:,} bytes, found {have:,}")
+
+
+def file_start(reply: requests.Response) -> int:
+    """Give the first byte of a partial reply."""
+    return int(reply.headers["Content-Range"].removeprefix("bytes ").partition("-")[0])
+
+
+def _validator_file(part: Path) -> Path:
+    return part.with_name(part.name + ".validator")
+
+
+def _note_validator(reply: requests.Response, validator: Path) -> None:
+    """Keep what identifies this version of the file; without a strong one a partial file is not continued."""
+    tag = reply.headers.get("ETag", "")
+    mark = tag if tag and not tag.startswith("W/") else reply.headers.get("Last-Modified", "")
+    if mark:
+        validator.write_text(mark)
+    else:
+        validator.unlink(missing_ok=True)
+
+
+def _failed(url: str, path: Path, why: str) -> DatasetError:
+    return DatasetError(
+        f"{url}: cannot be fetched: {why}. Without a network, set SPMARK_MIRROR to a folder with MANIFEST.tsv that "
+        f"holds the matrix, or copy the file to {path}"
+    )

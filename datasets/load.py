@@ -1,0 +1,100 @@
+"""Loading a matrix of a sweep: mirror, cache or source, then counts, values, orientation and the checks of a CSR."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.datasets.cache import Cache
+from spmark.datasets.mirror import find_in_mirror
+from spmark.datasets.source import Facts, RawMatrix, Source
+from spmark.datasets.sources.table import find_source
+from spmark.datasets.sweep import MatrixSpec
+from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.operators import random_values
+from spmark.impls.core.problem import MAX_NNZ, Csr
+from spmark.impls.core.record import MatrixKind, Orientation
+
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedMatrix:
+    """A matrix that is ready for a problem."""
+
+    csr: Csr
+    kind: MatrixKind
+    """``real`` only with its own values; a real matrix with seeded values is a ``pattern``."""
+    spec: MatrixSpec
+
+
+def load_matrix(spec: MatrixSpec, cache: Cache, seed: int) -> LoadedMatrix:
+    """Load a matrix as a sweep asks for it.
+
+    Parameters
+    ----------
+    spec : MatrixSpec
+    cache : Cache
+        Its mirror is looked at first where the source is on the network, then its files, then the network.
+    seed : int
+        Of the values, which are `random_values` at positions 0 .. nnz - 1 of A's CSR (stream 0), whatever the
+        orientation: the transpose has the same value at the same edge.
+
+    Raises
+    ------
+    DatasetError
+        It could not be found, fetched, verified or read, or its counts are not those that the publisher states.
+    MatrixError
+        It is not a canonical CSR.
+    """
+    source = find_source(spec.source)
+    raw = _raw(source, spec, cache)
+    _check_counts(source, spec.name, raw)
+    stored = spec.values == "stored"
+    if stored and raw.values is None:
+        raise DatasetError(f"{spec.id}: expected stored values, found a pattern without any; use values: seeded")
+    # Stored values are checked even where seeded ones take their place: a file with NaN is not what it should be.
+    values = seeded_values(raw.indices.shape[0], seed) if raw.values is None else raw.values
+    csr = Csr.checked(raw.shape, raw.indptr, raw.indices, values, where=spec.id)
+    if raw.values is not None and not stored:
+        csr = replace(csr, values=seeded_values(csr.nnz, seed))
+    kind = MatrixKind.PATTERN if raw.kind is MatrixKind.REAL and not stored else raw.kind
+    return LoadedMatrix(csr.transposed() if spec.orientation is Orientation.TRANSPOSED else csr, kind, spec)
+
+
+def seeded_values(nnz: int, seed: int) -> NDArray[np.float32]:
+    """Give (nnz,) float32 values of stream 0. O(nnz) time, O(1) scratch memory."""
+    values = np.empty(nnz, np.float32)
+    for start in range(0, nnz, _CHUNK):
+        index = np.arange(start, min(start + _CHUNK, nnz), dtype=np.uint64)
+        values[start : start + index.size] = random_values(index, seed, stream=0)
+    return values
+
+
+def _raw(source: Source, spec: MatrixSpec, cache: Cache) -> RawMatrix:
+    if source.network and (held := find_in_mirror(cache.mirror, source, spec.name)) is not None:
+        return held
+    if not source.cached:
+        return source.load(spec.name, spec.args, cache)
+    kept = cache.parsed(source.name, spec.name, spec.args)
+    if kept is None:
+        kept = source.load(spec.name, spec.args, cache)
+        _check_counts(source, spec.name, kept)
+        cache.keep(source.name, spec.name, spec.args, kept)
+    return kept
+
+
+def _check_counts(source: Source, name: str, raw: RawMatrix) -> None:
+    expected, found = source.facts(name), raw.facts
+    if expected is not None and found != expected:
+        raise DatasetError(
+            f"{source.name}/{name}: expected {_counts(expected)} (as {source.title} states), found {_counts(found)}"
+        )
+    if found.nnz > MAX_NNZ:
+        raise DatasetError(f"{source.name}/{name}: expected at most 2^31 - 1 non-zeros, found {found.nnz:,}")
+
+
+def _counts(facts: Facts) -> str:
+    return f"{facts.num_rows:,} x {facts.num_cols:,} with {facts.nnz:,} non-zeros"

@@ -1,0 +1,106 @@
+"""The local mirror: a tree ``<category>/<name>.npz`` and its MANIFEST.tsv, whose counts every load is held against."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from spmark.datasets.npzfile import read_npz
+from spmark.datasets.source import Facts, RawMatrix, Source
+from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.record import MatrixKind
+
+_COLUMNS = ("name", "category", "source", "licence", "rows", "cols", "nnz", "note")
+_NOT_MATRICES = frozenset({"hetero", "pointcloud"})
+"""Categories whose files hold edge lists or point clouds."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the manifest."""
+
+    name: str
+    category: str
+    origin: str
+    licence: str
+    facts: Facts
+    note: str
+    path: Path
+
+    @property
+    def id(self) -> str:
+        """``category/name``."""
+        return f"{self.category}/{self.name}"
+
+
+def read_manifest(mirror: Path) -> list[Entry]:
+    """Read the manifest's matrices.
+
+    Raises
+    ------
+    DatasetError
+        There is no manifest, or a line does not fit; names the file and the line.
+    """
+    path = mirror / "MANIFEST.tsv"
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+            missing = set(_COLUMNS) - set(rows.fieldnames or ())
+            if missing:
+                raise DatasetError(
+                    f"{path}:1: expected the columns {', '.join(_COLUMNS)}, missing {', '.join(missing)}"
+                )
+            return [
+                _entry(row, mirror, f"{path}:{rows.line_num}") for row in rows if row["category"] not in _NOT_MATRICES
+            ]
+    except OSError as error:
+        raise DatasetError(
+            f"{path}: expected the manifest of a mirror, found none ({error.strerror}); set SPMARK_MIRROR to its folder"
+        ) from error
+
+
+def _entry(row: dict[str, str], mirror: Path, where: str) -> Entry:
+    try:
+        facts = Facts(int(row["rows"]), int(row["cols"]), int(row["nnz"]))
+        path = mirror / row["category"] / f"{row['name']}.npz"
+        if ".." in path.relative_to(mirror).parts:
+            raise ValueError("a name leads out of the mirror")
+        return Entry(row["name"], row["category"], row["source"], row["licence"], facts, row["note"] or "", path)
+    except (TypeError, ValueError) as error:
+        raise DatasetError(
+            f"{where}: expected a name, a category, and rows, cols and nnz as integers: {error}"
+        ) from error
+
+
+def read_entry(entry: Entry) -> RawMatrix:
+    """Read a matrix of the mirror.
+
+    Raises
+    ------
+    DatasetError
+        The file is missing, unreadable, or has other counts than the manifest says.
+    """
+    matrix = read_npz(entry.path)
+    if matrix.facts != entry.facts:
+        raise DatasetError(f"{entry.path}: expected {entry.facts} as MANIFEST.tsv says, found {matrix.facts}")
+    return matrix
+
+
+def find_in_mirror(mirror: Path | None, source: Source, name: str) -> RawMatrix | None:
+    """Give a network source's matrix if the mirror has it with the counts that the source states, else None.
+
+    A source that states none (SuiteSparse) takes a matrix only where the manifest notes it under its full name.
+    """
+    if mirror is None:
+        return None
+    expected = source.facts(name)
+    for entry in read_manifest(mirror):
+        if not entry.path.is_file():
+            continue
+        if expected is None and entry.note.replace(";", " ").split()[:2] == ["SuiteSparse", name]:
+            return read_entry(entry)
+        if entry.name == name and entry.facts == expected:
+            # These collections publish edges without values; the mirror's files hold ones.
+            return replace(read_entry(entry), values=None, kind=MatrixKind.PATTERN)
+    return None

@@ -1,0 +1,211 @@
+"""The contract of a source of matrices, and what all sources share: facts, raw matrices, edge lists to CSR.
+
+A source reads or generates; `spmark.datasets.load` decides about mirror and cache, and checks what a source gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.errors import DatasetError, MatrixError
+from spmark.impls.core.problem import MAX_NNZ
+from spmark.impls.core.record import MatrixKind
+
+if TYPE_CHECKING:
+    from spmark.datasets.cache import Cache
+
+Args = Mapping[str, bool | int | float | str]
+Number = TypeVar("Number", int, float)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a publisher states of a matrix; loading checks it."""
+
+    num_rows: int
+    num_cols: int
+    nnz: int
+
+
+@dataclass(frozen=True, eq=False)
+class RawMatrix:
+    """A CSR as a source gives it, not yet checked: rows in order, columns increasing in each."""
+
+    shape: tuple[int, int]
+    """(I, K)."""
+    indptr: NDArray[Any]
+    """(I + 1,) integers."""
+    indices: NDArray[Any]
+    """(nnz,) integers."""
+    values: NDArray[Any] | None
+    """(nnz,) real, None where the source has a pattern only."""
+    kind: MatrixKind
+
+    @property
+    def facts(self) -> Facts:
+        """Its counts."""
+        return Facts(int(self.shape[0]), int(self.shape[1]), int(self.indices.shape[0]))
+
+
+class Source(Protocol):
+    """A collection of matrices, files or formulas."""
+
+    name: ClassVar[str]
+    """Key in sweeps."""
+    title: ClassVar[str]
+    licence: ClassVar[str]
+    citation: ClassVar[str]
+    url: ClassVar[str]
+    network: ClassVar[bool]
+    """Loading downloads: the local mirror is looked at first."""
+    cached: ClassVar[bool]
+    """What loading gives is kept in the cache, since reading or generating it takes long."""
+
+    def names(self, cache: Cache) -> Sequence[str]:
+        """List what the source holds; empty where names are paths or labels."""
+        ...
+
+    def facts(self, name: str) -> Facts | None:
+        """Give the counts that are known before loading, or None."""
+        ...
+
+    def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
+        """Read or generate a matrix.
+
+        Raises
+        ------
+        DatasetError
+            It is not there, cannot be fetched, verified or read; says where and what to do.
+        MatrixError
+            It was read and is no legal matrix.
+        """
+        ...
+
+
+def known(source: str, name: str, names: Iterable[str]) -> str:
+    """Give ``name`` back if it is one of ``names``.
+
+    Raises
+    ------
+    DatasetError
+        It is not; lists what is nearest.
+    """
+    held = list(names)
+    if name in held:
+        return name
+    matches = get_close_matches(name, held, 5) or held[:12]
+    raise DatasetError(f"{source}: expected a matrix that it holds, such as {', '.join(matches)}; found {name!r}")
+
+
+def argument(where: str, args: Args, key: str, default: Number, within: tuple[Number, Number]) -> Number:
+    """Read a numeric argument of ``default``'s type in the closed range ``within``.
+
+    Raises
+    ------
+    DatasetError
+        It has another type or is out of range.
+    """
+    value, (low, high) = args.get(key, default), within
+    fits = isinstance(value, int) if isinstance(default, int) else isinstance(value, int | float)
+    if isinstance(value, bool) or not fits or not low <= float(value) <= high:
+        raise DatasetError(
+            f"{where}: expected {key} to be {'an integer' if isinstance(default, int) else 'a number'} "
+            f"in [{low}, {high}], found {value!r}"
+        )
+    return type(default)(value)
+
+
+def only(where: str, args: Args, *keys: str) -> None:
+    """Refuse arguments other than ``keys``.
+
+    Raises
+    ------
+    DatasetError
+        Names the unknown argument.
+    """
+    unknown = sorted(set(args) - set(keys))
+    if unknown:
+        raise DatasetError(
+            f"{where}: expected arguments out of {', '.join(keys) or 'none'}, found {', '.join(unknown)}"
+        )
+
+
+def file_argument(source: str, name: str, args: Args) -> Path:
+    """Give the file that a matrix of a source of files names: ``args.path``, else the name.
+
+    Raises
+    ------
+    DatasetError
+        There is no such file.
+    """
+    only(f"{source}/{name}", args, "path")
+    path = Path(str(args.get("path", name))).expanduser()
+    if not path.is_file():
+        raise DatasetError(f"{source}/{name}: expected a file at {path.absolute()}, found none")
+    return path
+
+
+def csr_from_edges(
+    shape: tuple[int, int],
+    rows: NDArray[Any],
+    cols: NDArray[Any],
+    values: NDArray[Any] | None,
+    kind: MatrixKind,
+    *,
+    merge: bool,
+    where: str,
+) -> RawMatrix:
+    """Sort a list of (row, column) pairs into a CSR. O(n log n) time, 8 bytes a pair of scratch (16 with values).
+
+    Parameters
+    ----------
+    shape : tuple of int
+        (I, K).
+    rows, cols : (n,) integers
+        In any order.
+    values : (n,) real or None
+    kind : MatrixKind
+    merge : bool
+        A pair that stands twice becomes one entry (lists of edges; not with values); else it is an error.
+    where : str
+        Named in errors.
+
+    Raises
+    ------
+    MatrixError
+        A row or column out of range, a duplicate, or more pairs than an int32 can count.
+    """
+    num_rows, num_cols = shape
+    if rows.size > MAX_NNZ or max(shape) > MAX_NNZ:
+        raise MatrixError(
+            f"{where}: expected at most 2^31 - 1 rows, columns and non-zeros (indices are int32), "
+            f"found {num_rows} x {num_cols} with {rows.size:,} entries"
+        )
+    for axis, index, length in (("rows", rows, num_rows), ("columns", cols, num_cols)):
+        if index.size and (int(index.min()) < 0 or int(index.max()) >= length):
+            at = int(np.flatnonzero((index < 0) | (index >= length))[0])
+            raise MatrixError(f"{where}: expected {axis} in [0, {length}), found {index[at]} in entry {at}")
+    keys = rows.astype(np.int64)
+    keys *= num_cols
+    keys += cols
+    if values is None:
+        keys.sort()
+    else:
+        order = np.argsort(keys, kind="stable")
+        keys, values = keys[order], values[order]
+    same = np.flatnonzero(keys[1:] == keys[:-1])
+    if same.size and merge:
+        keys = np.delete(keys, same)
+    elif same.size:
+        row, col = divmod(int(keys[same[0]]), num_cols)
+        raise MatrixError(f"{where}: expected every entry once, found a duplicate in row {row}: column {col}")
+    indptr = np.searchsorted(keys, np.arange(num_rows + 1, dtype=np.int64) * num_cols).astype(np.int32)
+    keys %= num_cols
+    return RawMatrix(shape, indptr, keys.astype(np.int32), values, kind)

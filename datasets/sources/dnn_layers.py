@@ -1,0 +1,102 @@
+"""Layers of BERT-base, ResNet50, MobileNetV2 and ShuffleNetV2, pruned at random: 41 problems at five sparsities.
+
+LO-SpMM (Lin et al., ACM TACO 2024) gives the networks, the ranges of its 41 shapes and that pruning is random, but
+lists neither shapes nor sparsities: what is here fulfils all but the smallest K that it states (batch 16; convolutions
+as im2col), and is not the authors' list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from spmark.datasets.cache import Cache
+from spmark.datasets.source import Args, Facts, RawMatrix, argument, known, only
+from spmark.impls.core.record import MatrixKind
+
+SPARSITIES = ("0.7", "0.8", "0.9", "0.95", "0.98")
+SHAPES: dict[str, dict[int, tuple[tuple[int, int], ...]]] = {
+    "bert": {
+        512: ((768, 768), (3072, 768), (768, 3072)),
+        4096: ((768, 768), (3072, 768), (768, 3072)),
+    },
+    "resnet50": {
+        50176: ((64, 64), (64, 576), (256, 64), (64, 256), (128, 256)),
+        12544: ((128, 1152), (512, 128), (512, 256), (128, 512), (256, 512)),
+        3136: ((256, 2304), (1024, 256), (1024, 512), (256, 1024), (512, 1024)),
+        784: ((2048, 512), (2048, 1024), (512, 2048)),
+    },
+    "mobilenetv2": {
+        12544: ((192, 32),),
+        3136: ((64, 192), (384, 64), (64, 384), (96, 384), (576, 96), (96, 576)),
+        784: ((160, 576), (960, 160), (160, 960), (320, 960), (1280, 320)),
+    },
+    "shufflenetv2": {
+        12544: ((116, 116),),
+        3136: ((116, 116), (232, 232)),
+        784: ((232, 232), (1024, 464)),
+    },
+}
+"""(I, K) of every layer by network and width J.
+
+I is output channels, K input channels x kernel area, J batch x output area (or tokens).
+"""
+
+
+def _shapes() -> dict[str, tuple[int, int]]:
+    """Give every layer's shape by name; layers of two widths stand once, 36 in all."""
+    return {
+        f"{network}_{rows}x{cols}": (rows, cols)
+        for network, by_width in SHAPES.items()
+        for shapes in by_width.values()
+        for rows, cols in shapes
+    }
+
+
+class DnnLayers:
+    """Randomly pruned layers, named ``<network>_<I>x<K>@<sparsity>``; ``seed`` (default 0) draws another mask.
+
+    The kept weights number floor((1 - sparsity) I K) exactly, DLMC's rounding, and are a uniform sample without
+    replacement.
+    """
+
+    name: ClassVar[str] = "dnn_layers"
+    title: ClassVar[str] = "randomly pruned layers"
+    licence: ClassVar[str] = "none needed (generated)"
+    citation: ClassVar[str] = "shapes after Lin et al., LO-SpMM, ACM TACO 2024 (a reconstruction)"
+    url: ClassVar[str] = ""
+    network: ClassVar[bool] = False
+    cached: ClassVar[bool] = False
+
+    def names(self, cache: Cache) -> Sequence[str]:
+        """List the 36 matrices of the 41 problems at each sparsity."""
+        return self._names()
+
+    def facts(self, name: str) -> Facts | None:
+        """Give the counts."""
+        if name not in self._names():
+            return None
+        layer, _, sparsity = name.partition("@")
+        rows, cols = _shapes()[layer]
+        return Facts(rows, cols, int((1 - Fraction(sparsity)) * rows * cols))
+
+    def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
+        """Draw a mask: the positions of the smallest of I K random keys, so that NumPy's version does not matter."""
+        known("dnn_layers", name, self._names())
+        only(f"dnn_layers/{name}", args, "seed")
+        seed = argument(f"dnn_layers/{name}", args, "seed", 0, (0, 2**31 - 1))
+        facts = self.facts(name)
+        assert facts is not None
+        size = facts.num_rows * facts.num_cols
+        keys = np.random.PCG64([seed, facts.num_rows, facts.num_cols, facts.nnz]).random_raw(size)
+        kept = np.sort(np.argpartition(keys, facts.nnz)[: facts.nnz])
+        indptr = np.searchsorted(kept, np.arange(facts.num_rows + 1) * facts.num_cols).astype(np.int32)
+        indices = (kept % facts.num_cols).astype(np.int32)
+        return RawMatrix((facts.num_rows, facts.num_cols), indptr, indices, None, MatrixKind.SYNTHETIC)
+
+    @staticmethod
+    def _names() -> tuple[str, ...]:
+        return tuple(f"{layer}@{sparsity}" for layer in _shapes() for sparsity in SPARSITIES)

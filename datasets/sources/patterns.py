@@ -1,0 +1,165 @@
+"""Attention masks that formulas give exactly: LogSparse, Strided, the one-sided block band and the butterfly.
+
+The formulas are those whose counts are the published ones (STile, table 4; SparseTIR, section 4.3), which differ in
+details from the masks that they are named after: see each function.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.datasets.cache import Cache
+from spmark.datasets.source import Args, Facts, RawMatrix, argument, csr_from_edges, only
+from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.record import MatrixKind
+
+Edges = tuple[NDArray[np.int64], NDArray[np.int64]]
+_PUBLISHED = {
+    "logsparse_4096": Facts(4096, 4096, 90_115),
+    "strided_4096": Facts(4096, 4096, 766_144),
+    "band_4096": Facts(4096, 4096, 3_976 * 256),
+    "butterfly_4096": Facts(4096, 4096, 2_304 * 256),
+}
+_LARGEST = 1 << 20
+
+
+class Patterns:
+    """Square masks by formula: ``logsparse_N``, ``strided_N``, ``band_N``, ``butterfly_N``.
+
+    A further ``_label`` after N tells apart masks of other arguments: strided takes ``stride`` (default: the root of
+    N, rounded down), band ``block`` (16) and ``blocks`` (16), butterfly ``block`` (16).
+    """
+
+    name: ClassVar[str] = "patterns"
+    title: ClassVar[str] = "attention masks by formula"
+    licence: ClassVar[str] = "none needed (formulas)"
+    citation: ClassVar[str] = (
+        "Li et al., Enhancing the locality and breaking the memory bottleneck of Transformer on time series "
+        "forecasting, NeurIPS 2019 (LogSparse); Child et al., Generating long sequences with sparse Transformers, "
+        "2019 (Strided); Beltagy et al., Longformer, 2020 (band); Chen et al., Pixelated Butterfly, ICLR 2022 "
+        "(butterfly)"
+    )
+    url: ClassVar[str] = ""
+    network: ClassVar[bool] = False
+    cached: ClassVar[bool] = False
+
+    def names(self, cache: Cache) -> Sequence[str]:
+        """List the masks of the papers; every other N works as well."""
+        return tuple(_PUBLISHED)
+
+    def facts(self, name: str) -> Facts | None:
+        """Give the published counts."""
+        return _PUBLISHED.get(name)
+
+    def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
+        """Make a mask."""
+        match = re.fullmatch(rf"({'|'.join(_FORMULAS)})_(\d+)(_[\w.-]+)?", name)
+        size = int(match[2]) if match else 0
+        if match is None or not 2 <= size <= _LARGEST:
+            raise DatasetError(
+                f"patterns/{name}: expected a formula out of {', '.join(_FORMULAS)} and a size in [2, {_LARGEST}], "
+                f"such as logsparse_4096, found {name!r}"
+            )
+        rows, cols = _FORMULAS[match[1]](f"patterns/{name}", size, args)
+        return csr_from_edges(
+            (size, size), rows, cols, None, MatrixKind.SYNTHETIC, merge=True, where=f"patterns/{name}"
+        )
+
+
+def logsparse(where: str, size: int, args: Args) -> Edges:
+    """Row i has i, i - 2^j for j = 0 .. floor(log2 i), and i + 2^j for j = 0 .. floor(log2(N - 1 - i)) - 1.
+
+    The right side stops one power early: so made, N = 4096 has the 90,115 non-zeros of STile's table 4.
+    """
+    only(where, args)
+    i = np.arange(size, dtype=np.int64)
+    parts = [(i, i)]
+    for step in (1 << j for j in range(size.bit_length())):
+        left, right = i[i >= step], i[2 * step <= size - 1 - i]
+        parts += [(left, left - step), (right, right + step)]
+    return _joined(parts)
+
+
+def strided(where: str, size: int, args: Args) -> Edges:
+    """Row i has the columns within s - 1 of i, and those at s j to either side but the last that there is room for.
+
+    That is i + s j for j = 1 .. floor((N - 1 - i) / s) - 1 and i - s j for j = 1 .. floor(i / s) - 1.
+
+    A two-sided band without the outermost stride: so made, N = 4096 with s = 64 has the 766,144 non-zeros of STile's
+    table 4.
+    """
+    only(where, args, "stride")
+    stride = argument(where, args, "stride", int(size**0.5), (1, size))
+    i = np.arange(size, dtype=np.int64)
+    parts = []
+    for step in range(1 - stride, stride):
+        inside = i[(i + step >= 0) & (i + step < size)]
+        parts.append((inside, inside + step))
+    for step in range(stride, size, stride):
+        # j = step / s is taken while j <= floor(room / s) - 1, that is while (j + 1) s <= room.
+        right, left = i[step + stride <= size - 1 - i], i[step + stride <= i]
+        parts += [(right, right + step), (left, left - step)]
+    return _joined(parts)
+
+
+def band(where: str, size: int, args: Args) -> Edges:
+    """Block row r has the full blocks r .. r + blocks - 1 that there are: an upper, one-sided band.
+
+    SparseTIR's "band of size 256" for Longformer as its artefact makes it: 3,976 blocks of 16 x 16 for N = 4096.
+    """
+    only(where, args, "block", "blocks")
+    block = argument(where, args, "block", 16, (1, size))
+    count = argument(where, args, "blocks", 16, (1, size))
+    grid = _grid(where, size, block)
+    r = np.arange(grid, dtype=np.int64)
+    return _blocks(
+        _joined([(r[r + step < grid], r[r + step < grid] + step) for step in range(min(count, grid))]), block
+    )
+
+
+def butterfly(where: str, size: int, args: Args) -> Edges:
+    """Block row r has the full blocks r and r xor s for every power of two s below the number of block rows.
+
+    That is the union over all strides s of 2 x 2 butterflies (Pixelated Butterfly): 2,304 blocks of 16 x 16 for N =
+    4096.
+    """
+    only(where, args, "block")
+    block = argument(where, args, "block", 16, (1, size))
+    grid = _grid(where, size, block)
+    if grid & (grid - 1):
+        raise DatasetError(
+            f"{where}: expected a power of two of block rows, found {grid} ({size} rows in blocks of {block})"
+        )
+    r = np.arange(grid, dtype=np.int64)
+    return _blocks(_joined([(r, r), *((r, r ^ (1 << bit)) for bit in range(grid.bit_length() - 1))]), block)
+
+
+_FORMULAS: Mapping[str, Callable[[str, int, Args], Edges]] = {
+    "logsparse": logsparse,
+    "strided": strided,
+    "band": band,
+    "butterfly": butterfly,
+}
+
+
+def _grid(where: str, size: int, block: int) -> int:
+    if size % block:
+        raise DatasetError(f"{where}: expected a size that the block size {block} divides, found {size}")
+    return size // block
+
+
+def _blocks(blocks: Edges, block: int) -> Edges:
+    """Fill every block."""
+    inner = np.arange(block, dtype=np.int64)
+    rows = blocks[0][:, None, None] * block + inner[:, None] + np.zeros_like(inner)
+    cols = blocks[1][:, None, None] * block + np.zeros_like(inner)[:, None] + inner
+    return rows.ravel(), cols.ravel()
+
+
+def _joined(parts: list[Edges]) -> Edges:
+    return np.concatenate([rows for rows, _ in parts]), np.concatenate([cols for _, cols in parts])

@@ -1,0 +1,107 @@
+"""Cora, CiteSeer and PubMed from Planetoid's raw ``ind.*.graph`` files.
+
+Such a file is a pickle of ``defaultdict(list)`` from node to neighbours. It is read by an unpickler that knows
+exactly these types, so that a file that was tampered with can execute nothing.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from spmark.datasets.cache import Cache
+from spmark.datasets.source import Args, Facts, RawMatrix, csr_from_edges, known, only
+from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.record import MatrixKind
+
+BASE_URL = "https://raw.githubusercontent.com/kimiyoung/planetoid/master/data/"
+_FACTS = {
+    "cora": Facts(2_708, 2_708, 10_556),
+    "citeseer": Facts(3_327, 3_327, 9_228),
+    "pubmed": Facts(19_717, 19_717, 88_651),
+}
+_ALLOWED: dict[tuple[str, str], type[Any]] = {
+    ("collections", "defaultdict"): defaultdict,
+    ("__builtin__", "list"): list,
+    ("builtins", "list"): list,
+    ("__builtin__", "int"): int,
+    ("builtins", "int"): int,
+}
+
+
+class Planetoid:
+    """Citation graphs, undirected: the union of the lists and their transpose, every entry once, self-loops kept."""
+
+    name: ClassVar[str] = "planetoid"
+    title: ClassVar[str] = "Planetoid"
+    licence: ClassVar[str] = "MIT (repository)"
+    citation: ClassVar[str] = (
+        "Yang, Cohen and Salakhutdinov, Revisiting semi-supervised learning with graph embeddings, ICML 2016"
+    )
+    url: ClassVar[str] = "https://github.com/kimiyoung/planetoid"
+    network: ClassVar[bool] = True
+    cached: ClassVar[bool] = True
+
+    def names(self, cache: Cache) -> Sequence[str]:
+        """List the three graphs."""
+        return tuple(_FACTS)
+
+    def facts(self, name: str) -> Facts | None:
+        """Give the published counts."""
+        return _FACTS.get(name)
+
+    def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
+        """Fetch and read a graph. Takes no arguments."""
+        only(f"planetoid/{name}", args)
+        file = f"ind.{known('planetoid', name, _FACTS)}.graph"
+        return read_graph(cache.fetch(BASE_URL + file, f"planetoid/{file}"))
+
+
+def read_graph(path: Path) -> RawMatrix:
+    """Read an ``ind.*.graph`` file.
+
+    Raises
+    ------
+    DatasetError
+        It holds anything but a ``defaultdict(list)`` of integers, or is truncated.
+    """
+    try:
+        with path.open("rb") as file:
+            graph = _Unpickler(file, encoding="latin1").load()
+    except DatasetError as error:
+        raise DatasetError(f"{path}: {error}") from error
+    except Exception as error:  # a corrupt pickle raises nearly anything
+        raise DatasetError(f"{path}: expected a pickled defaultdict(list), found a corrupt file: {error!r}") from error
+    if not (type(graph) is defaultdict and all(type(k) is int and type(v) is list for k, v in graph.items())):
+        raise DatasetError(f"{path}: expected a defaultdict from integers to lists, found {type(graph).__name__}")
+    flat = [neighbour for neighbours in graph.values() for neighbour in neighbours]
+    if any(type(neighbour) is not int for neighbour in flat):
+        raise DatasetError(f"{path}: expected lists of integers, found something else among the neighbours")
+    num_nodes = len(graph)
+    rows = np.repeat(np.fromiter(graph, np.int64, num_nodes), [len(neighbours) for neighbours in graph.values()])
+    cols = np.array(flat, np.int64)
+    edges = np.concatenate([rows, cols]), np.concatenate([cols, rows])
+    return csr_from_edges((num_nodes, num_nodes), *edges, None, MatrixKind.PATTERN, merge=True, where=str(path))
+
+
+class _Unpickler(pickle.Unpickler):
+    """Knows the types of the allow-list and nothing else."""
+
+    def find_class(self, module_name: str, global_name: str, /) -> Any:
+        """Give an allowed type, or refuse."""
+        allowed = _ALLOWED.get((module_name, global_name))
+        if allowed is None:
+            raise DatasetError(
+                f"expected a pickle of defaultdict, list and int only, found {module_name}.{global_name}; "
+                "nothing was executed"
+            )
+        return allowed
+
+    def persistent_load(self, pid: Any) -> Any:
+        """Refuse."""
+        raise DatasetError(f"expected no persistent objects, found {pid!r}")

@@ -1,0 +1,44 @@
+"""Every source of matrices by name: the one line to add when a file is added. Classes are imported on use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
+
+from spmark.datasets.near import near
+from spmark.impls.core.errors import DatasetError
+
+if TYPE_CHECKING:
+    from spmark.datasets.source import Source
+
+SOURCES: Mapping[str, str] = {
+    "planetoid": "spmark.datasets.sources.planetoid:Planetoid",
+    "ogb": "spmark.datasets.sources.ogb:Ogb",
+    "dgl": "spmark.datasets.sources.dgl:Dgl",
+    "snap": "spmark.datasets.sources.snap:Snap",
+    "suitesparse": "spmark.datasets.sources.suitesparse:SuiteSparse",
+    "mirror": "spmark.datasets.sources.mirror:Mirror",
+    "matrix_market": "spmark.datasets.sources.matrix_market:MatrixMarket",
+    "smtx": "spmark.datasets.sources.smtx:Smtx",
+    "npz": "spmark.datasets.sources.npz:Npz",
+    "patterns": "spmark.datasets.sources.patterns:Patterns",
+    "dnn_layers": "spmark.datasets.sources.dnn_layers:DnnLayers",
+    "rmat": "spmark.datasets.sources.rmat:Rmat",
+    "twin": "spmark.datasets.sources.twin:Twin",
+}
+
+
+def find_source(name: str) -> Source:
+    """Make the source called ``name``.
+
+    Raises
+    ------
+    DatasetError
+        There is none of that name; lists those that there are.
+    """
+    entry = SOURCES.get(name)
+    if entry is None:
+        raise DatasetError(f"expected a source out of {', '.join(SOURCES)}, found {name!r}{near(name, SOURCES)}")
+    module, _, label = entry.partition(":")
+    return cast("Source", getattr(import_module(module), label)())

@@ -1,0 +1,148 @@
+"""Seeded stand-ins for ogbn-proteins and reddit, which cannot be had without a network and are too large to ship.
+
+A twin has exactly the real graph's rows and non-zeros, heavy-tailed degrees with the real mean and a stated maximum,
+and communities. Its records say `twin`: it shows how a system scales to such a graph, not how it does on that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import NormalDist
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.datasets.cache import Cache
+from spmark.datasets.source import Args, Facts, RawMatrix, argument, known, only
+from spmark.impls.core.record import MatrixKind
+
+
+@dataclass(frozen=True)
+class Law:
+    """How a twin is drawn."""
+
+    num_rows: int
+    nnz: int
+    longest_row: int
+    """Entries of the longest row."""
+    communities: int
+    contiguous: bool
+    """Members of a community have neighbouring numbers; else they are scattered."""
+    inside: float
+    """Share of a row's entries in columns of its own community."""
+
+
+TWINS = {
+    # Rows and non-zeros: STile, table 4 (every edge in one direction). Eight species, numbered one after the other:
+    # Hu et al., NeurIPS 2020. The rest, the longest row included, is our choice.
+    "proteins_twin": Law(132_534, 39_561_252, 7_750, 8, True, 0.95),
+    # Rows and non-zeros: STile, table 4. 41 subreddits: Hamilton et al., NeurIPS 2017. The rest is ours.
+    "reddit_twin": Law(232_965, 114_615_892, 21_657, 41, False, 0.75),
+}
+
+
+class Twin:
+    """Stand-ins for graphs that cannot be shipped; ``seed`` (default 0) draws another.
+
+    Row lengths are the quantiles of a log-normal law whose mean is nnz / rows and whose top quantile is the stated
+    longest row, dealt to the rows at random. A row draws the share ``inside`` of its columns from its community and the
+    rest from all, in proportion to the length of the column's own row, so that columns are heavy-tailed as well; what
+    is drawn twice is drawn again.
+    """
+
+    name: ClassVar[str] = "twin"
+    title: ClassVar[str] = "twins of large graphs"
+    licence: ClassVar[str] = "none needed (generated)"
+    citation: ClassVar[str] = (
+        "counts: STile, table 4; graphs: Hu et al., Open Graph Benchmark, NeurIPS 2020 (ogbn-proteins); "
+        "Hamilton et al., Inductive representation learning on large graphs, NeurIPS 2017 (reddit)"
+    )
+    url: ClassVar[str] = ""
+    network: ClassVar[bool] = False
+    cached: ClassVar[bool] = True
+
+    def names(self, cache: Cache) -> Sequence[str]:
+        """List the twins."""
+        return tuple(TWINS)
+
+    def facts(self, name: str) -> Facts | None:
+        """Give the counts, which are the real graph's."""
+        law = TWINS.get(name)
+        return Facts(law.num_rows, law.num_rows, law.nnz) if law else None
+
+    def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
+        """Draw a twin."""
+        law = TWINS[known("twin", name, TWINS)]
+        only(f"twin/{name}", args, "seed")
+        return draw(law, argument(f"twin/{name}", args, "seed", 0, (0, 2**31 - 1)))
+
+
+def draw(law: Law, seed: int) -> RawMatrix:
+    """Draw a graph by a law. O(nnz + rows^2 / 64) time, no memory beyond the CSR's but O(rows).
+
+    Every row is drawn into a bit set of its columns, which is read off in order: no sort, and exactly as many entries
+    as wanted.
+    """
+    from spmark.datasets.sources.twin_rows import AliasTable, draw_rows
+
+    bits = np.random.PCG64(seed)
+    lengths = row_lengths(law)[np.argsort(bits.random_raw(law.num_rows), kind="stable")]
+    members = np.arange(law.num_rows, dtype=np.int32)
+    if not law.contiguous:
+        members = np.argsort(bits.random_raw(law.num_rows), kind="stable").astype(np.int32)
+    starts = _community_starts(law)
+    community = np.empty(law.num_rows, np.int32)
+    community[members] = np.repeat(np.arange(law.communities, dtype=np.int32), np.diff(starts))
+    indptr = np.zeros(law.num_rows + 1, np.int32)
+    np.cumsum(lengths, out=indptr[1:])
+    indices = np.empty(law.nnz, np.int32)
+    everyone = AliasTable(*_alias_table(lengths))
+    local = [_alias_table(lengths[members[a:b]]) for a, b in pairwise(starts)]
+    own = AliasTable(np.concatenate([keep for keep, _ in local]), np.concatenate([alias for _, alias in local]))
+    draw_rows(indptr, indices, members, starts, community, everyone, own, law.inside, np.uint64(seed))
+    return RawMatrix((law.num_rows, law.num_rows), indptr, indices, None, MatrixKind.TWIN)
+
+
+def row_lengths(law: Law) -> NDArray[np.int64]:
+    """Give (rows,) int64 row lengths, rising, that sum to nnz and end in the longest row."""
+    mean = law.nnz / law.num_rows
+    top = NormalDist().inv_cdf(1 - 0.5 / law.num_rows)
+    # The mean of the law is exp(m + s^2 / 2) and its top quantile exp(m + s top): s solves both.
+    spread = top - float(np.sqrt(max(top**2 - 2 * np.log(law.longest_row / mean), 0.0)))
+    middle = np.log(mean) - spread**2 / 2
+    normal = _normal_quantiles(law.num_rows)
+    lengths: NDArray[np.int64] = np.rint(np.exp(middle + spread * normal)).astype(np.int64)
+    np.clip(lengths, 1, law.longest_row, out=lengths)
+    lengths[-1] = law.longest_row
+    # Rounding leaves a small rest: spread it evenly over the rows that have room, the longest left alone.
+    while rest := law.nnz - int(lengths.sum()):
+        step = 1 if rest > 0 else -1
+        room = np.flatnonzero(lengths[:-1] < law.longest_row if rest > 0 else lengths[:-1] > 1)
+        chosen = room[np.linspace(0, room.size - 1, min(abs(rest), room.size)).astype(np.int64)]
+        lengths[np.unique(chosen)] += step
+    return lengths
+
+
+def _normal_quantiles(count: int) -> NDArray[np.float64]:
+    from scipy.special import ndtri
+
+    return np.asarray(ndtri((np.arange(count) + 0.5) / count))
+
+
+def _community_starts(law: Law) -> NDArray[np.int64]:
+    """Give (communities + 1,) bounds: sizes fall like 1 / sqrt(rank)."""
+    shares = 1 / np.sqrt(np.arange(1, law.communities + 1))
+    return np.concatenate([[0], np.rint(np.cumsum(shares / shares.sum()) * law.num_rows)]).astype(np.int64)
+
+
+def _alias_table(weights: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+    """Give Walker's alias table (Vose, IEEE Trans. Softw. Eng. 1991): draws in proportion to weights in O(1)."""
+    from spmark.datasets.sources.twin_rows import fill_alias
+
+    keep = weights * (weights.size / weights.sum())
+    alias = np.arange(weights.size, dtype=np.int32)
+    fill_alias(keep, alias)
+    return keep, alias

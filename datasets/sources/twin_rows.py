@@ -1,0 +1,156 @@
+"""The compiled loops behind `spmark.datasets.sources.twin`, apart from it since importing numba takes long."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+
+
+class AliasTable(NamedTuple):
+    """Draws in proportion to weights: item i with probability ``keep[i]``, else ``alias[i]``, for i uniform."""
+
+    keep: Any
+    """(n,) float64."""
+    alias: Any
+    """(n,) int32."""
+
+
+@njit  # type: ignore[untyped-decorator]
+def _mixed(state: Any) -> Any:
+    """SplitMix64's finaliser (Steele, Lea and Flood, OOPSLA 2014)."""
+    state = (state ^ (state >> np.uint64(30))) * _MIX_1
+    state = (state ^ (state >> np.uint64(27))) * _MIX_2
+    return state ^ (state >> np.uint64(31))
+
+
+@njit  # type: ignore[untyped-decorator]
+def _below(word: Any, bound: Any) -> Any:
+    """Scale the upper 32 bits of a random word to [0, bound), bound below 2^32."""
+    return np.int64(((word >> np.uint64(32)) * np.uint64(bound)) >> np.uint64(32))
+
+
+@njit  # type: ignore[untyped-decorator]
+def _drawn(table: Any, first: Any, size: Any, word: Any) -> Any:
+    """Draw one of ``size`` items that start at ``first``, numbered from 0: upper bits choose, lower bits keep it."""
+    item = _below(word, size)
+    if (word & np.uint64(0x7FFFFFFF)) * (1.0 / 2147483648.0) < table.keep[first + item]:
+        return item
+    return np.int64(table.alias[first + item])
+
+
+@njit  # type: ignore[untyped-decorator]
+def fill_alias(keep: Any, alias: Any) -> None:
+    """Fill Walker's alias table in place.
+
+    Parameters
+    ----------
+    keep : (n,) float64
+        Weights of mean 1; becomes the probability of keeping the column drawn.
+    alias : (n,) int32
+        Becomes the column taken otherwise.
+    """
+    small, large = np.empty(keep.size, np.int32), np.empty(keep.size, np.int32)
+    num_small = num_large = 0
+    for i in range(keep.size):
+        if keep[i] < 1.0:
+            small[num_small] = i
+            num_small += 1
+        else:
+            large[num_large] = i
+            num_large += 1
+    while num_small > 0 and num_large > 0:
+        num_small -= 1
+        less, more = small[num_small], large[num_large - 1]
+        alias[less] = more
+        keep[more] -= 1.0 - keep[less]
+        if keep[more] < 1.0:
+            num_large -= 1
+            small[num_small] = more
+            num_small += 1
+    for i in range(num_small):
+        keep[small[i]] = 1.0
+    for i in range(num_large):
+        keep[large[i]] = 1.0
+
+
+@njit  # type: ignore[untyped-decorator]
+def draw_rows(  # noqa: PLR0917 (numba takes no keyword-only arguments)
+    indptr: Any,
+    indices: Any,
+    members: Any,
+    starts: Any,
+    community: Any,
+    everyone: Any,
+    own: Any,
+    inside: float,
+    seed: Any,
+) -> None:
+    """Draw the columns of every row, increasing and without repeats.
+
+    Parameters
+    ----------
+    indptr : (n + 1,) int32
+        How long every row shall be.
+    indices : (nnz,) int32
+        Filled.
+    members : (n,) int32
+        Columns by community; community c has ``members[starts[c]:starts[c + 1]]``.
+    starts : (communities + 1,) int64
+    community : (n,) int32
+        Of every row.
+    everyone : AliasTable
+        Of all columns.
+    own : AliasTable
+        Of every community's members, one table after the other, each numbered from 0.
+    inside : float
+        Share of a row's entries drawn from its community.
+    seed : uint64
+    """
+    num_rows = indptr.size - 1
+    words = np.zeros((num_rows + 63) // 64, np.uint64)
+    one = np.uint64(1)
+    for row in range(num_rows):
+        length = indptr[row + 1] - indptr[row]
+        first = starts[community[row]]
+        size = starts[community[row] + 1] - first
+        # At most half of a community is asked for, or drawing again would take long.
+        local = min(np.int64(inside * length + 0.5), size // 2)
+        state = _mixed((seed + one) * _GOLDEN ^ np.uint64(row))
+        taken = 0
+        while taken < length:
+            state += _GOLDEN
+            word = _mixed(state)
+            if taken < local:
+                column = np.int64(members[first + _drawn(own, first, size, word)])
+            else:
+                column = _drawn(everyone, 0, num_rows, word)
+            slot, bit = column >> 6, one << np.uint64(column & 63)
+            if words[slot] & bit == 0:
+                words[slot] |= bit
+                taken += 1
+        at = indptr[row]
+        for position in range(words.size):
+            left = words[position]
+            words[position] = np.uint64(0)
+            while left:
+                lowest = left & (~left + one)
+                indices[at] = position * 64 + _bit_number(lowest)
+                at += 1
+                left ^= lowest
+
+
+@njit  # type: ignore[untyped-decorator]
+def _bit_number(power: Any) -> Any:
+    """Give n of the word 2^n by halving, since numba has no count of trailing zeros."""
+    number = 0
+    for step in (32, 16, 8, 4, 2, 1):
+        if power >> np.uint64(step):
+            power >>= np.uint64(step)
+            number += step
+    return number

@@ -1,0 +1,221 @@
+"""What a sweep asks for: matrices, widths, dtypes and implementations, and the cases that they make.
+
+A sweep is a YAML file, which `spmark.datasets.sweepfile` reads; `expand` turns it into the cases that the suite runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from spmark.datasets.near import near
+from spmark.datasets.sources.table import SOURCES
+from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.problem import DType, Op
+from spmark.impls.core.record import Orientation
+
+SCHEMA: Final = 1
+SweepOp = Literal["spmm", "sddmm", "sddmm_scaled"]
+Scalar = bool | int | float | str
+Width = Annotated[int, Field(ge=1, strict=True)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, populate_by_name=True)
+
+
+class MatrixSpec(_Part):
+    """One matrix of a sweep: enough to load it anywhere."""
+
+    source: str
+    """A name out of `spmark.datasets.sources.table.SOURCES`."""
+    name: str = Field(min_length=1)
+    """The matrix within its source: a name that the source holds, a formula, or a path."""
+    args: dict[str, Scalar] = {}
+    """Parameters of generators and readers; each source's docstring lists its own."""
+    orientation: Orientation = Orientation.A
+    """``A`` as the source stores it, ``AT`` its transpose."""
+    values: Literal["seeded", "stored"] = "seeded"
+    """Random values from the sweep's seed, or those of the file."""
+    widths: tuple[Width, ...] = ()
+    """Widths J of this matrix where a layer fixes them; empty: the sweep's."""
+
+    @property
+    def id(self) -> str:
+        """``source/name``, with ``@AT`` where it is the transpose."""
+        return f"{self.source}/{self.name}" + ("" if self.orientation is Orientation.A else f"@{self.orientation}")
+
+    @field_validator("source")
+    @classmethod
+    def _source_exists(cls, source: str) -> str:
+        if source not in SOURCES:
+            raise ValueError(f"expected a source out of {', '.join(SOURCES)}, found {source!r}{near(source, SOURCES)}")
+        return source
+
+
+class ImplementationSpec(_Part):
+    """An implementation of a sweep, with the tunables that it pins."""
+
+    name: str = Field(min_length=1)
+    config: dict[str, Any] = {}
+    label: str = ""
+    """How legends call it; the name where it is not given."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare_name(cls, data: Any) -> Any:
+        data = {"name": data} if isinstance(data, str) else data
+        return {**data, "label": data.get("label") or data.get("name", "")} if isinstance(data, dict) else data
+
+
+def _one_per_kind(baseline: Any) -> Any:
+    return (
+        {kind.value: baseline for kind in (DeviceKind.CUDA, DeviceKind.CPU)} if isinstance(baseline, str) else baseline
+    )
+
+
+class Sweep(_Part):
+    """A YAML sweep, checked. Made by `Sweep.load`."""
+
+    schema_version: Literal[1] = Field(alias="schema")
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    """Folder of the records."""
+    title: str = ""
+    paper: str = ""
+    """Whose figure this reproduces, if any."""
+    figure: str = ""
+    ops: tuple[SweepOp, ...] = Field(min_length=1)
+    matrices: tuple[MatrixSpec, ...] = Field(min_length=1)
+    widths: tuple[Width, ...] = ()
+    """J of every matrix that does not state its own."""
+    dtypes: tuple[DType, ...] = Field(default=(DType.FLOAT32,), min_length=1)
+    implementations: tuple[ImplementationSpec, ...] = Field(min_length=1)
+    baseline: Annotated[dict[DeviceKind, str], BeforeValidator(_one_per_kind)] = {}
+    """Implementation measured beside every case, by device kind; in YAML also one name for all kinds."""
+    seed: int = Field(default=0, ge=0)
+    time_limit_s: float = Field(default=600.0, gt=0, allow_inf_nan=False)
+    """A case that takes longer is killed."""
+
+    @classmethod
+    def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
+        """Read a sweep file.
+
+        Parameters
+        ----------
+        path : str or Path
+            A YAML file, or the bare name of a packaged sweep such as ``quickstart``.
+        overrides : sequence of str
+            ``key=value``, applied last; the value is YAML and keys may be dotted (``baseline.cpu=scipy_cpu``).
+
+        Raises
+        ------
+        SweepError
+            Names the file, the key, what was expected, what was found and what it may have meant.
+        """
+        from spmark.datasets.sweepfile import read_sweep
+
+        return read_sweep(path, overrides)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for key, items in (("ops", self.ops), ("widths", self.widths), ("dtypes", self.dtypes)):
+            _refuse_twice(key, [str(item) for item in items])
+        _refuse_twice("matrices", [matrix.id for matrix in self.matrices])
+        _refuse_twice("implementations: labels", [entry.label for entry in self.implementations])
+        _refuse_twice("implementations: name and config", [_config_key(entry) for entry in self.implementations])
+        bare = [matrix.id for matrix in self.matrices if not matrix.widths and not self.widths]
+        if bare:
+            raise ValueError(f"widths: expected at least one width J (for {bare[0]}, which states none), found none")
+        names = [entry.name for entry in self.implementations if not entry.config]
+        for kind, name in self.baseline.items():
+            if name not in names:
+                raise ValueError(
+                    f"baseline.{kind}: expected one of the sweep's implementations without config "
+                    f"({', '.join(names) or 'there is none'}), found {name!r}{near(name, names)}"
+                )
+        return self
+
+
+@dataclass(frozen=True)
+class Case:
+    """One cell of a sweep: an operator on a matrix at a width and dtype, by one implementation."""
+
+    op: Op
+    matrix: MatrixSpec
+    width: int
+    dtype: DType
+    scaled: bool
+    implementation: str
+    config: Mapping[str, Any]
+    label: str
+    seed: int
+    time_limit_s: float
+    baseline: str | None
+    """Implementation, with its default config, that is measured in the same process."""
+
+    @property
+    def case_id(self) -> str:
+        """Readable key, such as ``spmm/ogb/ogbn-arxiv/J128/float32/cusparse_best/seed0``.
+
+        A digest of config, matrix arguments and values follows where any of these is not the default.
+        """
+        op = f"{self.op}-scaled" if self.scaled else str(self.op)
+        key = f"{op}/{self.matrix.id}/J{self.width}/{self.dtype}/{self.implementation}/seed{self.seed}"
+        if not self.config and not self.matrix.args and self.matrix.values == "seeded":
+            return key
+        rest = json.dumps([dict(self.config), self.matrix.args, self.matrix.values], sort_keys=True, default=str)
+        return f"{key}#{hashlib.sha256(rest.encode()).hexdigest()[:8]}"
+
+
+def expand(sweep: Sweep, device_kind: DeviceKind) -> list[Case]:
+    """List a sweep's cases on a kind of device.
+
+    Returns
+    -------
+    list of Case
+        By matrix, op, dtype, width, implementation, so that cases of one problem stand together; the baseline's own
+        case comes first of these. A kind for which the sweep names no baseline has cases without one.
+    """
+    baseline = sweep.baseline.get(device_kind)
+    entries = sorted(sweep.implementations, key=lambda entry: bool(entry.config) or entry.name != baseline)
+    return [
+        Case(
+            op=op,
+            matrix=matrix,
+            width=width,
+            dtype=dtype,
+            scaled=scaled,
+            implementation=entry.name,
+            config=entry.config,
+            label=entry.label,
+            seed=sweep.seed,
+            time_limit_s=sweep.time_limit_s,
+            baseline=baseline,
+        )
+        for matrix, op, scaled, dtype, width in _problems(sweep)
+        for entry in entries
+    ]
+
+
+def _problems(sweep: Sweep) -> Iterator[tuple[MatrixSpec, Op, bool, DType, int]]:
+    for matrix in sweep.matrices:
+        for op in sweep.ops:
+            for dtype in sweep.dtypes:
+                for width in matrix.widths or sweep.widths:
+                    yield matrix, Op(op.partition("_")[0]), op == "sddmm_scaled", dtype, width
+
+
+def _config_key(entry: ImplementationSpec) -> str:
+    return f"{entry.name} {json.dumps(entry.config, sort_keys=True, default=str)}"
+
+
+def _refuse_twice(key: str, items: Sequence[str]) -> None:
+    twice = [item for at, item in enumerate(items) if item in items[:at]]
+    if twice:
+        raise ValueError(f"{key}: expected each once, found {twice[0]} more than once")

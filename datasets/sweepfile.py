@@ -1,0 +1,167 @@
+"""Reading a sweep from YAML: overrides, include files, lists and wildcards of names, and errors that name the key.
+
+What comes out is plain data that `spmark.datasets.sweep.Sweep` checks; nothing in a file is executed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from spmark.datasets.cache import Cache
+from spmark.datasets.near import near
+from spmark.datasets.sources.table import SOURCES, find_source
+from spmark.datasets.sweep import ImplementationSpec, MatrixSpec, Sweep
+from spmark.impls.core.errors import SweepError
+
+_DEEPEST_INCLUDE = 8
+
+
+def packaged_sweeps() -> dict[str, Path]:
+    """Give the sweeps that ship with spmark, by bare name."""
+    folder = Path(str(files("spmark.datasets"))) / "sweeps"
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def read_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
+    """Read and check a sweep; see `Sweep.load`."""
+    file = _locate(path)
+    data = _mapping(file, _read_yaml(file))
+    for override in overrides:
+        _override(data, override)
+    matrices = data.get("matrices")
+    if isinstance(matrices, list):
+        data["matrices"] = list(_matrices(matrices, file, 0))
+    try:
+        return Sweep.model_validate(data)
+    except ValidationError as error:
+        # A list whose items are wrong is also reported as too short, which says nothing new.
+        items = [item for item in error.errors() if not (item["type"] == "too_short" and item["input"])]
+        raise SweepError("\n".join(_explain(file, item) for item in items)) from error
+
+
+def _locate(path: str | Path) -> Path:
+    file = Path(path)
+    if file.is_file():
+        return file
+    packaged = packaged_sweeps()
+    if str(path) in packaged:
+        return packaged[str(path)]
+    raise SweepError(
+        f"{path}: expected a sweep file, or one of the packaged sweeps {', '.join(packaged)}; "
+        f"found neither{near(str(path), packaged)}"
+    )
+
+
+def _read_yaml(file: Path) -> Any:
+    try:
+        return yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SweepError(f"{file}: cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SweepError(f"{file}: expected YAML: {error}") from error
+
+
+def _mapping(file: Path, data: Any) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise SweepError(f"{file}: expected a mapping with the keys of a sweep, found {type(data).__name__}")
+    return data
+
+
+def _override(data: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not key.strip():
+        raise SweepError(f"override {override!r}: expected key=value, such as widths=[32,64]")
+    *parents, last = key.strip().split(".")
+    for parent in parents:
+        data = data.setdefault(parent, {})
+        if not isinstance(data, dict):
+            raise SweepError(f"override {override!r}: expected {parent} to hold keys, found {type(data).__name__}")
+    try:
+        data[last] = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise SweepError(f"override {override!r}: expected a YAML value after '=': {error}") from error
+
+
+def _matrices(items: list[Any], file: Path, depth: int) -> Iterator[Any]:
+    for number, item in enumerate(items):
+        where = f"{file}: matrices.{number}"
+        if not isinstance(item, dict):
+            yield item
+        elif "include" in item:
+            if set(item) != {"include"} or not isinstance(item["include"], str):
+                raise SweepError(
+                    f"{where}: expected include alone, with a file relative to {file.parent}, found {item}"
+                )
+            yield from _included(file.parent / item["include"], where, depth)
+        elif "names" in item:
+            yield from _named(item, where)
+        else:
+            yield item
+
+
+def _included(file: Path, where: str, depth: int) -> Iterator[Any]:
+    if depth == _DEEPEST_INCLUDE:
+        raise SweepError(
+            f"{where}: expected at most {_DEEPEST_INCLUDE} includes inside each other; is {file} circular?"
+        )
+    if not file.is_file():
+        known = [path.name for path in file.parent.glob("*.yaml")]
+        raise SweepError(f"{where}: expected a file of matrices at {file}, found none{near(file.name, known)}")
+    items = _read_yaml(file)
+    if not isinstance(items, list):
+        raise SweepError(f"{file}: expected a list of matrices, found {type(items).__name__}")
+    yield from _matrices(items, file, depth + 1)
+
+
+def _named(item: dict[str, Any], where: str) -> Iterator[Any]:
+    names, rest = item["names"], {key: value for key, value in item.items() if key != "names"}
+    if "name" in item or not isinstance(names, list) or not names:
+        raise SweepError(f"{where}: expected either name, or names with a list of at least one, found {item}")
+    for name in names:
+        if not (isinstance(name, str) and "*" in name):
+            yield {**rest, "name": name}
+            continue
+        if rest.get("source") not in SOURCES:
+            raise SweepError(f"{where}: expected a source to look for {name!r} in, found {rest.get('source')!r}")
+        held = find_source(rest["source"]).names(Cache.default())
+        matches = [candidate for candidate in held if fnmatchcase(candidate, name)]
+        if not matches:
+            raise SweepError(f"{where}: expected {name!r} to match matrices of {rest['source']}, found none")
+        yield from ({**rest, "name": match} for match in matches)
+
+
+def _explain(file: Path, error: Any) -> str:
+    """Say which key is wrong: expected, found, near misses."""
+    path = [part for part in error["loc"] if part != "schema_version"]
+    key = ".".join(str(part) for part in path)
+    if error["type"] == "extra_forbidden":
+        fields = _fields(path[:-1])
+        return (
+            f"{file}: {key}: unknown key; expected keys out of {', '.join(fields)}, "
+            f"found {path[-1]!r}{near(str(path[-1]), fields)}"
+        )
+    message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "expected", 1)
+    if error["type"] == "missing":
+        return f"{file}: {key}: expected this key, found none"
+    if error["type"] == "too_short":
+        return f"{file}: {key}: expected at least 1 item, found {error['input']!r}"
+    if error["type"] == "value_error":
+        return f"{file}: {message}" if not key else f"{file}: {key}: {message}"
+    if error["type"] in ("enum", "literal_error"):
+        choices = str(error["ctx"]["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
+        return f"{file}: {key}: {message}, found {error['input']!r}{near(str(error['input']), choices)}"
+    return f"{file}: {key}: {message}, found {error['input']!r}"
+
+
+def _fields(path: Sequence[Any]) -> list[str]:
+    kinds: Mapping[str, type[BaseModel]] = {"matrices": MatrixSpec, "implementations": ImplementationSpec}
+    model = kinds.get(str(path[0]), Sweep) if path else Sweep
+    extra = ["include", "names"] if model is MatrixSpec else []
+    return [field.alias or name for name, field in model.model_fields.items()] + extra

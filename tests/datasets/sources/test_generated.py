@@ -1,0 +1,202 @@
+"""Generated matrices against slow, obvious versions and published counts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from spmark.datasets.load import load_matrix
+from spmark.datasets.source import Facts
+from spmark.datasets.sources.dnn_layers import SHAPES, DnnLayers
+from spmark.datasets.sources.twin import TWINS, Law, draw, row_lengths
+from spmark.datasets.sweep import MatrixSpec
+from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.problem import Csr
+from spmark.impls.core.record import MatrixKind
+
+
+def load(cache, source, name, **args):
+    return load_matrix(MatrixSpec(source=source, name=name, args=args), cache, 0).csr
+
+
+def rows_of(csr):
+    return [set(csr.indices[a:b].tolist()) for a, b in zip(csr.indptr, csr.indptr[1:], strict=False)]
+
+
+def log2(n):
+    return n.bit_length() - 1
+
+
+def logsparse_row(i, n):
+    left = {i - 2**j for j in range(log2(i) + 1)} if i else set()
+    room = n - 1 - i
+    return {i} | left | ({i + 2**j for j in range(log2(room))} if room else set())
+
+
+def strided_row(i, n, s):
+    row = set(range(max(0, i - s + 1), min(i + s, n)))
+    row |= {i + s * j for j in range(1, (n - 1 - i) // s)}
+    return row | {i - s * j for j in range(1, i // s)}
+
+
+@pytest.mark.parametrize("n", [2, 3, 16, 100, 257])
+def test_logsparse(cache, n):
+    assert rows_of(load(cache, "patterns", f"logsparse_{n}")) == [logsparse_row(i, n) for i in range(n)]
+
+
+@pytest.mark.parametrize(("n", "s"), [(2, 1), (64, 8), (100, 7), (100, 100), (65, 8)])
+def test_strided(cache, n, s):
+    assert rows_of(load(cache, "patterns", f"strided_{n}", stride=s)) == [strided_row(i, n, s) for i in range(n)]
+
+
+def test_band(cache):
+    csr = load(cache, "patterns", "band_64", block=8, blocks=3)
+    assert rows_of(csr) == [{k for k in range(64) if 0 <= k // 8 - i // 8 < 3} for i in range(64)]
+
+
+def test_butterfly(cache):
+    csr = load(cache, "patterns", "butterfly_64_label", block=4)
+    near = [{i // 4} | {(i // 4) ^ (1 << bit) for bit in range(4)} for i in range(64)]
+    assert rows_of(csr) == [{k for k in range(64) if k // 4 in blocks} for blocks in near]
+
+
+@pytest.mark.parametrize(
+    ("name", "nnz"),
+    [("logsparse_4096", 90_115), ("strided_4096", 766_144), ("band_4096", 1_017_856), ("butterfly_4096", 589_824)],
+)
+def test_published_counts(cache, name, nnz):
+    csr = load(cache, "patterns", name)
+    assert (csr.shape, csr.nnz) == ((4096, 4096), nnz)
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "message"),
+    [
+        ("logsparse", {}, "expected a formula out of logsparse, strided, band, butterfly and a size"),
+        ("logspar_64", {}, "expected a formula"),
+        ("logsparse_1", {}, "expected a formula .* and a size"),
+        ("logsparse_64", {"stride": 3}, "expected arguments out of none, found stride"),
+        ("strided_64", {"stride": 0}, r"expected stride to be an integer in \[1, 64\], found 0"),
+        ("strided_64", {"stride": 1.5}, "found 1.5"),
+        ("strided_64", {"stride": True}, "found True"),
+        ("band_100", {}, "a size that the block size 16 divides, found 100"),
+        ("butterfly_48", {}, "expected a power of two of block rows, found 3"),
+    ],
+)
+def test_pattern_mistakes(cache, name, args, message):
+    with pytest.raises(DatasetError, match=message):
+        load(cache, "patterns", name, **args)
+
+
+def test_layers_are_41_shapes_at_5_sparsities(cache):
+    assert sum(len(shapes) for by_width in SHAPES.values() for shapes in by_width.values()) == 41
+    names = DnnLayers().names(cache)
+    assert len(names) == len(set(names)) == 36 * 5
+
+
+@pytest.mark.parametrize(
+    ("name", "facts"),
+    [
+        ("bert_3072x768@0.9", Facts(3072, 768, 235_929)),  # 235,929.6
+        ("bert_768x768@0.7", Facts(768, 768, 176_947)),  # 176,947.2
+        ("resnet50_2048x1024@0.95", Facts(2048, 1024, 104_857)),  # 104,857.6
+        ("shufflenetv2_116x116@0.98", Facts(116, 116, 269)),  # 269.12
+    ],
+)
+def test_layer_counts(cache, name, facts):
+    csr = load(cache, "dnn_layers", name)
+    assert Facts(*csr.shape, csr.nnz) == facts
+    assert csr.hash == load(cache, "dnn_layers", name).hash
+    assert csr.hash != load(cache, "dnn_layers", name, seed=1).hash
+
+
+def test_layers_are_pruned_uniformly(cache):
+    csr = load(cache, "dnn_layers", "bert_3072x768@0.8")
+    kept, chance = csr.num_cols * 0.2, 0.8
+    assert abs(csr.row_lengths.mean() - kept) < 0.1
+    assert 0.9 < csr.row_lengths.std() / np.sqrt(kept * chance) < 1.1
+    per_column = np.bincount(csr.indices, minlength=csr.num_cols)
+    assert 0.9 < per_column.std() / np.sqrt(csr.num_rows * 0.2 * chance) < 1.1
+
+
+def test_layer_is_the_same_everywhere(cache):
+    assert load(cache, "dnn_layers", "shufflenetv2_116x116@0.98").hash.startswith(PINNED["layer"])
+
+
+def test_rmat(cache):
+    csr = load(cache, "rmat", "r", scale=10, edge_factor=8)
+    assert csr.shape == (1024, 1024)
+    assert 4000 < csr.nnz <= 8192
+    assert csr.row_lengths.max() > 8 * csr.row_lengths.mean()
+    assert csr.hash == load(cache, "rmat", "other label", scale=10, edge_factor=8).hash
+    assert csr.hash != load(cache, "rmat", "r", scale=10, edge_factor=8, seed=1).hash
+    assert csr.hash.startswith(PINNED["rmat"])
+
+
+def test_rmat_quadrants(cache):
+    csr = load(cache, "rmat", "r", scale=12, edge_factor=4, a=0.1, b=0.6, c=0.1, d=0.2)
+    upper = csr.rows_of_entries() < 2048
+    right = csr.indices >= 2048
+    assert abs(np.mean(upper & right) - 0.6) < 0.05
+    assert abs(np.mean(~upper & right) - 0.2) < 0.03
+    assert load(cache, "rmat", "r", scale=3, edge_factor=5, a=0, b=0, c=1, d=0).nnz == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ({"a": 0.9}, r"a \+ b \+ c \+ d to be 1"),
+        ({"scale": 0}, "scale"),
+        ({"scale": 27}, r"at most 2\^28 edges"),
+        ({"x": 1}, "found x"),
+    ],
+)
+def test_rmat_mistakes(cache, args, message):
+    with pytest.raises(DatasetError, match=message):
+        load(cache, "rmat", "r", **args)
+
+
+SMALL = Law(2000, 60_000, 700, 5, False, 0.7)
+
+
+@pytest.mark.parametrize("contiguous", [True, False])
+def test_twin(contiguous):
+    law = Law(SMALL.num_rows, SMALL.nnz, SMALL.longest_row, SMALL.communities, contiguous, SMALL.inside)
+    raw = draw(law, 3)
+    csr = Csr.checked(raw.shape, raw.indptr, raw.indices, np.ones(law.nnz, np.float32))
+    assert (csr.num_rows, csr.nnz, csr.row_lengths.max()) == (law.num_rows, law.nnz, law.longest_row)
+    assert raw.kind is MatrixKind.TWIN
+    assert np.median(csr.row_lengths) < 0.8 * csr.row_lengths.mean()
+    per_column = np.bincount(csr.indices, minlength=law.num_rows)
+    assert per_column.max() > 5 * per_column.mean()
+    again = draw(law, 3)
+    assert np.array_equal(again.indices, raw.indices)
+    assert not np.array_equal(draw(law, 4).indices, raw.indices)
+
+
+def test_twin_communities():
+    raw = draw(Law(2000, 60_000, 700, 5, True, 0.9), 0)
+    shares = 1 / np.sqrt(np.arange(1, 6))
+    bounds = np.rint(np.cumsum(shares / shares.sum()) * 2000)
+    rows = np.repeat(np.arange(2000), np.diff(raw.indptr))
+    same = np.searchsorted(bounds, rows, side="right") == np.searchsorted(bounds, raw.indices, side="right")
+    assert 0.8 < same.mean() < 0.97
+
+
+def test_twin_is_the_same_everywhere():
+    raw = draw(SMALL, 0)
+    csr = Csr(raw.shape, raw.indptr, raw.indices, np.ones(raw.indices.size, np.float32))
+    assert csr.hash.startswith(PINNED["twin"])
+
+
+@pytest.mark.parametrize("name", sorted(TWINS))
+def test_row_lengths(name):
+    law = TWINS[name]
+    lengths = row_lengths(law)
+    assert (lengths.size, lengths.sum(), lengths.max()) == (law.num_rows, law.nnz, law.longest_row)
+    assert lengths.min() >= 1
+    assert np.mean(np.diff(lengths) < 0) < 0.02
+
+
+PINNED = {"layer": "e42500768b275aaa", "rmat": "0b7c4efe17e01986", "twin": "4916f7051227471a"}
+"""Seeded matrices must not change from one release to the next, nor with NumPy's version."""

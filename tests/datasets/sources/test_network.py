@@ -1,0 +1,294 @@
+"""Network sources against small archives in the publishers' true formats, and against the mirror's real matrices."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import pickle
+import tarfile
+import zipfile
+from collections import defaultdict
+
+import numpy as np
+import pytest
+
+from spmark.datasets.cache import Cache
+from spmark.datasets.load import load_matrix
+from spmark.datasets.source import Facts
+from spmark.datasets.sources import dgl, ogb, planetoid, snap, suitesparse
+from spmark.datasets.statistics import statistics
+from spmark.datasets.sweep import MatrixSpec
+from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.record import MatrixKind, Orientation
+
+
+def zipped(members: dict[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in members.items():
+            file.writestr(name, content)
+    return out.getvalue()
+
+
+def tarred(members: dict[str, bytes], link: str | None = None) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as file:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            file.addfile(info, io.BytesIO(content))
+        if link:
+            info = tarfile.TarInfo("link.mtx")
+            info.type, info.linkname = tarfile.SYMTYPE, link
+            file.addfile(info)
+    return out.getvalue()
+
+
+def dense(loaded) -> np.ndarray:
+    csr = loaded.csr
+    out = np.zeros(csr.shape, bool)
+    out[csr.rows_of_entries(), csr.indices] = True
+    return out
+
+
+ARXIV = {
+    "arxiv/raw/edge.csv.gz": gzip.compress(b"0,3\n3,1\n0,2\n"),
+    "arxiv/raw/num-node-list.csv.gz": gzip.compress(b"5\n"),
+    "arxiv/raw/num-edge-list.csv.gz": gzip.compress(b"3\n"),
+    "arxiv/split/time/train.csv.gz": gzip.compress(b"0\n"),
+}
+MTX = b"""%%MatrixMarket matrix coordinate real symmetric
+% kind: structural problem
+3 3 4
+1 1 2.5
+2 1 -1.0
+3 3 0.0
+3 2 4.0
+"""
+
+
+@pytest.fixture
+def arxiv(server, monkeypatch):
+    monkeypatch.setattr(ogb, "BASE_URL", server.url)
+    monkeypatch.setattr(ogb, "_FACTS", {"ogbn-arxiv": Facts(5, 5, 3)})
+    server.files["/arxiv.zip"] = zipped(ARXIV)
+    return MatrixSpec(source="ogb", name="ogbn-arxiv")
+
+
+def test_ogb(server, cache, arxiv):
+    loaded = load_matrix(arxiv, cache, 0)
+    assert sorted(zip(*np.nonzero(dense(loaded)), strict=True)) == [(0, 2), (0, 3), (3, 1)]
+    assert loaded.kind is MatrixKind.PATTERN
+    server.files.clear()
+    again = load_matrix(arxiv, cache, 0)
+    assert server.requests == 1
+    assert again.csr.hash == loaded.csr.hash
+    assert np.array_equal(again.csr.values, loaded.csr.values)
+
+
+def test_transpose_keeps_values_at_edges(cache, arxiv):
+    straight = load_matrix(arxiv, cache, 0).csr
+    flipped = load_matrix(arxiv.model_copy(update={"orientation": Orientation.TRANSPOSED}), cache, 0).csr
+    edges = {(r, c): v for r, c, v in zip(straight.rows_of_entries(), straight.indices, straight.values, strict=True)}
+    assert edges == {
+        (c, r): v for r, c, v in zip(flipped.rows_of_entries(), flipped.indices, flipped.values, strict=True)
+    }
+
+
+def test_wrong_counts(cache, arxiv, monkeypatch):
+    monkeypatch.setattr(ogb, "_FACTS", {"ogbn-arxiv": Facts(5, 5, 4)})
+    with pytest.raises(DatasetError, match=r"ogbn-arxiv: expected 5 x 5 with 4 non-zeros.*found 5 x 5 with 3"):
+        load_matrix(arxiv, cache, 0)
+
+
+@pytest.mark.parametrize("size", [20, 200, -40])
+def test_truncated_zip(server, cache, arxiv, size):
+    server.files["/arxiv.zip"] = server.files["/arxiv.zip"][:size]
+    with pytest.raises(DatasetError, match=r"arxiv\.zip: expected a complete archive"):
+        load_matrix(arxiv, cache, 0)
+
+
+def test_damaged_member(server, cache, arxiv):
+    content = bytearray(server.files["/arxiv.zip"])
+    content[len("arxiv/raw/edge.csv.gz") + 45] ^= 0xFF
+    server.files["/arxiv.zip"] = bytes(content)
+    with pytest.raises(DatasetError, match="expected a complete archive"):
+        load_matrix(arxiv, cache, 0)
+
+
+@pytest.mark.parametrize("name", ["../../evil", "/etc/evil", "arxiv/raw/../../../evil", "..\\evil"])
+def test_path_traversal_in_a_zip(server, cache, arxiv, tmp_path, name):
+    server.files["/arxiv.zip"] = zipped({**ARXIV, name: b"evil"})
+    with pytest.raises(DatasetError, match=r"expected plain files inside the archive's folder, found .*evil"):
+        load_matrix(arxiv, cache, 0)
+    assert not list(tmp_path.rglob("evil"))
+
+
+def test_missing_member(server, cache, arxiv):
+    server.files["/arxiv.zip"] = zipped({"arxiv/README": b""})
+    with pytest.raises(DatasetError, match=r"expected one raw/num-node-list\.csv\.gz, found none"):
+        load_matrix(arxiv, cache, 0)
+
+
+def test_not_numbers(server, cache, arxiv):
+    server.files["/arxiv.zip"] = zipped({**ARXIV, "arxiv/raw/edge.csv.gz": gzip.compress(b"0,3\nx,1\n")})
+    with pytest.raises(DatasetError, match=r"edge\.csv\.gz: expected 2 integers in every line"):
+        load_matrix(arxiv, cache, 0)
+
+
+def test_404(server, cache, arxiv):
+    server.files.clear()
+    with pytest.raises(DatasetError, match=r"arxiv\.zip: cannot be fetched: 404"):
+        load_matrix(arxiv, cache, 0)
+
+
+def test_dropped_and_tried_again(server, cache, arxiv):
+    server.drop_after = [100]
+    assert load_matrix(arxiv, cache, 0).csr.nnz == 3
+    assert server.requests == 2
+
+
+def test_planetoid(server, cache, monkeypatch):
+    monkeypatch.setattr(planetoid, "BASE_URL", server.url)
+    monkeypatch.setattr(planetoid, "_FACTS", {"cora": Facts(4, 4, 5)})
+    graph = defaultdict(list, {0: [1, 2, 1], 1: [0], 2: [0], 3: [3]})
+    server.files["/ind.cora.graph"] = pickle.dumps(graph, protocol=2)
+    loaded = load_matrix(MatrixSpec(source="planetoid", name="cora"), cache, 0)
+    assert sorted(zip(*np.nonzero(dense(loaded)), strict=True)) == [(0, 1), (0, 2), (1, 0), (2, 0), (3, 3)]
+
+
+class Evil:
+    def __reduce__(self):
+        return eval, ("__import__('pathlib').Path('evil').touch()",)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (pickle.dumps(Evil(), 2), "found __builtin__.eval; nothing was executed"),
+        (pickle.dumps(defaultdict(list, {0: [Evil()]}), 2), "nothing was executed"),
+        (pickle.dumps(defaultdict(list, {0: [np.int64(1)]})), "found numpy"),
+        (pickle.dumps([1, 2]), "expected a defaultdict from integers to lists, found list"),
+        (pickle.dumps(defaultdict(list, {0: ["1"]})), "expected lists of integers"),
+        (pickle.dumps(defaultdict(list, {0: [1]}))[:-5], "found a corrupt file"),
+        (b"", "found a corrupt file"),
+    ],
+)
+def test_planetoid_refuses_other_pickles(tmp_path, monkeypatch, content, message):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "ind.cora.graph"
+    path.write_bytes(content)
+    with pytest.raises(DatasetError, match=message):
+        planetoid.read_graph(path)
+    assert not (tmp_path / "evil").exists()
+
+
+def test_dgl(server, cache, monkeypatch):
+    monkeypatch.setattr(dgl, "BASE_URL", server.url)
+    monkeypatch.setattr(dgl, "_FACTS", {"ppi-train-20graphs": Facts(4, 4, 6)})
+    links = [{"source": 0, "target": 2}, {"source": 2, "target": 0}, {"source": 1, "target": 1}]
+    nodes = [{"id": node, "test": False} for node in range(4)]
+    graph = {"directed": True, "multigraph": False, "graph": {}, "nodes": nodes, "links": links}
+    members = {"train_graph.json": json.dumps(graph).encode(), "test_graph.json": b"{}"}
+    server.files["/ppi.zip"] = zipped(members)
+    loaded = load_matrix(MatrixSpec(source="dgl", name="ppi-train-20graphs"), cache, 0)
+    assert sorted(zip(*np.nonzero(dense(loaded)), strict=True)) == [(0, 0), (0, 2), (1, 1), (2, 0), (2, 2), (3, 3)]
+
+
+@pytest.mark.parametrize("content", [b"[]", b'{"nodes": [{"id": 7}], "links": []}', b"{"])
+def test_dgl_refuses_other_json(tmp_path, content):
+    path = tmp_path / "ppi.zip"
+    path.write_bytes(zipped({"train_graph.json": content}))
+    with pytest.raises(DatasetError, match=r"train_graph\.json: expected"):
+        dgl.read_archive(path)
+
+
+def test_snap(server, cache, monkeypatch):
+    monkeypatch.setattr(snap, "BASE_URL", server.url)
+    monkeypatch.setattr(snap, "_FACTS", {"web-NotreDame": Facts(4, 4, 3)})
+    text = b"# Directed graph\n# FromNodeId\tToNodeId\n0\t0\n0\t3\n3\t1\n"
+    server.files["/web-NotreDame.txt.gz"] = gzip.compress(text)
+    loaded = load_matrix(MatrixSpec(source="snap", name="web-NotreDame"), cache, 0)
+    assert sorted(zip(*np.nonzero(dense(loaded)), strict=True)) == [(0, 0), (0, 3), (3, 1)]
+
+
+def test_snap_truncated(tmp_path):
+    path = tmp_path / "web-NotreDame.txt.gz"
+    path.write_bytes(gzip.compress(b"0\t1\n" * 1000)[:-10])
+    with pytest.raises(DatasetError, match="expected a complete archive"):
+        snap.read_edges(path)
+
+
+@pytest.fixture
+def collection(server, monkeypatch):
+    monkeypatch.setattr(suitesparse, "BASE_URL", server.url + "MM/")
+    server.files["/MM/HB/tiny.tar.gz"] = tarred({"tiny/tiny.mtx": MTX, "tiny/tiny_b.mtx": b"x"})
+    return MatrixSpec(source="suitesparse", name="HB/tiny")
+
+
+def test_suitesparse(cache, collection):
+    loaded = load_matrix(collection.model_copy(update={"values": "stored"}), cache, 0)
+    out = np.zeros((3, 3))
+    out[loaded.csr.rows_of_entries(), loaded.csr.indices] = loaded.csr.values
+    assert np.array_equal(out, [[2.5, -1, 0], [-1, 0, 4], [0, 4, 0]])
+    assert loaded.csr.nnz == 6  # the explicit zero stays in the pattern
+    assert loaded.kind is MatrixKind.REAL
+    seeded = load_matrix(collection, cache, 3)
+    assert seeded.kind is MatrixKind.PATTERN
+    assert seeded.csr.hash == loaded.csr.hash
+    assert np.all(np.abs(seeded.csr.values) >= 0.5)
+
+
+@pytest.mark.parametrize("target", ["/etc/passwd", "../../x", "tiny/tiny.mtx"])
+def test_suitesparse_refuses_links(server, cache, collection, target):
+    server.files["/MM/HB/tiny.tar.gz"] = tarred({"tiny/tiny.mtx": MTX}, link=target)
+    with pytest.raises(DatasetError, match=r"expected plain files.*link\.mtx"):
+        load_matrix(collection, cache, 0)
+
+
+def test_suitesparse_refuses_traversal(server, cache, collection):
+    server.files["/MM/HB/tiny.tar.gz"] = tarred({"tiny/tiny.mtx": MTX, "../evil": b""})
+    with pytest.raises(DatasetError, match="expected plain files"):
+        load_matrix(collection, cache, 0)
+
+
+def test_suitesparse_truncated(server, cache, collection):
+    server.files["/MM/HB/tiny.tar.gz"] = server.files["/MM/HB/tiny.tar.gz"][:80]
+    with pytest.raises(DatasetError, match="expected a complete archive"):
+        load_matrix(collection, cache, 0)
+
+
+@pytest.mark.parametrize("name", ["tiny", "a/b/c", "../x", "HB/..", "HB/tiny?x=1"])
+def test_suitesparse_name(cache, name):
+    with pytest.raises(DatasetError, match="expected Group/Name"):
+        load_matrix(MatrixSpec(source="suitesparse", name=name), cache, 0)
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "expected"),
+    [
+        ("planetoid", "cora", (0, 168, True)),
+        ("planetoid", "citeseer", (124, 99, True)),
+        ("planetoid", "pubmed", (3, 171, True)),
+        ("dgl", "ppi-train-20graphs", (44_906, 721, True)),
+        ("ogb", "ogbn-arxiv", (0, 436, False)),
+        ("snap", "web-NotreDame", (27_455, 3_445, False)),
+    ],
+)
+def test_real_graphs(mirror, tmp_path, source, name, expected):
+    loaded = load_matrix(MatrixSpec(source=source, name=name), Cache(tmp_path, mirror), 0)
+    facts = statistics(loaded.csr)
+    assert (facts.self_loops, facts.longest_row, facts.symmetric) == expected
+    assert loaded.kind is MatrixKind.PATTERN
+    assert not list(tmp_path.iterdir())  # nothing was fetched
+
+
+def test_arxiv_is_cited_by_columns(mirror, tmp_path):
+    csr = load_matrix(MatrixSpec(source="ogb", name="ogbn-arxiv", orientation="AT"), Cache(tmp_path, mirror), 0).csr
+    assert int(csr.row_lengths.max()) == 13_155
+
+
+def test_suitesparse_from_the_mirror(mirror, tmp_path):
+    spec = MatrixSpec(source="suitesparse", name="SNAP/ca-GrQc")
+    assert load_matrix(spec, Cache(tmp_path, mirror), 0).csr.nnz == 28_980

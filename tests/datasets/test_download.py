@@ -1,0 +1,125 @@
+"""Downloads against a loopback server that drops, truncates, redirects to nothing and serves wrong content."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from spmark.datasets import download as module
+from spmark.datasets.cache import Cache
+from spmark.datasets.download import download
+from spmark.impls.core.errors import DatasetError
+
+CONTENT = bytes(range(256)) * 2000
+DIGEST = hashlib.sha256(CONTENT).hexdigest()
+
+
+def fetch(server, path, sha256=DIGEST):
+    download(server.url + "file", path, sha256, pause_s=0.01)
+
+
+def test_whole(server, tmp_path):
+    server.files["/file"] = CONTENT
+    fetch(server, tmp_path / "f")
+    assert (tmp_path / "f").read_bytes() == CONTENT
+    assert [p.name for p in tmp_path.iterdir()] == ["f"]
+
+
+def test_dropped_connection_is_resumed(server, tmp_path):
+    server.files["/file"] = CONTENT
+    server.drop_after = [100_000, 150_000]
+    fetch(server, tmp_path / "f")
+    assert (tmp_path / "f").read_bytes() == CONTENT
+    starts = [int(r.removeprefix("bytes=").rstrip("-")) for r in server.ranges]
+    assert len(starts) == 2
+    assert 0 < starts[0] < starts[1]
+
+
+def test_resumed_by_a_later_run(server, tmp_path):
+    server.files["/file"] = CONTENT
+    (tmp_path / "f.part").write_bytes(CONTENT[:70_000])
+    (tmp_path / "f.part.validator").write_text(server.tag(CONTENT))
+    fetch(server, tmp_path / "f")
+    assert server.ranges == ["bytes=70000-"]
+    assert (tmp_path / "f").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("validator", ['"of another version"', None])
+def test_a_part_of_another_version_is_not_continued(server, tmp_path, validator):
+    server.files["/file"] = CONTENT
+    (tmp_path / "f.part").write_bytes(b"x" * 70_000)
+    if validator:
+        (tmp_path / "f.part.validator").write_text(validator)
+    fetch(server, tmp_path / "f")
+    assert (tmp_path / "f").read_bytes() == CONTENT
+
+
+def test_a_part_longer_than_the_file_starts_over(server, tmp_path):
+    server.files["/file"] = CONTENT
+    (tmp_path / "f.part").write_bytes(b"x" * (len(CONTENT) + 5))
+    (tmp_path / "f.part.validator").write_text(server.tag(CONTENT))
+    fetch(server, tmp_path / "f")
+    assert (tmp_path / "f").read_bytes() == CONTENT
+
+
+def test_always_dropped(server, tmp_path):
+    server.files["/file"] = CONTENT
+    server.ignore_ranges = True
+    server.drop_after = [1000] * 10
+    with pytest.raises(DatasetError, match=r"/file.*5 attempts failed.*SPMARK_MIRROR.*copy the file to .*f"):
+        fetch(server, tmp_path / "f")
+    assert not (tmp_path / "f").exists()
+
+
+def test_server_error_is_tried_again(server, tmp_path):
+    server.files["/file"] = CONTENT
+    server.statuses = [503, 429]
+    fetch(server, tmp_path / "f")
+    assert (tmp_path / "f").read_bytes() == CONTENT
+
+
+def test_not_found_is_final(server, tmp_path):
+    with pytest.raises(DatasetError, match=r"404.*SPMARK_MIRROR"):
+        fetch(server, tmp_path / "f")
+    assert server.requests == 1
+
+
+def test_wrong_checksum(server, tmp_path):
+    server.files["/file"] = b"something else"
+    found = hashlib.sha256(b"something else").hexdigest()
+    with pytest.raises(DatasetError, match=f"expected sha256 {DIGEST}, found {found}"):
+        fetch(server, tmp_path / "f")
+    assert not list(tmp_path.iterdir()) or not (tmp_path / "f").exists()
+
+
+def test_no_server(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "ATTEMPTS", 2)
+    with pytest.raises(DatasetError, match="2 attempts failed"):
+        download("http://127.0.0.1:9/file", tmp_path / "f", pause_s=0.01)
+
+
+def test_full_disk(server, tmp_path):
+    server.files["/file"] = CONTENT
+    (tmp_path / "f.part").symlink_to("/dev/full")
+    with pytest.raises(DatasetError, match="No space left on device"):
+        fetch(server, tmp_path / "f")
+
+
+def test_cache_fetches_once_and_notices_a_change(server, tmp_path):
+    server.files["/file"] = CONTENT
+    cache = Cache(tmp_path)
+    path = cache.fetch(server.url + "file", "a/f")
+    assert cache.fetch(server.url + "file", "a/f") == path
+    assert server.requests == 1
+    path.write_bytes(CONTENT[:-1])
+    with pytest.raises(DatasetError, match=f"expected sha256 {DIGEST} .*delete it"):
+        cache.fetch(server.url + "file", "a/f")
+
+
+def test_cache_takes_a_copied_file(server, tmp_path):
+    place = tmp_path / "downloads" / "a" / "f"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(CONTENT)
+    assert Cache(tmp_path).fetch(server.url + "file", "a/f", DIGEST).read_bytes() == CONTENT
+    assert server.requests == 0

@@ -1,0 +1,216 @@
+"""Sweep files: what they mean, and what is said of those that mean nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spmark.datasets.sweep import MatrixSpec, Sweep, expand
+from spmark.datasets.sweepfile import packaged_sweeps
+from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.errors import SweepError
+from spmark.impls.core.problem import DType, Op
+from spmark.impls.core.record import Orientation
+
+BASE = {
+    "schema": 1,
+    "name": "mine",
+    "ops": ["spmm", "sddmm_scaled"],
+    "matrices": [{"source": "patterns", "name": "logsparse_64"}, {"source": "ogb", "name": "ogbn-arxiv"}],
+    "widths": [32, 64],
+    "dtypes": ["float32", "float16"],
+    "implementations": ["gespmm", {"name": "cusparse", "config": {"alg": 2}, "label": "alg2"}, "scipy_cpu"],
+    "baseline": {"cpu": "scipy_cpu"},
+    "seed": 5,
+}
+
+
+def write(tmp_path, **changes):
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump({key: value for key, value in {**BASE, **changes}.items() if value is not None}))
+    return path
+
+
+def test_expand(tmp_path):
+    cases = expand(Sweep.load(write(tmp_path)), DeviceKind.CPU)
+    assert len(cases) == 2 * 2 * 2 * 2 * 3
+    assert len({case.case_id for case in cases}) == len(cases)
+    first = cases[0]
+    assert (first.op, first.scaled, first.width, first.dtype) == (Op.SPMM, False, 32, DType.FLOAT32)
+    assert (first.implementation, first.baseline, first.seed) == ("scipy_cpu", "scipy_cpu", 5)
+    assert [case.implementation for case in cases[:3]] == ["scipy_cpu", "gespmm", "cusparse"]
+    assert cases[2].config == {"alg": 2}
+    assert cases[2].label == "alg2"
+    keys = [(case.matrix.id, case.op, case.dtype, case.width) for case in cases]
+    assert len(list(dict.fromkeys(keys))) == len(cases) // 3
+    assert keys == [key for key in dict.fromkeys(keys) for _ in range(3)]
+    assert {case.scaled for case in cases if case.op is Op.SDDMM} == {True}
+
+
+def test_baseline_by_device_kind(tmp_path):
+    assert {case.baseline for case in expand(Sweep.load(write(tmp_path)), DeviceKind.CUDA)} == {None}
+    sweep = Sweep.load(write(tmp_path, baseline="gespmm"))
+    assert {case.baseline for case in expand(sweep, DeviceKind.CUDA)} == {"gespmm"}
+    assert {case.baseline for case in expand(sweep, DeviceKind.HOST_SIMT)} == {None}
+
+
+def test_case_ids(tmp_path):
+    cases = expand(Sweep.load(write(tmp_path)), DeviceKind.CPU)
+    assert cases[0].case_id == "spmm/patterns/logsparse_64/J32/float32/scipy_cpu/seed5"
+    scaled = next(case for case in cases if case.scaled)
+    assert scaled.case_id.startswith("sddmm-scaled/")
+    configured = next(case for case in cases if case.config)
+    assert configured.case_id.startswith("spmm/patterns/logsparse_64/J32/float32/cusparse/seed5#")
+    assert len(configured.case_id.partition("#")[2]) == 8
+    matrices = [{"source": "mirror", "name": "cora", "orientation": "AT", "values": "stored"}]
+    (case, *_) = expand(Sweep.load(write(tmp_path, matrices=matrices)), DeviceKind.CPU)
+    assert case.case_id.startswith("spmm/mirror/cora@AT/J32/float32/scipy_cpu/seed5#")
+
+
+@given(st.dictionaries(st.sampled_from("abc"), st.integers() | st.sampled_from(["x", "y", True, 0.5]), max_size=3))
+def test_ids_do_not_depend_on_the_order_of_arguments(args):
+    def case_id(args):
+        spec = MatrixSpec(source="rmat", name="r", args=args)
+        sweep = Sweep.model_validate({**BASE, "matrices": [spec], "baseline": {}})
+        return expand(sweep, DeviceKind.CPU)[0].case_id
+
+    assert case_id(args) == case_id(dict(reversed(args.items())))
+    assert ("#" in case_id(args)) == bool(args)
+
+
+def test_widths_of_a_matrix(tmp_path):
+    matrices = [{"source": "patterns", "name": "band_64", "widths": [7]}, {"source": "patterns", "name": "strided_64"}]
+    cases = expand(Sweep.load(write(tmp_path, matrices=matrices)), DeviceKind.CPU)
+    assert {case.width for case in cases if case.matrix.name == "band_64"} == {7}
+    assert {case.width for case in cases if case.matrix.name == "strided_64"} == {32, 64}
+
+
+def test_include_names_and_wildcards(tmp_path):
+    (tmp_path / "lists").mkdir()
+    (tmp_path / "lists" / "inner.yaml").write_text("- {source: patterns, names: [band_64, strided_64]}\n")
+    (tmp_path / "lists" / "outer.yaml").write_text("- {include: inner.yaml}\n- {source: twin, names: ['*']}\n")
+    matrices = [{"include": "lists/outer.yaml"}, {"source": "dnn_layers", "names": ["bert_*@0.9"], "orientation": "AT"}]
+    sweep = Sweep.load(write(tmp_path, matrices=matrices))
+    assert [matrix.id for matrix in sweep.matrices] == [
+        "patterns/band_64",
+        "patterns/strided_64",
+        "twin/proteins_twin",
+        "twin/reddit_twin",
+        "dnn_layers/bert_768x768@0.9@AT",
+        "dnn_layers/bert_3072x768@0.9@AT",
+        "dnn_layers/bert_768x3072@0.9@AT",
+    ]
+    assert sweep.matrices[-1].orientation is Orientation.TRANSPOSED
+
+
+def test_overrides(tmp_path):
+    overrides = ["widths=[7]", "baseline.cpu=gespmm", "seed=9", "title=a b"]
+    sweep = Sweep.load(write(tmp_path), overrides)
+    assert (sweep.widths, sweep.baseline, sweep.seed, sweep.title) == ((7,), {"cpu": "gespmm"}, 9, "a b")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"width": [3]}, r"mine\.yaml: width: unknown key; .*found 'width' \(did you mean widths\?\)"),
+        ({"matrices": [{"source": "ogb", "nam": "x"}]}, r"matrices\.0\.nam: unknown key.*did you mean name\?"),
+        ({"implementations": [{"name": "x", "conf": {}}]}, r"implementations\.0\.conf: unknown key.*config\?"),
+        ({"ops": ["spm"]}, r"ops\.0: expected 'spmm'.*found 'spm' \(did you mean spmm\?\)"),
+        ({"dtypes": ["float23"]}, r"dtypes\.0: expected .*found 'float23' \(did you mean float32\?\)"),
+        ({"widths": [32, 0]}, r"widths\.1: .*greater than or equal to 1, found 0"),
+        ({"widths": [1.5]}, r"widths\.0: .*integer, found 1\.5"),
+        ({"widths": []}, r"widths: expected at least one width"),
+        ({"ops": []}, r"ops: expected at least 1 item, found \[\]"),
+        ({"matrices": []}, "matrices: .*at least 1"),
+        ({"implementations": []}, "implementations: .*at least 1"),
+        ({"dtypes": []}, "dtypes: .*at least 1"),
+        ({"matrices": [{"source": "ogp", "name": "x"}]}, r"found 'ogp' \(did you mean ogb\?\)"),
+        ({"matrices": [BASE["matrices"][0]] * 2}, "matrices: expected each once, found patterns/logsparse_64"),
+        ({"matrices": "cora"}, "matrices: .*found 'cora'"),
+        ({"matrices": ["cora"]}, r"matrices\.0: .*found 'cora'"),
+        ({"matrices": [{"include": "nowhere.yaml"}]}, "expected a file of matrices at .*nowhere.yaml"),
+        ({"matrices": [{"include": "mine.yaml"}]}, "expected a list of matrices, found dict"),
+        ({"matrices": [{"include": "a", "source": "ogb"}]}, "expected include alone"),
+        ({"matrices": [{"source": "ogb", "names": []}]}, "names with a list of at least one"),
+        ({"matrices": [{"source": "ogb", "names": ["x*"]}]}, r"expected 'x\*' to match matrices of ogb, found none"),
+        ({"matrices": [{"source": "ogx", "names": ["x*"]}]}, "expected a source to look for"),
+        ({"implementations": ["a", {"name": "b", "label": "a"}]}, "labels: expected each once, found a more than"),
+        ({"implementations": ["a", {"name": "a", "label": "b"}]}, "name and config: expected each once"),
+        ({"baseline": "gespm"}, r"baseline\.cuda: .*found 'gespm' \(did you mean gespmm\?\)"),
+        ({"baseline": "cusparse"}, r"implementations without config \(gespmm, scipy_cpu\), found 'cusparse'"),
+        ({"baseline": {"gpu": "gespmm"}}, r"baseline\.gpu.*found 'gpu'"),
+        ({"schema": 2}, "schema: expected 1, found 2"),
+        ({"name": None}, "name: expected this key, found none"),
+        ({"name": "../x"}, "name: .*found '../x'"),
+        ({"seed": -1}, "seed: .*found -1"),
+        ({"time_limit_s": 0}, "time_limit_s: .*found 0"),
+    ],
+)
+def test_mistakes(tmp_path, changes, message):
+    with pytest.raises(SweepError, match=message):
+        Sweep.load(write(tmp_path, **changes))
+
+
+@pytest.mark.parametrize("override", ["widths", "=3", "widths=[", "seed.x=1", "wodths=[3]"])
+def test_override_mistakes(tmp_path, override):
+    with pytest.raises(SweepError, match=r"override|unknown key"):
+        Sweep.load(write(tmp_path), [override])
+
+
+@pytest.mark.parametrize("text", ["a: [", "- 1", "", "!!python/object/apply:os.getcwd []", "\x00"])
+def test_not_a_sweep(tmp_path, text):
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(SweepError, match=r"bad\.yaml"):
+        Sweep.load(path)
+
+
+def test_no_such_sweep():
+    with pytest.raises(SweepError, match=r"quickstrat: expected a sweep file.*did you mean quickstart\?"):
+        Sweep.load("quickstrat")
+
+
+def test_a_wrong_item_is_reported_once(tmp_path):
+    with pytest.raises(SweepError) as caught:
+        Sweep.load(write(tmp_path, ops=["spm"]))
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_circular_include(tmp_path):
+    (tmp_path / "loop.yaml").write_text("- {include: loop.yaml}\n")
+    with pytest.raises(SweepError, match="circular"):
+        Sweep.load(write(tmp_path, matrices=[{"include": "loop.yaml"}]))
+
+
+@pytest.mark.parametrize(
+    ("name", "cases"),
+    [
+        ("smoke", 3 * 3 * 2 * 2 * 8),
+        ("quickstart", 6 * 2 * 8),
+        ("graphs_spmm", 8 * 5 * 2 * 7),
+        ("graphs_sddmm", 8 * 5 * 2 * 7),
+        ("dnn_layers", 41 * 5 * 7),
+    ],
+)
+def test_packaged(name, cases):
+    sweep = Sweep.load(name)
+    assert sweep.name == name
+    for kind in (DeviceKind.CPU, DeviceKind.CUDA):
+        listed = expand(sweep, kind)
+        assert len({case.case_id for case in listed}) == cases
+        assert listed[0].implementation == listed[0].baseline
+    assert set(packaged_sweeps()) >= {"smoke", "quickstart", "graphs_spmm", "graphs_sddmm", "dnn_layers"}
+
+
+def test_importing_is_light():
+    code = (
+        "import sys, spmark.datasets.load, spmark.datasets.sweepfile, spmark.datasets.describe; "
+        "print(sorted({'cupy', 'torch', 'dgl', 'numba', 'pandas'} & set(sys.modules)))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
