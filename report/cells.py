@@ -1,0 +1,100 @@
+"""How a number looks in a table: the unit is in the column's name, and a column with ends is shown as an interval."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import isinf, isnan
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+HEADINGS = {
+    "width": "J", "median_us": "median (µs)", "warm_us": "warm (µs)", "graph_us": "graph (µs)",
+    "baseline_us": "baseline (µs)", "speedup": "speed-up", "speedup_from": "baseline from",
+    "gflops_per_s": "GFLOP/s", "bytes_share": "of bytes floor", "flops_share": "of FLOP floor",
+    "label": "implementation",
+    "common_speedup": "speed-up, common cases", "common_cases": "common cases", "left_out": "left out",
+    "num_rows": "I", "num_cols": "K", "nnz": "non-zeros", "mean_row": "mean row", "longest_row": "longest row",
+    "max_rel_error": "error", "build_s": "build (s)", "choosing_s": "choosing (s)",
+    "break_even_runs": "break-even (runs)", "break_even_runs_with_compile": "break-even with compile (runs)",
+    "matrix_kind": "kind", "matrix_hash": "pattern",
+}  # fmt: skip
+_PHASE_HEADING = "{} (s)"
+
+
+def heading(column: str) -> str:
+    """Give the heading of a column."""
+    if column.endswith("_s") and column not in HEADINGS:
+        return _PHASE_HEADING.format(column.removesuffix("_s"))
+    return HEADINGS.get(column, column.replace("_", " "))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table."""
+
+    text: str
+    number: float | None
+    """What it is sorted by; None for text."""
+
+
+def shown(frame: pd.DataFrame) -> tuple[list[str], list[list[Cell]]]:
+    """Give the columns that a table shows, and its cells row by row: ends of intervals are part of their column."""
+    columns = [str(name) for name in frame if not _is_end(str(name), frame)]
+    rows = [
+        [_cell(column, row[column], row.get(f"{column}_low"), row.get(f"{column}_high")) for column in columns]
+        for row in frame.to_dict("records")
+    ]
+    return columns, rows
+
+
+def _is_end(name: str, frame: pd.DataFrame) -> bool:
+    return any(name.endswith(end) and name.removesuffix(end) in frame for end in ("_low", "_high"))
+
+
+def _cell(column: str, value: Any, low: Any, high: Any) -> Cell:
+    if not is_number(value):
+        return Cell("" if value is None else str(value), None)
+    return Cell(cell(column, value, low, high), None if isnan(value) else float(value))
+
+
+def cell(column: str, value: float, low: float | None = None, high: float | None = None) -> str:
+    """Give the text of a number, with its interval where both ends are known; empty for NaN."""
+    if isnan(value):
+        return ""
+    text = number(column, float(value))
+    if low is None or high is None or isnan(low) or isnan(high):
+        return text
+    return f"{text} [{number(column, low)}, {number(column, high)}]"
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether a value is shown as a number."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def number(column: str, value: float) -> str:
+    """Give a number in the unit that its column's name says."""
+    if isinf(value):
+        return "never"
+    for ending, form in _FORMS:
+        if column.endswith(ending):
+            return form(value)
+    return f"{value:,.0f}"
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
+
+
+_FORMS: tuple[tuple[str | tuple[str, ...], Callable[[float], str]], ...] = (
+    ("speedup", lambda value: f"{value:#.3g}×" if value < 99.95 else f"{value:,.0f}×"),
+    (("_share", "padding"), lambda value: f"{value:.1%}"),
+    ("_bytes", lambda value: f"{value / 1e6:,.1f} MB"),
+    ("max_rel_error", lambda value: f"{value:.1e}"),
+    ("gflops_per_s", lambda value: f"{value:,.1f}"),
+    (("_us", "_s", "mean_row"), _digits),
+)
+"""How columns with these endings are written; the first that fits holds."""

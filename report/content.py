@@ -1,0 +1,214 @@
+"""What a report says, before it is Markdown or HTML: facts, notices, figures and tables, device by device."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.errors import RecordError
+from spmark.impls.core.record import Environment, Status
+from spmark.report import tables
+from spmark.report.derive import baseline_names, choose_baseline, derive
+from spmark.report.figures import Drawing, draw_all
+from spmark.report.load import current
+from spmark.report.tables import Table
+
+Facts = list[tuple[str, str]]
+_MEASURED = {
+    DeviceKind.CUDA: (
+        "Each sample is one launch between CUDA events from a cold L2: its persisting part is reset and a buffer of at "
+        "least twice its size is written before. Every result was checked against a float64 reference before it was "
+        "timed, the baseline was measured in turn with the case, and all samples are kept."
+    ),
+    DeviceKind.CPU: (
+        "Each sample is one run from a cold last-level cache. Every result was checked against a float64 reference "
+        "before it was timed, the baseline was measured in turn with the case, and all samples are kept."
+    ),
+    DeviceKind.HOST_SIMT: (
+        "The kernels ran on the host's cores under sanitizers. This shows that results and memory accesses are right; "
+        "it gives no times."
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Section:
+    """The report of one device."""
+
+    device: str
+    measured: str
+    """How the times were taken."""
+    facts: Facts
+    notices: list[str]
+    """What a reader must know before believing a number."""
+    blocks: list[Drawing | Table]
+    """In reading order; their names are file stems and start with the device."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """A whole report; one without records has notices and no sections."""
+
+    title: str
+    notices: list[str]
+    sections: list[Section]
+
+
+def compose(frame: pd.DataFrame, baseline: str | None = None, title: str | None = None) -> Report:
+    """Build the report of loaded records.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        As `spmark.report.load.load_records` gives it.
+    baseline : str, optional
+        What speed-ups are over: an implementation or a label. A device without it falls back, as it does by default,
+        on what its records name most.
+    title : str, optional
+        The sweeps' names by default.
+
+    Raises
+    ------
+    RecordError
+        No device has the baseline that was asked for; lists what there is.
+    """
+    sweeps = ", ".join(sorted(frame["sweep"].unique()))
+    heading = title or (f"spmark: {sweeps}" if sweeps else "spmark")
+    if frame.empty:
+        return Report(
+            heading, ["There are no records here: nothing was measured yet, so there is nothing to show."], []
+        )
+    kept = current(frame)
+    if baseline and all(choose_baseline(part, baseline) != baseline for _, part in kept.groupby("device")):
+        raise RecordError(
+            f"expected a baseline out of {', '.join(baseline_names(kept))}, found {baseline!r} in none of the records"
+        )
+    older = frame.groupby("device").size() - kept.groupby("device").size()
+    sections = [
+        _section(str(device), part.reset_index(drop=True), baseline, int(older[device]))
+        for device, part in kept.groupby("device", sort=False)
+    ]
+    return Report(heading, [], sections)
+
+
+def slug(name: str) -> str:
+    """Give a name that is safe in a file's name and in an HTML id."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "device"
+
+
+def _section(device: str, frame: pd.DataFrame, wanted: str | None, older: int) -> Section:
+    baseline = choose_baseline(frame, wanted)
+    derived = derive(frame, baseline)
+    kind = DeviceKind(frame["device_kind"].iloc[0])
+    blocks: list[Drawing | Table] = [*draw_all(derived, baseline)]
+    if baseline:
+        blocks += [make(derived, baseline) for make in (tables.overall_table, tables.matrix_table, tables.width_table)]
+    if kind is DeviceKind.HOST_SIMT:
+        blocks.append(tables.checked_table(derived))
+    blocks += [
+        tables.failure_groups(derived),
+        tables.failure_table(derived),
+        tables.case_table(derived),
+        tables.build_table(derived, baseline),
+        tables.flag_table(derived),
+        tables.matrix_facts(derived),
+    ]
+    prefix = slug(device)
+    named = [replace(block, name=f"{prefix}-{block.name}") for block in blocks if _says_something(block)]
+    notices = _notices(derived, baseline, wanted, older)
+    return Section(device, _MEASURED[kind], _facts(derived, kind, baseline), notices, named)
+
+
+def _says_something(block: Drawing | Table) -> bool:
+    return isinstance(block, Drawing) or not block.frame.empty
+
+
+def _notices(derived: pd.DataFrame, baseline: str | None, wanted: str | None, older: int) -> list[str]:
+    failed = Counter(derived.loc[derived["status"] != Status.OK.value, "status"])
+    notices = []
+    if failed.total() == len(derived):
+        notices.append("No case has a result: all of them failed, for the reasons below.")
+    elif failed:
+        counts = ", ".join(f"{count} {status}" for status, count in sorted(failed.items()))
+        notices.append(f"{failed.total()} of {len(derived)} cases have no result ({counts}); each is listed below.")
+    if wanted and baseline != wanted:
+        notices.append(f"No record here is of the baseline {wanted}: speed-ups are over {baseline or 'nothing'}.")
+    if baseline is None:
+        notices.append("No record names a baseline: there are no speed-ups. Choose one to compare with.")
+    lent = int((derived["speedup_from"] == "record").sum())
+    if lent:
+        notices.append(
+            f"{lent} speed-ups over {baseline} use the baseline's own record, not samples taken in turn with the case: "
+            "they carry the drift between two moments."
+        )
+    flagged = int((derived["flags"] != "").sum())
+    if flagged:
+        notices.append(f"{flagged} cases ran on a throttled device or have a wide interval; they are flagged below.")
+    versions = derived.groupby("implementation")["implementation_version"].nunique()
+    mixed = sorted(str(name) for name in versions[versions > 1].index)
+    if mixed:
+        notices.append(f"Cases of more than one version stand beside each other for {', '.join(mixed)}.")
+    if older:
+        notices.append(f"{older} rows of older versions of the code or the protocol are left out.")
+    return notices
+
+
+def _facts(derived: pd.DataFrame, kind: DeviceKind, baseline: str | None) -> Facts:
+    pairs = zip(derived["environment"], derived["facts"], strict=True)
+    environments = list({digest: facts for digest, facts in pairs if facts is not None}.values())
+    return [
+        (name, text)
+        for name, text in (
+            ("Device", f"{derived['device'].iloc[0]} ({kind.value})"),
+            *_environment_facts(environments),
+            ("Sweeps", _joined(derived["sweep"])),
+            ("Cases", f"{len(derived):,}, of which {int((derived['status'] == Status.OK.value).sum()):,} ok"),
+            ("Baseline", baseline or "none"),
+            ("Protocol", _joined(derived["protocol_version"])),
+            (
+                "Measured",
+                f"{derived['started_at'].min():%Y-%m-%d %H:%M} to {derived['started_at'].max():%Y-%m-%d %H:%M} UTC",
+            ),
+            ("Seed", _joined(derived["seed"])),
+        )
+        if text
+    ]
+
+
+def _environment_facts(environments: list[Environment]) -> Facts:
+    if not environments:
+        return [("Environment", "not recorded")]
+    devices = [environment.device for environment in environments]
+    return [
+        ("Driver", _joined(e.driver for e in environments)),
+        ("CUDA", _joined(e.cuda for e in environments)),
+        (
+            "Architecture",
+            _joined(f"{d.arch}, {d.num_sms} {'SMs' if d.compute_capability else 'cores'}" for d in devices),
+        ),
+        (
+            "Memory",
+            _joined(f"{d.memory_bytes / 1e9:,.0f} GB, last-level cache {d.l2_bytes / 1e6:,.0f} MB" for d in devices),
+        ),
+        ("Copy bandwidth", _joined(f"{d.copy_bytes_per_s / 1e9:,.0f} GB/s" for d in devices if d.copy_bytes_per_s)),
+        ("float32 rate", _joined(f"{d.fma_flops_per_s / 1e9:,.0f} GFLOP/s" for d in devices if d.fma_flops_per_s)),
+        (
+            "Matrix-unit rates",
+            _joined(f"{t} {r / 1e9:,.0f} GFLOP/s" for d in devices for t, r in d.tensor_flops_per_s.items()),
+        ),
+        (
+            "Host",
+            _joined(f"{e.cpu}, {e.cores} cores, {e.memory_bytes / 1e9:,.0f} GB, {e.system}" for e in environments),
+        ),
+        ("Packages", _joined(f"{name} {version}" for e in environments for name, version in e.packages.items())),
+        ("Commit", _joined(e.commit for e in environments)),
+    ]
+
+
+def _joined(values: Iterable[object]) -> str:
+    return ", ".join(dict.fromkeys(str(value) for value in values if str(value)))

@@ -1,0 +1,121 @@
+"""How figures look: fonts, sizes and one fixed colour, marker and hatch for every implementation.
+
+Colours of implementations that are drawn together can be told apart with the common forms of colour blindness (tested
+with the simulation of Machado, Oliveira and Fernandes, IEEE TVCG 2009); markers and the order of bars say it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from matplotlib.colors import to_hex, to_rgb
+
+WIDTH_IN = 7.0
+"""Width of a page's text block: two columns of a paper."""
+DPI = 200
+RC: Any = MappingProxyType(
+    {
+        "font.family": "DejaVu Sans", "font.size": 8.5, "axes.titlesize": 9, "axes.labelsize": 8.5,
+        "xtick.labelsize": 8, "ytick.labelsize": 8, "legend.fontsize": 8.5, "axes.linewidth": 0.6,
+        "xtick.major.width": 0.6, "ytick.major.width": 0.6, "axes.spines.top": False, "axes.spines.right": False,
+        "axes.axisbelow": True, "grid.linewidth": 0.4, "grid.color": "#d5d5d5", "hatch.linewidth": 0.6,
+        "lines.linewidth": 1.2, "lines.markersize": 4.5, "legend.frameon": False, "figure.facecolor": "white",
+        "savefig.facecolor": "white", "svg.fonttype": "path", "svg.hashsalt": "spmark", "path.simplify": False,
+        "text.parse_math": False,
+    }
+)  # fmt: skip
+"""Settings of matplotlib; fonts are those that it brings along."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """Colour (hex), marker and hatch of one series."""
+
+    colour: str
+    marker: str
+    hatch: str = ""
+
+
+LOOKS: Mapping[str, Look] = MappingProxyType(
+    {
+        "cusparse_best": Look("#4d4d4d", "s"),
+        "cusparse": Look("#c8c8c8", "D"),
+        "cublas": Look("#f0e442", "P"),
+        "gespmm": Look("#56b4e9", "o"),
+        "dgl": Look("#7b3f00", "X"),
+        "sparsetir": Look("#e69f00", "v"),
+        "stile": Look("#0072b2", "^"),
+        "liteform": Look("#009e73", "<"),
+        "lo_spmm": Look("#cc79a7", ">"),
+        "dash": Look("#d55e00", "d"),
+        "auto": Look("#000000", "*"),
+        "scipy_cpu": Look("#8c8c8c", "s"),
+        "numba_cpu": Look("#332288", "o"),
+        "blas_cpu": Look("#ddcc77", "P"),
+    }
+)
+"""Implementations in the order of legends; baselines are grey."""
+_SPARE = tuple(
+    Look(colour, marker)
+    for colour, marker in (
+        ("#882255", "h"),
+        ("#88ccee", "p"),
+        ("#117733", "8"),
+        ("#ff9da7", "H"),
+        ("#999933", "o"),
+        ("#aa4499", "^"),
+    )
+)
+_HATCHES = ("", "////", "....", "xxxx", "----", "||||")
+
+
+def looks(series: Iterable[tuple[str, str]]) -> dict[str, Look]:
+    """Give every label its look, in the order of legends.
+
+    Parameters
+    ----------
+    series : iterable of (label, implementation)
+        What a figure shows. Further labels of one implementation are paler and hatched; an implementation that `LOOKS`
+        does not know takes a spare look by the digest of its name, the next free one where two meet.
+
+    Returns
+    -------
+    dict
+        Look by label: known implementations first, as in `LOOKS`, the others by name; labels of one by name, the
+        implementation's own name first.
+    """
+    by_implementation: dict[str, set[str]] = {}
+    for label, implementation in series:
+        by_implementation.setdefault(implementation, set()).add(label)
+    unknown = sorted(by_implementation.keys() - LOOKS.keys())
+    base = {name: LOOKS[name] for name in LOOKS if name in by_implementation} | _spare(unknown)
+    return {
+        label: _variant(look, position)
+        for name, look in base.items()
+        for position, label in enumerate(_own_name_first(name, by_implementation[name]))
+    }
+
+
+def _own_name_first(name: str, labels: set[str]) -> list[str]:
+    return [name] * (name in labels) + sorted(labels - {name})
+
+
+def _spare(names: Iterable[str]) -> dict[str, Look]:
+    taken: dict[int, str] = {}
+    for name in names:
+        start = int(hashlib.sha256(name.encode()).hexdigest(), 16)
+        slots = [(start + step) % len(_SPARE) for step in range(len(_SPARE))]
+        taken.setdefault(next((slot for slot in slots if slot not in taken), start), name)
+    return {name: _SPARE[slot % len(_SPARE)] for slot, name in taken.items()}
+
+
+def _variant(look: Look, position: int) -> Look:
+    if position == 0:
+        return look
+    paleness = 1 - 0.7 ** min(position, 4)
+    red, green, blue = (channel + (1 - channel) * paleness for channel in to_rgb(look.colour))
+    return Look(to_hex((red, green, blue)), look.marker, _HATCHES[position % len(_HATCHES)])

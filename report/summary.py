@@ -1,0 +1,56 @@
+"""The few rows that a command prints when a sweep is done."""
+
+from __future__ import annotations
+
+from math import isnan
+from typing import Any
+
+import pandas as pd
+
+from spmark.impls.core.record import Status
+from spmark.report.cells import cell
+from spmark.report.derive import choose_baseline, derive
+from spmark.report.load import current
+from spmark.report.means import mean_speedups
+
+
+def short_table(frame: pd.DataFrame, baseline: str | None = None) -> list[dict[str, Any]]:
+    """Sum up loaded records in one row per device, op, dtype and label.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        As `spmark.report.load.load_records` gives it.
+    baseline : str, optional
+        Chosen as `spmark.report.derive.choose_baseline` does.
+
+    Returns
+    -------
+    list of dict
+        ``device``, ``op``, ``dtype``, ``implementation`` (the label), ``speedup`` (text with its interval; empty
+        without one, ``baseline`` for the baseline itself), ``ok`` and ``failed`` (numbers of cases), ``left_out``
+        (text: what the mean does not cover).
+    """
+    rows: list[dict[str, Any]] = []
+    for device, part in current(frame).groupby("device", sort=False):
+        chosen = choose_baseline(part, baseline)
+        derived = derive(part.reset_index(drop=True), chosen)
+        means = {(m["op"], m["dtype"], m["label"]): m for m in mean_speedups(derived).to_dict("records")}
+        for (op, dtype, label), cases in derived.groupby(["op", "dtype", "label"], sort=True):
+            mean = means.get((op, dtype, label))
+            ok = int((cases["status"] == Status.OK.value).sum())
+            rows.append(
+                {
+                    "device": device,
+                    "op": op,
+                    "dtype": dtype,
+                    "implementation": label,
+                    "speedup": "baseline"
+                    if mean is None
+                    else cell("speedup", mean["speedup"], mean["speedup_low"], mean["speedup_high"]),
+                    "ok": ok,
+                    "failed": len(cases) - ok,
+                    "left_out": mean["left_out"] if mean and not isnan(mean["speedup"]) else "",
+                }
+            )
+    return rows

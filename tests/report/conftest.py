@@ -1,0 +1,187 @@
+"""Record sets that look like real ones: seeded log-normal samples, an interleaved baseline, failures of every kind."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import product
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.problem import DType, Op
+from spmark.impls.core.record import (
+    Baseline,
+    Environment,
+    EnvironmentRow,
+    MatrixKind,
+    Measurement,
+    ProblemFacts,
+    SearchFacts,
+    Status,
+)
+from spmark.impls.core.recordfile import RecordFile
+
+START = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def device_spec(name: str = "test-gpu", kind: DeviceKind = DeviceKind.CUDA) -> DeviceSpec:
+    return DeviceSpec(
+        name=name,
+        kind=kind,
+        arch="sm_90" if kind is DeviceKind.CUDA else "x86_64",
+        num_sms=132,
+        l2_bytes=50 << 20,
+        memory_bytes=140 << 30,
+        copy_bytes_per_s=4e12,
+        read_bytes_per_s=4.2e12,
+        fma_flops_per_s=6e13,
+        tensor_flops_per_s={"float16": 8e14},
+    )
+
+
+def environment_of(device: DeviceSpec) -> Environment:
+    return Environment(
+        device=device,
+        driver="580.1",
+        cuda="13.0",
+        packages={"cupy": "14.0", "numpy": "2.4"},
+        cpu="Some CPU",
+        cores=16,
+        memory_bytes=128 << 30,
+        system="Linux 6.1",
+        commit="0123abcd+",
+    )
+
+
+def measurement(**changes: Any) -> Measurement:
+    """Give one ok record; ``changes`` replace its fields."""
+    fields: dict[str, Any] = {
+        "op": Op.SPMM,
+        "matrix": "arxiv",
+        "source": "ogb",
+        "matrix_kind": MatrixKind.PATTERN,
+        "matrix_hash": "ab" * 32,
+        "seed": 0,
+        "width": 128,
+        "dtype": DType.FLOAT32,
+        "problem": ProblemFacts(
+            num_rows=1000, num_cols=900, nnz=50_000, longest_row=77, flops=12_800_000, compulsory_bytes=1_400_000
+        ),
+        "device": "test-gpu",
+        "device_kind": DeviceKind.CUDA,
+        "implementation": "gespmm",
+        "implementation_version": "v1",
+        "status": Status.OK,
+        "environment": environment_of(device_spec()).digest,
+        "started_at": START,
+        "stored": 50_000,
+        "config": {"rows_per_block": 4},
+        "phases_s": {"convert": 0.02, "compile": 1.5, "upload": 0.001},
+        "max_rel_error": 3e-7,
+    }
+    fields |= changes
+    fields.setdefault("label", fields["implementation"])
+    scaled = "-scaled" if fields.get("scaled") else ""
+    fields.setdefault(
+        "case_id",
+        f"{fields['op']}{scaled}/{fields['source']}/{fields['matrix']}/J{fields['width']}/{fields['dtype']}"
+        f"/{fields['label']}/seed{fields['seed']}",
+    )
+    if fields["status"] not in (Status.OK, Status.IMPLAUSIBLE):
+        fields = {key: value for key, value in fields.items() if key not in ("samples_us", "baseline", "phases_s")}
+        fields.setdefault("reason", f"expected it to work, found {fields['status']}")
+    return Measurement(**fields)
+
+
+def sweep(
+    *,
+    matrices: Iterable[str] = ("planetoid/cora", "ogb/arxiv", "snap/web-NotreDame"),
+    widths: Iterable[int] = (32, 128, 512),
+    dtypes: Iterable[DType] = (DType.FLOAT32,),
+    ops: Iterable[Op] = (Op.SPMM,),
+    implementations: Iterable[str] = ("cusparse_best", "gespmm", "sparsetir"),
+    baseline: str = "cusparse_best",
+    samples: int = 40,
+    seed: int = 7,
+) -> list[Measurement]:
+    """Give a whole sweep with its baseline interleaved; sparsetir searches, and times out on each last width."""
+    rng = np.random.default_rng(seed)
+    matrices, widths, implementations = list(matrices), list(widths), list(implementations)
+    skill = {name: rng.lognormal(0.2, 0.35) for name in implementations}
+    rows = []
+    for op, dtype, (number, name), width in product(ops, dtypes, enumerate(matrices), widths):
+        base_us = 20 * (number + 1) * (width / 32) ** 0.9 * (0.6 if dtype is DType.FLOAT16 else 1)
+        for implementation in implementations:
+            source, matrix = name.split("/")
+            itself = implementation == baseline
+            own_us = base_us / (1 if itself else skill[implementation] * rng.lognormal(0, 0.25))
+            failed = implementation == "sparsetir" and width == widths[-1] and number == len(matrices) - 1
+            rows.append(
+                measurement(
+                    op=op,
+                    dtype=dtype,
+                    source=source,
+                    matrix=matrix,
+                    matrix_hash=f"{number:064x}",
+                    width=width,
+                    implementation=implementation,
+                    problem=ProblemFacts(
+                        num_rows=1000 * (number + 1),
+                        num_cols=1000 * (number + 1),
+                        nnz=50_000 * (number + 1),
+                        longest_row=400,
+                        flops=100_000 * (number + 1) * width,
+                        compulsory_bytes=int(base_us * 4e6 * 0.6),
+                    ),
+                    samples_us=list(own_us * rng.lognormal(0, 0.02, samples)),
+                    baseline=None
+                    if itself
+                    else Baseline(
+                        implementation=baseline, config={}, samples_us=list(base_us * rng.lognormal(0, 0.02, samples))
+                    ),
+                    phases_s={"search": 3.0, "convert": 0.2, "compile": 6.0}
+                    if implementation == "sparsetir"
+                    else {"convert": 0.001},
+                    search=SearchFacts(candidates=40, compiled=10, measured=10, cores=2)
+                    if implementation == "sparsetir"
+                    else None,
+                    status=Status.TIMEOUT if failed else Status.OK,
+                    reason="expected an end within 60 s, found none" if failed else "",
+                    started_at=START + timedelta(seconds=len(rows)),
+                )
+            )
+    return rows
+
+
+def write_records(
+    root: Path, rows: Iterable[Measurement], device: DeviceSpec | None = None, sweep_name: str = "graphs_spmm"
+) -> Path:
+    """Write measurements and their device's environment under ``root`` as the suite does; give the folder."""
+    spec = device or device_spec()
+    folder = root / "results" / sweep_name / spec.name
+    environment = environment_of(spec)
+    with RecordFile(folder / "environments.jsonl") as file:
+        file.append(EnvironmentRow(digest=environment.digest, environment=environment))
+    with RecordFile(folder / "records.jsonl") as file:
+        for row in rows:
+            file.append(row.model_copy(update={"environment": environment.digest}))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def records() -> ModuleType:
+    """Give this module: its functions make records."""
+    return sys.modules[__name__]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """Give `write_records` for a folder of the test's own."""
+    return partial(write_records, tmp_path)

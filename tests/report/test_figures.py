@@ -1,0 +1,118 @@
+"""Figures: which are drawn, in valid and equal bytes, and without text that runs into other text."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from io import BytesIO
+from itertools import combinations
+from xml.etree import ElementTree
+
+import pytest
+from matplotlib import image, rc_context
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
+
+from spmark.impls.core.problem import DType, Op
+from spmark.report import figures, panels
+from spmark.report.derive import derive
+from spmark.report.figures import MOST_GROUPS, draw_all
+from spmark.report.load import load_records
+from spmark.report.style import RC, looks
+
+GRAPHS = (
+    "planetoid/cora", "planetoid/citeseer", "planetoid/pubmed", "dgl/ppi", "ogb/arxiv", "snap/web-NotreDame",
+    "twin/ogbn-proteins", "twin/reddit",
+)  # fmt: skip
+LAYERS = tuple(f"dnn_layers/bert-intermediate-dense-{i}-sparsity-0.{i}" for i in range(1, 10))
+
+
+@pytest.fixture
+def derived_of(records, write):
+    def derived(**options):
+        return derive(load_records([write(records.sweep(**options))]), "cusparse_best")
+
+    return derived
+
+
+def test_what_is_drawn(derived_of):
+    derived = derived_of(dtypes=(DType.FLOAT32, DType.FLOAT16))
+    names = [drawing.name for drawing in draw_all(derived, "cusparse_best")]
+    assert names == [
+        "speedup-per-matrix",
+        "speedup-per-width-spmm-float32",
+        "speedup-per-width-spmm-float16",
+        "roofline",
+    ]
+    assert [drawing.name for drawing in draw_all(derived, None)] == ["roofline"]
+
+
+def test_bytes_are_images_and_repeat(derived_of):
+    derived = derived_of(widths=(32,))
+    first, second = (draw_all(derived, "cusparse_best") for _ in range(2))
+    assert first == second
+    for drawing in first:
+        assert image.imread(BytesIO(drawing.png)).shape[1] == 1400
+        assert ElementTree.fromstring(drawing.svg).tag.endswith("svg")
+
+
+def test_many_matrices_become_curves(derived_of):
+    derived = derived_of(matrices=[f"rmat/m{i}" for i in range(MOST_GROUPS + 1)], widths=(32, 64), samples=8)
+    drawings = {drawing.name: drawing for drawing in draw_all(derived, "cusparse_best")}
+    assert "sorted" in drawings["speedup-per-matrix"].caption
+    assert "Geometric-mean" in drawings["speedup-per-width-spmm-float32"].caption
+
+
+@pytest.mark.parametrize("matrices", [GRAPHS, LAYERS, GRAPHS[:1]], ids=["graphs", "layers", "one"])
+def test_no_text_runs_into_other_text(derived_of, matrices, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(figures, "_finished", lambda figure, *_: drawn.append(figure))
+    names = ("cusparse_best", "cusparse", "cublas", "gespmm", "sparsetir", "stile")
+    derived = derived_of(matrices=matrices, implementations=names, ops=(Op.SPMM, Op.SDDMM), samples=8)
+    draw_all(derived, "cusparse_best")
+    assert len(drawn) == 4
+    with rc_context(dict(RC)):
+        for figure in drawn:
+            canvas = FigureCanvasAgg(figure)
+            canvas.draw()
+            page = figure.bbox
+            boxes = [(text.get_text(), text.get_window_extent(canvas.get_renderer())) for text in straight(figure)]
+            assert len(boxes) > 10
+            for text, box in boxes:
+                assert box.x0 >= -1 and box.x1 <= page.x1 + 1 and box.y0 >= -1 and box.y1 <= page.y1 + 1, text
+            for (a, one), (b, two) in combinations(boxes, 2):
+                assert not one.padded(-1).overlaps(two.padded(-1)), (a, b)
+
+
+def straight(figure):
+    """Give the texts that are drawn level or upright: tick labels beyond an axis are made but not drawn."""
+    (legend,) = figure.legends
+    texts = [*legend.get_texts(), legend.get_title()]
+    for ax in figure.axes:
+        if ax.get_visible():
+            texts += [*(t for t in ax.get_children() if isinstance(t, Text)), ax.xaxis.label, ax.yaxis.label]
+            for place, axis, (low, high) in ((0, ax.xaxis, ax.get_xlim()), (1, ax.yaxis, ax.get_ylim())):
+                texts += [t for t in axis.get_majorticklabels() if low <= t.get_position()[place] <= high]
+    return [t for t in texts if t.get_visible() and t.get_text().strip() and t.get_rotation() % 90 == 0]
+
+
+def test_names_are_shortened_only_where_they_stay_apart():
+    assert panels.short_names(["ogb/arxiv", "dgl/ppi"]) == ["arxiv", "ppi"]
+    assert panels.short_names(["ogb/arxiv", "twin/arxiv"]) == ["ogb/arxiv", "twin/arxiv"]
+
+
+def test_ratio_axes_have_ticks_on_both_sides_of_one():
+    for low, high in ((0.95, 1.05), (0.6, 3), (0.01, 200)):
+        _, (ax,) = panels.stacked(1, looks([("a", "a")]), markers=True)
+        ax.plot([1, 2], [low, high])
+        panels.ratio_axis(ax)
+        bottom, top = ax.get_ylim()
+        ticks = [tick for tick in ax.get_yticks() if bottom <= tick <= top]
+        assert 3 <= len(ticks) <= 9
+        assert min(ticks) < 1 < max(ticks)
+        assert 1 in ticks
+
+
+def test_drawing_needs_no_global_state():
+    code = "import sys, spmark.report.page; sys.exit('matplotlib.pyplot' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -1,0 +1,193 @@
+"""The report on disk: complete, self-contained, escaped, and the same bytes each time."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from html.parser import HTMLParser
+
+import pandas as pd
+import pytest
+
+from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.errors import RecordError
+from spmark.impls.core.problem import DType, Op
+from spmark.impls.core.record import Status
+from spmark.report.load import load_records
+from spmark.report.page import write_report
+from spmark.report.summary import short_table
+
+HOSTILE = "ptxas fatal: <script>alert('x')</script> | `y` & 5 < 6\nsecond line </td></table> $title"
+
+
+class Reader(HTMLParser):
+    """Collect tags, addresses and text of a page, and check that tags close in order."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.tags, self.addresses, self.text = [], [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.addresses += [value for name, value in attrs if name in ("src", "href", "srcset", "action", "data")]
+        if tag not in ("meta", "link", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def read(path):
+    reader = Reader()
+    reader.feed(path.read_text())
+    assert not reader.open
+    return reader
+
+
+@pytest.fixture(scope="module")
+def report(records, tmp_path_factory):
+    root = tmp_path_factory.mktemp("report")
+    rows = records.sweep(dtypes=(DType.FLOAT32, DType.FLOAT16), ops=(Op.SPMM, Op.SDDMM))
+    hostile = {"matrix": "hostile", "implementation": "cublas"}
+    rows += [
+        records.measurement(status=status, reason=f"{HOSTILE} {status}", width=width, **hostile)
+        for width, status in enumerate(sorted(set(Status) - {Status.OK, Status.IMPLAUSIBLE}), 1)
+    ]
+    rows.append(records.measurement(status=Status.IMPLAUSIBLE, reason="too fast", samples_us=[1.0], **hostile))
+    folder = records.write_records(root, rows)
+    return folder, rows, write_report([folder], root / "out")
+
+
+def test_the_page_asks_for_nothing_outside_itself(report):
+    text = report[2].read_text()
+    assert not re.findall(r"https?://|url\(|@import|//cdn", text)
+    reader = read(report[2])
+    assert reader.addresses
+    assert all(address.startswith(("data:", "#")) for address in reader.addresses)
+    assert reader.tags.count("img") == 1 + 4 + 1
+
+
+def test_every_failure_stands_with_its_reason_escaped(report):
+    _, rows, index = report
+    failed = [row for row in rows if row.status is not Status.OK]
+    table = pd.read_csv(index.parent / "tables" / "test-gpu-failures.csv", keep_default_na=False)
+    assert sorted(table["case_id"]) == sorted(row.case_id for row in failed)
+    assert sorted(table["reason"]) == sorted(row.reason for row in failed)
+    html, markdown = index.read_text(), (index.parent / "report.md").read_text()
+    assert html.count("<script>") == 1
+    assert "<script>" not in markdown
+    text = unescape(re.sub(r"<[^>]+>", "", html))
+    for row in failed:
+        assert row.case_id in text
+        assert row.reason in text
+        assert row.case_id.replace("_", "\\_") in markdown
+    groups = pd.read_csv(index.parent / "tables" / "test-gpu-failure-groups.csv")
+    assert groups["cases"].sum() == len(failed)
+    assert f"{len(failed)} of {len(rows)} cases have no result" in text
+
+
+def test_markdown_tables_keep_their_columns(report):
+    markdown = (report[2].parent / "report.md").read_text()
+    for block in re.findall(r"(?:^\|.*\n)+", markdown, re.MULTILINE):
+        widths = {len(re.findall(r"(?<!\\)\|", line)) for line in block.strip().split("\n")}
+        assert len(widths) == 1
+    for path in re.findall(r"\]\(([^)]+)\)", markdown):
+        assert (report[2].parent / path).is_file()
+
+
+def test_two_runs_give_the_same_bytes(report, tmp_path):
+    folder, _, index = report
+    again = write_report([folder], tmp_path / "again").parent
+    files = sorted(path.relative_to(again) for path in again.rglob("*") if path.is_file())
+    assert {path.suffix for path in files} == {".html", ".md", ".png", ".svg", ".csv"}
+    assert files == sorted(p.relative_to(index.parent) for p in index.parent.rglob("*") if p.is_file())
+    for path in files:
+        assert (again / path).read_bytes() == (index.parent / path).read_bytes(), path
+
+
+def test_facts_of_the_machine_are_stated(report):
+    text = " ".join(read(report[2]).text)
+    for fact in ("580.1", "13.0", "cupy 14.0", "Some CPU", "0123abcd+", "4,000 GB/s", "cold L2", "cusparse_best"):
+        assert fact in text
+
+
+def test_csv_numbers_are_exact(report):
+    _, rows, index = report
+    cases = pd.read_csv(index.parent / "tables" / "test-gpu-cases.csv")
+    timed = {(r.op.value, r.dtype.value, r.matrix_id, r.width, r.label): r for r in rows if r.status is Status.OK}
+    for case in cases[cases["status"] == "ok"].to_dict("records"):
+        row = timed.pop((case["op"], case["dtype"], case["matrix"], case["width"], case["label"]))
+        assert case["median_us"] == pd.Series(row.samples_us).median()
+    assert not timed
+
+
+def test_throttling_is_said(records, write, tmp_path):
+    rows = [row.model_copy(update={"throttled": ["thermal"]}) for row in records.sweep()[:1]]
+    text = write_report([write(rows)], tmp_path / "out").read_text()
+    assert "throttled (thermal)" in text
+
+
+@pytest.mark.parametrize("kind", [DeviceKind.CPU, DeviceKind.HOST_SIMT])
+def test_pages_without_a_gpu_make_sense(records, write, tmp_path, kind):
+    spec = records.device_spec("laptop", kind)
+    names = ("scipy_cpu", "numba_cpu")
+    rows = [
+        row.model_copy(update={"device": spec.name, "device_kind": kind})
+        for row in records.sweep(implementations=names, baseline="scipy_cpu")
+    ]
+    if kind is DeviceKind.HOST_SIMT:
+        rows = [row.model_copy(update={"samples_us": [], "baseline": None}) for row in rows]
+    index = write_report([write(rows, spec)], tmp_path / "out")
+    text = " ".join(read(index).text)
+    assert ("Speed-up over everything" in text) == (kind is DeviceKind.CPU)
+    assert ("speed-ups over scipy_cpu" in text) == (kind is DeviceKind.CPU)
+    assert ("Checked results" in text) == (kind is DeviceKind.HOST_SIMT)
+    assert ("sanitizers" in text) == (kind is DeviceKind.HOST_SIMT)
+
+
+def test_two_devices_get_a_section_each(records, write, tmp_path):
+    cpu = records.device_spec("laptop", DeviceKind.CPU)
+    changes = {"device": "laptop", "device_kind": DeviceKind.CPU}
+    rows = records.sweep(implementations=("scipy_cpu", "numba_cpu"), baseline="scipy_cpu")
+    folders = [write(records.sweep()), write([row.model_copy(update=changes) for row in rows], cpu)]
+    index = write_report(folders, tmp_path / "out", baseline="cusparse_best")
+    reader = read(index)
+    assert [tag for tag in reader.tags if tag == "section"] == ["section"] * 2
+    assert {"#laptop", "#test-gpu"} <= set(reader.addresses)
+    assert "No record here is of the baseline cusparse_best: speed-ups are over scipy_cpu." in " ".join(reader.text)
+
+
+def test_nothing_and_nothing_but_failures_say_so(records, write, tmp_path):
+    empty = write_report([tmp_path], tmp_path / "empty").read_text()
+    assert "There are no records here" in empty
+    rows = [records.measurement(status=Status.BUILD_ERROR, width=width) for width in (1, 2)]
+    failed = write_report([write(rows)], tmp_path / "failed")
+    assert "No case has a result" in failed.read_text()
+    assert not list((failed.parent / "figures").iterdir())
+
+
+def test_an_unknown_baseline_and_an_unwritable_folder_are_errors(report, tmp_path):
+    with pytest.raises(RecordError, match=r"expected a baseline out of .*gespmm.*found 'nonsense'"):
+        write_report([report[0]], tmp_path / "other", baseline="nonsense")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RecordError, match="the report cannot be written"):
+        write_report([report[0]], tmp_path / "file")
+
+
+def test_title_and_baseline_can_be_chosen(report, tmp_path):
+    text = write_report([report[0]], tmp_path / "b", baseline="gespmm", title="Mine & <yours>").read_text()
+    assert "<h1>Mine &amp; &lt;yours&gt;</h1>" in text
+    assert "use the baseline&#x27;s own record" in text
+
+
+def test_the_short_table_sums_up(report):
+    folder, rows, _ = report
+    table = short_table(load_records([folder]))
+    assert sum(row["ok"] + row["failed"] for row in table) == len(rows)
+    assert {row["implementation"]: row["speedup"] for row in table}["cusparse_best"] == "baseline"
+    searched = [row for row in table if row["implementation"] == "sparsetir"]
+    assert all("1 timeout" in row["left_out"] and "×" in row["speedup"] for row in searched)
+    assert short_table(load_records([folder]).iloc[:0]) == []
