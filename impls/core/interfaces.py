@@ -82,6 +82,7 @@ class Built:
     stored: int = 0
     device_bytes: int = 0
     search: Search | None = None
+    half_sums: bool = False
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -119,6 +120,11 @@ class Plan(Protocol):
     @property
     def search(self) -> Search | None:
         """What the search cost, if there was one."""
+        ...
+
+    @property
+    def half_sums(self) -> bool:
+        """Whether partial sums are rounded to float16: a vendor's doing that it cannot be kept from, and so declared."""
         ...
 
     def run(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:

@@ -19,6 +19,8 @@ from spmark.impls.core.problem import DType, Op, Problem
 SAMPLED_ROWS = 4096
 _ALL_ROWS_WORK = 1 << 27
 _CHUNK = 1 << 22
+_HOST_CHUNK, _DEVICE_CHUNK = 1 << 15, 1 << 24
+"""Elements drawn at once: what a core's cache holds, or what fills a GPU."""
 _UNIT_ROUNDOFF = {DType.FLOAT32: 2.0**-24, DType.FLOAT16: 2.0**-11}
 
 
@@ -54,13 +56,21 @@ def random_values(index: Any, seed: int, stream: int, xp: Any = np) -> Any:
     array of float32
         Same shape as ``index``. SplitMix64's finaliser (Steele, Lea and Flood, OOPSLA 2014) over a keyed counter.
     """
-    key = ((seed * 0x9E3779B97F4A7C15) ^ ((stream + 1) * 0xD1B54A32D192ED03)) & (2**64 - 1)
-    bits = (index + xp.uint64(1)) * xp.uint64(0x9E3779B97F4A7C15) + xp.uint64(key)
-    bits = (bits ^ (bits >> xp.uint64(30))) * xp.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> xp.uint64(27))) * xp.uint64(0x94D049BB133111EB)
+    key = ((seed * 0x9E3779B97F4A7C15) ^ ((stream + 1) * 0xD1B54A32D192ED03)) + 0x9E3779B97F4A7C15
+    bits = index * xp.uint64(0x9E3779B97F4A7C15)
+    bits += xp.uint64(key & (2**64 - 1))
+    bits ^= bits >> xp.uint64(30)
+    bits *= xp.uint64(0xBF58476D1CE4E5B9)
+    bits ^= bits >> xp.uint64(27)
+    bits *= xp.uint64(0x94D049BB133111EB)
     bits ^= bits >> xp.uint64(31)
-    magnitude = ((bits >> xp.uint64(42)) | xp.uint64(1 << 22)).astype(xp.float32) * xp.float32(2.0**-23)
-    return xp.where(bits & xp.uint64(1), -magnitude, magnitude)
+    # The float's bits at once: sign, the exponent of [0.5, 1), and k in the upper 22 bits of the mantissa.
+    sign = bits << xp.uint64(31)
+    bits >>= xp.uint64(41)
+    bits &= xp.uint64(0x7FFFFE)
+    bits |= xp.uint64(0x3F000000)
+    bits |= sign
+    return bits.astype(xp.uint32).view(xp.float32)
 
 
 @dataclass(frozen=True)
@@ -79,8 +89,13 @@ class RandomOperand:
         """Give the rows asked for, in the operand's dtype."""
         rows, cols = key
         start, stop, _ = cols.indices(self.shape[1])
-        index = rows.astype(np.uint64)[:, None] * np.uint64(self.shape[1]) + np.arange(start, stop, dtype=np.uint64)
-        return np.asarray(random_values(index, self.seed, self.stream)).astype(self.dtype.numpy)
+        columns = np.arange(start, stop, dtype=np.uint64)
+        values = np.empty((rows.size, columns.size), self.dtype.numpy)
+        step = max(1, _HOST_CHUNK // max(columns.size, 1))
+        for first in range(0, rows.size, step):
+            part = rows[first : first + step].astype(np.uint64)[:, None] * np.uint64(self.shape[1]) + columns
+            values[first : first + step] = random_values(part, self.seed, self.stream)
+        return values
 
     def fill(self, out: Any, xp: Any = np) -> None:
         """Write every value into ``out``, a contiguous (rows, J) array of NumPy or CuPy. O(rows J)."""
@@ -99,8 +114,9 @@ class RandomOperand:
 
 
 def _index_chunks(size: int, xp: Any) -> Any:
-    for start in range(0, size, _CHUNK):
-        yield start, xp.arange(start, min(start + _CHUNK, size), dtype=xp.uint64)
+    chunk = _HOST_CHUNK if xp is np else _DEVICE_CHUNK
+    for start in range(0, size, chunk):
+        yield start, xp.arange(start, min(start + chunk, size), dtype=xp.uint64)
 
 
 def random_operands(problem: Problem, seed: int) -> tuple[RandomOperand, ...]:
@@ -222,8 +238,15 @@ def _sddmm(
     return result, magnitude
 
 
-def tolerance(problem: Problem) -> float:
+def tolerance(problem: Problem, half_sums: bool = False) -> float:
     """Give the largest `Reference.max_error` that float32 accumulation explains.
+
+    Parameters
+    ----------
+    problem : Problem
+    half_sums : bool
+        The plan declares that it rounds partial sums to float16 (`Plan.half_sums`): one rounding is allowed for every 32
+        terms, growing like its square root, instead of one of the result.
 
     A sum of n rounded terms in any order errs like sqrt(n) u times the sum of magnitudes (Higham and Mary, SIAM J. Sci.
     Comput. 2019); eight times that is allowed, plus one rounding of the result to float16. n is the longest row for
@@ -232,6 +255,8 @@ def tolerance(problem: Problem) -> float:
     lengths = problem.matrix.row_lengths
     terms = problem.width if problem.op is Op.SDDMM else int(lengths.max())
     rounding = _UNIT_ROUNDOFF[DType.FLOAT16] if problem.dtype is DType.FLOAT16 else 0.0
+    if half_sums:
+        rounding *= 2 * float(np.sqrt(1 + terms / 32))
     return 8 * float(np.sqrt(max(terms, 1) + problem.scaled)) * _UNIT_ROUNDOFF[DType.FLOAT32] + rounding
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ctypes import c_void_p
 
 import cupy
 import numpy as np
-from cupy.cuda import cublas
-from cupy.cuda import device as cupy_device
 
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import DType, Problem
+from spmark.impls.cublas.library import WORKSPACE_BYTES, library
 from spmark.impls.cublas.plan import SAMPLE, THREADS
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
@@ -24,22 +24,25 @@ _TYPES = {DType.FLOAT32: 0, DType.FLOAT16: 2}
 class _Gemm:
     """A row-major product out (m x n) = left (m x k) right (k x n), or right given as n x k and transposed."""
 
-    def __init__(self, m: int, n: int, k: int, dtype: DType, right_transposed: bool) -> None:
-        self._handle = cupy_device.get_cublas_handle()
-        self._type = _TYPES[dtype]
-        self._factors = np.array([1, 0], np.float32)
+    def __init__(
+        self, plan: DevicePlan, m: int, n: int, k: int, *, types: tuple[DType, DType], right_transposed: bool
+    ) -> None:
+        self._library = library()
+        self._workspace = plan.workspace((WORKSPACE_BYTES,), np.uint8)
+        self._type, self._out_type = (_TYPES[dtype] for dtype in types)
         # cuBLAS is column-major: it computes the transposed product, with the operands swapped.
         self._shape = (_TRANSPOSE if right_transposed else _NO_TRANSPOSE, _NO_TRANSPOSE, n, m, k)
         self._leading = (k if right_transposed else n, k, n)
 
     def __call__(self, left: DeviceArray, right: DeviceArray, out: DeviceArray) -> None:
-        one, zero = self._factors.ctypes.data, self._factors.ctypes.data + self._factors.itemsize
-        ld_right, ld_left, ld_out = self._leading
-        cublas.setStream(self._handle, cupy.cuda.get_current_stream().ptr)
-        cublas.gemmEx(
-            *(self._handle, *self._shape, one),
-            *(right.data.ptr, self._type, ld_right, left.data.ptr, self._type, ld_left),
-            *(zero, out.data.ptr, self._type, ld_out, _COMPUTE_32F, _DEFAULT_ALGORITHM),
+        lib, (ld_right, ld_left, ld_out) = self._library, self._leading
+        lib("cublasSetStream_v2", lib.handle, c_void_p(cupy.cuda.get_current_stream().ptr))
+        # Setting a stream takes the workspace away, so it is given again.
+        lib("cublasSetWorkspace_v2", lib.handle, c_void_p(self._workspace.data.ptr), self._workspace.nbytes)
+        lib(
+            *("cublasGemmEx", lib.handle, *self._shape, lib.one),
+            *(c_void_p(right.data.ptr), self._type, ld_right, c_void_p(left.data.ptr), self._type, ld_left),
+            *(lib.zero, c_void_p(out.data.ptr), self._out_type, ld_out, _COMPUTE_32F, _DEFAULT_ALGORITHM),
         )
 
 
@@ -55,7 +58,8 @@ class SpmmPlan(DevicePlan):
         with self.phase("upload"):
             self._matrix = self.upload(dense)
         self.stored = dense.size
-        self._gemm = _Gemm(matrix.num_rows, problem.width, matrix.num_cols, problem.dtype, right_transposed=False)
+        types = problem.dtype, problem.dtype
+        self._gemm = _Gemm(self, matrix.num_rows, problem.width, matrix.num_cols, types=types, right_transposed=False)
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         """One GEMM."""
@@ -76,11 +80,12 @@ class SddmmPlan(DevicePlan):
         with self.phase("upload"):
             factors = problem.values if problem.scaled else problem.values[:0]
             self._arrays = [self.upload(array) for array in (rows, matrix.indices, factors)]
-        self._product = self.workspace(matrix.shape, problem.dtype.numpy)
+        self._product = self.workspace(matrix.shape, np.float32)  # scaled before it is rounded
         self.stored = matrix.num_rows * matrix.num_cols
         self._sizes = np.int32(matrix.nnz), np.int32(matrix.num_cols)
         self._grid = (ceil_div(matrix.nnz, THREADS), 1, 1)
-        self._gemm = _Gemm(matrix.num_rows, matrix.num_cols, problem.width, problem.dtype, right_transposed=True)
+        types = problem.dtype, DType.FLOAT32
+        self._gemm = _Gemm(self, matrix.num_rows, matrix.num_cols, problem.width, types=types, right_transposed=True)
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         """Enqueue a GEMM and a gather."""

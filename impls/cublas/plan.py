@@ -40,7 +40,8 @@ class CuBlas:
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse a dense form beyond the limit."""
         num_rows, num_cols = problem.matrix.shape
-        needed = num_rows * num_cols * problem.dtype.itemsize
+        itemsize = problem.dtype.itemsize if problem.op is Op.SPMM else 4  # SDDMM's product stays in float32
+        needed = num_rows * num_cols * itemsize
         if needed > self.max_dense_bytes:
             limit = f"the limit is {self.max_dense_bytes:,}"
             return f"the dense {num_rows} x {num_cols} matrix takes {needed:,} bytes, {limit}"

@@ -1,35 +1,29 @@
-"""The part of cuSPARSE's generic interface that CuPy does not bind (preprocess, SDDMM), through ctypes.
-
-Every call checks the library's status: what it refuses becomes `UnsupportedError` with the library's own words.
-"""
+"""The part of cuSPARSE's generic interface that the plans use; CuPy binds neither preprocess nor SDDMM."""
 
 from __future__ import annotations
 
-import ctypes
-from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_void_p
+from ctypes import CDLL, POINTER, byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_void_p
 from functools import cache
 from typing import Any
 
-from spmark.impls.core.errors import BuildError, DeviceError, UnsupportedError
 from spmark.impls.core.problem import DType
+from spmark.impls.runtime.vendor import VendorLibrary
 
 NON_TRANSPOSE, TRANSPOSE = 0, 1
-ALGORITHMS = {"default": 0, "alg1": 4, "alg2": 5, "alg3": 12}
+ALGORITHMS = {"default": 0, "alg1": 4, "alg2": 6, "alg3": 12}
 """cusparseSpMMAlg_t for CSR."""
 _INDEX_32I, _BASE_ZERO, _ORDER_ROW = 2, 0, 2
 _CUDA_R_32F = 0
 _TYPES = {DType.FLOAT32: _CUDA_R_32F, DType.FLOAT16: 2}
-_NOT_SUPPORTED = 10
-_OUT_OF_RESOURCES = (2, 11)
+_NOT_SUPPORTED = (10,)
+_OUT_OF_MEMORY = (2, 11)
 
-_Status = c_int
 _SPMM = (c_void_p, c_int, c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_int, c_int)
 """handle, opA, opB, alpha, A, B, beta, C, compute type, algorithm; SDDMM's are the same."""
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cusparseCreate": (POINTER(c_void_p),),
     "cusparseDestroy": (c_void_p,),
     "cusparseSetStream": (c_void_p, c_void_p),
-    "cusparseGetVersion": (c_void_p, POINTER(c_int)),
     "cusparseCreateCsr": (
         *(POINTER(c_void_p), c_int64, c_int64, c_int64),
         *(c_void_p, c_void_p, c_void_p, c_int, c_int, c_int, c_int),
@@ -48,7 +42,13 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
 }
 
 
-class Library:
+def _describe(library: CDLL, status: int) -> str:
+    library.cusparseGetErrorString.restype = c_char_p
+    words: bytes = library.cusparseGetErrorString(c_int(status))
+    return words.decode()
+
+
+class Library(VendorLibrary):
     """The loaded library and a handle of it.
 
     Raises
@@ -58,49 +58,11 @@ class Library:
     """
 
     def __init__(self) -> None:
-        try:
-            from cuda.pathfinder import load_nvidia_dynamic_lib
-
-            path = load_nvidia_dynamic_lib("cusparse").abs_path
-            self._library = ctypes.CDLL(path)
-        except (ImportError, OSError, RuntimeError) as error:
-            raise DeviceError(f"expected cuSPARSE, found none ({error}): install spmark[gpu]") from error
-        self._library.cusparseGetErrorString.restype = c_char_p
-        for name, arguments in _SIGNATURES.items():
-            function = getattr(self._library, name)
-            function.argtypes, function.restype = arguments, _Status
+        super().__init__("cusparse", _SIGNATURES, _NOT_SUPPORTED, _OUT_OF_MEMORY, _describe)
         self.handle = c_void_p()
         self("cusparseCreate", byref(self.handle))
         # Alpha is one and beta zero in every call; the library reads them from the host when it enqueues.
         self.one, self.zero = byref(c_float(1.0)), byref(c_float(0.0))
-
-    def __call__(self, name: str, *arguments: Any) -> None:
-        """Call a function of the library.
-
-        Raises
-        ------
-        UnsupportedError
-            The library does not support this call.
-        MemoryError
-            It ran out of memory.
-        BuildError
-            Any other refusal.
-        """
-        status = getattr(self._library, name)(*arguments)
-        if status == 0:
-            return
-        words = f"{name} answered {status}: {self._library.cusparseGetErrorString(c_int(status)).decode()}"
-        if status == _NOT_SUPPORTED:
-            raise UnsupportedError(words)
-        if status in _OUT_OF_RESOURCES:
-            raise MemoryError(words)
-        raise BuildError(words)
-
-    def version(self) -> int:
-        """Give the library's version, such as 12603."""
-        number = c_int()
-        self("cusparseGetVersion", self.handle, byref(number))
-        return number.value
 
     def csr(self, shape: tuple[int, int], nnz: int, arrays: tuple[int, int, int], dtype: DType) -> Descriptor:
         """Describe a CSR matrix by the device addresses of indptr, indices and values."""

@@ -6,7 +6,7 @@ Networks", SC 2020. The matrix is used as it comes: building is an upload.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -18,23 +18,31 @@ from spmark.impls.core.interfaces import DeviceArray, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
-from spmark.impls.runtime.template import C_TYPES, KernelTemplate
+from spmark.impls.runtime.template import C_TYPES, KernelTemplate, TemplateValue
 
 _FOLDER = Path(__file__).parent / "kernels"
 THREADS = 128
 BATCH = 4
+_COARSEN_WAVES = 64
+"""Thread blocks for each multiprocessor that merging must leave: fewer, and long rows take longer than they save."""
 
 
-def _vector_fits(values: object) -> bool:
-    return isinstance(values, dict) and (values["T"] == "half" or values["vector"] <= 4)
+def _loads_at_once(values: Mapping[str, TemplateValue]) -> bool:
+    return values["T"] == "half" or int(values["vector"]) <= 4
 
 
 SPMM = KernelTemplate(
     _FOLDER / "spmm.cu",
     "spmm_csr",
-    {"T": ("float", "half"), "vector": (1, 2, 4, 8), "lanes": (8, 16, 32), "coarsen": (1, 2), "threads": (THREADS,)},
-    legal=_vector_fits,
-    max_registers=96,
+    {
+        "T": ("float", "half"),
+        "vector": (1, 2, 4, 8),
+        "lanes": (8, 16, 32),
+        "coarsen": (1, 2),
+        "threads": (THREADS,),
+    },
+    legal=_loads_at_once,
+    max_registers=128,
 )
 SDDMM = KernelTemplate(
     _FOLDER / "sddmm.cu",
@@ -47,17 +55,17 @@ SDDMM = KernelTemplate(
         "scaled": (False, True),
         "threads": (THREADS,),
     },
-    legal=_vector_fits,
+    legal=_loads_at_once,
     max_registers=128,
 )
 
 
 def vector_and_lanes(width: int, dtype: DType) -> tuple[int, int]:
-    """Choose elements of a load and lanes of a row: the widest load that divides J, and no more lanes than J needs.
+    """Choose elements of a load and lanes of a row: the widest load that keeps lanes busy, no more lanes than J needs.
 
     Rows of B start at multiples of J elements, so a load of v elements is aligned in every row only where v divides J.
     """
-    vector = next(v for v in (16 // dtype.itemsize, 4, 2, 1) if width % v == 0)
+    vector = next(v for v in (16 // dtype.itemsize, 4, 2, 1) if width % v == 0 and (v == 1 or 8 * v <= width))
     lanes = next((n for n in (8, 16) if n * vector >= width), 32)
     return vector, lanes
 
@@ -118,7 +126,7 @@ class GeSpmm:
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM, SDDMM)
 
     coarsen: int = 0
-    """Column tiles of one group (1 or 2; the paper's warp merging); 0 chooses 2 where J has two full tiles."""
+    """Column tiles of one group (1 or 2; the paper's warp merging); 0 chooses 2 where enough blocks are left."""
 
     def __post_init__(self) -> None:
         if self.coarsen not in (0, 1, 2):
@@ -137,5 +145,8 @@ class GeSpmm:
         if problem.op is Op.SDDMM:
             return SddmmPlan(problem, target)
         vector, lanes = vector_and_lanes(problem.width, problem.dtype)
-        coarsen = self.coarsen or (2 if problem.width >= 2 * lanes * vector else 1)
+        rows = THREADS // lanes
+        blocks = ceil_div(problem.matrix.num_rows, rows) * ceil_div(problem.width, 2 * lanes * vector)
+        pays = problem.width >= 2 * lanes * vector and blocks >= _COARSEN_WAVES * device.num_sms
+        coarsen = self.coarsen or (2 if pays else 1)
         return SpmmPlan(problem, target, coarsen)

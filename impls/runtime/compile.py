@@ -47,7 +47,6 @@ class Binary:
     """Bytes stored to local memory because registers ran out."""
     shared_bytes: int
     """Static shared memory of a block."""
-    log: str = ""
 
 
 def cache_folder() -> Path:
@@ -246,7 +245,6 @@ def _binary(cubin: bytes, symbol: str, log: str) -> Binary:
         int(registers[1]) if registers else 0,
         int(spills[1]) if spills else 0,
         int(shared[1]) if shared else 0,
-        log.strip(),
     )
 
 

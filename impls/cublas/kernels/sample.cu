@@ -9,14 +9,15 @@ using namespace spmark;
 //
 // A thread owns one non-zero.
 //   rows, indices, values   nnz rows, columns and values, in CSR order; values is not read unless scaled
-//   dense    num_rows x num_cols, row-major
+//   dense    num_rows x num_cols floats, row-major: rounded to T once, after scaling
 //   out      nnz results
 template <typename T, bool scaled, int threads>
 __global__ void __launch_bounds__(threads)
     sample_dense(int nnz, int num_cols, const int* __restrict__ rows, const int* __restrict__ indices,
-                 const T* __restrict__ values, const T* __restrict__ dense, T* __restrict__ out) {
+                 const T* __restrict__ values, const float* __restrict__ dense, T* __restrict__ out) {
     const int64_t p = static_cast<int64_t>(blockIdx.x) * threads + threadIdx.x;
     if (p >= nnz) return;  // no barrier follows
-    const T picked = dense[static_cast<int64_t>(rows[p]) * num_cols + indices[p]];
-    out[p] = scaled ? from_float<T>(to_float(picked) * to_float(values[p])) : picked;
+    float picked = dense[static_cast<int64_t>(rows[p]) * num_cols + indices[p]];
+    if constexpr (scaled) picked *= to_float(values[p]);
+    out[p] = from_float<T>(picked);
 }

@@ -1,7 +1,8 @@
 // CSR SpMM after GE-SpMM: coalesced row caching and coarsened columns.
 //
 // Huang, Dai, Wang and Yang, "GE-SpMM: General-Purpose Sparse Matrix-Matrix Multiplication on GPUs for Graph Neural
-// Networks", SC 2020, sections 4.1 (coalesced row caching) and 4.2 (coarse-grained warp merging). Deterministic: no atomics.
+// Networks", SC 2020, sections 4.1 (coalesced row caching) and 4.2 (coarse-grained warp merging). Deterministic: no
+// atomics.
 
 #include <spmark/half.cuh>
 #include <spmark/vec.cuh>
@@ -11,12 +12,13 @@ using namespace spmark;
 
 // C[i, j] = sum_k A[i, k] B[k, j].
 //
-// A group of `lanes` threads owns one row and a tile of lanes * vector * coarsen columns; a block holds threads / lanes rows.
+// A group of `lanes` threads owns one row and a tile of lanes * vector * coarsen columns; a block holds threads / lanes
+// rows.
 //   indptr   num_rows + 1 offsets; indices, values   nnz columns and values, in CSR order
 //   dense    B, num_cols x width, row-major; aligned to vector elements, and so is width
 //   out      C, num_rows x width, row-major; written whole, empty rows as zeros
-// The group stages `lanes` non-zeros in shared memory with one coalesced load, then every lane walks them, reading `coarsen`
-// vectors of B's row: the staged pair is read once for all of them, and consecutive lanes read consecutive columns.
+// The group stages 32 non-zeros in shared memory with coalesced loads, then every lane walks them with several rows
+// of B on their way at once: a long row is a chain of such trips, and their latency is what it costs.
 template <typename T, int vector, int lanes, int coarsen, int threads>
 __global__ void __launch_bounds__(threads)
     spmm_csr(int num_rows, int width, const int* __restrict__ indptr, const int* __restrict__ indices,
@@ -24,9 +26,12 @@ __global__ void __launch_bounds__(threads)
     static_assert(threads % 32 == 0 && 32 % lanes == 0, "a group is a part of one warp");
     static_assert(sizeof(T) * vector <= 16, "a vector is loaded at once");
     constexpr int kRows = threads / lanes;
+    constexpr int kStage = 32;             // non-zeros in shared memory at once
+    constexpr int kEach = kStage / lanes;  // staged by one lane
     constexpr int kStep = lanes * vector;  // columns between two vectors of one lane
-    __shared__ int staged_columns[kRows][lanes];
-    __shared__ float staged_values[kRows][lanes];
+    constexpr int kFlight = (vector < 8 ? 8 : 4) / coarsen;  // rows of B on their way, held in registers
+    __shared__ int staged_columns[kRows][kStage];
+    __shared__ float staged_values[kRows][kStage];
 
     const int group = threadIdx.x / lanes;
     const int lane = threadIdx.x % lanes;
@@ -44,20 +49,48 @@ __global__ void __launch_bounds__(threads)
     Vec<float, vector> sum[coarsen] = {};
 
     const int end = indptr[row + 1];
-    for (int start = indptr[row]; start < end; start += lanes) {
-        const int count = min(lanes, end - start);
-        if (lane < count) {
-            staged_columns[group][lane] = indices[start + lane];
-            staged_values[group][lane] = to_float(values[start + lane]);
-        }
-        __syncwarp(members);  // the whole group reads what each lane staged
-#pragma unroll 4  // four rows of B in flight hide the latency of reading them
-        for (int p = 0; p < count; ++p) {
-            const T* source = dense + static_cast<int64_t>(staged_columns[group][p]) * width;
-            const float value = staged_values[group][p];
+    int next_column[kEach];
+    T next_value[kEach];
+    const auto fetch = [&](int start) {
 #pragma unroll
-            for (int c = 0; c < coarsen; ++c)
-                if (active[c]) axpy(sum[c], value, load_read_only<vector>(source + column[c]));
+        for (int e = 0; e < kEach; ++e) {
+            const int p = start + e * lanes + lane;
+            if (p < end) {
+                next_column[e] = indices[p];
+                next_value[e] = values[p];
+            }
+        }
+    };
+    int start = indptr[row];
+    fetch(start);
+    for (; start < end; start += kStage) {
+        const int count = min(kStage, end - start);
+#pragma unroll
+        for (int e = 0; e < kEach; ++e) {
+            if (e * lanes + lane < count) {
+                staged_columns[group][e * lanes + lane] = next_column[e];
+                staged_values[group][e * lanes + lane] = to_float(next_value[e]);
+            }
+        }
+        __syncwarp(members);      // the whole group reads what each lane staged
+        fetch(start + kStage);    // the next trip's non-zeros arrive while this one is worked on
+        for (int p = 0; p < count; p += kFlight) {
+            Vec<T, vector> part[kFlight][coarsen];
+#pragma unroll
+            for (int f = 0; f < kFlight; ++f) {
+                // Past the end the last row is read again, from a cache, and not added: all loads stay in flight.
+                const int at = min(p + f, count - 1);
+                const T* source = dense + static_cast<int64_t>(staged_columns[group][at]) * width;
+#pragma unroll
+                for (int c = 0; c < coarsen; ++c)
+                    if (active[c]) part[f][c] = load_read_only<vector>(source + column[c]);
+            }
+#pragma unroll
+            for (int f = 0; f < kFlight; ++f)
+                if (p + f < count)
+#pragma unroll
+                    for (int c = 0; c < coarsen; ++c)
+                        if (active[c]) axpy(sum[c], staged_values[group][p + f], part[f][c]);
         }
         __syncwarp(members);  // nobody stages over what another lane still reads
     }

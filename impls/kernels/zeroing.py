@@ -1,0 +1,56 @@
+"""Ordered zeroing: rows that are added into atomically, or that no block writes, are cleared by a launch of their own.
+
+It is enqueued before the compute grid on the same stream, so that the order is the stream's; clearing inside the grid
+would race with the first additions, and clearing all of C would write what is written anyway.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.interfaces import DeviceArray
+from spmark.impls.core.problem import DType
+from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.template import C_TYPES, KernelTemplate
+
+_THREADS = 64
+_MAX_BLOCKS = 4096
+ZERO_ROWS = KernelTemplate(
+    Path(__file__).parent / "zero_rows.cu",
+    "zero_rows",
+    {"T": ("float", "half"), "vector": (1, 2, 4, 8), "threads": (_THREADS,)},
+    legal=lambda values: values["T"] == "half" or int(values["vector"]) <= 4,
+    max_registers=32,
+)
+
+
+class RowZeroing:
+    """A launch that clears some rows of the result.
+
+    Parameters
+    ----------
+    plan : DevicePlan
+        Owner of the uploaded list; it calls `enqueue` first in its own.
+    rows : (n,) int32
+        Distinct rows to clear; with none nothing is launched.
+    width : int
+        Columns of the matrix to clear.
+    dtype : DType
+        Its element type: of the result, or float32 for a workspace.
+    """
+
+    def __init__(self, plan: DevicePlan, rows: NDArray[np.int32], width: int, dtype: DType) -> None:
+        vector = next(v for v in (16 // dtype.itemsize, 4, 2, 1) if width % v == 0)
+        instance = ZERO_ROWS.instance(T=C_TYPES[dtype], vector=vector, threads=_THREADS)
+        (self._kernel,) = plan.target.load([instance])
+        self._rows: Any = plan.upload(rows.astype(np.int32, copy=False))
+        self._sizes = np.int32(rows.size), np.int32(width)
+        self._grid = (min(int(rows.size), _MAX_BLOCKS), 1, 1)
+
+    def enqueue(self, out: DeviceArray) -> None:
+        """Clear the rows of ``out``."""
+        self._kernel.launch(self._grid, (*self._sizes, self._rows, out))

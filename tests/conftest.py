@@ -1,0 +1,35 @@
+"""Fixtures that several test files share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spmark.impls.core.problem import Csr
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep compiled kernels and parsed matrices out of the user's own cache."""
+    os.environ.setdefault("SPMARK_CACHE", str(config.cache.mkdir("spmark")))
+
+
+@pytest.fixture(scope="session")
+def mirror() -> Path:
+    """Give the local mirror of matrices, or skip."""
+    path = Path(os.environ.get("SPMARK_MIRROR", ""))
+    if not (path / "MANIFEST.tsv").is_file():
+        pytest.skip("SPMARK_MIRROR does not name a folder with MANIFEST.tsv")
+    return path
+
+
+@pytest.fixture
+def small_matrix() -> Csr:
+    """Give a 12 x 9 matrix with an empty row."""
+    dense = np.random.default_rng(0).standard_normal((12, 9)) * (np.arange(108).reshape(12, 9) % 3 == 0)
+    dense[5] = 0
+    rows, cols = np.nonzero(dense)
+    indptr = np.searchsorted(rows, np.arange(13))
+    return Csr.checked((12, 9), indptr, cols, dense[rows, cols])

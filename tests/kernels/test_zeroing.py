@@ -1,0 +1,38 @@
+"""Zeroing of listed rows, run on the host under sanitizers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.kernels.zeroing import RowZeroing
+from spmark.impls.runtime.device import find
+from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.target import open_target
+
+
+class ZeroingPlan(DevicePlan):
+    def enqueue(self, operands: object, out: object) -> None:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("dtype", list(DType))
+@pytest.mark.parametrize("width", [1, 6, 8, 300])
+def test_listed_rows_are_cleared_and_no_others(width: int, dtype: DType, small_matrix: object) -> None:
+    random = np.random.default_rng(width)
+    plan = ZeroingPlan(Problem(Op.SPMM, small_matrix, width, dtype), open_target(find("host-simt")), {})
+    rows = np.array([0, 3, 11], np.int32)
+    out = random.standard_normal((12, width)).astype(dtype.numpy)
+    expected = out.copy()
+    expected[rows] = 0
+    RowZeroing(plan, rows, width, dtype).enqueue(out)
+    np.testing.assert_array_equal(out, expected)
+    assert plan.device_bytes == rows.nbytes
+
+
+def test_no_rows_are_no_launch(small_matrix: object) -> None:
+    plan = ZeroingPlan(Problem(Op.SPMM, small_matrix, 4), open_target(find("host-simt")), {})
+    out = np.ones((12, 4), np.float32)
+    RowZeroing(plan, np.empty(0, np.int32), 4, DType.FLOAT32).enqueue(out)
+    assert np.all(out == 1)

@@ -1,0 +1,23 @@
+"""Every kernel template of the project: of each implementation in the table, and the shared ones."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+
+from spmark.impls.kernels.zeroing import ZERO_ROWS
+from spmark.impls.runtime.template import KernelTemplate
+from spmark.impls.table import IMPLEMENTATIONS
+
+
+def templates() -> list[KernelTemplate]:
+    found: dict[tuple[str, str], KernelTemplate] = {("", "zero_rows"): ZERO_ROWS}
+    for entry in IMPLEMENTATIONS.values():
+        module, _, label = entry.partition(":")
+        for template in getattr(getattr(import_module(module), label), "kernels", ()):
+            found[(str(template.source), template.name)] = template
+    return list(found.values())
+
+
+def workers() -> int:
+    return os.cpu_count() or 1

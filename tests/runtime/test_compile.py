@@ -1,0 +1,165 @@
+"""The compiler's cache, its errors, and the agreement of NVRTC, nvcc and ptxas."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spmark.impls.core.errors import CompileError
+from spmark.impls.runtime import compile as compiler
+from spmark.impls.runtime.compile import assemble, compile_kernel, compile_many, included_headers
+
+SOURCE = """#include "scale.cuh"
+template <int threads> __global__ void __launch_bounds__(threads) scale(float* x) { x[threadIdx.x] *= kScale; }
+"""
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "inner.cuh").write_text("constexpr float kScale = 2.0f;\n")
+    (tmp_path / "scale.cuh").write_text('#pragma once\n#include "inner.cuh"\n')
+    path = tmp_path / "scale.cu"
+    path.write_text(SOURCE)
+    return path
+
+
+def count_compiles(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    calls: list[str] = []
+    real = compiler._compile_nvrtc
+
+    def counted(source: Path, expression: str, arch: str) -> compiler.Binary:
+        calls.append(expression)
+        return real(source, expression, arch)
+
+    monkeypatch.setattr(compiler, "_compile_nvrtc", counted)
+    return calls
+
+
+def test_a_second_compile_comes_from_the_cache(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = count_compiles(monkeypatch)
+    first = compile_kernel(source, "scale<64>", "sm_90")
+    assert compile_kernel(source, "scale<64>", "sm_90") == first
+    assert calls == ["scale<64>"]
+    assert first.cubin[:4] == b"\x7fELF"
+    assert "scale" in first.symbol
+
+
+@pytest.mark.parametrize("changed", ["scale.cu", "scale.cuh", "inner.cuh"])
+def test_a_change_of_the_source_or_any_header_compiles_again(
+    source: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    calls = count_compiles(monkeypatch)
+    compile_kernel(source, "scale<64>", "sm_90")
+    path = source.parent / changed
+    path.write_text(path.read_text() + "// changed\n")
+    compile_kernel(source, "scale<64>", "sm_90")
+    assert len(calls) == 2
+
+
+def test_architecture_options_instance_and_version_are_in_the_key(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = count_compiles(monkeypatch)
+    compile_kernel(source, "scale<64>", "sm_90")
+    compile_kernel(source, "scale<64>", "sm_80")
+    compile_kernel(source, "scale<32>", "sm_90")
+    monkeypatch.setattr(compiler, "OPTIONS", (*compiler.OPTIONS, "-DOTHER"))
+    compile_kernel(source, "scale<64>", "sm_90")
+    monkeypatch.setattr(compiler, "_nvrtc_version", lambda: "nvrtc 99.0")
+    compile_kernel(source, "scale<64>", "sm_90")
+    assert len(calls) == 5
+
+
+def test_a_damaged_cache_entry_is_made_again(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = compile_kernel(source, "scale<64>", "sm_90")
+    (entry,) = (p for p in compiler.cache_folder().rglob("*") if p.is_file())
+    entry.write_bytes(entry.read_bytes()[:-7])
+    calls = count_compiles(monkeypatch)
+    assert compile_kernel(source, "scale<64>", "sm_90") == first
+    assert calls == ["scale<64>"]
+
+
+def test_a_cache_that_cannot_be_written_costs_only_time(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPMARK_CACHE", "/dev/null/nowhere")
+    assert compile_kernel(source, "scale<64>", "sm_90").registers > 0
+
+
+def test_a_failure_names_file_instance_and_carries_the_log(source: Path) -> None:
+    source.write_text(SOURCE.replace("kScale", "kMissing"))
+    with pytest.raises(CompileError) as caught:
+        compile_kernel(source, "scale<64>", "sm_90")
+    assert caught.value.source == str(source)
+    assert caught.value.instance == "scale<64>"
+    assert 'identifier "kMissing" is undefined' in caught.value.log
+    assert str(source) in str(caught.value)
+
+
+def test_a_pool_answers_in_order_and_keeps_failures_apart(source: Path) -> None:
+    jobs = [(source, f"scale<{threads}>", "sm_90") for threads in (32, 64, 96)] + [(source, "missing<1>", "sm_90")]
+    *good, bad = compile_many(jobs, workers=2)
+    assert [re.search(r"ILi(\d+)E", b.symbol)[1] for b in good] == ["32", "64", "96"]
+    assert isinstance(bad, CompileError)
+    assert bad.instance == "missing<1>"
+
+
+def test_a_pool_does_not_run_the_callers_main_module_again(source: Path, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from pathlib import Path\n"
+        "from spmark.impls.runtime.compile import compile_many\n"
+        "print('once')\n"
+        f"jobs = [(Path({str(source)!r}), f'scale<{{t}}>', 'sm_90') for t in (32, 64)]\n"
+        "print(len([b.registers for b in compile_many(jobs, 2)]))\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["once", "2"], done.stderr
+
+
+def test_nvcc_and_nvrtc_agree_on_the_kernel(source: Path) -> None:
+    ours, theirs = (compile_kernel(source, "scale<64>", "sm_90", which) for which in ("nvrtc", "nvcc"))
+    assert ours.symbol == theirs.symbol
+    assert ours.registers == theirs.registers
+
+
+def test_nvcc_failures_are_compile_errors_too(source: Path) -> None:
+    source.write_text(SOURCE.replace("kScale", "kMissing"))
+    with pytest.raises(CompileError, match="kMissing"):
+        compile_kernel(source, "scale<64>", "sm_90", "nvcc")
+
+
+PTX = """.version 9.0
+.target sm_80
+.address_size 64
+.visible .entry fill(.param .u64 target) {
+  .reg .u64 %rd<3>;
+  .reg .u32 %r<2>;
+  ld.param.u64 %rd1, [target];
+  cvta.to.global.u64 %rd2, %rd1;
+  mov.u32 %r1, 7;
+  st.global.u32 [%rd2], %r1;
+  ret;
+}
+"""
+
+
+def test_ptx_is_assembled_for_a_later_target(source: Path) -> None:
+    binary = assemble(PTX, "sm_90")
+    assert binary.symbol == "fill"
+    assert binary.cubin[:4] == b"\x7fELF"
+    assert assemble(PTX, "sm_90") == binary
+
+
+def test_ptx_that_ptxas_refuses_is_a_compile_error(source: Path) -> None:
+    with pytest.raises(CompileError, match=r"bad\.ptx"):
+        assemble(PTX.replace("mov.u32", "mov.nothing"), "sm_90", "bad.ptx")
+    with pytest.raises(CompileError, match="entry"):
+        assemble("// empty", "sm_90")
+
+
+def test_headers_are_followed_and_the_toolkits_are_not(source: Path) -> None:
+    assert [p.name for p in included_headers(source)] == ["inner.cuh", "scale.cuh"]

@@ -1,0 +1,51 @@
+"""Ring one: every instance of every kernel compiles for every target, within its limits on registers and spills."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from runtime.kernel_tables import templates, workers
+
+from spmark.impls.core.errors import CompileError
+from spmark.impls.runtime.compile import compile_many
+from spmark.impls.runtime.template import KernelTemplate
+
+ARCHES = ("sm_80", "sm_90", "sm_100")
+CALIBRATE = Path(__file__).parents[2] / "impls" / "runtime" / "kernels" / "calibrate.cu"
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_every_instance_compiles_within_its_limits(arch: str) -> None:
+    wanted = [t for t in templates() if int(arch.removeprefix("sm_")) >= t.min_capability]
+    instances = [i for t in wanted for i in t.instances()]
+    assert len(instances) > 50
+    binaries = compile_many([(i.template.source, i.expression, arch) for i in instances], workers())
+    for instance, binary in zip(instances, binaries, strict=True):
+        assert not isinstance(binary, CompileError), binary
+        assert 0 < binary.registers <= instance.template.max_registers, instance.expression
+        assert binary.spill_bytes <= instance.template.max_spill_bytes, instance.expression
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_the_calibration_kernels_compile(arch: str) -> None:
+    names = ("read_all<4, 512>", "copy_all<4, 512>", "multiply_add<512>", "nothing<32>")
+    products = ("matrix_multiply<false, 512>", "matrix_multiply<true, 512>")
+    for binary in compile_many([(CALIBRATE, name, arch) for name in (*names, *products)], workers()):
+        assert not isinstance(binary, CompileError), binary
+        assert binary.spill_bytes == 0
+
+
+def test_legal_says_what_the_static_asserts_say() -> None:
+    """Every combination that Python calls illegal is refused by the compiler too, for one of its static asserts."""
+    for template in templates():
+        illegal = _illegal(template)[:3]
+        for binary in compile_many([(template.source, expression, "sm_90") for expression in illegal], workers()):
+            assert isinstance(binary, CompileError), f"{template.name} compiles although Python calls it illegal"
+            assert "static assertion failed" in binary.log
+
+
+def _illegal(template: KernelTemplate) -> list[str]:
+    everything = KernelTemplate(template.source, template.name, template.space)
+    legal = {i.expression for i in template.instances()}
+    return [i.expression for i in everything.instances() if i.expression not in legal]
