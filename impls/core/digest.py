@@ -31,6 +31,6 @@ def implementation_version(package: str) -> str:
         path
         for folder in folders
         for path in (root / folder).rglob("*")
-        if path.is_file() and not any(part in str(path) for part in _SKIPPED)
+        if path.is_file() and not any(part in str(path.relative_to(root)) for part in _SKIPPED)
     )
     return files_digest(files, root)

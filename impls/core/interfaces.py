@@ -83,6 +83,7 @@ class Built:
     device_bytes: int = 0
     search: Search | None = None
     half_sums: bool = False
+    deterministic: bool = True
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -124,7 +125,12 @@ class Plan(Protocol):
 
     @property
     def half_sums(self) -> bool:
-        """Whether partial sums are rounded to float16: a vendor's doing that it cannot be kept from, and so declared."""
+        """Whether partial sums are rounded to float16: a vendor's doing, which the plan declares."""
+        ...
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether two runs on the same operands give the same bits."""
         ...
 
     def run(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:

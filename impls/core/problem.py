@@ -110,12 +110,14 @@ class Csr:
             raise MatrixError(f"{where}: expected real values, found {values.dtype}")
         _check_indptr(indptr, nnz, where)
         _check_indices(indptr, indices, num_cols, where)
+        with np.errstate(over="ignore"):
+            values = np.ascontiguousarray(values, np.float32)
         _check_finite(values, where)
         return cls(
             (num_rows, num_cols),
             np.ascontiguousarray(indptr, np.int32),
             np.ascontiguousarray(indices, np.int32),
-            np.ascontiguousarray(values, np.float32),
+            values,
         )
 
     @property
@@ -246,7 +248,11 @@ class Problem:
             raise ValueError(f"expected a width J of at least 1, found {self.width}")
         if self.scaled and self.op is not Op.SDDMM:
             raise ValueError(f"expected scaled only with sddmm, found it with {self.op}")
-        object.__setattr__(self, "values", self.matrix.values.astype(self.dtype.numpy, copy=False))
+        with np.errstate(over="ignore"):
+            values = self.matrix.values.astype(self.dtype.numpy, copy=False)
+        if self.dtype is DType.FLOAT16:
+            _check_finite(values, "values in float16 (beyond 65,504?)")
+        object.__setattr__(self, "values", values)
 
     @property
     def operand_shapes(self) -> tuple[tuple[int, int], ...]:

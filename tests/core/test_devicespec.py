@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.errors import DeviceError
+
+
+def test_save_and_load(cpu: DeviceSpec, tmp_path: Path) -> None:
+    spec = cpu.model_copy(update={"tables": {"gather": [1.5, 2.5]}, "tensor_flops_per_s": {"float16": 1e15}})
+    spec.save(tmp_path / "spec.json")
+    assert DeviceSpec.load(tmp_path / "spec.json") == spec
+    assert (tmp_path / "spec.json").read_text().endswith("}\n")
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [({"num_sms": 0}, "num_sms"), ({"kind": "tpu"}, "kind"), ({"cores": 2}, "cores"), ({"l2_bytes": -1}, "l2_bytes")],
+)
+def test_load_names_the_file_and_the_field(cpu: DeviceSpec, change: dict[str, Any], field: str, tmp_path: Path) -> None:
+    path = tmp_path / "spec.json"
+    path.write_text(json.dumps(json.loads(cpu.model_dump_json()) | change))
+    with pytest.raises(DeviceError, match=rf"spec\.json: expected a device spec(.|\n)*{field}"):
+        DeviceSpec.load(path)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "\x00"])
+def test_load_refuses_what_is_no_spec(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "spec.json"
+    path.write_text(text)
+    with pytest.raises(DeviceError, match=r"spec\.json: expected a device spec"):
+        DeviceSpec.load(path)
+
+
+def test_load_of_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(DeviceError, match="expected a device spec, found none"):
+        DeviceSpec.load(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize(("arch", "number"), [("sm_90", 90), ("sm_90a", 90), ("sm_100", 100), ("x86_64", 0)])
+def test_compute_capability(cpu: DeviceSpec, arch: str, number: int) -> None:
+    assert cpu.model_copy(update={"arch": arch}).compute_capability == number
+
+
+def test_flops_take_the_faster_unit(cpu: DeviceSpec) -> None:
+    spec = cpu.model_copy(update={"tensor_flops_per_s": {"float16": 9e14, "float32": 1.0}})
+    assert spec.flops_per_s("float16") == 9e14
+    assert spec.flops_per_s("float32") == 3e10

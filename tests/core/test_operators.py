@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from problems import dense_operands, matrices, problems, random_csr
+
+from spmark.impls.core import operators as module
+from spmark.impls.core.operators import (
+    SAMPLED_ROWS,
+    RandomOperand,
+    compulsory_bytes,
+    flops,
+    operand_bytes,
+    random_operands,
+    random_values,
+    reference,
+    sampled_rows,
+    tolerance,
+)
+from spmark.impls.core.problem import Csr, DType, Op, Problem
+
+
+def dense_of(problem: Problem) -> np.ndarray:
+    matrix = problem.matrix
+    dense = np.zeros(matrix.shape)
+    dense[matrix.rows_of_entries(), matrix.indices] = problem.values
+    return dense
+
+
+# random values
+
+
+def test_random_values_are_a_sign_times_a_half_to_one() -> None:
+    values = random_values(np.arange(1 << 18, dtype=np.uint64), 1, 1)
+    assert values.dtype == np.float32
+    magnitude = np.abs(values).astype(np.float64)
+    assert magnitude.min() >= 0.5
+    assert magnitude.max() < 1
+    steps = (magnitude - 0.5) * 2**23
+    np.testing.assert_array_equal(steps, np.round(steps))
+    # Five standard errors of a mean and of a share.
+    assert abs(magnitude.mean() - 0.75) < 5 * 0.1443 / 512
+    assert abs((values > 0).mean() - 0.5) < 5 * 0.5 / 512
+    shares = np.histogram(magnitude, 16, (0.5, 1))[0] / values.size
+    assert np.abs(shares - 1 / 16).max() < 5 * 0.2421 / 512
+
+
+def test_random_values_do_not_correlate() -> None:
+    index = np.arange(1 << 18, dtype=np.uint64)
+    values = random_values(index, 1, 1).astype(np.float64)
+    variance = (values**2).mean()
+    others = [random_values(index, 1, 2), random_values(index, 2, 1), np.roll(values, 1), np.roll(values, 128)]
+    for other in others:
+        assert abs((values * other).mean()) / variance < 5 / 512
+
+
+def test_random_values_have_not_changed() -> None:
+    """Records of two versions are compared by seed: these bits are part of the protocol."""
+    bits = random_values(np.array([0, 1, 2**40], np.uint64), 7, 1).view(np.uint32)
+    assert bits.tolist() == [1062853038, 3208727520, 1057988172]
+
+
+def test_random_values_are_splitmix_in_exact_integers() -> None:
+    for index, seed, stream in ((0, 0, 0), (12345, 9, 2), (2**63, 2**31, 1)):
+        key = ((seed * 0x9E3779B97F4A7C15) ^ ((stream + 1) * 0xD1B54A32D192ED03)) % 2**64
+        bits = ((index + 1) * 0x9E3779B97F4A7C15 + key) % 2**64
+        bits = (bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+        bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EB % 2**64
+        bits ^= bits >> 31
+        expected = (-1) ** (bits & 1) * ((bits >> 42) | 1 << 22) / 2**23
+        assert random_values(np.array([index], np.uint64), seed, stream)[0] == expected
+
+
+@pytest.mark.parametrize("dtype", DType)
+def test_operand_is_the_same_whole_and_in_parts(dtype: DType, monkeypatch: pytest.MonkeyPatch) -> None:
+    operand = RandomOperand((37, 11), dtype, 5, 2)
+    whole = np.empty(operand.shape, dtype.numpy)
+    operand.fill(whole)
+    chunked = np.empty_like(whole)
+    monkeypatch.setattr(module, "_CHUNK", 16)
+    operand.fill(chunked)
+    np.testing.assert_array_equal(whole, chunked)
+    rows = np.array([36, 0, 5])
+    np.testing.assert_array_equal(operand[rows, 3:9], whole[rows, 3:9])
+    np.testing.assert_array_equal(operand[rows, :], whole[rows])
+    assert operand[rows, :].dtype == dtype.numpy
+    assert operand.equals(whole)
+    for at in (0, 15, 16, whole.size - 1):
+        changed = whole.copy()
+        changed.reshape(-1)[at] += 1
+        assert not operand.equals(changed)
+
+
+def test_operands_differ_by_seed_and_by_operand() -> None:
+    problem = Problem(Op.SDDMM, random_csr(4, 4, [2] * 4), 8)
+    drawn = [dense_operands(problem, seed)[i].tobytes() for seed in (0, 1) for i in (0, 1)]
+    assert len(set(drawn)) == 4
+
+
+# reference
+
+
+@pytest.mark.parametrize("name", problems())
+def test_reference_is_the_dense_product(name: str) -> None:
+    problem = problems()[name]
+    operands = dense_operands(problem)
+    found = reference(problem, random_operands(problem, 0))
+    a, wide = dense_of(problem), [operand.astype(np.float64) for operand in operands]
+    at = problem.matrix.rows_of_entries(), problem.matrix.indices
+    if problem.op is Op.SPMM:
+        result, magnitude = a @ wide[0], np.abs(a) @ np.abs(wide[0])
+    else:
+        result, magnitude = (wide[0] @ wide[1].T)[at], (np.abs(wide[0]) @ np.abs(wide[1]).T)[at]
+        if problem.scaled:
+            result, magnitude = result * a[at], magnitude * np.abs(a[at])
+    np.testing.assert_allclose(found.result, result, rtol=0, atol=1e-13 * max(1.0, magnitude.max(initial=0)))
+    np.testing.assert_allclose(found.magnitude, magnitude, rtol=1e-12)
+    assert found.result.shape == problem.out_shape
+
+
+@pytest.mark.parametrize("op", Op)
+def test_reference_on_some_rows_and_in_pieces(op: Op, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = Problem(op, matrices()["hub"], 33)
+    operands = dense_operands(problem)
+    whole = reference(problem, operands)
+    monkeypatch.setattr(module, "_CHUNK", 4000)
+    rows = np.array([0, 3, 17, 39])
+    part = reference(problem, operands, rows)
+    chosen = np.isin(problem.matrix.rows_of_entries(), rows)
+    np.testing.assert_array_equal(part.entries, np.flatnonzero(chosen))
+    expected = whole.result[rows] if op is Op.SPMM else whole.result[chosen]
+    np.testing.assert_allclose(part.result, expected, rtol=1e-12, atol=1e-12)
+    out = whole.result.astype(np.float32)
+    assert part.max_error(part.select(problem, out)) <= tolerance(problem)
+
+
+def test_max_error_is_infinite_where_it_must_be() -> None:
+    problem = Problem(Op.SPMM, matrices()["empty_rows"], 3)
+    found = reference(problem, dense_operands(problem))
+    exact = found.result.copy()
+    assert found.max_error(exact) == 0
+    for row, value in ((0, 1e-30), (2, np.nan), (2, np.inf), (0, np.nan)):
+        broken = exact.copy()
+        broken[row, 1] = value
+        assert found.max_error(broken) == np.inf
+
+
+def test_sampled_rows() -> None:
+    small = Problem(Op.SPMM, random_csr(5000, 10, [1] * 5000), 4)
+    np.testing.assert_array_equal(sampled_rows(small), np.arange(5000))
+    lengths = np.full(20_000, 400)
+    lengths[12_345] = 777
+    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    indices = (np.arange(indptr[-1]) - np.repeat(indptr[:-1], lengths)).astype(np.int32)
+    large = Problem(Op.SPMM, Csr((20_000, 1000), indptr, indices, np.ones(indices.size, np.float32)), 32)
+    rows = sampled_rows(large, 1)
+    assert SAMPLED_ROWS - 1 <= rows.size <= SAMPLED_ROWS
+    assert (np.diff(rows) > 0).all()
+    assert 12_345 in rows
+    np.testing.assert_array_equal(rows, sampled_rows(large, 1))
+    assert not np.array_equal(rows, sampled_rows(large, 2))
+
+
+# counts
+
+
+def test_flops_and_bytes() -> None:
+    # 4 x 6, row 1 empty; columns 0, 2 and 5 in use.
+    matrix = Csr.checked((4, 6), [0, 2, 2, 3, 5], [0, 2, 5, 0, 5], [1.5, 2.5, 3.5, 4.5, 5.5])
+    pattern = 4 * (5 + 5)
+    spmm = Problem(Op.SPMM, matrix, 8)
+    assert flops(spmm) == 2 * 5 * 8
+    assert operand_bytes(spmm) == 4 * (3 * 8 + 5)
+    assert compulsory_bytes(spmm) == 4 * (3 * 8 + 5) + pattern + 4 * 4 * 8
+    half = Problem(Op.SPMM, matrix, 8, DType.FLOAT16)
+    assert compulsory_bytes(half) == 2 * (3 * 8 + 5) + pattern + 2 * 4 * 8
+    sddmm = Problem(Op.SDDMM, matrix, 8)
+    assert flops(sddmm) == 2 * 5 * 8
+    assert operand_bytes(sddmm) == 4 * (3 + 3) * 8
+    assert compulsory_bytes(sddmm) == 4 * (3 + 3) * 8 + pattern + 4 * 5
+    scaled = Problem(Op.SDDMM, matrix, 8, scaled=True)
+    assert operand_bytes(scaled) == operand_bytes(sddmm) + 4 * 5

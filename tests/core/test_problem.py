@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from problems import matrices, random_csr
+from scipy import sparse
+
+from spmark.impls.core import problem as module
+from spmark.impls.core.errors import MatrixError, SpmarkError
+from spmark.impls.core.problem import Csr, DType, Op, Problem
+
+# A 3 x 4 matrix with an empty row, and one change of it that a canonical CSR does not allow.
+GOOD: dict[str, Any] = {
+    "shape": (3, 4),
+    "indptr": [0, 2, 2, 5],
+    "indices": [1, 3, 0, 1, 2],
+    "values": [0.5, -1.5, 2.0, 0.25, 3.0],
+}
+NAN, INF = float("nan"), float("inf")
+BROKEN = {
+    "no rows": ({"shape": (0, 4)}, "at least one row and one column, found shape 0 x 4"),
+    "no columns": ({"shape": (3, 0)}, "at least one row and one column, found shape 3 x 0"),
+    "too many rows": ({"shape": (2**31, 4)}, r"at most 2\^31 - 1 .*, found 2147483648 x 4 with 5 non-zeros"),
+    "short indptr": ({"indptr": [0, 2, 5]}, r"indptr of shape \(4,\), found \(3,\)"),
+    "deep indptr": ({"indptr": [[0, 2, 2, 5]]}, r"indptr of shape \(4,\), found \(1, 4\)"),
+    "deep indices": ({"indices": [[1, 3, 0, 1, 2]]}, r"indices of shape"),
+    "short values": ({"values": [1.0]}, r"values of shape \(5,\), found \(1,\)"),
+    "float indptr": ({"indptr": [0.0, 2.0, 2.0, 5.0]}, "integer indptr, found float64"),
+    "float indices": ({"indices": [1.0, 3.0, 0.0, 1.0, 2.0]}, "integer indices, found float64"),
+    "complex values": ({"values": [1j] * 5}, "real values, found complex128"),
+    "text values": ({"values": ["a"] * 5}, "real values, found <U1"),
+    "late start": ({"indptr": [1, 2, 2, 5]}, "indptr from 0 to nnz = 5, found 1 to 5"),
+    "early end": ({"indptr": [0, 2, 2, 4]}, "indptr from 0 to nnz = 5, found 0 to 4"),
+    "falling indptr": ({"indptr": [0, 4, 2, 5]}, "never to fall, found 4 then 2 at row 1"),
+    "large column": ({"indices": [1, 4, 0, 1, 2]}, r"columns in \[0, 4\), found 4 in row 0 \(position 1\)"),
+    "negative column": ({"indices": [1, 3, 0, -1, 2]}, r"columns in \[0, 4\), found -1 in row 2 \(position 3\)"),
+    "duplicate": ({"indices": [1, 3, 0, 1, 1]}, r"found a duplicate in row 2: 1 then 1 \(position 4\)"),
+    "unsorted": ({"indices": [3, 1, 0, 1, 2]}, r"found unsorted columns in row 0: 3 then 1 \(position 1\)"),
+    "nan": ({"values": [0.5, -1.5, NAN, 0.25, 3.0]}, "finite values, found nan at position 2"),
+    "infinity": ({"values": [0.5, -1.5, 2.0, 0.25, -INF]}, "finite values, found -inf at position 4"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), BROKEN.values(), ids=BROKEN)
+def test_checked_refuses(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(MatrixError, match=message) as caught:
+        Csr.checked(**{**GOOD, **change}, where="web/crawl")
+    assert str(caught.value).startswith("web/crawl: expected")
+    assert isinstance(caught.value, SpmarkError)
+
+
+def test_checked_refuses_too_many_nonzeros() -> None:
+    """No array of 2^31 elements is made: one element, repeated by a stride of 0."""
+    many = np.broadcast_to(np.int8(0), (2**31,))
+    with pytest.raises(MatrixError, match="1 x 1 with 2,147,483,648 non-zeros"):
+        Csr.checked((1, 1), [0, 2**31], many, many)
+
+
+def test_checked_converts() -> None:
+    matrix = Csr.checked(**GOOD)
+    assert matrix.shape == (3, 4)
+    assert (matrix.indptr.dtype, matrix.indices.dtype, matrix.values.dtype) == (np.int32, np.int32, np.float32)
+    assert matrix.indptr.tolist() == GOOD["indptr"]
+    assert matrix.indices.tolist() == GOOD["indices"]
+    assert matrix.values.tolist() == GOOD["values"]
+    assert matrix.nnz == 5
+    assert matrix.nbytes == 4 * (4 + 5 + 5)
+
+
+def test_checked_allows_a_fall_between_rows_and_no_nonzeros() -> None:
+    assert Csr.checked((2, 9), [0, 1, 2], [8, 0], [1.0, 2.0]).nnz == 2
+    assert Csr.checked((2, 9), [0, 0, 0], np.zeros(0, int), []).nnz == 0
+
+
+@pytest.mark.parametrize("at", [6, 7, 8, 9, 15, 16, 39])
+def test_checked_finds_faults_at_the_edges_of_its_chunks(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_CHUNK", 8)
+    good = np.arange(40)
+    assert Csr.checked((1, 50), [0, 40], good, good).nnz == 40
+    repeated = good.copy()
+    repeated[at] = repeated[at - 1]
+    with pytest.raises(MatrixError, match=rf"duplicate in row 0: {at - 1} then {at - 1} \(position {at}\)"):
+        Csr.checked((1, 50), [0, 40], repeated, good)
+    outside = good.copy()
+    outside[at] = 50
+    with pytest.raises(MatrixError, match=rf"found 50 in row 0 \(position {at}\)"):
+        Csr.checked((1, 50), [0, 40], outside, good)
+    values = good.astype(float)
+    values[at] = np.nan
+    with pytest.raises(MatrixError, match=rf"found nan at position {at}"):
+        Csr.checked((1, 50), [0, 40], good, values)
+
+
+@given(st.integers(0, 2**32), st.integers(1, 30), st.integers(1, 30), st.floats(0, 1))
+def test_facts_of_a_matrix(seed: int, num_rows: int, num_cols: int, density: float) -> None:
+    rng = np.random.default_rng(seed)
+    pattern = rng.random((num_rows, num_cols)) < density
+    matrix = random_csr(num_rows, num_cols, [0] * num_rows)
+    rows, cols = np.nonzero(pattern)
+    dense = np.zeros(pattern.shape, np.float32)
+    dense[rows, cols] = rng.uniform(1, 2, rows.size)
+    matrix = Csr.checked(pattern.shape, [0, *np.cumsum(pattern.sum(1))], cols, dense[rows, cols])
+    assert matrix.row_lengths.tolist() == pattern.sum(1).tolist()
+    assert matrix.used_cols == int(pattern.any(0).sum())
+    assert matrix.rows_of_entries().tolist() == rows.tolist()
+    flipped = matrix.transposed()
+    Csr.checked(flipped.shape, flipped.indptr, flipped.indices, flipped.values)
+    np.testing.assert_array_equal(
+        sparse.csr_array((flipped.values, flipped.indices, flipped.indptr), shape=flipped.shape).toarray(), dense.T
+    )
+
+
+def test_hash_is_of_shape_and_pattern() -> None:
+    matrix = Csr.checked(**GOOD)
+    other_values = Csr.checked(**{**GOOD, "values": [9.0] * 5})
+    wider = Csr.checked(**{**GOOD, "shape": (3, 5)})
+    moved = Csr.checked(**{**GOOD, "indices": [1, 2, 0, 1, 2]})
+    assert matrix.hash == other_values.hash
+    assert len({matrix.hash, wider.hash, moved.hash}) == 3
+    arrays = (np.array(GOOD[name], np.int32).tobytes() for name in ("indptr", "indices"))
+    assert matrix.hash == hashlib.sha256(b"3x4" + b"".join(arrays)).hexdigest()
+
+
+def test_problem_shapes() -> None:
+    matrix = matrices()["wide"]
+    spmm, sddmm = Problem(Op.SPMM, matrix, 5), Problem(Op.SDDMM, matrix, 5)
+    assert spmm.operand_shapes == ((700, 5),)
+    assert spmm.out_shape == (3, 5)
+    assert sddmm.operand_shapes == ((3, 5), (700, 5))
+    assert sddmm.out_shape == (matrix.nnz,)
+
+
+def test_problem_rounds_values_to_its_dtype() -> None:
+    matrix = matrices()["wide"]
+    assert Problem(Op.SPMM, matrix, 5).values is matrix.values
+    half = Problem(Op.SPMM, matrix, 5, DType.FLOAT16).values
+    assert half.dtype == np.float16
+    np.testing.assert_array_equal(half, matrix.values.astype(np.float16))
+
+
+@pytest.mark.parametrize("width", [0, -3])
+def test_problem_refuses_width(width: int) -> None:
+    with pytest.raises(ValueError, match=f"width J of at least 1, found {width}"):
+        Problem(Op.SPMM, matrices()["wide"], width)
+
+
+def test_problem_refuses_scaled_spmm() -> None:
+    with pytest.raises(ValueError, match="scaled only with sddmm"):
+        Problem(Op.SPMM, matrices()["wide"], 4, scaled=True)
+
+
+def test_dtypes() -> None:
+    assert [(d.numpy, d.itemsize) for d in DType] == [(np.float32, 4), (np.float16, 2)]

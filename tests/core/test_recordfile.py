@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import gzip
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from spmark.impls.core.errors import RecordError
+from spmark.impls.core.recordfile import FolderLock, RecordFile, read_rows
+
+PRELUDE = """
+import sys
+from pathlib import Path
+from pydantic import BaseModel
+from spmark.impls.core.errors import RecordError
+from spmark.impls.core.recordfile import FolderLock, RecordFile
+class Row(BaseModel):
+    number: int
+    text: str = ""
+path = Path(sys.argv[1])
+"""
+APPEND = """
+number = int(sys.argv[2])
+with RecordFile(path) as file:
+    while True:
+        file.append(Row(number=number, text="x" * (number * 997 % 60000)))
+        print(number, flush=True)
+        number += 1
+"""
+FILL = """
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+file, number = RecordFile(path), 0
+try:
+    while True:
+        file.append(Row(number=number, text="x" * 7000))
+        number += 1
+except RecordError as error:
+    print(number, error)
+"""
+HOLD = """
+import time
+lock = FolderLock(path)
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+class Row(BaseModel):
+    number: int
+    text: str = ""
+
+
+def numbers(path: Path) -> list[int]:
+    return [row.number for row in read_rows(path, Row)]
+
+
+def start(script: str, *args: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", PRELUDE + script, *map(str, args)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def test_append_and_read(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "rows.jsonl"
+    with RecordFile(path) as file:
+        file.append(Row(number=1, text="å\n\u2028"))
+        file.append(Row(number=2))
+        assert numbers(path) == [1, 2]  # on disk before the file is closed
+    with RecordFile(path) as file:
+        file.append(Row(number=3))
+    rows = list(read_rows(path, Row))
+    assert [row.number for row in rows] == [1, 2, 3]
+    assert rows[0].text == "å\n\u2028"
+    assert path.read_bytes().count(b"\n") == 3
+
+
+def test_read_gzip(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"number": 4}\n{"number": 5}\n'))
+    assert numbers(path) == [4, 5]
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(RecordError, match=r"rows\.jsonl\.gz: cannot be read"):
+        numbers(path)
+
+
+@pytest.mark.parametrize("cut", [1, 5, 13])
+def test_torn_line_is_passed_over_and_ended(tmp_path: Path, cut: int, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "rows.jsonl"
+    with RecordFile(path) as file:
+        for number in range(3):
+            file.append(Row(number=number))
+    path.write_bytes(path.read_bytes()[:-cut])
+    with RecordFile(path) as file:
+        file.append(Row(number=7))
+    with caplog.at_level(logging.WARNING):
+        found = numbers(path)
+    if cut == 1:  # only the line's end was lost
+        assert found == [0, 1, 2, 7]
+        assert not caplog.records
+    else:
+        assert found == [0, 1, 7]
+        assert "rows.jsonl:3: passed over a line that was cut off" in caplog.text
+
+
+def test_line_of_another_kind_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"number": 1}\n\n{"number": "many"}\n')
+    with pytest.raises(RecordError, match=r"rows\.jsonl:3: expected a Row\n(.|\n)*number"):
+        numbers(path)
+
+
+def test_missing_and_unwritable(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match=r"none\.jsonl: cannot be read"):
+        numbers(tmp_path / "none.jsonl")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RecordError, match="cannot be opened for appending"):
+        RecordFile(tmp_path / "file" / "rows.jsonl")
+    with pytest.raises(RecordError, match="cannot be written"):
+        FolderLock(tmp_path / "file")
+
+
+@pytest.mark.timeout(120)
+def test_kill_while_appending_loses_nothing(tmp_path: Path) -> None:
+    """Every row that a killed process said was written is there, once, in order, whatever else was cut off."""
+    path = tmp_path / "rows.jsonl"
+    number, told = 0, []
+    for attempt in range(6):
+        process = start(APPEND, path, number)
+        assert process.stdout is not None
+        process.stdout.readline()
+        told.append(number)
+        time.sleep(0.013 * attempt)
+        process.kill()
+        told += [int(line) for line in process.stdout.read().splitlines() if line]
+        assert process.wait() == -signal.SIGKILL
+        number = told[-1] + 1000
+    found = numbers(path)
+    assert len(told) > 20
+    assert set(told) <= set(found)
+    assert found == sorted(set(found))
+    assert len(found) <= len(told) + 6
+
+
+def test_full_disk(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    process = start(FILL, path)
+    output, _ = process.communicate(timeout=60)
+    count, _, message = output.partition(" ")
+    assert process.returncode == 0
+    assert int(count) == 100_000 // 7030
+    assert "could not be written" in message
+    assert f"the {path.stat().st_size} bytes before it are intact" in message
+    assert "make room and run again" in message
+    assert path.read_bytes().endswith(b"\n")
+    assert numbers(path) == list(range(int(count)))
+
+
+def test_two_locks(tmp_path: Path) -> None:
+    with (
+        FolderLock(tmp_path),
+        pytest.raises(RecordError, match=rf"found another \(process {os.getpid()} since .* UTC\).*--out"),
+    ):
+        FolderLock(tmp_path)
+    FolderLock(tmp_path).release()
+
+
+def test_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
+    process = start(HOLD, tmp_path)
+    assert process.stdout is not None
+    process.stdout.readline()
+    with pytest.raises(RecordError, match=f"process {process.pid} "):
+        FolderLock(tmp_path)
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    FolderLock(tmp_path).release()

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import pytest
+
+from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.errors import SweepError
+from spmark.impls.core.problem import Op
+from spmark.impls.table import IMPLEMENTATIONS, create, package
+
+
+@pytest.mark.parametrize("name", IMPLEMENTATIONS)
+def test_every_entry_is_an_implementation(name: str) -> None:
+    made = create(name)
+    assert made.name == name
+    assert made.ops
+    assert made.ops <= set(Op)
+    assert made.devices
+    assert made.devices <= set(DeviceKind)
+    assert is_dataclass(made)
+    assert type(made).__dataclass_params__.frozen  # type: ignore[attr-defined]
+    assert made == create(name)
+    pinned: dict[str, Any] = {field.name: getattr(made, field.name) for field in fields(made)}
+    assert create(name, pinned) == made
+
+
+def test_package_is_the_folder() -> None:
+    assert package("cusparse_best") == "cusparse"
+    assert package("scipy_cpu") == "scipy_cpu"
+
+
+def test_unknown_name_lists_the_known_and_the_nearest() -> None:
+    with pytest.raises(SweepError, match=r"out of cusparse, .*, found 'cusprase' \(did you mean cusparse\?\)"):
+        create("cusprase")
+    with pytest.raises(SweepError, match=r"found 'zzz'$"):
+        create("zzz")
+
+
+def test_unknown_tunable_lists_the_known() -> None:
+    with pytest.raises(SweepError, match="scipy_cpu: expected tunables out of chunk_bytes, found tile"):
+        create("scipy_cpu", {"tile": 3})
+
+
+@pytest.mark.parametrize(("name", "config"), [("scipy_cpu", {"chunk_bytes": 0}), ("numba_cpu", {"threads": 100_000})])
+def test_illegal_value_names_the_tunable(name: str, config: dict[str, int]) -> None:
+    with pytest.raises(SweepError, match=rf"implementation {name}: expected {next(iter(config))} .*found"):
+        create(name, config)
