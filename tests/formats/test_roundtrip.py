@@ -1,0 +1,180 @@
+"""Every format holds exactly the matrix that it was made from, and holds it where its docstring says."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from problems import matrices, random_csr
+
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.interfaces import Format
+from spmark.impls.core.problem import Csr
+from spmark.impls.formats import bsr
+from spmark.impls.formats.bsr import BsrFormat
+from spmark.impls.formats.csr import CsrFormat
+from spmark.impls.formats.ell import EllFormat
+
+# Both zeros and a subnormal: padding must be told from values by position, and bits must survive.
+VALUES = (0.0, -0.0, 1e-42, -1.5, 3.4e38)
+
+
+@st.composite
+def csrs(draw: st.DrawFn) -> Csr:
+    num_rows, num_cols = draw(st.integers(1, 40)), draw(st.integers(1, 40))
+    density = draw(st.sampled_from([0.0, 0.05, 0.3, 1.0]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    pattern = rng.random((num_rows, num_cols)) < density
+    if draw(st.booleans()):
+        pattern[rng.integers(num_rows)] = True
+    if draw(st.booleans()):
+        pattern[-1] = False
+    rows, cols = np.nonzero(pattern)
+    values = rng.standard_normal(rows.size).astype(np.float32)
+    special = rng.random(rows.size) < 0.3
+    values[special] = rng.choice(np.array(VALUES, np.float32), int(special.sum()))
+    indptr = np.concatenate([[0], np.cumsum(pattern.sum(axis=1))])
+    return Csr.checked((num_rows, num_cols), indptr, cols, values)
+
+
+def assert_same(found: Csr, expected: Csr) -> None:
+    assert found.shape == expected.shape
+    for name in ("indptr", "indices", "values"):
+        one, other = getattr(found, name), getattr(expected, name)
+        assert one.dtype == other.dtype, name
+        np.testing.assert_array_equal(one.view(np.uint32), other.view(np.uint32), name)
+
+
+def assert_format(held: Format, matrix: Csr) -> None:
+    assert_same(held.to_csr(), matrix)
+    assert held.shape == matrix.shape
+    assert held.stored >= matrix.nnz
+    for name, array in held.arrays().items():
+        assert array is getattr(held, name)
+        assert array.flags.c_contiguous
+        assert array.dtype in (np.int32, np.float32), name
+
+
+def entries(matrix: Csr) -> list[tuple[int, int, np.float32]]:
+    """Walk the matrix in the slow, obvious way."""
+    return [
+        (row, int(matrix.indices[at]), matrix.values[at])
+        for row in range(matrix.num_rows)
+        for at in range(matrix.indptr[row], matrix.indptr[row + 1])
+    ]
+
+
+@given(csrs())
+def test_csr(matrix: Csr) -> None:
+    held = CsrFormat.from_csr(matrix)
+    assert_format(held, matrix)
+    assert held.stored == matrix.nnz
+
+
+@given(csrs(), st.integers(0, 5))
+def test_ell(matrix: Csr, extra: int) -> None:
+    row_slots = int(matrix.row_lengths.max()) + extra
+    held = EllFormat.from_csr(matrix, row_slots)
+    assert_format(held, matrix)
+    indices = np.zeros((matrix.num_rows, row_slots), np.int32)
+    values = np.zeros((matrix.num_rows, row_slots), np.float32)
+    filled = [0] * matrix.num_rows
+    for row, col, value in entries(matrix):
+        indices[row, filled[row] :] = col
+        values[row, filled[row]] = value
+        filled[row] += 1
+    np.testing.assert_array_equal(held.indices, indices)
+    np.testing.assert_array_equal(held.values.view(np.uint32), values.view(np.uint32))
+    np.testing.assert_array_equal(held.row_lengths, filled)
+    assert (held.row_slots, held.stored) == (row_slots, row_slots * matrix.num_rows)
+
+
+@settings(max_examples=200)
+@given(csrs(), st.integers(1, 17), st.integers(1, 17))
+def test_bsr(matrix: Csr, block_rows: int, block_cols: int) -> None:
+    held = BsrFormat.from_csr(matrix, block_rows, block_cols)
+    assert_format(held, matrix)
+    blocks: dict[tuple[int, int], np.ndarray] = {}
+    for row, col, value in entries(matrix):
+        key = row // block_rows, col // block_cols
+        block = blocks.setdefault(key, np.zeros((block_rows, block_cols), np.float32))
+        block[row % block_rows, col % block_cols] = value
+    expected = sorted(blocks)
+    assert held.indptr.size == -(-matrix.num_rows // block_rows) + 1
+    found = [
+        (block_row, int(held.indices[at]))
+        for block_row in range(held.indptr.size - 1)
+        for at in range(held.indptr[block_row], held.indptr[block_row + 1])
+    ]
+    assert found == expected
+    assert held.block_shape == (block_rows, block_cols)
+    assert held.stored == len(expected) * block_rows * block_cols
+    for at, key in enumerate(expected):
+        np.testing.assert_array_equal(held.blocks[at].view(np.uint32), blocks[key].view(np.uint32))
+
+
+@pytest.mark.parametrize("name", matrices())
+def test_tiny_matrices(name: str) -> None:
+    matrix = matrices()[name]
+    for held in (CsrFormat.from_csr(matrix), EllFormat.from_csr(matrix), BsrFormat.from_csr(matrix, 8, 3)):
+        assert_format(held, matrix)
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 64])
+def test_bsr_in_chunks_is_bsr_in_one(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for matrix in matrices().values():
+        whole = BsrFormat.from_csr(matrix, 8, 3)
+        monkeypatch.setattr(bsr, "_CHUNK", chunk)
+        pieces = BsrFormat.from_csr(matrix, 8, 3)
+        monkeypatch.undo()
+        for name, array in whole.arrays().items():
+            np.testing.assert_array_equal(pieces.arrays()[name], array, name)
+
+
+def test_block_larger_than_the_matrix() -> None:
+    matrix = matrices()["under_32_rows"]
+    held = BsrFormat.from_csr(matrix, 64, 128)
+    assert held.blocks.shape == (1, 64, 128)
+    assert_same(held.to_csr(), matrix)
+
+
+def test_ell_refuses_what_padding_would_multiply() -> None:
+    hub = random_csr(30_000, 30_000, [30_000] + [1] * 29_999)
+    tracemalloc.start()
+    with pytest.raises(BuildError, match=r"ell\(30000\).*at most 268,435,456.*found 900,000,000 \(15,0\d\d\.\d per"):
+        EllFormat.from_csr(hub)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 * hub.nbytes
+    with pytest.raises(BuildError, match="at most 100 stored elements, found 480"):
+        EllFormat.from_csr(matrices()["fully_dense"], row_slots=30, max_stored=100)
+
+
+def test_ell_refuses_rows_that_do_not_fit() -> None:
+    matrix = matrices()["hub"]
+    with pytest.raises(ValueError, match=r"longest row, 2000 \(row 17\), found 1999"):
+        EllFormat.from_csr(matrix, row_slots=1999)
+
+
+def test_bsr_refuses() -> None:
+    matrix = matrices()["under_32_rows"]
+    with pytest.raises(ValueError, match="at least 1 x 1, found 0 x 4"):
+        BsrFormat.from_csr(matrix, 0, 4)
+    with pytest.raises(BuildError, match=r"bsr\(64, 128\) of a 7 x 47 matrix.*at most 100 .*found 8,192"):
+        BsrFormat.from_csr(matrix, 64, 128, max_stored=100)
+
+
+def test_wide_block_columns_do_not_overflow() -> None:
+    """Row times number of block columns passes 2^31 here."""
+    num = 200_000
+    indices = np.array([0, num - 1, num - 2], np.int32)
+    indptr = np.zeros(num + 1, np.int32)
+    indptr[1:] = 1
+    indptr[-2:] = 2, 3
+    matrix = Csr.checked((num, num), indptr, indices, np.array([1.5, -2.5, 3.5], np.float32))
+    held = BsrFormat.from_csr(matrix, 1, 1)
+    assert held.indices.tolist() == [0, num - 1, num - 2]
+    assert_same(held.to_csr(), matrix)
