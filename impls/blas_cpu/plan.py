@@ -1,0 +1,88 @@
+"""Dense BLAS on the host: what ignoring the zeros costs, and the crossing point that a sparse kernel must beat.
+
+SpMM multiplies A as a dense matrix; SDDMM computes all of X Y^T and keeps the entries of A's pattern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.interfaces import Built, Plan
+from spmark.impls.core.operands import HostStaging
+from spmark.impls.core.problem import Op, Problem
+
+
+@dataclass(frozen=True)
+class BlasCpu:
+    """NumPy's BLAS on dense matrices, with as many threads as that BLAS uses."""
+
+    name: ClassVar[str] = "blas_cpu"
+    ops: ClassVar[frozenset[Op]] = frozenset(Op)
+    devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CPU})
+
+    max_dense_bytes: int = 1 << 31
+    """Most bytes of the dense I x K matrix (A, or X Y^T), float32."""
+
+    def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
+        """Refuse a dense form beyond the limit."""
+        num_rows, num_cols = problem.matrix.shape
+        needed = 4 * num_rows * num_cols
+        if needed > self.max_dense_bytes:
+            what = "A" if problem.op is Op.SPMM else "X Y^T"
+            return (
+                f"{what} as a dense {num_rows} x {num_cols} matrix takes {needed:,} bytes, "
+                f"max_dense_bytes is {self.max_dense_bytes:,}"
+            )
+        return None
+
+    def build(self, problem: Problem, device: DeviceSpec) -> Plan:
+        """Give a plan. SpMM writes A densely, O(I K)."""
+        config = {"max_dense_bytes": self.max_dense_bytes}
+        return _Spmm(problem, config) if problem.op is Op.SPMM else _Sddmm(problem, config)
+
+
+class _Spmm(Built):
+    def __init__(self, problem: Problem, config: dict[str, Any]) -> None:
+        matrix = problem.matrix
+        super().__init__(config)
+        with self.phase("convert"):
+            self._dense = np.zeros(matrix.shape, np.float32)
+            self._dense[matrix.rows_of_entries(), matrix.indices] = problem.values
+            self._staging = HostStaging(problem)
+        self.stored = self._dense.size
+        self.device_bytes = self._dense.nbytes + self._staging.nbytes
+
+    def run(self, operands: Sequence[Any], out: Any) -> None:
+        """Compute C = A B."""
+        dense, result = self._staging.enter(operands, out)
+        np.matmul(self._dense, dense, out=result)
+        self._staging.leave(out)
+
+
+class _Sddmm(Built):
+    def __init__(self, problem: Problem, config: dict[str, Any]) -> None:
+        matrix = problem.matrix
+        super().__init__(config)
+        with self.phase("convert"):
+            self._product = np.empty(matrix.shape, np.float32)
+            self._positions = matrix.rows_of_entries() * np.int64(matrix.num_cols) + matrix.indices
+            self._scale = problem.values.astype(np.float32, copy=False) if problem.scaled else None
+            self._staging = HostStaging(problem)
+        self.stored = self._product.size
+        held = (self._product, self._positions, *(() if self._scale is None else (self._scale,)))
+        self.device_bytes = sum(array.nbytes for array in held) + self._staging.nbytes
+
+    def run(self, operands: Sequence[Any], out: Any) -> None:
+        """Compute all of X Y^T, then keep A's entries."""
+        x, y, result = self._staging.enter(operands, out)
+        np.matmul(x, y.T, out=self._product)
+        # Positions are in range; mode="raise" would make take buffer its result.
+        np.take(self._product.reshape(-1), self._positions, out=result, mode="clip")
+        if self._scale is not None:
+            result *= self._scale
+        self._staging.leave(out)

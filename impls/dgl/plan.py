@@ -1,0 +1,180 @@
+"""DGL's own SpMM and SDDMM (the kernels behind ``u_mul_e_sum`` and ``u_dot_v``): what graph learning uses today.
+
+A is the graph whose edge k -> i stands for A[i, k]. Wang et al., "Deep Graph Library: A Graph-Centric,
+Highly-Performant Package for Graph Neural Networks", arXiv:1909.01315.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from typing import Any, ClassVar
+
+import numpy as np
+
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.interfaces import Built, Plan
+from spmark.impls.core.operands import check_operands
+from spmark.impls.core.problem import DType, Op, Problem
+
+_TARGETS = {"src": 0, "dst": 2}
+
+
+@dataclass(frozen=True)
+class Dgl:
+    """DGL on the CPU, and on a GPU where a CUDA build of DGL is installed."""
+
+    name: ClassVar[str] = "dgl"
+    ops: ClassVar[frozenset[Op]] = frozenset(Op)
+    devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CPU, DeviceKind.CUDA})
+
+    def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
+        """Say what DGL cannot do, or what of it is not installed; the first call imports it (seconds)."""
+        if problem.scaled:
+            return "DGL's u_dot_v does not multiply by A"
+        if problem.dtype is DType.FLOAT16 and device.kind is DeviceKind.CPU:
+            return "DGL has no float16 on the CPU"
+        return _missing(device.kind)
+
+    def build(self, problem: Problem, device: DeviceSpec) -> Plan:
+        """Make the graph in the one format that DGL's kernel reads: CSC for SpMM, COO for SDDMM.
+
+        Raises
+        ------
+        BuildError
+            DGL is missing or refuses the graph.
+        """
+        reason = self.unsupported(problem, device)
+        if reason is not None:
+            raise BuildError(f"dgl: {reason}")
+        try:
+            return _Plan(problem, device.kind)
+        except _dgl().DGLError as error:
+            raise BuildError(f"dgl: {error}") from error
+
+
+class _Plan(Built):
+    def __init__(self, problem: Problem, kind: DeviceKind) -> None:
+        torch, matrix = _torch(), problem.matrix
+        super().__init__(stored=matrix.nnz)
+        self._op, self._dtype = problem.op, problem.dtype
+        self._shapes = problem.operand_shapes, problem.out_shape
+        self._place = "cpu" if kind is DeviceKind.CPU else f"cuda:{torch.cuda.current_device()}"
+        with self.phase("convert"):
+            self._graph, self.device_bytes = _graph(problem, self._place)
+            if problem.op is Op.SPMM:
+                self._values = torch.tensor(problem.values, device=self._place).unsqueeze(-1)
+                self.device_bytes += self._values.numel() * self._values.element_size()
+
+    def run(self, operands: Sequence[Any], out: Any) -> None:
+        """Call DGL's kernel on the caller's arrays.
+
+        This is what ``dgl.ops.u_mul_e_sum`` and ``u_dot_v`` do, without the result that they allocate.
+        """
+        check_operands(*self._shapes, self._dtype, operands, out, device=self._place)
+        with _current_stream((*operands, out)):
+            tensors = [_tensor(array) for array in operands]
+            result = _tensor(out)
+            if self._op is Op.SPMM:
+                self._spmm(tensors[0], result)
+            elif self.stored:
+                self._sddmm(tensors[0], tensors[1], result.unsqueeze(-1))
+
+    def _spmm(self, dense: Any, result: Any) -> None:
+        ops = _sparse_ops()
+        result.zero_()
+        if self.stored:
+            nothing = ops.to_dgl_nd_for_write(None)
+            inputs = ops.to_dgl_nd(dense), ops.to_dgl_nd(self._values)
+            written = ops.to_dgl_nd_for_write(result)
+            ops._CAPI_DGLKernelSpMM(self._graph, "mul", "sum", *inputs, written, nothing, nothing)
+
+    def _sddmm(self, x: Any, y: Any, result: Any) -> None:
+        ops = _sparse_ops()
+        inputs = ops.to_dgl_nd(y), ops.to_dgl_nd(x)
+        written = ops.to_dgl_nd_for_write(result)
+        ops._CAPI_DGLKernelSDDMM(self._graph, "dot", *inputs, written, _TARGETS["src"], _TARGETS["dst"])
+
+
+def _graph(problem: Problem, place: str) -> tuple[Any, int]:
+    """Give DGL's graph index in the one layout that its kernel reads, and its bytes; edge ids are CSR positions."""
+    torch, matrix = _torch(), problem.matrix
+    indices = torch.tensor(matrix.indices)
+    if problem.op is Op.SPMM:
+        # The CPU kernel refuses implicit edge ids; on a GPU explicit ones would cost a gather of the values a run.
+        ids = torch.arange(matrix.nnz if place == "cpu" else 0, dtype=torch.int32)
+        layout = "csc"
+        parts: tuple[Any, ...] = (torch.tensor(matrix.indptr), indices, ids)
+    else:
+        layout = "coo"
+        parts = (indices, torch.tensor(matrix.rows_of_entries()))
+    counts = {"col": matrix.num_cols, "row": matrix.num_rows}
+    graph = _dgl().heterograph({("col", "a", "row"): (layout, parts)}, counts, device=place).formats([layout])
+    return graph._graph, sum(part.numel() * part.element_size() for part in parts)
+
+
+def _tensor(array: Any) -> Any:
+    torch = _torch()
+    if isinstance(array, torch.Tensor):
+        return array.detach()
+    return torch.from_numpy(array) if isinstance(array, np.ndarray) else torch.as_tensor(array, device="cuda")
+
+
+def _current_stream(arrays: Sequence[Any]) -> AbstractContextManager[Any]:
+    """Give the caller's stream: PyTorch's for tensors, CuPy's for arrays that are neither tensors nor on the host."""
+    torch = _torch()
+    if all(isinstance(array, (torch.Tensor, np.ndarray)) for array in arrays):
+        return nullcontext()
+    import cupy
+
+    stream: AbstractContextManager[Any] = torch.cuda.stream(
+        torch.cuda.ExternalStream(cupy.cuda.get_current_stream().ptr)
+    )
+    return stream
+
+
+@cache
+def _missing(kind: DeviceKind) -> str | None:
+    """Say what of DGL is not there."""
+    for package in ("torch", "dgl"):
+        if find_spec(package) is None:
+            return f"{package} is not installed; the extra spmark[dgl] brings it (Python 3.11)"
+    try:
+        torch, dgl = _torch(), _dgl()
+        _sparse_ops()
+    except Exception as error:  # DGL fails in many ways: missing packages, a library that was built for another torch
+        return f"dgl does not import: {type(error).__name__}: {str(error).strip().splitlines()[0]}"
+    if kind is DeviceKind.CUDA:
+        if not torch.cuda.is_available():
+            return "this PyTorch has no CUDA, or finds no GPU"
+        try:
+            dgl.graph(([0], [0]), device="cuda")
+        except dgl.DGLError:
+            return f"dgl {dgl.__version__} is a CPU build"
+    return None
+
+
+def _torch() -> Any:
+    import torch
+
+    return torch
+
+
+def _dgl() -> Any:
+    # Without the variable, the import writes a file into the user's home and says so on the terminal.
+    os.environ.setdefault("DGLBACKEND", "pytorch")
+    import dgl
+
+    return dgl
+
+
+def _sparse_ops() -> Any:
+    _dgl()
+    from dgl import _sparse_ops
+
+    return _sparse_ops

@@ -1,0 +1,102 @@
+"""CSR kernels on all cores of the host, compiled by Numba: the CPU baseline that uses the machine.
+
+Rows are given to threads in contiguous ranges of equal cost; the layout is the plain CSR of the problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.interfaces import Built, Plan
+from spmark.impls.core.operands import HostStaging
+from spmark.impls.core.problem import Csr, Op, Problem
+from spmark.impls.numba_cpu import kernels
+
+
+@dataclass(frozen=True)
+class NumbaCpu:
+    """CSR SpMM and SDDMM on the host's cores.
+
+    Raises
+    ------
+    ValueError
+        ``threads`` outside what Numba started with.
+    """
+
+    name: ClassVar[str] = "numba_cpu"
+    ops: ClassVar[frozenset[Op]] = frozenset(Op)
+    devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CPU})
+
+    threads: int = numba.config.NUMBA_NUM_THREADS
+    """Threads; the default is every core that the process may use (or the variable NUMBA_NUM_THREADS)."""
+
+    def __post_init__(self) -> None:
+        most = numba.config.NUMBA_NUM_THREADS
+        if not 1 <= self.threads <= most:
+            raise ValueError(f"expected threads in [1, {most}], found {self.threads}")
+
+    def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
+        """Refuse nothing."""
+        return None
+
+    def build(self, problem: Problem, device: DeviceSpec) -> Plan:
+        """Give a plan; the first of an operator in a process compiles its kernel (phase ``compile``).
+
+        Raises
+        ------
+        BuildError
+            Numba cannot compile the kernel.
+        """
+        return _Plan(problem, self.threads)
+
+
+class _Plan(Built):
+    def __init__(self, problem: Problem, threads: int) -> None:
+        matrix = problem.matrix
+        super().__init__(config={"threads": threads}, stored=matrix.nnz)
+        self._threads = threads
+        with self.phase("convert"):
+            values = problem.values.astype(np.float32, copy=False)
+            held = equal_tasks(matrix, threads), matrix.indptr, matrix.indices, values
+            self._staging = HostStaging(problem)
+        self._sparse = held if problem.op is Op.SPMM else (*held, problem.scaled)
+        self._kernel = kernels.spmm if problem.op is Op.SPMM else kernels.sddmm
+        self.device_bytes = sum(array.nbytes for array in held) + self._staging.nbytes
+        # Exactly the types that a run passes: a conversion of types would cost more than a small product.
+        matrix_type, vector_type = numba.float32[:, ::1], numba.float32[::1]
+        result_type = matrix_type if problem.op is Op.SPMM else vector_type
+        types = *map(numba.typeof, self._sparse), *(matrix_type for _ in problem.operand_shapes), result_type
+        with self.phase("compile"):
+            try:
+                self._kernel.compile(types)
+            except numba.core.errors.NumbaError as error:
+                raise BuildError(f"{kernels.__file__}: {problem.op} does not compile\n{error}") from error
+
+    def run(self, operands: Sequence[Any], out: Any) -> None:
+        """Compute C = A B, or D. The first run on read-only operands compiles once more."""
+        arrays = self._staging.enter(operands, out)
+        numba.set_num_threads(self._threads)
+        self._kernel(*self._sparse, *arrays)
+        self._staging.leave(out)
+
+
+def equal_tasks(matrix: Csr, tasks: int) -> NDArray[np.int64]:
+    """Cut the rows into ``tasks`` contiguous ranges of equal cost.
+
+    A row costs its non-zeros plus one, for what is written even where it is empty.
+
+    Returns
+    -------
+    (tasks + 1,) int64
+        Bounds, from 0 to I, never falling; a range may be empty. O(I).
+    """
+    cost = matrix.indptr + np.arange(matrix.num_rows + 1, dtype=np.int64)
+    return np.searchsorted(cost, np.linspace(0, cost[-1], tasks + 1)).astype(np.int64)

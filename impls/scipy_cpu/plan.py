@@ -1,0 +1,109 @@
+"""SciPy on one core: the baseline that every machine has.
+
+SpMM is SciPy's CSR product; SDDMM, which SciPy does not have, gathers rows in chunks and contracts them with einsum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import _sparsetools
+
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.interfaces import Built, Plan
+from spmark.impls.core.operands import HostStaging
+from spmark.impls.core.problem import Op, Problem
+
+
+@dataclass(frozen=True)
+class ScipyCpu:
+    """SciPy's CSR times dense, and a chunked einsum for SDDMM, both on one core.
+
+    Raises
+    ------
+    ValueError
+        ``chunk_bytes`` below 1.
+    """
+
+    name: ClassVar[str] = "scipy_cpu"
+    ops: ClassVar[frozenset[Op]] = frozenset(Op)
+    devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CPU})
+
+    chunk_bytes: int = 1 << 19
+    """SDDMM: bytes of gathered rows at a time, both operands together; they should stay in the L2 cache."""
+
+    def __post_init__(self) -> None:
+        if self.chunk_bytes < 1:
+            raise ValueError(f"expected chunk_bytes of at least 1, found {self.chunk_bytes}")
+
+    def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
+        """Refuse nothing."""
+        return None
+
+    def build(self, problem: Problem, device: DeviceSpec) -> Plan:
+        """Give a plan; nothing is converted unless the dtype is float16."""
+        return _Spmm(problem) if problem.op is Op.SPMM else _Sddmm(problem, self.chunk_bytes)
+
+
+class _Spmm(Built):
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(stored=problem.matrix.nnz)
+        self._matrix = problem.matrix
+        with self.phase("convert"):
+            self._values = problem.values.astype(np.float32, copy=False)
+            self._staging = HostStaging(problem)
+        held = self._matrix.indptr.nbytes + self._matrix.indices.nbytes + self._values.nbytes
+        self.device_bytes = held + self._staging.nbytes
+
+    def run(self, operands: Sequence[Any], out: Any) -> None:
+        """Compute C = A B."""
+        dense, result = self._staging.enter(operands, out)
+        result.fill(0)
+        # What csr_array.__matmul__ calls, without the array that it allocates for the result.
+        _sparsetools.csr_matvecs(
+            *self._matrix.shape,
+            dense.shape[1],
+            self._matrix.indptr,
+            self._matrix.indices,
+            self._values,
+            dense.reshape(-1),
+            result.reshape(-1),
+        )
+        self._staging.leave(out)
+
+
+class _Sddmm(Built):
+    def __init__(self, problem: Problem, chunk_bytes: int) -> None:
+        matrix = problem.matrix
+        super().__init__(config={"chunk_bytes": chunk_bytes}, stored=matrix.nnz)
+        self._entries = max(1, min(matrix.nnz, chunk_bytes // (8 * problem.width)))
+        self._cols = matrix.indices
+        with self.phase("convert"):
+            self._rows = matrix.rows_of_entries()
+            self._scale = problem.values.astype(np.float32, copy=False) if problem.scaled else None
+            self._left, self._right = (np.empty((self._entries, problem.width), np.float32) for _ in range(2))
+            self._staging = HostStaging(problem)
+        held = (self._rows, self._cols, self._left, self._right, *(() if self._scale is None else (self._scale,)))
+        self.device_bytes = sum(array.nbytes for array in held) + self._staging.nbytes
+
+    def run(self, operands: Sequence[Any], out: Any) -> None:
+        """Compute D, chunk by chunk."""
+        x, y, result = self._staging.enter(operands, out)
+        for start in range(0, result.size, self._entries):
+            part = slice(start, min(start + self._entries, result.size))
+            size = part.stop - part.start
+            left = _gather(x, self._rows[part], self._left[:size])
+            right = _gather(y, self._cols[part], self._right[:size])
+            np.einsum("pj,pj->p", left, right, out=result[part])
+            if self._scale is not None:
+                result[part] *= self._scale[part]
+        self._staging.leave(out)
+
+
+def _gather(dense: NDArray[np.float32], rows: NDArray[np.int32], into: NDArray[np.float32]) -> NDArray[np.float32]:
+    # Indices are in range; mode="raise" would make take buffer its result.
+    return np.take(dense, rows, axis=0, out=into, mode="clip")
