@@ -44,8 +44,10 @@ class CuSparsePlan(DevicePlan):
         chosen = {"algorithm": algorithm} if spmm else {}
         super().__init__(problem, target, {**chosen, "preprocess": preprocess})
         self.stored = problem.matrix.nnz
-        # Asked for float32 sums, the library still adds what its thread blocks found in float16, except with alg3.
-        self.half_sums = spmm and problem.dtype is DType.FLOAT16 and algorithm != "alg3"
+        # All algorithms but alg3 add what thread blocks found in any order; asked for float32 sums or not, they add it
+        # in float16 where that is the result's type.
+        self.deterministic = not spmm or algorithm == "alg3"
+        self.half_sums = not self.deterministic and problem.dtype is DType.FLOAT16
         with self.phase("upload"):
             self.arrays = arrays or upload_csr(self, problem)
         self._library = library()

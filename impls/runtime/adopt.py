@@ -40,5 +40,5 @@ def stream_of(arrays: Sequence[Any]) -> AbstractContextManager[Any] | None:
     torch = sys.modules.get("torch")
     if torch is None or not any(isinstance(array, torch.Tensor) for array in arrays):
         return None
-    stream: AbstractContextManager[Any] = cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream)
+    stream: AbstractContextManager[Any] = cupy.cuda.Stream.from_external(torch.cuda.current_stream())
     return stream

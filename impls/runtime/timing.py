@@ -102,7 +102,7 @@ def take_samples(stopwatch: Stopwatch, runs: Sequence[Run], stopping: Stopping, 
             rounds = stopping.min_samples - taken if spent < stopping.max_seconds else 1
             rounds = min(rounds, stopping.batch)
         for collected, times in zip(samples.times_us, stopwatch.batch(runs, rounds, cold), strict=True):
-            collected.extend(float(t) for t in times)
+            collected.extend(round(float(t), 3) for t in times)
         clock, reasons = stopwatch.state()
         if clock:
             samples.clocks_mhz.append(clock)

@@ -5,83 +5,86 @@
 
 using namespace spmark;
 
-// Read `count` vectors of 16 bytes and keep a sum that no caller looks at; grid-stride, `unroll` loads in flight a thread.
+// Read `count` vectors of 16 bytes and keep a sum that no caller looks at; grid-stride, `unroll` loads in flight a
+// thread.
 //   source   4 * count floats;  sink   one float, written only where the sum is a value that does not occur
 template <int unroll, int threads>
-__global__ void __launch_bounds__(threads) read_all(int64_t count, const float* __restrict__ source, float* __restrict__ sink) {
-    const int64_t stride = static_cast<int64_t>(gridDim.x) * threads;
-    float sum = 0.0f;
-    for (int64_t i = static_cast<int64_t>(blockIdx.x) * threads + threadIdx.x; i < count; i += unroll * stride) {
-        Vec<float, 4> part[unroll];
+__global__ void __launch_bounds__(threads)
+    read_all(int64_t count, const float* __restrict__ source, float* __restrict__ sink) {
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * threads;
+  float sum = 0.0f;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * threads + threadIdx.x; i < count; i += unroll * stride) {
+    Vec<float, 4> part[unroll];
 #pragma unroll
-        for (int u = 0; u < unroll; ++u) {
-            const int64_t at = i + u * stride < count ? i + u * stride : i;
-            part[u] = load_streaming<4>(source + 4 * at);
-        }
-#pragma unroll
-        for (int u = 0; u < unroll; ++u)
-#pragma unroll
-            for (int e = 0; e < 4; ++e) sum += part[u][e];
+    for (int u = 0; u < unroll; ++u) {
+      const int64_t at = i + u * stride < count ? i + u * stride : i;
+      part[u] = load_streaming<4>(source + 4 * at);
     }
-    if (sum == -1.0f) *sink = sum;  // sources are positive: this only keeps the loads alive
+#pragma unroll
+    for (int u = 0; u < unroll; ++u)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sum += part[u][e];
+  }
+  if (sum == -1.0f) *sink = sum;  // sources are positive: this only keeps the loads alive
 }
 
 // Copy `count` vectors of 16 bytes, grid-stride.
 //   source, target   4 * count floats
 template <int unroll, int threads>
-__global__ void __launch_bounds__(threads) copy_all(int64_t count, const float* __restrict__ source, float* __restrict__ target) {
-    const int64_t stride = static_cast<int64_t>(gridDim.x) * threads;
-    int64_t i = static_cast<int64_t>(blockIdx.x) * threads + threadIdx.x;
-    for (; i + (unroll - 1) * stride < count; i += unroll * stride) {
-        Vec<float, 4> part[unroll];
+__global__ void __launch_bounds__(threads)
+    copy_all(int64_t count, const float* __restrict__ source, float* __restrict__ target) {
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * threads;
+  int64_t i = static_cast<int64_t>(blockIdx.x) * threads + threadIdx.x;
+  for (; i + (unroll - 1) * stride < count; i += unroll * stride) {
+    Vec<float, 4> part[unroll];
 #pragma unroll
-        for (int u = 0; u < unroll; ++u) part[u] = load_streaming<4>(source + 4 * (i + u * stride));
+    for (int u = 0; u < unroll; ++u) part[u] = load_streaming<4>(source + 4 * (i + u * stride));
 #pragma unroll
-        for (int u = 0; u < unroll; ++u) store_streaming(target + 4 * (i + u * stride), part[u]);
-    }
-    for (; i < count; i += stride) store_streaming(target + 4 * i, load_streaming<4>(source + 4 * i));
+    for (int u = 0; u < unroll; ++u) store_streaming(target + 4 * (i + u * stride), part[u]);
+  }
+  for (; i < count; i += stride) store_streaming(target + 4 * i, load_streaming<4>(source + 4 * i));
 }
 
 // rounds * 16 multiply-adds a thread on 16 independent sums, enough to hide their latency.
 //   sink   one float a thread of the grid
 template <int threads>
 __global__ void __launch_bounds__(threads) multiply_add(int rounds, float factor, float* __restrict__ sink) {
-    constexpr int kSums = 16;
-    float sum[kSums];
+  constexpr int kSums = 16;
+  float sum[kSums];
 #pragma unroll
-    for (int s = 0; s < kSums; ++s) sum[s] = threadIdx.x + s;
-    for (int r = 0; r < rounds; ++r)
+  for (int s = 0; s < kSums; ++s) sum[s] = threadIdx.x + s;
+  for (int r = 0; r < rounds; ++r)
 #pragma unroll
-        for (int s = 0; s < kSums; ++s) sum[s] = fmaf(sum[s], factor, factor);
-    float total = 0.0f;
+    for (int s = 0; s < kSums; ++s) sum[s] = fmaf(sum[s], factor, factor);
+  float total = 0.0f;
 #pragma unroll
-    for (int s = 0; s < kSums; ++s) total += sum[s];
-    sink[static_cast<int64_t>(blockIdx.x) * threads + threadIdx.x] = total;
+  for (int s = 0; s < kSums; ++s) total += sum[s];
+  sink[static_cast<int64_t>(blockIdx.x) * threads + threadIdx.x] = total;
 }
 
 // rounds * 8 products of 16 x 8 x (16 halves or 8 tf32) a warp, on 8 independent sums.
 //   sink   one float a thread of the grid
 template <bool tf32, int threads>
 __global__ void __launch_bounds__(threads) matrix_multiply(int rounds, float* __restrict__ sink) {
-    constexpr int kSums = 8;
-    float sum[kSums][4] = {};
-    const unsigned one = tf32 ? 0x3f800000u : 0x3c003c00u;
-    unsigned a[4], b[2];
+  constexpr int kSums = 8;
+  float sum[kSums][4] = {};
+  const unsigned one = tf32 ? 0x3f800000u : 0x3c003c00u;
+  unsigned a[4], b[2];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) a[i] = one + (threadIdx.x << 13);
+  for (int i = 0; i < 4; ++i) a[i] = one + (threadIdx.x << 13);
 #pragma unroll
-    for (int i = 0; i < 2; ++i) b[i] = one;
-    for (int r = 0; r < rounds; ++r)
+  for (int i = 0; i < 2; ++i) b[i] = one;
+  for (int r = 0; r < rounds; ++r)
 #pragma unroll
-        for (int s = 0; s < kSums; ++s)
-            if constexpr (tf32)
-                mma_m16n8k8(sum[s], a, b);
-            else
-                mma_m16n8k16(sum[s], a, b);
-    float total = 0.0f;
+    for (int s = 0; s < kSums; ++s)
+      if constexpr (tf32)
+        mma_m16n8k8(sum[s], a, b);
+      else
+        mma_m16n8k16(sum[s], a, b);
+  float total = 0.0f;
 #pragma unroll
-    for (int s = 0; s < kSums; ++s) total += sum[s][0] + sum[s][1] + sum[s][2] + sum[s][3];
-    sink[static_cast<int64_t>(blockIdx.x) * threads + threadIdx.x] = total;
+  for (int s = 0; s < kSums; ++s) total += sum[s][0] + sum[s][1] + sum[s][2] + sum[s][3];
+  sink[static_cast<int64_t>(blockIdx.x) * threads + threadIdx.x] = total;
 }
 
 // Nothing: what a launch costs.
