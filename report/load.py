@@ -65,10 +65,15 @@ def load_records(paths: Sequence[Path]) -> pd.DataFrame:
     RecordError
         A path is missing, a file cannot be read, or a complete line is no record.
     """
-    rows = [row for file in record_files(paths) for row in _read(file)]
-    frame = pd.DataFrame(rows, columns=list(COLUMNS)).sort_values("started_at", kind="stable")
+    frame = load_every_run(paths)
     frame = frame.drop_duplicates(["device", "case_id", "implementation_version"], keep="last", ignore_index=True)
     return _named_apart(frame)
+
+
+def load_every_run(paths: Sequence[Path]) -> pd.DataFrame:
+    """Read records like `load_records`, but keep every run of a case, oldest first."""
+    rows = [row for file in record_files(paths) for row in _read(file)]
+    return pd.DataFrame(rows, columns=list(COLUMNS)).sort_values("started_at", kind="stable", ignore_index=True)
 
 
 def current(frame: pd.DataFrame) -> pd.DataFrame:

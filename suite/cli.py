@@ -200,6 +200,20 @@ def report(
 
 
 @app.command()
+def spread(
+    results: Annotated[list[Path], typer.Argument(help="Records of repeated runs: folders or files.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Show how far repeated runs of the same code are from each other (A/A).
+
+    Example: [bold]for n in 1 2 3; do spmark run smoke --out runs/$n; done; spmark spread runs[/bold]
+    """
+    from spmark.suite.commands.spread import show_spread
+
+    show_spread(results, as_json)
+
+
+@app.command()
 def doctor(as_json: JsonOption = False) -> None:
     """Check this machine: driver, CuPy, compilers, mirror, cache, disk, and each implementation.
 

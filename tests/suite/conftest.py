@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -21,6 +22,7 @@ def fakes(monkeypatch, tmp_path):
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(suite_fakes.resume, "implementation_version", suite_fakes.version)
     monkeypatch.setattr(suite_fakes.rows, "implementation_version", suite_fakes.version)
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
     monkeypatch.setenv("FAKE_LOG", str(tmp_path / "measured.log"))
     return suite_fakes

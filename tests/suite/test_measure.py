@@ -148,9 +148,7 @@ def test_what_the_search_saw_comes_along(bench: Bench) -> None:
         ("run_out", Status.OUT_OF_MEMORY, "no room"),
     ],
 )
-def test_what_goes_wrong_is_a_row_and_the_next_case_is_right(
-    bench: Bench, do: str, status: Status, words: str
-) -> None:
+def test_what_goes_wrong_is_a_row_and_the_next_case_is_right(bench: Bench, do: str, status: Status, words: str) -> None:
     row = ask(bench, do)
     assert row.status is status
     assert words in row.reason
