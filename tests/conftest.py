@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,9 @@ from spmark.impls.core.problem import Csr
 
 def pytest_configure(config: pytest.Config) -> None:
     """Keep compiled kernels and parsed matrices out of the user's own cache."""
-    os.environ.setdefault("SPMARK_CACHE", str(config.cache.mkdir("spmark")))
+    if "SPMARK_CACHE" not in os.environ:
+        cache = getattr(config, "cache", None)
+        os.environ["SPMARK_CACHE"] = str(cache.mkdir("spmark")) if cache else tempfile.mkdtemp(prefix="spmark-")
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,104 @@
+# `make quickstart` and `make test` do everything, from a clean clone, with Python 3.11 or newer.
+#
+# What is installed follows the NVIDIA driver, since a CUDA library needs a driver at least as new as itself:
+#   580 and newer  extra gpu       CUDA 13 (tests add dev, the CUDA 13.0 compiler, for the same CuPy)
+#   525 to 579     extra gpu-cu12  CUDA 12 (tests add test and lint only: dev's CuPy for CUDA 13 writes into the same
+#                                  folder as CuPy for CUDA 12, and neither works afterwards)
+#   none or older  no extra        the CPU implementations run; dev still compiles every kernel
+#
+# Variables: PYTHON (makes .venv), JOBS (test processes), NVIDIA_DRIVER (instead of the version found; `none` for the CPU).
+
+PYTHON ?= python3
+JOBS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); [ "$$n" -lt 8 ] && echo "$$n" || echo 8)
+DRIVER_FILE ?= /proc/driver/nvidia/version
+
+ifeq ($(origin NVIDIA_DRIVER),undefined)
+NVIDIA_DRIVER := $(shell nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null \
+	| grep -m 1 -oE '^[0-9]+\.[0-9.]+' || grep -m 1 -oE '[0-9]+\.[0-9.]+' '$(DRIVER_FILE)' 2>/dev/null || echo none)
+endif
+EXTRA := $(shell major=$$(echo '$(NVIDIA_DRIVER)' | grep -oE '^[0-9]+' || echo 0); \
+	if [ "$$major" -ge 580 ]; then echo gpu; elif [ "$$major" -ge 525 ]; then echo gpu-cu12; else echo cpu; fi)
+
+RUN_gpu := [gpu]
+RUN_gpu-cu12 := [gpu-cu12]
+RUN_cpu :=
+DEV_gpu := [dev,gpu]
+DEV_gpu-cu12 := [lint,test,gpu-cu12]
+DEV_cpu := [dev]
+WHY_gpu := NVIDIA driver $(NVIDIA_DRIVER) runs CUDA 13 (580 or newer): extra gpu
+WHY_gpu-cu12 := NVIDIA driver $(NVIDIA_DRIVER) runs CUDA 12 (525 or newer, below 580): extra gpu-cu12
+WHY_cpu := NVIDIA driver 525 or newer needed for a GPU, found: $(NVIDIA_DRIVER): CPU only
+OTHER_CUPY_gpu := cupy-cuda12x
+OTHER_CUPY_gpu-cu12 := cupy-cuda13x
+
+BIN := .venv/bin
+PACKAGES := datasets impls report suite
+SOURCES := pyproject.toml setup.py
+CUDA_FILES := find $(PACKAGES) tests -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.hpp'
+
+.DELETE_ON_ERROR:
+.PHONY: help quickstart install test lint format types extras clean
+
+help: ## say what there is
+	@grep -hE '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## /\1|/' | awk -F'|' '{ printf "%-12s%s\n", $$1, $$2 }'
+
+quickstart: .venv/.run-$(EXTRA) ## install, run a small sweep, draw its page under out/quickstart
+	@$(BIN)/spmark run quickstart --out out/quickstart/results
+	@$(BIN)/spmark report out/quickstart/results --out out/quickstart
+
+install: .venv/.dev-$(EXTRA) ## make .venv with all that the targets below need
+
+test: .venv/.dev-$(EXTRA) ## run the whole test suite
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
+
+lint: .venv/.dev-$(EXTRA) ## check style: ruff, ruff format, clang-format
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(CUDA_FILES) | xargs $(BIN)/clang-format --dry-run -Werror
+
+format: .venv/.dev-$(EXTRA) ## write Python and CUDA files in the project's style
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format .
+	@$(CUDA_FILES) | xargs $(BIN)/clang-format -i
+
+# mypy finds no packages behind the mapping of pyproject.toml: a tree of links shows them where they are imported.
+types: .venv/.dev-$(EXTRA) ## check types: mypy, strict
+	@mkdir -p .typing/spmark
+	@for name in __init__.py py.typed; do ln -sfn "../../spmark/$$name" ".typing/spmark/$$name"; done
+	@for name in $(PACKAGES); do ln -sfn "../../$$name" ".typing/spmark/$$name"; done
+	@$(BIN)/python -m mypy -p spmark
+
+extras: ## say what would be installed for this machine's driver
+	@echo '$(WHY_$(EXTRA))'
+	@echo 'quickstart installs .$(RUN_$(EXTRA))'
+	@echo 'test, lint and types install .$(DEV_$(EXTRA))'
+
+clean: ## delete what was made, but .venv and results
+	rm -rf out build dist .typing .mypy_cache .ruff_cache .pytest_cache .hypothesis spmark.egg-info
+	find $(PACKAGES) spmark tests -name __pycache__ -prune -exec rm -rf {} +
+
+.venv/.made:
+	@command -v '$(PYTHON)' >/dev/null || { \
+	  echo "expected Python 3.11 or newer as '$(PYTHON)', found none: install it, or say make PYTHON=/path/to/python"; exit 1; } >&2
+	@'$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "expected Python 3.11 or newer, found $$('$(PYTHON)' --version 2>&1): say make PYTHON=/path/to/python"; exit 1; } >&2
+	@'$(PYTHON)' -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "expected the modules venv and ensurepip in '$(PYTHON)', found them missing: apt install python3-venv"; exit 1; } >&2
+	@'$(PYTHON)' -m venv .venv
+	@touch $@
+
+# A driver that was replaced since asks for the other CuPy.
+define install
+	@echo '$(WHY_$(EXTRA))'
+	@echo 'installing spmark$(1) into .venv'
+	@$(if $(OTHER_CUPY_$(EXTRA)),$(BIN)/python -m pip uninstall --quiet --yes $(OTHER_CUPY_$(EXTRA)),:)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.$(1)'
+	@touch $@
+endef
+
+.venv/.run-$(EXTRA): .venv/.made $(SOURCES)
+	$(call install,$(RUN_$(EXTRA)))
+
+.venv/.dev-$(EXTRA): .venv/.made $(SOURCES)
+	$(call install,$(DEV_$(EXTRA)))
+	@touch .venv/.run-$(EXTRA)
