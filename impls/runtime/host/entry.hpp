@@ -1,0 +1,66 @@
+// The table of a host executable's kernels: what compile.py appends to a source, and driver.cpp reads. A kernel's
+// argument types come from its own signature.
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+namespace simt {
+
+// What a type is in NumPy's dtype.kind: i, u, f or b; V for the rest, of which only the size is known.
+template <typename T>
+inline constexpr char kind_of = std::is_same_v<T, bool>       ? 'b'
+                                : std::is_floating_point_v<T> ? 'f'
+                                : !std::is_integral_v<T>      ? 'V'
+                                : std::is_signed_v<T>         ? 'i'
+                                                              : 'u';
+
+struct Parameter {
+  bool pointer;
+  bool written;  // a pointer to non-const
+  char kind;     // of the value, or of what the pointer points to
+  size_t bytes;  // of one
+};
+
+struct Instance {
+  const char* name;
+  const Parameter* parameters;
+  size_t count;
+  void (*call)(void* const* arguments);  // each points to the value (for a pointer: to the pointer) to pass
+};
+
+template <typename T>
+constexpr Parameter describe() {
+  if constexpr (std::is_pointer_v<T>) {
+    using Pointee = std::remove_pointer_t<T>;
+    using Value = std::conditional_t<std::is_void_v<Pointee>, unsigned char, std::remove_cv_t<Pointee>>;
+    return {true, !std::is_const_v<Pointee>, std::is_void_v<Pointee> ? 'V' : kind_of<Value>, sizeof(Value)};
+  } else {
+    return {false, false, kind_of<T>, sizeof(T)};
+  }
+}
+
+template <auto Kernel>
+struct Bind;
+
+template <typename... Arguments, void (*Kernel)(Arguments...)>
+struct Bind<Kernel> {
+  // One more than there are, as a kernel may take none.
+  static constexpr Parameter parameters[sizeof...(Arguments) + 1] = {describe<std::remove_cv_t<Arguments>>()..., {}};
+
+  template <size_t... Index>
+  static void call_with(void* const* arguments, std::index_sequence<Index...>) {
+    Kernel(*static_cast<std::remove_cv_t<Arguments>*>(arguments[Index])...);
+  }
+  static void call([[maybe_unused]] void* const* arguments) {
+    call_with(arguments, std::index_sequence_for<Arguments...>());
+  }
+  static constexpr Instance instance(const char* name) { return {name, parameters, sizeof...(Arguments), call}; }
+};
+
+// Defined at the end of the compiled source.
+extern const Instance kInstances[];
+extern const size_t kInstanceCount;
+
+}  // namespace simt

@@ -1,0 +1,42 @@
+// The memory that kernels see: regions with names, shared memory that is poisoned before each block, and copies that
+// land late.
+#pragma once
+
+#include <cstddef>
+#include <cstdio>
+#include <deque>
+
+namespace simt {
+
+// Bytes that a report of an illegal access can point to by name.
+void name_region(const char* name, const void* start, size_t bytes);
+
+// Writes the named region next to the address, if there is one.
+void write_region(FILE* stream, const void* address);
+
+// Makes the dynamic shared memory of every block of the launch; static variables add themselves when first met.
+void make_dynamic_shared(size_t bytes);
+
+// Fills all shared memory with patterns that are NaN as float and half, and far out of range as an index.
+void poison_shared();
+
+// One thread's cp.async copies: the target holds poison from the start until the wait for the copy's group.
+class AsyncCopies {
+public:
+  void start(void* target, const void* source, int bytes, bool valid);
+  void commit();
+  void wait(size_t groups_left);
+
+private:
+  struct Copy {
+    void* target;
+    const void* source;
+    size_t bytes;
+    bool valid;
+  };
+  std::deque<Copy> copies_;    // in order of issue
+  std::deque<size_t> groups_;  // how many copies each committed group has
+  size_t open_ = 0;            // copies that no group has yet
+};
+
+}  // namespace simt

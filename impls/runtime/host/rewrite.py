@@ -1,0 +1,85 @@
+"""Turn ``__shared__`` declarations, which no C++ macro can express, into objects of the host ring.
+
+Works on preprocessed text, so that declarations in every header are seen and macros in their dimensions are resolved.
+"""
+
+from __future__ import annotations
+
+import re
+
+_ALIGNMENT = (
+    r"(?:\balignas\s*\((?P<{0}standard>[^()]*(?:\([^()]*\)[^()]*)*)\)"
+    r"|__attribute__\s*\(\(aligned\((?P<{0}gnu>[^()]*)\)\)\))"
+)
+_ALIGNED = re.compile(_ALIGNMENT.format(""))
+# CUDA takes an alignment at the very front, and behind __shared__.
+_DECLARATION = re.compile(
+    rf"(?:{_ALIGNMENT.format('front_')}\s*)?(?P<extern>\bextern\s+)?\b__shared__\b"
+    r"(?P<declarator>[^;{}]*(?:\{[^;{}]*\}[^;{}]*)*);"
+)
+_VARIABLE = re.compile(r"^(?P<type>.*[\s>&*])(?P<name>[A-Za-z_]\w*)\s*(?P<dimensions>(?:\[.*\])?)$", re.DOTALL)
+_MARKER = re.compile(r'^# (?P<line>\d+) "(?P<file>[^"]*)"', re.MULTILINE)
+
+
+def rewrite_shared(text: str) -> str:
+    """Rewrite every shared variable of a preprocessed source.
+
+    ``__shared__ T name[D];`` becomes a reference to storage of its own that the host ring poisons and guards;
+    ``extern __shared__ T name[];`` becomes a pointer to the launch's dynamic shared memory. Lines are kept.
+
+    Parameters
+    ----------
+    text : str
+        Output of ``g++ -E``, line markers included.
+
+    Raises
+    ------
+    ValueError
+        A declaration has another form (several variables in one, an initialiser); names file and line.
+    """
+    return _DECLARATION.sub(lambda match: _rewritten(match, text), text)
+
+
+def _rewritten(match: re.Match[str], text: str) -> str:
+    """Give the host's declaration for one of CUDA's."""
+    declarator = match["declarator"]
+    alignments = [found["standard"] or found["gnu"] for found in _ALIGNED.finditer(match[0])]
+    variable = _VARIABLE.match(_ALIGNED.sub(" ", declarator).strip())
+    if variable is None or _has_top_level_comma(declarator) or "=" in re.sub(r"\[.*\]", "", declarator):
+        raise ValueError(
+            f"{_position(text, match.start())}: expected one shared variable without initialiser in a declaration, "
+            f"`__shared__ TYPE NAME[SIZE];`, found `{match[0]}`"
+        )
+    type_, name, dimensions = variable["type"].strip(), variable["name"], variable["dimensions"]
+    lines = "\n" * match[0].count("\n")
+    if match["extern"]:
+        return f"{type_}* const {name} = static_cast<{type_}*>(::simt::dynamic_shared());{lines}"
+    shared, storage = f"{name}_shared_type", f"{name}_shared_storage"
+    alignment = "".join(f", static_cast<size_t>({value})" for value in alignments)
+    return (
+        f"typedef {type_} {shared}{dimensions}; "
+        f'static ::simt::StaticShared {storage}("{name}", sizeof({shared}), '
+        f"::simt::strictest({{alignof({shared}){alignment}}})); "
+        f"{shared}& {name} = *static_cast<{shared}*>({storage}.address());{lines}"
+    )
+
+
+def _has_top_level_comma(declarator: str) -> bool:
+    """Tell whether a declaration names several variables (a comma outside all brackets)."""
+    depth = 0
+    for character in declarator:
+        depth += (character in "<([{") - (character in ">)]}")
+        if character == "," and depth == 0:
+            return True
+    return False
+
+
+def _position(text: str, offset: int) -> str:
+    """Give ``file:line`` of an offset into preprocessed text."""
+    marker = None
+    for found in _MARKER.finditer(text, 0, offset):
+        marker = found
+    if marker is None:
+        return "line 1"
+    line = int(marker["line"]) + text.count("\n", marker.end(), offset) - 1
+    return f"{marker['file']}:{line}"

@@ -1,0 +1,25 @@
+// What the driver asks of the scheduler: run a grid, and say where it stands.
+#pragma once
+
+#include "entry.hpp"
+#include "vector_types.hpp"
+
+#include <cstdio>
+
+namespace simt {
+
+struct Launch {
+  const Instance* instance;
+  dim3 grid;
+  dim3 block;
+  size_t shared_bytes;  // dynamic
+  void* const* arguments;
+};
+
+// Runs all thread blocks, one after the other; returns when the last thread has exited, or ends the process on a fault.
+void run(const Launch& launch);
+
+// Writes the kernel, the thread block and the thread that runs, and the named region next to `address` unless null.
+void write_where(FILE* stream, const void* address);
+
+}  // namespace simt

@@ -1,0 +1,144 @@
+// CUDA's language on the host, as far as the project's kernels use it: keywords, thread indices, barriers, warp
+// collectives and shared memory. A kernel source is compiled behind this header unchanged; every thread is a fiber
+// (scheduler.cpp), and what a GPU would let pass or hang on is a fault here.
+//
+// Threads change places only at barriers and collectives, and thread blocks run one after the other: a kernel that
+// spins until another thread or block writes a flag does not end here.
+//
+// Kept light on purpose: it is compiled again with every kernel. compile.py rewrites `__shared__` declarations, which
+// no macro can express, to the classes at the end of this file.
+#pragma once
+
+#define SPMARK_HOST 1
+
+#include "entry.hpp"
+#include "vector_types.hpp"
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__ const
+#define __managed__
+#define __forceinline__ inline
+#define __noinline__ __attribute__((noinline))
+#define __launch_bounds__(...)
+#define __grid_constant__
+#define __align__(bytes) __attribute__((aligned(bytes)))
+
+extern uint3 threadIdx;
+extern uint3 blockIdx;
+extern dim3 blockDim;
+extern dim3 gridDim;
+constexpr int warpSize = 32;
+
+namespace simt {
+
+// Where in the source a barrier or a collective stands: two threads at different ones do not meet.
+struct Site {
+  const char* file;
+  int line;
+};
+
+// Combines what the participants brought: `participants[i]` is lane (or thread) i's request, null where the mask (of
+// a warp collective) has no bit i; `count` is the mask of lanes, or the number of threads.
+using Combine = void (*)(void* const* participants, unsigned count);
+
+// Blocks until every lane of the mask has made the same call; the last to arrive runs `combine` once over all requests.
+void collective(const char* name, Combine combine, unsigned mask, void* request,
+                Site site = {__builtin_FILE(), __builtin_LINE()});
+
+// Blocks until every thread of the block has made the same call.
+void barrier(const char* name, Combine combine, void* request, Site site);
+
+// Ends the process with a message that also names the kernel, the thread block and the thread.
+[[noreturn]] void fault(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
+// Index of the running thread in its warp.
+int lane();
+
+// cp.async: the target holds poison from the start of the copy until the wait for its group.
+void copy_async(void* shared, const void* global, int bytes, bool valid);
+void commit_async();
+void wait_async(int groups);
+
+// A statically sized shared variable: storage of its own with guard bytes on both sides, poisoned before each block.
+class StaticShared {
+public:
+  StaticShared(const char* name, size_t bytes, size_t alignment);
+  void* address() const { return address_; }
+
+private:
+  void* address_;
+};
+
+// Alignment of a shared variable: the largest of its type's and those it asks for.
+template <size_t N>
+constexpr size_t strictest(const size_t (&alignments)[N]) {
+  size_t result = 1;
+  for (size_t alignment : alignments) result = alignment > result ? alignment : result;
+  return result;
+}
+
+// Start of the block's dynamic shared memory: exactly as many bytes as the launch asked for.
+void* dynamic_shared();
+
+}  // namespace simt
+
+// ---- barriers ----
+
+namespace simt::detail {
+
+struct Predicate {
+  int value;
+  int result;
+};
+
+template <typename Fold>
+void fold(void* const* all, unsigned count, int start, Fold fold_one) {
+  int result = start;
+  for (unsigned i = 0; i < count; ++i) result = fold_one(result, static_cast<Predicate*>(all[i])->value);
+  for (unsigned i = 0; i < count; ++i) static_cast<Predicate*>(all[i])->result = result;
+}
+
+inline void nothing(void* const*, unsigned) {}
+inline void any_of(void* const* all, unsigned count) {
+  fold(all, count, 0, [](int seen, int value) { return static_cast<int>(seen != 0 || value != 0); });
+}
+inline void all_of(void* const* all, unsigned count) {
+  fold(all, count, 1, [](int seen, int value) { return static_cast<int>(seen != 0 && value != 0); });
+}
+inline void count_of(void* const* all, unsigned count) {
+  fold(all, count, 0, [](int seen, int value) { return seen + static_cast<int>(value != 0); });
+}
+
+}  // namespace simt::detail
+
+#define SIMT_SITE simt::Site site = {__builtin_FILE(), __builtin_LINE()}
+
+inline void __syncthreads(SIMT_SITE) { simt::barrier("__syncthreads", simt::detail::nothing, nullptr, site); }
+
+inline int __syncthreads_or(int predicate, SIMT_SITE) {
+  simt::detail::Predicate request{predicate, 0};
+  simt::barrier("__syncthreads_or", simt::detail::any_of, &request, site);
+  return request.result;
+}
+
+inline int __syncthreads_and(int predicate, SIMT_SITE) {
+  simt::detail::Predicate request{predicate, 0};
+  simt::barrier("__syncthreads_and", simt::detail::all_of, &request, site);
+  return request.result;
+}
+
+inline int __syncthreads_count(int predicate, SIMT_SITE) {
+  simt::detail::Predicate request{predicate, 0};
+  simt::barrier("__syncthreads_count", simt::detail::count_of, &request, site);
+  return request.result;
+}
+
+#include "intrinsics.hpp"
+#include "warp.hpp"

@@ -1,0 +1,70 @@
+"""The host as a target: NumPy arrays, and every launch a child process under AddressSanitizer and UBSan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.interfaces import DeviceArray
+from spmark.impls.runtime.compile import cache_folder
+from spmark.impls.runtime.host.compile import compile_host
+from spmark.impls.runtime.host.launch import launch_host
+from spmark.impls.runtime.target import Grid, Kernel
+from spmark.impls.runtime.template import Instance
+from spmark.impls.runtime.toolchain import INCLUDE
+
+
+@dataclass
+class HostKernel:
+    """A kernel in an executable."""
+
+    instance: Instance
+    executable: Path
+
+    def launch(self, grid: Grid, args: Sequence[Any], shared_bytes: int = 0) -> None:
+        """Run to the end; a fault raises `KernelFault` with the sanitizer's report."""
+        if all(grid):
+            block = (self.instance.threads, 1, 1)
+            launch_host(self.executable, self.instance.expression, grid, block, shared_bytes, args)
+
+
+class HostTarget:
+    """Runs kernels for their results and their memory safety; its times mean nothing."""
+
+    xp: Any = np
+    location = "cpu"
+
+    def __init__(self, spec: DeviceSpec) -> None:
+        self.spec = spec
+
+    def upload(self, array: NDArray[Any]) -> DeviceArray:
+        """Copy."""
+        return np.array(array, order="C")
+
+    def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> DeviceArray:
+        """Allocate."""
+        return np.empty(shape, dtype)
+
+    def download(self, array: DeviceArray) -> NDArray[Any]:
+        """Copy."""
+        return np.array(array)
+
+    def load(self, instances: Sequence[Instance]) -> list[Kernel]:
+        """Compile one executable for each source file, holding every instance of it that is asked for."""
+        expressions: dict[Path, set[str]] = {}
+        for instance in instances:
+            expressions.setdefault(instance.template.source, set()).add(instance.expression)
+        executables = {
+            source: compile_host(source, sorted(wanted), [INCLUDE], cache_folder())
+            for source, wanted in expressions.items()
+        }
+        return [HostKernel(instance, executables[instance.template.source]) for instance in instances]
+
+    def synchronize(self) -> None:
+        """Nothing is pending: launches run to the end."""

@@ -1,0 +1,104 @@
+// The 16-bit float and its conversions. On a device it is CUDA's `half`; on the host it is a type of our own whose
+// conversions round to nearest even, as cvt.rn.f16.f32 does, so that both give the same bits.
+#pragma once
+
+#ifndef SPMARK_HOST
+
+#include <cuda_fp16.h>
+
+namespace spmark {
+
+__device__ __forceinline__ float to_float(half value) { return __half2float(value); }
+
+namespace detail {
+__device__ __forceinline__ void round_float(float value, half& out) { out = __float2half_rn(value); }
+}  // namespace detail
+
+}  // namespace spmark
+
+#else
+
+// Storage only: like the kernels, it has no arithmetic of its own. Trivial, so that it may live in unions and shared
+// memory.
+struct alignas(2) half {
+  unsigned short bits;
+};
+
+template <>
+inline constexpr char simt::kind_of<half> = 'f';
+
+namespace spmark {
+
+inline float to_float(half value) {
+  const unsigned sign = (value.bits & 0x8000u) << 16;
+  const unsigned exponent = (value.bits >> 10) & 0x1fu;
+  const unsigned mantissa = value.bits & 0x3ffu;
+  float result;
+  if (exponent == 0) {
+    // Zero and subnormals: mantissa * 2^-24 is exact in float32.
+    result = static_cast<float>(mantissa) * 0x1p-24f;
+    if (sign != 0) result = -result;
+    return result;
+  }
+  // Infinity and NaN keep their payload, and a signalling NaN becomes quiet; the rest only changes its exponent's bias.
+  const unsigned quiet = exponent == 31 && mantissa != 0 ? 0x400000u : 0u;
+  const unsigned wide = exponent == 31 ? 255u : exponent + (127 - 15);
+  const unsigned bits = sign | (wide << 23) | (mantissa << 13) | quiet;
+  __builtin_memcpy(&result, &bits, sizeof(result));
+  return result;
+}
+
+namespace detail {
+
+inline void round_float(float value, half& out) {
+  unsigned bits;
+  __builtin_memcpy(&bits, &value, sizeof(bits));
+  const unsigned sign = (bits >> 16) & 0x8000u;
+  const unsigned magnitude = bits & 0x7fffffffu;
+  unsigned result;
+  if (magnitude > 0x7f800000u) {
+    result = 0x7fffu;  // cvt.rn.f16.f32 gives the canonical NaN, without sign or payload
+    out.bits = static_cast<unsigned short>(result);
+    return;
+  }
+  if (magnitude >= 0x477ff000u) {
+    result = 0x7c00u;  // at or above 65520, half way to the number after the largest: infinity
+  } else if (magnitude >= 0x38800000u) {
+    // Normal: add half of the last place kept, less one where that place is even, then cut; a carry moves the exponent.
+    const unsigned rebased = magnitude - ((127u - 15u) << 23);
+    result = (rebased + 0xfffu + ((rebased >> 13) & 1u)) >> 13;
+  } else {
+    // Subnormal: adding 0.5 puts the last place of a half (2^-24) at the last place of the sum, which the adder rounds.
+    float absolute;
+    __builtin_memcpy(&absolute, &magnitude, sizeof(absolute));
+    const float sum = absolute + 0.5f;
+    unsigned sum_bits;
+    __builtin_memcpy(&sum_bits, &sum, sizeof(sum_bits));
+    result = sum_bits - 0x3f000000u;
+  }
+  out.bits = static_cast<unsigned short>(sign | result);
+}
+
+}  // namespace detail
+
+}  // namespace spmark
+
+#endif
+
+namespace spmark {
+
+__device__ __forceinline__ float to_float(float value) { return value; }
+
+namespace detail {
+__device__ __forceinline__ void round_float(float value, float& out) { out = value; }
+}  // namespace detail
+
+// Round a float32 to T (half or float), to nearest even.
+template <typename T>
+__device__ __forceinline__ T from_float(float value) {
+  T out;
+  detail::round_float(value, out);
+  return out;
+}
+
+}  // namespace spmark

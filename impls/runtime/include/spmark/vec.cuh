@@ -1,0 +1,200 @@
+// Vectors of 2, 4, 8 or 16 bytes that move in one instruction. Pointers must be aligned to the whole vector: a
+// misaligned one is a fault on a device and in the host ring alike.
+#pragma once
+
+#include <spmark/half.cuh>
+
+#ifdef __CUDACC_RTC__
+using int64_t = long;  // NVRTC has no <cstdint>; 64 bits wide on every platform that CUDA for Linux knows
+#endif
+
+namespace spmark {
+
+// N elements of T, aligned as one up to 16 bytes: more (float32 sums of eight halves) is held in registers, not moved.
+template <typename T, int N>
+struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vec {
+  static_assert(N > 0 && (N & (N - 1)) == 0, "the number of elements must be a power of two");
+
+  T v[N];
+
+  __device__ __forceinline__ T& operator[](int i) { return v[i]; }
+  __device__ __forceinline__ const T& operator[](int i) const { return v[i]; }
+};
+
+// All elements zero.
+template <typename T, int N>
+__device__ __forceinline__ Vec<T, N> zeros() {
+  Vec<T, N> result;
+#pragma unroll
+  for (int i = 0; i < N; ++i) result[i] = from_float<T>(0.0f);
+  return result;
+}
+
+// acc += a * b, accumulated in float32 whatever T is.
+template <typename T, int N>
+__device__ __forceinline__ void axpy(Vec<float, N>& acc, float a, const Vec<T, N>& b) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) acc[i] = fmaf(a, to_float(b[i]), acc[i]);
+}
+
+// sum of a[i] * b[i] added to acc, in float32.
+template <typename T, int N>
+__device__ __forceinline__ float dot(const Vec<T, N>& a, const Vec<T, N>& b, float acc) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) acc = fmaf(to_float(a[i]), to_float(b[i]), acc);
+  return acc;
+}
+
+// Round every element of a float32 vector to T.
+template <typename T, int N>
+__device__ __forceinline__ Vec<T, N> round_to(const Vec<float, N>& value) {
+  Vec<T, N> result;
+#pragma unroll
+  for (int i = 0; i < N; ++i) result[i] = from_float<T>(value[i]);
+  return result;
+}
+
+#ifndef SPMARK_HOST
+
+namespace detail {
+
+// The register type that carries a vector of that many bytes through one instruction.
+template <int Bytes>
+struct Raw;
+
+template <>
+struct Raw<2> {
+  using type = unsigned short;
+  static __device__ __forceinline__ type load_streaming(const void* p) {
+    type r;
+    asm("ld.global.nc.L1::no_allocate.u16 %0, [%1];" : "=h"(r) : "l"(p));
+    return r;
+  }
+  static __device__ __forceinline__ void store_streaming(void* p, type r) {
+    asm volatile("st.global.cs.u16 [%0], %1;" ::"l"(p), "h"(r) : "memory");
+  }
+};
+
+template <>
+struct Raw<4> {
+  using type = unsigned;
+  static __device__ __forceinline__ type load_streaming(const void* p) {
+    type r;
+    asm("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(r) : "l"(p));
+    return r;
+  }
+  static __device__ __forceinline__ void store_streaming(void* p, type r) {
+    asm volatile("st.global.cs.u32 [%0], %1;" ::"l"(p), "r"(r) : "memory");
+  }
+};
+
+template <>
+struct Raw<8> {
+  using type = uint2;
+  static __device__ __forceinline__ type load_streaming(const void* p) {
+    type r;
+    asm("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(r.x), "=r"(r.y) : "l"(p));
+    return r;
+  }
+  static __device__ __forceinline__ void store_streaming(void* p, type r) {
+    asm volatile("st.global.cs.v2.u32 [%0], {%1, %2};" ::"l"(p), "r"(r.x), "r"(r.y) : "memory");
+  }
+};
+
+template <>
+struct Raw<16> {
+  using type = uint4;
+  static __device__ __forceinline__ type load_streaming(const void* p) {
+    type r;
+    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w)
+        : "l"(p));
+    return r;
+  }
+  static __device__ __forceinline__ void store_streaming(void* p, type r) {
+    asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(r.x), "r"(r.y), "r"(r.z), "r"(r.w)
+                 : "memory");
+  }
+};
+
+template <typename T, int N>
+using RawOf = typename Raw<sizeof(T) * N>::type;
+
+template <typename T, int N>
+__device__ __forceinline__ Vec<T, N> unpack(RawOf<T, N> raw) {
+  Vec<T, N> result;
+  static_assert(sizeof(result) == sizeof(raw), "the register carries exactly the vector");
+  memcpy(&result, &raw, sizeof(raw));
+  return result;
+}
+
+template <typename T, int N>
+__device__ __forceinline__ RawOf<T, N> pack(const Vec<T, N>& value) {
+  RawOf<T, N> raw;
+  memcpy(&raw, &value, sizeof(raw));
+  return raw;
+}
+
+}  // namespace detail
+
+// Load from global or shared memory.
+template <int N, typename T>
+__device__ __forceinline__ Vec<T, N> load(const T* p) {
+  return detail::unpack<T, N>(*reinterpret_cast<const detail::RawOf<T, N>*>(p));
+}
+
+// Load from global memory that nothing writes while the kernel runs (ld.global.nc).
+template <int N, typename T>
+__device__ __forceinline__ Vec<T, N> load_read_only(const T* p) {
+  return detail::unpack<T, N>(__ldg(reinterpret_cast<const detail::RawOf<T, N>*>(p)));
+}
+
+// The same for data that is read once: it does not push reused data out of L1.
+template <int N, typename T>
+__device__ __forceinline__ Vec<T, N> load_streaming(const T* p) {
+  return detail::unpack<T, N>(detail::Raw<sizeof(T) * N>::load_streaming(p));
+}
+
+// Store to global or shared memory.
+template <int N, typename T>
+__device__ __forceinline__ void store(T* p, const Vec<T, N>& value) {
+  *reinterpret_cast<detail::RawOf<T, N>*>(p) = detail::pack(value);
+}
+
+// Store to global memory that this kernel does not read again (evicted first).
+template <int N, typename T>
+__device__ __forceinline__ void store_streaming(T* p, const Vec<T, N>& value) {
+  detail::Raw<sizeof(T) * N>::store_streaming(p, detail::pack(value));
+}
+
+#else
+
+// The host has one kind of load and one kind of store; the alignment sanitizer checks both.
+template <int N, typename T>
+Vec<T, N> load(const T* p) {
+  return *reinterpret_cast<const Vec<T, N>*>(p);
+}
+
+template <int N, typename T>
+Vec<T, N> load_read_only(const T* p) {
+  return load<N>(p);
+}
+
+template <int N, typename T>
+Vec<T, N> load_streaming(const T* p) {
+  return load<N>(p);
+}
+
+template <int N, typename T>
+void store(T* p, const Vec<T, N>& value) {
+  *reinterpret_cast<Vec<T, N>*>(p) = value;
+}
+
+template <int N, typename T>
+void store_streaming(T* p, const Vec<T, N>& value) {
+  store(p, value);
+}
+
+#endif
+
+}  // namespace spmark

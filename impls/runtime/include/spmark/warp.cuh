@@ -1,0 +1,74 @@
+// Warp-wide exchange: shuffles, ballots and reductions. Everything here is a collective: each lane that the mask names
+// must make the call. The host ring is stricter than the hardware, which forgives lanes that have exited.
+#pragma once
+
+namespace spmark {
+
+constexpr unsigned kFullMask = 0xffffffffu;
+constexpr int kWarpSize = 32;
+
+// Index of the thread within its warp, in a block of any shape.
+__device__ __forceinline__ int lane_id() {
+#ifdef SPMARK_HOST
+  return simt::lane();
+#else
+  int lane;
+  asm("mov.s32 %0, %%laneid;" : "=r"(lane));
+  return lane;
+#endif
+}
+
+// Mask of the group of Width neighbouring lanes that this lane belongs to: groups may be at different places of a loop.
+template <int Width>
+__device__ __forceinline__ unsigned group_mask() {
+  static_assert(Width > 0 && Width <= kWarpSize && (Width & (Width - 1)) == 0, "a group is a power of two of lanes");
+  if constexpr (Width == kWarpSize) {
+    return kFullMask;
+  } else {
+    return ((1u << Width) - 1u) << (lane_id() & ~(Width - 1));
+  }
+}
+
+// Value of another lane: T is of 4 or 8 bytes, or half.
+template <typename T>
+__device__ __forceinline__ T shuffle(unsigned mask, T value, int lane) {
+  return __shfl_sync(mask, value, lane);
+}
+
+template <typename T>
+__device__ __forceinline__ T shuffle_down(unsigned mask, T value, int delta) {
+  return __shfl_down_sync(mask, value, delta);
+}
+
+template <typename T>
+__device__ __forceinline__ T shuffle_up(unsigned mask, T value, int delta) {
+  return __shfl_up_sync(mask, value, delta);
+}
+
+template <typename T>
+__device__ __forceinline__ T shuffle_xor(unsigned mask, T value, int lane_mask) {
+  return __shfl_xor_sync(mask, value, lane_mask);
+}
+
+// Bits of the lanes of the mask whose predicate holds.
+__device__ __forceinline__ unsigned ballot(unsigned mask, bool predicate) { return __ballot_sync(mask, predicate); }
+
+// Sum over each group of Width neighbouring lanes, given to all of them. Butterfly order, so it is deterministic.
+template <int Width = kWarpSize>
+__device__ __forceinline__ float warp_sum(float value) {
+  const unsigned mask = group_mask<Width>();
+#pragma unroll
+  for (int step = Width / 2; step > 0; step /= 2) value += __shfl_xor_sync(mask, value, step);
+  return value;
+}
+
+// Largest over each group of Width neighbouring lanes, given to all of them.
+template <int Width = kWarpSize>
+__device__ __forceinline__ float warp_max(float value) {
+  const unsigned mask = group_mask<Width>();
+#pragma unroll
+  for (int step = Width / 2; step > 0; step /= 2) value = fmaxf(value, __shfl_xor_sync(mask, value, step));
+  return value;
+}
+
+}  // namespace spmark

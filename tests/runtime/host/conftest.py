@@ -1,0 +1,128 @@
+"""The kernels of tests/runtime/kernels, compiled once a session and launched by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spmark.impls.runtime.host.compile import compile_host
+from spmark.impls.runtime.host.launch import Argument, launch_host
+from spmark.impls.runtime.toolchain import INCLUDE, cuda_include
+
+KERNELS = Path(__file__).parents[1] / "kernels"
+
+Launch = Callable[..., None]
+
+FAULTS = (
+    "barrier_in_half_the_threads",
+    "barrier_after_early_return",
+    "two_different_barriers",
+    "barrier_in_unequal_loops",
+    "read_past_global",
+    "write_past_global",
+    "atomic_past_global",
+    "write_past_static_shared",
+    "index_past_static_shared<float, 32>",
+    "write_past_dynamic_shared",
+    "misaligned_load",
+    "misaligned_shared_load",
+    "misaligned_async",
+    "reads_uninitialised_static",
+    "reads_uninitialised_dynamic",
+    "missing_barrier",
+    "unfinished_copy<true, true>",
+    "unfinished_copy<true, false>",
+    "unfinished_copy<false, true>",
+    "missing_lane_in_shuffle",
+    "lanes_in_different_collectives",
+    "mask_without_the_caller",
+    "reads_a_lane_outside_the_mask",
+    "never_ends",
+    "traps",
+    "writes_to_its_input",
+    "takes_int",
+    "takes_half",
+    "reads_uninitialised_local",
+    "overflows_its_stack",
+)
+GOOD = (
+    "tree_sum<128>",
+    *(f"group_sum<{width}>" for width in (1, 4, 8, 32)),
+    *(f"shuffles<{type_}>" for type_ in ("int", "float", "double", "long long", "half")),
+    "votes",
+    "atomics",
+    "block_scan<256>",
+    *(f"copies<float, {n}>" for n in (1, 2, 4)),
+    *(f"copies<half, {n}>" for n in (1, 2, 4)),
+    *(f"double_buffer<{threads}>" for threads in (32, 64)),
+    "static_and_dynamic<float, 64>",
+    "static_and_dynamic<int, 64>",
+    "mma_f16",
+    "mma_tf32",
+    "widen",
+    "narrow",
+    "round_tf32",
+    "indices",
+)
+
+
+def _launcher(source: str, instances: tuple[str, ...], cache: Path) -> Launch:
+    executable = compile_host(KERNELS / source, instances, [INCLUDE], cache)
+
+    def launch(
+        instance: str,
+        args: list[Argument],
+        block: int | tuple[int, int, int] = 32,
+        grid: int | tuple[int, int, int] = 1,
+        shared_bytes: int = 0,
+        timeout_s: float = 60,
+    ) -> None:
+        blocks = (grid, 1, 1) if isinstance(grid, int) else grid
+        threads = (block, 1, 1) if isinstance(block, int) else block
+        launch_host(executable, instance, blocks, threads, shared_bytes, args, timeout_s)
+
+    return launch
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("host")
+
+
+@pytest.fixture(scope="session")
+def faults(cache: Path) -> Launch:
+    return _launcher("faults.cu", FAULTS, cache)
+
+
+def _gpu_launcher(source: str, instances: tuple[str, ...]) -> Launch:
+    """The same launches on a GPU: what a host twin promises is what the instruction does."""
+    cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+    if not cupy.is_available():
+        pytest.skip("there is no GPU")
+    options = ("-std=c++17", f"-I{INCLUDE}", f"-I{cuda_include()}")
+    module = cupy.RawModule(code=(KERNELS / source).read_text(), options=options, name_expressions=instances)
+
+    def launch(instance, args, block=32, grid=1, shared_bytes=0, timeout_s=60.0):
+        copies = [cupy.asarray(arg) if isinstance(arg, np.ndarray) else arg for arg in args]
+        blocks = (grid, 1, 1) if isinstance(grid, int) else grid
+        threads = (block, 1, 1) if isinstance(block, int) else block
+        module.get_function(instance)(blocks, threads, tuple(copies), shared_mem=shared_bytes)
+        for arg, copy in zip(args, copies, strict=True):
+            if isinstance(arg, np.ndarray):
+                arg[...] = copy.get()
+
+    return launch
+
+
+@pytest.fixture(scope="session", params=["host", pytest.param("cuda", marks=pytest.mark.gpu)])
+def good(request: pytest.FixtureRequest, cache: Path) -> Launch:
+    return _launcher("good.cu", GOOD, cache) if request.param == "host" else _gpu_launcher("good.cu", GOOD)
+
+
+@pytest.fixture(scope="session")
+def good_source() -> tuple[str, tuple[str, ...]]:
+    """The text of good.cu and the instances that the tests launch."""
+    return (KERNELS / "good.cu").read_text(), GOOD

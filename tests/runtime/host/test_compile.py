@@ -1,0 +1,126 @@
+"""Compiling for the host: the cache's key, errors, and the rewriting of shared variables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spmark.impls.core.errors import CompileError, DeviceError
+from spmark.impls.runtime.host import compile as host_compile
+from spmark.impls.runtime.host.compile import compile_host
+from spmark.impls.runtime.host.launch import launch_host
+from spmark.impls.runtime.host.rewrite import rewrite_shared
+
+SOURCE = (
+    "#include <factor.cuh>\ntemplate <int n> __global__ void fill(float* out) { out[threadIdx.x] = n * kFactor; }\n"
+)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    (tmp_path / "factor.cuh").write_text("constexpr float kFactor = 0.5f;\n")
+    (tmp_path / "fill.cu").write_text(SOURCE)
+    return tmp_path / "fill.cu"
+
+
+def fill(executable: Path, instance: str) -> float:
+    out = np.zeros(4, np.float32)
+    launch_host(executable, instance, (1, 1, 1), (4, 1, 1), 0, [out])
+    assert (out == out[0]).all()
+    return float(out[0])
+
+
+def test_the_cache_knows_headers_and_instances(source, cache):
+    folder = [source.parent]
+    first = compile_host(source, ["fill<3>"], folder, cache)
+    written = first.stat().st_mtime_ns
+    assert compile_host(source, ["fill<3>"], folder, cache) == first
+    assert first.stat().st_mtime_ns == written
+    both = compile_host(source, ["fill<3>", "fill<5>"], folder, cache)
+    assert both != first
+    assert [fill(both, "fill<3>"), fill(both, "fill<5>")] == [1.5, 2.5]
+    (source.parent / "factor.cuh").write_text("constexpr float kFactor = 0.25f;\n")
+    changed = compile_host(source, ["fill<3>"], folder, cache)
+    assert changed != first
+    assert (fill(first, "fill<3>"), fill(changed, "fill<3>")) == (1.5, 0.75)
+    assert not [path for path in cache.iterdir() if path.is_dir()], "nothing half-made is left"
+
+
+@pytest.mark.parametrize(
+    ("text", "instance", "words"),
+    [
+        ("__global__ void broken(float* out) { out[0] = undeclared; }\n", "broken", "undeclared"),
+        ("#include <nowhere.cuh>\n", "broken", "nowhere.cuh: No such file"),
+        ('template <int n> __global__ void odd() { static_assert(n % 2 == 1, "n is odd"); }\n', "odd<2>", "n is odd"),
+        ("__global__ void other() {}\n", "broken", "broken"),
+        (
+            "\n__global__ void two() { __shared__ int a[2], b[2]; }\n",
+            "two",
+            r"kernel\.cu:2: expected one shared variable",
+        ),
+    ],
+)
+def test_what_does_not_compile_carries_the_log(tmp_path, cache, text, instance, words):
+    path = tmp_path / "kernel.cu"
+    path.write_text(text)
+    with pytest.raises(CompileError, match=words) as caught:
+        compile_host(path, [instance], [], cache)
+    assert caught.value.source == str(path)
+    assert caught.value.instance == instance
+
+
+def test_without_a_compiler_the_reason_is_said(source, cache, monkeypatch):
+    host_compile._compiler.cache_clear()
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(DeviceError, match=r"expected g\+\+ .* found none"):
+        compile_host(source, ["fill<3>"], [source.parent], cache)
+    monkeypatch.undo()
+    host_compile._compiler.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("declaration", "type_", "alignment"),
+    [
+        ("__shared__ float s[32];", "float s_shared_type[32]", ""),
+        ("__shared__ Vec<float, 4> s[2][n + 1];", "Vec<float, 4> s_shared_type[2][n + 1]", ""),
+        ("__shared__ alignas(16) half s[8];", "half s_shared_type[8]", ", static_cast<size_t>(16)"),
+        ("alignas(16) __shared__ half s[8];", "half s_shared_type[8]", ", static_cast<size_t>(16)"),
+        (
+            "__shared__ alignas(sizeof(half) * (n)) half s;",
+            "half s_shared_type",
+            ", static_cast<size_t>(sizeof(half) * (n))",
+        ),
+        ("__shared__ __attribute__((aligned(32))) int s;", "int s_shared_type", ", static_cast<size_t>(32)"),
+        ("__shared__\n  unsigned long s\n [4];", "unsigned long s_shared_type[4]", ""),
+    ],
+)
+def test_static_shared_variables(declaration, type_, alignment):
+    text = rewrite_shared(declaration)
+    assert f"typedef {type_};" in text
+    assert "s_shared_type& s = " in text
+    assert text.count("\n") == declaration.count("\n")
+    assert f"alignof(s_shared_type){alignment}}}" in text
+    assert text.startswith("typedef ")
+
+
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        "extern __shared__ unsigned char s[];",
+        "extern __shared__ __attribute__((aligned(16))) unsigned char s[];",
+        "alignas(16) extern __shared__ unsigned char s[];",
+    ],
+)
+def test_dynamic_shared_memory(declaration):
+    text = rewrite_shared(f"{{ {declaration} }}")
+    assert text == "{ unsigned char* const s = static_cast<unsigned char*>(::simt::dynamic_shared()); }"
+
+
+@pytest.mark.parametrize(
+    "declaration", ["__shared__ int a[2], b[2];", "__shared__ int a = 3;", "__shared__ float *a, *b;"]
+)
+def test_other_declarations_are_refused_with_their_place(declaration):
+    with pytest.raises(ValueError, match=r"a\.cuh:41: expected one shared variable"):
+        rewrite_shared(f'# 40 "a.cuh"\nint x;\n{declaration}\n')
