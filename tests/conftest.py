@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from spmark.impls.core.problem import Csr
+from spmark.impls.runtime.device import cuda_missing
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -17,6 +18,15 @@ def pytest_configure(config: pytest.Config) -> None:
     if "SPMARK_CACHE" not in os.environ:
         cache = getattr(config, "cache", None)
         os.environ["SPMARK_CACHE"] = str(cache.mkdir("spmark")) if cache else tempfile.mkdtemp(prefix="spmark-")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs a GPU where there is none."""
+    reason = cuda_missing()
+    if reason is not None:
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(scope="session")

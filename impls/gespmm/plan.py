@@ -87,9 +87,8 @@ def sddmm_vector_and_lanes(width: int, dtype: DType) -> tuple[int, int]:
 class SpmmPlan(DevicePlan):
     """C = A B by `SPMM`."""
 
-    def __init__(self, problem: Problem, target: Target, coarsen: int) -> None:
+    def __init__(self, problem: Problem, target: Target, vector: int, lanes: int, coarsen: int) -> None:
         matrix = problem.matrix
-        vector, lanes = vector_and_lanes(problem.width, problem.dtype)
         values = {"vector": vector, "lanes": lanes, "coarsen": coarsen, "threads": THREADS}
         super().__init__(problem, target, values, alignment=vector * problem.dtype.itemsize)
         self.stored = matrix.nnz
@@ -108,9 +107,8 @@ class SpmmPlan(DevicePlan):
 class SddmmPlan(DevicePlan):
     """D = (X Y^T at A's non-zeros) by `SDDMM`."""
 
-    def __init__(self, problem: Problem, target: Target) -> None:
+    def __init__(self, problem: Problem, target: Target, vector: int, lanes: int) -> None:
         matrix = problem.matrix
-        vector, lanes = sddmm_vector_and_lanes(problem.width, problem.dtype)
         values = {"vector": vector, "lanes": lanes, "batch": BATCH, "threads": THREADS}
         super().__init__(problem, target, values, alignment=vector * problem.dtype.itemsize)
         self.stored = matrix.nnz
@@ -157,10 +155,10 @@ class GeSpmm:
         """Upload the matrix; the kernel comes from the cache or is compiled."""
         target = open_target(device)
         if problem.op is Op.SDDMM:
-            return SddmmPlan(problem, target)
+            return SddmmPlan(problem, target, *sddmm_vector_and_lanes(problem.width, problem.dtype))
         vector, lanes = vector_and_lanes(problem.width, problem.dtype)
         rows = THREADS // lanes
         blocks = ceil_div(problem.matrix.num_rows, rows) * ceil_div(problem.width, 2 * lanes * vector)
         pays = problem.width >= 2 * lanes * vector and blocks >= _COARSEN_WAVES * device.num_sms
         coarsen = self.coarsen or (2 if pays else 1)
-        return SpmmPlan(problem, target, coarsen)
+        return SpmmPlan(problem, target, vector, lanes, coarsen)

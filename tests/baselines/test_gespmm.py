@@ -1,0 +1,106 @@
+"""Ring two: every instance of gespmm's tables, run on the host under sanitizers; and which instance a problem gets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from problems import dense_operands, random_csr
+
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.gespmm.plan import (
+    SDDMM,
+    SPMM,
+    GeSpmm,
+    SddmmPlan,
+    SpmmPlan,
+    sddmm_vector_and_lanes,
+    vector_and_lanes,
+)
+from spmark.impls.runtime.device import find, shipped_calibration
+from spmark.impls.runtime.host.target import HostKernel, HostTarget
+from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate
+
+MATRIX = random_csr(23, 31, [0, 1, 2, 3, 31, 7, 0, 12, 30, 5] * 2 + [1, 0, 9])
+DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
+
+
+class TableTarget(HostTarget):
+    """One executable with a whole table, compiled once."""
+
+    def __init__(self, template: KernelTemplate) -> None:
+        super().__init__(find("host-simt"))
+        self.kernels = {kernel.instance: kernel for kernel in super().load(list(template.instances()))}
+
+    def load(self, instances: Sequence[Instance]) -> list[HostKernel]:
+        return [self.kernels[instance] for instance in instances]
+
+
+@pytest.fixture(scope="module")
+def spmm_target() -> TableTarget:
+    return TableTarget(SPMM)
+
+
+@pytest.fixture(scope="module")
+def sddmm_target() -> TableTarget:
+    return TableTarget(SDDMM)
+
+
+def error_and_limit(plan: SpmmPlan | SddmmPlan, problem: Problem) -> tuple[float, float]:
+    operands = dense_operands(problem)
+    out = np.full(problem.out_shape, np.nan, problem.dtype.numpy)
+    plan.run(operands, out)
+    return reference(problem, operands).max_error(out), tolerance(problem)
+
+
+@pytest.mark.xdist_group("gespmm")
+@pytest.mark.parametrize("instance", list(SPMM.instances()), ids=lambda i: i.expression)
+def test_every_spmm_instance(instance: Instance, spmm_target: TableTarget) -> None:
+    values = instance.values
+    vector, lanes, coarsen = (int(values[key]) for key in ("vector", "lanes", "coarsen"))
+    # A tile and a part of one: the last lanes have nothing to do.
+    problem = Problem(Op.SPMM, MATRIX, vector * (lanes * coarsen + 3), DTYPES[str(values["T"])])
+    error, limit = error_and_limit(SpmmPlan(problem, spmm_target, vector, lanes, coarsen), problem)
+    assert error <= limit
+
+
+@pytest.mark.xdist_group("gespmm")
+@pytest.mark.parametrize("instance", list(SDDMM.instances()), ids=lambda i: i.expression)
+def test_every_sddmm_instance(instance: Instance, sddmm_target: TableTarget) -> None:
+    values = instance.values
+    vector, lanes = int(values["vector"]), int(values["lanes"])
+    width = vector * (lanes + 3)
+    problem = Problem(Op.SDDMM, MATRIX, width, DTYPES[str(values["T"])], scaled=bool(values["scaled"]))
+    error, limit = error_and_limit(SddmmPlan(problem, sddmm_target, vector, lanes), problem)
+    assert error <= limit
+
+
+@pytest.mark.parametrize("dtype", list(DType))
+@pytest.mark.parametrize("width", [*range(1, 70), 96, 100, 127, 128, 130, 256, 500, 512, 1000])
+def test_loads_are_aligned_in_every_row_and_in_the_table(width: int, dtype: DType) -> None:
+    for choose, template in ((vector_and_lanes, SPMM), (sddmm_vector_and_lanes, SDDMM)):
+        vector, lanes = choose(width, dtype)
+        assert width % vector == 0
+        assert vector * dtype.itemsize <= 16
+        assert vector in template.space["vector"]
+        assert lanes in template.space["lanes"]
+
+
+def h200() -> DeviceSpec:
+    return DeviceSpec.load(Path(shipped_calibration("nvidia-h200")))
+
+
+def test_widths_beyond_the_grid_are_refused() -> None:
+    reason = GeSpmm().unsupported(Problem(Op.SPMM, MATRIX, 2 * 65535 * 32 + 1), h200())
+    assert reason is not None
+    assert "expected J of at most" in reason
+    assert GeSpmm().unsupported(Problem(Op.SPMM, MATRIX, 512), h200()) is None
+
+
+def test_an_illegal_tunable_is_refused() -> None:
+    with pytest.raises(ValueError, match="coarsen"):
+        GeSpmm(coarsen=3)
