@@ -59,9 +59,12 @@ def _installed() -> dict[str, str]:
 
 
 def _commit(root: Path) -> str:
-    """Give the commit of the checkout at ``root``, with ``+`` where tracked files differ; empty outside a checkout."""
+    """Give the commit of the checkout at ``root``, with ``+`` where tracked files differ.
+
+    Outside of a checkout (a container, a copy) it is what ``SPMARK_COMMIT`` says, or empty.
+    """
     if not (root / ".git").exists():
-        return ""
+        return os.environ.get("SPMARK_COMMIT", "")
     try:
         head = _git(root, "rev-parse", "HEAD")
         changed = _git(root, "status", "--porcelain", "--untracked-files=no")

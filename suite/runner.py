@@ -139,8 +139,7 @@ def run_cases(
             except Interrupted:
                 break
             # The candidates first: a record says that its case is done with.
-            for candidate in result.candidates:
-                candidates.append(candidate)
+            candidates.append_all(result.candidates)
             records.append(result.row)
             rows.append(result.row)
             watcher.recorded(item, result.row)

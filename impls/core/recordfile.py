@@ -11,7 +11,7 @@ import gzip
 import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -51,7 +51,19 @@ class RecordFile:
         RecordError
             The disk is full or the file cannot be written; what stood before stands unchanged.
         """
-        self._write(row.model_dump_json(exclude_defaults=False).encode() + b"\n")
+        self.append_all([row])
+
+    def append_all(self, rows: Iterable[BaseModel]) -> None:
+        """Write rows at once, all of them or none, and wait until they are on disk.
+
+        Raises
+        ------
+        RecordError
+            As `append`.
+        """
+        lines = b"".join(row.model_dump_json().encode() + b"\n" for row in rows)
+        if lines:
+            self._write(lines)
 
     def close(self) -> None:
         """Close the file."""
@@ -82,7 +94,7 @@ class RecordFile:
         except OSError as error:
             self._file.truncate(before)
             raise RecordError(
-                f"{self.path}: a row of {len(line)} bytes could not be written ({error.strerror}); "
+                f"{self.path}: {len(line)} bytes could not be written ({error.strerror}); "
                 f"the {before} bytes before it are intact: make room and run again to resume"
             ) from error
 
