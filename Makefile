@@ -37,7 +37,7 @@ SOURCES := pyproject.toml setup.py
 CUDA_FILES := find $(PACKAGES) tests -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.hpp'
 
 .DELETE_ON_ERROR:
-.PHONY: help quickstart install test lint format types extras clean
+.PHONY: help quickstart figures install test lint format types extras clean
 
 help: ## say what there is
 	@grep -hE '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## /\1|/' | awk -F'|' '{ printf "%-12s%s\n", $$1, $$2 }'
@@ -45,6 +45,13 @@ help: ## say what there is
 quickstart: .venv/.run-$(EXTRA) ## install, run a small sweep, draw its page under out/quickstart
 	@$(BIN)/spmark run quickstart --out out/quickstart/results
 	@$(BIN)/spmark report out/quickstart/results --out out/quickstart
+
+# README's figures, from the records that are in the repository.
+figures: .venv/.run-$(EXTRA) ## redraw README's figures from the published records
+	@for sweep in graphs_spmm graphs_sddmm; do \
+	  $(BIN)/spmark report report/reference/h200/$$sweep --out out/reference/$$sweep; \
+	  cp out/reference/$$sweep/figures/nvidia-h200-speedup-per-matrix.png report/reference/h200/$$sweep/speedup.png; \
+	done
 
 install: .venv/.dev-$(EXTRA) ## make .venv with all that the targets below need
 

@@ -7,7 +7,7 @@ start at 1: as tall upwards for twice as fast as downwards for half.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from math import ceil, inf, isfinite
 
@@ -38,6 +38,8 @@ from spmark.report.style import DPI, RC, WIDTH_IN, Look, looks
 
 MOST_GROUPS = 16
 """Matrices up to which each has its own bars; more are drawn as curves over the sorted matrices."""
+LEAST_BAR = 1 / 6
+"""Bars of speed-ups are cut here: a dense product on a graph would make all others look alike."""
 _TITLE_LETTERS = 20
 _OPS = ("spmm", "sddmm", "sddmm-scaled")
 
@@ -64,13 +66,16 @@ def draw_all(derived: pd.DataFrame, baseline: str | None) -> list[Drawing]:
         What the speed-ups are over, for captions and axes.
     """
     drawings = []
+    resultless = sorted(set(derived["label"]) - set(derived.loc[derived["median_us"].notna(), "label"]))
+    derived = derived[~derived["label"].isin(resultless)]
     with rc_context(dict(RC)):
         if baseline and derived.loc[~derived["is_baseline"], "speedup"].notna().any():
             drawings.append(_per_matrix(derived, baseline))
             drawings += _per_width(derived, baseline)
         if derived["roofline_share"].notna().any():
             drawings.append(_roofline(derived))
-    return drawings
+    left_out = f" Without any result here, so not drawn: {', '.join(resultless)}." if resultless else ""
+    return [replace(drawing, caption=drawing.caption + left_out) for drawing in drawings]
 
 
 def _per_matrix(derived: pd.DataFrame, baseline: str) -> Drawing:
@@ -90,7 +95,7 @@ def _per_matrix(derived: pd.DataFrame, baseline: str) -> Drawing:
         else:
             total = overall[(overall["op"] == op) & (overall["dtype"] == dtype)].assign(matrix=ALL)
             _bars(ax, pd.concat([part, total]), [*(m for m in matrices if m in set(part["matrix"])), ALL], series)
-        ratio_axis(ax)
+        ratio_axis(ax, LEAST_BAR)
     if curves:
         axes[-1].set_xlabel("matrices, sorted by speed-up")
         caption = (
@@ -100,7 +105,7 @@ def _per_matrix(derived: pd.DataFrame, baseline: str) -> Drawing:
         caption = (
             f"Geometric-mean speed-up over {baseline} (1.0) per matrix; whiskers are 95 % bootstrap intervals over its "
             "widths, and over matrices for ‘all’. The number of cases stands under each name; a cross marks an "
-            "implementation without a result."
+            "implementation without a result, and a bar that would leave the panel ends in its value."
         )
     return _finished(figure, "speedup-per-matrix", caption)
 
@@ -112,7 +117,7 @@ def _bars(ax: Axes, means: pd.DataFrame, groups: Sequence[str], series: Mapping[
         for key, row in shown.items()
         if isfinite(row["speedup"])
     }
-    grouped_bars(ax, values, groups, series, start=1.0, missing=shown.keys() - values.keys())
+    grouped_bars(ax, values, groups, series, start=1.0, missing=shown.keys() - values.keys(), least=LEAST_BAR)
     counts = {group: [row["cases"] for (name, _), row in shown.items() if name == group] for group in groups}
     name_groups(ax, groups, [_count(counts[group]) for group in groups])
 

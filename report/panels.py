@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from math import ceil, isfinite
+from math import ceil, inf, isfinite
 from typing import Any
 
 import numpy as np
@@ -79,6 +79,7 @@ def grouped_bars(
     *,
     start: float,
     missing: set[tuple[str, str]],
+    least: float = -inf,
 ) -> None:
     """Draw one bar per group and label.
 
@@ -96,6 +97,8 @@ def grouped_bars(
         Where bars begin.
     missing : set
         Pairs of (group, label) that get a cross, since they failed.
+    least : float
+        Bars that end below are cut there, with their value written beside.
     """
     bar = min(0.84 / len(series), _WIDEST_BAR)
     for position, (label, look) in enumerate(series.items()):
@@ -106,11 +109,15 @@ def grouped_bars(
                 if (group, label) in missing:
                     ax.plot([x], [start], "X", color=look.colour, markersize=5, zorder=4, **line_style(look))
                 continue
+            cut = interval.value < least
             ax.bar(
-                x, interval.value - start, bar, start, color=look.colour, edgecolor="black", linewidth=0.3,
-                hatch=look.hatch, zorder=2,
+                x, max(interval.value, least) - start, bar, start, color=look.colour, edgecolor="black",
+                linewidth=0.3, hatch=look.hatch, zorder=2,
             )  # fmt: skip
-            if isfinite(interval.low):
+            if cut:
+                text = f"{interval.value:.2g}×"
+                ax.text(x, least * 1.06, text, rotation=90, ha="center", va="bottom", fontsize=5.5, zorder=4)
+            elif isfinite(interval.low):
                 ax.plot([x, x], [interval.low, interval.high], color="black", linewidth=0.7, zorder=3)
     ax.set_xlim(-0.55, len(groups) - 0.45)
     for place in range(1, len(groups)):
@@ -140,12 +147,12 @@ def width_axis(ax: Axes, widths: Sequence[int]) -> None:
     ax.set_xlim(widths[0] / 1.4, widths[-1] * 1.4)
 
 
-def ratio_axis(ax: Axes) -> None:
-    """Make y a logarithmic axis of ratios with a line at 1 and round ticks."""
+def ratio_axis(ax: Axes, least: float = 1 / 256) -> None:
+    """Make y a logarithmic axis of ratios, from ``least`` at the lowest, with a line at 1 and round ticks."""
     ax.set_yscale("log", base=2)
     ax.axhline(1, color="black", linewidth=0.8)
     low, high = ax.get_ylim()
-    low, high = max(min(low, 0.9), 1 / 256), min(max(high, 1.1), 1 << 16)
+    low, high = max(min(low, 0.9), least), min(max(high, 1.1), 1 << 16)
     span = np.log2(high / low)
     ax.set_ylim(low, high)
     ax.yaxis.set_major_locator(FixedLocator(_ratio_ticks(float(span))))

@@ -66,7 +66,9 @@ def test_many_matrices_become_curves(derived_of):
 @pytest.mark.parametrize("matrices", [GRAPHS, LAYERS, GRAPHS[:1]], ids=["graphs", "layers", "one"])
 def test_no_text_runs_into_other_text(derived_of, matrices, monkeypatch):
     drawn = []
-    monkeypatch.setattr(figures, "_finished", lambda figure, *_: drawn.append(figure))
+    monkeypatch.setattr(
+        figures, "_finished", lambda figure, *_: drawn.append(figure) or figures.Drawing("", "", b"", b"")
+    )
     names = ("cusparse_best", "cusparse", "cublas", "gespmm", "sparsetir", "stile")
     derived = derived_of(matrices=matrices, implementations=names, ops=(Op.SPMM, Op.SDDMM), samples=8)
     draw_all(derived, "cusparse_best")
@@ -116,3 +118,27 @@ def test_ratio_axes_have_ticks_on_both_sides_of_one():
 def test_drawing_needs_no_global_state():
     code = "import sys, spmark.report.page; sys.exit('matplotlib.pyplot' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_what_has_no_result_is_named_and_not_drawn(derived_of):
+    derived = derived_of(implementations=("cusparse_best", "gespmm", "dgl"), samples=8)
+    hidden = derived["label"] == "dgl"
+    derived.loc[hidden, ["speedup", "speedup_low", "speedup_high", "median_us", "roofline_share"]] = float("nan")
+    derived.loc[hidden, "status"] = "unsupported"
+    for drawing in draw_all(derived, "cusparse_best"):
+        assert drawing.caption.endswith("Without any result here, so not drawn: dgl.")
+
+
+def test_a_bar_that_would_leave_the_panel_ends_in_its_value(derived_of, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(
+        figures, "_finished", lambda figure, *_: drawn.append(figure) or figures.Drawing("", "", b"", b"")
+    )
+    derived = derived_of(implementations=("cusparse_best", "cublas"), samples=8)
+    rivals = derived["label"] == "cublas"
+    for column in ("speedup", "speedup_low", "speedup_high"):
+        derived.loc[rivals, column] = 0.01
+    draw_all(derived, "cusparse_best")
+    axes = drawn[0].axes[0]
+    assert "0.01×" in [text.get_text() for text in axes.texts]
+    assert min(bar.get_y() + min(bar.get_height(), 0) for bar in axes.patches if bar.get_height() < 0) > 0.16
