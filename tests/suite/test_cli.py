@@ -77,6 +77,7 @@ def test_run_writes_records_and_the_next_run_goes_on(invoke, sweep, tmp_path):
     code, out, err = invoke("run", sweep, "--strict")
     assert code == 0, err
     assert "nothing to run" in out
+    assert "Speed-up over the baseline" in out, "a run that has nothing to do still shows what is there"
 
 
 def test_json_stands_alone_on_standard_output(invoke, sweep, tmp_path):
@@ -167,7 +168,7 @@ def test_an_interrupted_run_is_code_130(invoke, sweep, monkeypatch):
     summary = run_command.run_cases
 
     def interrupted(*arguments):
-        return run_command.Summary(Path("r"), (), skipped=1, left=3, interrupted=True, seconds=0.1)
+        return run_command.Summary(Path("r"), (), skipped=0, left=3, interrupted=True, seconds=0.1)
 
     monkeypatch.setattr(run_command, "run_cases", interrupted)
     code, out, _ = invoke("run", sweep)
