@@ -16,6 +16,7 @@ IMPLEMENTATIONS: Mapping[str, str] = {
     "cusparse_best": "spmark.impls.cusparse.plan:CuSparseBest",
     "cublas": "spmark.impls.cublas.plan:CuBlas",
     "gespmm": "spmark.impls.gespmm.plan:GeSpmm",
+    "sparsetir": "spmark.impls.sparsetir.plan:SparseTir",
     "dgl": "spmark.impls.dgl.plan:Dgl",
     "scipy_cpu": "spmark.impls.scipy_cpu.plan:ScipyCpu",
     "numba_cpu": "spmark.impls.numba_cpu.plan:NumbaCpu",

@@ -16,6 +16,7 @@ import numpy as np
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import DeviceArray, Plan
 from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.kernels.sddmm import SDDMM_CSR, SddmmPlan
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
 from spmark.impls.runtime.template import C_TYPES, KernelTemplate, TemplateValue
@@ -44,20 +45,6 @@ SPMM = KernelTemplate(
     },
     legal=_loads_at_once,
     max_registers=96,
-)
-SDDMM = KernelTemplate(
-    _FOLDER / "sddmm.cu",
-    "sddmm_coo",
-    {
-        "T": ("float", "half"),
-        "vector": (1, 2, 4, 8),
-        "lanes": (8, 16),
-        "batch": (BATCH,),
-        "scaled": (False, True),
-        "threads": (THREADS,),
-    },
-    legal=_loads_at_once,
-    max_registers=128,
 )
 
 
@@ -104,30 +91,6 @@ class SpmmPlan(DevicePlan):
         self._kernel.launch(self._grid, (*self._sizes, *self._arrays, *operands, out))
 
 
-class SddmmPlan(DevicePlan):
-    """D = (X Y^T at A's non-zeros) by `SDDMM`."""
-
-    def __init__(self, problem: Problem, target: Target, vector: int, lanes: int) -> None:
-        matrix = problem.matrix
-        values = {"vector": vector, "lanes": lanes, "batch": BATCH, "threads": THREADS}
-        super().__init__(problem, target, values, alignment=vector * problem.dtype.itemsize)
-        self.stored = matrix.nnz
-        with self.phase("compile"):
-            (self._kernel,) = target.load([SDDMM.instance(T=C_TYPES[problem.dtype], scaled=problem.scaled, **values)])
-        with self.phase("convert"):
-            rows = matrix.rows_of_entries()
-        with self.phase("upload"):
-            # Unscaled, no value is read: an empty array stands in.
-            factors = problem.values if problem.scaled else problem.values[:0]
-            self._arrays = [self.upload(a) for a in (rows, matrix.indices, factors)]
-        self._sizes = np.int32(matrix.nnz), np.int32(problem.width)
-        self._grid = (ceil_div(matrix.nnz, THREADS // lanes * BATCH), 1, 1)
-
-    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        """One launch; it writes every non-zero."""
-        self._kernel.launch(self._grid, (*self._sizes, *self._arrays, *operands, out))
-
-
 @dataclass(frozen=True)
 class GeSpmm:
     """CSR kernels with coalesced row caching."""
@@ -135,7 +98,7 @@ class GeSpmm:
     name: ClassVar[str] = "gespmm"
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
-    kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM, SDDMM)
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM, SDDMM_CSR)
 
     coarsen: int = 0
     """Column tiles of one group (1 or 2; the paper's warp merging); 0 chooses 2 where enough blocks are left."""
@@ -155,7 +118,8 @@ class GeSpmm:
         """Upload the matrix; the kernel comes from the cache or is compiled."""
         target = open_target(device)
         if problem.op is Op.SDDMM:
-            return SddmmPlan(problem, target, *sddmm_vector_and_lanes(problem.width, problem.dtype))
+            vector, lanes = sddmm_vector_and_lanes(problem.width, problem.dtype)
+            return SddmmPlan(problem, target, {}, vector=vector, lanes=lanes, batch=BATCH, searched=False)
         vector, lanes = vector_and_lanes(problem.width, problem.dtype)
         rows = THREADS // lanes
         blocks = ceil_div(problem.matrix.num_rows, rows) * ceil_div(problem.width, 2 * lanes * vector)

@@ -13,14 +13,13 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.gespmm.plan import (
-    SDDMM,
     SPMM,
     GeSpmm,
-    SddmmPlan,
     SpmmPlan,
     sddmm_vector_and_lanes,
     vector_and_lanes,
 )
+from spmark.impls.kernels.sddmm import SDDMM_CSR, SddmmPlan
 from spmark.impls.runtime.device import find, shipped_calibration
 from spmark.impls.runtime.host.target import HostKernel, HostTarget
 from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate
@@ -47,7 +46,7 @@ def spmm_target() -> TableTarget:
 
 @pytest.fixture(scope="module")
 def sddmm_target() -> TableTarget:
-    return TableTarget(SDDMM)
+    return TableTarget(SDDMM_CSR)
 
 
 def error_and_limit(plan: SpmmPlan | SddmmPlan, problem: Problem) -> tuple[float, float]:
@@ -69,20 +68,23 @@ def test_every_spmm_instance(instance: Instance, spmm_target: TableTarget) -> No
 
 
 @pytest.mark.xdist_group("gespmm")
-@pytest.mark.parametrize("instance", list(SDDMM.instances()), ids=lambda i: i.expression)
+@pytest.mark.parametrize("instance", list(SDDMM_CSR.instances()), ids=lambda i: i.expression)
 def test_every_sddmm_instance(instance: Instance, sddmm_target: TableTarget) -> None:
     values = instance.values
     vector, lanes = int(values["vector"]), int(values["lanes"])
     width = vector * (lanes + 3)
-    problem = Problem(Op.SDDMM, MATRIX, width, DTYPES[str(values["T"])], scaled=bool(values["scaled"]))
-    error, limit = error_and_limit(SddmmPlan(problem, sddmm_target, vector, lanes), problem)
-    assert error <= limit
+    batch, searched = int(values["batch"]), bool(values["searched"])
+    for scaled in (False, True):
+        problem = Problem(Op.SDDMM, MATRIX, width, DTYPES[str(values["T"])], scaled=scaled)
+        plan = SddmmPlan(problem, sddmm_target, {}, vector=vector, lanes=lanes, batch=batch, searched=searched)
+        error, limit = error_and_limit(plan, problem)
+        assert error <= limit
 
 
 @pytest.mark.parametrize("dtype", list(DType))
 @pytest.mark.parametrize("width", [*range(1, 70), 96, 100, 127, 128, 130, 256, 500, 512, 1000])
 def test_loads_are_aligned_in_every_row_and_in_the_table(width: int, dtype: DType) -> None:
-    for choose, template in ((vector_and_lanes, SPMM), (sddmm_vector_and_lanes, SDDMM)):
+    for choose, template in ((vector_and_lanes, SPMM), (sddmm_vector_and_lanes, SDDMM_CSR)):
         vector, lanes = choose(width, dtype)
         assert width % vector == 0
         assert vector * dtype.itemsize <= 16

@@ -28,8 +28,13 @@ __device__ __forceinline__ void atomic_add(float* p, const Vec<float, N>& value)
                  : "memory");
   } else if constexpr (N == 2) {
     asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(p), "f"(value[0]), "f"(value[1]) : "memory");
-  } else {
+  } else if constexpr (N == 1) {
     atomic_add(p, value[0]);
+  } else {
+    static_assert(N % 4 == 0, "a longer vector is added four at a time");
+#pragma unroll
+    for (int i = 0; i < N; i += 4)
+      atomic_add(p + i, Vec<float, 4>{value[i], value[i + 1], value[i + 2], value[i + 3]});
   }
 #else
 #pragma unroll

@@ -1,0 +1,80 @@
+// SDDMM over the non-zeros in CSR order, several at a time. Deterministic: no atomics.
+//
+// Two stages as in PRedS (Yu et al., "Exploiting Online Locality and Reduction Parallelism for Sampled Dense Matrix
+// Multiplication on GPUs", ICCD 2021) and its generalisation in SparseTIR (Ye et al., ASPLOS 2023, section 4.2.2):
+// lanes add up their own products over J, then each other's.
+
+#include <spmark/half.cuh>
+#include <spmark/vec.cuh>
+#include <spmark/warp.cuh>
+
+using namespace spmark;
+
+// Row that holds position p: the last one that starts at or before it.
+__device__ __forceinline__ int row_of(const int* __restrict__ indptr, int num_rows, int p) {
+  int low = 0, high = num_rows - 1;
+  while (low < high) {
+    const int middle = low + (high - low + 1) / 2;
+    if (indptr[middle] <= p)
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return low;
+}
+
+// D[p] = sum_j X[row of p, j] Y[indices[p], j], times values[p] where `scaled` is not 0.
+//
+// A group of `lanes` threads owns `batch` consecutive non-zeros; a block holds threads / lanes groups.
+//   rows      where `searched`: indptr, num_rows + 1 offsets, in which the group looks for the row of its first
+//   non-zero;
+//             else the row of each of the nnz non-zeros
+//   indices, values   nnz columns and values, in CSR order; values is not read unless scaled
+//   x, y      num_rows x width and K x width, row-major; aligned to vector elements, and so is width
+//   out       nnz results
+// Consecutive non-zeros mostly share their row, so the repeated reads of X hit the first-level cache; `batch`
+// independent rows of Y in flight hide the latency of those that miss.
+template <typename T, int vector, int lanes, int batch, bool searched, int threads>
+__global__ void __launch_bounds__(threads)
+    sddmm_csr(int num_rows, int nnz, int width, int scaled, const int* __restrict__ rows,
+              const int* __restrict__ indices, const T* __restrict__ values, const T* __restrict__ x,
+              const T* __restrict__ y, T* __restrict__ out) {
+  static_assert(threads % 32 == 0 && 32 % lanes == 0, "a group is a part of one warp");
+  static_assert(sizeof(T) * vector <= 16, "a vector is loaded at once");
+  static_assert(batch <= lanes, "lane b writes result b");
+  const int lane = threadIdx.x % lanes;
+  const int64_t first = (static_cast<int64_t>(blockIdx.x) * (threads / lanes) + threadIdx.x / lanes) * batch;
+  if (first >= nnz) return;  // the group leaves together; shuffles name the group alone
+
+  const T* left[batch];
+  const T* right[batch];
+  int row = searched ? row_of(rows, num_rows, static_cast<int>(first)) : 0;
+#pragma unroll
+  for (int b = 0; b < batch; ++b) {
+    const int p = static_cast<int>(first + b < nnz ? first + b : nnz - 1);  // past the end: never written
+    if constexpr (searched)
+      while (rows[row + 1] <= p) ++row;
+    else
+      row = rows[p];
+    left[b] = x + static_cast<int64_t>(row) * width;
+    right[b] = y + static_cast<int64_t>(indices[p]) * width;
+  }
+
+  float sum[batch] = {};
+  for (int j = lane * vector; j < width; j += lanes * vector) {
+#pragma unroll
+    for (int b = 0; b < batch; ++b)
+      sum[b] = dot(load_read_only<vector>(left[b] + j), load_read_only<vector>(right[b] + j), sum[b]);
+  }
+
+  float mine = 0.0f;
+#pragma unroll
+  for (int b = 0; b < batch; ++b) {
+    const float total = warp_sum<lanes>(sum[b]);
+    if (lane == b) mine = total;
+  }
+  if (lane < batch && first + lane < nnz) {
+    if (scaled) mine *= to_float(values[first + lane]);
+    out[first + lane] = from_float<T>(mine);
+  }
+}

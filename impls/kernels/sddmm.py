@@ -1,0 +1,83 @@
+"""The launcher of SDDMM over the non-zeros in CSR order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from spmark.impls.core.interfaces import DeviceArray
+from spmark.impls.core.problem import Problem
+from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.target import Target, ceil_div
+from spmark.impls.runtime.template import C_TYPES, KernelTemplate, TemplateValue
+
+
+def _loads_at_once(values: Mapping[str, TemplateValue]) -> bool:
+    return values["T"] == "half" or int(values["vector"]) <= 4
+
+
+SDDMM_CSR = KernelTemplate(
+    Path(__file__).parent / "sddmm.cu",
+    "sddmm_csr",
+    {
+        "T": ("float", "half"),
+        "vector": (1, 2, 4, 8),
+        "lanes": (8, 16, 32),
+        "batch": (2, 4),
+        "searched": (False, True),
+        "threads": (128,),
+    },
+    legal=_loads_at_once,
+    max_registers=128,
+)
+
+
+class SddmmPlan(DevicePlan):
+    """D = (X Y^T at A's non-zeros), scaled by A where the problem is.
+
+    Parameters
+    ----------
+    config : mapping
+        What `DevicePlan.config` says; the schedule below is part of it.
+    vector, lanes, batch : int
+        Elements of a load, threads of a group, non-zeros of a group.
+    searched : bool
+        Rows are looked up in indptr by the kernel; otherwise an array of them is made (phase ``convert``) and read.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        target: Target,
+        config: Mapping[str, object],
+        *,
+        vector: int,
+        lanes: int,
+        batch: int,
+        searched: bool,
+    ) -> None:
+        matrix = problem.matrix
+        schedule = {"vector": vector, "lanes": lanes, "batch": batch, "searched": searched}
+        super().__init__(problem, target, {**config, **schedule}, alignment=vector * problem.dtype.itemsize)
+        self.stored = matrix.nnz
+        threads = int(SDDMM_CSR.space["threads"][0])
+        with self.phase("compile"):
+            instance = SDDMM_CSR.instance(
+                T=C_TYPES[problem.dtype], vector=vector, lanes=lanes, batch=batch, searched=searched, threads=threads
+            )
+            (self._kernel,) = target.load([instance])
+        with self.phase("convert"):
+            rows = matrix.indptr if searched else matrix.rows_of_entries()
+        with self.phase("upload"):
+            # Unscaled, no value is read: an empty array stands in.
+            factors = problem.values if problem.scaled else problem.values[:0]
+            self._arrays = [self.upload(array) for array in (rows, matrix.indices, factors)]
+        sizes = (matrix.num_rows, matrix.nnz, problem.width, problem.scaled)
+        self._sizes = tuple(np.int32(size) for size in sizes)
+        self._grid = (ceil_div(matrix.nnz, threads // lanes * batch), 1, 1)
+
+    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+        """One launch; it writes every non-zero."""
+        self._kernel.launch(self._grid, (*self._sizes, *self._arrays, *operands, out))

@@ -1,0 +1,119 @@
+"""SparseTIR: composable ELL buckets for SpMM, a two-stage SDDMM, tuned for matrix, width and device.
+
+Ye, Lai, Shao, Chen and Ceze, "SparseTIR: Composable Abstractions for Sparse Compilation in Deep Learning", ASPLOS 2023,
+sections 4.2.1 and 4.2.2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, ClassVar
+
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.interfaces import Plan
+from spmark.impls.core.problem import Op, Problem
+from spmark.impls.formats.hyb import HybFormat
+from spmark.impls.kernels.ell_buckets import ROUND_SHARED_ROWS, SPMM_ELL_BUCKETS, EllBucketsPlan
+from spmark.impls.kernels.sddmm import SDDMM_CSR, SddmmPlan
+from spmark.impls.kernels.zeroing import ZERO_ROWS
+from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.target import MAX_GRID, ceil_div, open_target
+from spmark.impls.runtime.template import KernelTemplate
+from spmark.impls.sparsetir.search import (
+    Remembered,
+    TuningCache,
+    check_best,
+    describe,
+    rule_width,
+    tiles,
+    tune,
+    tune_sddmm,
+)
+
+
+@dataclass(frozen=True)
+class SparseTir:
+    """SpMM over hyb(c, k), and SDDMM in two stages."""
+
+    name: ClassVar[str] = "sparsetir"
+    ops: ClassVar[frozenset[Op]] = frozenset(Op)
+    devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM_ELL_BUCKETS, ROUND_SHARED_ROWS, ZERO_ROWS, SDDMM_CSR)
+
+    c: int = 0
+    """Column partitions (SpMM); 0 searches."""
+    k: int = -1
+    """SpMM: binary logarithm of the widest bucket; -1 searches, -2 takes the paper's rule ceil(log2(nnz / I))."""
+    tuned: bool = True
+    """Measure schedules (and c and k where they are open) on the device; otherwise the middle of the space is taken."""
+
+    def __post_init__(self) -> None:
+        if self.c < 0:
+            raise ValueError(f"expected c of at least 1, or 0 to search it, found {self.c}")
+        if not -2 <= self.k <= 20:
+            raise ValueError(f"expected k of 0 to 20, -1 to search it or -2 for the paper's rule, found {self.k}")
+
+    def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
+        """Refuse widths beyond the grid."""
+        narrowest = min(vector * lanes for vector, lanes in tiles(problem))
+        if ceil_div(problem.width, narrowest) > MAX_GRID[1]:
+            return f"expected J of at most {MAX_GRID[1] * narrowest}, found {problem.width}"
+        return None
+
+    def build(self, problem: Problem, device: DeviceSpec) -> Plan:
+        """Search where there is something to search and a device to measure on, then convert and upload."""
+        pinned = self._pinned(problem)
+        if not self.tuned or device.kind is not DeviceKind.CUDA or problem.matrix.nnz == 0:
+            return build_plan(problem, device, _middle(problem) | pinned)
+        cache = TuningCache(problem, device.name, pinned)
+        found = cache.read() or self._search(problem, device, pinned, cache)
+        plan = build_plan(problem, device, found.config)
+        plan.phases_s["search"] = found.search_s
+        plan.search = describe(found.seen)
+        return plan
+
+    def _pinned(self, problem: Problem) -> dict[str, Any]:
+        if problem.op is Op.SDDMM:
+            return {}
+        pinned: dict[str, Any] = {"c": self.c} if self.c else {}
+        if self.k == -2:
+            pinned["max_width"] = rule_width(problem)
+        elif self.k >= 0:
+            pinned["max_width"] = 1 << self.k
+        return pinned
+
+    def _search(self, problem: Problem, device: DeviceSpec, pinned: dict[str, Any], cache: TuningCache) -> Remembered:
+        from spmark.impls.sparsetir.gpu import Laboratory
+
+        started = perf_counter()
+        measure = Laboratory(problem, device).measure
+        spmm = problem.op is Op.SPMM
+        config, tuner = tune(problem, pinned, measure) if spmm else tune_sddmm(problem, measure)
+        check_best(config, tuner)
+        found = Remembered(config, perf_counter() - started, tuple(tuner.seen.values()))
+        cache.write(found)
+        return found
+
+
+def _middle(problem: Problem) -> dict[str, Any]:
+    """Give a config from the middle of the space."""
+    if problem.op is Op.SDDMM:
+        vector, lanes = tiles(problem, (8, 16, 32))[-1]
+        return {"vector": vector, "lanes": lanes, "batch": 4, "searched": False}
+    vector, lanes = tiles(problem)[-1]
+    return {"c": 1, "max_width": 32, "vector": vector, "lanes": lanes, "work": 32, "threads": 128}
+
+
+def build_plan(problem: Problem, device: DeviceSpec, config: dict[str, Any]) -> DevicePlan:
+    """Build one config: ``c, max_width`` of the format where it is SpMM, the rest of the schedule."""
+    target, schedule = open_target(device), dict(config)
+    if problem.op is Op.SDDMM:
+        return SddmmPlan(problem, target, {}, **schedule)
+    started = perf_counter()
+    form = {"c": schedule.pop("c"), "max_width": schedule.pop("max_width")}
+    held = HybFormat.from_csr(problem.matrix, form["c"], form["max_width"])
+    convert_s = perf_counter() - started
+    plan = EllBucketsPlan(problem, target, held, form, **schedule)
+    plan.phases_s["convert"] += convert_s
+    return plan

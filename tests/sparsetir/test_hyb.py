@@ -1,0 +1,110 @@
+"""hyb(c, k): the padding that the paper's table 1 states, and what decomposition promises."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from problems import matrices, random_csr
+
+from spmark.datasets.cache import Cache
+from spmark.datasets.load import load_matrix
+from spmark.datasets.sweep import MatrixSpec
+from spmark.impls.core.problem import Csr
+from spmark.impls.core.record import Orientation
+from spmark.impls.formats.decompose import bucket_widths, fold, partition_columns
+from spmark.impls.formats.hyb import UNIT, HybFormat
+
+SHAPES = [(1, 1), (1, 4), (1, 32), (2, 8), (5, 16), (16, 2)]
+
+
+@pytest.mark.parametrize("form", SHAPES, ids=str)
+@pytest.mark.parametrize("tail_in_last", [False, True])
+@pytest.mark.parametrize("matrix", matrices().values(), ids=matrices())
+def test_round_trip(matrix: Csr, form: tuple[int, int], tail_in_last: bool) -> None:
+    held = HybFormat.from_csr(matrix, *form, tail_in_last)
+    back = held.to_csr()
+    for name in ("indptr", "indices", "values"):
+        np.testing.assert_array_equal(getattr(back, name).view(np.uint32), getattr(matrix, name).view(np.uint32), name)
+
+
+@pytest.mark.parametrize("form", SHAPES, ids=str)
+@pytest.mark.parametrize("matrix", matrices().values(), ids=matrices())
+def test_layout(matrix: Csr, form: tuple[int, int]) -> None:
+    partitions, max_width = form
+    held = HybFormat.from_csr(matrix, partitions, max_width)
+    width = -(-matrix.num_cols // partitions)
+    base = first = 0
+    for bucket in held.buckets:
+        assert (bucket.base, bucket.first) == (base, first)
+        assert bucket.width <= max_width
+        elements = slice(base, base + bucket.count * bucket.width)
+        rows = held.rows[first : first + bucket.count]
+        lengths = held.lengths[first : first + bucket.count]
+        assert bucket.base % UNIT == 0
+        assert bucket.count * bucket.width % UNIT == 0
+        real = rows >= 0
+        assert np.all(np.diff(rows[real]) >= 0), "rows stand in their original order"
+        assert np.all(lengths[real] > bucket.width // 2)
+        assert np.all(lengths[~real] == 0)
+        columns = held.indices[elements].reshape(-1, bucket.width)[real]
+        assert np.all(columns // width == bucket.partition)
+        padded = np.arange(bucket.width) >= lengths[:, None]
+        assert np.all(held.values[elements].reshape(padded.shape)[padded] == 0)
+        pieces = np.array([np.sum(held.rows == row) for row in rows[real]])
+        assert np.all((pieces > 1) == bucket.shared)
+        base, first = elements.stop, first + bucket.count
+    assert held.stored == base
+
+
+def test_bucket_widths_are_the_next_powers_of_two() -> None:
+    lengths = np.arange(1, 5000, dtype=np.int32)
+    expected = [1 << (int(n) - 1).bit_length() for n in lengths]
+    np.testing.assert_array_equal(bucket_widths(lengths), expected)
+
+
+def test_partition_and_fold_against_a_loop() -> None:
+    matrix = random_csr(40, 50, [int(n) for n in np.random.default_rng(2).integers(0, 51, 40)])
+    for partitions in (1, 3, 7, 50, 60):
+        pieces = fold(partition_columns(matrix, partitions), 5)
+        expected = []
+        width = -(-50 // partitions)
+        for row in range(40):
+            at = matrix.indptr[row]
+            while at < matrix.indptr[row + 1]:
+                part = matrix.indices[at] // width
+                length = 1
+                while (
+                    length < 5 and at + length < matrix.indptr[row + 1] and matrix.indices[at + length] // width == part
+                ):
+                    length += 1
+                expected.append((row, at, length, part))
+                at += length
+        found = list(zip(pieces.rows, pieces.starts, pieces.lengths, pieces.partitions, strict=True))
+        assert found == expected
+
+
+@pytest.mark.parametrize("width", [0, 3, 33])
+def test_a_width_that_is_no_power_of_two_is_refused(width: int) -> None:
+    with pytest.raises(ValueError, match="power of two"):
+        HybFormat.from_csr(random_csr(3, 3, [1, 1, 1]), 1, width)
+
+
+TABLE_1 = [
+    ("planetoid", "cora", Orientation.A, 1, 4, 15.9),
+    ("planetoid", "citeseer", Orientation.A, 1, 4, 13.0),
+    ("planetoid", "pubmed", Orientation.A, 1, 32, 23.1),
+    ("dgl", "ppi-train-20graphs", Orientation.A, 16, 32, 22.9),
+    ("ogb", "ogbn-arxiv", Orientation.TRANSPOSED, 1, 32, 17.5),
+]
+
+
+@pytest.mark.parametrize(("source", "name", "orientation", "c", "width", "percent"), TABLE_1, ids=str)
+def test_padding_is_that_of_the_papers_table_1(
+    source: str, name: str, orientation: Orientation, c: int, width: int, percent: float, mirror: Path
+) -> None:
+    spec = MatrixSpec(source=source, name=name, orientation=orientation)
+    matrix = load_matrix(spec, Cache(mirror=mirror), seed=0).csr
+    held = HybFormat.from_csr(matrix, c, width, tail_in_last=True)
+    assert 100 * held.padding == pytest.approx(percent, abs=0.5)

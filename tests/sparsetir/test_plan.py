@@ -1,0 +1,101 @@
+"""What the plan refuses and pins, and every instance of its kernel on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from problems import dense_operands, random_csr
+
+from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.formats.hyb import HybFormat
+from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS, EllBucketsPlan, block_ranges
+from spmark.impls.runtime.device import find
+from spmark.impls.runtime.host.target import HostKernel, HostTarget
+from spmark.impls.runtime.template import C_TYPES, Instance
+from spmark.impls.sparsetir.plan import SparseTir
+
+MATRIX = random_csr(29, 41, [0, 1, 2, 3, 41, 7, 0, 12, 30, 5, 8, 9] * 2 + [1, 0, 9, 16, 17])
+DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
+INSTANCES = [i for i in SPMM_ELL_BUCKETS.instances() if i.threads == 128]
+
+
+class TableTarget(HostTarget):
+    """One executable with half of the kernel's table (block sizes change nothing but the stride), compiled once."""
+
+    def __init__(self) -> None:
+        super().__init__(find("host-simt"))
+        self.kernels = {kernel.instance: kernel for kernel in super().load(INSTANCES)}
+
+    def load(self, instances: Sequence[Instance]) -> list[HostKernel]:
+        other = [instance for instance in instances if instance not in self.kernels]
+        self.kernels.update((kernel.instance, kernel) for kernel in super().load(other))
+        return [self.kernels[instance] for instance in instances]
+
+
+@pytest.fixture(scope="module")
+def target() -> TableTarget:
+    return TableTarget()
+
+
+@pytest.mark.xdist_group("sparsetir")
+@pytest.mark.parametrize("form", [(1, 4), (3, 64)], ids=str)
+@pytest.mark.parametrize("instance", INSTANCES, ids=lambda i: i.expression)
+def test_every_instance(instance: Instance, form: tuple[int, int], target: TableTarget) -> None:
+    values = instance.values
+    vector, lanes = int(values["vector"]), int(values["lanes"])
+    problem = Problem(Op.SPMM, MATRIX, vector * (lanes + 1), DTYPES[str(values["T"])])
+    held = HybFormat.from_csr(MATRIX, *form)
+    for by_row, together in ((False, 8), (True, 32), (False, 1 << 24)):
+        schedule = {"work": 16, "threads": 128, "by_row": by_row, "together": together}
+        plan = EllBucketsPlan(problem, target, held, {}, vector=vector, lanes=lanes, **schedule)
+        operands = dense_operands(problem)
+        out = np.full(problem.out_shape, np.nan, problem.dtype.numpy)
+        plan.run(operands, out)
+        assert reference(problem, operands).max_error(out) <= tolerance(problem)
+
+
+@pytest.mark.parametrize("work", [8, 16, 100])
+@pytest.mark.parametrize("groups", [4, 16])
+def test_block_ranges_cover_every_unit_once(groups: int, work: int) -> None:
+    held = HybFormat.from_csr(MATRIX, 2, 16)
+    covered = []
+    for first, units, base, slots in block_ranges(held, groups, work):
+        width = abs(int(slots))
+        per_unit = max(1, 8 // width)
+        covered += [(int(first) + u * per_unit, int(base) * 8 + u * max(width, 8)) for u in range(units)]
+        assert units * max(width, 8) <= max(groups * work, groups * max(width, 8))
+    expected = []
+    for bucket in held.buckets:
+        per_unit = max(1, 8 // bucket.width)
+        for row in range(0, bucket.count, per_unit):
+            expected.append((bucket.first + row, bucket.base + row * bucket.width))
+    assert sorted(covered) == sorted(expected)
+
+
+def test_pinned_config_is_what_is_built() -> None:
+    plan = SparseTir(c=2, k=3).build(Problem(Op.SPMM, MATRIX, 32), find("host-simt"))
+    assert (plan.config["c"], plan.config["max_width"]) == (2, 8)
+    assert not plan.deterministic
+    rule = SparseTir(k=-2).build(Problem(Op.SPMM, MATRIX, 32), find("host-simt"))
+    assert rule.config["max_width"] == 16
+
+
+def test_rows_in_one_piece_are_deterministic_and_need_no_zeroing_but_the_empty_ones() -> None:
+    plan = SparseTir(c=1, k=6).build(Problem(Op.SPMM, MATRIX, 32), find("host-simt"))
+    assert plan.deterministic
+
+
+@pytest.mark.parametrize(("c", "k"), [(-1, 3), (1, 21), (1, -3)])
+def test_illegal_tunables_are_refused(c: int, k: int) -> None:
+    with pytest.raises(ValueError, match=r"expected [ck] of"):
+        SparseTir(c=c, k=k)
+
+
+def test_widths_beyond_the_grid_are_refused() -> None:
+    assert "expected J of at most" in str(
+        SparseTir().unsupported(Problem(Op.SPMM, MATRIX, 5 * 65535), find("host-simt"))
+    )
+    assert SparseTir().unsupported(Problem(Op.SPMM, MATRIX, 4096, DType.FLOAT16), find("host-simt")) is None
