@@ -16,6 +16,7 @@ HEADINGS = {
     "gflops_per_s": "GFLOP/s", "bytes_share": "of bytes floor", "flops_share": "of FLOP floor",
     "label": "implementation",
     "common_speedup": "speed-up, common cases", "common_cases": "common cases", "left_out": "left out",
+    "own_speedup": "speed-up, own cases", "own_cases": "own cases", "kinds": "matrices",
     "num_rows": "I", "num_cols": "K", "nnz": "non-zeros", "mean_row": "mean row", "longest_row": "longest row",
     "max_rel_error": "error", "build_s": "build (s)", "choosing_s": "choosing (s)",
     "break_even_runs": "break-even (runs)", "break_even_runs_with_compile": "break-even with compile (runs)",

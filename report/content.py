@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 import pandas as pd
 
@@ -14,11 +14,15 @@ from spmark.impls.core.errors import RecordError
 from spmark.impls.core.record import Environment, Status
 from spmark.report import tables
 from spmark.report.derive import baseline_names, choose_baseline, derive
-from spmark.report.figures import Drawing, draw_all
+from spmark.report.figures import draw_all
 from spmark.report.load import current
-from spmark.report.tables import Table
+from spmark.report.plot import Drawing
+from spmark.report.published import PAPERS
+from spmark.report.scorecard import scorecard_tables
+from spmark.report.tables import Chapter, Table
 
 Facts = list[tuple[str, str]]
+NO_RECORDS = "There are no records here: nothing was measured yet, so there is nothing to show."
 _MEASURED = {
     DeviceKind.CUDA: (
         "Each sample is one launch between CUDA events from a cold L2: its persisting part is reset and a buffer of at "
@@ -51,6 +55,15 @@ class Section:
 
 
 @dataclass(frozen=True)
+class Paper:
+    """A paper whose sweeps a report is narrowed to."""
+
+    name: str
+    sweeps: frozenset[str] = field(default=frozenset())
+    """Names of its sweeps, as records' folders have them."""
+
+
+@dataclass(frozen=True)
 class Report:
     """A whole report; one without records has notices and no sections."""
 
@@ -59,7 +72,9 @@ class Report:
     sections: list[Section]
 
 
-def compose(frame: pd.DataFrame, baseline: str | None = None, title: str | None = None) -> Report:
+def compose(
+    frame: pd.DataFrame, baseline: str | None = None, title: str | None = None, paper: Paper | None = None
+) -> Report:
     """Build the report of loaded records.
 
     Parameters
@@ -70,30 +85,44 @@ def compose(frame: pd.DataFrame, baseline: str | None = None, title: str | None 
         What speed-ups are over: an implementation or a label. A device without it falls back, as it does by default,
         on what its records name most.
     title : str, optional
-        The sweeps' names by default.
+        The sweeps' names by default, or the paper's.
+    paper : Paper, optional
+        Only the records of this paper's sweeps are reported; all of them, with a notice, where none is of these.
 
     Raises
     ------
     RecordError
         No device has the baseline that was asked for; lists what there is.
     """
+    notices: list[str] = []
+    if paper is not None:
+        title = title or f"spmark: {paper.name}"
+        frame, notices = _of_paper(frame, paper)
     sweeps = ", ".join(sorted(frame["sweep"].unique()))
     heading = title or (f"spmark: {sweeps}" if sweeps else "spmark")
     if frame.empty:
-        return Report(
-            heading, ["There are no records here: nothing was measured yet, so there is nothing to show."], []
-        )
+        return Report(heading, [*notices, NO_RECORDS], [])
     kept = current(frame)
     if baseline and all(choose_baseline(part, baseline) != baseline for _, part in kept.groupby("device")):
         raise RecordError(
             f"expected a baseline out of {', '.join(baseline_names(kept))}, found {baseline!r} in none of the records"
         )
+    papers = (paper.name,) if paper and paper.name in PAPERS else PAPERS
     older = frame.groupby("device").size() - kept.groupby("device").size()
     sections = [
-        _section(str(device), part.reset_index(drop=True), baseline, int(older[device]))
+        _section(str(device), part.reset_index(drop=True), baseline, int(older[device]), papers)
         for device, part in kept.groupby("device", sort=False)
     ]
-    return Report(heading, [], sections)
+    return Report(heading, notices, sections)
+
+
+def _of_paper(frame: pd.DataFrame, paper: Paper) -> tuple[pd.DataFrame, list[str]]:
+    of_paper = frame[frame["sweep"].isin(paper.sweeps)]
+    if len(of_paper):
+        left_out = sorted(set(frame["sweep"]) - paper.sweeps)
+        return of_paper, [f"Left out, as no sweeps of {paper.name}: {', '.join(left_out)}."] if left_out else []
+    known = ", ".join(sorted(paper.sweeps)) or "none is packaged"
+    return frame, [f"No record here is of a sweep of {paper.name} ({known}): all records are shown."]
 
 
 def slug(name: str) -> str:
@@ -101,7 +130,7 @@ def slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "device"
 
 
-def _section(device: str, frame: pd.DataFrame, wanted: str | None, older: int) -> Section:
+def _section(device: str, frame: pd.DataFrame, wanted: str | None, older: int, papers: Sequence[str]) -> Section:
     baseline = choose_baseline(frame, wanted)
     derived = derive(frame, baseline)
     kind = DeviceKind(frame["device_kind"].iloc[0])
@@ -118,6 +147,7 @@ def _section(device: str, frame: pd.DataFrame, wanted: str | None, older: int) -
         tables.flag_table(derived),
         tables.matrix_facts(derived),
     ]
+    blocks += [replace(table, chapter=Chapter.SCORECARD) for table in scorecard_tables(frame, papers)]
     prefix = slug(device)
     named = [replace(block, name=f"{prefix}-{block.name}") for block in blocks if _says_something(block)]
     notices = _notices(derived, baseline, wanted, older)
@@ -135,7 +165,9 @@ def _notices(derived: pd.DataFrame, baseline: str | None, wanted: str | None, ol
         notices.append("No case has a result: all of them failed, for the reasons below.")
     elif failed:
         counts = ", ".join(f"{count} {status}" for status, count in sorted(failed.items()))
-        notices.append(f"{failed.total()} of {len(derived)} cases have no result ({counts}); each is listed below.")
+        notices.append(
+            f"{failed.total()} of {len(derived)} cases have no result ({counts}); each is listed among the failures."
+        )
     if wanted and baseline != wanted:
         notices.append(f"No record here is of the baseline {wanted}: speed-ups are over {baseline or 'nothing'}.")
     if baseline is None:
@@ -148,7 +180,9 @@ def _notices(derived: pd.DataFrame, baseline: str | None, wanted: str | None, ol
         )
     flagged = int((derived["flags"] != "").sum())
     if flagged:
-        notices.append(f"{flagged} cases ran on a throttled device or have a wide interval; they are flagged below.")
+        notices.append(
+            f"{flagged} cases ran on a throttled device or have a wide interval; they are listed among the cases."
+        )
     versions = derived.groupby("implementation")["implementation_version"].nunique()
     mixed = sorted(str(name) for name in versions[versions > 1].index)
     if mixed:

@@ -61,7 +61,8 @@ def derive(frame: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        The frame with ``is_baseline``; ``median_us``, ``speedup`` and their ``_low`` and ``_high``; ``speedup_from``
+        The frame with ``matrix_kind`` also where a case was refused before its matrix was loaded, if another row of the
+        matrix has it; ``is_baseline``; ``median_us``, ``speedup`` and their ``_low`` and ``_high``; ``speedup_from``
         (``interleaved``, ``record``, ``itself`` or empty), ``baseline_us``; ``warm_us``, ``graph_us``, ``samples``;
         ``gflops_per_s``; ``bytes_share`` and ``flops_share`` (floor over median) and the larger, ``roofline_share``;
         ``padding``; ``build_s``, ``choosing_s``, ``break_even_runs``, ``break_even_runs_with_compile``; ``flags``.
@@ -74,7 +75,14 @@ def derive(frame: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
         for row, itself in zip(frame.to_dict("records"), is_baseline, strict=True)
     ]
     columns = list(_derived(_NO_ROW, None, None, False))
-    return frame.assign(is_baseline=is_baseline).join(pd.DataFrame(derived, index=frame.index, columns=columns))
+    return frame.assign(is_baseline=is_baseline, matrix_kind=_known_kinds(frame)).join(
+        pd.DataFrame(derived, index=frame.index, columns=columns)
+    )
+
+
+def _known_kinds(frame: pd.DataFrame) -> pd.Series[str]:
+    known = frame[frame["matrix_kind"] != ""].drop_duplicates("matrix").set_index("matrix")["matrix_kind"]
+    return frame["matrix_kind"].where(frame["matrix_kind"] != "", frame["matrix"].map(known).astype(object).fillna(""))
 
 
 def problem_key(row: Row) -> Key:

@@ -17,10 +17,11 @@ import pandas as pd
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.record import Environment, EnvironmentRow, Measurement
 from spmark.impls.core.recordfile import read_rows
+from spmark.report.asvfile import is_result_file, read_result_file
 
 _log = logging.getLogger(__name__)
 _SUFFIXES = (".jsonl", ".jsonl.gz")
-_SIDE_FILES = ("environments", "candidates")
+_SIDE_FILES = ("environments", "candidates", "runs.")
 
 COLUMNS = (
     "sweep", "case_id", "implementation_version", "protocol_version", "device", "device_kind", "op", "matrix",
@@ -51,8 +52,8 @@ def load_records(paths: Sequence[Path]) -> pd.DataFrame:
     Parameters
     ----------
     paths : sequence of Path
-        Record files (``.jsonl``, ``.jsonl.gz``), or folders that are searched for them at any depth; environments are
-        read from the folder of each record file.
+        Record files (``.jsonl``, ``.jsonl.gz``) and result files of airspeed velocity (`spmark.report.asvfile`), or
+        folders that are searched for them at any depth; environments are read from the folder of each record file.
 
     Returns
     -------
@@ -101,10 +102,14 @@ def record_files(paths: Iterable[Path]) -> list[Path]:
 
 
 def _holds_records(path: Path) -> bool:
+    if is_result_file(path):
+        return True
     return path.is_file() and path.name.endswith(_SUFFIXES) and not path.name.startswith(_SIDE_FILES)
 
 
 def _read(file: Path) -> list[dict[str, Any]]:
+    if file.suffix == ".json":
+        return [_row(measurement, {}, file) | {"sweep": "asv"} for measurement in read_result_file(file)]
     known: dict[str, Environment] = {}
     for side in sorted(file.parent.glob("environments*")):
         if side.name.endswith(_SUFFIXES):
@@ -123,7 +128,7 @@ def _row(measurement: Measurement, known: dict[str, Environment], file: Path) ->
     row.update((name, np.array(getattr(measurement, name), np.float64)) for name in _SAMPLES)
     row.update((name, float(getattr(problem, name)) if problem else nan) for name in _FACTS)
     return row | {
-        "sweep": _sweep(file, measurement.device),
+        "sweep": sweep_name(file, measurement.device),
         "device_kind": measurement.device_kind.value,
         "op": measurement.op.value + ("-scaled" if measurement.scaled else ""),
         "matrix": measurement.matrix_id,
@@ -139,7 +144,8 @@ def _row(measurement: Measurement, known: dict[str, Environment], file: Path) ->
     }
 
 
-def _sweep(file: Path, device: str) -> str:
+def sweep_name(file: Path, device: str) -> str:
+    """Give the sweep that a record file is of, as its name or its folders say."""
     stem = file.name.split(".", 1)[0]
     if stem != "records":
         return stem

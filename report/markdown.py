@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from spmark.report.cells import heading, shown
 from spmark.report.content import Report
-from spmark.report.figures import Drawing
+from spmark.report.plot import Drawing
 from spmark.report.tables import Table
 
 MOST_ROWS = 200

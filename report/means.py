@@ -1,7 +1,9 @@
 """Geometric-mean speed-ups that say what they cover: a mean over the cases that worked is silent about the others.
 
-Beside each mean stand the cases that were left out, by reason, and the mean over the cases that every implementation
-of the group solved.
+A mean that ranks implementations is taken over the cases that all of them solved; one that solved no more than half of
+what any solved has no such mean, since the others would be judged by the little that it can do. Beside it stand the
+mean over each one's own cases, the cases that were left out, by reason, and the kinds of matrices (real, pattern,
+synthetic, twin) that it mixes, if it does.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ from spmark.report.statistics import geometric_mean
 
 NOT_RUN = "not run"
 _COLUMNS = (
-    "label", "implementation", "speedup", "speedup_low", "speedup_high", "cases", "left_out", "common_speedup",
-    "common_cases",
+    "kinds", "label", "implementation", "common_speedup", "common_speedup_low", "common_speedup_high", "common_cases",
+    "speedup", "speedup_low", "speedup_high", "cases", "left_out",
 )  # fmt: skip
 
 
@@ -37,18 +39,39 @@ def mean_speedups(derived: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame
     Returns
     -------
     DataFrame
-        One row per group and label, the baseline's own rows left out: ``op``, ``dtype``, ``by``; ``speedup`` with its
-        interval, over cases within one matrix and over whole matrices else; ``cases`` that it covers; ``left_out``,
-        why the group's other problems are not in it (``2 timeout, 1 baseline unsupported``); ``common_speedup`` over
-        the ``common_cases`` that all labels with any speed-up share. Ordered by op, dtype, ``by`` and label.
+        One row per group and label, the baseline's own rows left out: ``op``, ``dtype``, ``by``; ``kinds`` of the
+        group's matrices; ``common_speedup`` with its interval, over the ``common_cases`` that all labels share which
+        solved more than half of the cases that any solved (NaN for the other labels); ``speedup`` with its interval
+        over the label's own ``cases``; ``left_out``, why the group's other problems are not among these (``2 timeout,
+        1 baseline unsupported``). Intervals are over cases within one matrix and over whole matrices else. Ordered by
+        op, dtype, ``by`` and label.
     """
     keys = ["op", "dtype", *by]
     rows = [
-        dict(zip(keys, group, strict=True)) | row
+        dict(zip(keys, group, strict=True)) | {"kinds": kinds(part)} | row
         for group, part in derived.groupby(keys, sort=True)
         for row in _group(part.to_dict("records"), clustered="matrix" not in by)
     ]
     return pd.DataFrame(rows, columns=[*keys, *_COLUMNS])
+
+
+def mean_speedups_by_kind(derived: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame:
+    """Give `mean_speedups` of each kind of matrix on its own, then, where there are several kinds, of all mixed.
+
+    Returns
+    -------
+    DataFrame
+        As `mean_speedups` gives it; ``kinds`` is one kind, or ``mixed: pattern, twin`` in the rows that mix.
+    """
+    present = sorted({kind for kind in derived["matrix_kind"] if kind})
+    alone = [mean_speedups(derived[derived["matrix_kind"] == kind], by) for kind in present if len(present) > 1]
+    return pd.concat([*alone, mean_speedups(derived, by)], ignore_index=True)
+
+
+def kinds(frame: pd.DataFrame) -> str:
+    """Name the kinds of matrices in a frame: one, or ``mixed: ...``; empty where no matrix was loaded."""
+    present = sorted({str(kind) for kind in frame["matrix_kind"] if kind})
+    return ("mixed: " if len(present) > 1 else "") + ", ".join(present)
 
 
 def _group(rows: Sequence[Row], clustered: bool) -> list[dict[str, Any]]:
@@ -58,16 +81,16 @@ def _group(rows: Sequence[Row], clustered: bool) -> list[dict[str, Any]]:
     for row in sorted((row for row in rows if not row["is_baseline"]), key=_label):
         by_label.setdefault(row["label"], {})[problem_key(row)] = row
     covered = {label: _covered(cases) for label, cases in by_label.items()}
-    solved = [set(ratios) for ratios in covered.values() if ratios]
-    common = set.intersection(*solved) if solved else set()
+    solved = set().union(*covered.values())
+    ranked = {label: ratios for label, ratios in covered.items() if 2 * len(ratios) > len(solved)}
+    common = sorted(solved.intersection(*ranked.values()))
     return [
         {
             "label": label,
             "implementation": next(iter(cases.values()))["implementation"],
+            **_mean({key: ranked[label][key] for key in common if label in ranked}, clustered, "common_"),
             **_mean(covered[label], clustered),
             "left_out": _left_out(problems, cases, covered[label], baselines),
-            "common_speedup": geometric_mean([covered[label][key] for key in common & covered[label].keys()]).value,
-            "common_cases": len(common) if covered[label] else 0,
         }
         for label, cases in by_label.items()
     ]
@@ -81,10 +104,11 @@ def _covered(cases: Mapping[Key, Row]) -> dict[Key, float]:
     return {key: row["speedup"] for key, row in cases.items() if isfinite(row["speedup"])}
 
 
-def _mean(ratios: Mapping[Key, float], clustered: bool) -> dict[str, float]:
+def _mean(ratios: Mapping[Key, float], clustered: bool, prefix: str = "") -> dict[str, float]:
     clusters: list[Hashable] | None = [key[2] for key in ratios] if clustered else None
     mean = geometric_mean(list(ratios.values()), clusters)
-    return {"speedup": mean.value, "speedup_low": mean.low, "speedup_high": mean.high, "cases": len(ratios)}
+    named = {"speedup": mean.value, "speedup_low": mean.low, "speedup_high": mean.high, "cases": len(ratios)}
+    return {prefix + name: value for name, value in named.items()}
 
 
 def _left_out(

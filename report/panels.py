@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from math import ceil, inf, isfinite
-from typing import Any
+from math import ceil, floor, inf, isfinite, log10
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from spmark.report.statistics import Interval
-from spmark.report.style import DPI, WIDTH_IN, Look
+from spmark.report.style import COLUMN_IN, DPI, WIDTH_IN, Look
 
 ALL = "all"
-"""The group that stands for all matrices: shaded."""
+"""First word of the groups that stand for several matrices: shaded."""
+Keys = Literal["bars", "lines", "points"]
+"""What a legend shows of a series."""
 _PANEL_IN = 2.1
 _LEGEND_ROW_IN = 0.17
 _LETTER_IN = 0.074
@@ -29,18 +32,31 @@ _WIDEST_BAR = 0.2
 
 
 def stacked(
-    count: int, series: Mapping[str, Look], markers: bool, groups: Sequence[str] = ()
+    count: int, series: Mapping[str, Look], keys: Keys, groups: Sequence[str] = (), width_in: float = WIDTH_IN
 ) -> tuple[Figure, list[Axes]]:
-    """Make a figure of ``count`` panels above each other, as wide as a page's text, with room for groups' names."""
+    """Make a figure of ``count`` panels above each other, with room for groups' names."""
     panel_in = _PANEL_IN
-    if groups and _must_turn(groups):
+    if groups and _must_turn(groups, width_in):
         panel_in += _TURNED_LETTER_IN * max(map(len, short_names(groups)))
-    figure = figure_with_legend(WIDTH_IN, panel_in * count, series, markers)
+    figure = figure_with_legend(width_in, panel_in * count, series, keys)
     return figure, list(figure.subplots(count, 1, squeeze=False).flat)
 
 
+def grid(
+    count: int, series: Mapping[str, Look], keys: Keys, width_in: float, panel_in: float
+) -> tuple[Figure, list[Axes]]:
+    """Make a figure of ``count`` panels, ``panel_in`` inches high, two in a row where it is wide."""
+    columns = min(2 if width_in > COLUMN_IN else 1, count)
+    rows = ceil(count / columns)
+    figure = figure_with_legend(width_in, panel_in * rows, series, keys)
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for ax in axes[count:]:
+        ax.set_visible(False)
+    return figure, axes[:count]
+
+
 def figure_with_legend(
-    width_in: float, body_in: float, series: Mapping[str, Look], markers: bool, title: str = ""
+    width_in: float, body_in: float, series: Mapping[str, Look], keys: Keys, title: str = ""
 ) -> Figure:
     """Make an empty figure with ``body_in`` inches of height for panels under a legend of ``series``."""
     longest = max(len(label) for label in series)
@@ -50,7 +66,7 @@ def figure_with_legend(
     height_in = body_in + legend_in
     layout = ConstrainedLayoutEngine(rect=(0, 0, 1, body_in / height_in), hspace=0.04)
     figure = Figure(figsize=(width_in, height_in), dpi=DPI, layout=layout)
-    handle: Callable[[Look], Patch | Line2D] = _line_handle if markers else _bar_handle
+    handle = _HANDLES[keys]
     figure.legend(
         [handle(look) for look in series.values()], list(series), loc="upper center", ncols=columns,
         title=title or None, handlelength=1.6, columnspacing=1.4, handletextpad=0.5, borderaxespad=0.2, borderpad=0,
@@ -64,6 +80,17 @@ def _bar_handle(look: Look) -> Patch:
 
 def _line_handle(look: Look) -> Line2D:
     return Line2D([], [], color=look.colour, marker=look.marker, **line_style(look))
+
+
+def _point_handle(look: Look) -> Line2D:
+    return Line2D([], [], color=look.colour, marker=look.marker, **(line_style(look) | {"linestyle": ""}))
+
+
+_HANDLES: Mapping[Keys, Callable[[Look], Patch | Line2D]] = {
+    "bars": _bar_handle,
+    "lines": _line_handle,
+    "points": _point_handle,
+}
 
 
 def line_style(look: Look) -> dict[str, Any]:
@@ -122,8 +149,9 @@ def grouped_bars(
     ax.set_xlim(-0.55, len(groups) - 0.45)
     for place in range(1, len(groups)):
         ax.axvline(place - 0.5, color="#e4e4e4", linewidth=0.5, zorder=0)
-    if ALL in groups:
-        ax.axvspan(len(groups) - 1.5, len(groups) - 0.45, color="#f3f3f3", zorder=-1, linewidth=0)
+    means = sum(group.split(" ")[0] == ALL for group in groups)
+    if means:
+        ax.axvspan(len(groups) - means - 0.5, len(groups) - 0.45, color="#f3f3f3", zorder=-1, linewidth=0)
 
 
 def sorted_curves(ax: Axes, values: Mapping[str, NDArray[np.float64]], series: Mapping[str, Look]) -> None:
@@ -157,8 +185,32 @@ def ratio_axis(ax: Axes, least: float = 1 / 256) -> None:
     ax.set_ylim(low, high)
     ax.yaxis.set_major_locator(FixedLocator(_ratio_ticks(float(span))))
     ax.yaxis.set_minor_locator(NullLocator())
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda ratio, _: f"{ratio:g}×"))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda ratio, _: _ratio(ratio)))
     ax.grid(axis="y")
+
+
+def _ratio(ratio: float) -> str:
+    whole = 1 / ratio
+    return f"1/{whole:g}×" if whole >= 8 and whole == round(whole) else f"{ratio:g}×"
+
+
+def log_ticks(axis: Axis, values: ArrayLike, most: int = 6) -> None:
+    """Label a logarithmic axis at no more than ``most`` powers of ten around ``values``: 0.1, 1, 10, 10k."""
+    known = np.asarray(values, np.float64)
+    known = known[(known > 0) & np.isfinite(known)]
+    low, high = (ceil(log10(known.min()) - 0.1), floor(log10(known.max()) + 0.1)) if known.size else (0, 0)
+    low, high = min(low, high), max(low, high)
+    axis.set_major_locator(FixedLocator([10.0**power for power in range(low, high + 1, ceil((high - low + 1) / most))]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: said(value)))
+
+
+def said(value: float) -> str:
+    """Give a number with k, M or G for thousands, millions and milliards."""
+    for power, letter in ((9, "G"), (6, "M"), (3, "k")):
+        if value >= 10**power:
+            return f"{value / 10**power:g}{letter}"
+    return f"{value:g}"
 
 
 def _ratio_ticks(span: float) -> list[float]:
@@ -171,15 +223,15 @@ def _ratio_ticks(span: float) -> list[float]:
     return [2.0**power for power in range(-8, 17) if power % step == 0]
 
 
-def name_groups(ax: Axes, matrices: Sequence[str], below: Sequence[str] = ()) -> None:
+def name_groups(ax: Axes, matrices: Sequence[str], below: Sequence[str] = (), width_in: float = WIDTH_IN) -> None:
     """Write the matrices' names under their groups, broken or turned where they would meet."""
     names = short_names(matrices)
-    if _must_turn(matrices):
+    if _must_turn(matrices, width_in):
         if below:
             names = [f"{name}, {text}" for name, text in zip(names, below, strict=True)]
         ax.set_xticks(range(len(names)), names, rotation=28, ha="right", rotation_mode="anchor", fontsize=7)
     else:
-        names = [broken(name, _room(len(names))) for name in names]
+        names = [broken(name, _room(len(names), width_in)) for name in names]
         if below:
             lines = max(name.count("\n") for name in names) + 1
             gaps = ["\n" * (lines - name.count("\n")) for name in names]
@@ -194,13 +246,13 @@ def short_names(matrices: Sequence[str]) -> list[str]:
     return bare if len(set(bare)) == len(bare) else list(matrices)
 
 
-def _room(count: int) -> int:
+def _room(count: int, width_in: float) -> int:
     """Give the letters that fit on a line under one of ``count`` groups."""
-    return int((WIDTH_IN - 0.7) / count / _LETTER_IN)
+    return int((width_in - 0.7) / count / _LETTER_IN)
 
 
-def _must_turn(matrices: Sequence[str]) -> bool:
-    room = _room(len(matrices))
+def _must_turn(matrices: Sequence[str], width_in: float) -> bool:
+    room = _room(len(matrices), width_in)
     return any(len(line) > room for name in short_names(matrices) for line in broken(name, room).split("\n"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from math import isnan
 from typing import Any
 
@@ -27,8 +28,9 @@ def short_table(frame: pd.DataFrame, baseline: str | None = None) -> list[dict[s
     Returns
     -------
     list of dict
-        ``device``, ``op``, ``dtype``, ``implementation`` (the label), ``speedup`` (text with its interval; empty
-        without one, ``baseline`` for the baseline itself), ``ok`` and ``failed`` (numbers of cases), ``left_out``
+        ``device``, ``op``, ``dtype``, ``implementation`` (the label), ``speedup`` (text with its interval, over the
+        label's own cases, and the kinds of matrices where it mixes them; empty without one, ``baseline`` for the
+        baseline itself), ``ok`` and ``failed`` (numbers of cases), ``left_out``
         (text: what the mean does not cover).
     """
     rows: list[dict[str, Any]] = []
@@ -47,10 +49,14 @@ def short_table(frame: pd.DataFrame, baseline: str | None = None) -> list[dict[s
                     "implementation": label,
                     "speedup": "baseline"
                     if mean is None
-                    else cell("speedup", mean["speedup"], mean["speedup_low"], mean["speedup_high"]),
+                    else _with_kinds(cell("speedup", mean["speedup"], mean["speedup_low"], mean["speedup_high"]), mean),
                     "ok": ok,
                     "failed": len(cases) - ok,
                     "left_out": mean["left_out"] if mean and not isnan(mean["speedup"]) else "",
                 }
             )
     return rows
+
+
+def _with_kinds(speedup: str, mean: dict[Hashable, Any]) -> str:
+    return f"{speedup} ({mean['kinds']})" if speedup and mean["kinds"].startswith("mixed") else speedup

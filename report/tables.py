@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 import pandas as pd
 
 from spmark.impls.core.interfaces import PHASES
 from spmark.impls.core.record import Status
-from spmark.report.means import mean_speedups
+from spmark.report.means import mean_speedups, mean_speedups_by_kind
 
 _MEAN_NOTE = (
-    "Geometric means of speed-ups over {baseline}, with a 95 % bootstrap interval over {unit}. ‘Left out’ counts the "
-    "problems that a mean cannot cover, because the implementation or the baseline failed; ‘common cases’ are those "
-    "that every implementation with any result solved."
+    "Geometric means of speed-ups over {baseline}, with a 95 % bootstrap interval over {unit}. Compare implementations "
+    "by the mean over common cases: those that all implementations solved which solved more than half of what any "
+    "solved. Beside it stand the mean over each one's own cases and, as ‘left out’, the problems that these do not "
+    "cover because the implementation or the baseline failed."
+)
+_KIND_NOTE = (
+    " Real matrices, patterns with seeded values, synthetic matrices and twins have rows of their own; a row that "
+    "mixes them says so."
 )
 _CASE_COLUMNS = (
     "op", "dtype", "matrix", "width", "label", "status", "median_us", "median_us_low", "median_us_high", "samples",
@@ -22,6 +28,15 @@ _CASE_COLUMNS = (
     "graph_us", "padding", "device_bytes", "max_rel_error", "config", "flags",
 )  # fmt: skip
 _IDENTITY = ("op", "dtype", "matrix", "width", "label")
+
+
+class Chapter(StrEnum):
+    """The page of a site that a table stands on."""
+
+    SUMMARY = "index"
+    SCORECARD = "scorecard"
+    CASES = "cases"
+    FAILURES = "failures"
 
 
 @dataclass(frozen=True)
@@ -34,25 +49,26 @@ class Table:
     note: str
     frame: pd.DataFrame
     """Columns ``x_low`` and ``x_high`` are the ends of ``x``'s interval."""
+    chapter: Chapter = Chapter.SUMMARY
 
 
 def overall_table(derived: pd.DataFrame, baseline: str) -> Table:
     """Give the geometric means over all matrices and widths."""
-    note = _MEAN_NOTE.format(baseline=baseline, unit="matrices")
-    return Table("overall", "Speed-up over everything", note, _without_implementation(mean_speedups(derived)))
+    note = _MEAN_NOTE.format(baseline=baseline, unit="matrices") + _KIND_NOTE
+    return Table("overall", "Speed-up over everything", note, _as_shown(mean_speedups_by_kind(derived)))
 
 
 def matrix_table(derived: pd.DataFrame, baseline: str) -> Table:
     """Give the geometric means over the widths of each matrix."""
     note = _MEAN_NOTE.format(baseline=baseline, unit="widths")
-    means = _without_implementation(mean_speedups(derived, ["matrix"]))
+    means = _as_shown(mean_speedups(derived, ["matrix"]))
     return Table("speedup-per-matrix", "Speed-up per matrix", note, means)
 
 
 def width_table(derived: pd.DataFrame, baseline: str) -> Table:
     """Give the geometric means over the matrices at each width."""
-    note = _MEAN_NOTE.format(baseline=baseline, unit="matrices")
-    means = _without_implementation(mean_speedups(derived, ["width"]))
+    note = _MEAN_NOTE.format(baseline=baseline, unit="matrices") + _KIND_NOTE
+    means = _as_shown(mean_speedups_by_kind(derived, ["width"]))
     return Table("speedup-per-width", "Speed-up per J", note, means)
 
 
@@ -66,7 +82,8 @@ def case_table(derived: pd.DataFrame) -> Table:
         "floor."
     )
     frame = derived[list(_CASE_COLUMNS)].sort_values(["matrix", "op", "dtype", "width", "label"], kind="stable")
-    return Table("cases", "Every case, by matrix and J", note, _filled(frame.assign(config=_configs(frame))))
+    shown = _filled(frame.assign(config=_configs(frame)))
+    return Table("cases", "Every case, by matrix and J", note, shown, Chapter.CASES)
 
 
 def build_table(derived: pd.DataFrame, baseline: str | None) -> Table:
@@ -87,7 +104,7 @@ def build_table(derived: pd.DataFrame, baseline: str | None) -> Table:
     frame = frame.assign(
         break_even_runs=built["break_even_runs"], break_even_runs_with_compile=built["break_even_runs_with_compile"]
     )
-    return Table("build", "What building cost", note, _filled(_ordered(frame)))
+    return Table("build", "What building cost", note, _filled(_ordered(frame)), Chapter.CASES)
 
 
 def failure_groups(frame: pd.DataFrame) -> Table:
@@ -105,7 +122,7 @@ def failure_table(frame: pd.DataFrame) -> Table:
     """List every case that is not ok, with its whole reason."""
     listed = _ordered(_failed(frame))[[*_IDENTITY, "status", "reason", "case_id"]]
     note = "Every case without a result. A failure is no missing value: means say how many they leave out."
-    return Table("failures", "Every failure", note, listed)
+    return Table("failures", "Every failure", note, listed, Chapter.FAILURES)
 
 
 def matrix_facts(frame: pd.DataFrame) -> Table:
@@ -117,7 +134,7 @@ def matrix_facts(frame: pd.DataFrame) -> Table:
         "I x K, with the first digits of the pattern's SHA-256. A twin is a seeded stand-in for the matrix that it is "
         "named after."
     )
-    return Table("matrices", "Matrices", note, _filled(facts))
+    return Table("matrices", "Matrices", note, _filled(facts), Chapter.CASES)
 
 
 def flag_table(derived: pd.DataFrame) -> Table:
@@ -125,7 +142,7 @@ def flag_table(derived: pd.DataFrame) -> Table:
     flagged = _ordered(derived[derived["flags"] != ""])
     note = "Samples are kept and flagged, never dropped."
     columns = [*_IDENTITY, "median_us", "median_us_low", "median_us_high", "samples", "flags"]
-    return Table("flags", "Flagged cases", note, flagged[columns])
+    return Table("flags", "Flagged cases", note, flagged[columns], Chapter.CASES)
 
 
 def checked_table(derived: pd.DataFrame) -> Table:
@@ -154,8 +171,9 @@ def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.sort_values(list(_IDENTITY), kind="stable")
 
 
-def _without_implementation(means: pd.DataFrame) -> pd.DataFrame:
-    return means.drop(columns="implementation")
+def _as_shown(means: pd.DataFrame) -> pd.DataFrame:
+    own = {name: f"own_{name}" for name in ("speedup", "speedup_low", "speedup_high", "cases")}
+    return means.drop(columns="implementation").rename(columns=own)
 
 
 def _configs(frame: pd.DataFrame) -> pd.Series[str]:

@@ -13,9 +13,13 @@ from typing import Annotated
 
 import typer
 
+from spmark.suite.cli_asv import asv_import
+
 EXIT_CODES = (
-    "Exit codes: 0 done; 1 a case failed (run --strict), or something that a CPU run needs is missing (doctor); "
-    "2 wrong usage, sweep or input; 3 the device; 4 records or disk; 130 interrupted (the same command goes on)."
+    "Exit codes: 0 done; 1 a case failed (run --strict), something that a CPU run needs is missing (doctor), "
+    "or a regression (compare); "
+    "2 wrong usage, sweep or input; 3 the device, or a paper that cannot run yet (reproduce); 4 records or disk; "
+    "130 interrupted (the same command goes on)."
 )
 
 app = typer.Typer(
@@ -185,32 +189,103 @@ def run(
 @app.command()
 def report(
     results: Annotated[list[Path], typer.Argument(help="Folders of records, or folders that hold some.")],
-    out: Annotated[Path, typer.Option(help="Folder for the page, its figures and tables.")] = Path("out/report"),
+    *,
+    out: Annotated[Path, typer.Option(help="Folder for the site, its figures and tables.")] = Path("out/report"),
     baseline: Annotated[str | None, typer.Option(help="Implementation that speed-ups are over.")] = None,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
+    paper: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Keep the sweeps and the claims of one paper, such as liteform.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Draw records: one self-contained HTML page with figures, tables and every failure.
+    """Draw records: a self-contained site with figures, tables, every failure and the papers' claims beside ours.
+
+    Figures come as SVG and PNG with their data as CSV, tables as CSV, Markdown and LaTeX.
 
     Example: [bold]spmark report results/quickstart --out out/quickstart[/bold]
     """
     from spmark.suite.commands.report import draw
 
-    draw(results, out, baseline, title, as_json)
+    draw(results, out, baseline=baseline, title=title, paper=paper, as_json=as_json)
+
+
+@app.command()
+def show(
+    matrix: Annotated[str, typer.Argument(help="source/name (@AT for the transpose), or a .mtx, .npz or .smtx file.")],
+    out: Annotated[Path, typer.Option(help="Folder for the page; it goes to OUT/MATRIX/.")] = Path("out/show"),
+    arguments: Annotated[
+        list[str] | None, typer.Option("--arg", metavar="KEY=VALUE", help="Argument of the source. Repeatable.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Describe a matrix: statistics, spy plot and how long its rows and columns are.
+
+    Example: [bold]spmark show planetoid/cora[/bold]
+    """
+    from spmark.suite.commands.show import show_matrix
+
+    show_matrix(matrix, arguments or (), out, as_json)
 
 
 @app.command()
 def spread(
     results: Annotated[list[Path], typer.Argument(help="Records of repeated runs: folders or files.")],
+    fit: Annotated[
+        Path | None, typer.Option(metavar="JSON", help="Learn from them what compare takes as spread between runs.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show how far repeated runs of the same code are from each other (A/A).
 
     Example: [bold]for n in 1 2 3; do spmark run smoke --out runs/$n; done; spmark spread runs[/bold]
     """
-    from spmark.suite.commands.spread import show_spread
+    from spmark.suite.commands.spread import fit_model, show_spread
 
-    show_spread(results, as_json)
+    if fit is not None:
+        fit_model(results, fit, as_json)
+    else:
+        show_spread(results, as_json)
+
+
+@app.command(epilog=EXIT_CODES)
+def compare(
+    before: Annotated[Path, typer.Argument(help="Records to compare with: a folder or a file.")],
+    after: Annotated[Path, typer.Argument(help="Records that may have become slower.")],
+    *,
+    across: Annotated[
+        bool, typer.Option("--across", help="Allow another GPU, driver or protocol: compares speed-ups only.")
+    ] = False,
+    threshold_from: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="Records of repeated runs (A/A), or what spread --fit made of them."),
+    ] = None,
+    least: Annotated[float, typer.Option(min=0.0, help="Relative change below which nothing is flagged.")] = 0.02,
+    every: Annotated[bool, typer.Option("--all", help="Show the cases that did not change as well.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare two sets of records case by case; exits with 1 if something became slower or lost its result.
+
+    Differences are held against what runs of the same code differ by, and corrected for the number of cases.
+
+    [bold]spmark compare runs/before runs/after[/bold]
+    """
+    from spmark.suite.commands.compare import CompareRequest, compare_records
+
+    request = CompareRequest(before, after, across, threshold_from, least, every, as_json)
+    raise typer.Exit(ExitCode.FAILURES if compare_records(request) else ExitCode.OK)
+
+
+@app.command()
+def provenance(
+    records: Annotated[Path, typer.Argument(help="Records: a folder or a file.")], as_json: JsonOption = False
+) -> None:
+    """Print the commands that repeat records, and what cannot be repeated exactly.
+
+    Example: [bold]spmark provenance results/graphs_spmm[/bold]
+    """
+    from spmark.suite.commands.provenance import show_provenance
+
+    show_provenance(records, as_json)
 
 
 @app.command()
@@ -237,6 +312,49 @@ def calibrate(
     from spmark.suite.commands.calibrate import measure_rates
 
     measure_rates(device.value, out, as_json)
+
+
+@app.command()
+def quickstart(
+    device: DeviceOption = DeviceName.AUTO,
+    out: Annotated[Path, typer.Option(help="Folder for the page; records go to OUT/results.")] = Path("out/quickstart"),
+) -> None:
+    """Run the small sweep and draw its page: minutes on a laptop, nothing to download.
+
+    Example: [bold]docker run --rm --volume "$PWD/data:/data" spmark:cpu quickstart[/bold]
+    """
+    from spmark.suite.commands.quickstart import run_quickstart
+
+    ended = run_quickstart(device.value, out)
+    raise typer.Exit(ExitCode.INTERRUPTED if ended.interrupted else ExitCode.OK)
+
+
+@app.command(epilog=EXIT_CODES)
+def reproduce(
+    paper: Annotated[str, typer.Argument(help="stile, sparsetir, liteform, lo_spmm, dash, all, or a YAML file.")],
+    *,
+    budget: Annotated[str, typer.Option(metavar="TIME", help="When to stop: 90s, 30m, 2h, 1h30m.")] = "30m",
+    device: DeviceOption = DeviceName.AUTO,
+    out: Annotated[Path, typer.Option(help="Folder of results; pages go to OUT/reproduce/PAPER.")] = Path("results"),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the steps and how far they are.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Reproduce a paper: calibrate, run its sweeps, most important cases first, and draw its page.
+
+    No case is begun after the budget, and the same command goes on where it was: records are those of [bold]run[/bold].
+    A paper that cannot run is named with what it lacks, and the exit code is 3; of [bold]all[/bold], the others run.
+
+    Example: [bold]spmark reproduce liteform --budget 30m[/bold]
+    """
+    from spmark.suite.commands.reproduce import reproduce_papers
+
+    ended = reproduce_papers(paper, budget, device.value, out, dry_run=dry_run, as_json=as_json)
+    if ended.interrupted:
+        raise typer.Exit(ExitCode.INTERRUPTED)
+    raise typer.Exit(ExitCode.DEVICE if ended.missing else ExitCode.OK)
+
+
+app.command("asv-import")(asv_import)
 
 
 def main() -> None:

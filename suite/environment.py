@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import subprocess
@@ -44,8 +45,17 @@ def collect(device: DeviceSpec) -> Environment:
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         memory_bytes=psutil.virtual_memory().total,
         system=platform.platform(),
-        commit=_commit(Path(core.__path__[0]).parents[1]),
+        commit=_commit(_root()),
     )
+
+
+def changes_digest() -> str:
+    """Give sixteen hex digits over what is changed in the checkout but not committed; empty where nothing is."""
+    return _changes(_root())
+
+
+def _root() -> Path:
+    return Path(core.__path__[0]).parents[1]
 
 
 def _installed() -> dict[str, str]:
@@ -71,6 +81,16 @@ def _commit(root: Path) -> str:
     except (OSError, subprocess.SubprocessError):
         return ""
     return head + ("+" if changed else "")
+
+
+def _changes(root: Path) -> str:
+    if not (root / ".git").exists():
+        return ""
+    try:
+        changes = _git(root, "diff", "HEAD", "--no-ext-diff", "--binary")
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return ""
+    return hashlib.sha256(changes.encode()).hexdigest()[:16] if changes else ""
 
 
 def _git(root: Path, *arguments: str) -> str:

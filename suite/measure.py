@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -311,6 +311,27 @@ class Bench:
             )
             for candidate in seen
         ]
+
+
+def track(cases: Sequence[Mapping[str, Any]], device: str = "auto") -> list[dict[str, Any]]:
+    """Answer what regression tracking asks, in one process: **frozen**, since today's benchmarks ask old commits.
+
+    Parameters
+    ----------
+    cases : sequence of mappings
+        JSON, by the models of `spmark.suite.track`. They may grow; what a key means never changes.
+    device : str
+        As `spmark.impls.runtime.device.find` takes it.
+
+    Returns
+    -------
+    list of dict
+        One JSON answer (`spmark.suite.track.Tracked`) each, in order. What this commit does not know or cannot run has
+        the status ``unsupported``.
+    """
+    from spmark.suite.track import answer_all
+
+    return answer_all(cases, device)
 
 
 def floor_s(problem: Problem, device: DeviceSpec) -> float:

@@ -17,6 +17,8 @@ from spmark.datasets.sweep import Case
 from spmark.impls.core.record import Environment, EnvironmentRow, Measurement, Status
 from spmark.impls.core.recordfile import FolderLock, RecordFile
 from spmark.suite.agenda import Agenda, Item, make_agenda
+from spmark.suite.environment import changes_digest
+from spmark.suite.provenance import RUNS, RunOrigin
 from spmark.suite.resume import CANDIDATES, ENVIRONMENTS, RECORDS, History
 from spmark.suite.roster import refusals
 from spmark.suite.rows import make_row
@@ -39,6 +41,8 @@ class RunOptions:
     """What makes the bench in the child."""
     start_limit_s: float = 120.0
     """Seconds for the child's start and its canary."""
+    origin: RunOrigin = field(default_factory=RunOrigin)
+    """Who asked for the run, for ``runs.jsonl``."""
 
     @property
     def warm(self) -> bool:
@@ -131,6 +135,9 @@ def run_cases(
         worker = stack.enter_context(Worker(setup, stop, options.start_limit_s))
         watcher.begun(agenda)
         todo, rows = list(agenda.todo()), []
+        if todo:
+            with RecordFile(folder / RUNS) as file:
+                file.append(options.origin.row(environment.digest, len(todo), changes_digest()))
         for item in todo:
             if stop.asked:
                 break

@@ -1,27 +1,49 @@
-"""``spmark report``: from folders of records to a page."""
+"""``spmark report``: from folders of records to a site."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
 from spmark.suite.commands.console import answer, console, say
 
+if TYPE_CHECKING:
+    from spmark.report.content import Paper
 
-def draw(results: Sequence[Path], out: Path, baseline: str | None, title: str | None, as_json: bool) -> None:
-    """Write the page and say where it is.
+
+def draw(
+    results: Sequence[Path], out: Path, *, baseline: str | None, title: str | None, paper: str | None, as_json: bool
+) -> None:
+    """Write the site, say where it is and what its reader must know first.
 
     Raises
     ------
     RecordError
         A path is not there, or a file in it is no record file.
+    SweepError
+        There is no such paper.
     """
-    from spmark.report.page import write_report
+    from spmark.report.content import compose
+    from spmark.report.load import load_records
+    from spmark.report.page import write_site
 
-    index = write_report(list(results), out, baseline, title)
+    report = compose(load_records(list(results)), baseline, title, _paper(paper) if paper else None)
+    index = write_site(report, out)
     if as_json:
-        answer({"page": index})
-    else:
-        say(console(as_json), escape(str(index)))
+        answer({"page": index, "notices": report.notices})
+        return
+    screen = console(as_json)
+    for notice in report.notices:
+        say(screen, escape(notice))
+    say(screen, escape(str(index)))
+
+
+def _paper(name: str) -> Paper:
+    from spmark.report.content import Paper
+    from spmark.suite.reproduce import read_papers
+
+    found = read_papers(name)
+    return Paper(", ".join(paper.name for paper in found), frozenset(s.sweep for paper in found for s in paper.steps))

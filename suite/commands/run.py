@@ -19,6 +19,7 @@ from spmark.suite.commands.console import answer, console, say, table
 from spmark.suite.commands.progress import Bar
 from spmark.suite.environment import collect
 from spmark.suite.estimate import known_facts, memory_bytes
+from spmark.suite.provenance import RunOrigin, command_line
 from spmark.suite.resume import RECORDS, History
 from spmark.suite.roster import refusals
 from spmark.suite.runner import RunOptions, Summary, run_cases
@@ -75,6 +76,7 @@ def run_sweep(request: RunRequest, *, dry_run: bool) -> Ended:
         retry=tuple(Status(name) for name in request.retry),
         limit=request.limit,
         bench={"warm": True} if request.warm and found.kind is not DeviceKind.HOST_SIMT else {},
+        origin=RunOrigin(_command(request), sweep),
     )
     if dry_run:
         history = History.read(folder)
@@ -86,6 +88,18 @@ def run_sweep(request: RunRequest, *, dry_run: bool) -> Ended:
     _show_summary(summary, screen, request.as_json)
     failures = sum(count for status, count in summary.statuses.items() if status not in FINAL)
     return Ended(failures, summary.interrupted)
+
+
+def _command(request: RunRequest) -> tuple[str, ...]:
+    return command_line(
+        request.sweep,
+        device=request.device,
+        only=request.only,
+        limit=request.limit,
+        retry=request.retry,
+        warm=request.warm,
+        overrides=request.overrides,
+    )
 
 
 def _show_agenda(agenda: Agenda, history: History, folder: Path, screen: Console, as_json: bool) -> None:

@@ -6,7 +6,32 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from spmark.suite.commands.console import answer, console, table
+from rich.markup import escape
+
+from spmark.suite.commands.console import answer, console, say, table
+
+
+def fit_model(results: Sequence[Path], out: Path, as_json: bool) -> None:
+    """Learn from repeated runs what runs of one code differ by, and write it as JSON for `spmark compare`.
+
+    Raises
+    ------
+    RecordError
+        The records are of several devices, too few cases were repeated, or the file cannot be written.
+    """
+    from spmark.report.spreadmodel import fit_spread, write_spread
+
+    model = fit_spread(list(results))
+    write_spread(model, out)
+    if as_json:
+        answer({"file": out} | model.model_dump())
+        return
+    screen = console(as_json)
+    rows = [
+        {"quantity": quantity} | trend.model_dump(exclude={"known"}) for quantity, trend in sorted(model.trends.items())
+    ]
+    screen.print(table(f"{model.device}: {model.cases} cases, {model.runs} runs each", rows, plain=True))
+    say(screen, escape(str(out)))
 
 
 def show_spread(results: Sequence[Path], as_json: bool) -> None:

@@ -190,11 +190,13 @@ def test_circular_include(tmp_path):
 @pytest.mark.parametrize(
     ("name", "cases"),
     [
-        ("smoke", 3 * 3 * 2 * 2 * 8),
-        ("quickstart", 6 * 2 * 8),
+        ("smoke", 2 * 3 * 9),
+        ("quickstart", 6 * 2 * 9),
         ("graphs_spmm", 8 * 5 * 2 * 7),
         ("graphs_sddmm", 8 * 5 * 2 * 7),
         ("dnn_layers", 41 * 5 * 7),
+        ("sparsetir_fig13_spmm", 14 * 5 * 2 * 4),
+        ("sparsetir_fig14_sddmm", 14 * 5 * 2 * 4),
     ],
 )
 def test_packaged(name, cases):

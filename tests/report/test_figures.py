@@ -16,9 +16,10 @@ from matplotlib.text import Text
 from spmark.impls.core.problem import DType, Op
 from spmark.report import figures, panels
 from spmark.report.derive import derive
-from spmark.report.figures import MOST_GROUPS, draw_all
+from spmark.report.figures import draw_all
 from spmark.report.load import load_records
-from spmark.report.style import RC, looks
+from spmark.report.speedups import MOST_GROUPS, speedup_per_matrix
+from spmark.report.style import COLUMN_IN, RC, WIDTH_IN, looks
 
 GRAPHS = (
     "planetoid/cora", "planetoid/citeseer", "planetoid/pubmed", "dgl/ppi", "ogb/arxiv", "snap/web-NotreDame",
@@ -42,9 +43,12 @@ def test_what_is_drawn(derived_of):
         "speedup-per-matrix",
         "speedup-per-width-spmm-float32",
         "speedup-per-width-spmm-float16",
+        "speedup-over-size",
         "roofline",
+        "search-time",
+        "break-even",
     ]
-    assert [drawing.name for drawing in draw_all(derived, None)] == ["roofline"]
+    assert [drawing.name for drawing in draw_all(derived, None)] == ["roofline", "search-time"]
 
 
 def test_bytes_are_images_and_repeat(derived_of):
@@ -53,7 +57,10 @@ def test_bytes_are_images_and_repeat(derived_of):
     assert first == second
     for drawing in first:
         assert image.imread(BytesIO(drawing.png)).shape[1] == 1400
-        assert ElementTree.fromstring(drawing.svg).tag.endswith("svg")
+        for svg in (drawing.svg, drawing.narrow_svg):
+            assert ElementTree.fromstring(svg).tag.endswith("svg")
+        assert drawing.svg != drawing.narrow_svg
+        assert drawing.csv.count("\n") > 1
 
 
 def test_many_matrices_become_curves(derived_of):
@@ -61,25 +68,26 @@ def test_many_matrices_become_curves(derived_of):
     drawings = {drawing.name: drawing for drawing in draw_all(derived, "cusparse_best")}
     assert "sorted" in drawings["speedup-per-matrix"].caption
     assert "Geometric-mean" in drawings["speedup-per-width-spmm-float32"].caption
+    assert "pattern: 17 matrices" in drawings["speedup-per-width-spmm-float32"].csv
 
 
-@pytest.mark.parametrize("matrices", [GRAPHS, LAYERS, GRAPHS[:1]], ids=["graphs", "layers", "one"])
-def test_no_text_runs_into_other_text(derived_of, matrices, monkeypatch):
-    drawn = []
-    monkeypatch.setattr(
-        figures, "_finished", lambda figure, *_: drawn.append(figure) or figures.Drawing("", "", b"", b"")
-    )
+@pytest.mark.parametrize(
+    ("matrices", "width_in"),
+    [(GRAPHS, WIDTH_IN), (GRAPHS, COLUMN_IN), (LAYERS, WIDTH_IN), (GRAPHS[:1], COLUMN_IN)],
+    ids=["graphs", "graphs-narrow", "layers", "one-narrow"],
+)
+def test_no_text_runs_into_other_text(derived_of, matrices, width_in):
     names = ("cusparse_best", "cusparse", "cublas", "gespmm", "sparsetir", "stile")
     derived = derived_of(matrices=matrices, implementations=names, ops=(Op.SPMM, Op.SDDMM), samples=8)
-    draw_all(derived, "cusparse_best")
-    assert len(drawn) == 4
+    drawn = [plot(width_in).figure for plot in figures._plots(derived, "cusparse_best")]
+    assert len(drawn) == (7 if len(matrices) > 1 else 6)
     with rc_context(dict(RC)):
         for figure in drawn:
             canvas = FigureCanvasAgg(figure)
             canvas.draw()
             page = figure.bbox
             boxes = [(text.get_text(), text.get_window_extent(canvas.get_renderer())) for text in straight(figure)]
-            assert len(boxes) > 10
+            assert len(boxes) > 5
             for text, box in boxes:
                 assert box.x0 >= -1 and box.x1 <= page.x1 + 1 and box.y0 >= -1 and box.y1 <= page.y1 + 1, text
             for (a, one), (b, two) in combinations(boxes, 2):
@@ -105,7 +113,7 @@ def test_names_are_shortened_only_where_they_stay_apart():
 
 def test_ratio_axes_have_ticks_on_both_sides_of_one():
     for low, high in ((0.95, 1.05), (0.6, 3), (0.01, 200)):
-        _, (ax,) = panels.stacked(1, looks([("a", "a")]), markers=True)
+        _, (ax,) = panels.stacked(1, looks([("a", "a")]), "lines")
         ax.plot([1, 2], [low, high])
         panels.ratio_axis(ax)
         bottom, top = ax.get_ylim()
@@ -129,16 +137,11 @@ def test_what_has_no_result_is_named_and_not_drawn(derived_of):
         assert drawing.caption.endswith("Without any result here, so not drawn: dgl.")
 
 
-def test_a_bar_that_would_leave_the_panel_ends_in_its_value(derived_of, monkeypatch):
-    drawn = []
-    monkeypatch.setattr(
-        figures, "_finished", lambda figure, *_: drawn.append(figure) or figures.Drawing("", "", b"", b"")
-    )
+def test_a_bar_that_would_leave_the_panel_ends_in_its_value(derived_of):
     derived = derived_of(implementations=("cusparse_best", "cublas"), samples=8)
     rivals = derived["label"] == "cublas"
     for column in ("speedup", "speedup_low", "speedup_high"):
         derived.loc[rivals, column] = 0.01
-    draw_all(derived, "cusparse_best")
-    axes = drawn[0].axes[0]
+    axes = speedup_per_matrix(derived, "cusparse_best").figure.axes[0]
     assert "0.01×" in [text.get_text() for text in axes.texts]
     assert min(bar.get_y() + min(bar.get_height(), 0) for bar in axes.patches if bar.get_height() < 0) > 0.16

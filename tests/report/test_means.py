@@ -8,7 +8,7 @@ import pytest
 from spmark.impls.core.record import Status
 from spmark.report.derive import derive
 from spmark.report.load import load_records
-from spmark.report.means import mean_speedups
+from spmark.report.means import mean_speedups, mean_speedups_by_kind
 
 
 def row(records, label, problem, time_us, status):
@@ -71,3 +71,23 @@ def test_the_overall_interval_draws_matrices_whole(records, write):
     assert mean["speedup_low"] < mean["speedup"] < mean["speedup_high"]
     single = mean_speedups(derived[derived["matrix"] == "s/m0"]).set_index("label").loc["gespmm"]
     assert np.isnan(single["speedup_low"])
+
+
+def test_what_solves_little_does_not_narrow_the_others(derived):
+    hidden = (derived["label"] == "dgl") & (derived["width"] == 32) & (derived["matrix"] == "ogb/b")
+    derived.loc[hidden, "speedup"] = np.nan
+    means = mean_speedups(derived).set_index("label")
+    assert means["common_cases"].to_dict() == {"gespmm": 3, "dgl": 0, "cublas": 0}
+    assert means.loc["gespmm", "common_speedup"] == means.loc["gespmm", "speedup"]
+    assert means.loc["dgl", "speedup"] == pytest.approx(0.5)
+    assert np.isnan(means.loc["dgl", "common_speedup"])
+
+
+def test_kinds_of_matrices_are_apart_and_their_mixture_says_so(derived):
+    derived.loc[derived["matrix"] == "ogb/b", "matrix_kind"] = "twin"
+    means = mean_speedups_by_kind(derived).set_index(["kinds", "label"])
+    assert means.loc[("pattern", "gespmm"), "speedup"] == pytest.approx(8**0.5)
+    assert means.loc[("twin", "gespmm"), "speedup"] == pytest.approx(0.5)
+    assert means.loc[("mixed: pattern, twin", "gespmm"), "speedup"] == pytest.approx(4 ** (1 / 3))
+    alone = mean_speedups_by_kind(derived[derived["matrix_kind"] == "twin"])
+    assert set(alone["kinds"]) == {"twin"}

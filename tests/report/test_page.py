@@ -13,6 +13,7 @@ from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import Status
+from spmark.report.content import Paper
 from spmark.report.load import load_records
 from spmark.report.page import write_report
 from spmark.report.summary import short_table
@@ -30,7 +31,7 @@ class Reader(HTMLParser):
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
         self.addresses += [value for name, value in attrs if name in ("src", "href", "srcset", "action", "data")]
-        if tag not in ("meta", "link", "img"):
+        if tag not in ("meta", "link", "img", "source"):
             self.open.append(tag)
 
     def handle_endtag(self, tag):
@@ -61,13 +62,21 @@ def report(records, tmp_path_factory):
     return folder, rows, write_report([folder], root / "out")
 
 
+def whole(index):
+    """Give the text of all pages of a site."""
+    return "\n".join(path.read_text() for path in sorted(index.parent.glob("*.html")))
+
+
 def test_the_page_asks_for_nothing_outside_itself(report):
-    text = report[2].read_text()
-    assert not re.findall(r"https?://|url\(|@import|//cdn", text)
-    reader = read(report[2])
-    assert reader.addresses
-    assert all(address.startswith(("data:", "#")) for address in reader.addresses)
-    assert reader.tags.count("img") == 1 + 4 + 1
+    index = report[2]
+    assert {path.stem for path in index.parent.glob("*.html")} >= {"index", "cases", "failures"}
+    for path in index.parent.glob("*.html"):
+        assert not re.findall(r"https?://|url\(|@import|//cdn", path.read_text())
+        for address in read(path).addresses:
+            assert address.startswith(("data:", "#")) or (index.parent / address).is_file()
+    reader = read(index)
+    assert reader.tags.count("img") == reader.tags.count("source") == 1 + 4 + 4
+    assert len(list((index.parent / "figures").glob("*.csv"))) == 9
 
 
 def test_every_failure_stands_with_its_reason_escaped(report):
@@ -76,7 +85,7 @@ def test_every_failure_stands_with_its_reason_escaped(report):
     table = pd.read_csv(index.parent / "tables" / "test-gpu-failures.csv", keep_default_na=False)
     assert sorted(table["case_id"]) == sorted(row.case_id for row in failed)
     assert sorted(table["reason"]) == sorted(row.reason for row in failed)
-    html, markdown = index.read_text(), (index.parent / "report.md").read_text()
+    html, markdown = (index.parent / "failures.html").read_text(), (index.parent / "report.md").read_text()
     assert html.count("<script>") == 1
     assert "<script>" not in markdown
     text = unescape(re.sub(r"<[^>]+>", "", html))
@@ -86,7 +95,7 @@ def test_every_failure_stands_with_its_reason_escaped(report):
         assert row.case_id.replace("_", "\\_") in markdown
     groups = pd.read_csv(index.parent / "tables" / "test-gpu-failure-groups.csv")
     assert groups["cases"].sum() == len(failed)
-    assert f"{len(failed)} of {len(rows)} cases have no result" in text
+    assert f"{len(failed)} of {len(rows)} cases have no result" in index.read_text()
 
 
 def test_markdown_tables_keep_their_columns(report):
@@ -102,7 +111,7 @@ def test_two_runs_give_the_same_bytes(report, tmp_path):
     folder, _, index = report
     again = write_report([folder], tmp_path / "again").parent
     files = sorted(path.relative_to(again) for path in again.rglob("*") if path.is_file())
-    assert {path.suffix for path in files} == {".html", ".md", ".png", ".svg", ".csv"}
+    assert {path.suffix for path in files} == {".html", ".md", ".png", ".svg", ".csv", ".tex"}
     assert files == sorted(p.relative_to(index.parent) for p in index.parent.rglob("*") if p.is_file())
     for path in files:
         assert (again / path).read_bytes() == (index.parent / path).read_bytes(), path
@@ -126,8 +135,7 @@ def test_csv_numbers_are_exact(report):
 
 def test_throttling_is_said(records, write, tmp_path):
     rows = [row.model_copy(update={"throttled": ["thermal"]}) for row in records.sweep()[:1]]
-    text = write_report([write(rows)], tmp_path / "out").read_text()
-    assert "throttled (thermal)" in text
+    assert "throttled (thermal)" in whole(write_report([write(rows)], tmp_path / "out"))
 
 
 @pytest.mark.parametrize("kind", [DeviceKind.CPU, DeviceKind.HOST_SIMT])
@@ -167,6 +175,47 @@ def test_nothing_and_nothing_but_failures_say_so(records, write, tmp_path):
     failed = write_report([write(rows)], tmp_path / "failed")
     assert "No case has a result" in failed.read_text()
     assert not list((failed.parent / "figures").iterdir())
+
+
+def test_one_record_makes_a_page(records, write, tmp_path):
+    (row, *_) = (row for row in records.sweep() if row.baseline)
+    index = write_report([write([row])], tmp_path / "out")
+    names = {path.stem for path in (index.parent / "figures").glob("*.png")}
+    assert names == {"test-gpu-speedup-per-matrix", "test-gpu-roofline", "test-gpu-break-even"}
+    overall = pd.read_csv(index.parent / "tables" / "test-gpu-overall.csv")
+    assert overall["common_cases"].tolist() == overall["own_cases"].tolist() == [1]
+
+
+def test_two_gpus_are_never_in_one_mean(records, write, tmp_path):
+    other = records.device_spec("other-gpu")
+    rows = records.sweep(samples=8)
+    folders = [write(rows), write([row.model_copy(update={"device": "other-gpu"}) for row in rows], other)]
+    index = write_report(folders, tmp_path / "out")
+    one, two = (pd.read_csv(index.parent / "tables" / f"{name}-overall.csv") for name in ("test-gpu", "other-gpu"))
+    assert one.equals(two)
+    assert one["own_cases"].max() == 9
+    assert {"#test-gpu", "#other-gpu"} <= set(read(index).addresses)
+
+
+def test_a_page_that_is_no_longer_needed_goes(records, write, tmp_path):
+    failed = records.measurement(status=Status.BUILD_ERROR)
+    index = write_report([write([failed])], tmp_path / "out")
+    assert (index.parent / "failures.html").is_file()
+    (tmp_path / "nothing").mkdir()
+    write_report([tmp_path / "nothing"], tmp_path / "out")
+    assert [path.name for path in index.parent.glob("*.html")] == ["index.html"]
+
+
+def test_a_paper_keeps_its_sweeps_or_says_that_there_are_none(records, tmp_path):
+    rows = records.sweep(samples=8, widths=(32,))
+    mine = records.write_records(tmp_path, rows, sweep_name="mine")
+    others = records.sweep(samples=8, widths=(64,))
+    other = records.write_records(tmp_path, others, sweep_name="other")
+    text = write_report([mine, other], tmp_path / "a", paper=Paper("some", frozenset({"mine"}))).read_text()
+    assert "<h1>spmark: some</h1>" in text
+    assert "Left out, as no sweeps of some: other." in text
+    text = write_report([other], tmp_path / "b", paper=Paper("some", frozenset({"mine"}))).read_text()
+    assert "No record here is of a sweep of some (mine): all records are shown." in text
 
 
 def test_an_unknown_baseline_and_an_unwritable_folder_are_errors(report, tmp_path):

@@ -76,6 +76,8 @@ class Unimportable(types.ModuleType):
     """Stands for a module that imports a package that is not there."""
 
     def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)  # who looks through sys.modules asks for these
         raise ModuleNotFoundError("No module named 'dgl'", name="dgl")
 
 

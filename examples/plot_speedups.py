@@ -1,0 +1,42 @@
+"""Your own plot of speed-ups: one op and dtype, wider bars, a title, and the numbers beside it.
+
+    python examples/plot_speedups.py results/graphs_spmm --out out/mine
+
+A plot of spmark is a matplotlib figure with the frame of what it shows: change the one, save or reuse the other.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from spmark.report.derive import choose_baseline, derive
+from spmark.report.load import current, load_records
+from spmark.report.speedups import speedup_per_matrix
+
+
+def main() -> None:
+    """Draw the records that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("records", type=Path, nargs="+")
+    parser.add_argument("--out", type=Path, default=Path("out/examples"))
+    parser.add_argument("--dtype", default="float32")
+    args = parser.parse_args()
+
+    frame = current(load_records(args.records))
+    device = frame["device"].iloc[0]
+    one = frame[(frame["device"] == device) & (frame["dtype"] == args.dtype)].reset_index(drop=True)
+    baseline = choose_baseline(one)
+    if baseline is None:
+        raise SystemExit(f"expected records that name a baseline, found none for {device} in {args.dtype}")
+
+    plot = speedup_per_matrix(derive(one, baseline), baseline)
+    plot.figure.suptitle(f"{device}, {args.dtype}", x=0.01, y=0.995, ha="left", va="top", fontsize=8)
+    args.out.mkdir(parents=True, exist_ok=True)
+    plot.figure.savefig(args.out / "speedups.pdf")
+    plot.figure.savefig(args.out / "speedups.png", dpi=200)
+    plot.data.to_csv(args.out / "speedups.csv", index=False)
+
+
+if __name__ == "__main__":
+    main()

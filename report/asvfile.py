@@ -1,0 +1,156 @@
+"""Result files of airspeed velocity as records: times of every case, with what building it cost where that is followed.
+
+A result file keeps no reason, no facts of the problem and no interleaved baseline: a failure says so, shares of a
+roofline are unknown, and speed-ups are over the baseline's own row.
+"""
+
+from __future__ import annotations
+
+import re
+from ast import literal_eval
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import product
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.errors import RecordError
+from spmark.impls.core.problem import DType, Op
+from spmark.impls.core.record import Measurement, Orientation, Status
+
+MACHINE = "machine.json"
+_TIMES = re.compile(r"(?P<set>\w+)(?P<op>Spmm|Sddmm)\.track_time$")
+_VERSION = re.compile(r"protocol-(\d+)$")
+_COST_WIDTH, _COST_DTYPE = 128, "float32"
+"""Where build costs are followed."""
+_NO_REASON = "airspeed velocity keeps no reason: see the log of its run"
+
+
+class _ResultFile(BaseModel):
+    """What is read of a file, layout 2."""
+
+    model_config = ConfigDict(frozen=True)
+
+    commit_hash: str
+    params: dict[str, str | None]
+    result_columns: list[str]
+    results: dict[str, list[Any]]
+
+
+@dataclass(frozen=True)
+class _Series:
+    """A benchmark: one value, and perhaps samples, for each combination of parameters."""
+
+    params: list[tuple[Any, ...]]
+    values: list[float | None]
+    samples: list[list[float] | None]
+    version: str
+    started_at: datetime
+
+
+def is_result_file(path: Path) -> bool:
+    """Say whether a file lies where airspeed velocity keeps the results of a machine."""
+    return path.suffix == ".json" and path.name != MACHINE and (path.parent / MACHINE).is_file()
+
+
+def read_result_file(path: Path) -> list[Measurement]:
+    """Give a record for every case that a result file has a time or a failure of; n/a gives none.
+
+    Raises
+    ------
+    RecordError
+        It is no result file, or its parameters are not those of our benchmarks.
+    """
+    try:
+        held = _ResultFile.model_validate_json(path.read_bytes())
+        found: list[Measurement] = []
+        for name, row in held.results.items():
+            match = _TIMES.search(name)
+            if match:
+                times = _series(held, row)
+                costs = _costs(held, name[: match.start()] + match["set"], match["op"].lower())
+                found += _measurements(held, match["op"].lower(), times, costs)
+        return found
+    except (OSError, ValidationError, ValueError, SyntaxError, TypeError, KeyError, IndexError) as error:
+        raise RecordError(
+            f"{path}: expected a result file of airspeed velocity with our benchmarks: {error}"
+        ) from error
+
+
+def _series(held: _ResultFile, row: list[Any]) -> _Series:
+    cells = dict(zip(held.result_columns, row, strict=False))
+    params = [tuple(literal_eval(value) for value in values) for values in product(*cells["params"])]
+    nothing: list[Any] = [None] * len(params)
+    return _Series(
+        params=params,
+        values=cells["result"] or nothing,
+        samples=cells.get("samples") or nothing,
+        version=cells["version"],
+        started_at=datetime.fromtimestamp(cells["started_at"] / 1000, UTC),
+    )
+
+
+def _costs(held: _ResultFile, owner: str, op: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """Give stored elements, bytes and phases of (implementation, matrix)."""
+    costs: dict[tuple[str, str], dict[str, Any]] = {}
+    for field, name in (("stored", "track_stored"), ("device_bytes", "track_device_bytes")):
+        for (of, implementation, matrix), value in _values(held, f"{owner}Plans.{name}"):
+            if of == op:
+                costs.setdefault((implementation, matrix), {})[field] = int(value)
+    for (of, implementation, matrix, phase), value in _values(held, f"{owner}Phases.track_phase"):
+        if of == op:
+            costs.setdefault((implementation, matrix), {}).setdefault("phases_s", {})[phase] = value
+    return costs
+
+
+def _values(held: _ResultFile, name: str) -> Iterator[tuple[tuple[Any, ...], float]]:
+    """Walk over what was measured: neither n/a nor failed."""
+    if name in held.results:
+        series = _series(held, held.results[name])
+        for params, value in zip(series.params, series.values, strict=True):
+            if value is not None and not isnan(value):
+                yield params, value
+
+
+def _measurements(
+    held: _ResultFile, op: str, times: _Series, costs: Mapping[tuple[str, str], dict[str, Any]]
+) -> Iterator[Measurement]:
+    for (implementation, matrix_id, width, dtype), value, samples in zip(
+        times.params, times.values, times.samples, strict=True
+    ):
+        if value is not None and isnan(value):
+            continue
+        source, _, rest = matrix_id.partition("/")
+        matrix, _, orientation = rest.partition("@")
+        known = costs.get((implementation, matrix_id), {}) if (width, dtype) == (_COST_WIDTH, _COST_DTYPE) else {}
+        gpu, machine = held.params.get("gpu") or "", held.params.get("machine") or ""
+        version = _VERSION.search(times.version)
+        seconds = samples or ([value] if value is not None else [])
+        ok = value is not None
+        yield Measurement(
+            protocol_version=int(version[1]) if version else 0,
+            case_id=f"{op}/{matrix_id}/J{width}/{dtype}/{implementation}/seed0",
+            implementation_version=f"commit-{held.commit_hash[:16]}",
+            op=Op(op),
+            matrix=matrix,
+            source=source,
+            orientation=Orientation(orientation or "A"),
+            seed=0,
+            width=width,
+            dtype=DType(dtype),
+            device=gpu or machine,
+            device_kind=DeviceKind.CUDA if gpu else DeviceKind.CPU,
+            implementation=implementation,
+            label=implementation,
+            status=Status.OK if ok else Status.RUN_ERROR,
+            reason="" if ok else _NO_REASON,
+            samples_us=[second * 1e6 for second in seconds] if ok else [],
+            environment="",
+            started_at=times.started_at,
+            **(known if ok else {}),
+        )

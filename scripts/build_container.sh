@@ -1,0 +1,147 @@
+#!/usr/bin/env bash
+# Build an image where no Docker engine runs, run what it is for inside, and say what could not be checked.
+#
+#   scripts/build_container.sh [cpu|gpu]
+#
+# Needs buildah (apt install buildah), and debootstrap for a base image of its own. Variables:
+#   BASE_IMAGE  image of buildah's storage to build on; without one, Debian is bootstrapped from its packages
+#   RELEASE     of Debian that is bootstrapped (bookworm)
+#   OUT         folder for logs and for what the image leaves in /data (out/container)
+#   TESTS       what pytest runs in the image, relative to the checkout
+# This machine's certificates and pip configuration are mounted while building, where there are any, and never copied.
+#
+# shellcheck disable=SC2317 # the functions are called by `step`, by name
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+target=${1:-cpu}
+release=${RELEASE:-bookworm}
+out=${OUT:-out/container}
+tests=${TESTS:-tests/core tests/datasets tests/formats tests/report tests/suite tests/baselines tests/test_container.py}
+image=localhost/spmark:$target
+base=${BASE_IMAGE:-localhost/spmark-base:$release}
+failed=0
+
+usage() {
+  echo "expected cpu or gpu, found '$target': scripts/build_container.sh [cpu|gpu]" >&2
+  exit 2
+}
+need() {
+  command -v "$1" >/dev/null || {
+    echo "expected $1 on the path, found none: apt install $1" >&2
+    exit 1
+  }
+}
+[ "$target" = cpu ] || [ "$target" = gpu ] || usage
+need buildah
+need git
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+
+# Everything runs by chroot: no daemon, no user namespace, no overlay mount inside a container is asked for.
+export BUILDAH_ISOLATION=chroot
+mounts=()
+for path in /etc/ssl/certs /usr/share/ca-certificates /usr/local/share/ca-certificates /etc/pip.conf; do
+  [ ! -e "$path" ] || mounts+=(--volume "$path:$path:ro")
+done
+
+step() {
+  local name=$1 log=$out/$1.log start=$SECONDS
+  shift
+  if "$@" >"$log" 2>&1; then
+    printf 'ok      %-22s %4d s\n' "$name" $((SECONDS - start))
+  else
+    printf 'FAILED  %-22s %4d s  %s\n' "$name" $((SECONDS - start)) "$log"
+    tail -n 15 "$log" | sed 's/^/          /'
+    failed=1
+    return 1
+  fi
+}
+
+bootstrap() {
+  need debootstrap
+  local root container
+  root=$(mktemp -d)
+  debootstrap --variant=minbase "$release" "$root" && tar -C "$root" -cf "$root.tar" . && rm -rf "$root"
+  container=$(buildah from scratch)
+  buildah add --quiet "$container" "$root.tar" /
+  buildah config --cmd /bin/sh "$container"
+  buildah commit --quiet --rm "$container" "$base"
+  rm -f "$root.tar"
+}
+
+commit() {
+  local dirty=""
+  [ -z "$(git status --porcelain --untracked-files=no)" ] || dirty=+
+  echo "$(git rev-parse HEAD)$dirty"
+}
+
+build() {
+  buildah build --layers --pull-never --format docker "${mounts[@]}" --build-arg "BASE_IMAGE=$base" \
+    --build-arg "COMMIT=$commit" --target "$1" --tag "$2" .
+}
+
+# What `docker run IMAGE ARGUMENTS` does: the image's entry point, user and folder, and the arguments behind.
+run() {
+  local of=$1 container code=0 entry
+  shift
+  read -ra entry < <(buildah inspect --type image --format '{{range .OCIv1.Config.Entrypoint}}{{.}} {{end}}' "$of")
+  container=$(buildah from --pull-never "$of")
+  buildah run --volume "$out/data:/data" "$container" -- "${entry[@]}" "$@" || code=$?
+  buildah rm "$container" >/dev/null
+  return "$code"
+}
+
+refuses() {
+  local code=0
+  run "$image" reproduce all --budget 1m || code=$?
+  echo "exit code $code"
+  [ "$code" -eq 3 ] || [ "$code" -eq 0 ]
+}
+
+facts() {
+  local said container
+  container=$(buildah from --pull-never "$image")
+  # shellcheck disable=SC2016 # expanded inside
+  said=$(buildah run "$container" -- sh -c \
+    'id -u; echo "$SPMARK_COMMIT"; test -w /opt/spmark || echo sealed; command -v pytest || echo bare')
+  buildah rm "$container" >/dev/null
+  echo "$said"
+  [ "$said" = "$(printf '%s\n' 10001 "$commit" sealed bare)" ] || return 1
+  buildah inspect --type image --format '{{index .OCIv1.Config.Labels "org.opencontainers.image.revision"}}' "$image" |
+    grep -qxF "$commit"
+}
+
+provenance() {
+  grep -F "\"commit\":\"$commit\"" "$out"/data/out/quickstart/results/*/*/environments.jsonl
+  test -s "$out/data/out/quickstart/index.html"
+}
+
+commit=$(commit)
+rm -rf "$out/data"
+install -d -m 1777 "$out/data"
+echo "target $target at $commit on $base"
+if ! buildah inspect --type image "$base" >/dev/null 2>&1; then
+  [ -z "${BASE_IMAGE:-}" ] || { echo "expected the image $base in buildah's storage, found none" >&2; exit 1; }
+  step bootstrap bootstrap || exit 1
+fi
+step build build "$target" "$image" || exit 1
+step facts facts || true
+step doctor run "$image" doctor || true
+step quickstart run "$image" quickstart || true
+step provenance provenance || true
+step reproduce refuses || true
+if [ "$target" = cpu ]; then
+  read -ra words <<<"$tests"
+  step build-test build test "$image-test" || exit 1
+  step tests run "$image-test" -q -n "$(nproc)" --dist loadgroup "${words[@]/#//src/}" || true
+  tail -n 1 "$out/tests.log"
+fi
+
+echo "not checked here:"
+[ "$base" = "${BASE_IMAGE:-}" ] || echo "  the default bases of the Dockerfile: they come from a registry, and $base stood in for them"
+echo "  a Docker engine: buildah built and ran it, in a chroot that shares network and process ids with this machine"
+[ -e /proc/driver/nvidia/version ] || echo "  a GPU: no NVIDIA driver here, so nothing ran on one and --gpus was not used"
+[ "$target" = gpu ] || echo "  the target gpu: say scripts/build_container.sh gpu"
+[ "$target" = cpu ] || echo "  the test suite in the image: it is an image on top of the target cpu"
+exit "$failed"

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Write requirements/*.txt anew from pyproject.toml: every package of the container with its version and the hashes of
+# its files, for Python 3.11 and newer. Needs uv (pip install uv). Versions that are in use are kept: say --upgrade for
+# new ones.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+command -v uv >/dev/null || {
+  echo "expected uv on the path, found none: pip install uv" >&2
+  exit 1
+}
+# Nothing of this machine gets into the files: no index of its own, no folder of wheels.
+export UV_NO_CONFIG=1
+unset UV_INDEX UV_INDEX_URL UV_DEFAULT_INDEX UV_EXTRA_INDEX_URL UV_FIND_LINKS
+
+pin() {
+  local out=requirements/$1
+  shift
+  uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --generate-hashes --no-annotate \
+    --custom-compile-command scripts/pin_requirements.sh --output-file "$out" "$@"
+  echo "$out: $(grep -c '==' "$out") packages"
+}
+
+pin build.txt "$@" requirements/build.in
+pin cpu.txt "$@" pyproject.toml
+# What is in two images has one version: cpu.txt holds the others back.
+pin gpu.txt "$@" --extra gpu --constraint requirements/cpu.txt pyproject.toml
+pin test.txt "$@" --extra test --constraint requirements/cpu.txt --constraint requirements/build.txt pyproject.toml

@@ -1,0 +1,120 @@
+"""From records to a result file of airspeed velocity (its layout 2): the values that our benchmarks would have given.
+
+Values come out of the benchmark classes themselves, so an imported sweep and a live run cannot disagree about what is
+followed or how it is called.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import inf, isnan, nan
+from typing import Any
+
+import numpy as np
+
+from spmark.report.statistics import median_interval
+from spmark.suite.benchmarks import tracked
+
+COLUMNS = (
+    "result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b", "stats_q_25",
+    "stats_q_75", "stats_number", "stats_repeat", "samples", "profile", "stats_ci_95_a", "stats_ci_95_b",
+)  # fmt: skip
+"""Columns of a result file: those of airspeed velocity, then the 95 % interval that our reports use."""
+SWEPT = (tracked.SweptSpmm, tracked.SweptSddmm, tracked.SweptPlans, tracked.SweptPhases)
+_STATS = ("stats_ci_99_a", "stats_ci_99_b", "stats_q_25", "stats_q_75", "stats_number", "stats_repeat")
+_STATS_95 = ("stats_ci_95_a", "stats_ci_95_b")
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A ``track_`` method of a class of the suite."""
+
+    owner: Any
+    method: str
+
+    @property
+    def name(self) -> str:
+        """As airspeed velocity calls it."""
+        return f"tracked.{type(self.owner).__name__}.{self.method}"
+
+    @property
+    def params(self) -> list[list[str]]:
+        """Values of each parameter, as airspeed velocity keeps them: by their repr."""
+        return [[repr(value) for value in values] for values in self.owner.params]
+
+    def entry(self) -> dict[str, Any]:
+        """Give what ``benchmarks.json`` says of it."""
+        function = getattr(self.owner, self.method)
+        return {
+            "code": inspect.getsource(function),
+            "name": self.name,
+            "param_names": list(self.owner.param_names),
+            "params": self.params,
+            "timeout": self.owner.timeout,
+            "type": "track",
+            "unit": function.unit,
+            "version": self.owner.version,
+        }
+
+    def values(self, answers: tracked.Answers) -> Iterator[Any]:
+        """Give the value of every combination: a number, samples, NaN for n/a, None for a failure."""
+        for combination in product(*self.owner.params):
+            try:
+                yield getattr(self.owner, self.method)(answers, *combination)
+            except RuntimeError:
+                yield None
+
+
+def swept() -> list[Benchmark]:
+    """List the benchmarks that sweeps are imported into."""
+    owners = [kind() for kind in SWEPT]
+    return [Benchmark(owner, name) for owner in owners for name in dir(owner) if name.startswith("track_")]
+
+
+def result_row(benchmark: Benchmark, answers: tracked.Answers, started_ms: int, old: Sequence[Any] | None) -> list[Any]:
+    """Give a benchmark's row of a result file, by `COLUMNS`.
+
+    Parameters
+    ----------
+    benchmark : Benchmark
+    answers : mapping
+        As the suite's ``setup_cache`` gives them.
+    started_ms : int
+        When measuring began, in milliseconds since 1970.
+    old : sequence or None
+        The row that the file already has: kept where the answers say nothing and the parameters are the same.
+    """
+    cells = [_cell(value) for value in benchmark.values(answers)]
+    if old is not None and old[1] == benchmark.params:
+        held = dict(zip(COLUMNS, old, strict=False))
+        cells = [
+            _held(held, at) if cell["result"] is not None and isnan(cell["result"]) else cell
+            for at, cell in enumerate(cells)
+        ]
+    row: dict[str, Any] = {name: [cell.get(name) for cell in cells] for name in (*_STATS, *_STATS_95, "samples")}
+    row = {name: None if all(value is None for value in values) else values for name, values in row.items()}
+    row |= {"result": [cell["result"] for cell in cells], "params": benchmark.params}
+    row |= {"version": benchmark.owner.version, "started_at": started_ms, "duration": None, "profile": None}
+    return [row[name] for name in COLUMNS]
+
+
+def _cell(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        return {"result": value}
+    samples = [float(seconds) for seconds in value["samples"]]
+    middle, wide = median_interval(samples), median_interval(samples, 0.99)
+    lower, upper = (float(q) for q in np.quantile(samples, [0.25, 0.75]))
+    # Too few samples have no such interval: all that can be said of the median is nothing, as airspeed velocity has it.
+    ends = [side if not isnan(side) else none for side, none in zip((wide.low, wide.high), (-inf, inf), strict=True)]
+    ends_95 = [None if isnan(side) else side for side in (middle.low, middle.high)]
+    stats = [*ends, lower, upper, value["number"], len(samples)]
+    return {"result": middle.value, "samples": samples, **dict(zip(_STATS + _STATS_95, stats + ends_95, strict=True))}
+
+
+def _held(row: Mapping[str, Any], at: int) -> dict[str, Any]:
+    names = ("result", "samples", *_STATS, *_STATS_95)
+    cell = {name: row[name][at] for name in names if row.get(name) is not None}
+    return {"result": nan} | cell

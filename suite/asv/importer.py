@@ -1,0 +1,185 @@
+"""Records of sweeps into the histories of airspeed velocity: a result file per machine and commit."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spmark.impls.core.errors import RecordError
+from spmark.impls.core.record import CandidateRow, Environment, EnvironmentRow, Measurement
+from spmark.impls.core.recordfile import read_rows
+from spmark.report.load import record_files
+from spmark.suite.asv.history import COLUMNS, Benchmark, result_row, swept
+from spmark.suite.asv.machine import machine_keys
+from spmark.suite.benchmarks import tracked
+from spmark.suite.track import of_record
+
+_RESULT_VERSION, _MACHINE_VERSION, _BENCHMARKS_VERSION = 2, 1, 2
+_SUFFIXES = (".jsonl", ".jsonl.gz")
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What came of an import, for one machine and commit."""
+
+    file: Path
+    machine: str
+    commit: str
+    cases: int
+    """Cases that are followed."""
+    left_out: int
+    """Records of matrices, widths, implementations or configs that no benchmark follows."""
+
+
+@dataclass
+class _Group:
+    """The newest record of every case of one environment."""
+
+    environment: Environment
+    rows: dict[str, Measurement] = field(default_factory=dict)
+    candidates: dict[tuple[str, str], list[CandidateRow]] = field(default_factory=dict)
+
+
+def import_records(paths: Sequence[Path], results: Path, repository: Path, commit: str | None = None) -> list[Imported]:
+    """Write result files out of records.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        Record files, or folders that hold some.
+    results : Path
+        ``results_dir`` of ``asv.conf.json``; ``imported`` beside it keeps what the benchmarks of sweeps read.
+    repository : Path
+        Checkout that knows the commits.
+    commit : str, optional
+        What was measured, where the records do not say so, or say that the tree was changed.
+
+    Raises
+    ------
+    RecordError
+        Records without an environment, of a changed tree or of a commit that the repository does not know.
+    """
+    done = []
+    for group in _groups(paths):
+        full, date_ms = _commit(repository, commit or group.environment.commit)
+        done.append(_write(group, results, full, date_ms))
+    return done
+
+
+def _groups(paths: Sequence[Path]) -> list[_Group]:
+    groups: dict[str, _Group] = {}
+    for path in record_files(paths):
+        if path.suffix == ".json":
+            continue
+        known = {row.digest: row.environment for row in _side(path, "environments", EnvironmentRow)}
+        for row in read_rows(path, Measurement):
+            if row.environment not in known:
+                where = f"{path.parent}/environments.jsonl"
+                raise RecordError(
+                    f"{where}: expected a row {row.environment!r} ({row.case_id}), found none: no machine"
+                )
+            group = groups.setdefault(row.environment, _Group(known[row.environment]))
+            group.rows[row.case_id] = row
+        for seen in _side(path, "candidates", CandidateRow):
+            if seen.environment in groups:
+                key = (seen.case_id, seen.implementation_version)
+                groups[seen.environment].candidates.setdefault(key, []).append(seen)
+    return list(groups.values())
+
+
+def _side(path: Path, name: str, kind: type[Any]) -> Iterable[Any]:
+    for side in sorted(path.parent.glob(f"{name}*")):
+        if side.name.endswith(_SUFFIXES):
+            yield from read_rows(side, kind)
+
+
+def _commit(repository: Path, name: str) -> tuple[str, int]:
+    """Give the full hash and the time in milliseconds since 1970."""
+    if not name or name.endswith("+"):
+        found = f"{name[:-1]} with changes" if name else "none"
+        raise RecordError(f"expected records of a commit, found {found}: name the commit they count for with --commit")
+    command = ["git", "-C", str(repository), "show", "--no-patch", "--format=%H %ct", f"{name}^{{commit}}"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise RecordError(f"{repository}: expected a repository that has the commit {name}, found none") from error
+    full, seconds = answer.split()
+    return full, int(seconds) * 1000
+
+
+def _write(group: _Group, results: Path, commit: str, date_ms: int) -> Imported:
+    keys = machine_keys(group.environment)
+    python = ".".join(group.environment.packages.get("python", "").split(".")[:2])
+    env_name = f"imported-py{python}"
+    folder = results / keys["machine"]
+    file = folder / f"{commit[:8]}-{env_name}.json"
+    answers, left_out = _answers(group)
+    started_ms = int(min(row.started_at for row in group.rows.values()).timestamp() * 1000)
+    old = _read(file).get("results", {})
+    benchmarks = swept()
+    content = {
+        "commit_hash": commit,
+        "env_name": env_name,
+        "date": date_ms,
+        "params": keys | {"python": python},
+        "python": python,
+        "requirements": {},
+        "env_vars": {},
+        "result_columns": COLUMNS,
+        "results": {b.name: result_row(b, answers, started_ms, old.get(b.name)) for b in benchmarks},
+        "durations": {},
+        "version": _RESULT_VERSION,
+    }
+    _replace(file, json.dumps(content).encode())
+    if not (folder / "machine.json").exists():
+        _replace(folder / "machine.json", json.dumps(keys | {"version": _MACHINE_VERSION}, indent=4).encode())
+    _list(results / "benchmarks.json", benchmarks)
+    kept = results.parent / "imported" / keys["machine"] / f"{commit}.json.gz"
+    _replace(
+        kept, gzip.compress(json.dumps([[list(key), answer] for key, answer in answers.items()]).encode(), mtime=0)
+    )
+    return Imported(file, keys["machine"], commit, len(answers), left_out)
+
+
+def _answers(group: _Group) -> tuple[dict[tuple[str, ...], tracked.Answer], int]:
+    answers: dict[tuple[str, ...], tracked.Answer] = {}
+    for row in group.rows.values():
+        inside = row.matrix_id in tracked.SWEPT and row.width in tracked.SWEPT_WIDTHS and not row.scaled
+        if inside and row.implementation in tracked.IMPLEMENTATIONS and not row.requested:
+            seen = group.candidates.get((row.case_id, row.implementation_version), [])
+            key = (str(row.op), row.implementation, row.matrix_id, str(row.width), str(row.dtype))
+            answers[key] = of_record(row, seen)
+    return answers, len(group.rows) - len(answers)
+
+
+def _list(path: Path, benchmarks: Sequence[Benchmark]) -> None:
+    """Name the benchmarks in the list that publishing goes by; the next discovery writes it anew, with them in it."""
+    known: dict[str, Any] = {"version": _BENCHMARKS_VERSION, **_read(path)}
+    known.update((benchmark.name, benchmark.entry()) for benchmark in benchmarks if benchmark.name not in known)
+    _replace(path, json.dumps(known, indent=4).encode())
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    if not path.exists():
+        return {}
+    try:
+        held = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise RecordError(f"{path}: expected JSON of airspeed velocity: {error}; delete the file") from error
+    return held if isinstance(held, dict) else {}
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f".{path.name}.part")
+        part.write_bytes(content)
+        part.replace(path)
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be written: {error.strerror}") from error

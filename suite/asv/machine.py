@@ -1,0 +1,65 @@
+"""How airspeed velocity calls a machine: by GPU model and CUDA major, which is all that a history depends on here.
+
+``python -m spmark.suite.asv.machine`` writes this machine's keys to where ``asv run --machine`` finds them. Machine
+keys are part of a history's identity: a driver, a host's memory or a kernel version among them would start a new one at
+each update. They are in the records.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.errors import RecordError
+from spmark.impls.core.record import Environment
+from spmark.impls.runtime.device import find
+from spmark.suite.environment import collect
+
+FILE = ".asv-machine.json"
+"""In the home folder: machines that airspeed velocity knows."""
+_LAYOUT = 1
+
+
+def machine_keys(environment: Environment) -> dict[str, str]:
+    """Give the keys of a machine.
+
+    Returns
+    -------
+    dict
+        ``machine``, such as ``nvidia-h200-cuda13``; ``gpu`` and ``cuda``, empty where the device is a CPU.
+    """
+    device = environment.device
+    if device.kind is not DeviceKind.CUDA:
+        return {"machine": device.name, "gpu": "", "cuda": ""}
+    major = environment.cuda.partition(".")[0]
+    return {"machine": f"{device.name}-cuda{major}", "gpu": device.name, "cuda": major}
+
+
+def register(keys: dict[str, str], path: Path) -> None:
+    """Add a machine to the file of machines, or replace its keys.
+
+    Raises
+    ------
+    RecordError
+        The file is there and is not airspeed velocity's.
+    """
+    known: dict[str, Any] = {"version": _LAYOUT}
+    try:
+        if path.exists():
+            known |= json.loads(path.read_text(encoding="utf-8"))
+        known[keys["machine"]] = keys
+        path.write_text(json.dumps(known, indent=4) + "\n", encoding="utf-8")
+    except (OSError, ValueError, TypeError) as error:
+        raise RecordError(
+            f"{path}: expected a file of machines of airspeed velocity: {error}; mend or delete it"
+        ) from error
+
+
+if __name__ == "__main__":
+    here = machine_keys(collect(find("auto")))
+    register(here, Path.home() / FILE)
+    typer.echo(here["machine"])

@@ -1,0 +1,310 @@
+"""What airspeed velocity follows: times, build costs, storage and regret, live and out of records.
+
+This file comes from today's checkout while ``spmark`` is the commit under test, so nothing of it is imported before a
+benchmark runs, and then `spmark.suite.measure.track` only. Lower is better everywhere. Names, parameters and versions
+are the identity of a history: a value may be added to a list, and none renamed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterator, Mapping
+from itertools import product
+from math import nan
+from pathlib import Path
+from statistics import median
+from typing import Any, ClassVar
+
+PROTOCOL = 1
+"""Of the measurements that are compared: a commit of another protocol is n/a."""
+VERSION = f"protocol-{PROTOCOL}"
+OPS = ("spmm", "sddmm")
+IMPLEMENTATIONS = (
+    "cusparse", "cusparse_best", "cublas", "gespmm", "sparsetir", "dgl", "scipy_cpu", "numba_cpu", "blas_cpu",
+)  # fmt: skip
+DTYPES = ("float32", "float16")
+PHASES = ("features", "select", "search", "convert", "compile", "upload")
+CHOOSING = ("features", "select", "search")
+BASELINE = {"cuda": "cusparse", "cpu": "scipy_cpu"}
+"""What live runs alternate with: a vendor's kernel, which no change of ours makes faster or slower."""
+LIVE_CONFIGS: Mapping[str, Mapping[str, Any]] = {"numba_cpu": {"threads": 1}}
+"""Tunables that live runs pin: on one thread, what else runs on the machine does not decide."""
+BUILT = (128, "float32")
+"""Width and dtype at which build costs are followed."""
+
+LIVE: Mapping[str, Mapping[str, Any]] = {
+    "patterns/logsparse_4096": {},
+    "rmat/rmat_13": {"scale": 13, "edge_factor": 16},
+}
+"""Matrices that need no network, and the arguments of their sources."""
+LIVE_WIDTHS = (32, 128)
+CONVERTED: Mapping[str, Mapping[str, Any]] = {
+    "patterns/strided_4096": {},
+    "rmat/rmat_13": {"scale": 13, "edge_factor": 16},
+}
+CONVERSIONS: Mapping[str, tuple[str, Mapping[str, int]]] = {
+    "ell": ("ell", {}),
+    "bsr_4x4": ("bsr", {"block_rows": 4, "block_cols": 4}),
+    "bsr_16x16": ("bsr", {"block_rows": 16, "block_cols": 16}),
+}
+SWEPT = (
+    "planetoid/cora", "planetoid/citeseer", "planetoid/pubmed", "dgl/ppi-train-20graphs", "ogb/ogbn-arxiv",
+    "snap/web-NotreDame", "twin/proteins_twin", "twin/reddit_twin",
+)  # fmt: skip
+"""Matrices of imported sweeps that are followed."""
+SWEPT_WIDTHS = (32, 128, 512)
+
+Answer = Mapping[str, Any]
+"""As `spmark.suite.track.Tracked` dumps it."""
+Answers = Mapping[tuple[str, ...], Answer]
+"""By op, implementation, matrix, width and dtype, or by format and matrix."""
+
+
+class _Times:
+    """Seconds of one run from cold caches, every sample kept."""
+
+    version = VERSION
+    timeout = 60
+    param_names = ("implementation", "matrix", "width", "dtype")
+    op: ClassVar[str]
+
+    def track_time(self, answers: Answers, implementation: str, matrix: str, width: int, dtype: str) -> Any:
+        """Give the samples."""
+        answer = _found(answers, self.op, implementation, matrix, str(width), dtype)
+        return _samples(answer["samples_s"]) if answer else nan
+
+    def track_ratio(self, answers: Answers, implementation: str, matrix: str, width: int, dtype: str) -> Any:
+        """Give the time over the baseline's that was taken beside it: what slows the machine slows both."""
+        answer = _found(answers, self.op, implementation, matrix, str(width), dtype)
+        if not answer or not answer["baseline_s"]:
+            return nan
+        return _samples([own / other for own, other in zip(answer["samples_s"], answer["baseline_s"], strict=True)])
+
+    track_time.unit = "seconds"  # type: ignore[attr-defined]
+    track_ratio.unit = "ratio"  # type: ignore[attr-defined]
+
+
+class _Plans:
+    """What building leaves and costs."""
+
+    version = VERSION
+    timeout = 60
+    param_names = ("op", "implementation", "matrix")
+
+    def track_build(self, answers: Answers, op: str, implementation: str, matrix: str) -> Any:
+        """Give the seconds of whole builds, with warm caches of compiled kernels."""
+        return _summed(_built(answers, op, implementation, matrix), PHASES)
+
+    def track_build_cpu(self, answers: Answers, op: str, implementation: str, matrix: str) -> Any:
+        """Give the seconds that whole builds computed, which other work on the machine disturbs less."""
+        answer = _built(answers, op, implementation, matrix)
+        return _samples(answer["cpu_s"]) if answer else nan
+
+    def track_search(self, answers: Answers, op: str, implementation: str, matrix: str) -> Any:
+        """Give the seconds of features, selecting and searching; n/a for what chooses nothing."""
+        return _summed(_built(answers, op, implementation, matrix), CHOOSING)
+
+    def track_stored(self, answers: Answers, op: str, implementation: str, matrix: str) -> float:
+        """Give the elements that the format holds, padding included."""
+        answer = _built(answers, op, implementation, matrix)
+        return float(answer["stored"]) if answer else nan
+
+    def track_device_bytes(self, answers: Answers, op: str, implementation: str, matrix: str) -> float:
+        """Give the bytes that the plan holds."""
+        answer = _built(answers, op, implementation, matrix)
+        return float(answer["device_bytes"]) if answer else nan
+
+    def track_regret(self, answers: Answers, op: str, implementation: str, matrix: str) -> float:
+        """Give the time of the predicted candidate over the best one's; n/a without both.
+
+        cuSPARSE's default predicts nothing: it stands for itself as the first candidate of ``cusparse_best``.
+        """
+        searched = "cusparse_best" if implementation == "cusparse" else implementation
+        answer = _built(answers, op, searched, matrix)
+        candidates = answer["candidates"] if answer else []
+        if implementation == "cusparse":
+            chosen = candidates[:1]
+        else:
+            chosen = sorted((c for c in candidates if c[0] is not None), key=lambda c: float(c[0]))[:1]
+        return float(chosen[0][1] / min(c[1] for c in candidates)) if chosen else nan
+
+    track_build.unit = track_build_cpu.unit = track_search.unit = "seconds"  # type: ignore[attr-defined]
+    track_stored.unit = "elements"  # type: ignore[attr-defined]
+    track_device_bytes.unit = "bytes"  # type: ignore[attr-defined]
+    track_regret.unit = "ratio"  # type: ignore[attr-defined]
+
+
+class _Phases:
+    """What building costs, phase by phase."""
+
+    version = VERSION
+    timeout = 60
+    param_names = ("op", "implementation", "matrix", "phase")
+
+    def track_phase(self, answers: Answers, op: str, implementation: str, matrix: str, phase: str) -> Any:
+        """Give the seconds of a phase; n/a where a plan has none of it."""
+        return _summed(_built(answers, op, implementation, matrix), (phase,))
+
+    track_phase.unit = "seconds"  # type: ignore[attr-defined]
+
+
+class _Live:
+    """Measures the whole live set once, in one process, for all classes."""
+
+    def setup_cache(self) -> Answers:
+        """Ask the installed commit; ``SPMARK_LIVE_ONLY`` (words such as ``numba_cpu,bsr_4x4``) asks less."""
+        only = set(filter(None, os.environ.get("SPMARK_LIVE_ONLY", "").split(",")))
+        questions = {key: question for key, question in _questions() if not only or only & set(key)}
+        try:
+            from spmark.suite.measure import track
+        except ImportError:
+            return {}  # a commit from before there was anything to ask
+        return dict(zip(questions, track(list(questions.values())), strict=True))
+
+    setup_cache.timeout = 900  # type: ignore[attr-defined]
+
+
+class _Swept:
+    """Reads what ``spmark asv-import`` kept in place of measuring, so that imported sweeps stay benchmarks."""
+
+    def setup_cache(self) -> Answers:
+        """Read the answers of the commit under test from the folder ``SPMARK_ASV_IMPORTED``, one machine's.
+
+        Without the variable everything is n/a: records of another machine must not be filed under this one.
+        """
+        return _imported(os.environ.get("SPMARK_ASV_IMPORTED", ""), os.environ.get("ASV_COMMIT", ""))
+
+    setup_cache.timeout = 300  # type: ignore[attr-defined]
+
+
+class LiveSpmm(_Live, _Times):
+    """SpMM on generated matrices."""
+
+    op = "spmm"
+    params = (IMPLEMENTATIONS, tuple(LIVE), LIVE_WIDTHS, DTYPES)
+
+
+class LiveSddmm(_Live, _Times):
+    """SDDMM on generated matrices."""
+
+    op = "sddmm"
+    params = (IMPLEMENTATIONS, tuple(LIVE), LIVE_WIDTHS, DTYPES)
+
+
+class LivePlans(_Live, _Plans):
+    """Plans for generated matrices."""
+
+    params = (OPS, IMPLEMENTATIONS, tuple(LIVE))
+
+
+class LivePhases(_Live, _Phases):
+    """Building for generated matrices."""
+
+    params = (OPS, IMPLEMENTATIONS, tuple(LIVE), PHASES)
+
+
+class LiveConversions(_Live):
+    """Composition of formats, on the host whatever the device is."""
+
+    version = VERSION
+    timeout = 60
+    param_names = ("format", "matrix")
+    params = (tuple(CONVERSIONS), tuple(CONVERTED))
+
+    def track_time(self, answers: Answers, format: str, matrix: str) -> Any:
+        """Give the seconds of a conversion from CSR."""
+        answer = _found(answers, format, matrix)
+        return _samples(answer["samples_s"]) if answer else nan
+
+    def track_cpu(self, answers: Answers, format: str, matrix: str) -> Any:
+        """Give the seconds that a conversion computed, which other work on the machine disturbs less."""
+        answer = _found(answers, format, matrix)
+        return _samples(answer["cpu_s"]) if answer else nan
+
+    def track_stored(self, answers: Answers, format: str, matrix: str) -> float:
+        """Give the elements that the format holds, padding included."""
+        answer = _found(answers, format, matrix)
+        return float(answer["stored"]) if answer else nan
+
+    track_time.unit = track_cpu.unit = "seconds"  # type: ignore[attr-defined]
+    track_stored.unit = "elements"  # type: ignore[attr-defined]
+
+
+class SweptSpmm(_Swept, _Times):
+    """SpMM of imported sweeps."""
+
+    op = "spmm"
+    params = (IMPLEMENTATIONS, SWEPT, SWEPT_WIDTHS, DTYPES)
+
+
+class SweptSddmm(_Swept, _Times):
+    """SDDMM of imported sweeps."""
+
+    op = "sddmm"
+    params = (IMPLEMENTATIONS, SWEPT, SWEPT_WIDTHS, DTYPES)
+
+
+class SweptPlans(_Swept, _Plans):
+    """Plans of imported sweeps."""
+
+    params = (OPS, IMPLEMENTATIONS, SWEPT)
+
+
+class SweptPhases(_Swept, _Phases):
+    """Building in imported sweeps."""
+
+    params = (OPS, IMPLEMENTATIONS, SWEPT, PHASES)
+
+
+def _questions() -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    cases = product(LIVE, OPS, DTYPES, LIVE_WIDTHS, IMPLEMENTATIONS)
+    for matrix, op, dtype, width, implementation in cases:
+        question = {"what": "run", "op": op, "width": width, "dtype": dtype, "implementation": implementation}
+        question |= (
+            {"baseline": BASELINE} | _matrix(matrix, LIVE[matrix]) | {"builds": 8 if (width, dtype) == BUILT else 0}
+        )
+        yield (op, implementation, matrix, str(width), dtype), question
+    for matrix, (name, (format_name, format_args)) in product(CONVERTED, CONVERSIONS.items()):
+        question = {"what": "convert", "format": format_name, "format_args": dict(format_args)}
+        yield (name, matrix), question | _matrix(matrix, CONVERTED[matrix])
+
+
+def _matrix(matrix_id: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    source, _, name = matrix_id.partition("/")
+    return {"source": source, "matrix": name, "args": dict(args)}
+
+
+def _imported(folder: str, commit: str) -> Answers:
+    path = Path(folder) / f"{commit}.json.gz"
+    if not (folder and commit and path.is_file()):
+        return {}
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return {tuple(key): answer for key, answer in json.load(file)}
+
+
+def _found(answers: Answers, *key: str) -> Answer | None:
+    """Give the answer; None for n/a; raise where the case failed, which airspeed velocity shows as such."""
+    answer = answers.get(key)
+    if answer is None or answer["protocol"] != PROTOCOL or answer["status"] == "unsupported":
+        return None
+    if answer["status"] != "ok":
+        raise RuntimeError(f"{answer['status']}: {answer['reason']}")
+    return answer
+
+
+def _built(answers: Answers, op: str, implementation: str, matrix: str) -> Answer | None:
+    return _found(answers, op, implementation, matrix, *map(str, BUILT))
+
+
+def _summed(answer: Answer | None, phases: tuple[str, ...]) -> Any:
+    parts = [answer["phases_s"][phase] for phase in phases if phase in answer["phases_s"]] if answer else []
+    return _samples([sum(build) for build in zip(*parts, strict=True)]) if parts else nan
+
+
+def _samples(seconds: list[float]) -> Any:
+    """Give what makes airspeed velocity keep samples and intervals; one sample has no spread and is a plain value."""
+    if len(seconds) > 1:
+        return {"samples": list(seconds), "number": 1}
+    return median(seconds) if seconds else nan

@@ -1,0 +1,26 @@
+"""``spmark asv-import``: records into the histories of airspeed velocity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from spmark.suite.commands.console import answer, console, table
+
+
+def import_into_asv(records: Sequence[Path], results: Path, commit: str | None, as_json: bool) -> None:
+    """Write result files and say which.
+
+    Raises
+    ------
+    RecordError
+        A path is not there, or its records cannot be given to a commit and a machine.
+    """
+    from spmark.suite.asv.importer import import_records
+
+    done = [asdict(one) for one in import_records(list(records), results, Path.cwd(), commit)]
+    if as_json:
+        answer(done)
+    else:
+        console(as_json).print(table("Written for airspeed velocity", done, plain=True))

@@ -1,0 +1,39 @@
+"""``spmark provenance``: the commands that repeat a file of records."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.markup import escape
+
+from spmark.suite.commands.console import answer, console, say
+
+
+def show_provenance(path: Path, as_json: bool) -> None:
+    """Print a shell script for each run: what it was as comments, then commands, then what will differ.
+
+    Raises
+    ------
+    RecordError
+        There are no records, or a file cannot be read.
+    """
+    from spmark.report.load import sweep_name
+    from spmark.suite.provenance import read_batches
+    from spmark.suite.recipe import recipe
+
+    found = {
+        file: [recipe(batch, sweep_name(file, batch.records[0].device)) for batch in batches]
+        for file, batches in read_batches(path).items()
+    }
+    if as_json:
+        answer([{"file": file} | asdict(made) for file, recipes in found.items() for made in recipes])
+        return
+    screen = console(as_json)
+    here = Path.cwd()
+    for file, recipes in found.items():
+        name = file.relative_to(here) if file.is_relative_to(here) else file
+        for made in recipes:
+            lines = [f"# {name}", *(f"# {line}" for line in made.about), *made.commands]
+            for line in (*lines, "# Not exactly as it was:", *(f"# - {line}" for line in made.limits), ""):
+                say(screen, escape(line))

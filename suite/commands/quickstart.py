@@ -1,0 +1,35 @@
+"""``spmark quickstart``: the small sweep and its page in one command, as a container's first word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spmark.suite.commands.report import draw
+from spmark.suite.commands.run import Ended, RunRequest, run_sweep
+
+SWEEP = "quickstart"
+
+
+def run_quickstart(device: str, out: Path) -> Ended:
+    """Run the sweep into ``out/results`` and draw its page into ``out``; a run that was interrupted has no page.
+
+    Raises
+    ------
+    SpmarkError
+        The device or the folder is not what it must be.
+    """
+    request = RunRequest(
+        sweep=SWEEP,
+        device=device,
+        only=(),
+        limit=None,
+        out=out / "results",
+        retry=(),
+        warm=False,
+        overrides=(),
+        as_json=False,
+    )
+    ended = run_sweep(request, dry_run=False)
+    if not ended.interrupted:
+        draw([request.out], out, baseline=None, title=None, paper=None, as_json=False)
+    return ended

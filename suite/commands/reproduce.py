@@ -1,0 +1,160 @@
+"""``spmark reproduce``: from a paper's name to its records and its page, within a budget of time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.record import Environment
+from spmark.suite.commands.console import answer, console, say, table
+from spmark.suite.commands.progress import Bar
+from spmark.suite.environment import collect
+from spmark.suite.reproduce import (
+    BudgetSpentError,
+    Paper,
+    StepCases,
+    Timekeeper,
+    counts,
+    in_turns,
+    missing,
+    read_papers,
+    record_folders,
+    seconds,
+)
+from spmark.suite.resume import RECORDS
+from spmark.suite.runner import RunOptions, run_cases
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """How it ended, for the exit code."""
+
+    missing: bool = False
+    """A paper could not run at all."""
+    interrupted: bool = False
+
+
+def reproduce_papers(name: str, budget: str, device: str, out: Path, *, dry_run: bool, as_json: bool) -> Reproduced:
+    """Run the papers' cases, most important first, until all are done or the time is up; draw a page for each.
+
+    Raises
+    ------
+    SpmarkError
+        The paper, the budget, the device or the folder of records is not what it must be.
+    """
+    from spmark.impls.runtime.device import find
+
+    ends = time.monotonic() + seconds(budget)
+    screen, papers, found = console(as_json), read_papers(name), find(device)
+    absent = {paper.name: reasons for paper in papers if (reasons := missing(paper, found.kind))}
+    for paper_name, reasons in absent.items():
+        _complain(f"{paper_name} cannot run yet: {'; '.join(reasons)}")
+    able = [paper for paper in papers if paper.name not in absent]
+    if not able:
+        if as_json:
+            answer({"missing": absent, "steps": [], "pages": {}, "interrupted": False})
+        return Reproduced(missing=True)
+    for paper in able:
+        say(screen, f"[bold]{escape(paper.title)}[/bold] ({escape(paper.citation)}) on {escape(found.name)}")
+        if paper.left_out:
+            say(screen, f"compared without what does not exist yet: {', '.join(paper.left_out)}")
+    todo = in_turns(able, found.kind)
+    environment = collect(found if dry_run else _calibrated(found, screen))
+    interrupted = False if dry_run else _run(todo, out, environment, screen, device=device, ends=ends)
+    rows = _rows(todo, out, environment)
+    pages = {} if dry_run else _pages(able, todo, out, environment)
+    if as_json:
+        answer({"missing": absent, "steps": rows, "pages": pages, "interrupted": interrupted})
+    else:
+        screen.print(table("Most important first", rows, plain=True))
+    for page in pages.values():
+        say(screen, escape(str(page)))
+    if not dry_run and any(row["left"] for row in rows):
+        say(screen, "[yellow]Some cases are left: the same command goes on from here.[/yellow]")
+    return Reproduced(bool(absent), interrupted)
+
+
+def _complain(text: str) -> None:
+    Console(stderr=True, highlight=False).print(escape(f"spmark: {text}"), soft_wrap=True)
+
+
+def _calibrated(found: DeviceSpec, screen: Console) -> DeviceSpec:
+    """Give the device with rates measured on this very machine: once, then they are kept."""
+    from spmark.impls.core.errors import DeviceError
+    from spmark.impls.runtime.device import calibrate, calibrated, user_calibration
+
+    path = user_calibration(found.name)
+    if not path.is_file():
+        say(screen, "measuring the device's bandwidth and rates first (once)")
+        fresh = calibrate(found)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fresh.save(path)
+        except OSError as error:
+            raise DeviceError(
+                f"{path}: the calibration cannot be kept: {error.strerror}; name another folder with SPMARK_CACHE"
+            ) from error
+    return calibrated(found)
+
+
+def _run(
+    todo: Sequence[StepCases], out: Path, environment: Environment, screen: Console, *, device: str, ends: float
+) -> bool:
+    """Run step after step; tells whether the user interrupted."""
+    for step in todo:
+        if time.monotonic() >= ends:
+            break
+        say(screen, f"{step.paper.name}: {escape(step.step.shows)} ({step.sweep.name})")
+        folder = out / step.sweep.name / environment.device.name
+        options = RunOptions(origin=step.origin(device))
+        try:
+            with Bar(screen) as bar:
+                summary = run_cases(step.cases, folder, environment, options, Timekeeper(bar, ends))
+        except BudgetSpentError:
+            break
+        if summary.interrupted:
+            return True
+    return False
+
+
+def _rows(todo: Sequence[StepCases], out: Path, environment: Environment) -> list[dict[str, Any]]:
+    rows = []
+    for step in todo:
+        found = counts(step, out / step.sweep.name / environment.device.name, environment)
+        rows.append(
+            {
+                "paper": step.paper.name,
+                "shows": step.step.shows,
+                "sweep": step.sweep.name,
+                "cases": found.cases,
+                "ok": found.ok,
+                "no result": found.without,
+                "left": found.left,
+            }
+        )
+    return rows
+
+
+def _pages(papers: Sequence[Paper], todo: Sequence[StepCases], out: Path, environment: Environment) -> dict[str, Path]:
+    """Draw each paper that has records."""
+    from spmark.report.content import Paper as Narrowed
+    from spmark.report.page import write_report
+
+    pages = {}
+    for paper in papers:
+        own = [step for step in todo if step.paper is paper]
+        folders = [
+            folder for folder in record_folders(own, out, environment.device.name) if (folder / RECORDS).exists()
+        ]
+        if folders:
+            narrowed = Narrowed(paper.name, frozenset(step.sweep.name for step in own))
+            page = out / "reproduce" / paper.name
+            pages[paper.name] = write_report(folders, page, title=paper.title, paper=narrowed)
+    return pages

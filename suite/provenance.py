@@ -1,0 +1,145 @@
+"""What made a file of records, and how to make it again: runs with their command line, in ``runs.jsonl`` beside them.
+
+Every run appends one row before its first case: the command without the paths of the machine, the whole sweep after
+overrides, and a digest of what was changed in the checkout. Records belong to the last run that began before them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from spmark.datasets.sweep import Sweep
+from spmark.datasets.sweepfile import packaged_sweeps
+from spmark.impls.core.errors import RecordError
+from spmark.impls.core.record import Environment, EnvironmentRow, Measurement
+from spmark.impls.core.recordfile import read_rows
+from spmark.suite.resume import ENVIRONMENTS
+
+RUNS: Final = "runs.jsonl"
+Row = TypeVar("Row", bound=BaseModel)
+
+
+class RunRow(BaseModel):
+    """A line of ``runs.jsonl``: one run that wrote into this folder."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    schema_version: Literal[1] = 1
+    started_at: datetime = Field(default_factory=lambda: datetime.now(UTC))
+    environment: str
+    """Digest of a row in ``environments.jsonl``."""
+    command: tuple[str, ...] = ()
+    """Words of the command line, with names in place of paths; empty where Python called."""
+    sweep: dict[str, Any] | None = None
+    """The whole sweep, after overrides."""
+    sweep_digest: str = ""
+    changes_digest: str = ""
+    """Of what was changed in the checkout but not committed; empty where nothing was."""
+    cases: int
+    """That the run set out to measure."""
+
+
+@dataclass(frozen=True)
+class RunOrigin:
+    """Who asked for a run, as far as it can be repeated by others."""
+
+    command: tuple[str, ...] = ()
+    sweep: Sweep | None = None
+
+    def row(self, environment: str, cases: int, changes_digest: str) -> RunRow:
+        """Give the line of ``runs.jsonl``."""
+        return RunRow(
+            environment=environment,
+            command=self.command,
+            sweep=None if self.sweep is None else sweep_data(self.sweep),
+            sweep_digest="" if self.sweep is None else sweep_digest(self.sweep),
+            changes_digest=changes_digest,
+            cases=cases,
+        )
+
+
+def sweep_data(sweep: Sweep) -> dict[str, Any]:
+    """Give a sweep as plain data that a YAML file may hold; defaults are left out."""
+    data: dict[str, Any] = sweep.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return data
+
+
+def sweep_digest(sweep: Sweep) -> str:
+    """Give sixteen hex digits over everything that a sweep says, defaults included."""
+    return hashlib.sha256(sweep.model_dump_json(by_alias=True).encode()).hexdigest()[:16]
+
+
+def command_line(
+    sweep: str,
+    *,
+    device: str = "auto",
+    only: Sequence[str] = (),
+    limit: int | None = None,
+    retry: Sequence[str] = (),
+    warm: bool = False,
+    overrides: Sequence[str] = (),
+) -> tuple[str, ...]:
+    """Give the words of a ``spmark run`` that measures the same on any machine.
+
+    A sweep's file is named without its folder, and where records went is left out.
+    """
+    words = ["spmark", "run", sweep if sweep in packaged_sweeps() else Path(sweep).name]
+    words += ["--device", device] if device != "auto" else []
+    for option, values in (("--only", only), ("--retry", retry), ("--set", overrides)):
+        for value in values:
+            words += [option, value]
+    words += ["--limit", str(limit)] if limit is not None else []
+    return (*words, *(["--warm"] if warm else []))
+
+
+@dataclass
+class Batch:
+    """Records that one run wrote, as far as is known."""
+
+    environment: Environment | None
+    run: RunRow | None
+    records: list[Measurement] = field(default_factory=list)
+
+
+def read_batches(path: Path) -> dict[Path, list[Batch]]:
+    """Group the records under a path by file, and those of a file by run.
+
+    Raises
+    ------
+    RecordError
+        There are no records, or a file cannot be read.
+    """
+    from spmark.report.load import record_files
+
+    found = {file: _batches(file) for file in record_files([path])}
+    found = {file: batches for file, batches in found.items() if batches}
+    if not found:
+        raise RecordError(f"{path}: expected records, found none; run a sweep first")
+    return found
+
+
+def _batches(file: Path) -> list[Batch]:
+    environments = {row.digest: row.environment for row in _side_rows(file, ENVIRONMENTS, EnvironmentRow)}
+    runs = sorted(_side_rows(file, RUNS, RunRow), key=lambda run: run.started_at)
+    batches: dict[tuple[object, ...], Batch] = {}
+    for record in sorted(read_rows(file, Measurement), key=lambda record: record.started_at):
+        mine = [r for r in runs if r.environment == record.environment and r.started_at <= record.started_at]
+        run = mine[-1] if mine else None
+        # A run that was interrupted and resumed is one batch.
+        key = (record.environment, run and (run.command, run.sweep_digest, run.changes_digest))
+        if key not in batches:
+            batches[key] = Batch(environments.get(record.environment), run)
+        batches[key].records.append(record)
+    return list(batches.values())
+
+
+def _side_rows(file: Path, name: str, kind: type[Row]) -> list[Row]:
+    paths = [path for path in (file.parent / name, file.parent / f"{name}.gz") if path.exists()]
+    return [row for path in paths for row in read_rows(path, kind)]

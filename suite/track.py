@@ -1,0 +1,242 @@
+"""What regression tracking asks of a commit: plain questions in, plain facts out, in one process and one context.
+
+`spmark.suite.measure.track` is the entry. Both its questions and its answers are JSON, so that a commit can be asked by
+benchmarks that are younger than itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from time import perf_counter, process_time
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from spmark.datasets.cache import Cache
+from spmark.datasets.load import LoadedMatrix, load_matrix
+from spmark.datasets.sweep import Case, MatrixSpec
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import SpmarkError
+from spmark.impls.core.interfaces import Format, Implementation
+from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.record import PROTOCOL_VERSION, CandidateRow, Measurement, Status
+from spmark.impls.formats.bsr import BsrFormat
+from spmark.impls.formats.ell import EllFormat
+from spmark.impls.runtime.device import calibrated, find
+from spmark.impls.table import create
+from spmark.suite.measure import Bench
+
+FORMATS: Mapping[str, Callable[..., Format]] = {"bsr": BsrFormat.from_csr, "ell": EllFormat.from_csr}
+"""Conversions that can be asked for."""
+_ENVIRONMENT = "tracked"
+_NEVER_S = 1e9
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class RunCase(_Part):
+    """An implementation on a problem: its time, and what building it costs."""
+
+    what: Literal["run"]
+    op: Op
+    source: str
+    matrix: str
+    args: dict[str, Any] = {}
+    """Arguments of the source."""
+    width: int = Field(gt=0)
+    dtype: DType
+    implementation: str
+    config: dict[str, Any] = {}
+    baseline: dict[DeviceKind, str] = {}
+    """What is timed in alternation, by kind of device."""
+    seed: int = 0
+    builds: int = 1
+    """Most builds that the phases are taken from, beside a first one that fills caches."""
+    builds_max_s: float = 1.0
+    """No further build is started after so many seconds."""
+
+    @property
+    def matrix_spec(self) -> MatrixSpec:
+        """As a sweep would name it."""
+        return MatrixSpec(source=self.source, name=self.matrix, args=self.args)
+
+
+class ConvertCase(_Part):
+    """A matrix into a format, on the host."""
+
+    what: Literal["convert"]
+    format: str
+    format_args: dict[str, int] = {}
+    source: str
+    matrix: str
+    args: dict[str, Any] = {}
+    seed: int = 0
+    samples: int = 25
+    max_s: float = 1.5
+    """No further sample is started after so many seconds."""
+
+    @property
+    def matrix_spec(self) -> MatrixSpec:
+        """As a sweep would name it."""
+        return MatrixSpec(source=self.source, name=self.matrix, args=self.args)
+
+
+class Tracked(_Part):
+    """An answer; fields that do not apply are empty."""
+
+    protocol: int = PROTOCOL_VERSION
+    status: str
+    """As in records; ``unsupported`` also for what this commit does not know."""
+    reason: str = ""
+    samples_s: list[float] = []
+    """Seconds of one run, or of one conversion."""
+    baseline_s: list[float] = []
+    """Seconds of the baseline, sample by sample beside the runs."""
+    cpu_s: list[float] = []
+    """Seconds that all threads of the process computed in each build or conversion: other work disturbs them less."""
+    phases_s: dict[str, list[float]] = {}
+    """Seconds of each phase, in every build."""
+    stored: int = 0
+    device_bytes: int = 0
+    candidates: list[tuple[float | None, float]] = []
+    """What a search measured: predicted (or none) and median seconds, in the order of the search."""
+
+
+_QUESTION: TypeAdapter[RunCase | ConvertCase] = TypeAdapter(RunCase | ConvertCase)
+
+
+def answer_all(cases: Sequence[Mapping[str, Any]], device: str, cache: Cache | None = None) -> list[dict[str, Any]]:
+    """Answer every question, in order; see `spmark.suite.measure.track`."""
+    tracker = _Tracker(device, cache or Cache.default())
+    return [tracker.answer(case).model_dump(mode="json") for case in cases]
+
+
+class _Tracker:
+    """Keeps the device, and the matrix of the last question."""
+
+    def __init__(self, device: str, cache: Cache) -> None:
+        self._name, self._cache = device, cache
+        self._opened: tuple[DeviceSpec, Bench] | None = None
+        self._matrix: tuple[str, LoadedMatrix] | None = None
+
+    def answer(self, case: Mapping[str, Any]) -> Tracked:
+        try:
+            question = _QUESTION.validate_python(dict(case))
+        except ValidationError as error:
+            return Tracked(status=Status.UNSUPPORTED, reason=f"this commit does not understand the question: {error}")
+        try:
+            return self._run(question) if isinstance(question, RunCase) else self._convert(question)
+        except (SpmarkError, ValidationError) as error:
+            return Tracked(status=Status.UNSUPPORTED, reason=str(error))
+        except MemoryError as error:
+            return Tracked(status=Status.OUT_OF_MEMORY, reason=str(error) or "memory ran out")
+        except Exception as error:  # a fault of this commit costs its own value, not those of the other questions
+            return Tracked(status=Status.RUN_ERROR, reason=f"{type(error).__name__}: {error}")
+
+    def _bench(self) -> tuple[DeviceSpec, Bench]:
+        if self._opened is None:
+            device = calibrated(find(self._name))
+            self._opened = device, Bench(device, self._cache, _ENVIRONMENT)
+        return self._opened
+
+    def _csr(self, question: RunCase | ConvertCase) -> Csr:
+        key = f"{question.matrix_spec.model_dump_json()} {question.seed}"
+        if self._matrix is None or self._matrix[0] != key:
+            self._matrix = None
+            self._matrix = key, load_matrix(question.matrix_spec, self._cache, question.seed)
+        return self._matrix[1].csr
+
+    def _run(self, question: RunCase) -> Tracked:
+        implementation = create(question.implementation, question.config)
+        device, bench = self._bench()
+        row, candidates = bench.measure(_case(question, device.kind))
+        if row.status is not Status.OK:
+            return Tracked(status=row.status, reason=row.reason)
+        builds, cpu_s = self._builds(question, implementation, device)
+        builds = builds or [row.phases_s]
+        phases = dict.fromkeys(name for build in builds for name in build)
+        return Tracked(
+            status=row.status,
+            samples_s=_seconds(row.samples_us),
+            baseline_s=_seconds(row.baseline.samples_us) if row.baseline else [],
+            cpu_s=cpu_s,
+            phases_s={name: [build.get(name, 0.0) for build in builds] for name in phases},
+            stored=row.stored,
+            device_bytes=row.device_bytes,
+            candidates=measured(candidates),
+        )
+
+    def _builds(
+        self, question: RunCase, implementation: Implementation, device: DeviceSpec
+    ) -> tuple[list[dict[str, float]], list[float]]:
+        """Build again and again: the first build, which the bench made, compiled what the others find in caches."""
+        problem = Problem(question.op, self._csr(question), question.width, question.dtype)
+        builds: list[dict[str, float]] = []
+        cpu_s: list[float] = []
+        started = perf_counter()
+        while len(builds) < question.builds and perf_counter() - started < question.builds_max_s:
+            before = process_time()
+            builds.append(dict(implementation.build(problem, device).phases_s))
+            cpu_s.append(process_time() - before)
+        return builds, cpu_s
+
+    def _convert(self, question: ConvertCase) -> Tracked:
+        convert = FORMATS.get(question.format)
+        if convert is None:
+            reason = f"expected a format out of {', '.join(FORMATS)}, found {question.format!r}"
+            return Tracked(status=Status.UNSUPPORTED, reason=reason)
+        matrix = self._csr(question)
+        stored = convert(matrix, **question.format_args).stored
+        samples: list[float] = []
+        cpu_s: list[float] = []
+        started = perf_counter()
+        while len(samples) < question.samples and perf_counter() - started < question.max_s:
+            before, cpu_before = perf_counter(), process_time()
+            convert(matrix, **question.format_args)
+            samples.append(perf_counter() - before)
+            cpu_s.append(process_time() - cpu_before)
+        return Tracked(status=Status.OK, samples_s=samples, cpu_s=cpu_s, stored=stored)
+
+
+def of_record(row: Measurement, candidates: Sequence[CandidateRow]) -> dict[str, Any]:
+    """Give the answer that a record holds, with what its search saw."""
+    ok = row.status is Status.OK
+    return Tracked(
+        protocol=row.protocol_version,
+        status=row.status,
+        reason=row.reason,
+        samples_s=_seconds(row.samples_us) if ok else [],
+        baseline_s=_seconds(row.baseline.samples_us) if ok and row.baseline else [],
+        phases_s={name: [seconds] for name, seconds in row.phases_s.items()} if ok else {},
+        stored=row.stored if ok else 0,
+        device_bytes=row.device_bytes if ok else 0,
+        candidates=measured(candidates) if ok else [],
+    ).model_dump(mode="json")
+
+
+def measured(candidates: Sequence[CandidateRow]) -> list[tuple[float | None, float]]:
+    """Give prediction and median seconds of the candidates that were measured."""
+    return [(c.predicted, median(c.samples_us) * 1e-6) for c in candidates if c.samples_us]
+
+
+def _seconds(samples_us: Sequence[float]) -> list[float]:
+    return [us * 1e-6 for us in samples_us]
+
+
+def _case(question: RunCase, kind: DeviceKind) -> Case:
+    return Case(
+        op=question.op,
+        matrix=question.matrix_spec,
+        width=question.width,
+        dtype=question.dtype,
+        scaled=False,
+        implementation=question.implementation,
+        config=question.config,
+        label=question.implementation,
+        seed=question.seed,
+        time_limit_s=_NEVER_S,
+        baseline=question.baseline.get(kind),
+    )

@@ -1,0 +1,111 @@
+"""The benchmarks of the suite: what they give for answers of every kind, and that their identity is fixed."""
+
+from __future__ import annotations
+
+from math import isnan
+
+import pytest
+
+from spmark.impls.core.record import PROTOCOL_VERSION
+from spmark.impls.table import IMPLEMENTATIONS
+from spmark.suite.benchmarks import tracked
+from spmark.suite.track import FORMATS, Tracked
+
+KEY = ("spmm", "gespmm", "planetoid/cora", "128", "float32")
+ARGS = ("gespmm", "planetoid/cora", 128, "float32")
+
+
+def answers(**fields) -> dict:
+    return {KEY: Tracked(**({"status": "ok"} | fields)).model_dump(mode="json")}
+
+
+def test_the_version_follows_the_protocol() -> None:
+    assert tracked.PROTOCOL == PROTOCOL_VERSION, "another protocol starts another history: count tracked.PROTOCOL up"
+    classes = [value for name, value in vars(tracked).items() if name.startswith(("Live", "Swept"))]
+    owners = [value for value in classes if isinstance(value, type)]
+    assert len(owners) == 9
+    assert {owner.version for owner in owners} == {f"protocol-{PROTOCOL_VERSION}"}
+    assert all(len(owner.params) == len(owner.param_names) for owner in owners)
+
+
+def test_what_is_followed_exists() -> None:
+    assert set(tracked.IMPLEMENTATIONS) <= set(IMPLEMENTATIONS)
+    assert {name for name, _ in tracked.CONVERSIONS.values()} <= set(FORMATS)
+
+
+def test_samples_come_as_samples_and_one_as_a_value() -> None:
+    times = tracked.SweptSpmm()
+    assert times.track_time(answers(samples_s=[2.0, 1.0]), *ARGS) == {"samples": [2.0, 1.0], "number": 1}
+    assert times.track_time(answers(samples_s=[2.0]), *ARGS) == 2.0
+
+
+@pytest.mark.parametrize("held", [{}, answers(status="unsupported"), answers(protocol=0, samples_s=[1.0])])
+def test_what_cannot_run_or_is_of_another_protocol_is_na(held) -> None:
+    assert isnan(tracked.SweptSpmm().track_time(held, *ARGS))
+    plans = tracked.SweptPlans()
+    for name in ("track_build", "track_search", "track_stored", "track_device_bytes", "track_regret"):
+        assert isnan(getattr(plans, name)(held, "spmm", *ARGS[:2])), name
+
+
+def test_a_failure_raises_with_its_reason() -> None:
+    with pytest.raises(RuntimeError, match="wrong_result: off by 3"):
+        tracked.SweptSpmm().track_time(answers(status="wrong_result", reason="off by 3"), *ARGS)
+
+
+def test_build_search_and_phases_are_of_the_same_builds() -> None:
+    held = answers(phases_s={"select": [0.5, 0.25], "search": [1.0, 2.0], "convert": [4.0, 8.0]})
+    plans, phases = tracked.SweptPlans(), tracked.SweptPhases()
+    assert plans.track_build(held, "spmm", *ARGS[:2])["samples"] == [5.5, 10.25]
+    assert plans.track_search(held, "spmm", *ARGS[:2])["samples"] == [1.5, 2.25]
+    assert phases.track_phase(held, "spmm", *ARGS[:2], "convert")["samples"] == [4.0, 8.0]
+    assert isnan(phases.track_phase(held, "spmm", *ARGS[:2], "compile"))
+
+
+def test_regret_is_the_predicted_candidate_over_the_best() -> None:
+    plans = tracked.SweptPlans()
+    predicted = answers(candidates=[(3.0, 10.0), (1.0, 6.0), (2.0, 4.0), (None, 8.0)])
+    assert plans.track_regret(predicted, "spmm", *ARGS[:2]) == pytest.approx(1.5)
+    assert isnan(plans.track_regret(answers(candidates=[(None, 4.0)]), "spmm", *ARGS[:2]))
+
+
+def test_the_default_of_cusparse_is_held_against_its_best() -> None:
+    seen = answers(candidates=[(None, 6.0), (None, 4.0)])[KEY]
+    held = {("spmm", "cusparse_best", "planetoid/cora", "128", "float32"): seen}
+    assert tracked.SweptPlans().track_regret(held, "spmm", "cusparse", "planetoid/cora") == pytest.approx(1.5)
+
+
+def test_every_parameter_of_the_live_set_is_asked_for() -> None:
+    questions = dict(tracked._questions())
+    for owner in (tracked.LiveSpmm, tracked.LiveSddmm):
+        implementations, matrices, widths, dtypes = owner.params
+        for matrix in matrices:
+            assert (owner.op, implementations[0], matrix, str(widths[0]), dtypes[0]) in questions
+            assert (owner.op, implementations[-1], matrix, *map(str, tracked.BUILT)) in questions
+    assert all((name, matrix) in questions for name in tracked.CONVERSIONS for matrix in tracked.CONVERTED)
+    built = [question for question in questions.values() if question.get("builds")]
+    assert {(question["width"], question["dtype"]) for question in built} == {tracked.BUILT}
+
+
+def test_less_can_be_asked(monkeypatch) -> None:
+    monkeypatch.setenv("SPMARK_LIVE_ONLY", "bsr_4x4")
+    asked = []
+
+    def track(cases):
+        asked.extend(cases)
+        return [Tracked(status="ok").model_dump() for _ in cases]
+
+    monkeypatch.setattr("spmark.suite.measure.track", track)
+    held = tracked.LiveConversions().setup_cache()
+    assert len(held) == len(asked) == len(tracked.CONVERTED)
+    assert {case["format_args"]["block_rows"] for case in asked} == {4}
+
+
+def test_a_commit_without_track_is_na(monkeypatch) -> None:
+    monkeypatch.delattr("spmark.suite.measure.track")
+    assert tracked.LiveSpmm().setup_cache() == {}
+
+
+def test_nothing_is_read_without_a_folder(monkeypatch) -> None:
+    monkeypatch.delenv("SPMARK_ASV_IMPORTED", raising=False)
+    monkeypatch.setenv("ASV_COMMIT", "a" * 40)
+    assert tracked.SweptSpmm().setup_cache() == {}

@@ -1,0 +1,245 @@
+"""Records into result files of airspeed velocity, and back into frames."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+from math import isnan
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import RecordError
+from spmark.impls.core.problem import DType, Op
+from spmark.impls.core.record import CandidateRow, Environment, EnvironmentRow, Measurement, Status
+from spmark.impls.core.recordfile import RecordFile
+from spmark.report.load import load_records
+from spmark.suite.asv import machine
+from spmark.suite.asv.history import COLUMNS
+from spmark.suite.asv.importer import import_records
+from spmark.suite.benchmarks import tracked
+
+GPU = DeviceSpec(
+    name="test-gpu", kind=DeviceKind.CUDA, arch="sm_90", num_sms=4, l2_bytes=1 << 20, memory_bytes=1 << 30,
+    copy_bytes_per_s=1e12, read_bytes_per_s=1e12, fma_flops_per_s=1e13,
+)  # fmt: skip
+
+
+def environment(commit: str, cuda: str = "13.2") -> Environment:
+    return Environment(
+        device=GPU, driver="580.1", cuda=cuda, packages={"python": "3.12.3"}, cpu="Some CPU", cores=4,
+        memory_bytes=1 << 34, system="Linux", commit=commit,
+    )  # fmt: skip
+
+
+def record(of: Environment, **changes) -> Measurement:
+    rng = np.random.default_rng(len(json.dumps(changes, default=str)))
+    fields = {
+        "op": Op.SPMM, "matrix": "cora", "source": "planetoid", "seed": 0, "width": 128, "dtype": DType.FLOAT32,
+        "device": GPU.name, "device_kind": GPU.kind, "implementation": "gespmm", "implementation_version": "v1",
+        "status": Status.OK, "environment": of.digest, "started_at": "2026-03-01T12:00:00Z", "stored": 10_556,
+        "device_bytes": 97_047, "phases_s": {"select": 0.001, "compile": 0.5},
+        "samples_us": list(rng.lognormal(3, 0.02, 40)),
+    } | changes  # fmt: skip
+    if fields["status"] is not Status.OK:
+        fields |= {"samples_us": [], "reason": "off by 3"}
+    name = fields["implementation"]
+    fields.setdefault("label", name)
+    fields.setdefault(
+        "case_id",
+        f"{fields['op']}/{fields['source']}/{fields['matrix']}/J{fields['width']}/{fields['dtype']}/{name}/seed0",
+    )
+    return Measurement(**fields)
+
+
+def write(folder: Path, of: Environment, rows, candidates=()) -> Path:
+    for name, lines in (
+        ("environments", [EnvironmentRow(digest=of.digest, environment=of)]),
+        ("records", rows),
+        ("candidates", candidates),
+    ):
+        with RecordFile(folder / f"{name}.jsonl") as file:
+            file.append_all(lines)
+    return folder
+
+
+@pytest.fixture
+def repository(tmp_path) -> Path:
+    folder = tmp_path / "checkout"
+    git = ["git", "-C", str(folder), "-c", "user.name=t", "-c", "user.email=t@example.invalid"]
+    subprocess.run(["git", "init", "--quiet", str(folder)], check=True)
+    subprocess.run([*git, "commit", "--quiet", "--allow-empty", "--message", "core: begin"], check=True)
+    return folder
+
+
+@pytest.fixture
+def commit(repository) -> str:
+    answer = subprocess.run(["git", "-C", str(repository), "rev-parse", "HEAD"], capture_output=True, text=True)
+    return answer.stdout.strip()
+
+
+@pytest.fixture
+def rows(commit):
+    of = environment(commit)
+    return of, [
+        record(of),
+        record(of, width=32),
+        record(of, op=Op.SDDMM),
+        record(of, dtype=DType.FLOAT16),
+        record(of, implementation="cusparse_best"),
+        record(of, matrix="citeseer", status=Status.WRONG_RESULT),
+        record(of, matrix="pubmed", status=Status.UNSUPPORTED),
+        record(of, width=48),  # a width that is not followed
+        record(of, matrix="of_mine"),
+        record(of, requested={"tile": 4}, case_id="pinned"),
+    ]
+
+
+def values(file: Path, name: str) -> dict[tuple[str, ...], dict]:
+    """Give the cells of a benchmark by parameters, as airspeed velocity reads them."""
+    from itertools import product
+
+    row = dict(zip(COLUMNS, json.loads(file.read_text())["results"][name], strict=True))
+    columns = {key: row[key] for key in COLUMNS if isinstance(row[key], list) and key != "params"}
+    return {
+        params: {key: column[at] for key, column in columns.items()}
+        for at, params in enumerate(product(*row["params"]))
+    }
+
+
+def test_a_case_has_its_samples_and_intervals(tmp_path, repository, commit, rows):
+    (done,) = import_records([write(tmp_path / "in", *rows)], tmp_path / "results", repository)
+    assert (done.machine, done.commit, done.cases, done.left_out) == ("test-gpu-cuda13", commit, 7, 3)
+    assert done.file.name == f"{commit[:8]}-imported-py3.12.json"
+    held = json.loads(done.file.read_text())
+    assert held["params"] == {"machine": "test-gpu-cuda13", "gpu": "test-gpu", "cuda": "13", "python": "3.12"}
+    cells = values(done.file, "tracked.SweptSpmm.track_time")
+    cell = cells["'gespmm'", "'planetoid/cora'", "128", "'float32'"]
+    expected = sorted(us * 1e-6 for us in rows[1][0].samples_us)
+    assert sorted(cell["samples"]) == pytest.approx(expected, rel=1e-12)
+    assert cell["result"] == pytest.approx(np.median(expected))
+    # Order statistics of 40 samples: Binomial(40, 1/2) puts 95 % between the 14th and 27th, 99 % the 12th and 29th.
+    assert (cell["stats_ci_95_a"], cell["stats_ci_95_b"]) == pytest.approx((expected[13], expected[26]))
+    assert (cell["stats_ci_99_a"], cell["stats_ci_99_b"]) == pytest.approx((expected[11], expected[28]))
+    assert (cell["stats_repeat"], cell["stats_number"]) == (40, 1)
+
+
+def test_failures_and_na_are_told_apart(tmp_path, repository, rows):
+    (done,) = import_records([write(tmp_path / "in", *rows)], tmp_path / "results", repository)
+    cells = values(done.file, "tracked.SweptSpmm.track_time")
+    assert cells["'gespmm'", "'planetoid/citeseer'", "128", "'float32'"]["result"] is None
+    assert isnan(cells["'gespmm'", "'planetoid/pubmed'", "128", "'float32'"]["result"])
+    assert isnan(cells["'cublas'", "'planetoid/cora'", "128", "'float32'"]["result"])
+
+
+def test_to_asv_and_back(tmp_path, repository, rows):
+    folder = write(tmp_path / "in", *rows)
+    import_records([folder], tmp_path / "results", repository)
+    back = load_records([tmp_path / "results"]).set_index("case_id")
+    original = load_records([folder]).set_index("case_id")
+    kept = original[original["status"].isin(["ok", "wrong_result"])]
+    kept = kept[kept["width"].isin(tracked.SWEPT_WIDTHS) & (kept["matrix"] != "planetoid/of_mine")].drop("pinned")
+    assert set(back.index) == set(kept.index)
+    for case_id, row in back.iterrows():
+        before = kept.loc[case_id]
+        assert list(row["samples_us"]) == pytest.approx(list(before["samples_us"]), rel=1e-12)
+        for name in ("op", "matrix", "width", "dtype", "implementation", "device", "device_kind", "protocol_version"):
+            assert row[name] == before[name], name
+    costs = back.loc["spmm/planetoid/cora/J128/float32/gespmm/seed0"]
+    assert (costs["stored"], costs["device_bytes"]) == (10_556, 97_047)
+    assert costs["phases_s"] == {"select": 0.001, "compile": 0.5}
+    failed = back.loc["spmm/planetoid/citeseer/J128/float32/gespmm/seed0"]
+    assert failed["status"] == "run_error"
+    assert "keeps no reason" in failed["reason"]
+
+
+def test_importing_again_adds_and_keeps(tmp_path, repository, commit, rows):
+    of = rows[0]
+    first = write(tmp_path / "first", of, [record(of)])
+    second = write(tmp_path / "second", of, [record(of, width=32, samples_us=[5.0, 6.0, 7.0])])
+    for folder in (first, second):
+        (done,) = import_records([folder], tmp_path / "results", repository)
+    cells = values(done.file, "tracked.SweptSpmm.track_time")
+    assert len(cells["'gespmm'", "'planetoid/cora'", "128", "'float32'"]["samples"]) == 40
+    few = cells["'gespmm'", "'planetoid/cora'", "32", "'float32'"]
+    assert few["samples"] == pytest.approx([5e-6, 6e-6, 7e-6])
+    assert (few["stats_ci_99_a"], few["stats_ci_99_b"]) == (-np.inf, np.inf)
+    assert few["stats_ci_95_a"] is None
+
+
+def test_regret_comes_from_the_candidates(tmp_path, repository, rows):
+    of = rows[0]
+    best = record(of, implementation="cusparse_best")
+    seen = [
+        CandidateRow(
+            case_id=best.case_id, implementation_version="v1", environment=of.digest, config={"algorithm": name},
+            samples_us=[us],
+        )
+        for name, us in (("default", 9.0), ("alg2", 6.0), ("alg3", 12.0))
+    ]  # fmt: skip
+    (done,) = import_records([write(tmp_path / "in", of, [best], seen)], tmp_path / "results", repository)
+    cells = values(done.file, "tracked.SweptPlans.track_regret")
+    assert cells["'spmm'", "'cusparse'", "'planetoid/cora'"]["result"] == pytest.approx(1.5)
+
+
+def test_the_suites_stubs_read_what_was_imported(tmp_path, repository, commit, rows, monkeypatch):
+    import_records([write(tmp_path / "in", *rows)], tmp_path / ".asv" / "results", repository)
+    monkeypatch.setenv("SPMARK_ASV_IMPORTED", str(tmp_path / ".asv" / "imported" / "test-gpu-cuda13"))
+    monkeypatch.setenv("ASV_COMMIT", commit)
+    answers = tracked.SweptSpmm().setup_cache()
+    value = tracked.SweptSpmm().track_time(answers, "gespmm", "planetoid/cora", 32, "float32")
+    assert value["samples"] == pytest.approx([us * 1e-6 for us in rows[1][1].samples_us])
+    monkeypatch.setenv("ASV_COMMIT", "b" * 40)
+    assert tracked.SweptSpmm().setup_cache() == {}
+
+
+def test_benchmarks_are_listed_beside_those_that_are_there(tmp_path, repository, rows):
+    results = tmp_path / "results"
+    results.mkdir()
+    (results / "benchmarks.json").write_text(json.dumps({"mine.track": {"name": "mine.track"}, "version": 2}))
+    import_records([write(tmp_path / "in", *rows)], results, repository)
+    listed = json.loads((results / "benchmarks.json").read_text())
+    assert {"mine.track", "version", "tracked.SweptSpmm.track_time", "tracked.SweptPlans.track_regret"} <= set(listed)
+    assert listed["tracked.SweptSpmm.track_time"]["unit"] == "seconds"
+    assert listed["tracked.SweptSpmm.track_time"]["params"][2] == ["32", "128", "512"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("", "found none"), ("a" * 40, "has the commit"), ("{}+", "with changes")]
+)
+def test_records_without_a_commit_are_refused(tmp_path, repository, commit, name, message):
+    of = environment(name.format(commit))
+    folder = write(tmp_path / "in", of, [record(of)])
+    with pytest.raises(RecordError, match=message):
+        import_records([folder], tmp_path / "results", repository)
+    assert not (tmp_path / "results").exists()
+    (done,) = import_records([folder], tmp_path / "results", repository, commit="HEAD")
+    assert done.commit == commit
+
+
+def test_a_file_that_is_no_result_file_is_named(tmp_path):
+    folder = tmp_path / "results" / "here"
+    folder.mkdir(parents=True)
+    (folder / "machine.json").write_text("{}")
+    (folder / "abc.json").write_text('{"commit_hash": "a", "params": {}, "result_columns": [], "results": 3}')
+    with pytest.raises(RecordError, match=r"abc\.json: expected a result file"):
+        load_records([tmp_path])
+    with gzip.open(folder / "other.json.gz", "wb") as file:  # not looked at: it lies there under another name
+        file.write(b"{")
+    (folder / "abc.json").unlink()
+    assert load_records([tmp_path]).empty
+
+
+def test_machines_are_named_by_model_and_cuda_and_registered_beside_others(tmp_path):
+    keys = machine.machine_keys(environment("", "12.8"))
+    assert keys == {"machine": "test-gpu-cuda12", "gpu": "test-gpu", "cuda": "12"}
+    path = tmp_path / ".asv-machine.json"
+    path.write_text('{"other": {"machine": "other"}, "version": 1}')
+    machine.register(keys, path)
+    assert json.loads(path.read_text()) == {"other": {"machine": "other"}, "version": 1, "test-gpu-cuda12": keys}
+    path.write_text("no JSON")
+    with pytest.raises(RecordError, match="mend or delete"):
+        machine.register(keys, path)

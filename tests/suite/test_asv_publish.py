@@ -1,0 +1,180 @@
+"""The published site: airspeed velocity's pages and ours draw in a browser that reaches nothing but the site."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import json
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import chromium
+import numpy as np
+import pytest
+from test_asv_import import environment, record, write
+
+from spmark.impls.core.errors import DatasetError
+from spmark.suite.asv import site
+from spmark.suite.asv.importer import import_records
+
+pytest.importorskip("asv", reason="airspeed velocity is not installed (extra asv)")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("asv_publish")]
+
+COMMITS, SLOWER_FROM = 10, 5
+NAME = "tracked.SweptSpmm.track_time"
+START = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+@pytest.fixture(scope="session")
+def tarballs(pytestconfig) -> Path:
+    """Give the folder of npm tarballs, kept from one run of the tests to the next; skip where none can be had."""
+    folder = Path(pytestconfig.cache.mkdir("asv-vendor"))
+    try:
+        site.fetch_missing(folder)
+    except DatasetError as error:
+        pytest.skip(f"no scripts for the site: {error}")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def html(tarballs, tmp_path_factory) -> Path:
+    """Publish ten commits, of which the sixth made gespmm half as fast again on one matrix."""
+    root = tmp_path_factory.mktemp("project")
+    git = ["git", "-C", str(root), "-c", "user.name=t", "-c", "user.email=t@example.invalid"]
+    subprocess.run(["git", "init", "--quiet", "--initial-branch=main", str(root)], check=True)
+    results = root / ".asv" / "results"
+    rng = np.random.default_rng(0)
+    for number in range(COMMITS):
+        when = {"GIT_COMMITTER_DATE": f"{(START + timedelta(days=number)).timestamp():.0f} +0000"}
+        subprocess.run(
+            [*git, "commit", "--quiet", "--allow-empty", "--message", f"core: step {number}"], check=True, env=when
+        )
+        head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
+        of = environment(head.stdout.strip())
+        rows = []
+        for width in (32, 128, 512):
+            for name, us in (("cusparse_best", 20.0), ("gespmm", 45.0 if number >= SLOWER_FROM else 30.0)):
+                samples = list(us * width / 128 * rng.lognormal(0, 0.005, 30))
+                rows.append(record(of, width=width, implementation=name, samples_us=samples))
+        import_records([write(root / "in" / str(number), of, rows)], results, root)
+    (root / ".asv" / "vendor").symlink_to(tarballs)
+    configuration = {
+        "version": 1,
+        "project": "spmark",
+        "repo": ".",
+        "branches": ["main"],
+        "benchmark_dir": "benchmarks",
+        "results_dir": ".asv/results",
+        "html_dir": ".asv/html",
+        "plugins": [".spmark.suite.asv.plugin"],
+    }
+    (root / "asv.conf.json").write_text(json.dumps(configuration))
+    done = subprocess.run([sys.executable, "-m", "asv", "publish"], cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "warning" not in done.stdout.lower(), done.stdout
+    return root / ".asv" / "html"
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Serve a folder on the loopback interface."""
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *args) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def show(html):
+    """Give a function that loads a page of the site, and fails where it complains or asks elsewhere."""
+    program = chromium.find()
+    with served(html) as origin:
+
+        def show(path: str) -> str:
+            page = chromium.load(program, origin, path)
+            assert not page.console, page.console
+            assert not page.outside, page.outside
+            return page.dom
+
+        yield show
+
+
+def test_a_page_that_asks_elsewhere_or_complains_is_found_out(tmp_path):
+    (tmp_path / "bad.html").write_text('<img src="http://elsewhere.invalid/x.png"><script>console.error("no")</script>')
+    with served(tmp_path) as origin:
+        page = chromium.load(chromium.find(), origin, "/bad.html")
+    assert page.outside == ["http://elsewhere.invalid/x.png"]
+    assert any("no" in line for line in page.console)
+
+
+def test_no_script_comes_from_elsewhere(html):
+    text = (html / "index.html").read_text()
+    elements = re.findall(r"<(?:script|link|img)\b[^>]*>", text)
+    assert len(elements) > 15
+    assert not [element for element in elements if "//" in element]
+    named = re.findall(r"(?:src|href)=\"(vendor/[^\"]+)\"", text)
+    assert len(named) == 10
+    assert all((html / path).is_file() for path in named)
+
+
+def test_the_grid_draws(show):
+    dom = show("/#/")
+    assert dom.count("benchmark-container") > 5
+    assert dom.count("<canvas") >= 2
+    assert 'href="speedups/index.html"' in dom
+
+
+def test_the_list_draws(show):
+    assert "planetoid/cora" in show(f"/#/summarylist?p-implementation='gespmm'&benchmark={NAME}")
+
+
+def test_a_graph_draws(show):
+    dom = show(f"/#{NAME}?p-implementation='gespmm'&p-matrix='planetoid/cora'&p-width=128")
+    assert dom.count("<canvas") >= 2
+    assert "flot-text" in dom
+
+
+def test_the_regression_is_on_its_page(show, html):
+    dom = show("/#/regressions")
+    assert NAME in dom
+    assert "gespmm" in dom
+    found = json.loads((html / "regressions.json").read_text())["regressions"]
+    assert found
+    assert all(NAME in str(entry[0]) and "gespmm" in str(entry[0]) for entry in found)
+
+
+def test_our_page_draws(show):
+    dom = show("/speedups/index.html")
+    assert "<figure" in dom
+    assert "cusparse_best" in dom
+
+
+def test_another_tarball_is_refused(tmp_path, tarballs):
+    for package in site.PACKAGES:
+        (tmp_path / package.tarball).write_bytes((tarballs / package.tarball).read_bytes())
+    (tmp_path / site.PACKAGES[0].tarball).write_bytes(b"something else")
+    with pytest.raises(DatasetError, match=r"expected jquery@3\.3\.1 with sha512-.*: delete the file"):
+        site.vendor(tmp_path / "html", tmp_path)
+
+
+def test_without_npm_the_command_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(site.shutil, "which", lambda name: None)
+    with pytest.raises(DatasetError, match=r"run `npm pack --pack-destination .* jquery@3\.3\.1"):
+        site.vendor(tmp_path / "html", tmp_path / "vendor")
+
+
+def test_an_unknown_script_is_refused(tmp_path, tarballs):
+    (tmp_path / "index.html").write_text('<script src="https://elsewhere.invalid/new.js"></script>')
+    with pytest.raises(DatasetError, match=r"found https://elsewhere\.invalid/new\.js"):
+        site.vendor(tmp_path, tarballs)

@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+import json
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import spmark.report.page  # noqa: F401 - before the fakes: pydantic looks through all modules, and one of them raises
+from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.errors import DeviceError, SweepError
+from spmark.impls.core.record import Measurement
+from spmark.impls.core.recordfile import read_rows
+from spmark.impls.runtime import device
+from spmark.suite import cli, reproduce
+from spmark.suite.commands import reproduce as command
+from spmark.suite.provenance import RunRow
+
+PAPERS = ("dash", "liteform", "lo_spmm", "sparsetir", "stile")
+SWEEP = """
+schema: 1
+name: {name}
+ops: [spmm]
+matrices: [{{source: patterns, name: a}}, {{source: patterns, name: b}}]
+widths: [32, 64]
+implementations: [scipy_cpu]
+"""
+PAPER = """
+schema: 1
+name: {name}
+title: A paper
+citation: Someone, 2026
+needs: [{needs}]
+beside: [fake_gpu, not_yet]
+steps:
+  - {{sweep: {sweep}, only: ["width=64"], shows: the wide ones}}
+  - {{sweep: {sweep}, shows: all of it}}
+"""
+
+
+@pytest.fixture
+def paper(fakes, monkeypatch, tmp_path):
+    """Give a function that writes a paper's file; it runs on the fake device with the fake bench."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(device, "find", lambda name: fakes.CPU.model_copy(update={"copy_bytes_per_s": 0}))
+    monkeypatch.setattr(device, "calibrate", lambda spec: fakes.CPU)
+    monkeypatch.setattr(command, "RunOptions", partial(command.RunOptions, factory=fakes.FACTORY))
+
+    def write(name="toy", needs="fake"):
+        sweep = tmp_path / f"{name}_sweep.yaml"
+        sweep.write_text(SWEEP.format(name=f"{name}_sweep"))
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(PAPER.format(name=name, needs=needs, sweep=sweep))
+        return path
+
+    return write
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(cli.app, ["reproduce", *map(str, arguments)], catch_exceptions=False)
+
+
+def measured(tmp_path):
+    log = tmp_path / "measured.log"
+    return [line.split()[0] for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def test_the_five_papers_ship():
+    assert tuple(reproduce.packaged_papers()) == PAPERS
+    assert [paper.name for paper in reproduce.read_papers("all")] == list(PAPERS)
+
+
+@pytest.mark.parametrize("name", PAPERS)
+@pytest.mark.parametrize("kind", [DeviceKind.CUDA, DeviceKind.CPU])
+def test_every_step_of_a_paper_adds_cases(name, kind):
+    (paper,) = reproduce.read_papers(name)
+    seen: set[str] = set()
+    for found in reproduce.steps(paper, kind):
+        ids = {case.case_id for case in found.cases}
+        assert ids - seen, f"{name}: {found.step.shows}: every case is in a step before it"
+        assert {case.implementation for case in found.cases} == set(paper.implementations)
+        seen |= ids
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_a_paper_whose_implementation_is_not_there_is_named_and_is_code_3(name, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(reproduce.IMPLEMENTATIONS, name, raising=False)
+    ended = invoke(name, "--budget", "1s", "--device", "cpu")
+    assert ended.exit_code == 3
+    assert f"{name} cannot run yet: its implementation {name} does not exist yet" in ended.stderr
+    assert not list(tmp_path.iterdir()), "nothing was measured, calibrated or drawn"
+
+
+def test_the_paper_runs_and_its_page_is_drawn(paper, tmp_path):
+    ended = invoke(paper(), "--json")
+    answer = json.loads(ended.stdout)
+    assert ended.exit_code == 0, ended.stderr
+    assert [(row["shows"], row["cases"], row["ok"], row["no result"], row["left"]) for row in answer["steps"]] == [
+        ("the wide ones", 4, 2, 2, 0),
+        ("all of it", 8, 4, 4, 0),
+    ]
+    assert [case.split("/")[3] for case in measured(tmp_path)] == ["J64", "J64", "J32", "J32"]
+    runs = list(read_rows(tmp_path / "results" / "toy_sweep" / "fake-cpu" / "runs.jsonl", RunRow))
+    assert [run.command for run in runs] == [
+        ("spmark", "run", "toy_sweep.yaml", *only, "--set", 'implementations=["fake", "fake_gpu"]')
+        for only in (("--only", "width=64"), ())
+    ], "what repeats each step by hand"
+    assert "A paper" in Path(answer["pages"]["toy"]).read_text()
+    assert "without what does not exist yet: not_yet" in ended.stderr
+
+
+def test_a_case_that_has_begun_is_finished_and_no_other_begins(paper, fakes, monkeypatch, tmp_path):
+    ends = []
+
+    class Late(command.Timekeeper):
+        def __init__(self, watcher, at):
+            ends.append(at - time.monotonic())
+            super().__init__(watcher, time.monotonic() - 1)
+
+    monkeypatch.setattr(command, "Timekeeper", Late)
+    path = paper()
+    done = []
+    for _ in range(8):
+        ended = invoke(path, "--budget", "90s", "--json")
+        assert ended.exit_code == 0, ended.stderr
+        steps = json.loads(ended.stdout)["steps"]
+        done.append(steps[1]["ok"] + steps[1]["no result"])
+        if not steps[1]["left"]:
+            break
+        assert "the same command goes on" in ended.stderr
+    assert done == sorted(done)
+    assert done[0] == 1, "the time was up after the first record"
+    assert done[-1] == 8
+    assert len(measured(tmp_path)) == len(set(measured(tmp_path))) == 4, "nothing was measured twice"
+    assert 45 < ends[0] <= 90
+    rows = list(read_rows(tmp_path / "results" / "toy_sweep" / "fake-cpu" / "records.jsonl", Measurement))
+    assert len(rows) == 8
+
+
+def test_no_step_begins_after_the_budget(paper, monkeypatch, tmp_path):
+    monkeypatch.setattr(command, "seconds", lambda budget: -1.0)
+    ended = invoke(paper())
+    assert ended.exit_code == 0
+    assert not measured(tmp_path)
+    assert not (tmp_path / "results").exists(), "nor is a page drawn of nothing"
+
+
+def test_what_run_has_measured_counts(paper, tmp_path):
+    invoke(paper("one"))
+    before = len(measured(tmp_path))
+    other = paper("two")
+    other.write_text(other.read_text().replace("two_sweep", "one_sweep"))
+    assert invoke(other).exit_code == 0
+    assert len(measured(tmp_path)) == before == 4
+
+
+def test_the_device_is_calibrated_once_on_this_machine(paper, fakes, monkeypatch, tmp_path):
+    found = []
+    monkeypatch.setattr(device, "calibrate", lambda spec: found.append(spec) or fakes.CPU)
+    path = paper()
+    invoke(path)
+    invoke(path)
+    assert len(found) == 1
+    assert (tmp_path / "cache" / "devices" / "fake-cpu.json").is_file()
+    monkeypatch.setenv("SPMARK_CACHE", str(path / "no-folder"))
+    with pytest.raises(DeviceError, match="SPMARK_CACHE"):
+        invoke(path)
+
+
+def test_an_implementation_that_refuses_the_device_is_missing(paper):
+    ended = invoke(paper(needs="fake_gpu"))
+    assert ended.exit_code == 3
+    assert "its implementation fake_gpu runs on cuda, found a cpu device" in ended.stderr
+
+
+def test_of_all_papers_the_others_run_in_turns(paper, monkeypatch, tmp_path):
+    made = {name: paper(name, needs) for name, needs in (("one", "fake"), ("two", "nope"), ("three", "fake"))}
+    monkeypatch.setattr(reproduce, "packaged_papers", lambda: made)
+    ended = invoke("all", "--json")
+    answer = json.loads(ended.stdout)
+    assert ended.exit_code == 3, "two could not run"
+    assert list(answer["missing"]) == ["two"]
+    steps = [(row["paper"], row["shows"]) for row in answer["steps"]]
+    assert steps == [("one", "the wide ones"), ("three", "the wide ones"), ("one", "all of it"), ("three", "all of it")]
+    assert set(answer["pages"]) == {"one", "three"}
+
+
+def test_a_dry_run_shows_the_steps_and_writes_nothing(paper, tmp_path):
+    ended = invoke(paper(), "--dry-run", "--json")
+    assert [row["left"] for row in json.loads(ended.stdout)["steps"]] == [4, 8]
+    assert not (tmp_path / "results").exists()
+    assert not (tmp_path / "cache").exists()
+
+
+def test_an_interrupted_run_is_code_130(paper, monkeypatch):
+    run_cases = command.run_cases
+
+    def interrupted(*arguments):
+        return run_cases(*arguments).__class__(Path("r"), (), skipped=0, left=3, interrupted=True, seconds=0.1)
+
+    monkeypatch.setattr(command, "run_cases", interrupted)
+    assert invoke(paper()).exit_code == 130
+
+
+@pytest.mark.parametrize(
+    ("budget", "wanted"), [("90s", 90), ("30m", 1800), ("2h", 7200), ("1h30m", 5400), (" 1.5M ", 90), ("1h1s", 3601)]
+)
+def test_a_budget_is_a_time(budget, wanted):
+    assert reproduce.seconds(budget) == wanted
+
+
+@pytest.mark.parametrize("budget", ["", "30", "soon", "0m", "-5m", "30m1h", "5 m"])
+def test_what_is_no_time_is_refused(budget):
+    with pytest.raises(SweepError, match="expected a time such as"):
+        reproduce.seconds(budget)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[]", "Paper"),
+        ("a: [", "YAML"),
+        (PAPER.format(name="x", needs="", sweep="s"), "needs"),
+        (PAPER.format(name="x", needs="fake", sweep="s") + "colour: red\n", "colour"),
+    ],
+)
+def test_a_file_that_is_no_paper_is_refused(text, words, tmp_path):
+    (tmp_path / "x.yaml").write_text(text)
+    with pytest.raises(SweepError, match=words):
+        reproduce.read_papers(str(tmp_path / "x.yaml"))
+
+
+def test_a_misspelt_paper_is_told_its_neighbour():
+    with pytest.raises(SweepError, match="did you mean liteform"):
+        reproduce.read_papers("litefrom")
+
+
+def test_the_help_names_the_papers():
+    ended = invoke("--help")
+    assert ended.exit_code == 0
+    assert all(name in ended.output for name in (*PAPERS, "all", "--budget"))

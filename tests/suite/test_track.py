@@ -1,0 +1,109 @@
+"""The frozen entry of regression tracking: JSON in, JSON out, and an answer to everything."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from spmark.datasets.cache import Cache
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.record import PROTOCOL_VERSION
+from spmark.impls.runtime import device as runtime_device
+from spmark.suite import measure
+from spmark.suite import track as tracking
+
+RUN = {
+    "what": "run", "op": "spmm", "source": "patterns", "matrix": "logsparse_64", "width": 8, "dtype": "float32",
+    "implementation": "scipy_cpu",
+}  # fmt: skip
+CONVERT = {"what": "convert", "source": "patterns", "matrix": "logsparse_64", "format": "ell"}
+
+
+@pytest.fixture(autouse=True)
+def host(monkeypatch, tmp_path):
+    """A CPU without known rates, so that nothing is calibrated and nothing implausible."""
+    spec = DeviceSpec(
+        name="test-cpu", kind=DeviceKind.CPU, arch="x86_64", num_sms=1, l2_bytes=1 << 20, memory_bytes=1 << 30,
+        copy_bytes_per_s=0, read_bytes_per_s=0, fma_flops_per_s=0,
+    )  # fmt: skip
+    monkeypatch.setattr(tracking, "find", lambda name: spec)
+    monkeypatch.setattr(tracking, "calibrated", lambda found: found)
+    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
+
+
+def ask(*cases):
+    """Ask as an asking process does: through JSON both ways."""
+    answers = json.loads(json.dumps(measure.track(json.loads(json.dumps(cases)))))
+    assert len(answers) == len(cases)
+    assert {answer["protocol"] for answer in answers} == {PROTOCOL_VERSION}
+    return answers
+
+
+def test_a_run_has_times_phases_and_storage():
+    (answer,) = ask({**RUN, "builds": 4})
+    assert answer["status"] == "ok"
+    assert len(answer["samples_s"]) >= 7
+    assert 0 < min(answer["samples_s"]) < max(answer["samples_s"]) < 1
+    assert len(answer["phases_s"]["convert"]) == 4
+    assert answer["stored"] > 64
+    assert answer["device_bytes"] > answer["stored"] * 4
+
+
+def test_a_conversion_has_times_and_storage():
+    ell, bsr = ask(
+        CONVERT, {**CONVERT, "format": "bsr", "format_args": {"block_rows": 2, "block_cols": 2}, "samples": 3}
+    )
+    assert (ell["status"], len(ell["samples_s"])) == ("ok", 25)
+    assert (bsr["status"], len(bsr["samples_s"])) == ("ok", 3)
+    assert ell["stored"] % 64 == 0
+    assert bsr["stored"] % 4 == 0
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        ({**RUN, "what": "dream"}, "does not understand"),
+        ({**RUN, "colour": "red"}, "does not understand"),
+        ({**RUN, "op": "spgemm"}, "does not understand"),
+        ({**RUN, "implementation": "of_tomorrow"}, "of_tomorrow"),
+        ({**RUN, "source": "of_tomorrow"}, "of_tomorrow"),
+        ({**RUN, "config": {"of_tomorrow": 1}}, "of_tomorrow"),
+        ({**RUN, "implementation": "cusparse"}, "cusparse runs on cuda"),
+        ({**CONVERT, "format": "of_tomorrow"}, "expected a format out of bsr, ell"),
+    ],
+)
+def test_what_a_commit_does_not_know_is_unsupported_and_the_rest_is_answered(case, reason):
+    unknown, known = ask(case, CONVERT)
+    assert unknown["status"] == "unsupported"
+    assert reason in unknown["reason"]
+    assert not unknown["samples_s"]
+    assert known["status"] == "ok"
+
+
+def test_a_fault_of_the_commit_costs_one_answer(monkeypatch):
+    def broken(*args, **kwargs):
+        raise ZeroDivisionError("of all things")
+
+    monkeypatch.setitem(tracking.FORMATS, "ell", broken)
+    failed, fine = ask(CONVERT, {**CONVERT, "format": "bsr"})
+    assert (failed["status"], failed["reason"]) == ("run_error", "ZeroDivisionError: of all things")
+    assert fine["status"] == "ok"
+
+
+def test_the_matrix_is_loaded_once_for_questions_in_a_row(monkeypatch):
+    loaded = []
+    monkeypatch.setattr(tracking, "load_matrix", lambda *args: loaded.append(args) or original(*args))
+    ask(CONVERT, {**CONVERT, "format": "bsr"}, {**CONVERT, "matrix": "logsparse_32"})
+    assert [args[0].name for args in loaded] == ["logsparse_64", "logsparse_32"]
+
+
+original = tracking.load_matrix
+
+
+def test_no_gpu_is_an_answer(monkeypatch):
+    monkeypatch.setattr(tracking, "find", runtime_device.find)
+    monkeypatch.setattr(runtime_device, "cuda_missing", lambda: "none in this test")
+    (answer,) = tracking.answer_all([RUN], "cuda", Cache.default())
+    assert answer["status"] == "unsupported"
+    assert "none in this test" in answer["reason"]
