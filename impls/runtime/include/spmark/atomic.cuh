@@ -33,8 +33,7 @@ __device__ __forceinline__ void atomic_add(float* p, const Vec<float, N>& value)
   } else {
     static_assert(N % 4 == 0, "a longer vector is added four at a time");
 #pragma unroll
-    for (int i = 0; i < N; i += 4)
-      atomic_add(p + i, Vec<float, 4>{value[i], value[i + 1], value[i + 2], value[i + 3]});
+    for (int i = 0; i < N; i += 4) atomic_add(p + i, Vec<float, 4>{value[i], value[i + 1], value[i + 2], value[i + 3]});
   }
 #else
 #pragma unroll
