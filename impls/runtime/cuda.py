@@ -17,6 +17,7 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import CompileError, DeviceError, KernelFault
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.runtime.compile import Binary, compile_kernel, compile_many
+from spmark.impls.runtime.overlap import MIN_CAPABILITY, launch_overlapping
 from spmark.impls.runtime.target import Grid, Kernel
 from spmark.impls.runtime.template import Instance
 
@@ -30,6 +31,8 @@ class CudaKernel:
     instance: Instance
     binary: Binary
     function: Any
+    overlaps: bool
+    """Whether the GPU can begin it before the one enqueued before it has ended."""
     _dynamic_bytes: int = 0
 
     def allow_shared(self, shared_bytes: int) -> None:
@@ -39,9 +42,13 @@ class CudaKernel:
             driver.funcSetAttribute(self.function.ptr, attribute, shared_bytes)
             self._dynamic_bytes = shared_bytes
 
-    def launch(self, grid: Grid, args: Sequence[Any], shared_bytes: int = 0) -> None:
+    def launch(self, grid: Grid, args: Sequence[Any], shared_bytes: int = 0, overlap: bool = False) -> None:
         """Enqueue on the current stream."""
-        if all(grid):
+        if not all(grid):
+            return
+        if overlap and self.overlaps:
+            launch_overlapping(self.function.ptr, grid, self.instance.threads, args, shared_bytes)
+        else:
             self.function(grid, (self.instance.threads, 1, 1), args, shared_mem=shared_bytes)
 
 
@@ -89,7 +96,8 @@ class CudaTarget:
         for instance, binary in zip(instances, binaries, strict=True):
             if isinstance(binary, CompileError):
                 raise binary
-            kernels.append(CudaKernel(instance, binary, load_function(binary)))
+            overlaps = int(self.spec.arch.removeprefix("sm_")) >= MIN_CAPABILITY
+            kernels.append(CudaKernel(instance, binary, load_function(binary), overlaps))
         return kernels
 
     def synchronize(self) -> None:

@@ -22,7 +22,11 @@ class Kernel(Protocol):
 
     instance: Instance
 
-    def launch(self, grid: Grid, args: Sequence[Any], shared_bytes: int = 0) -> None:
+    def allow_shared(self, shared_bytes: int) -> None:
+        """Opt in to launches with that much dynamic shared memory, where it is more than 48 KB; at build."""
+        ...
+
+    def launch(self, grid: Grid, args: Sequence[Any], shared_bytes: int = 0, overlap: bool = False) -> None:
         """Enqueue on the current stream.
 
         Parameters
@@ -33,6 +37,9 @@ class Kernel(Protocol):
             Device arrays and NumPy scalars in the kernel's order; scalars carry their C type.
         shared_bytes : int
             Dynamic shared memory of a block.
+        overlap : bool
+            The grid may begin before the one enqueued before it has ended, where the device can do that; the kernel
+            calls ``wait_for_previous_grid`` before it needs what that one writes.
         """
         ...
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from importlib import import_module
 
+from spmark.impls.kernels.hyb_convert import FILL_ELL_BUCKETS
 from spmark.impls.kernels.zeroing import ZERO_ROWS
 from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.table import IMPLEMENTATIONS
 
 
 def templates() -> list[KernelTemplate]:
-    found: dict[tuple[str, str], KernelTemplate] = {("", "zero_rows"): ZERO_ROWS}
+    shared = (ZERO_ROWS, FILL_ELL_BUCKETS)
+    found: dict[tuple[str, str], KernelTemplate] = {(str(t.source), t.name): t for t in shared}
     for entry in IMPLEMENTATIONS.values():
         module, _, label = entry.partition(":")
         for template in getattr(getattr(import_module(module), label), "kernels", ()):

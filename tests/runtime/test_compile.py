@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from compilers import needs_compilers
 
 from spmark.impls.core.errors import CompileError
 from spmark.impls.runtime import compile as compiler
 from spmark.impls.runtime.compile import assemble, compile_kernel, compile_many, included_headers
 
+pytestmark = needs_compilers
 SOURCE = """#include "scale.cuh"
 template <int threads> __global__ void __launch_bounds__(threads) scale(float* x) { x[threadIdx.x] *= kScale; }
 """

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from compilers import needs_compilers
 from runtime.kernel_tables import templates, workers
 
 from spmark.impls.core.errors import CompileError
 from spmark.impls.runtime.compile import compile_many
 from spmark.impls.runtime.template import KernelTemplate
 
+pytestmark = needs_compilers
 ARCHES = ("sm_80", "sm_90", "sm_100")
 CALIBRATE = Path(__file__).parents[2] / "impls" / "runtime" / "kernels" / "calibrate.cu"
 

@@ -27,7 +27,10 @@ class HostKernel:
     instance: Instance
     executable: Path
 
-    def launch(self, grid: Grid, args: Sequence[Any], shared_bytes: int = 0) -> None:
+    def allow_shared(self, shared_bytes: int) -> None:
+        """Do nothing: the host has no limit to lift."""
+
+    def launch(self, grid: Grid, args: Sequence[Any], shared_bytes: int = 0, overlap: bool = False) -> None:
         """Run to the end; a fault raises `KernelFault` with the sanitizer's report."""
         if all(grid):
             block = (self.instance.threads, 1, 1)

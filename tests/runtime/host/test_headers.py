@@ -19,6 +19,7 @@ SOURCE = """
 #include <spmark/async.cuh>
 #include <spmark/atomic.cuh>
 #include <spmark/half.cuh>
+#include <spmark/ldmatrix.cuh>
 #include <spmark/mma.cuh>
 #include <spmark/vec.cuh>
 #include <spmark/warp.cuh>
@@ -52,6 +53,14 @@ __global__ void multiply(const float* in, float* out) {
   mma_m16n8k8(d, a, b);
   for (int i = 0; i < 4; ++i) out[4 * threadIdx.x + i] = d[i];
 }
+__global__ void fragments(const half* in, unsigned* out) {
+  __shared__ alignas(16) half staged[32][8];
+  store(staged[threadIdx.x], load<8>(in + 8 * threadIdx.x));
+  unsigned rows[4], columns[4];
+  load_matrices<false>(rows, staged[threadIdx.x]);
+  load_matrices<true>(columns, staged[threadIdx.x]);
+  for (int i = 0; i < 4; ++i) out[4 * threadIdx.x + i] = rows[i] ^ columns[i];
+}
 """
 VECTORS = [
     ("float", 1, 4),
@@ -69,7 +78,7 @@ def ptx(architecture: int) -> dict[str, Counter[str]]:
     """Instructions of each kernel, by its name expression."""
     program = nvrtc.createProgram(SOURCE, "headers.cu", (), ())
     names = [f"{kind}<{t}, {n}>" for kind in ("ordinary", "read_only", "streaming") for t, n, _ in VECTORS]
-    names += [f"add<{n}>" for n in (1, 2, 4)] + ["staged", "multiply"]
+    names += [f"add<{n}>" for n in (1, 2, 4)] + ["staged", "multiply", "fragments"]
     for name in names:
         nvrtc.addNameExpression(program, name)
     options = (f"--gpu-architecture=compute_{architecture}", "-std=c++17", f"-I{INCLUDE}", f"-I{cuda_include()}")
@@ -142,6 +151,13 @@ def test_matrix_multiplies(architecture):
     assert kernel["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"] == 1
     assert kernel["mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"] == 1
     assert kernel["cvt.rna.tf32.f32"] == 6
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_matrix_loads(architecture):
+    kernel = ptx(architecture)["fragments"]
+    assert kernel["ldmatrix.sync.aligned.m8n8.x4.shared.b16"] == 1
+    assert kernel["ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"] == 1
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -1,0 +1,103 @@
+"""Horizontal fusion: several bodies in one compute grid, each with a range of its thread blocks.
+
+A fused kernel is an ordinary template whose source includes the bodies and calls ``run_fused`` of
+``spmark/fusion.cuh``, so that whatever walks a table of kernels (compiling for every architecture, running on the host)
+walks it too. Its parameters are, by convention, scalars that all bodies share; for every body its items, its tiles and
+its arrays; then what all share again. After Li et al., "Automatic Horizontal Fusion for GPU Kernels", CGO 2022.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.interfaces import DeviceArray
+from spmark.impls.runtime.target import MAX_GRID, Target
+from spmark.impls.runtime.template import Instance, KernelTemplate
+
+
+@dataclass(frozen=True)
+class Body:
+    """A device function that a fused kernel may run."""
+
+    name: str
+    arrays: tuple[str, ...]
+    """dtype of every array that it takes, in the kernel's order."""
+
+
+@dataclass(frozen=True, eq=False)
+class FusedTemplate(KernelTemplate):
+    """A kernel of several bodies. They share the block size, and registers and shared memory of the greediest."""
+
+    bodies: tuple[Body, ...] = ()
+    """In the order of their ranges in the grid, which is that of the kernel's parameters: long work first."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one body is given to do: a thread block for every item and tile."""
+
+    items: int
+    tiles: int
+    arrays: tuple[DeviceArray, ...]
+
+
+class FusedLaunch:
+    """A fused kernel with the shares of its bodies; those without one get no blocks.
+
+    Parameters
+    ----------
+    target : Target
+    instance : Instance
+        Of a `FusedTemplate`.
+    shares : mapping
+        By the body's name; arrays of the dtypes that it declares, on the target.
+
+    Raises
+    ------
+    BuildError
+        A share is of no body of the template or its arrays are not what the body takes, the grid would be too large, or
+        the kernel does not compile.
+    """
+
+    def __init__(self, target: Target, instance: Instance, shares: Mapping[str, Share]) -> None:
+        template = instance.template
+        if not isinstance(template, FusedTemplate):
+            raise BuildError(f"{template.source}: {template.name}: expected a FusedTemplate, found a KernelTemplate")
+        where = f"{template.source}: {template.name}"
+        names = [body.name for body in template.bodies]
+        unknown = sorted(set(shares) - set(names))
+        if unknown:
+            raise BuildError(f"{where}: expected bodies out of {', '.join(names)}, found {', '.join(unknown)}")
+        args: list[Any] = []
+        blocks = 0
+        for body in template.bodies:
+            share = shares.get(body.name) or _nothing(target, body)
+            found = tuple(str(array.dtype) for array in share.arrays)
+            if found != body.arrays:
+                raise BuildError(f"{where}: expected arrays {body.arrays} for {body.name}, found {found}")
+            args += [np.int32(share.items), np.int32(share.tiles), *share.arrays]
+            blocks += share.items * share.tiles
+        if blocks > MAX_GRID[0]:
+            raise BuildError(f"{where}: expected at most {MAX_GRID[0]:,} thread blocks, found {blocks:,}")
+        (self._kernel,) = target.load([instance])
+        self._args = tuple(args)
+        self.blocks = blocks
+
+    def enqueue(self, before: Sequence[Any], after: Sequence[Any]) -> None:
+        """Launch on the current stream.
+
+        Parameters
+        ----------
+        before, after : sequence
+            What all bodies share: the kernel's parameters before the first body's and after the last one's.
+        """
+        self._kernel.launch((self.blocks, 1, 1), (*before, *self._args, *after))
+
+
+def _nothing(target: Target, body: Body) -> Share:
+    return Share(0, 0, tuple(target.empty((0,), dtype) for dtype in body.arrays))

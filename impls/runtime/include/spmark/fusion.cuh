@@ -1,0 +1,72 @@
+// Horizontal fusion: several kernels' bodies in one grid, each with a range of its thread blocks. Bodies have the same
+// block size, and blocks no order: what one body needs another to have done belongs into a launch before.
+//
+// After Li et al., "Automatic Horizontal Fusion for GPU Kernels", CGO 2022, as Ye et al., "SparseTIR", ASPLOS 2023, use
+// it for composable formats. `spmark.impls.runtime.fusion` holds the host's half.
+#pragma once
+
+namespace spmark {
+
+// What a body's share of the grid is cut into: `items` of its own (ranges, rows of blocks), once for each of `tiles`
+// tiles of columns. A body's blocks walk the items of one tile before they turn to the next.
+struct Share {
+  int items;
+  int tiles;
+};
+
+// Where a thread block stands in its body's share.
+struct Place {
+  int item;
+  int tile;
+};
+
+// A body of a fused grid: `run(Place)` is what one of its thread blocks does.
+template <typename Do>
+struct Body {
+  Share share;
+  Do run;
+};
+
+template <typename Do>
+__device__ __forceinline__ Body<Do> body(int items, int tiles, Do run) {
+  return {{items, tiles}, run};
+}
+
+// Run the one body whose range `block` lies in: all threads of a block take the same branch, so bodies may have
+// barriers.
+template <typename First, typename... Rest>
+__device__ __forceinline__ void run_fused(int block, const Body<First>& first, const Body<Rest>&... rest) {
+  const int blocks = first.share.items * first.share.tiles;
+  if (block < blocks) {
+    first.run(Place{block % first.share.items, block / first.share.items});
+    return;
+  }
+  if constexpr (sizeof...(Rest) > 0) run_fused(block - blocks, rest...);
+}
+
+// Shared memory of one out of several bodies: as much as the largest needs.
+template <typename First, typename... Rest>
+union LargestOf {
+  First first;
+  LargestOf<Rest...> rest;
+
+  template <typename Wanted>
+  __device__ __forceinline__ Wanted& as() {
+    return *reinterpret_cast<Wanted*>(this);  // every member stands at the start
+  }
+};
+
+template <typename Last>
+union LargestOf<Last> {
+  Last last;
+
+  template <typename Wanted>
+  __device__ __forceinline__ Wanted& as() {
+    return *reinterpret_cast<Wanted*>(this);
+  }
+};
+
+// What a body that needs no shared memory says it needs.
+struct NoShared {};
+
+}  // namespace spmark

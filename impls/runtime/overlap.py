@@ -1,0 +1,77 @@
+"""Launches that may begin before the kernel enqueued before them has ended (programmatic dependent launch).
+
+CuPy launches without attributes, so the driver is called directly: cuLaunchKernelEx, CUDA 12 and newer.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import cupy
+import numpy as np
+
+from spmark.impls.core.errors import KernelFault
+
+MIN_CAPABILITY = 90
+"""Compute capability from which grids overlap."""
+_PROGRAMMATIC_STREAM_SERIALIZATION = 6
+
+
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute: the id, then a union of 64 bytes of which the first word is used."""
+
+    _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_char * 4), ("value", ctypes.c_int), ("rest", ctypes.c_char * 60))
+
+
+class _Config(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared_bytes", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("num_attributes", ctypes.c_uint),
+    )
+
+
+@cache
+def _launch() -> Any:
+    function = ctypes.CDLL("libcuda.so.1").cuLaunchKernelEx
+    function.argtypes = (ctypes.POINTER(_Config), ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+    return function
+
+
+def launch_overlapping(
+    function: int, grid: tuple[int, int, int], threads: int, args: Sequence[Any], shared_bytes: int
+) -> None:
+    """Enqueue on the current stream; the kernel says itself where it waits (``spmark/overlap.cuh``).
+
+    Parameters
+    ----------
+    function : int
+        The driver's handle.
+    grid, threads, shared_bytes
+        As of a plain launch.
+    args : sequence
+        CuPy arrays and NumPy scalars.
+
+    Raises
+    ------
+    KernelFault
+        The driver refuses.
+    """
+    words = [np.uint64(a.data.ptr) if isinstance(a, cupy.ndarray) else a for a in args]
+    held = [np.asarray(word) for word in words]  # the driver copies what they hold before it returns
+    pointers = (ctypes.c_void_p * len(held))(*(one.ctypes.data for one in held))
+    attribute = _Attribute(_PROGRAMMATIC_STREAM_SERIALIZATION, b"", 1, b"")
+    config = _Config(
+        grid, (threads, 1, 1), shared_bytes, cupy.cuda.get_current_stream().ptr, ctypes.pointer(attribute), 1
+    )
+    status = _launch()(ctypes.byref(config), function, pointers, None)
+    if status:
+        raise KernelFault(f"cuLaunchKernelEx: expected success, found CUDA error {status}")
