@@ -1,82 +1,205 @@
-"""Rules that cut a CSR matrix into pieces of rows whose sum is the matrix: column partitions, folding, buckets.
+"""Format decomposition: rules that store a matrix as parts in several formats, whose sum is the matrix.
 
-After the format decomposition of Ye, Lai, Shao, Chen and Ceze, "SparseTIR: Composable Abstractions for Sparse
-Compilation in Deep Learning", ASPLOS 2023, section 3. A rule takes pieces and gives pieces; formats lay the last
-ones out.
+After the composable formats of Ye, Lai, Shao, Chen and Ceze, "SparseTIR: Composable Abstractions for Sparse
+Compilation in Deep Learning", ASPLOS 2023, section 3.2.1 and appendix A: a rule here is their ``FormatRewriteRule``,
+and `decompose` their ``decompose_format``, done once for a matrix that does not change. Rules take turns: each takes
+some of the non-zeros that those before it have left, so no non-zero is stored twice. `spmark.impls.formats.rules` has
+the rules; a rule of one's own is a class with two methods.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.interfaces import Format
 from spmark.impls.core.problem import Csr
 
 
 @dataclass(frozen=True, eq=False)
-class Pieces:
-    """Runs of consecutive non-zeros, each within one row and one column partition; every non-zero is in exactly one."""
+class Part:
+    """Some of the non-zeros of a matrix in a format of their own."""
 
+    held: Format
+    """Of the whole matrix's shape."""
+    kernel: str
+    """Name of the kernel's body that computes it: ``<kernel>.cuh`` among the kernels."""
     rows: NDArray[np.int32]
-    """(n,) row of each piece, never falling within a partition."""
-    starts: NDArray[np.int32]
-    """(n,) position of its first non-zero in CSR order."""
-    lengths: NDArray[np.int32]
-    """(n,) its non-zeros, at least 1."""
-    partitions: NDArray[np.int32]
-    """(n,) its column partition."""
-
-    def take(self, index: NDArray[Any]) -> Pieces:
-        """Give the pieces at ``index``, in that order."""
-        return Pieces(self.rows[index], self.starts[index], self.lengths[index], self.partitions[index])
+    """Row of A of every piece that is summed by itself: a row that the format folds stands here more than once."""
 
 
-def partition_columns(matrix: Csr, partitions: int = 1) -> Pieces:
-    """Cut every row where the column partition changes: ``partitions`` equal ranges of ceil(K / partitions) columns.
+class Rule(Protocol):
+    """What a part is made of, and how it is stored."""
+
+    def select(self, rest: Csr) -> NDArray[np.bool_]:
+        """Choose among the non-zeros that are left.
+
+        Parameters
+        ----------
+        rest : Csr
+            Of the whole matrix's shape.
+
+        Returns
+        -------
+        (rest.nnz,) bool
+            Which of them the rule takes, in CSR order.
+        """
+        ...
+
+    def store(self, chosen: Csr, elsewhere: NDArray[np.bool_]) -> Part:
+        """Lay out what the rule has chosen.
+
+        Parameters
+        ----------
+        chosen : Csr
+            Of the whole matrix's shape, with at least one non-zero.
+        elsewhere : (I,) bool
+            Rows that other parts hold non-zeros of as well, so that their sums must be added up.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class InColumns:
+    """A rule that sees a range of columns only; one for each range makes a column partition."""
+
+    first: int
+    stop: int
+    """One past the last column."""
+    rule: Rule
+
+    def select(self, rest: Csr) -> NDArray[np.bool_]:
+        """Choose as ``rule`` does of what lies in the columns."""
+        taken = (rest.indices >= self.first) & (rest.indices < self.stop)
+        inside, _ = split(rest, taken)
+        taken[taken] = self.rule.select(inside)
+        return taken
+
+    def store(self, chosen: Csr, elsewhere: NDArray[np.bool_]) -> Part:
+        """Store as ``rule`` does."""
+        return self.rule.store(chosen, elsewhere)
+
+
+def in_partitions(num_cols: int, rules: Sequence[Rule]) -> list[InColumns]:
+    """Give every rule a column range of its own: ceil(K / len(rules)) columns each.
 
     Returns
     -------
-    Pieces
-        In CSR order; rows without non-zeros have none. O(nnz).
+    list of InColumns
+        For `decompose`; ranges that would begin past the last column are empty.
+    """
+    width = -(-num_cols // len(rules))
+    return [InColumns(i * width, min((i + 1) * width, num_cols), rule) for i, rule in enumerate(rules)]
+
+
+def decompose(matrix: Csr, rules: Iterable[Rule]) -> list[Part]:
+    """Store a matrix as parts.
+
+    Parameters
+    ----------
+    matrix : Csr
+    rules : iterable of Rule
+        In the order in which they choose.
+
+    Returns
+    -------
+    list of Part
+        In the same order, without those that found nothing; every non-zero of ``matrix`` is in exactly one of them.
+        O(nnz) for each rule, and what its format takes.
 
     Raises
     ------
-    ValueError
-        Fewer than one partition.
+    BuildError
+        Non-zeros are left after the last rule, or a format would hold too much.
     """
-    if partitions < 1:
-        raise ValueError(f"expected at least one column partition, found {partitions}")
-    if partitions == 1:
-        rows = np.flatnonzero(matrix.row_lengths).astype(np.int32)
-        return Pieces(rows, matrix.indptr[rows], matrix.row_lengths[rows], np.zeros(rows.size, np.int32))
-    width = -(-matrix.num_cols // partitions)
-    of_entry = matrix.indices // np.int32(width)
-    begins = np.ones(matrix.nnz, np.bool_)
-    begins[1:] = of_entry[1:] != of_entry[:-1]
-    begins[matrix.indptr[:-1][matrix.row_lengths > 0]] = True
-    starts = np.flatnonzero(begins).astype(np.int32)
-    lengths = np.diff(starts, append=np.int32(matrix.nnz))
-    rows = (np.searchsorted(matrix.indptr, starts, side="right") - 1).astype(np.int32)
-    return Pieces(rows, starts, lengths, of_entry[starts])
+    chosen: list[tuple[Rule, Csr]] = []
+    rest, parts_of_row = matrix, np.zeros(matrix.num_rows, np.int32)
+    names = []
+    for rule in rules:
+        names.append(str(rule))
+        taken, rest = split(rest, rule.select(rest))
+        if taken.nnz:
+            chosen.append((rule, taken))
+            parts_of_row += taken.row_lengths > 0
+    if rest.nnz:
+        row = int(np.flatnonzero(rest.row_lengths)[0])
+        raise BuildError(
+            f"expected the rules to take all of {matrix.nnz:,} non-zeros, found {rest.nnz:,} left, the first in row "
+            f"{row}, after {', '.join(names) or 'no rule'}: end with one that takes everything, such as Remainder()"
+        )
+    elsewhere = parts_of_row > 1
+    return [rule.store(taken, elsewhere) for rule, taken in chosen]
 
 
-def fold(pieces: Pieces, longest: int) -> Pieces:
-    """Cut pieces longer than ``longest`` into consecutive ones of that length and what remains. O(n + pieces made)."""
-    counts = -(-pieces.lengths // longest)
-    if pieces.lengths.size == 0 or int(counts.max()) == 1:
-        return pieces
-    index = np.repeat(np.arange(counts.size), counts)
-    turn = np.arange(index.size) - np.repeat(np.cumsum(counts) - counts, counts)
-    cut = pieces.take(index)
-    offset = (turn * longest).astype(np.int32)
-    return Pieces(cut.rows, cut.starts + offset, np.minimum(cut.lengths - offset, longest), cut.partitions)
+def split(matrix: Csr, taken: NDArray[np.bool_]) -> tuple[Csr, Csr]:
+    """Split the non-zeros of a matrix into those that are taken and the others, both of its shape. O(nnz)."""
+    if not taken.any():
+        return _kept(matrix, taken), matrix
+    if taken.all():
+        return matrix, _kept(matrix, ~taken)
+    return _kept(matrix, taken), _kept(matrix, ~taken)
 
 
-def bucket_widths(lengths: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Give the smallest power of two that holds each length."""
-    # frexp is exact: length - 1 in [2^(e-1), 2^e) needs 2^e slots.
-    widths: NDArray[np.int32] = np.left_shift(1, np.frexp(lengths - 1.0)[1].clip(0)).astype(np.int32)
-    return widths
+def _kept(matrix: Csr, mask: NDArray[np.bool_]) -> Csr:
+    before = np.zeros(matrix.nnz + 1, np.int32)
+    np.cumsum(mask, out=before[1:])
+    return Csr(matrix.shape, before[matrix.indptr], matrix.indices[mask], matrix.values[mask])
+
+
+@dataclass(frozen=True, eq=False)
+class RowUse:
+    """How the rows of C come about: what must be cleared before the kernels run, and added into."""
+
+    num_rows: int
+    shared: NDArray[np.int32]
+    """(s,) rows that are the sum of several pieces, rising: cleared, then added into atomically."""
+    empty: NDArray[np.int32]
+    """(e,) rows without a piece, rising: cleared."""
+
+    def targets(self, rows: NDArray[np.int32], numbered: bool) -> NDArray[np.int32]:
+        """Say where each piece's sums go.
+
+        Parameters
+        ----------
+        rows : (n,) int32
+            Row of A of each piece.
+        numbered : bool
+            Shared rows are added up in a workspace with one row for each of `shared`, as float16 needs it, and not in
+            C.
+
+        Returns
+        -------
+        (n,) int32
+            r where row r of C is written whole; -1 - r where the sums are added into row r of C, or of the workspace.
+        """
+        into = np.arange(self.num_rows, dtype=np.int32)
+        number = np.arange(self.shared.size, dtype=np.int32) if numbered else self.shared
+        into[self.shared] = -1 - number
+        found: NDArray[np.int32] = into[rows]
+        return found
+
+
+def row_use(num_rows: int, pieces: Iterable[NDArray[np.int32]]) -> RowUse:
+    """Find the rows that are shared between pieces, of one part or several, and those that are empty.
+
+    Parameters
+    ----------
+    num_rows : int
+    pieces : iterable of (n,) int32
+        `Part.rows` of every part.
+
+    Returns
+    -------
+    RowUse
+        O(I + pieces).
+    """
+    uses = np.zeros(num_rows, np.int64)
+    for rows in pieces:
+        uses += np.bincount(rows, minlength=num_rows)
+    shared, empty = (np.flatnonzero(which).astype(np.int32) for which in (uses > 1, uses == 0))
+    return RowUse(num_rows, shared, empty)

@@ -1,25 +1,31 @@
 """hyb(c, k): column partitions of ELL buckets whose widths are powers of two, long rows folded over several ELL rows.
 
-Ye, Lai, Shao, Chen and Ceze, "SparseTIR", ASPLOS 2023, section 4.2.1 and figure 11.
+Ye, Lai, Shao, Chen and Ceze, "SparseTIR", ASPLOS 2023, section 4.2.1 and figure 11. A partition may have widths of its
+own, as in CELL (Peng et al., "LiteForm", HPDC 2025).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from importlib import import_module
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr
-from spmark.impls.formats.decompose import Pieces, bucket_widths, fold, partition_columns
 from spmark.impls.formats.limits import check_stored
+from spmark.impls.formats.pieces import Pieces, partition_columns
+from spmark.impls.formats.threads import SHARE, cores, run_all
 
 UNIT = 8
 """Elements that a kernel takes at once: every bucket holds a multiple of them, so that loads are aligned."""
 MAX_STORED = 2**31 - 1
-_CHUNK = 1 << 20
+_POWERS = 32
+_FILL_SHARE = 1 << 20
+"""Elements that a task fills: a bucket's is cut into several."""
 
 
 @dataclass(frozen=True)
@@ -40,23 +46,16 @@ class Bucket:
 
 
 @dataclass(frozen=True, eq=False)
-class HybFormat:
-    """ELL buckets of pieces of rows.
+class HybLayout:
+    """Where everything stands in ELL buckets of pieces of rows, without the elements.
 
-    A padded slot has value 0 and the last column of its piece, whose row of B a kernel has just read; ELL rows that
-    only fill a unit have row -1. Real slots are known by ``lengths``, never by value.
+    ELL rows that only fill a unit have row -1. Real slots are known by ``lengths``, never by value.
     """
-
-    name: ClassVar[str] = "hyb"
 
     shape: tuple[int, int]
     """(I, K)."""
     rows: NDArray[np.int32]
     """(r,) row of A of each ELL row, or -1."""
-    indices: NDArray[np.int32]
-    """(stored,) columns: bucket by bucket, each row-major."""
-    values: NDArray[np.float32]
-    """(stored,) float32, like ``indices``."""
     lengths: NDArray[np.int32]
     """(r,) real slots of each ELL row."""
     starts: NDArray[np.int32]
@@ -65,8 +64,43 @@ class HybFormat:
     """In the order stored: partition by partition, wide before narrow."""
     nnz: int
 
+    @property
+    def stored(self) -> int:
+        """Elements held, padding included."""
+        if not self.buckets:
+            return 0
+        last = self.buckets[-1]
+        return last.base + last.count * last.width
+
+    @property
+    def padding(self) -> float:
+        """Padded elements over stored elements, the paper's %padding."""
+        return 1 - self.nnz / self.stored if self.stored else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class HybFormat(HybLayout):
+    """ELL buckets of pieces of rows.
+
+    A padded slot has value 0 and the last column of its piece, whose row of B a kernel has just read.
+    """
+
+    name: ClassVar[str] = "hyb"
+
+    indices: NDArray[np.int32]
+    """(stored,) columns: bucket by bucket, each row-major."""
+    values: NDArray[np.float32]
+    """(stored,) float32, like ``indices``."""
+
     @classmethod
-    def from_csr(cls, matrix: Csr, partitions: int = 1, max_width: int = 32, tail_in_last: bool = False) -> HybFormat:
+    def from_csr(
+        cls,
+        matrix: Csr,
+        partitions: int = 1,
+        max_width: int = 32,
+        tail_in_last: bool = False,
+        positions: NDArray[np.int32] | None = None,
+    ) -> HybFormat:
         """Convert.
 
         Parameters
@@ -78,11 +112,13 @@ class HybFormat:
             2^k, width of the last bucket; longer rows are folded.
         tail_in_last : bool
             The paper leaves the rest of a folded row in the last bucket; by default it goes where it fits.
+        positions : (I,) int32, optional
+            The place of every row in the order in which rows stand within a bucket; by default A's.
 
         Returns
         -------
         HybFormat
-            O(nnz + stored) time; scratch beside the result is bounded.
+            O(I + nnz + stored) time on all cores; beside the result it allocates 16 bytes for each piece of a row.
 
         Raises
         ------
@@ -91,25 +127,29 @@ class HybFormat:
         BuildError
             More than 2^31 - 1 elements would be stored.
         """
-        if max_width < 1 or max_width & (max_width - 1):
-            raise ValueError(f"expected max_width to be a power of two, found {max_width}")
-        whole = partition_columns(matrix, partitions)
-        pieces = fold(whole, max_width)
-        widths = bucket_widths(pieces.lengths)
-        if tail_in_last:
-            _widen_tails(whole, pieces, widths, max_width)
-        shared = np.bincount(pieces.rows, minlength=matrix.num_rows)[pieces.rows] > 1
-        return _lay_out(matrix, pieces, widths, shared)
+        ladders = [powers_up_to(max_width)] * partitions
+        pieces = partition_columns(matrix, partitions)
+        if positions is not None:
+            pieces = pieces.in_order(positions)
+        return cls.from_layout(matrix, lay_out(pieces, ladders, tail_in_last))
 
-    @property
-    def stored(self) -> int:
-        """Elements held, padding included."""
-        return int(self.indices.size)
+    @classmethod
+    def from_layout(cls, matrix: Csr, layout: HybLayout) -> HybFormat:
+        """Fill a layout of ``matrix`` with its elements. O(stored), on all cores, no further memory."""
+        from spmark.impls.formats import loops
 
-    @property
-    def padding(self) -> float:
-        """Padded elements over stored elements, the paper's %padding."""
-        return 1 - self.nnz / self.stored if self.stored else 0.0
+        indices, values = np.empty(layout.stored, np.int32), np.empty(layout.stored, np.float32)
+        tasks = []
+        for bucket in layout.buckets:
+            step = max(1, _FILL_SHARE // bucket.width)
+            for first in range(bucket.first, bucket.first + bucket.count, step):
+                stop = min(first + step, bucket.first + bucket.count)
+                base = bucket.base + (first - bucket.first) * bucket.width
+                tasks.append((bucket.width, first, stop, base, indices, values))
+        given = matrix.indices, matrix.values, layout.starts, layout.lengths
+        run_all(loops.fill_ell_rows, ((*given, *task) for task in tasks))
+        held = {field.name: getattr(layout, field.name) for field in fields(HybLayout)}
+        return cls(**held, indices=indices, values=values)
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         """Give ``rows``, ``indices`` and ``values``."""
@@ -133,47 +173,144 @@ class HybFormat:
         return Csr(self.shape, indptr, indices, values)
 
 
-def _widen_tails(whole: Pieces, pieces: Pieces, widths: NDArray[np.int32], max_width: int) -> None:
-    long = whole.lengths > max_width
-    ends = whole.starts[long].astype(np.int64) + whole.lengths[long]
-    of_long = np.isin(pieces.starts.astype(np.int64) + pieces.lengths, ends) & (pieces.lengths < max_width)
-    widths[of_long] = max_width
+def prepare() -> None:
+    """Compile the loops behind conversions, or read them from Numba's cache; what a conversion does first otherwise.
+
+    Once a process: some seconds the first time on a machine, half a second after. A plan counts it as compiling.
+    """
+    import_module("spmark.impls.formats.loops")
 
 
-def _lay_out(matrix: Csr, pieces: Pieces, widths: NDArray[np.int32], shared: NDArray[np.bool_]) -> HybFormat:
-    # One small key sorts by partition, then wide before narrow (long work starts first), shared before whole rows.
-    log_width = np.frexp(widths.astype(np.float64))[1] - 1
-    key = (pieces.partitions.astype(np.int32) * 32 + (31 - log_width)) * 2 + ~shared
-    order = np.argsort(key.astype(np.int16) if key.size and int(key.max()) < 2**15 else key, kind="stable")
-    keys, firsts, counts = np.unique(key[order], return_index=True, return_counts=True)
+def powers_up_to(max_width: int) -> tuple[int, ...]:
+    """Give 1, 2, 4, ..., ``max_width``: the widths of hyb's buckets.
+
+    Raises
+    ------
+    ValueError
+        ``max_width`` is no power of two.
+    """
+    if max_width < 1 or max_width & (max_width - 1):
+        raise ValueError(f"expected max_width to be a power of two, found {max_width}")
+    return tuple(1 << power for power in range(max_width.bit_length()))
+
+
+def lay_out(
+    pieces: Pieces,
+    ladders: Sequence[Sequence[int]],
+    tail_in_last: bool = False,
+    elsewhere: NDArray[np.bool_] | None = None,
+) -> HybLayout:
+    """Give every piece its ELL rows: the narrowest bucket of its partition that holds it, folded where none does.
+
+    Parameters
+    ----------
+    pieces : Pieces
+    ladders : sequence of sequences of int
+        For each partition the widths of its buckets: powers of two, rising. The last is where longer pieces are folded.
+    tail_in_last : bool
+        Whether the rest of a folded piece stays in the last bucket.
+    elsewhere : (I,) bool, optional
+        Rows that have non-zeros outside of these pieces: their ELL rows are shared whatever is here.
+
+    Returns
+    -------
+    HybLayout
+        Buckets partition by partition, wide before narrow, shared rows before whole ones; within a bucket rows stand
+        in their original order. O(I + pieces + ELL rows), on all cores.
+
+    Raises
+    ------
+    ValueError
+        As many ladders as partitions are needed, of rising powers of two.
+    BuildError
+        More than 2^31 - 1 elements would be stored.
+    """
+    from spmark.impls.formats import loops
+
+    _check_ladders(ladders, pieces.partitions)
+    slots, kinds = _slots(ladders, tail_in_last)
+    folds = np.array([ladder[-1].bit_length() - 1 for ladder in ladders], np.int32)
+    uses = np.zeros(pieces.shape[0], np.int32) if elsewhere is None else elsewhere.astype(np.int32)
+    loops.add_uses(pieces.rows, pieces.lengths, pieces.of_partition, folds, uses)
+
+    shares = list(pairwise(_piece_shares(pieces.rows.size, len(kinds))))
+    counts = np.zeros((len(shares), len(kinds)), np.int64)
+    sorted_by = pieces.lengths, pieces.of_partition, uses, folds, slots
+    run_all(
+        loops.count_ell_rows,
+        ((pieces.rows, *sorted_by, *share, mine) for share, mine in zip(shares, counts, strict=True)),
+    )
+    totals = counts.sum(axis=0)
+    buckets, count, stored = _buckets(kinds, totals)
+    check_stored(f"hyb of width {1 << int(folds.max())}", pieces, stored, MAX_STORED)
+    rows, starts, lengths = (np.empty(count, np.int32) for _ in range(3))
+    firsts = np.zeros(len(kinds), np.int64)
+    for (at, total), bucket in zip(((i, int(n)) for i, n in enumerate(totals) if n), buckets, strict=True):
+        firsts[at] = bucket.first
+        fill = slice(bucket.first + total, bucket.first + bucket.count)
+        rows[fill], starts[fill], lengths[fill] = -1, 0, 0
+    cursors = firsts + np.cumsum(counts, axis=0) - counts
+    run_all(
+        loops.place_ell_rows,
+        (
+            (pieces.rows, pieces.starts, *sorted_by, *share, cursor, rows, starts, lengths)
+            for share, cursor in zip(shares, cursors, strict=True)
+        ),
+    )
+    return HybLayout(pieces.shape, rows, lengths, starts, buckets, pieces.nnz)
+
+
+def _check_ladders(ladders: Sequence[Sequence[int]], partitions: int) -> None:
+    if len(ladders) != partitions:
+        raise ValueError(f"expected widths for each of {partitions} column partitions, found {len(ladders)}")
+    for partition, ladder in enumerate(ladders):
+        legal = all(1 <= width < 2**31 and width & (width - 1) == 0 for width in ladder)
+        if not ladder or not legal or any(b <= a for a, b in pairwise(ladder)):
+            raise ValueError(
+                f"expected bucket widths to be rising powers of two, found {ladder} (partition {partition})"
+            )
+
+
+def _slots(ladders: Sequence[Sequence[int]], tail_in_last: bool) -> tuple[NDArray[np.int32], list[tuple[int, int]]]:
+    """Give a number to every bucket that there may be, looked up by ceil(log2(length)) as the loops do.
+
+    Returns
+    -------
+    slots : (c, 34) int32
+        See `spmark.impls.formats.loops.count_ell_rows`.
+    kinds : list of (partition, width)
+        Of each bucket, shared and whole ones taking turns.
+    """
+    slots = np.full((len(ladders), _POWERS + 2), -1, np.int32)
+    kinds: list[tuple[int, int]] = []
+    for partition, ladder in enumerate(ladders):
+        numbers = {}
+        for width in reversed(ladder):
+            numbers[width] = len(kinds)
+            kinds += [(partition, width)] * 2
+        for power in range(ladder[-1].bit_length()):
+            slots[partition, power] = numbers[next(width for width in ladder if width >= 1 << power)]
+        slots[partition, _POWERS] = numbers[ladder[-1]]
+        if tail_in_last:
+            slots[partition, _POWERS + 1] = numbers[ladder[-1]]
+    return slots, kinds
+
+
+def _piece_shares(count: int, kinds: int) -> NDArray[np.int64]:
+    # A task has a counter for every bucket: with very many buckets there must be few tasks.
+    tasks = int(np.clip(count // max(SHARE, 8 * kinds), 1, 4 * cores()))
+    return np.linspace(0, count, tasks + 1).astype(np.int64)
+
+
+def _buckets(kinds: Sequence[tuple[int, int]], totals: NDArray[np.int64]) -> tuple[tuple[Bucket, ...], int, int]:
+    """Give the buckets that have rows, and how many ELL rows and elements they take."""
     buckets: list[Bucket] = []
-    slots = base = 0
-    for one, count in zip(keys, counts, strict=True):
-        width = 1 << (31 - int(one) // 2 % 32)
-        filled = -(-int(count) * width // UNIT) * UNIT // width if width < UNIT else int(count)
-        buckets.append(Bucket(int(one) // 64, width, not one % 2, slots, filled, base))
-        slots += filled
+    first = base = 0
+    for number in map(int, np.flatnonzero(totals)):
+        partition, width = kinds[number]
+        count = int(totals[number])
+        filled = -(-count * width // UNIT) * UNIT // width if width < UNIT else count
+        buckets.append(Bucket(partition, width, number % 2 == 0, first, filled, base))
+        first += filled
         base += filled * width
-    check_stored(f"hyb of width {int(widths.max(initial=1))}", matrix, base, MAX_STORED)
-    rows, lengths = np.full(slots, -1, np.int32), np.zeros(slots, np.int32)
-    starts = np.zeros(slots, np.int32)
-    indices, values = np.zeros(base, np.int32), np.zeros(base, np.float32)
-    for bucket, first, count in zip(buckets, firsts, counts, strict=True):
-        mine = pieces.take(order[first : first + count])
-        span = slice(bucket.first, bucket.first + int(count))
-        rows[span], lengths[span], starts[span] = mine.rows, mine.lengths, mine.starts
-        _fill(matrix, mine, bucket, indices, values)
-    return HybFormat(matrix.shape, rows, indices, values, lengths, starts, tuple(buckets), matrix.nnz)
-
-
-def _fill(matrix: Csr, pieces: Pieces, bucket: Bucket, indices: NDArray[np.int32], values: NDArray[np.float32]) -> None:
-    """Copy the pieces of one bucket, a bounded number of slots at a time."""
-    slots = np.arange(bucket.width, dtype=np.int32)
-    step = max(1, _CHUNK // bucket.width)
-    for begin in range(0, pieces.rows.size, step):
-        starts, lengths = pieces.starts[begin : begin + step, None], pieces.lengths[begin : begin + step, None]
-        source = starts + np.minimum(slots, lengths - 1)
-        elements = slice(bucket.base + begin * bucket.width, bucket.base + begin * bucket.width + source.size)
-        np.take(matrix.indices, source.reshape(-1), out=indices[elements], mode="clip")
-        np.take(matrix.values, source.reshape(-1), out=values[elements], mode="clip")
-        values[elements].reshape(source.shape)[slots >= lengths] = 0
+    return tuple(buckets), first, base

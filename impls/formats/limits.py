@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.problem import Csr
 
 MAX_STORED = 1 << 28
 """Elements that a padded format holds unless told otherwise: 1 GiB of float32 values, as much again of indices."""
 
 
-def check_stored(name: str, matrix: Csr, stored: int, max_stored: int) -> None:
+class Counted(Protocol):
+    """A matrix, or what stands for one."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(I, K)."""
+        ...
+
+    @property
+    def nnz(self) -> int:
+        """Its non-zeros."""
+        ...
+
+
+def check_stored(name: str, matrix: Counted, stored: int, max_stored: int) -> None:
     """Refuse a conversion before it allocates.
 
     Parameters

@@ -16,7 +16,9 @@ from spmark.impls.core.problem import Csr
 from spmark.impls.formats import bsr
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.formats.csr import CsrFormat
+from spmark.impls.formats.dbsr import DbsrFormat
 from spmark.impls.formats.ell import EllFormat
+from spmark.impls.formats.srbcrs import SrBcrsFormat
 
 # Both zeros and a subnormal: padding must be told from values by position, and bits must survive.
 VALUES = (0.0, -0.0, 1e-42, -1.5, 3.4e38)
@@ -116,10 +118,49 @@ def test_bsr(matrix: Csr, block_rows: int, block_cols: int) -> None:
         np.testing.assert_array_equal(held.blocks[at].view(np.uint32), blocks[key].view(np.uint32))
 
 
+@given(csrs(), st.integers(1, 17), st.integers(1, 17))
+def test_dbsr(matrix: Csr, block_rows: int, block_cols: int) -> None:
+    held = DbsrFormat.from_csr(matrix, block_rows, block_cols)
+    assert_format(held, matrix)
+    whole = BsrFormat.from_csr(matrix, block_rows, block_cols)
+    expected = [row for row in range(whole.indptr.size - 1) if whole.indptr[row + 1] > whole.indptr[row]]
+    assert held.rows.tolist() == expected
+    assert held.indptr.size == len(expected) + 1
+    for at, row in enumerate(expected):
+        assert (held.indptr[at], held.indptr[at + 1]) == (whole.indptr[row], whole.indptr[row + 1])
+    assert held.stored == whole.stored
+    assert held.block_shape == (block_rows, block_cols)
+
+
+@settings(max_examples=200)
+@given(csrs(), st.integers(1, 17), st.integers(1, 17))
+def test_srbcrs(matrix: Csr, t: int, g: int) -> None:
+    held = SrBcrsFormat.from_csr(matrix, t, g)
+    assert_format(held, matrix)
+    panels: list[dict[int, np.ndarray]] = [{} for _ in range(-(-matrix.num_rows // t))]
+    for row, col, value in entries(matrix):
+        panels[row // t].setdefault(col, np.zeros(t, np.float32))[row % t] = value
+    assert held.indptr.tolist() == np.cumsum([0, *(-(-len(panel) // g) for panel in panels)]).tolist()
+    for number, panel in enumerate(panels):
+        groups = slice(held.indptr[number], held.indptr[number + 1])
+        indices = held.indices[groups].reshape(-1)
+        tiles = held.values[groups].swapaxes(1, 2).reshape(-1, t)
+        columns = sorted(panel)
+        assert indices[: len(columns)].tolist() == columns
+        assert set(indices[len(columns) :]) <= {columns[-1] if columns else None}
+        for at, column in enumerate(columns):
+            np.testing.assert_array_equal(tiles[at].view(np.uint32), panel[column].view(np.uint32))
+        assert np.all(tiles[len(columns) :].view(np.uint32) == 0)
+    assert held.group_shape == (t, g)
+    assert held.stored == sum(-(-len(panel) // g) for panel in panels) * t * g
+
+
 @pytest.mark.parametrize("name", matrices())
 def test_tiny_matrices(name: str) -> None:
     matrix = matrices()[name]
     for held in (CsrFormat.from_csr(matrix), EllFormat.from_csr(matrix), BsrFormat.from_csr(matrix, 8, 3)):
+        assert_format(held, matrix)
+    for held in (DbsrFormat.from_csr(matrix, 8, 3), SrBcrsFormat.from_csr(matrix, 8, 3)):
         assert_format(held, matrix)
 
 
@@ -165,6 +206,21 @@ def test_bsr_refuses() -> None:
         BsrFormat.from_csr(matrix, 0, 4)
     with pytest.raises(BuildError, match=r"bsr\(64, 128\) of a 7 x 47 matrix.*at most 100 .*found 8,192"):
         BsrFormat.from_csr(matrix, 64, 128, max_stored=100)
+
+
+def test_srbcrs_refuses() -> None:
+    matrix = matrices()["under_32_rows"]
+    with pytest.raises(ValueError, match="at least 1, found t = 0, g = 4"):
+        SrBcrsFormat.from_csr(matrix, 0, 4)
+    with pytest.raises(BuildError, match=r"srbcrs\(8, 64\) of a 7 x 47 matrix.*at most 400 .*found 512"):
+        SrBcrsFormat.from_csr(matrix, 8, 64, max_stored=400)
+
+
+def test_padding_of_srbcrs_is_below_its_bound() -> None:
+    """A stored tile has a non-zero, so without what fills last groups one element in t at least is none of padding."""
+    matrix = random_csr(64, 200, np.random.default_rng(3).integers(0, 40, 64).tolist())
+    held = SrBcrsFormat.from_csr(matrix, 8, 1)
+    assert matrix.nnz <= held.stored <= 8 * matrix.nnz
 
 
 def test_wide_block_columns_do_not_overflow() -> None:

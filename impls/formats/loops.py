@@ -1,0 +1,284 @@
+"""The compiled loops behind the formats, apart from them since importing Numba takes long.
+
+Importing this module compiles the loops, or reads them from Numba's cache. They hold no lock of Python's, so that
+`spmark.impls.formats.threads` runs them on several cores; each writes only where its range of the work lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+from numba import njit, types
+
+_HOW: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+_LONG = types.int64
+_IN = types.Array(types.int32, 1, "C", readonly=True)
+_TABLE = types.Array(types.int32, 2, "C", readonly=True)
+_VALUES_IN = types.Array(types.float32, 1, "C", readonly=True)
+_OUT, _COUNTS, _VALUES_OUT = types.int32[::1], types.int64[::1], types.float32[::1]
+
+
+def compiled(*signature: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Compile for one signature now; without a folder that Numba can write to, for this process only."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        result, *arguments = signature
+        try:
+            return cast("Callable[..., Any]", njit(result(*arguments), cache=True, **_HOW)(function))
+        except RuntimeError:
+            return cast("Callable[..., Any]", njit(result(*arguments), **_HOW)(function))
+
+    return decorate
+
+
+def _helper(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile as part of the loops that call it."""
+    return cast("Callable[..., Any]", njit(inline="always", **_HOW)(function))
+
+
+@_helper
+def _end_of_range(indices: Any, at: Any, end: Any, bound: Any) -> Any:
+    """Give the first position from ``at`` to ``end`` whose column is at least ``bound``, by bisection."""
+    low, high = at, end
+    while low < high:
+        middle = (low + high) >> 1
+        if indices[middle] < bound:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@_helper
+def _slot_of_rest(slots: Any, partition: Any, full: Any, rest: Any) -> Any:
+    """Give the bucket of a piece of ``rest`` non-zeros after ``full`` folds."""
+    if full > 0 and slots[partition, 33] >= 0:
+        return slots[partition, 33]
+    power = 0
+    while (1 << power) < rest:
+        power += 1
+    return slots[partition, power]
+
+
+@compiled(_LONG, _IN, _IN, _LONG, _LONG, _LONG)
+def count_pieces(indptr: Any, indices: Any, width: Any, first: Any, stop: Any) -> Any:
+    """Count the runs of non-zeros in one row and one range of ``width`` columns, in rows ``first:stop``."""
+    found = 0
+    for row in range(first, stop):
+        at, end = np.int64(indptr[row]), np.int64(indptr[row + 1])
+        while at < end:
+            at = _end_of_range(indices, at + 1, end, (indices[at] // width + 1) * width)
+            found += 1
+    return found
+
+
+@compiled(types.void, _IN, _IN, _LONG, _LONG, _LONG, _LONG, _OUT, _OUT, _OUT, _OUT)
+def cut_pieces(  # noqa: PLR0917 (numba takes no keyword-only arguments)
+    indptr: Any,
+    indices: Any,
+    width: Any,
+    first: Any,
+    stop: Any,
+    place: Any,
+    rows: Any,
+    starts: Any,
+    lengths: Any,
+    partitions: Any,
+) -> None:
+    """Write the pieces that `count_pieces` counted, from ``place`` on."""
+    for row in range(first, stop):
+        at, end = np.int64(indptr[row]), np.int64(indptr[row + 1])
+        while at < end:
+            partition = indices[at] // width
+            piece_end = _end_of_range(indices, at + 1, end, (partition + 1) * width)
+            rows[place] = row
+            starts[place] = at
+            lengths[place] = piece_end - at
+            partitions[place] = partition
+            place += 1
+            at = piece_end
+
+
+@compiled(types.void, _IN, _IN, _IN, _IN, _OUT)
+def add_uses(rows: Any, lengths: Any, partitions: Any, folds: Any, uses: Any) -> None:
+    """Add to ``uses`` how many ELL rows each row of A gets: ceil(length / 2^folds of its partition) for every piece."""
+    for i in range(rows.size):
+        uses[rows[i]] += ((lengths[i] - 1) >> folds[partitions[i]]) + 1
+
+
+@compiled(types.void, _IN, _IN, _IN, _IN, _IN, _TABLE, _LONG, _LONG, _COUNTS)
+def count_ell_rows(  # noqa: PLR0917
+    rows: Any,
+    lengths: Any,
+    partitions: Any,
+    uses: Any,
+    folds: Any,
+    slots: Any,
+    first: Any,
+    stop: Any,
+    counts: Any,
+) -> None:
+    """Add up the ELL rows that pieces ``first:stop`` put into each bucket.
+
+    Parameters
+    ----------
+    rows, lengths, partitions : (n,) int32
+        Pieces.
+    uses : (I,) int32
+        Pieces of every row, wherever they are; more than one makes it shared.
+    folds : (c,) int32
+        Binary logarithm of each partition's widest bucket, where longer pieces are folded.
+    slots : (c, 34) int32
+        Bucket of a shared row by ceil(log2(length)); a row in one piece goes to the next one. The last two columns are
+        the bucket of full pieces, and that of what remains of a folded row (negative: by its length).
+    counts : (buckets,) int64
+    """
+    for i in range(first, stop):
+        partition = partitions[i]
+        whole = 1 if uses[rows[i]] <= 1 else 0
+        full = lengths[i] >> folds[partition]
+        rest = lengths[i] - (full << folds[partition])
+        counts[slots[partition, 32] + whole] += full
+        if rest > 0:
+            counts[_slot_of_rest(slots, partition, full, rest) + whole] += 1
+
+
+@compiled(
+    types.void,
+    _IN,
+    _IN,
+    _IN,
+    _IN,
+    _IN,
+    _IN,
+    _TABLE,
+    _LONG,
+    _LONG,
+    _COUNTS,
+    _OUT,
+    _OUT,
+    _OUT,
+)
+def place_ell_rows(  # noqa: PLR0917
+    rows: Any,
+    starts: Any,
+    lengths: Any,
+    partitions: Any,
+    uses: Any,
+    folds: Any,
+    slots: Any,
+    first: Any,
+    stop: Any,
+    cursor: Any,
+    out_rows: Any,
+    out_starts: Any,
+    out_lengths: Any,
+) -> None:
+    """Write the ELL rows that `count_ell_rows` counted; ``cursor`` (buckets,) is where each bucket's next one goes."""
+    for i in range(first, stop):
+        partition = partitions[i]
+        whole = 1 if uses[rows[i]] <= 1 else 0
+        start, most = starts[i], 1 << folds[partition]
+        full = lengths[i] >> folds[partition]
+        rest = lengths[i] - (full << folds[partition])
+        slot = slots[partition, 32] + whole
+        for _ in range(full):
+            at = cursor[slot]
+            cursor[slot] = at + 1
+            out_rows[at] = rows[i]
+            out_starts[at] = start
+            out_lengths[at] = most
+            start += most
+        if rest > 0:
+            slot = _slot_of_rest(slots, partition, full, rest) + whole
+            at = cursor[slot]
+            cursor[slot] = at + 1
+            out_rows[at] = rows[i]
+            out_starts[at] = start
+            out_lengths[at] = rest
+
+
+@compiled(types.void, _IN, _VALUES_IN, _IN, _IN, _LONG, _LONG, _LONG, _LONG, _OUT, _VALUES_OUT)
+def fill_ell_rows(  # noqa: PLR0917
+    indices: Any,
+    values: Any,
+    starts: Any,
+    lengths: Any,
+    width: Any,
+    first: Any,
+    stop: Any,
+    base: Any,
+    out_indices: Any,
+    out_values: Any,
+) -> None:
+    """Copy the elements of ELL rows ``first:stop`` of one bucket from CSR; the first goes to ``base``.
+
+    A slot past the row's length gets its last column and the value 0; a row of length 0 gets column 0.
+    """
+    for r in range(first, stop):
+        start, length = np.int64(starts[r]), np.int64(lengths[r])
+        for s in range(length):
+            out_indices[base + s] = indices[start + s]
+            out_values[base + s] = values[start + s]
+        last = indices[start + length - 1] if length > 0 else 0
+        for s in range(length, width):
+            out_indices[base + s] = last
+            out_values[base + s] = 0
+        base += width
+
+
+@compiled(types.void, _IN, _IN, _LONG, _LONG, _LONG, _LONG, _LONG, _OUT, types.boolean[::1])
+def mark_dense_blocks(  # noqa: PLR0917
+    indptr: Any,
+    indices: Any,
+    block_rows: Any,
+    block_cols: Any,
+    least: Any,
+    first: Any,
+    stop: Any,
+    counts: Any,
+    marks: Any,
+) -> None:
+    """Mark the non-zeros of rows ``first:stop`` whose block holds at least ``least`` of them.
+
+    ``first`` is a multiple of ``block_rows``; ``counts`` (ceil(K / block_cols),) int32 is scratch, zero before and
+    after.
+    """
+    for top in range(first, stop, block_rows):
+        bottom = min(top + block_rows, stop)
+        begin, end = indptr[top], indptr[bottom]
+        for at in range(begin, end):
+            counts[indices[at] // block_cols] += 1
+        for at in range(begin, end):
+            marks[at] = counts[indices[at] // block_cols] >= least
+        for at in range(begin, end):
+            counts[indices[at] // block_cols] = 0
+
+
+@compiled(types.void, _IN, _IN, _OUT, _OUT, _LONG)
+def propagate_labels(indptr: Any, indices: Any, labels: Any, counts: Any, sweeps: Any) -> None:
+    """Give every vertex of a graph the label that most of its neighbours have, the lowest of several, sweep by sweep.
+
+    Parameters
+    ----------
+    indptr, indices : (I + 1,), (nnz,) int32
+        A symmetric pattern.
+    labels : (I,) int32
+        Changed in place; below I.
+    counts : (I,) int32
+        Zeros, and zeros again afterwards.
+    sweeps : int
+    """
+    for _ in range(sweeps):
+        for vertex in range(labels.size):
+            best, most = labels[vertex], 0
+            for at in range(indptr[vertex], indptr[vertex + 1]):
+                label = labels[indices[at]]
+                counts[label] += 1
+                if counts[label] > most or (counts[label] == most and label < best):
+                    best, most = label, counts[label]
+            for at in range(indptr[vertex], indptr[vertex + 1]):
+                counts[labels[indices[at]]] = 0
+            labels[vertex] = best

@@ -1,0 +1,111 @@
+"""SR-BCRS(t, g): panels of t rows whose used columns are condensed into dense groups of g, for tensor cores.
+
+Li, Osawa and Hoefler, "Efficient Quantized Sparse Matrix Operations on Tensor Cores" (Magicube), SC 2022, section 3, as
+Ye et al. use it for pruned weights ("SparseTIR", ASPLOS 2023, section 4.3.2 and figure 18). A tile is one column of one
+panel, t x 1: a tile with a non-zero is stored whole, so at least one element in t is none of padding's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.problem import MAX_NNZ, Csr
+from spmark.impls.formats.bsr import BsrFormat
+from spmark.impls.formats.limits import MAX_STORED, check_stored
+
+
+@dataclass(frozen=True, eq=False)
+class SrBcrsFormat:
+    """Panels of t rows, each a list of t x 1 tiles in groups of g.
+
+    A panel's tiles stand in column order; its last group is filled up with tiles of zeros at the panel's last column,
+    which is fetched anyway. Padding is known from `positions`, never by value: stored zeros are kept.
+    """
+
+    name: ClassVar[str] = "srbcrs"
+
+    shape: tuple[int, int]
+    """(I, K)."""
+    indptr: NDArray[np.int32]
+    """(ceil(I / t) + 1,) int32; the groups of panel p are at ``indptr[p]:indptr[p + 1]``."""
+    indices: NDArray[np.int32]
+    """(ngroups, g) int32 columns, increasing through a panel, the last one repeated in what fills its last group."""
+    values: NDArray[np.float32]
+    """(ngroups, t, g) float32, each group row-major: ``values[q, r, s]`` is of row ``p t + r``, ``indices[q, s]``."""
+    positions: NDArray[np.int32]
+    """(nnz,) int32: where in ``values.reshape(-1)`` every non-zero is, in the matrix's CSR order."""
+
+    @classmethod
+    def from_csr(cls, matrix: Csr, t: int = 8, g: int = 16, max_stored: int = MAX_STORED) -> SrBcrsFormat:
+        """Condense the columns of every panel of ``matrix``.
+
+        Parameters
+        ----------
+        matrix : Csr
+        t : int
+            Rows of a panel, at least 1.
+        g : int
+            Tiles of a group, at least 1.
+        max_stored : int
+            Most elements that may be held, below 2^31 in any case (positions are int32).
+
+        Returns
+        -------
+        SrBcrsFormat
+            O(nnz log t + stored): tiles are the blocks of BSR(t, 1).
+
+        Raises
+        ------
+        ValueError
+            t or g below 1.
+        BuildError
+            More than ``max_stored`` elements.
+        """
+        if t < 1 or g < 1:
+            raise ValueError(f"expected t and g of at least 1, found t = {t}, g = {g}")
+        tiles = BsrFormat.from_csr(matrix, t, 1, max_stored)
+        lengths = np.diff(tiles.indptr)
+        indptr = np.concatenate([[0], np.cumsum(-(-lengths // g), dtype=np.int64)])
+        check_stored(f"srbcrs({t}, {g})", matrix, int(indptr[-1]) * t * g, min(max_stored, MAX_NNZ))
+        # Slot of every tile among those of all groups: its place in the panel, after the groups of panels before.
+        slots = np.arange(tiles.indices.size) + np.repeat(indptr[:-1] * g - tiles.indptr[:-1], lengths)
+        filled = lengths > 0
+        last = tiles.indices[tiles.indptr[1:][filled] - 1]
+        indices = np.repeat(last, np.diff(indptr)[filled] * g).astype(np.int32, copy=False)
+        indices[slots] = tiles.indices
+        tile, row = np.divmod(tiles.positions, np.int32(t))
+        group, slot = np.divmod(slots, g)
+        positions = ((group * t * g + slot)[tile] + row * np.int64(g)).astype(np.int32)
+        values = np.zeros((int(indptr[-1]), t, g), np.float32)
+        values.reshape(-1)[positions] = matrix.values
+        return cls(matrix.shape, indptr.astype(np.int32), indices.reshape(-1, g), values, positions)
+
+    @property
+    def group_shape(self) -> tuple[int, int]:
+        """(t, g)."""
+        return self.values.shape[1], self.values.shape[2]
+
+    @property
+    def stored(self) -> int:
+        """Elements held, padding included: ngroups t g."""
+        return self.values.size
+
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        """Give ``indptr``, ``indices``, ``values`` and ``positions`` (SpMM needs no positions)."""
+        return {"indptr": self.indptr, "indices": self.indices, "values": self.values, "positions": self.positions}
+
+    def to_csr(self) -> Csr:
+        """Give the matrix back; O(nnz + ngroups)."""
+        t, g = self.group_shape
+        group, inside = np.divmod(self.positions, np.int32(t * g))
+        row, slot = np.divmod(inside, np.int32(g))
+        panel = np.repeat(np.arange(self.indptr.size - 1, dtype=np.int32), np.diff(self.indptr))
+        rows = panel[group] * np.int32(t) + row
+        indptr = np.zeros(self.shape[0] + 1, np.int32)
+        np.cumsum(np.bincount(rows, minlength=self.shape[0]), out=indptr[1:])
+        return Csr(self.shape, indptr, self.indices[group, slot], self.values.reshape(-1)[self.positions])

@@ -1,0 +1,66 @@
+"""Loops of `spmark.impls.formats.loops` on several cores: they hold no lock, so plain threads do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_MOST = 16
+"""Threads beyond which a conversion, which moves memory, gains nothing."""
+SHARE = 1 << 16
+"""Least work of a task, in non-zeros or rows: handing over fewer takes longer than doing them."""
+
+
+def cores() -> int:
+    """Give the cores that this process may use, as far as a conversion gains from them."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(allowed, _MOST)
+
+
+def run_all(function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """Call ``function`` with each task's arguments, on several cores where there are several tasks.
+
+    Returns
+    -------
+    list
+        The results, in the order of the tasks.
+    """
+    held = list(tasks)
+    threads = min(cores(), len(held))
+    if threads <= 1:
+        return [function(*task) for task in held]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(lambda task: function(*task), held))
+
+
+def equal_shares(indptr: NDArray[np.int32], unit: int = 1) -> NDArray[np.int64]:
+    """Cut the rows of a CSR matrix into ranges of about equal rows and non-zeros, for one task each.
+
+    Parameters
+    ----------
+    indptr : (I + 1,) int32
+    unit : int
+        Bounds are multiples of it, but for the last.
+
+    Returns
+    -------
+    (n + 1,) int64
+        Bounds from 0 to I, rising. O(cores log I).
+    """
+    num_rows, nnz = indptr.size - 1, int(indptr[-1])
+    tasks = int(np.clip((nnz + num_rows) // SHARE, 1, 4 * cores()))
+    wanted = np.linspace(0, nnz + num_rows, tasks + 1)
+    low, high = np.zeros(tasks + 1, np.int64), np.full(tasks + 1, num_rows, np.int64)
+    while np.any(low < high):  # bisection in indptr[row] + row, which is not made for it
+        middle = (low + high) // 2
+        before = indptr[middle] + middle < wanted
+        low, high = np.where(before, np.minimum(middle + 1, high), low), np.where(before, high, middle)
+    bounds = -(-low // unit) * unit
+    bounds[0], bounds[-1] = 0, num_rows
+    rising: NDArray[np.int64] = np.unique(np.minimum(bounds, num_rows))
+    return rising

@@ -1,0 +1,148 @@
+"""Pieces and their layout in buckets, against slow and obvious loops."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib import import_module
+
+import numpy as np
+import pytest
+from formats.test_roundtrip import csrs
+from hypothesis import given
+from hypothesis import strategies as st
+from problems import random_csr
+
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.problem import Csr
+from spmark.impls.formats import hyb, threads
+from spmark.impls.formats.hyb import UNIT, HybFormat, lay_out, powers_up_to
+from spmark.impls.formats.pieces import partition_columns
+
+import_module("spmark.impls.formats.loops")  # compiled before hypothesis looks at the clock
+
+Piece = tuple[int, int, int, int]
+"""Row, start, length, partition."""
+
+
+def pieces_by_loop(matrix: Csr, partitions: int) -> list[Piece]:
+    found: list[Piece] = []
+    width = -(-matrix.num_cols // partitions)
+    for row in range(matrix.num_rows):
+        for at in range(matrix.indptr[row], matrix.indptr[row + 1]):
+            part = int(matrix.indices[at]) // width
+            if found and found[-1][0] == row and found[-1][3] == part:
+                found[-1] = (row, found[-1][1], found[-1][2] + 1, part)
+            else:
+                found.append((row, at, 1, part))
+    return found
+
+
+def buckets_by_loop(
+    pieces: list[Piece], ladders: list[tuple[int, ...]], tail_in_last: bool, elsewhere: np.ndarray
+) -> dict[tuple[int, int, bool], list[tuple[int, int, int]]]:
+    """Give by partition, width and shared the row, start and length of every ELL row, in order."""
+    folded = []
+    for row, start, length, partition in pieces:
+        most = ladders[partition][-1]
+        for offset in range(0, length, most):
+            part = min(most, length - offset)
+            width = most if tail_in_last and length > most else next(w for w in ladders[partition] if w >= part)
+            folded.append((partition, width, row, start + offset, part))
+    uses = np.bincount([row for _, _, row, _, _ in folded], minlength=elsewhere.size) + elsewhere
+    found: dict[tuple[int, int, bool], list[tuple[int, int, int]]] = {}
+    for partition, width, row, start, length in folded:
+        found.setdefault((partition, width, bool(uses[row] > 1)), []).append((row, start, length))
+    return found
+
+
+@given(csrs(), st.integers(1, 50))
+def test_pieces_are_the_runs_of_a_loop(matrix: Csr, partitions: int) -> None:
+    pieces = partition_columns(matrix, partitions)
+    found = list(zip(pieces.rows, pieces.starts, pieces.lengths, pieces.of_partition, strict=True))
+    assert found == pieces_by_loop(matrix, partitions)
+    assert (pieces.shape, pieces.nnz, pieces.partitions) == (matrix.shape, matrix.nnz, partitions)
+
+
+@given(csrs(), st.data())
+def test_layout_is_that_of_a_loop(matrix: Csr, data: st.DataObject) -> None:
+    partitions = data.draw(st.integers(1, 4))
+    ladder = st.sets(st.sampled_from([1, 2, 4, 8, 16, 32, 64]), min_size=1).map(lambda s: tuple(sorted(s)))
+    ladders = [data.draw(ladder) for _ in range(partitions)]
+    tail_in_last = data.draw(st.booleans())
+    elsewhere = np.random.default_rng(data.draw(st.integers(0, 9))).random(matrix.num_rows) < 0.3
+    layout = lay_out(partition_columns(matrix, partitions), ladders, tail_in_last, elsewhere)
+    expected = buckets_by_loop(pieces_by_loop(matrix, partitions), ladders, tail_in_last, elsewhere)
+    order = sorted(expected, key=lambda kind: (kind[0], -kind[1], not kind[2]))
+    assert [(b.partition, b.width, b.shared) for b in layout.buckets] == order
+    first = base = 0
+    for bucket, kind in zip(layout.buckets, order, strict=True):
+        assert (bucket.first, bucket.base) == (first, base)
+        rows = expected[kind]
+        assert 0 <= bucket.count - len(rows) < max(1, UNIT // bucket.width)
+        assert bucket.count * bucket.width % UNIT == 0
+        rows = rows + [(-1, 0, 0)] * (bucket.count - len(rows))
+        span = slice(first, first + bucket.count)
+        assert list(zip(layout.rows[span], layout.starts[span], layout.lengths[span], strict=True)) == rows
+        first, base = span.stop, base + bucket.count * bucket.width
+    assert layout.stored == base
+
+
+@pytest.mark.parametrize("form", [(1, 4), (3, 8), (16, 2), (1, 1024)], ids=str)
+def test_many_tasks_give_what_one_gives(form: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths = np.random.default_rng(3).integers(0, 60, 400).tolist()
+    matrix = random_csr(400, 300, lengths)
+    one = HybFormat.from_csr(matrix, *form)
+    monkeypatch.setattr(threads, "SHARE", 50)
+    monkeypatch.setattr(hyb, "SHARE", 50)
+    monkeypatch.setattr(hyb, "_FILL_SHARE", 64)
+    monkeypatch.setattr(threads, "cores", lambda: 4)
+    monkeypatch.setattr(hyb, "cores", lambda: 4)
+    assert threads.equal_shares(matrix.indptr).size > 10
+    many = HybFormat.from_csr(matrix, *form)
+    assert many.buckets == one.buckets
+    for name in ("rows", "starts", "lengths", "indices", "values"):
+        np.testing.assert_array_equal(getattr(many, name), getattr(one, name), name)
+
+
+@given(csrs(), st.integers(1, 7), st.integers(1, 60))
+def test_shares_are_rising_multiples_that_cover_the_rows(matrix: Csr, unit: int, share: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threads, "SHARE", share)
+        bounds = threads.equal_shares(matrix.indptr, unit)
+    assert (bounds[0], bounds[-1]) == (0, matrix.num_rows)
+    assert np.all(np.diff(bounds) > 0)
+    assert np.all(bounds[:-1] % unit == 0)
+
+
+def test_results_keep_the_order_of_their_tasks() -> None:
+    assert threads.run_all(lambda a, b: a - b, [(i, 1) for i in range(40)]) == list(range(-1, 39))
+
+
+@pytest.mark.parametrize("ladder", [(), (3,), (4, 2), (2, 2), (0, 1)])
+def test_widths_that_are_no_rising_powers_of_two_are_refused(ladder: tuple[int, ...]) -> None:
+    pieces = partition_columns(random_csr(3, 4, [1, 2, 1]), 2)
+    with pytest.raises(ValueError, match=r"rising powers of two.*partition 1"):
+        lay_out(pieces, [(1, 2), ladder])
+
+
+def test_every_partition_has_widths_and_there_is_one() -> None:
+    matrix = random_csr(3, 4, [1, 2, 1])
+    with pytest.raises(ValueError, match="each of 2 column partitions, found 1"):
+        lay_out(partition_columns(matrix, 2), [powers_up_to(4)])
+    with pytest.raises(ValueError, match="at least one column partition, found 0"):
+        partition_columns(matrix, 0)
+
+
+def test_a_layout_that_stores_too_much_is_refused() -> None:
+    matrix = random_csr(3, 4, [1, 2, 1])
+    with pytest.raises(BuildError, match=r"hyb of width 1073741824.*found 3,221,225,472"):
+        lay_out(partition_columns(matrix), [(1 << 30,)])
+
+
+def test_loops_compile_where_nothing_can_be_cached() -> None:
+    program = "import spmark.impls.formats.loops as l; print(len(l.count_pieces.nopython_signatures))"
+    environment = {**os.environ, "NUMBA_CACHE_DIR": "/dev/null/nowhere"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=120)
+    assert done.stdout.split() == ["1"], done.stderr
