@@ -4,43 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import DType, Problem
-from spmark.impls.formats.hyb import UNIT, HybFormat
-from spmark.impls.kernels.zeroing import RowZeroing
+from spmark.impls.formats.decompose import RowUse, row_use
+from spmark.impls.formats.hyb import UNIT, HybFormat, HybLayout
+from spmark.impls.kernels.shared_rows import SharedRows
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import C_TYPES, KernelTemplate, TemplateValue
 
 _SOURCE = Path(__file__).parent / "ell_buckets.cu"
-_ROUND_THREADS = 64
-_MAX_ROUND_BLOCKS = 4096
-_TOGETHER = 1 << 24
+_TOGETHER, _SPREAD = 1 << 24, 1 << 25
+_WARP = 32
+_THREADS = 128
+_EMPTY_ROWS = 8
+"""Rows without elements that a group clears."""
+LANES = (8, 16, 32)
+"""Threads of a group."""
 NEVER = 1 << 24
 """Wider than any bucket."""
 
 
-def _loads_at_once(values: Mapping[str, TemplateValue]) -> bool:
-    return values["T"] == "half" or int(values["vector"]) <= 4
+def _worth_having(values: Mapping[str, TemplateValue]) -> bool:
+    """One load takes at most 16 bytes; large blocks, for their common cache, only where a thread takes most at once."""
+    most = 8 if values["T"] == "half" else 4
+    vector = int(values["vector"])
+    return vector <= most and (values["threads"] == _THREADS or (vector == most and values["vectors"] == 2))
 
 
 SPMM_ELL_BUCKETS = KernelTemplate(
     _SOURCE,
     "spmm_ell_buckets",
-    {"T": ("float", "half"), "vector": (1, 2, 4, 8), "lanes": (4, 8, 16, 32), "threads": (128, 256)},
-    legal=_loads_at_once,
-    max_registers=128,
-    max_spill_bytes=16,  # for sm_100, ptxas stops at 72 registers with eight halves a load
-)
-ROUND_SHARED_ROWS = KernelTemplate(
-    _SOURCE,
-    "round_shared_rows",
-    {"T": ("half",), "vector": (1, 2, 4, 8), "threads": (_ROUND_THREADS,)},
-    max_registers=40,
+    {"T": ("float", "half"), "vector": (1, 2, 4, 8), "vectors": (1, 2), "lanes": LANES, "threads": (128, 256)},
+    legal=_worth_having,
+    max_registers=96,
+    max_spill_bytes=80,  # a few bytes spilled cost less than fewer threads of a multiprocessor
 )
 
 
@@ -50,16 +53,21 @@ class EllBucketsPlan(DevicePlan):
     Parameters
     ----------
     config : mapping
-        What `DevicePlan.config` says; the schedule below is part of it.
-    vector, lanes, threads : int
-        Elements of a load, threads of a group, threads of a block.
+        What `DevicePlan.config` says; the schedule below is added to it, but for the order of rows.
+    vector, vectors, lanes : int
+        Elements of a load, loads of a thread side by side, threads of a group.
     work : int
         Elements of A that a group takes before its block ends.
-    together : int
-        ELL rows at least this wide are taken by a whole block, which adds up in shared memory; shorter ones by a group.
+    threads : int
+        Threads of a block.
+    spread, together : int
+        ELL rows at least this wide are taken by all groups of a warp, which add up by shuffles, or by a whole block,
+        which adds up in shared memory; shorter ones by one group.
     by_row : bool
         Start blocks in the order of A's rows instead of bucket by bucket, wide before narrow: rows that stand together
-        and share columns then find them in L2, but the longest work no longer starts first.
+        and share columns then find them in a cache, but the longest work no longer starts first.
+    positions : (I,) int32, optional
+        What ``by_row`` takes for the order of rows; A's by default.
     arrays : sequence of device arrays, optional
         The format's indices and values, uploaded before by another plan of the same format.
     """
@@ -68,111 +76,118 @@ class EllBucketsPlan(DevicePlan):
         self,
         problem: Problem,
         target: Target,
-        held: HybFormat,
+        held: HybLayout,
         config: Mapping[str, object],
         *,
         vector: int,
         lanes: int,
         work: int,
-        threads: int,
+        vectors: int = 1,
+        threads: int = _THREADS,
+        spread: int = NEVER,
         together: int = NEVER,
         by_row: bool = False,
+        positions: NDArray[np.int32] | None = None,
         arrays: Sequence[DeviceArray] = (),
     ) -> None:
-        schedule = {"vector": vector, "lanes": lanes, "work": work, "threads": threads}
-        schedule |= {"together": together, "by_row": by_row}
+        schedule = {"vector": vector, "vectors": vectors, "lanes": lanes, "work": work, "threads": threads}
+        schedule |= {"spread": spread, "together": together}
         super().__init__(problem, target, {**config, **schedule}, alignment=vector * problem.dtype.itemsize)
         self.stored = held.stored
-        half = problem.dtype is DType.FLOAT16
         with self.phase("compile"):
-            instance = SPMM_ELL_BUCKETS.instance(T=C_TYPES[problem.dtype], vector=vector, lanes=lanes, threads=threads)
+            tile = {"vector": vector, "vectors": vectors, "lanes": lanes}
+            instance = SPMM_ELL_BUCKETS.instance(T=C_TYPES[problem.dtype], **tile, threads=threads)
             (self._kernel,) = target.load([instance])
         with self.phase("convert"):
-            ranges = block_ranges(held, threads // lanes, work, together)
+            groups = threads // lanes
+            ranges = block_ranges(held, groups, work, team=_WARP // lanes, spread=spread, together=together)
             if by_row:
-                ranges = ranges[np.argsort(held.rows[ranges[:, 0]], kind="stable")]
-            rows, shared, empty = _shared_and_empty(held)
+                firsts = held.rows[ranges[:, 0]]
+                ranges = ranges[np.argsort(firsts if positions is None else positions[firsts], kind="stable")]
+            use = row_use(held.shape[0], [held.rows[held.rows >= 0]])
+            rows = _numbered(held, use.shared) if problem.dtype is DType.FLOAT16 else held.rows
+            ranges = np.concatenate([ranges, _empty_ranges(rows.size, use.empty.size, groups * _EMPTY_ROWS)])
+            rows = np.concatenate([rows, use.empty])
         with self.phase("upload"):
-            self.arrays = list(arrays) or [
-                self.upload(a) for a in (held.indices, held.values.astype(problem.values.dtype))
-            ]
-            self._ranges = self.upload(ranges)
-            self._rows = self.upload(rows if half else held.rows)
-            self._zeroed = RowZeroing(self, empty if half else np.union1d(empty, shared), problem.width, problem.dtype)
-            self._rounds = half and shared.size > 0
-            self._sums = self.workspace((max(shared.size, 1) if half else 1, problem.width), np.float32)
-            if self._rounds:
-                every = np.arange(shared.size, dtype=np.int32)
-                self._zeroed_sums = RowZeroing(self, every, problem.width, DType.FLOAT32)
-                self._shared = self.upload(shared)
-                instance = ROUND_SHARED_ROWS.instance(T="half", vector=vector, threads=_ROUND_THREADS)
-                (self._round,) = target.load([instance])
-        self.deterministic = shared.size == 0
+            if not arrays:
+                whole = cast("HybFormat", held)
+                arrays = [target.upload(a) for a in (whole.indices, whole.values.astype(problem.values.dtype))]
+            self.arrays = list(arrays)
+            self.device_bytes += sum(array.nbytes for array in self.arrays)
+            self._ranges, self._rows = self.upload(ranges), self.upload(rows)
+            # Rows without elements are cleared by the grid itself.
+            use = RowUse(use.num_rows, use.shared, empty=np.empty(0, np.int32))
+            self._shared = SharedRows(self, use, problem.width, problem.dtype, vector)
+        self.deterministic = use.shared.size == 0
         self._width = np.int32(problem.width)
-        self._num_shared = np.int32(shared.size)
-        self._grid = (ranges.shape[0], ceil_div(problem.width, lanes * vector), 1)
+        self._grid = (ranges.shape[0], ceil_div(problem.width, vectors * lanes * vector), 1)
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        """Clear what is empty or added up, compute, and round what was added up in float32."""
-        self._zeroed.enqueue(out)
-        if self._rounds:
-            self._zeroed_sums.enqueue(self._sums)
-        args = (self._width, self._ranges, self._rows, *self.arrays, operands[0], out, self._sums)
-        self._kernel.launch(self._grid, args)
-        if self._rounds:
-            grid = (min(int(self._num_shared), _MAX_ROUND_BLOCKS), 1, 1)
-            self._round.launch(grid, (self._num_shared, self._width, self._shared, self._sums, out))
+        """Clear what is added up, compute, and round what was added up in float32."""
+        self._shared.before(out)
+        args = (self._width, self._ranges, self._rows, *self.arrays, operands[0], out, self._shared.sums)
+        self._kernel.launch(self._grid, args, overlap=not self.deterministic)
+        self._shared.after(out)
 
 
-def block_ranges(held: HybFormat, groups: int, work: int, together: int = NEVER) -> NDArray[np.int32]:
+def _empty_ranges(first: int, count: int, step: int) -> NDArray[np.int32]:
+    """Cut the ``count`` rows that stand at ``first`` of `rows` into blocks of rows without elements."""
+    begins = np.arange(0, count, step, dtype=np.int32)
+    zeros = np.zeros_like(begins)
+    return np.stack([first + begins, np.minimum(step, count - begins), zeros, zeros], axis=1).astype(np.int32)
+
+
+def block_ranges(
+    held: HybLayout, groups: int, work: int, *, team: int = 1, spread: int = NEVER, together: int = NEVER
+) -> NDArray[np.int32]:
     """Cut every bucket into blocks of equal work.
 
     Parameters
     ----------
-    held : HybFormat
+    held : HybLayout
     groups : int
         Groups of threads in a block.
     work : int
         Elements that a group takes; an ELL row longer than that is one group's all the same.
-    together : int
-        Width from which a block takes ELL rows one after the other as a whole.
+    team : int
+        Groups of a warp.
+    spread, together : int
+        Widths from which the groups of a warp share an ELL row (where each has a unit of it), and from which a block
+        takes ELL rows one after the other as a whole.
 
     Returns
     -------
     (blocks, 4) int32
-        First ELL row, units, base of the elements over `UNIT`, slots (plus a mark where rows are taken together;
-        negative where rows are shared).
+        First ELL row, units, base of the elements over `UNIT`, slots (plus a mark where rows are spread or taken
+        together; negative where rows are shared).
     """
     parts = []
     for bucket in held.buckets:
         per_unit = max(1, UNIT // bucket.width)
         units = bucket.count // per_unit
-        as_one = bucket.width >= together
-        step = max(1, groups * work // bucket.width) if as_one else groups * max(1, work // max(bucket.width, UNIT))
+        item = max(bucket.width, UNIT)
+        kind = bucket.width
+        if bucket.width >= together:
+            step, kind = max(1, groups * work // item), kind + _TOGETHER
+        elif bucket.width >= max(spread, UNIT * team) and team > 1:
+            step, kind = groups // team * max(1, work * team // item), kind + _SPREAD
+        else:
+            step = groups * max(1, work // item)
         first = np.arange(0, units, step)
         made = np.empty((first.size, 4), np.int32)
         made[:, 0] = bucket.first + first * per_unit
         made[:, 1] = np.minimum(step, units - first)
-        made[:, 2] = (bucket.base + first * max(bucket.width, UNIT)) // UNIT
-        made[:, 3] = (bucket.width + as_one * _TOGETHER) * (-1 if bucket.shared else 1)
+        made[:, 2] = (bucket.base + first * item) // UNIT
+        made[:, 3] = -kind if bucket.shared else kind
         parts.append(made)
     return np.concatenate(parts) if parts else np.empty((0, 4), np.int32)
 
 
-def _shared_and_empty(held: HybFormat) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-    """Give each ELL row's target (shared rows counted through), the shared rows, and the rows without non-zeros."""
-    marks = np.zeros(held.shape[0], np.int8)
-    marks[held.rows[held.rows >= 0]] = 1
-    for bucket in held.buckets:
-        if bucket.shared:
-            rows = held.rows[bucket.first : bucket.first + bucket.count]
-            marks[rows[rows >= 0]] = 2
-    shared, empty = (np.flatnonzero(marks == mark).astype(np.int32) for mark in (2, 0))
+def _numbered(held: HybLayout, shared: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Give each ELL row's target where the sums of shared rows have a workspace with one row for each of them."""
     targets = held.rows.copy()
-    number = np.zeros(held.shape[0], np.int32)
-    number[shared] = np.arange(shared.size, dtype=np.int32)
     for bucket in held.buckets:
         if bucket.shared:
-            span = slice(bucket.first, bucket.first + bucket.count)
-            targets[span] = np.where(held.rows[span] >= 0, number[held.rows[span]], -1)
-    return targets, shared, empty
+            rows = targets[bucket.first : bucket.first + bucket.count]
+            rows[rows >= 0] = np.searchsorted(shared, rows[rows >= 0])
+    return targets

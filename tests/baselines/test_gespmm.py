@@ -12,13 +12,8 @@ from problems import dense_operands, random_csr
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.gespmm.plan import (
-    SPMM,
-    GeSpmm,
-    SpmmPlan,
-    sddmm_vector_and_lanes,
-    vector_and_lanes,
-)
+from spmark.impls.gespmm.plan import GeSpmm, sddmm_vector_and_lanes
+from spmark.impls.kernels.csr_spmm import SPMM_CSR, CsrSpmmPlan, vector_and_lanes
 from spmark.impls.kernels.sddmm import SDDMM_CSR, SddmmPlan
 from spmark.impls.runtime.device import find, shipped_calibration
 from spmark.impls.runtime.host.target import HostKernel, HostTarget
@@ -41,7 +36,7 @@ class TableTarget(HostTarget):
 
 @pytest.fixture(scope="module")
 def spmm_target() -> TableTarget:
-    return TableTarget(SPMM)
+    return TableTarget(SPMM_CSR)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +44,7 @@ def sddmm_target() -> TableTarget:
     return TableTarget(SDDMM_CSR)
 
 
-def error_and_limit(plan: SpmmPlan | SddmmPlan, problem: Problem) -> tuple[float, float]:
+def error_and_limit(plan: CsrSpmmPlan | SddmmPlan, problem: Problem) -> tuple[float, float]:
     operands = dense_operands(problem)
     out = np.full(problem.out_shape, np.nan, problem.dtype.numpy)
     plan.run(operands, out)
@@ -57,13 +52,14 @@ def error_and_limit(plan: SpmmPlan | SddmmPlan, problem: Problem) -> tuple[float
 
 
 @pytest.mark.xdist_group("gespmm")
-@pytest.mark.parametrize("instance", list(SPMM.instances()), ids=lambda i: i.expression)
+@pytest.mark.parametrize("instance", list(SPMM_CSR.instances()), ids=lambda i: i.expression)
 def test_every_spmm_instance(instance: Instance, spmm_target: TableTarget) -> None:
     values = instance.values
     vector, lanes, coarsen = (int(values[key]) for key in ("vector", "lanes", "coarsen"))
     # A tile and a part of one: the last lanes have nothing to do.
     problem = Problem(Op.SPMM, MATRIX, vector * (lanes * coarsen + 3), DTYPES[str(values["T"])])
-    error, limit = error_and_limit(SpmmPlan(problem, spmm_target, vector, lanes, coarsen), problem)
+    plan = CsrSpmmPlan(problem, spmm_target, {}, vector=vector, lanes=lanes, coarsen=coarsen)
+    error, limit = error_and_limit(plan, problem)
     assert error <= limit
 
 
@@ -84,7 +80,7 @@ def test_every_sddmm_instance(instance: Instance, sddmm_target: TableTarget) -> 
 @pytest.mark.parametrize("dtype", list(DType))
 @pytest.mark.parametrize("width", [*range(1, 70), 96, 100, 127, 128, 130, 256, 500, 512, 1000])
 def test_loads_are_aligned_in_every_row_and_in_the_table(width: int, dtype: DType) -> None:
-    for choose, template in ((vector_and_lanes, SPMM), (sddmm_vector_and_lanes, SDDMM_CSR)):
+    for choose, template in ((vector_and_lanes, SPMM_CSR), (sddmm_vector_and_lanes, SDDMM_CSR)):
         vector, lanes = choose(width, dtype)
         assert width % vector == 0
         assert vector * dtype.itemsize <= 16

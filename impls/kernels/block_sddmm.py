@@ -1,0 +1,154 @@
+"""The launcher of SDDMM over BSR blocks on the matrix unit, and where the results of a block stand in CSR order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.interfaces import DeviceArray
+from spmark.impls.core.problem import Csr, Problem
+from spmark.impls.formats.bsr import BsrFormat
+from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.target import Target, ceil_div
+from spmark.impls.runtime.template import KernelTemplate, TemplateValue
+
+STRIP, UNIT, HEAD = 16, 32, 8
+"""Rows of A of a warp, columns of A that it takes at a time, and integers of a task, as in the kernel."""
+
+
+def _worth_compiling(values: Mapping[str, TemplateValue]) -> bool:
+    """Keep the kernel without masks, and the search of block sizes, for loads at their widest."""
+    return values["vector"] == 8 or (values["threads"] == 128 and not values["full"])
+
+
+BLOCK_SDDMM = KernelTemplate(
+    Path(__file__).parent / "block_sddmm.cu",
+    "block_sddmm",
+    {"block": (16, 32), "vector": (1, 2, 8), "full": (False, True), "threads": (128, 256)},
+    legal=_worth_compiling,
+    max_registers=152,
+)
+
+
+def row_runs(held: BsrFormat) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
+    """Say where the non-zeros of every row of every block stand: next to each other, since columns increase.
+
+    Parameters
+    ----------
+    held : BsrFormat
+        Blocks of at most 32 columns.
+
+    Returns
+    -------
+    starts : (nblocks * R,) int32
+        Position in CSR order of the first non-zero of a row of a block; 0 where it has none.
+    masks : (nblocks * R,) uint32
+        Bit c is set where column c of the block is a non-zero. O(nnz + nblocks R).
+    """
+    rows, cols = held.block_shape
+    run, inside = np.divmod(held.positions, np.int32(cols))
+    opens = np.ones(run.size, np.bool_)
+    np.not_equal(run[1:], run[:-1], out=opens[1:])
+    starts = np.zeros(held.indices.size * rows, np.int32)
+    starts[run[opens]] = np.flatnonzero(opens)
+    # Sums of different powers of two below 2^32 are exact in float64.
+    masks = np.bincount(run, weights=np.exp2(inside), minlength=starts.size).astype(np.uint32)
+    return starts, masks
+
+
+def strip_tasks(held: BsrFormat, units: int, together: int) -> NDArray[np.int32]:
+    """Cut the strips of 16 rows into tasks of at most so many units of 32 columns.
+
+    Parameters
+    ----------
+    held : BsrFormat
+        Square blocks of 16 or 32.
+    units : int
+        Most units of a task.
+    together : int
+        Strips whose tasks follow each other piece by piece, so that a thread block finds them on the same columns.
+
+    Returns
+    -------
+    (n, 8) int32
+        First row, first block, end of the blocks, non-zeros of a full row before the first block, columns of the first
+        two units' blocks (0 where there are none).
+    """
+    size = held.block_shape[0]
+    per_task = units * UNIT // size
+    lengths = np.repeat(np.diff(held.indptr), size // STRIP)
+    firsts = np.repeat(held.indptr[:-1], size // STRIP)
+    pieces = -(-lengths // per_task)
+    pieces[np.arange(lengths.size) * STRIP >= held.shape[0]] = 0
+    strip = np.repeat(np.arange(lengths.size), pieces)
+    piece = np.arange(strip.size) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    order = np.lexsort((strip, piece, strip // together))
+    strip, piece = strip[order], piece[order]
+    begin = firsts[strip] + piece * per_task
+    end = np.minimum(begin + per_task, firsts[strip] + lengths[strip])
+    tasks = np.zeros((strip.size, HEAD), np.int32)
+    tasks[:, :4] = np.stack([strip * STRIP, begin, end, piece * per_task * size], axis=1)
+    blocks = begin[:, None] + np.arange(2 * UNIT // size)
+    there = blocks < end[:, None]
+    tasks[:, 4 : 4 + blocks.shape[1]][there] = held.indices[blocks[there]]
+    return tasks
+
+
+class BlockSddmmPlan(DevicePlan):
+    """D = (X Y^T at A's non-zeros) in float16, scaled by A where the problem is; the matrix held as square blocks.
+
+    Only where the blocks are is kept: what A holds is read where the problem is scaled, in CSR order.
+
+    Parameters
+    ----------
+    held : BsrFormat
+        Blocks of 16 x 16 or 32 x 32.
+    config : mapping
+        What `DevicePlan.config` says; the schedule below is part of it.
+    units : int
+        Units of 32 columns that a warp takes one after the other.
+    threads : int
+        Of a thread block: 128 or, where 8 divides J, 256.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        target: Target,
+        held: BsrFormat,
+        config: Mapping[str, object],
+        *,
+        units: int,
+        threads: int,
+    ) -> None:
+        block, matrix = held.block_shape[0], problem.matrix
+        vector = next(v for v in (8, 2, 1) if problem.width % v == 0)
+        schedule = {"block": block, "units": units, "threads": threads}
+        full = vector == 8 and matrix.nnz == held.stored
+        super().__init__(problem, target, {**config, **schedule}, alignment=vector * problem.dtype.itemsize)
+        self.stored = held.stored
+        with self.phase("compile"):
+            instance = BLOCK_SDDMM.instance(block=block, vector=vector, full=full, threads=threads)
+            (self._kernel,) = target.load([instance])
+        with self.phase("convert"):
+            tasks = strip_tasks(held, units, threads // 32)
+            starts, masks = _places(matrix, held, full)
+        with self.phase("upload"):
+            # Unscaled, no value is read: an empty array stands in.
+            factors = problem.values if problem.scaled else problem.values[:0]
+            self._arrays = [self.upload(array) for array in (tasks, starts, masks, held.indices, factors)]
+        sizes = (*matrix.shape, problem.width, problem.scaled, len(tasks))
+        self._sizes = tuple(np.int32(size) for size in sizes)
+        self._grid = (ceil_div(len(tasks), threads // 32), 1, 1)
+
+    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+        """One launch; it writes every non-zero."""
+        self._kernel.launch(self._grid, (*self._sizes, *self._arrays, *operands, out))
+
+
+def _places(matrix: Csr, held: BsrFormat, full: bool) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
+    """Give what says where results go: where every block is full, arithmetic on A's indptr does."""
+    return (matrix.indptr, np.zeros(0, np.uint32)) if full else row_runs(held)

@@ -1,0 +1,199 @@
+// SpMM over dense blocks of A on the matrix unit: float16 operands, float32 sums, rounded once. Deterministic.
+//
+// One kernel for BSR, DBSR and, where the columns of a block are any columns instead of neighbours, SR-BCRS (Ye et al.,
+// ASPLOS 2023, section 4.3.2). A's blocks come in the register layout of mma.sync, so that a lane reads its part of
+// A in one piece; rows of B are read as they lie and turned by ldmatrix.
+
+#include <spmark/async.cuh>
+#include <spmark/half.cuh>
+#include <spmark/ldmatrix.cuh>
+#include <spmark/mma.cuh>
+#include <spmark/overlap.cuh>
+#include <spmark/vec.cuh>
+
+using namespace spmark;
+
+// A head is what a thread block reads first: a block row's number, its first block, its blocks, the step that it starts
+// with, and the columns of its first blocks, so that short rows need no other load.
+constexpr int kHead = 16;
+constexpr int kHeldColumns = kHead - 4;
+
+// What a thread block is made of.
+template <int rows, int tile, int depth, int vector, bool gathered, int threads>
+struct BlockConfig {
+  static_assert(rows % 16 == 0 && tile % 32 == 0 && depth % 16 == 0, "a warp's part is whole mma tiles");
+  static_assert(threads == tile * (rows >= 64 ? 2 : 1), "a warp takes 32 columns, and half the rows of tall blocks");
+  static_assert(vector == 8 || (vector == 1 && tile == 64), "other widths have one tile per height");
+  static_assert(vector == 8 || depth == 16, "single elements are copied in shallow steps");
+  static_assert(vector == 1 || (depth == 16) == (rows == 16 && !gathered), "low blocks take shallow steps");
+  static_assert(depth != 64 || rows >= (gathered ? 32 : 64), "tall blocks take deep steps");
+  static_assert(!gathered || (rows <= 64 && (rows < 64 || depth != 32)), "taller panels are as full as blocks");
+
+  static constexpr int kRowWarps = rows >= 64 ? 2 : 1;
+  static constexpr int kStages = depth == 64 ? 3 : 4;  // steps in shared memory: one is used while the others arrive
+  static constexpr int kRowTiles = rows / kRowWarps / 16;            // mma tiles of a warp, down
+  static constexpr int kStride = tile + 8;                           // halves from row to row: eight rows, all 32 banks
+  static constexpr int kPieces = depth * tile / (vector * threads);  // copies of B of one thread and step
+  static constexpr int kRowPieces = tile / vector;
+  static constexpr int kApart = threads / kRowPieces;  // rows of B between two copies of a thread: same column
+  static constexpr int kSizeA = rows * depth;
+  static constexpr int kStage = kSizeA + depth * kStride;  // halves of a step
+  static_assert(rows * kStride <= kStages * kStage, "the result is gathered where the steps were");
+};
+
+// Where the rows of B of a step lie. Looked up one step ahead, so that nothing waits for it.
+template <typename Config, int depth, bool gathered>
+struct SourceRows {
+  const int* __restrict__ head;
+  const int* __restrict__ indices;
+  int first;                                 // block of all blocks
+  int split;                                 // binary logarithm of the steps of a block
+  int rows[gathered ? Config::kPieces : 1];  // of this thread's copies, or of the step's first row
+
+  // `inside` is the row within the step of this thread's first copy.
+  __device__ __forceinline__ void find(int step, int inside) {
+    if constexpr (gathered) {
+      const int* columns = indices + (static_cast<int64_t>(first) << split) * depth + step * depth + inside;
+#pragma unroll
+      for (int p = 0; p < Config::kPieces; ++p) rows[p] = columns[p * Config::kApart];
+    } else {
+      const int block = step >> split;
+      const int column = block < kHeldColumns ? head[4 + block] : indices[first + block];
+      rows[0] = ((column << split) + (step & ((1 << split) - 1))) * depth;
+    }
+  }
+
+  __device__ __forceinline__ int row(int piece, int inside) const {
+    if constexpr (gathered)
+      return rows[piece];
+    else
+      return rows[0] + inside + piece * Config::kApart;
+  }
+};
+
+// C[b R + r, j] = sum over the blocks q of block row b, and their columns s, of A_q[r, s] B[column of s, j].
+//
+// A thread block owns one listed block row and `tile` columns of C; `rows` is R. It walks the blocks `depth` columns
+// at a time (a step), with as many steps on their way to shared memory as there are stages. A warp multiplies all rows,
+// or half of them, by 32 columns.
+//   heads     kHead integers a listed block row, those with many blocks first: the longest work starts first
+//   indices   block columns (each `depth << split` wide), or where gathered the columns of all blocks one by one
+//   values    blocks in 16 x 16 pieces, each as 32 lanes hold it for mma (8 halves a lane), pieces of 16 columns after
+//             each other, rows fastest
+//   dense     B, num_cols x width, row-major; aligned to vector elements, and so is width
+//   out       C, num_rows x width, row-major: the rows of every listed block row are written, zeros where it is empty
+// Where block rows start at different steps and go round, they do not all ask for the same rows of B at once.
+template <int rows, int tile, int depth, int vector, bool gathered, int threads>
+__global__ void __launch_bounds__(threads)
+    spmm_blocks(int num_rows, int num_cols, int width, int split, const int* __restrict__ heads,
+                const int* __restrict__ indices, const half* __restrict__ values, const half* __restrict__ dense,
+                half* __restrict__ out) {
+  using Config = BlockConfig<rows, tile, depth, vector, gathered, threads>;
+  constexpr int kStages = Config::kStages;
+  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  half* const stages = reinterpret_cast<half*>(shared_bytes);
+  const int thread = threadIdx.x;
+  const int* const head = heads + static_cast<int64_t>(blockIdx.x) * kHead;
+  const int first_column = blockIdx.y * tile;
+  const Vec<int, 4> front = load_read_only<4>(head);
+  const int steps = front[2] << split;
+  const half* const a = values + (static_cast<int64_t>(front[1]) << split) * Config::kSizeA + thread * 8;
+  const int inside = thread / Config::kRowPieces;
+  const int column = thread % Config::kRowPieces * vector;
+  const bool in_width = first_column + column < width;
+  const half* const b = dense + first_column + column;
+  SourceRows<Config, depth, gathered> source{head, indices, front[1], split, {}};
+
+  const auto turned = [&](int step) { return step + front[3] < steps ? step + front[3] : step + front[3] - steps; };
+  const auto fetch = [&](int step, half* stage) {
+    const half* const from_a = a + static_cast<int64_t>(turned(step)) * Config::kSizeA;
+#pragma unroll
+    for (int at = 0; at < Config::kSizeA; at += threads * 8)
+      if (Config::kSizeA % (threads * 8) == 0 || at + thread * 8 < Config::kSizeA)
+        copy_async<16>(stage + at + thread * 8, from_a + at);
+    half* const to = stage + Config::kSizeA + inside * Config::kStride + column;
+#pragma unroll
+    for (int p = 0; p < Config::kPieces; ++p) {
+      const int row = source.row(p, inside);
+      // Past the last row or column of B zeros are multiplied: what lies there may be anything.
+      const bool valid = in_width && row < num_cols;
+      const half* const from = b + static_cast<int64_t>(row) * width;
+      if constexpr (vector == 8)
+        copy_async<16>(to + p * Config::kApart * Config::kStride, from, valid);
+      else
+        to[p * Config::kApart * Config::kStride] = valid ? *from : from_float<half>(0.0f);
+    }
+    if (step + 1 < steps) source.find(turned(step + 1), inside);
+  };
+
+  constexpr int kColumnTiles = 4;
+  const int lane = thread % 32;
+  const int row_tile = thread / 32 % Config::kRowWarps * Config::kRowTiles;  // first mma tile of this warp, down
+  const int warp_column = thread / 32 / Config::kRowWarps * 32;
+  float sums[Config::kRowTiles][kColumnTiles][4] = {};
+  const auto multiply = [&](const half* stage, int k) {
+    unsigned part[Config::kRowTiles][4];
+#pragma unroll
+    for (int m = 0; m < Config::kRowTiles; ++m) {
+      const Vec<half, 8> held = load<8>(stage + (k / 16 * (rows / 16) + row_tile + m) * 256 + lane * 8);
+      memcpy(part[m], &held, sizeof(held));
+    }
+#pragma unroll
+    for (int n = 0; n < kColumnTiles; n += 2) {
+      unsigned two[4];  // rows k .. k + 15 of 16 columns: two operands of mma
+      load_matrices<true>(two, stage + Config::kSizeA + (k + lane % 16) * Config::kStride + warp_column + n * 8 +
+                                   lane / 16 * 8);
+      const unsigned left[2] = {two[0], two[1]};
+      const unsigned right[2] = {two[2], two[3]};
+#pragma unroll
+      for (int m = 0; m < Config::kRowTiles; ++m) {
+        mma_m16n8k16(sums[m][n], part[m], left);
+        mma_m16n8k16(sums[m][n + 1], part[m], right);
+      }
+    }
+  };
+
+  if (steps > 0) source.find(front[3], inside);
+  half* arriving = stages;
+  half* stage = stages;
+  const auto next = [&](half* from) {
+    return from == stages + (kStages - 1) * Config::kStage ? stages : from + Config::kStage;
+  };
+  // The first turns only fetch. One loop for both, since its code comes from a cold cache as well.
+#pragma unroll 1
+  for (int step = 1 - kStages; step < steps; ++step) {
+    if (step >= 0) {
+      wait_async<kStages - 2>();
+      __syncthreads();     // everybody's part of this step is there, and nobody reads the step before, which goes next
+      multiply(stage, 0);  // first, so that the matrix unit is busy while addresses are computed
+    }
+    if (step + kStages - 1 < steps) fetch(step + kStages - 1, arriving);
+    commit_async();  // also where there is nothing, so that groups count steps
+    arriving = next(arriving);
+    if (step >= 0) {
+#pragma unroll
+      for (int k = 16; k < depth; k += 16) multiply(stage, k);
+      stage = next(stage);
+    }
+  }
+
+  __syncthreads();  // the steps make room for the result, which leaves in whole rows
+#pragma unroll
+  for (int m = 0; m < Config::kRowTiles; ++m)
+#pragma unroll
+    for (int n = 0; n < kColumnTiles; ++n)
+#pragma unroll
+      for (int side = 0; side < 2; ++side) {
+        const int row = (row_tile + m) * 16 + side * 8 + lane / 4;
+        half* const to = stages + row * Config::kStride + warp_column + n * 8 + lane % 4 * 2;
+        store(to, round_to<half>(Vec<float, 2>{sums[m][n][side * 2], sums[m][n][side * 2 + 1]}));
+      }
+  __syncthreads();           // a thread stores what others have computed
+  wait_for_previous_grid();  // that clears other rows of C: the result is complete when this grid has ended
+  const int64_t first_row = static_cast<int64_t>(front[0]) * rows;
+#pragma unroll 2
+  for (int row = inside; row < rows; row += Config::kApart)
+    if (first_row + row < num_rows && in_width)
+      store_streaming(out + (first_row + row) * width + first_column + column,
+                      load<vector>(stages + row * Config::kStride + column));
+}

@@ -1,0 +1,220 @@
+"""The launcher of SpMM over blocks on the matrix unit: BSR, DBSR and SR-BCRS with panels of 16 rows and more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.interfaces import DeviceArray
+from spmark.impls.core.problem import Problem
+from spmark.impls.formats.bsr import BsrFormat
+from spmark.impls.formats.dbsr import DbsrFormat
+from spmark.impls.formats.srbcrs import SrBcrsFormat
+from spmark.impls.kernels.zeroing import RowZeroing
+from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.target import Target, ceil_div
+from spmark.impls.runtime.template import Instance, KernelTemplate, TemplateValue
+
+HEAD = 16
+"""Integers of a head, as in the kernel: four numbers, then the columns of the first blocks."""
+_TALL = 64
+"""Rows from which two warps share a block's columns."""
+
+
+def _legal(values: Mapping[str, TemplateValue]) -> bool:
+    rows, tile, depth, vector = (int(values[name]) for name in ("rows", "tile", "depth", "vector"))
+    gathered = bool(values["gathered"])
+    if int(values["threads"]) != _threads(rows, tile) or (gathered and rows > _TALL):
+        return False
+    if vector == 1:
+        return tile == 64 and depth == 16
+    if gathered:
+        return depth in {16: (32,), 32: (32, 64), 64: (64,)}[rows]
+    return depth in {16: (16,), 32: (32,)}.get(rows, (32, 64))
+
+
+def _threads(rows: int, tile: int) -> int:
+    return tile * (2 if rows >= _TALL else 1)
+
+
+SPMM_BLOCKS = KernelTemplate(
+    Path(__file__).parent / "block_spmm.cu",
+    "spmm_blocks",
+    {
+        "rows": (16, 32, 64, 96, 128),
+        "tile": (64, 128),
+        "depth": (16, 32, 64),
+        "vector": (1, 8),
+        "gathered": (False, True),
+        "threads": (64, 128, 256),
+    },
+    legal=_legal,
+    max_registers=128,
+)
+
+
+class BlockSpmmPlan(DevicePlan):
+    """C = A B over blocks, float16 with float32 sums.
+
+    Parameters
+    ----------
+    held : BsrFormat, DbsrFormat or SrBcrsFormat
+        Blocks of R x C, or groups of t x g, that `block_instance` has a kernel for.
+    config : mapping
+        What `DevicePlan.config` says; the schedule below is part of it.
+    tile : int
+        Columns of C of a thread block: 64, or 128 where J is a multiple of 8.
+    depth : int
+        Columns of A that are multiplied between two barriers: C or g over a power of two.
+    turned : bool
+        Block rows start at different blocks and go round, so that they do not all ask for the same rows of B at once.
+    arrays : sequence of device arrays, optional
+        `arrays` of another plan of the same format.
+
+    Raises
+    ------
+    BuildError
+        There is no kernel for these blocks.
+    ValueError
+        ``depth`` does not divide them so.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        target: Target,
+        held: BsrFormat | DbsrFormat | SrBcrsFormat,
+        config: Mapping[str, object],
+        *,
+        tile: int,
+        depth: int,
+        turned: bool = False,
+        arrays: Sequence[DeviceArray] = (),
+    ) -> None:
+        gathered = isinstance(held, SrBcrsFormat)
+        values = held.values if isinstance(held, SrBcrsFormat) else held.blocks
+        _, rows, block_cols = values.shape
+        instance = block_instance(problem.width, rows, tile, depth, gathered)
+        schedule = {"tile": tile, "depth": depth, "turned": turned}
+        super().__init__(problem, target, {**config, **schedule}, alignment=int(instance.values["vector"]) * 2)
+        self.stored = held.stored
+        split = (block_cols // depth).bit_length() - 1
+        if depth << split != block_cols:
+            raise ValueError(f"expected a depth that divides {block_cols} columns by a power of two, found {depth}")
+        with self.phase("compile"):
+            (self._kernel,) = target.load([instance])
+        self._shared_bytes = shared_bytes(instance)
+        self._kernel.allow_shared(self._shared_bytes)
+        with self.phase("convert"):
+            listed = held.rows if isinstance(held, DbsrFormat) else np.arange(held.indptr.size - 1, dtype=np.int32)
+            heads = block_heads(listed, held.indptr, None if gathered else held.indices, 1 << split if turned else 0)
+            pieces = () if arrays else (held.indices, mma_pieces(values))
+        with self.phase("upload"):
+            self._heads = self.upload(heads)
+            self.arrays = list(arrays) or [self.upload(array) for array in pieces]
+            cleared = _rows_not_listed(listed, rows, problem.matrix.num_rows)
+            self._clears = cleared.size > 0
+            self._zeroed = RowZeroing(self, cleared, problem.width, problem.dtype)
+        sizes = (*problem.matrix.shape, problem.width, split)
+        self._sizes = tuple(np.int32(size) for size in sizes)
+        self._grid = (listed.size, ceil_div(problem.width, tile), 1)
+
+    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+        """Clear the rows that no block row covers (none but in DBSR), and compute."""
+        self._zeroed.enqueue(out)
+        args = (*self._sizes, self._heads, *self.arrays, *operands, out)
+        self._kernel.launch(self._grid, args, self._shared_bytes, overlap=self._clears)
+
+
+def block_instance(width: int, rows: int, tile: int, depth: int, gathered: bool) -> Instance:
+    """Give the kernel for blocks of ``rows`` rows at a width J.
+
+    Raises
+    ------
+    BuildError
+        There is none.
+    """
+    return SPMM_BLOCKS.instance(
+        rows=rows,
+        tile=tile,
+        depth=depth,
+        vector=vector_of(width),
+        gathered=gathered,
+        threads=_threads(rows, tile),
+    )
+
+
+def vector_of(width: int) -> int:
+    """Give the elements of a copy of B: eight where rows of B start at multiples of 16 bytes, else one."""
+    return 8 if width % 8 == 0 else 1
+
+
+def shared_bytes(instance: Instance) -> int:
+    """Give the dynamic shared memory of a thread block: its stages of A and B."""
+    rows, tile, depth = (int(instance.values[name]) for name in ("rows", "tile", "depth"))
+    stages = 3 if depth == 64 else 4
+    return stages * (rows * depth + depth * (tile + 8)) * 2
+
+
+def block_heads(
+    listed: NDArray[np.int32], indptr: NDArray[np.int32], indices: NDArray[np.int32] | None, turn: int = 0
+) -> NDArray[np.int32]:
+    """Give what a thread block reads first.
+
+    Parameters
+    ----------
+    listed : (n,) int32
+        Block rows.
+    indptr : (n + 1,) int32
+        Their blocks.
+    indices : (nblocks,) int32, optional
+        Columns of blocks; left out where a block has no column of its own.
+    turn : int
+        Steps of a block where every block row starts with another block, 0 where all start with the first.
+
+    Returns
+    -------
+    (n, HEAD) int32
+        Block row, first block, blocks, the step to start with, and the columns of the first blocks; rows with many
+        blocks first.
+    """
+    counts = np.diff(indptr)
+    order = np.argsort(-counts, kind="stable")
+    starts, counts = indptr[:-1][order], counts[order]
+    heads = np.zeros((listed.size, HEAD), np.int32)
+    heads[:, 0], heads[:, 1], heads[:, 2] = listed[order], starts, counts
+    heads[:, 3] = np.arange(listed.size) % np.maximum(counts, 1) * turn
+    if indices is not None and indices.size:
+        places = np.arange(HEAD - 4, dtype=np.int32)
+        there = places < counts[:, None]
+        heads[:, 4:][there] = indices[(starts[:, None] + places)[there]]
+    return heads
+
+
+def mma_pieces(values: NDArray[np.float32]) -> NDArray[np.float16]:
+    """Order blocks as lanes hold them for ``mma_m16n8k16``.
+
+    Parameters
+    ----------
+    values : (n, R, C) float32
+        R and C multiples of 16.
+
+    Returns
+    -------
+    (n, C / 16, R / 16, 32, 8) float16
+        For every 16 x 16 piece the 8 elements of each lane, in the order of the operand's registers.
+    """
+    n, rows, cols = values.shape
+    # Row = 16 m + 8 side + g, column = 16 k + 8 half + 2 t + e; lane = 4 g + t, its registers are (half, side, e).
+    parts = values.reshape(n, rows // 16, 2, 8, cols // 16, 2, 4, 2).transpose(0, 4, 1, 3, 6, 5, 2, 7)
+    return parts.astype(np.float16, order="C").reshape(n, cols // 16, rows // 16, 32, 8)
+
+
+def _rows_not_listed(listed: NDArray[np.int32], rows: int, num_rows: int) -> NDArray[np.int32]:
+    """Give the rows of C in block rows that are not listed."""
+    covered = np.zeros(ceil_div(num_rows, rows), np.bool_)
+    covered[listed] = True
+    return np.flatnonzero(~np.repeat(covered, rows)[:num_rows]).astype(np.int32)

@@ -1,0 +1,237 @@
+// The body of SpMM over ELL buckets (see ell_buckets.cu), for grids of its own and for fused ones.
+#pragma once
+
+#include <spmark/overlap.cuh>
+#include <spmark/warp.cuh>
+
+#include "row_target.cuh"
+
+namespace spmark {
+
+constexpr int kUnit = 8;            // elements of a unit, and loads of B that a lane has on their way
+constexpr int kTogether = 1 << 24;  // mark of ranges whose ELL rows the whole block takes together
+constexpr int kSpread = 1 << 25;    // mark of ranges whose ELL rows are spread over the groups of a warp
+
+// Threads of a multiprocessor, by the sums that each keeps: more would spill registers, fewer wait for memory.
+template <int vector, int vectors>
+constexpr int kResident = vector * vectors > 8 ? 640 : 768;
+
+// Row `row` of a row-major matrix. Of two unsigned words the product takes one instruction, of signed ones five.
+template <typename P>
+__device__ __forceinline__ P* row_of(P* first, unsigned row, unsigned row_bytes) {
+  return reinterpret_cast<P*>(reinterpret_cast<size_t>(first) + static_cast<size_t>(row) * row_bytes);
+}
+
+// The columns that a lane owns, `vectors` vectors of them, `kStep` columns apart: where it reads B, and where its sums
+// go: whole rows to C, shared rows are added to others'.
+template <typename T, int vector, int vectors, int lanes>
+struct Columns {
+  static constexpr int kStep = lanes * vector;
+
+  const T* dense;
+  T* out;
+  float* sums;
+  unsigned row_bytes;
+  int width;
+  int first;
+  bool shared;
+
+  __device__ __forceinline__ bool active(int v) const { return first + v * kStep < width; }
+
+  // Past the last column the lane reads B's first one, whose sum nobody takes.
+  __device__ __forceinline__ void load(Vec<T, vector> (&part)[vectors], int row) const {
+    const T* from = row_of(dense + (active(0) ? first : 0), row, row_bytes);
+#pragma unroll
+    for (int v = 0; v < vectors; ++v) part[v] = load_read_only<vector>(from + (active(v) ? v * kStep : 0));
+  }
+
+  // Take the sums of a row, or of none where it is negative (an ELL row that only fills a unit), and clear them.
+  __device__ __forceinline__ void write(int row, Vec<float, vector> (&sum)[vectors]) const {
+#pragma unroll
+    for (int v = 0; v < vectors; ++v) {
+      if (row >= 0 && active(v)) {
+        if (shared)
+          atomic_add(row_of(shared_sums(out, sums) + first + v * kStep, row, width * sizeof(float)), sum[v]);
+        else  // C is not read again: B stays in L2
+          store_streaming(row_of(out + first + v * kStep, row, row_bytes), round_to<T>(sum[v]));
+      }
+      sum[v] = zeros<float, vector>();
+    }
+  }
+};
+
+// One element of A: each lane of a group holds one, and shuffles show it to the others.
+struct Element {
+  int column;
+  float value;
+  int row;
+};
+
+// What one group takes of a bucket: `size` elements, the first 2^log_part of each 2^log_slots, which are an ELL row.
+template <typename T, int lanes>
+struct Run {
+  const int* __restrict__ indices;
+  const T* __restrict__ values;
+  const int* __restrict__ rows;
+  int size;
+  int log_part;
+  int log_slots;
+
+  // This lane's element of a chunk of `lanes`; past the end it is the last one, which nobody uses.
+  __device__ __forceinline__ Element fetch(int chunk, int lane) const {
+    const int i = min(chunk * lanes + lane, max(size - 1, 0));
+    const int row = i >> log_part;
+    const int at = (row << log_slots) + i - (row << log_part);
+    return {load_streaming<1>(indices + at)[0], to_float(load_streaming<1>(values + at)[0]), rows[row]};
+  }
+};
+
+// Add up what the groups of a warp hold; all of them get the sum.
+template <int lanes, int vector, int vectors>
+__device__ __forceinline__ void sum_over_groups(Vec<float, vector> (&sum)[vectors]) {
+#pragma unroll
+  for (int step = lanes; step < kWarpSize; step *= 2)
+#pragma unroll
+    for (int v = 0; v < vectors; ++v)
+#pragma unroll
+      for (int i = 0; i < vector; ++i) sum[v][i] += shuffle_xor(kFullMask, sum[v][i], step);
+}
+
+// Add up a run; every `per_row` elements an ELL row ends, and its sum is written. `narrow`: that is less than the
+// elements on their way. `spread`: each group of the warp has a part of the row.
+//
+// kUnit loads of B are on their way at any time: where one has been added, its registers wait for the same columns of
+// an element further on. The elements themselves are fetched two chunks ahead. Every group of a warp makes the steps
+// that `elements` take, so that shuffles find every lane. The less code, the faster a small grid: it comes from a cold
+// cache as well.
+template <int lanes, bool narrow, typename T, int vector, int vectors>
+__device__ __forceinline__ void walk(const Run<T, lanes>& run, int elements, int per_row, bool spread,
+                                     const Columns<T, vector, vectors, lanes>& columns,
+                                     Vec<float, vector> (&sum)[vectors]) {
+  constexpr int kDepth = kUnit / vectors;  // elements whose rows of B are on their way
+  constexpr int kSteps = lanes / kDepth;   // of a chunk
+  const int lane = threadIdx.x % lanes;
+  const int base = lane_id() - lane;
+  Element now = run.fetch(0, lane), next = run.fetch(1, lane), later = next;
+  Vec<T, vector> part[kDepth][vectors];
+#pragma unroll
+  for (int e = 0; e < kDepth; ++e) columns.load(part[e], shuffle(kFullMask, now.column, base + e));
+#pragma unroll 1
+  for (int u = 0; u < elements / kDepth; ++u) {
+    const int place = base + u % kSteps * kDepth;
+    const int next_place = base + (u + 1) % kSteps * kDepth;
+    if (place == base) later = run.fetch(u / kSteps + 2, lane);
+    const bool more = (u + 1) * kDepth < run.size;
+    const int ahead = next_place == base ? next.column : now.column;
+    const int row = u * kDepth < run.size ? now.row : -1;
+#pragma unroll
+    for (int e = 0; e < kDepth; ++e) {
+      const float value = shuffle(kFullMask, now.value, place + e);
+#pragma unroll
+      for (int v = 0; v < vectors; ++v) axpy(sum[v], value, part[e][v]);
+      const int from = shuffle(kFullMask, ahead, next_place + e);
+      if (more) columns.load(part[e], from);
+      if ((narrow || e == kDepth - 1) && ((u * kDepth + e + 1) & (per_row - 1)) == 0) {
+        if (!narrow && spread) sum_over_groups<lanes>(sum);
+        const int to = shuffle(kFullMask, row, place + e);
+        columns.write(spread && base != 0 ? -1 : to, sum);
+      }
+    }
+    if (next_place == base) {
+      now = next;
+      next = later;
+    }
+  }
+}
+
+// C[rows[r], j] (+)= sum_s values[r, s] B[indices[r, s], j].
+//
+// A block owns a range of one bucket and a tile of vectors * lanes * vector columns; each group of `lanes` threads
+// takes a run of the range's units, or of its ELL rows where these are longer than a unit. Where the range says so the
+// groups of a warp share each ELL row and add up by shuffles, or the whole block does and adds up in shared memory.
+//   ranges    4 integers a block: first ELL row of all, units (or ELL rows), base of the range's elements over kUnit,
+//   and
+//             slots of an ELL row plus kSpread or kTogether where rows are taken so, negative where rows are shared; 0
+//             slots: rows of C without elements, which get their zeros here
+//   rows      row of A of every ELL row, or -1;   indices, values   elements, each bucket row-major
+//   dense     B, num_cols x width, row-major; aligned to vector elements, and so is width
+//   out       C, num_rows x width, row-major: rows that are not shared are written whole
+//   sums      float16 only: float32 of `width` columns, indexed by the shared ELL rows' entries of `rows`
+// Shared rows of C (float32) or of sums (float16) are cleared by the grid before, with which this one may overlap.
+template <typename T, int vector, int vectors, int lanes, int threads>
+struct EllBuckets {
+  static_assert(threads % lanes == 0 && lanes >= kUnit, "groups fill the block and hold a unit");
+  static_assert(sizeof(T) * vector <= 16, "a vector is loaded at once");
+  static constexpr int kGroups = threads / lanes;
+  static constexpr int kColumns = vector * vectors * lanes;
+
+  struct Shared {
+    Vec<float, vector> parts[threads];
+  };
+
+  static __device__ __forceinline__ void run(Shared& memory, int block, int tile, int width,
+                                             const int* __restrict__ ranges, const int* __restrict__ rows,
+                                             const int* __restrict__ indices, const T* __restrict__ values,
+                                             const T* __restrict__ dense, T* out, float* sums) {
+    const Vec<int, 4> range = load_read_only<4>(ranges + 4 * static_cast<int64_t>(block));
+    const int group = threadIdx.x / lanes;
+    const int lane = threadIdx.x % lanes;
+    const bool shared = range[3] < 0;
+    const int kind = shared ? -range[3] : range[3];
+    const bool together = kind & kTogether;
+    const bool spread = kind & kSpread;
+    const int slots = kind & (kTogether - 1);
+    const int log_slots = 31 - __clz(slots);
+    const int column = (tile * vectors * lanes + lane) * vector;
+    const Columns<T, vector, vectors, lanes> columns{dense, out,    sums,  width * unsigned(sizeof(T)),
+                                                     width, column, shared};
+    Vec<float, vector> sum[vectors];
+#pragma unroll
+    for (int v = 0; v < vectors; ++v) sum[v] = zeros<float, vector>();
+    if (shared) wait_for_previous_grid();
+
+    if (slots == 0) {
+#pragma unroll 1
+      for (int r = group; r < range[1]; r += kGroups) columns.write(rows[range[0] + r], sum);
+      return;
+    }
+    // A team of groups shares each item of the range, a unit or a longer ELL row, in equal parts of whole units.
+    const int item = max(slots, kUnit);
+    const int team = together ? kGroups : spread ? kWarpSize / lanes : 1;
+    const int part = together ? (item / kUnit + team - 1) / team * kUnit : item / team;
+    const int offset = min(group % team * part, item);
+    const int share = (range[1] * team + kGroups - 1) / kGroups;  // items of a team
+    const int first = min(group / team * share, range[1]);
+    const int count = min(share, range[1] - first);
+    const int64_t base = static_cast<int64_t>(range[2]) * kUnit;
+
+#pragma unroll 1
+    for (int r = 0; r < (together ? range[1] : 1); ++r) {
+      const int begin = together ? r : first < range[1] ? first : 0;
+      const int64_t at = base + static_cast<int64_t>(begin) * item + (offset < item ? offset : 0);
+      const int size = together ? min(part, item - offset) : count * part;
+      const int log_part = together || item == part ? log_slots : 31 - __clz(part);
+      const int row = range[0] + (begin * item >> log_slots);
+      const Run<T, lanes> run{indices + at, values + at, rows + row, size, log_part, log_slots};
+      if (slots < kUnit / vectors) {
+        walk<lanes, true>(run, share * part, slots, false, columns, sum);
+      } else {
+        walk<lanes, false>(run, together ? part : share * part, together ? 1 << 30 : min(part, slots), spread, columns,
+                           sum);
+      }
+      if (!together) return;
+#pragma unroll
+      for (int v = 0; v < vectors; ++v) {
+        memory.parts[threadIdx.x] = size > 0 ? sum[v] : zeros<float, vector>();
+        __syncthreads();  // the first group adds up what all have found
+        sum[v] = zeros<float, vector>();
+#pragma unroll 1
+        for (int g = 0; group == 0 && g < kGroups; ++g) axpy(sum[v], 1.0f, memory.parts[g * lanes + lane]);
+        __syncthreads();  // nobody writes over what the first group still reads
+      }
+      columns.write(group == 0 ? rows[row] : -1, sum);
+    }
+  }
+};
+
+}  // namespace spmark

@@ -1,0 +1,34 @@
+// Conversion of CSR to ELL buckets: the elements, once the host has laid out the rows. Deterministic.
+
+#include <spmark/half.cuh>
+#include <spmark/vec.cuh>
+
+using namespace spmark;
+
+constexpr int kUnit = 8;  // bases of spans are counted in so many elements
+
+// out[base + r * width + s] = element starts[r] + s of CSR, or padding: the row's last column and the value 0 past its
+// length, column 0 where it has none.
+//
+// A thread block owns a span of one bucket's ELL rows; threads take its elements in turn, so that they write side by
+// side and read so within a row.
+//   spans             4 integers a block: first ELL row of all, ELL rows, base of its elements over kUnit, their width
+//   starts, lengths   of every ELL row: position of its first non-zero in CSR, and non-zeros
+//   indices, values   CSR's columns and values
+template <typename T, int threads>
+__global__ void __launch_bounds__(threads)
+    fill_ell_buckets(const int* __restrict__ spans, const int* __restrict__ starts, const int* __restrict__ lengths,
+                     const int* __restrict__ indices, const T* __restrict__ values, int* __restrict__ out_indices,
+                     T* __restrict__ out_values) {
+  const Vec<int, 4> span = load_read_only<4>(spans + 4 * static_cast<int64_t>(blockIdx.x));
+  const int width = span[3];
+  const int64_t base = static_cast<int64_t>(span[2]) * kUnit;
+  for (int e = threadIdx.x; e < span[1] * width; e += threads) {
+    const int row = span[0] + e / width;
+    const int slot = e & (width - 1);  // widths are powers of two
+    const int length = lengths[row];
+    const int from = starts[row] + min(slot, length - 1);
+    out_indices[base + e] = length > 0 ? indices[from] : 0;
+    out_values[base + e] = slot < length ? values[from] : from_float<T>(0.0f);
+  }
+}

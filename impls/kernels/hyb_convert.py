@@ -1,0 +1,147 @@
+"""Conversion of CSR to hyb(c, k) where it is used: the matrix is uploaded once, and converted there as often as wanted.
+
+The host lays out rows, in time of the number of ELL rows; a kernel copies the elements. The result is that of
+`spmark.impls.formats.hyb.HybFormat.from_csr`, bit for bit.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.interfaces import Built, DeviceArray
+from spmark.impls.core.problem import Problem
+from spmark.impls.formats.hyb import UNIT, HybLayout, lay_out, powers_up_to, prepare
+from spmark.impls.formats.nearness import near_positions
+from spmark.impls.formats.pieces import Pieces, partition_columns
+from spmark.impls.runtime.target import Target
+from spmark.impls.runtime.template import C_TYPES, KernelTemplate
+
+_SPAN = 4096
+"""Elements that a thread block fills; an ELL row that is longer is one block's all the same."""
+FILL_ELL_BUCKETS = KernelTemplate(
+    Path(__file__).parent / "hyb_convert.cu",
+    "fill_ell_buckets",
+    {"T": ("float", "half"), "threads": (256,)},
+    max_registers=40,
+)
+
+
+class HybConverter:
+    """A matrix on a target, ready to be converted.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its matrix, with values in its dtype.
+    target : Target
+
+    Attributes
+    ----------
+    phases_s : dict
+        Seconds spent on the kernel and the host's loops (``compile``), on CSR (``upload``), and on all conversions so
+        far (``convert``, what is uploaded for them included).
+    device_bytes : int
+        Bytes of CSR held on the target, until the converter is dropped.
+
+    Raises
+    ------
+    CompileError
+        The kernel does not compile.
+    """
+
+    def __init__(self, problem: Problem, target: Target) -> None:
+        self._matrix, self._target, self._dtype = problem.matrix, target, problem.dtype
+        self._accounts = Built()
+        self.phases_s = self._accounts.phases_s
+        with self._accounts.phase("compile"):
+            prepare()
+            threads = int(FILL_ELL_BUCKETS.space["threads"][0])
+            (self._kernel,) = target.load([FILL_ELL_BUCKETS.instance(T=C_TYPES[problem.dtype], threads=threads)])
+        with self._accounts.phase("upload"):
+            self._csr = [target.upload(array) for array in (problem.matrix.indices, problem.values)]
+        self.device_bytes = problem.matrix.indices.nbytes + problem.values.nbytes
+        self._pieces: Pieces | None = None
+        self._positions: NDArray[np.int32] | None = None
+
+    @property
+    def positions(self) -> NDArray[np.int32]:
+        """The order that `near_positions` gives the rows, found when first asked for."""
+        if self._positions is None:
+            with self._accounts.phase("convert"):
+                self._positions = near_positions(self._matrix)
+        return self._positions
+
+    def convert(self, partitions: int, max_width: int, near: bool = False) -> tuple[HybLayout, list[DeviceArray]]:
+        """Convert to hyb(c, k).
+
+        Parameters
+        ----------
+        partitions : int
+            c; the pieces of the last one asked for are kept, since a search goes through k for one c.
+        max_width : int
+            2^k.
+        near : bool
+            Whether the rows of a bucket stand in the order of `positions` instead of A's.
+
+        Returns
+        -------
+        layout : HybLayout
+            On the host.
+        arrays : list of device arrays
+            Indices (stored,) int32 and values (stored,) of the problem's dtype.
+
+        Raises
+        ------
+        ValueError
+            ``max_width`` is no power of two, or there are fewer than one partition.
+        BuildError
+            More than 2^31 - 1 elements would be stored.
+        """
+        positions = self.positions if near else None
+        with self._accounts.phase("convert"):
+            ladders = [powers_up_to(max_width)] * partitions
+            if self._pieces is None or self._pieces.partitions != partitions:
+                self._pieces = partition_columns(self._matrix, partitions)
+            layout = lay_out(self._pieces if positions is None else self._pieces.in_order(positions), ladders)
+        return layout, self.fill(layout)
+
+    def fill(self, layout: HybLayout) -> list[DeviceArray]:
+        """Fill any layout of the matrix with its elements, one with widths of its own in every partition too.
+
+        Returns
+        -------
+        list of device arrays
+            As `convert`.
+        """
+        with self._accounts.phase("convert"):
+            indices = self._target.empty((layout.stored,), np.int32)
+            values = self._target.empty((layout.stored,), self._dtype.numpy)
+            table = spans(layout)
+            held = [self._target.upload(array) for array in (table, layout.starts, layout.lengths)]
+            self._kernel.launch((table.shape[0], 1, 1), (*held, *self._csr, indices, values))
+            self._target.synchronize()
+        return [indices, values]
+
+
+def spans(layout: HybLayout) -> NDArray[np.int32]:
+    """Cut every bucket into spans of about 4,096 elements.
+
+    Returns
+    -------
+    (blocks, 4) int32
+        First ELL row, ELL rows, base of their elements over `UNIT`, width.
+    """
+    parts = [np.empty((0, 4), np.int32)]
+    for bucket in layout.buckets:
+        step = max(1, _SPAN // bucket.width)
+        first = np.arange(0, bucket.count, step)
+        made = np.empty((first.size, 4), np.int32)
+        made[:, 0] = bucket.first + first
+        made[:, 1] = np.minimum(step, bucket.count - first)
+        made[:, 2] = (bucket.base + first * bucket.width) // UNIT
+        made[:, 3] = bucket.width
+        parts.append(made)
+    return np.concatenate(parts)

@@ -1,0 +1,128 @@
+"""The launcher of SpMM over SR-BCRS panels of eight rows on the matrix unit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.interfaces import DeviceArray
+from spmark.impls.core.problem import Problem
+from spmark.impls.formats.srbcrs import SrBcrsFormat
+from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.target import Target, ceil_div
+from spmark.impls.runtime.template import Instance, KernelTemplate
+
+PANEL, GROUP = 8, 16
+"""t and g that the kernel takes."""
+_THREADS = 128
+_STAGES = 4
+SPMM_PANELS = KernelTemplate(
+    Path(__file__).parent / "panel_spmm.cu",
+    "spmm_panels",
+    {"tile": (64, 128), "vector": (1, 8), "threads": (_THREADS,)},
+    legal=lambda values: values["vector"] == 8 or values["tile"] == 64,
+    max_registers=96,
+)
+
+
+class PanelSpmmPlan(DevicePlan):
+    """C = A B over SR-BCRS(8, 16), float16 with float32 sums.
+
+    Parameters
+    ----------
+    held : SrBcrsFormat
+        Of `PANEL` rows and groups of `GROUP`.
+    config : mapping
+        What `DevicePlan.config` says; the schedule below is part of it.
+    tile : int
+        Columns of C of a warp: 64, or 128 where J is a multiple of 8.
+    turned : bool
+        Panels start at different groups and go round, so that they do not all ask for the same rows of B at once.
+    arrays : sequence of device arrays, optional
+        `arrays` of another plan of the same format.
+
+    Raises
+    ------
+    BuildError
+        There is no kernel with that tile for J.
+    ValueError
+        Panels or groups of another size.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        target: Target,
+        held: SrBcrsFormat,
+        config: Mapping[str, object],
+        *,
+        tile: int,
+        turned: bool = False,
+        arrays: Sequence[DeviceArray] = (),
+    ) -> None:
+        if held.group_shape != (PANEL, GROUP):
+            raise ValueError(f"expected SR-BCRS({PANEL}, {GROUP}), found SR-BCRS{held.group_shape}")
+        instance = panel_instance(problem.width, tile)
+        super().__init__(
+            problem, target, {**config, "tile": tile, "turned": turned}, alignment=int(instance.values["vector"]) * 2
+        )
+        self.stored = held.stored
+        with self.phase("compile"):
+            (self._kernel,) = target.load([instance])
+        warps = _THREADS // 32
+        self._shared_bytes = warps * _STAGES * GROUP * (tile + 8) * 2
+        self._kernel.allow_shared(self._shared_bytes)
+        with self.phase("convert"):
+            heads = panel_heads(held.indptr, turned)
+            pieces = () if arrays else (held.indices, transposed_pieces(held.values))
+        with self.phase("upload"):
+            self._heads = self.upload(heads)
+            self.arrays = list(arrays) or [self.upload(array) for array in pieces]
+        sizes = (problem.matrix.num_rows, heads.shape[0], problem.width)
+        self._sizes = tuple(np.int32(size) for size in sizes)
+        self._grid = (ceil_div(heads.shape[0], warps), ceil_div(problem.width, tile), 1)
+
+    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+        """One launch; it writes every row."""
+        args = (*self._sizes, self._heads, *self.arrays, *operands, out)
+        self._kernel.launch(self._grid, args, self._shared_bytes)
+
+
+def panel_instance(width: int, tile: int) -> Instance:
+    """Give the kernel for a width J.
+
+    Raises
+    ------
+    BuildError
+        There is none.
+    """
+    return SPMM_PANELS.instance(tile=tile, vector=8 if width % 8 == 0 else 1, threads=_THREADS)
+
+
+def panel_heads(indptr: NDArray[np.int32], turned: bool) -> NDArray[np.int32]:
+    """Give (panels, 4) int32: panel, first group, groups, group to start with; panels with many groups first."""
+    counts = np.diff(indptr)
+    order = np.argsort(-counts, kind="stable")
+    counts = counts[order]
+    turns = np.arange(counts.size) % np.maximum(counts, 1) * turned
+    return np.stack([order, indptr[:-1][order], counts, turns], axis=1).astype(np.int32)
+
+
+def transposed_pieces(values: NDArray[np.float32]) -> NDArray[np.float16]:
+    """Order groups as lanes hold them for the second operand of ``mma_m16n8k16``.
+
+    Parameters
+    ----------
+    values : (n, 8, 16) float32
+
+    Returns
+    -------
+    (n, 32, 4) float16
+        The 4 elements of each lane, in the order of the operand's registers.
+    """
+    # Row = g, column = 8 half + 2 t + e; lane = 4 g + t, its registers are (half, e).
+    parts = values.reshape(-1, PANEL, 2, 4, 2).transpose(0, 1, 3, 2, 4)
+    return parts.astype(np.float16, order="C").reshape(-1, 32, 4)

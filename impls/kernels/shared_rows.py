@@ -1,0 +1,79 @@
+"""Rows of C that several pieces add up to, and rows that have none: what a plan launches before and after its grid.
+
+In float32 shared rows are cleared in C and added into there. In float16 they are added up in a float32 workspace, which
+is cleared before and rounded to C after, once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spmark.impls.core.interfaces import DeviceArray
+from spmark.impls.core.problem import DType
+from spmark.impls.formats.decompose import RowUse
+from spmark.impls.kernels.zeroing import RowZeroing
+from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.template import KernelTemplate
+
+_THREADS = 64
+_MAX_BLOCKS = 4096
+ROUND_SHARED_ROWS = KernelTemplate(
+    Path(__file__).parent / "shared_rows.cu",
+    "round_shared_rows",
+    {"T": ("half",), "vector": (1, 2, 4, 8), "threads": (_THREADS,)},
+    max_registers=40,
+)
+
+
+class SharedRows:
+    """The launches around a grid whose pieces share rows.
+
+    Parameters
+    ----------
+    plan : DevicePlan
+        Owner of what is uploaded and of the workspace; it calls `before` and `after` around its grid.
+    use : RowUse
+    width : int
+        J.
+    dtype : DType
+        Of C.
+    vector : int
+        Elements of C stored at once when the workspace is rounded; divides J.
+
+    Attributes
+    ----------
+    sums : device array
+        What kernels take as their workspace: float32, a row for each of ``use.shared`` in float16, else a row that
+        nobody touches.
+    numbered : bool
+        Whether targets of shared rows count its rows (see `RowUse.targets`).
+    """
+
+    def __init__(self, plan: DevicePlan, use: RowUse, width: int, dtype: DType, vector: int) -> None:
+        self.numbered = dtype is DType.FLOAT16
+        self.sums: Any = plan.workspace((max(use.shared.size, 1) if self.numbered else 1, width), np.float32)
+        cleared = use.empty if self.numbered else np.union1d(use.empty, use.shared)
+        self._cleared = RowZeroing(plan, cleared, width, dtype)
+        self._rounded = self.numbered and use.shared.size > 0
+        if self._rounded:
+            every = np.arange(use.shared.size, dtype=np.int32)
+            self._cleared_sums = RowZeroing(plan, every, width, DType.FLOAT32)
+            self._shared: Any = plan.upload(use.shared)
+            instance = ROUND_SHARED_ROWS.instance(T="half", vector=vector, threads=_THREADS)
+            (self._round,) = plan.target.load([instance])
+        self._sizes = np.int32(use.shared.size), np.int32(width)
+        self._grid = (min(int(use.shared.size), _MAX_BLOCKS), 1, 1)
+
+    def before(self, out: DeviceArray) -> None:
+        """Clear what is empty, and what will be added into."""
+        self._cleared.enqueue(out)
+        if self._rounded:
+            self._cleared_sums.enqueue(self.sums)
+
+    def after(self, out: DeviceArray) -> None:
+        """Round what was added up in the workspace."""
+        if self._rounded:
+            self._round.launch(self._grid, (*self._sizes, self._shared, self.sums, out), overlap=True)

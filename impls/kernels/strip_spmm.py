@@ -1,0 +1,87 @@
+"""The launcher of SpMM over 16 x 16 blocks by one warp a block row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.interfaces import DeviceArray
+from spmark.impls.core.problem import Problem
+from spmark.impls.formats.bsr import BsrFormat
+from spmark.impls.kernels.block_spmm import mma_pieces
+from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.target import Target, ceil_div
+from spmark.impls.runtime.template import Instance, KernelTemplate
+
+SIDE = 16
+"""Rows and columns of a block."""
+_TILE, _WARP, _VECTOR = 64, 32, 8
+STRIPS = (1, 2, 4)
+"""Block rows of a thread block."""
+SPMM_STRIPS = KernelTemplate(
+    Path(__file__).parent / "strip_spmm.cu",
+    "spmm_strips",
+    {"threads": tuple(_WARP * strips for strips in STRIPS)},
+    max_registers=128,
+)
+
+
+class StripSpmmPlan(DevicePlan):
+    """C = A B over BSR(16, 16), float16 with float32 sums.
+
+    Parameters
+    ----------
+    held : BsrFormat
+        Blocks of 16 x 16.
+    config : mapping
+        What `DevicePlan.config` says; ``strips`` is added to it.
+    strips : int
+        Block rows of a thread block, one a warp.
+    arrays : sequence of device arrays, optional
+        `arrays` of another plan of the same format.
+
+    Raises
+    ------
+    BuildError
+        Other blocks, or J is no multiple of 8.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        target: Target,
+        held: BsrFormat,
+        config: Mapping[str, object],
+        *,
+        strips: int,
+        arrays: Sequence[DeviceArray] = (),
+    ) -> None:
+        if held.blocks.shape[1:] != (SIDE, SIDE) or problem.width % _VECTOR:
+            shape = "{} x {}".format(*held.blocks.shape[1:])
+            raise BuildError(
+                f"expected blocks of {SIDE} x {SIDE} and J a multiple of {_VECTOR}, found {shape} and {problem.width}"
+            )
+        super().__init__(problem, target, {**config, "strips": strips}, alignment=_VECTOR * problem.dtype.itemsize)
+        self.stored = held.stored
+        with self.phase("compile"):
+            (self._kernel,) = target.load([strip_instance(strips)])
+        with self.phase("convert"):
+            pieces = () if arrays else (held.indices, mma_pieces(held.blocks))
+        with self.phase("upload"):
+            self._indptr = self.upload(held.indptr)
+            self.arrays = list(arrays) or [self.upload(array) for array in pieces]
+        block_rows = held.indptr.size - 1
+        self._sizes = tuple(np.int32(size) for size in (*problem.matrix.shape, problem.width, block_rows))
+        self._grid = (ceil_div(block_rows, strips), ceil_div(problem.width, _TILE), 1)
+
+    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+        """One launch; it writes every row."""
+        self._kernel.launch(self._grid, (*self._sizes, self._indptr, *self.arrays, *operands, out))
+
+
+def strip_instance(strips: int) -> Instance:
+    """Give the kernel."""
+    return SPMM_STRIPS.instance(threads=_WARP * strips)

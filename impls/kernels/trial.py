@@ -1,0 +1,61 @@
+"""What a search does with a plan that it built: run it on random operands, check it, time it from cold caches."""
+
+from __future__ import annotations
+
+import cupy
+import numpy as np
+
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.interfaces import Plan
+from spmark.impls.core.operators import random_operands, reference, sampled_rows, tolerance
+from spmark.impls.core.problem import Problem
+from spmark.impls.runtime.cuda import cuda_faults
+from spmark.impls.runtime.cudatiming import CudaStopwatch
+
+_CHECKED_ROWS = 512
+_WARMUPS, _SAMPLES = 2, 9
+
+
+class Trial:
+    """One problem on a GPU with operands, a result and a reference on some rows, for any number of plans.
+
+    Parameters
+    ----------
+    problem : Problem
+    device : DeviceSpec
+        Of the GPU that is there.
+    """
+
+    def __init__(self, problem: Problem, device: DeviceSpec) -> None:
+        self._problem, self._stopwatch = problem, CudaStopwatch(device)
+        sources = random_operands(problem, 0)
+        self._operands = [cupy.empty(source.shape, problem.dtype.numpy) for source in sources]
+        for source, operand in zip(sources, self._operands, strict=True):
+            source.fill(operand, cupy)
+        self._out = cupy.empty(problem.out_shape, problem.dtype.numpy)
+        rows = sampled_rows(problem)
+        longest = int(np.argmax(problem.matrix.row_lengths))
+        some = rows[:: max(1, rows.size // _CHECKED_ROWS)]
+        self._reference = reference(problem, sources, np.union1d(some, [longest]))
+
+    def samples_us(self, plan: Plan) -> list[float]:
+        """Check a plan, then give times of its runs in microseconds, each from cold caches.
+
+        Raises
+        ------
+        BuildError
+            Its result is wrong; says by how much.
+        KernelFault
+            It broke the device.
+        """
+        with cuda_faults():
+            self._out.fill(np.nan)
+            plan.run(self._operands, self._out)
+            selected = cupy.asnumpy(self._reference.select(self._problem, self._out))
+        error, allowed = self._reference.max_error(selected), tolerance(self._problem)
+        if not error <= allowed:
+            raise BuildError(f"wrong result: expected an error of at most {allowed:.3g}, found {error:.3g}")
+        run = [lambda: plan.run(self._operands, self._out)]
+        self._stopwatch.batch(run, _WARMUPS, cold=True)
+        return [float(sample) for sample in self._stopwatch.batch(run, _SAMPLES, cold=True)[0]]

@@ -1,0 +1,132 @@
+"""Blocks of X Y^T on the host's matrix unit: every instance, partial blocks, and the tables that its tasks are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from problems import dense_operands, random_csr
+
+from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.formats.bsr import BsrFormat
+from spmark.impls.kernels.block_sddmm import BLOCK_SDDMM, UNIT, BlockSddmmPlan, row_runs, strip_tasks
+from spmark.impls.runtime.device import find
+from spmark.impls.runtime.host.target import HostKernel, HostTarget
+from spmark.impls.runtime.template import Instance
+
+PARTIAL = random_csr(75, 131, ([0] * 33 + [1, 131, 7, 40, 16, 2]) + [3, 0, 90, 17, 5, 64] * 6)
+"""Two empty block rows first, one full row, rows and columns that no block divides."""
+LONG = random_csr(17, 12_000, [0, 10_000, *[3] * 15])
+
+
+def full_blocks(size: int) -> Csr:
+    """Give a matrix of full blocks: two in the first block row, none in the second, five in the third."""
+    columns = [(1, 4), (), (0, 1, 2, 4, 5)]
+    rng = np.random.default_rng(size)
+    dense = np.zeros((3 * size, 6 * size), np.float32)
+    for row, some in enumerate(columns):
+        for col in some:
+            part = rng.uniform(0.5, 1, (size, size)) * rng.choice([-1, 1], (size, size))
+            dense[row * size : (row + 1) * size, col * size : (col + 1) * size] = part
+    rows, cols = dense.nonzero()
+    return Csr.checked(
+        dense.shape, np.append(0, np.cumsum(np.bincount(rows, minlength=3 * size))), cols, dense[rows, cols]
+    )
+
+
+class TableTarget(HostTarget):
+    """One executable with the kernel's whole table, compiled once."""
+
+    def __init__(self) -> None:
+        super().__init__(find("host-simt"))
+        self.kernels = {kernel.instance: kernel for kernel in super().load(list(BLOCK_SDDMM.instances()))}
+
+    def load(self, instances: Sequence[Instance]) -> list[HostKernel]:
+        return [self.kernels[instance] for instance in instances]
+
+
+@pytest.fixture(scope="module")
+def target() -> TableTarget:
+    return TableTarget()
+
+
+def check(problem: Problem, block: int, target: HostTarget, units: int = 2, threads: int = 128) -> BlockSddmmPlan:
+    held = BsrFormat.from_csr(problem.matrix, block, block)
+    plan = BlockSddmmPlan(problem, target, held, {}, units=units, threads=threads)
+    operands = dense_operands(problem)
+    out = np.full(problem.out_shape, np.nan, np.float16)
+    plan.run(operands, out)
+    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    return plan
+
+
+@pytest.mark.xdist_group("block_sddmm")
+@pytest.mark.parametrize("instance", list(BLOCK_SDDMM.instances()), ids=lambda i: i.expression)
+def test_every_instance(instance: Instance, target: TableTarget) -> None:
+    values = instance.values
+    block, vector = int(values["block"]), int(values["vector"])
+    matrix = full_blocks(block) if values["full"] else PARTIAL
+    for width, scaled in ((9 * vector, False), (17 * vector, True)):
+        check(Problem(Op.SDDMM, matrix, width, DType.FLOAT16, scaled), block, target, threads=instance.threads)
+
+
+@pytest.mark.xdist_group("block_sddmm")
+def test_full_blocks_at_an_odd_width(target: TableTarget) -> None:
+    check(Problem(Op.SDDMM, full_blocks(16), 33, DType.FLOAT16), 16, target)
+
+
+@pytest.mark.xdist_group("block_sddmm")
+@pytest.mark.parametrize("units", [1, 3, 400])
+@pytest.mark.parametrize("block", [16, 32])
+def test_a_long_row_and_every_cut(block: int, units: int, target: TableTarget) -> None:
+    plan = check(Problem(Op.SDDMM, LONG, 8, DType.FLOAT16), block, target, units)
+    assert plan.config == {"block": block, "units": units, "threads": 128}
+    assert plan.stored == BsrFormat.from_csr(LONG, block, block).stored
+
+
+@pytest.mark.xdist_group("block_sddmm")
+@pytest.mark.parametrize("width", [1, 64, 65, 130])
+def test_one_column_and_no_columns_left_over(width: int, target: TableTarget) -> None:
+    check(Problem(Op.SDDMM, random_csr(40, 1, [1, 0, 1, 1] * 10), width, DType.FLOAT16), 16, target)
+    check(Problem(Op.SDDMM, random_csr(1, 40, [25]), width, DType.FLOAT16, True), 32, target)
+
+
+@pytest.mark.parametrize("block", [16, 32])
+def test_row_runs_find_every_non_zero(block: int) -> None:
+    held = BsrFormat.from_csr(PARTIAL, block, block)
+    starts, masks = row_runs(held)
+    bits = (masks[:, None] >> np.arange(block, dtype=np.uint32)) & 1
+    position = starts[:, None] + np.cumsum(bits, axis=1) - bits
+    assert bits.sum() == PARTIAL.nnz
+    np.testing.assert_array_equal(position.reshape(-1)[held.positions], np.arange(PARTIAL.nnz))
+    assert bits.reshape(-1)[held.positions].all()
+
+
+@pytest.mark.parametrize("together", [1, 4])
+@pytest.mark.parametrize("units", [1, 2, 7])
+@pytest.mark.parametrize("block", [16, 32])
+def test_tasks_take_every_block_once_for_each_strip(block: int, units: int, together: int) -> None:
+    held = BsrFormat.from_csr(PARTIAL, block, block)
+    seen = []
+    for row, first, end, before, *columns in strip_tasks(held, units, together).tolist():
+        assert 0 < end - first <= units * UNIT // block
+        assert before == (first - held.indptr[row // block]) * block
+        ahead = held.indices[first : min(end, first + 2 * UNIT // block)].tolist()
+        assert columns[: len(ahead)] == ahead
+        assert not any(columns[len(ahead) :])
+        seen += [(row, b) for b in range(first, end)]
+    expected = [
+        (row, b)
+        for row in range(0, PARTIAL.num_rows, 16)
+        for b in range(held.indptr[row // block], held.indptr[row // block + 1])
+    ]
+    assert sorted(seen) == expected
+
+
+def test_pieces_of_neighbouring_strips_stand_together() -> None:
+    held = BsrFormat.from_csr(random_csr(128, 256, [256] * 128), 16, 16)
+    tasks = strip_tasks(held, 4, 4)
+    assert tasks[:6, 0].tolist() == [0, 16, 32, 48, 0, 16]
+    assert tasks[:6, 3].tolist() == [0, 0, 0, 0, 128, 128]

@@ -1,0 +1,136 @@
+"""SpMM over blocks on the matrix unit: every instance on the host, and what thread blocks read first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from problems import dense_operands, random_csr
+
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.formats.bsr import BsrFormat
+from spmark.impls.formats.dbsr import DbsrFormat
+from spmark.impls.formats.srbcrs import SrBcrsFormat
+from spmark.impls.kernels.block_spmm import HEAD, SPMM_BLOCKS, BlockSpmmPlan, block_heads, mma_pieces
+from spmark.impls.runtime.device import find
+from spmark.impls.runtime.host.target import HostKernel, HostTarget
+from spmark.impls.runtime.template import Instance
+
+RANDOM = np.random.default_rng(5)
+INSTANCES = list(SPMM_BLOCKS.instances())
+# The second hundred of rows is empty, so that some block rows of every height are; nothing divides by a block.
+MATRIX = random_csr(301, 217, [*RANDOM.integers(0, 30, 99), 217, *[0] * 128, *RANDOM.integers(0, 9, 73)])
+
+
+class TableTarget(HostTarget):
+    """One executable with the kernel's whole table, compiled once."""
+
+    def __init__(self) -> None:
+        super().__init__(find("host-simt"))
+        self.kernels = {kernel.instance: kernel for kernel in super().load(INSTANCES)}
+
+    def load(self, instances: Sequence[Instance]) -> list[HostKernel]:
+        other = [instance for instance in instances if instance not in self.kernels]
+        self.kernels.update((kernel.instance, kernel) for kernel in super().load(other))
+        return [self.kernels[instance] for instance in instances]
+
+
+@pytest.fixture(scope="module")
+def target() -> TableTarget:
+    return TableTarget()
+
+
+def check(problem: Problem, target: HostTarget, held: Any, **schedule: Any) -> BlockSpmmPlan:
+    plan = BlockSpmmPlan(problem, target, held, {}, **schedule)
+    operands = dense_operands(problem)
+    out = np.full(problem.out_shape, np.nan, np.float16)
+    plan.run(operands, out)
+    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    assert plan.stored == held.stored
+    return plan
+
+
+@pytest.mark.xdist_group("block_spmm")
+@pytest.mark.parametrize("instance", INSTANCES, ids=lambda i: i.expression)
+def test_every_instance(instance: Instance, target: TableTarget) -> None:
+    rows, tile, depth = (int(instance.values[name]) for name in ("rows", "tile", "depth"))
+    # One column tile and a part of another.
+    width = tile + 8 if instance.values["vector"] == 8 else tile + 3
+    problem = Problem(Op.SPMM, MATRIX, width, DType.FLOAT16)
+    for steps, turned in ((1, False), (2, True)):
+        if instance.values["gathered"]:
+            held: Any = SrBcrsFormat.from_csr(MATRIX, rows, steps * depth)
+        else:
+            held = (BsrFormat if turned else DbsrFormat).from_csr(MATRIX, rows, steps * depth)
+        plan = check(problem, target, held, tile=tile, depth=depth, turned=turned)
+        assert plan.config == {"tile": tile, "depth": depth, "turned": turned}
+        assert plan.deterministic
+
+
+AWKWARD = {
+    "ten_thousand_in_a_row": random_csr(20, 12_000, [3] * 7 + [10_000] + [0] * 12),
+    "one_column": random_csr(70, 1, [int(i % 3 == 0) for i in range(70)]),
+    "one_row": random_csr(1, 70, [40]),
+    "nothing": random_csr(40, 30, [0] * 40),
+}
+
+
+@pytest.mark.xdist_group("block_spmm")
+@pytest.mark.parametrize("width", [8, 1])
+@pytest.mark.parametrize("name", AWKWARD)
+def test_awkward_matrices(name: str, width: int, target: TableTarget) -> None:
+    matrix = AWKWARD[name]
+    problem = Problem(Op.SPMM, matrix, width, DType.FLOAT16)
+    depth = 32 if width == 8 else 16
+    for held in (
+        BsrFormat.from_csr(matrix, 32, 32),
+        DbsrFormat.from_csr(matrix, 32, 32),
+        SrBcrsFormat.from_csr(matrix, 16, 32),
+    ):
+        check(problem, target, held, tile=64, depth=depth, turned=True)
+
+
+def test_pieces_are_what_lanes_hold() -> None:
+    values = RANDOM.standard_normal((3, 32, 48)).astype(np.float32)
+    pieces = mma_pieces(values)
+    assert pieces.shape == (3, 3, 2, 32, 8)
+    for lane in range(32):
+        g, t = lane // 4, lane % 4
+        # Registers of mma.sync m16n8k16: row g or g + 8, columns 2t and 2t + 1 or those plus 8.
+        rows = [16 + g, 16 + g, 16 + g + 8, 16 + g + 8] * 2
+        cols = [32 + 2 * t + e for e in (0, 1, 0, 1, 8, 9, 8, 9)]
+        np.testing.assert_array_equal(pieces[1, 2, 1, lane], values[1][rows, cols].astype(np.float16))
+
+
+def test_heads_put_long_rows_first_and_hold_their_first_columns() -> None:
+    counts = [2, 0, 20, 1]
+    indptr = np.cumsum([0, *counts]).astype(np.int32)
+    indices = RANDOM.permutation(100)[:23].astype(np.int32)
+    heads = block_heads(np.array([0, 3, 4, 9], np.int32), indptr, indices, turn=2)
+    assert heads[:, :3].tolist() == [[4, 2, 20], [0, 0, 2], [9, 22, 1], [3, 2, 0]]
+    assert heads[:, 3].tolist() == [0, 2, 0, 0]  # the second row starts with its second block, two steps on
+    assert heads[0, 4:].tolist() == indices[2 : 2 + HEAD - 4].tolist()
+    assert heads[1, 4:6].tolist() == indices[:2].tolist()
+    assert np.all(block_heads(np.array([0], np.int32), indptr[:2], None)[:, 3:] == 0)
+
+
+def test_only_dbsr_clears_and_lists_what_it_holds(target: TableTarget) -> None:
+    problem = Problem(Op.SPMM, MATRIX, 8, DType.FLOAT16)
+    plans = [
+        BlockSpmmPlan(problem, target, kind.from_csr(MATRIX, 32, 32), {}, tile=64, depth=32)
+        for kind in (BsrFormat, DbsrFormat)
+    ]
+    assert plans[0].stored == plans[1].stored
+    assert plans[1].device_bytes - plans[0].device_bytes == 3 * (32 * 4 - HEAD * 4)  # rows to clear, heads saved
+
+
+def test_blocks_that_no_kernel_takes_are_refused(small_matrix: Csr, target: TableTarget) -> None:
+    problem = Problem(Op.SPMM, small_matrix, 8, DType.FLOAT16)
+    with pytest.raises(BuildError, match="expected rows out of"):
+        BlockSpmmPlan(problem, target, BsrFormat.from_csr(small_matrix, 48, 32), {}, tile=64, depth=32)
+    with pytest.raises(ValueError, match="divides 48 columns by a power of two, found 32"):
+        BlockSpmmPlan(problem, target, BsrFormat.from_csr(small_matrix, 32, 48), {}, tile=64, depth=32)

@@ -1,0 +1,96 @@
+"""Conversion where the matrix is used gives what the host gives, bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from problems import dense_operands, matrices, random_csr
+
+from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.formats.hyb import HybFormat
+from spmark.impls.formats.pieces import partition_columns
+from spmark.impls.kernels.ell_buckets import EllBucketsPlan
+from spmark.impls.kernels.hyb_convert import HybConverter, spans
+from spmark.impls.runtime.device import find
+from spmark.impls.runtime.target import open_target
+
+FORMS = [(1, 1), (1, 32), (3, 2), (3, 64), (16, 8), (2, 8192)]
+
+
+def special_csr() -> Csr:
+    """Give a matrix with stored zeros of both signs, subnormals and the largest values of float16."""
+    matrix = random_csr(60, 90, np.random.default_rng(5).integers(0, 90, 60).tolist())
+    values = matrix.values.copy()
+    values[::5] = np.resize(np.array([0.0, -0.0, 6e-8, 65504.0, -1e-7], np.float32), values[::5].size)
+    return Csr.checked(matrix.shape, matrix.indptr, matrix.indices, values)
+
+
+@pytest.mark.parametrize("dtype", list(DType))
+@pytest.mark.parametrize("matrix", [special_csr(), *matrices().values()], ids=["special", *matrices()])
+def test_the_same_bits_as_the_host(matrix: Csr, dtype: DType) -> None:
+    converter = HybConverter(Problem(Op.SPMM, matrix, 8, dtype), open_target(find("host-simt")))
+    for partitions, max_width in FORMS:
+        expected = HybFormat.from_csr(matrix, partitions, max_width)
+        layout, (indices, values) = converter.convert(partitions, max_width)
+        assert layout.buckets == expected.buckets
+        for name in ("rows", "starts", "lengths"):
+            np.testing.assert_array_equal(getattr(layout, name), getattr(expected, name), name)
+        np.testing.assert_array_equal(indices, expected.indices)
+        assert values.dtype == dtype.numpy
+        np.testing.assert_array_equal(values.view(np.uint8), expected.values.astype(dtype.numpy).view(np.uint8))
+    assert converter.device_bytes == matrix.nnz * (4 + dtype.itemsize)
+    assert set(converter.phases_s) == {"compile", "upload", "convert"}
+
+
+def test_pieces_are_cut_once_for_all_widths(monkeypatch: pytest.MonkeyPatch) -> None:
+    cut = []
+
+    def counted(matrix: Csr, partitions: int) -> object:
+        cut.append(partitions)
+        return partition_columns(matrix, partitions)
+
+    monkeypatch.setattr("spmark.impls.kernels.hyb_convert.partition_columns", counted)
+    matrix = special_csr()
+    converter = HybConverter(Problem(Op.SPMM, matrix, 8), open_target(find("host-simt")))
+    for partitions, max_width in ((2, 8), (2, 16), (1, 8), (1, 4), (2, 8)):
+        converter.convert(partitions, max_width)
+    assert cut == [2, 1, 2]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_spans_cover_every_element_once(form: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spmark.impls.kernels.hyb_convert._SPAN", 64)
+    layout = HybFormat.from_csr(special_csr(), *form)
+    covered = [
+        (first + row, base * 8 + row * width, width)
+        for first, rows, base, width in spans(layout).tolist()
+        for row in range(rows)
+    ]
+    expected = [
+        (bucket.first + row, bucket.base + row * bucket.width, bucket.width)
+        for bucket in layout.buckets
+        for row in range(bucket.count)
+    ]
+    assert covered == expected
+
+
+@pytest.mark.parametrize("dtype", list(DType))
+def test_a_plan_takes_what_was_converted(dtype: DType) -> None:
+    problem = Problem(Op.SPMM, matrices()["empty_rows"], 20, dtype)
+    target = open_target(find("host-simt"))
+    layout, arrays = HybConverter(problem, target).convert(2, 4)
+    held = HybFormat.from_layout(problem.matrix, layout)
+    plan = EllBucketsPlan(problem, target, held, {}, vector=4, lanes=8, work=16, threads=128, arrays=arrays)
+    operands = dense_operands(problem)
+    out = np.full(problem.out_shape, np.nan, dtype.numpy)
+    plan.run(operands, out)
+    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+
+
+def test_illegal_forms_are_refused() -> None:
+    converter = HybConverter(Problem(Op.SPMM, special_csr(), 8), open_target(find("host-simt")))
+    with pytest.raises(ValueError, match="power of two, found 12"):
+        converter.convert(1, 12)
+    with pytest.raises(ValueError, match="at least one column partition"):
+        converter.convert(0, 8)

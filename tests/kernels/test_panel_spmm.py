@@ -1,0 +1,63 @@
+"""SpMM over SR-BCRS(8, 16) on the matrix unit, run on the host under sanitizers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from problems import dense_operands, random_csr
+
+from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.formats.srbcrs import SrBcrsFormat
+from spmark.impls.kernels.panel_spmm import SPMM_PANELS, PanelSpmmPlan, panel_heads, transposed_pieces
+from spmark.impls.runtime.device import find
+from spmark.impls.runtime.target import open_target
+from spmark.impls.runtime.template import Instance
+
+RANDOM = np.random.default_rng(6)
+MATRICES = {
+    "mixed": random_csr(75, 131, [*RANDOM.integers(0, 40, 30), *[0] * 20, 131, *RANDOM.integers(0, 5, 24)]),
+    "ten_thousand_in_a_row": random_csr(20, 12_000, [3] * 7 + [10_000] + [0] * 12),
+    "one_column": random_csr(70, 1, [int(i % 3 == 0) for i in range(70)]),
+    "nothing": random_csr(40, 30, [0] * 40),
+}
+
+
+@pytest.mark.parametrize("name", MATRICES)
+@pytest.mark.parametrize("instance", list(SPMM_PANELS.instances()), ids=lambda i: i.expression)
+def test_every_instance(instance: Instance, name: str) -> None:
+    matrix, tile = MATRICES[name], int(instance.values["tile"])
+    width = tile + 8 if instance.values["vector"] == 8 else tile + 3
+    problem = Problem(Op.SPMM, matrix, width, DType.FLOAT16)
+    held = SrBcrsFormat.from_csr(matrix, 8, 16)
+    operands = dense_operands(problem)
+    for turned in (False, True):
+        plan = PanelSpmmPlan(problem, open_target(find("host-simt")), held, {}, tile=tile, turned=turned)
+        out = np.full(problem.out_shape, np.nan, np.float16)
+        plan.run(operands, out)
+        assert reference(problem, operands).max_error(out) <= tolerance(problem)
+        assert plan.config == {"tile": tile, "turned": turned}
+        assert (plan.stored, plan.deterministic) == (held.stored, True)
+
+
+def test_pieces_are_what_lanes_hold() -> None:
+    values = RANDOM.standard_normal((3, 8, 16)).astype(np.float32)
+    pieces = transposed_pieces(values)
+    for lane in range(32):
+        g, t = lane // 4, lane % 4
+        # Registers of the second operand: columns (of A) 2t and 2t + 1, then those plus 8, of row g.
+        expected = values[2, g, [2 * t, 2 * t + 1, 2 * t + 8, 2 * t + 9]]
+        np.testing.assert_array_equal(pieces[2, lane], expected.astype(np.float16))
+
+
+def test_heads_put_long_panels_first() -> None:
+    indptr = np.array([0, 2, 2, 7, 10], np.int32)
+    assert panel_heads(indptr, turned=False).tolist() == [[2, 2, 5, 0], [3, 7, 3, 0], [0, 0, 2, 0], [1, 2, 0, 0]]
+    assert panel_heads(indptr, turned=True)[:, 3].tolist() == [0, 1, 0, 0]
+
+
+def test_other_groups_are_refused() -> None:
+    matrix = MATRICES["mixed"]
+    problem = Problem(Op.SPMM, matrix, 8, DType.FLOAT16)
+    with pytest.raises(ValueError, match=r"expected SR-BCRS\(8, 16\), found SR-BCRS\(16, 32\)"):
+        PanelSpmmPlan(problem, open_target(find("host-simt")), SrBcrsFormat.from_csr(matrix, 16, 32), {}, tile=64)

@@ -1,0 +1,50 @@
+"""SpMM over 16 x 16 blocks by one warp a block row, on the host."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from problems import dense_operands, random_csr
+
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.formats.bsr import BsrFormat
+from spmark.impls.kernels.strip_spmm import STRIPS, StripSpmmPlan
+from spmark.impls.runtime.device import find
+from spmark.impls.runtime.target import open_target
+
+RANDOM = np.random.default_rng(11)
+MATRICES = {
+    # Nothing divides by a block; some block rows are empty, others have more blocks than a warp has lanes.
+    "mixed": random_csr(133, 717, [*RANDOM.integers(0, 40, 60), *[0] * 40, 717, *RANDOM.integers(0, 9, 32)]),
+    "ten_thousand_in_a_row": random_csr(20, 12_000, [3] * 7 + [10_000] + [0] * 12),
+    "one_column": random_csr(70, 1, [int(i % 3 == 0) for i in range(70)]),
+    "one_row": random_csr(1, 70, [40]),
+    "nothing": random_csr(40, 30, [0] * 40),
+}
+
+
+def plan_of(matrix: Csr, width: int, strips: int, side: int = 16) -> tuple[Problem, StripSpmmPlan]:
+    problem = Problem(Op.SPMM, matrix, width, DType.FLOAT16)
+    held = BsrFormat.from_csr(matrix, side, side)
+    return problem, StripSpmmPlan(problem, open_target(find("host-simt")), held, {}, strips=strips)
+
+
+@pytest.mark.parametrize("width", [8, 64, 136])
+@pytest.mark.parametrize("strips", STRIPS)
+@pytest.mark.parametrize("name", MATRICES)
+def test_product(name: str, strips: int, width: int) -> None:
+    problem, plan = plan_of(MATRICES[name], width, strips)
+    operands = dense_operands(problem)
+    out = np.full(problem.out_shape, np.nan, np.float16)
+    plan.run(operands, out)
+    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    assert plan.config == {"strips": strips}
+    assert plan.deterministic
+
+
+@pytest.mark.parametrize(("width", "side"), [(12, 16), (64, 32)])
+def test_what_it_cannot_take_is_refused(width: int, side: int) -> None:
+    with pytest.raises(BuildError, match=f"expected blocks of 16 x 16 and J a multiple of 8, found {side}"):
+        plan_of(MATRICES["mixed"], width, 1, side)
