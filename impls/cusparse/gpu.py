@@ -15,15 +15,60 @@ from spmark.impls.core.errors import BuildError, UnsupportedError
 from spmark.impls.core.interfaces import Candidate, DeviceArray, Plan, Search
 from spmark.impls.core.operators import random_operands
 from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.cusparse.library import ALGORITHMS, NON_TRANSPOSE, TRANSPOSE, library
+from spmark.impls.cusparse.blocks import blocked_ell, smallest
+from spmark.impls.cusparse.library import ALGORITHMS, NON_TRANSPOSE, TRANSPOSE, Descriptor, library
+from spmark.impls.cusparse.plan import GATHER, THREADS
+from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.runtime.cudatiming import CudaStopwatch
 from spmark.impls.runtime.plan import DevicePlan
-from spmark.impls.runtime.target import Target
+from spmark.impls.runtime.target import Target, ceil_div
+from spmark.impls.runtime.template import C_TYPES
 
 _FLOAT32_COMPUTE = 0
 
 
-class CuSparsePlan(DevicePlan):
+class _LibraryPlan(DevicePlan):
+    """One call of the library on described matrices; subclasses describe them, then `_allocate`."""
+
+    def __init__(self, problem: Problem, target: Target, config: dict[str, Any], algorithm: str) -> None:
+        super().__init__(problem, target, config)
+        spmm = problem.op is Op.SPMM
+        self._library = library()
+        self._function = "cusparseSpMM" if spmm else "cusparseSDDMM"
+        self._algorithm = ALGORITHMS[algorithm] if spmm else 0
+        self._second = NON_TRANSPOSE if spmm else TRANSPOSE
+        self._sparse: Descriptor
+        self._dense: list[Descriptor]
+        """Of the operands, and of SpMM's result."""
+
+    def _arguments(self) -> tuple[Any, ...]:
+        lib = self._library
+        spmm = self._second == NON_TRANSPOSE
+        left, right, out = (self._sparse, *self._dense) if spmm else (*self._dense, self._sparse)
+        return (
+            *(lib.handle, NON_TRANSPOSE, self._second, lib.one, left.pointer, right.pointer),
+            *(lib.zero, out.pointer, _FLOAT32_COMPUTE, self._algorithm),
+        )
+
+    def _on_stream(self) -> None:
+        self._library("cusparseSetStream", self._library.handle, c_void_p(cupy.cuda.get_current_stream().ptr))
+
+    def _allocate(self, preprocess: bool) -> DeviceArray:
+        lib = self._library
+        self._on_stream()
+        size = c_size_t()
+        lib(f"{self._function}_bufferSize", *self._arguments(), byref(size))
+        buffer = self.workspace((max(size.value, 16),), np.uint8)
+        if preprocess:
+            lib(f"{self._function}_preprocess", *self._arguments(), c_void_p(buffer.data.ptr))
+        self.target.synchronize()
+        return buffer
+
+    def _call(self, buffer: DeviceArray) -> None:
+        self._library(self._function, *self._arguments(), c_void_p(buffer.data.ptr))
+
+
+class CuSparsePlan(_LibraryPlan):
     """One variant of one operator.
 
     Parameters
@@ -42,7 +87,7 @@ class CuSparsePlan(DevicePlan):
     ) -> None:
         spmm = problem.op is Op.SPMM
         chosen = {"algorithm": algorithm} if spmm else {}
-        super().__init__(problem, target, {**chosen, "preprocess": preprocess})
+        super().__init__(problem, target, {**chosen, "preprocess": preprocess}, algorithm)
         self.stored = problem.matrix.nnz
         # All algorithms but alg3 add what thread blocks found in any order; asked for float32 sums or not, they add it
         # in float16 where that is the result's type.
@@ -50,52 +95,109 @@ class CuSparsePlan(DevicePlan):
         self.half_sums = not self.deterministic and problem.dtype is DType.FLOAT16
         with self.phase("upload"):
             self.arrays = arrays or upload_csr(self, problem)
-        self._library = library()
-        self._function = "cusparseSpMM" if spmm else "cusparseSDDMM"
-        self._algorithm = ALGORITHMS[algorithm] if spmm else 0
-        self._describe(problem)
+        matrix, lib = problem.matrix, self._library
+        addresses = tuple(array.data.ptr for array in self.arrays)
+        self._sparse = lib.csr(matrix.shape, matrix.nnz, addresses, problem.dtype)
+        shapes = [*problem.operand_shapes, *([(matrix.num_rows, problem.width)] if spmm else [])]
+        self._dense = [lib.dense(shape, problem.dtype) for shape in shapes]
         with self.phase("select"):
             self._buffer = self._allocate(preprocess)
 
-    def _describe(self, problem: Problem) -> None:
-        matrix, dtype, lib = problem.matrix, problem.dtype, self._library
-        addresses = tuple(array.data.ptr for array in self.arrays)
-        self._sparse = lib.csr(matrix.shape, matrix.nnz, addresses, dtype)
-        self._dense = [lib.dense(shape, dtype) for shape in problem.operand_shapes]
-        if problem.op is Op.SPMM:
-            self._out = lib.dense((matrix.num_rows, problem.width), dtype)
-            self._matrices = (self._sparse, self._dense[0], self._out)
-            self._second = NON_TRANSPOSE
-        else:
-            self._out = self._sparse
-            self._matrices = (self._dense[0], self._dense[1], self._sparse)
-            self._second = TRANSPOSE
-
-    def _arguments(self) -> tuple[Any, ...]:
-        lib, (left, right, out) = self._library, self._matrices
-        return (
-            *(lib.handle, NON_TRANSPOSE, self._second, lib.one, left.pointer, right.pointer),
-            *(lib.zero, out.pointer, _FLOAT32_COMPUTE, self._algorithm),
-        )
-
-    def _allocate(self, preprocess: bool) -> DeviceArray:
-        lib = self._library
-        lib("cusparseSetStream", lib.handle, c_void_p(cupy.cuda.get_current_stream().ptr))
-        size = c_size_t()
-        lib(f"{self._function}_bufferSize", *self._arguments(), byref(size))
-        buffer = self.workspace((max(size.value, 16),), np.uint8)
-        if preprocess:
-            lib(f"{self._function}_preprocess", *self._arguments(), c_void_p(buffer.data.ptr))
-        self.target.synchronize()
-        return buffer
-
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         """One call of the library."""
-        lib = self._library
-        lib("cusparseSetStream", lib.handle, c_void_p(cupy.cuda.get_current_stream().ptr))
-        for descriptor, array in zip([*self._dense, self._out], [*operands, out], strict=True):
+        self._on_stream()
+        held = self._dense if len(operands) == 1 else [*self._dense, self._sparse]
+        for descriptor, array in zip(held, [*operands, out], strict=True):
             descriptor.point_to(array.data.ptr)
-        lib(self._function, *self._arguments(), c_void_p(self._buffer.data.ptr))
+        self._call(self._buffer)
+
+
+class BlockPlan(_LibraryPlan):
+    """One operator over Blocked-ELL or BSR.
+
+    The library knows whole blocks only: where they reach past the matrix, the dense matrices pass through workspaces of
+    whole blocks, and the copies are part of a run. SDDMM leaves every slot of every block in a float32 workspace, and a
+    kernel reads those that are non-zeros.
+
+    Parameters
+    ----------
+    ell : bool
+        Blocked-ELL (SpMM only); otherwise BSR.
+    blocks : sequence of int
+        Block sizes, of which the one that stores least is taken.
+    """
+
+    def __init__(self, problem: Problem, target: Target, ell: bool, blocks: Sequence[int]) -> None:
+        super().__init__(problem, target, {}, "default")
+        with self.phase("convert"):
+            held = smallest(problem.matrix, blocks)
+        block = held.block_shape[0]
+        self.config["block"] = block
+        spmm = problem.op is Op.SPMM
+        whole = [ceil_div(size, block) * block for size in problem.matrix.shape]
+        self._describe(problem, held, ell, (whole[0], whole[1]))
+        rows = [whole[1], whole[0]] if spmm else whole
+        self._dense = [self._library.dense((count, problem.width), problem.dtype) for count in rows]
+        real = [shape[0] for shape in (*problem.operand_shapes, *([problem.out_shape] if spmm else []))]
+        self._rooms = [self._room(count, found, problem) for count, found in zip(rows, real, strict=True)]
+        if not spmm:
+            with self.phase("compile"):
+                instance = GATHER.instance(T=C_TYPES[problem.dtype], scaled=problem.scaled, threads=THREADS)
+                (self._gather,) = target.load([instance])
+            with self.phase("upload"):
+                factors = problem.values if problem.scaled else problem.values[:0]
+                self._slots = [self.upload(held.positions), self.upload(factors)]
+            self._nnz = np.int32(problem.matrix.nnz)
+        with self.phase("select"):
+            self._buffer = self._allocate(preprocess=False)
+
+    def _describe(self, problem: Problem, held: BsrFormat, ell: bool, shape: tuple[int, int]) -> None:
+        block, lib, dtype = held.block_shape[0], self._library, problem.dtype
+        self.stored = held.stored
+        if ell:
+            with self.phase("convert"):
+                columns, values = blocked_ell(held)
+            self.stored = values.size
+            with self.phase("upload"):
+                self._arrays = [self.upload(columns), self.upload(values.astype(dtype.numpy, copy=False))]
+            addresses = self._arrays[0].data.ptr, self._arrays[1].data.ptr
+            self._sparse = lib.blocked_ell(shape, block, values.shape[1], addresses, dtype)
+            return
+        with self.phase("upload"):
+            self._arrays = [self.upload(held.indptr), self.upload(held.indices)]
+            if problem.op is Op.SPMM:
+                self._arrays.append(self.upload(held.blocks.astype(dtype.numpy, copy=False)))
+            else:
+                self._arrays.append(self.workspace(held.blocks.shape, np.float32))
+                self._arrays[2].fill(0)
+        indptr, indices, values = (array.data.ptr for array in self._arrays)
+        counts = shape[0] // block, shape[1] // block
+        kept = dtype if problem.op is Op.SPMM else DType.FLOAT32
+        self._sparse = lib.bsr(counts, held.indices.size, block, (indptr, indices, values), kept)
+
+    def _room(self, rows: int, found: int, problem: Problem) -> DeviceArray | None:
+        if rows == found:
+            return None
+        room = self.workspace((rows, problem.width), problem.dtype.numpy)
+        room.fill(0)  # what is read past the matrix is multiplied by padding: it must be finite
+        return room
+
+    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+        """One call of the library, with copies where blocks reach past the matrix, and SDDMM's gather."""
+        self._on_stream()
+        stream = cupy.cuda.get_current_stream()
+        spmm = len(operands) == 1
+        given = [*operands, out] if spmm else list(operands)
+        for position, (descriptor, array, room) in enumerate(zip(self._dense, given, self._rooms, strict=True)):
+            descriptor.point_to((array if room is None else room).data.ptr)
+            if room is not None and position < len(operands):
+                room.data.copy_from_device_async(array.data, array.nbytes, stream)
+        self._call(self._buffer)
+        if not spmm:
+            grid = (ceil_div(int(self._nnz), THREADS), 1, 1)
+            self._gather.launch(grid, (self._nnz, *self._slots, self._arrays[2], out))
+        elif self._rooms[-1] is not None:
+            out.data.copy_from_device_async(self._rooms[-1].data, out.nbytes, stream)
 
 
 def upload_csr(plan: DevicePlan, problem: Problem) -> tuple[DeviceArray, ...]:

@@ -6,6 +6,7 @@ from ctypes import CDLL, POINTER, byref, c_char_p, c_float, c_int, c_int64, c_si
 from functools import cache
 from typing import Any
 
+from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.problem import DType
 from spmark.impls.runtime.vendor import VendorLibrary
 
@@ -28,6 +29,10 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
         *(POINTER(c_void_p), c_int64, c_int64, c_int64),
         *(c_void_p, c_void_p, c_void_p, c_int, c_int, c_int, c_int),
     ),
+    "cusparseCreateBlockedEll": (
+        *(POINTER(c_void_p), c_int64, c_int64, c_int64, c_int64),
+        *(c_void_p, c_void_p, c_int, c_int, c_int),
+    ),
     "cusparseDestroySpMat": (c_void_p,),
     "cusparseSpMatSetValues": (c_void_p, c_void_p),
     "cusparseCreateDnMat": (POINTER(c_void_p), c_int64, c_int64, c_int64, c_void_p, c_int, c_int),
@@ -40,6 +45,11 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cusparseSDDMM_preprocess": (*_SPMM, c_void_p),
     "cusparseSDDMM": (*_SPMM, c_void_p),
 }
+_CREATE_BSR = (
+    *(POINTER(c_void_p), c_int64, c_int64, c_int64, c_int64, c_int64),
+    *(c_void_p, c_void_p, c_void_p, c_int, c_int, c_int, c_int, c_int),
+)
+"""cusparseCreateBsr is in the library from CUDA 12.1 on."""
 
 
 def _describe(library: CDLL, status: int) -> str:
@@ -69,6 +79,50 @@ class Library(VendorLibrary):
         made = c_void_p()
         types = (_INDEX_32I, _INDEX_32I, _BASE_ZERO, _TYPES[dtype])
         self("cusparseCreateCsr", byref(made), *shape, nnz, *arrays, *types)
+        return Descriptor(self, made, "cusparseDestroySpMat", "cusparseSpMatSetValues")
+
+    def bsr(
+        self, shape: tuple[int, int], nblocks: int, block: int, arrays: tuple[int, int, int], dtype: DType
+    ) -> Descriptor:
+        """Describe a matrix of row-major square blocks by the device addresses of indptr, indices and blocks.
+
+        Parameters
+        ----------
+        shape : (block rows, block columns)
+        nblocks, block : int
+            Blocks stored, and rows of each.
+
+        Raises
+        ------
+        UnsupportedError
+            The library is older than CUDA 12.1.
+        """
+        create = getattr(self._library, "cusparseCreateBsr", None)
+        if create is None:
+            raise UnsupportedError(
+                "expected cusparseCreateBsr, found a cuSPARSE without it: update to CUDA 12.1 or newer"
+            )
+        create.argtypes, create.restype = _CREATE_BSR, c_int
+        made = c_void_p()
+        types = (_INDEX_32I, _INDEX_32I, _BASE_ZERO, _TYPES[dtype], _ORDER_ROW)
+        self("cusparseCreateBsr", byref(made), *shape, nblocks, block, block, *arrays, *types)
+        return Descriptor(self, made, "cusparseDestroySpMat", "cusparseSpMatSetValues")
+
+    def blocked_ell(
+        self, shape: tuple[int, int], block: int, row_slots: int, arrays: tuple[int, int], dtype: DType
+    ) -> Descriptor:
+        """Describe a Blocked-ELL matrix by the device addresses of block columns and values.
+
+        Parameters
+        ----------
+        shape : (I, K)
+            Multiples of ``block``.
+        row_slots : int
+            Columns of the values: blocks of a block row times ``block``.
+        """
+        made = c_void_p()
+        types = (_INDEX_32I, _BASE_ZERO, _TYPES[dtype])
+        self("cusparseCreateBlockedEll", byref(made), *shape, block, row_slots, *arrays, *types)
         return Descriptor(self, made, "cusparseDestroySpMat", "cusparseSpMatSetValues")
 
     def dense(self, shape: tuple[int, int], dtype: DType) -> Descriptor:

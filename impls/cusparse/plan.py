@@ -1,26 +1,44 @@
-"""cuSPARSE: SpMM with every CSR algorithm, with and without preprocess, and unscaled SDDMM, row-major.
+"""cuSPARSE: SpMM with every CSR algorithm, with and without preprocess, and unscaled SDDMM, row-major; block formats.
 
 `CuSparse` is what a user gets who calls the library with its defaults; `CuSparseBest` measures every variant and keeps
-the fastest. The plan owns descriptors and buffers, and preprocess is a phase of building.
+the fastest. `CuSparseBell` and `CuSparseBsr` cut the matrix into square blocks. The plan owns descriptors and buffers,
+and preprocess is a phase of building.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Plan
-from spmark.impls.core.problem import Op, Problem
+from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.cusparse.library import ALGORITHMS
 from spmark.impls.runtime.target import open_target
+from spmark.impls.runtime.template import KernelTemplate
+
+THREADS = 256
+GATHER = KernelTemplate(
+    Path(__file__).parent / "kernels" / "gather.cu",
+    "gather_slots",
+    {"T": ("float", "half"), "scaled": (False, True), "threads": (THREADS,)},
+    max_registers=40,
+)
+BLOCKS = (16, 32)
+"""Block sizes to choose from: those of the experiments that these formats are in."""
+SIZES = (2, 4, 8, 16, 32, 64, 128)
+"""Block sizes that may be pinned: those that cuSPARSE documents for SDDMM over BSR."""
+
+
+_EMPTY = "cuSPARSE takes no matrix without non-zeros"
 
 
 def _refusal(problem: Problem) -> str | None:
     if problem.scaled:
         return "cuSPARSE's SDDMM does not multiply by A"
     if problem.matrix.nnz == 0:
-        return "cuSPARSE takes no matrix without non-zeros"
+        return _EMPTY
     return None
 
 
@@ -78,3 +96,74 @@ class CuSparseBest:
         from spmark.impls.cusparse.gpu import build_best
 
         return build_best(problem, open_target(device), self.samples)
+
+
+@dataclass(frozen=True)
+class CuSparseBell:
+    """SpMM over Blocked-ELL, which the library computes on matrix units."""
+
+    name: ClassVar[str] = "cusparse_bell"
+    ops: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
+    devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA})
+
+    block: int = 0
+    """Rows and columns of a block; 0 takes the one of `BLOCKS` that stores least, of equals the larger (faster)."""
+
+    def __post_init__(self) -> None:
+        _check_block(self.block)
+
+    def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
+        """Refuse what the library's interface cannot say, and what it rounds."""
+        if problem.dtype is not DType.FLOAT16:
+            return "expected float16: in float32 cuSPARSE's Blocked-ELL rounds operands to TF32"
+        return _refusal(problem)
+
+    def build(self, problem: Problem, device: DeviceSpec) -> Plan:
+        """Cut into blocks, pad block rows to one length, upload."""
+        from spmark.impls.cusparse.gpu import BlockPlan
+
+        sizes = (self.block,) if self.block else BLOCKS[::-1]
+        return BlockPlan(problem, open_target(device), ell=True, blocks=sizes)
+
+
+@dataclass(frozen=True)
+class CuSparseBsr:
+    """SpMM and SDDMM over BSR."""
+
+    name: ClassVar[str] = "cusparse_bsr"
+    ops: ClassVar[frozenset[Op]] = frozenset(Op)
+    devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA})
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (GATHER,)
+
+    block: int = 0
+    """Rows and columns of a block; 0 takes the one of `BLOCKS` that stores least, of equals the smaller (faster)."""
+
+    def __post_init__(self) -> None:
+        _check_block(self.block)
+
+    def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
+        """Refuse a matrix without non-zeros, as for CSR, and SDDMM where no block divides J."""
+        if problem.matrix.nnz == 0:
+            return _EMPTY
+        if not self._fitting(problem):
+            sizes = " or ".join(map(str, self._sizes))
+            return f"cuSPARSE's SDDMM over BSR takes J that the block divides: block {sizes}, J = {problem.width}"
+        return None
+
+    @property
+    def _sizes(self) -> tuple[int, ...]:
+        return (self.block,) if self.block else BLOCKS
+
+    def _fitting(self, problem: Problem) -> tuple[int, ...]:
+        return tuple(size for size in self._sizes if problem.op is Op.SPMM or problem.width % size == 0)
+
+    def build(self, problem: Problem, device: DeviceSpec) -> Plan:
+        """Cut into blocks and upload."""
+        from spmark.impls.cusparse.gpu import BlockPlan
+
+        return BlockPlan(problem, open_target(device), ell=False, blocks=self._fitting(problem))
+
+
+def _check_block(block: int) -> None:
+    if block not in (0, *SIZES):
+        raise ValueError(f"expected block out of {', '.join(map(str, SIZES))}, or 0 to choose, found {block}")

@@ -1,0 +1,128 @@
+// SpMM with a span of consecutive non-zeros for each group of threads, reduced one after the other or in parallel.
+//
+// Two of the four kernels that Dai, Huang, Yang, Yu, Zhang, Ding, Xie, Yang and Wang, "Heuristic Adaptability to Input
+// Dynamics for SpMM on GPUs" (DA-SpMM), DAC 2022, have for row-major operands. Rows that several spans share are added
+// up atomically, in an order that is not fixed; all others are stored once.
+
+#include <spmark/atomic.cuh>
+#include <spmark/half.cuh>
+#include <spmark/vec.cuh>
+#include <spmark/warp.cuh>
+
+using namespace spmark;
+
+constexpr int kNone = -2147483647 - 1;  // mark of no row
+
+// Where sums of shared rows are added up: C itself in float32, a float32 workspace in float16.
+__device__ __forceinline__ float* shared_sums(float* out, float*) { return out; }
+__device__ __forceinline__ float* shared_sums(half*, float* sums) { return sums; }
+
+// Write a sum where its mark says: a row of C that nobody else has, or, complemented, a shared row of C or of `sums`.
+template <typename T, int vector>
+__device__ __forceinline__ void write(int mark, const Vec<float, vector>& sum, T* out, float* sums, int width,
+                                      int column) {
+  if (mark >= 0)
+    store_streaming(out + static_cast<int64_t>(mark) * width + column, round_to<T>(sum));
+  else if (mark != kNone)
+    atomic_add(shared_sums(out, sums) + static_cast<int64_t>(~mark) * width + column, sum);
+}
+
+// C[i, j] (+)= sum_k A[i, k] B[k, j] over spans of the non-zeros, the terms of a span one after the other.
+//
+// A group of `lanes` threads owns `span` consecutive non-zeros and a tile of lanes * vector columns, one vector a
+// lane, and has `flight` rows of B on their way.
+//   marks     of each of the nnz non-zeros its row, or where spans share the row the complement of the row (float32) or
+//             of its number among the shared rows (float16)
+//   indices, values   nnz columns and values, in CSR order
+//   dense     B, num_cols x width, row-major; aligned to vector elements, and so is width
+//   out       C, num_rows x width, row-major; shared rows are cleared before this grid, and so are empty ones
+//   sums      float16 only: float32 of `width` columns for each shared row, cleared before this grid
+template <typename T, int vector, int lanes, int flight, int threads>
+__global__ void __launch_bounds__(threads)
+    spmm_spans_sequential(int nnz, int width, int span, const int* __restrict__ marks, const int* __restrict__ indices,
+                          const T* __restrict__ values, const T* __restrict__ dense, T* out, float* sums) {
+  static_assert(threads % lanes == 0, "groups fill the block");
+  static_assert(sizeof(T) * vector <= 16, "a vector is loaded at once");
+  static_assert(flight == 8 || sizeof(T) * vector == 16, "fewer loads are on their way where they are wide");
+  const int64_t first = (static_cast<int64_t>(blockIdx.x) * (threads / lanes) + threadIdx.x / lanes) * span;
+  const int column = (blockIdx.y * lanes + threadIdx.x % lanes) * vector;
+  if (first >= nnz || column >= width) return;  // no collective follows
+  const int end = static_cast<int>(min(first + span, static_cast<int64_t>(nnz)));
+
+  Vec<float, vector> sum = {};
+  int mark = marks[first];
+  for (int64_t p = first; p < end; p += flight) {
+    Vec<T, vector> part[flight];
+    float value[flight];
+    int of[flight];
+#pragma unroll
+    for (int f = 0; f < flight; ++f) {
+      // Past the end the last row is read again, from a cache, and not added: all loads stay in flight.
+      const int at = static_cast<int>(min(p + f, static_cast<int64_t>(end - 1)));
+      of[f] = marks[at];
+      value[f] = to_float(values[at]);
+      part[f] = load_read_only<vector>(dense + static_cast<int64_t>(indices[at]) * width + column);
+    }
+#pragma unroll
+    for (int f = 0; f < flight; ++f) {
+      if (p + f >= end) continue;
+      if (of[f] != mark) {
+        write(mark, sum, out, sums, width, column);
+        sum = {};
+        mark = of[f];
+      }
+      axpy(sum, value[f], part[f]);
+    }
+  }
+  write(mark, sum, out, sums, width, column);
+}
+
+// The same, a lane for each non-zero: sums over equal marks by a segmented scan of the warp.
+//
+// A warp owns `span` consecutive non-zeros, a multiple of 32, and `vector` columns.
+template <typename T, int vector, int threads>
+__global__ void __launch_bounds__(threads)
+    spmm_spans_parallel(int nnz, int width, int span, const int* __restrict__ marks, const int* __restrict__ indices,
+                        const T* __restrict__ values, const T* __restrict__ dense, T* out, float* sums) {
+  static_assert(threads % kWarpSize == 0, "warps fill the block");
+  static_assert(sizeof(T) * vector <= 16, "a vector is loaded at once");
+  const int64_t first = (static_cast<int64_t>(blockIdx.x) * (threads / kWarpSize) + threadIdx.x / kWarpSize) * span;
+  const int lane = threadIdx.x % kWarpSize;
+  const int column = blockIdx.y * vector;
+  if (first >= nnz) return;  // the warp leaves together
+  const int64_t end = min(first + span, static_cast<int64_t>(nnz));
+
+  Vec<float, vector> carried = {};  // of the last row so far, held by lane 0
+  int carried_mark = kNone;
+  for (int64_t start = first; start < end; start += kWarpSize) {
+    const int64_t p = start + lane;
+    Vec<float, vector> sum = {};
+    int mark = kNone;  // past the end: a segment of its own that is never written
+    if (p < end) {
+      mark = marks[p];
+      axpy(sum, to_float(values[p]), load_read_only<vector>(dense + static_cast<int64_t>(indices[p]) * width + column));
+    }
+    if (lane == 0) {
+      if (carried_mark == mark)
+        axpy(sum, 1.0f, carried);
+      else
+        write(carried_mark, carried, out, sums, width, column);
+    }
+#pragma unroll
+    for (int step = 1; step < kWarpSize; step *= 2) {
+      const int before = shuffle_up(kFullMask, mark, step);
+#pragma unroll
+      for (int i = 0; i < vector; ++i) {
+        const float other = shuffle_up(kFullMask, sum[i], step);
+        if (lane >= step && before == mark) sum[i] += other;
+      }
+    }
+    const int after = shuffle_down(kFullMask, mark, 1);
+    if (lane < kWarpSize - 1 && after != mark) write(mark, sum, out, sums, width, column);
+    // The last segment may go on: its sum is carried to the next trip.
+    carried_mark = shuffle(kFullMask, mark, kWarpSize - 1);
+#pragma unroll
+    for (int i = 0; i < vector; ++i) carried[i] = shuffle(kFullMask, sum[i], kWarpSize - 1);
+  }
+  if (lane == 0) write(carried_mark, carried, out, sums, width, column);
+}

@@ -1,0 +1,229 @@
+"""SpMM by four kernels in the manner of dgSPARSE: {sequential, parallel} reduction x balance of {rows, non-zeros}.
+
+Dai, Huang, Yang, Yu, Zhang, Ding, Xie, Yang and Wang, "Heuristic Adaptability to Input Dynamics for SpMM on GPUs"
+(DA-SpMM), DAC 2022; Huang, Dai, Wang, Ding and Xie, "Efficient Sparse Matrix Kernels based on Adaptive
+Workload-Balancing and Parallel-Reduction", arXiv:2106.16064, 2021.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.interfaces import DeviceArray, Plan
+from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.formats.decompose import RowUse
+from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS, SharedRows
+from spmark.impls.kernels.zeroing import ZERO_ROWS
+from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.target import MAX_GRID, Grid, Target, ceil_div, open_target
+from spmark.impls.runtime.template import C_TYPES, KernelTemplate, TemplateValue
+
+_FOLDER = Path(__file__).parent / "kernels"
+_LOAD_BYTES = 16
+THREADS = 128
+WARP = 32
+UNEVEN = 1.0
+"""Standard deviation of the row lengths over their mean from which non-zeros are balanced."""
+PARALLEL_WIDTH, PARALLEL_TERMS = 32, 1 << 23
+"""J, and products nnz J, up to which sums are reduced in parallel."""
+_SCALARS = 4
+"""J up to which they are however many products there are."""
+BUSY_TERMS, LONG_TERMS = 1 << 25, 1 << 28
+"""Products nnz J from which a group needs fewer loads on their way, and from which a span is long."""
+SPAN, LONG_SPAN = 32, 128
+
+
+def _loads_at_once(values: Mapping[str, TemplateValue]) -> bool:
+    return values["T"] == "half" or int(values["vector"]) <= 4
+
+
+def _flies(values: Mapping[str, TemplateValue]) -> bool:
+    whole = int(values["vector"]) == (8 if values["T"] == "half" else 4)
+    return _loads_at_once(values) and (whole or values["flight"] == 8)
+
+
+_TYPES: Mapping[str, tuple[TemplateValue, ...]] = {"T": ("float", "half"), "vector": (1, 2, 4, 8)}
+_LANES = (4, 8, 16, 32)
+ROWS_SEQUENTIAL = KernelTemplate(
+    _FOLDER / "row_balanced.cu",
+    "spmm_rows_sequential",
+    {**_TYPES, "lanes": _LANES, "threads": (THREADS,)},
+    legal=_loads_at_once,
+    max_registers=80,
+)
+ROWS_PARALLEL = KernelTemplate(
+    _FOLDER / "row_balanced.cu",
+    "spmm_rows_parallel",
+    {**_TYPES, "lanes": (16, 32), "threads": (THREADS,)},
+    legal=_loads_at_once,
+    max_registers=80,
+)
+SPANS_SEQUENTIAL = KernelTemplate(
+    _FOLDER / "nnz_balanced.cu",
+    "spmm_spans_sequential",
+    {**_TYPES, "lanes": _LANES, "flight": (4, 8), "threads": (THREADS,)},
+    legal=_flies,
+    max_registers=96,
+    max_spill_bytes=8,  # for sm_100, ptxas stops at 72 registers with eight loads of four floats on their way
+)
+SPANS_PARALLEL = KernelTemplate(
+    _FOLDER / "nnz_balanced.cu",
+    "spmm_spans_parallel",
+    {**_TYPES, "threads": (THREADS,)},
+    legal=_loads_at_once,
+    max_registers=80,
+)
+
+
+def vector_of(width: int, dtype: DType) -> int:
+    """Choose elements of a load: the most, up to 16 bytes, that divide J, so that every row of B is aligned to them."""
+    return next(v for v in (8, 4, 2, 1) if v * dtype.itemsize <= _LOAD_BYTES and width % v == 0)
+
+
+class RowBalancedPlan(DevicePlan):
+    """C = A B with a group of threads for each row.
+
+    Parameters
+    ----------
+    parallel : bool
+        The lanes of a group share a row's non-zeros; otherwise they share its columns.
+    vector, lanes : int
+        Elements of a load, threads of a group.
+    """
+
+    def __init__(self, problem: Problem, target: Target, *, parallel: bool, vector: int, lanes: int) -> None:
+        matrix = problem.matrix
+        config = {"reduction": "parallel" if parallel else "sequential", "balance": "rows"}
+        schedule = {"vector": vector, "lanes": lanes}
+        super().__init__(problem, target, {**config, **schedule}, alignment=vector * problem.dtype.itemsize)
+        self.stored = matrix.nnz
+        template = ROWS_PARALLEL if parallel else ROWS_SEQUENTIAL
+        with self.phase("compile"):
+            (self._kernel,) = target.load([template.instance(T=C_TYPES[problem.dtype], **schedule, threads=THREADS)])
+        with self.phase("upload"):
+            self._arrays = [self.upload(a) for a in (matrix.indptr, matrix.indices, problem.values)]
+        self._sizes = np.int32(matrix.num_rows), np.int32(problem.width)
+        columns = vector if parallel else lanes * vector
+        self._grid: Grid = (ceil_div(matrix.num_rows, THREADS // lanes), ceil_div(problem.width, columns), 1)
+
+    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+        """One launch; it writes every row."""
+        self._kernel.launch(self._grid, (*self._sizes, *self._arrays, *operands, out))
+
+
+class NnzBalancedPlan(DevicePlan):
+    """C = A B with a group of threads for each span of consecutive non-zeros.
+
+    Parameters
+    ----------
+    parallel : bool
+        The lanes of a warp share a span's non-zeros; otherwise those of a group share its columns.
+    vector, lanes, span : int
+        Elements of a load, threads of a group (32 if parallel), non-zeros of a group (a multiple of 32 if parallel).
+    """
+
+    def __init__(
+        self, problem: Problem, target: Target, *, span: int, vector: int, sums: tuple[int, int] | None
+    ) -> None:
+        matrix, half = problem.matrix, problem.dtype is DType.FLOAT16
+        config = {"reduction": "sequential" if sums else "parallel", "balance": "nnz", "span": span}
+        tile = {"vector": vector} | (dict(zip(("lanes", "flight"), sums, strict=True)) if sums else {})
+        super().__init__(problem, target, {**config, **tile}, alignment=vector * problem.dtype.itemsize)
+        self.stored = matrix.nnz
+        with self.phase("compile"):
+            template = SPANS_SEQUENTIAL if sums else SPANS_PARALLEL
+            (self._kernel,) = target.load([template.instance(T=C_TYPES[problem.dtype], **tile, threads=THREADS)])
+        with self.phase("convert"):
+            empty = np.flatnonzero(matrix.row_lengths == 0).astype(np.int32)
+            use = RowUse(matrix.num_rows, shared_rows(matrix, span), empty)
+            marks = use.targets(matrix.rows_of_entries(), numbered=half)
+        with self.phase("upload"):
+            self._arrays = [self.upload(a) for a in (marks, matrix.indices, problem.values)]
+            self._shared = SharedRows(self, use, problem.width, problem.dtype, vector)
+        self.deterministic = use.shared.size == 0
+        self._sizes = np.int32(matrix.nnz), np.int32(problem.width), np.int32(span)
+        groups = ceil_div(matrix.nnz, span)
+        lanes, columns = (sums[0], sums[0] * vector) if sums else (WARP, vector)
+        self._grid: Grid = (ceil_div(groups, THREADS // lanes), ceil_div(problem.width, columns), 1)
+
+    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+        """Clear what is empty or added up, compute, and round what was added up in float32."""
+        self._shared.before(out)
+        self._kernel.launch(self._grid, (*self._sizes, *self._arrays, *operands, out, self._shared.sums))
+        self._shared.after(out)
+
+
+def shared_rows(matrix: Csr, span: int) -> NDArray[np.int32]:
+    """Give the rows whose non-zeros lie in more than one span of ``span`` consecutive non-zeros, ascending."""
+    start, stop = matrix.indptr[:-1], matrix.indptr[1:]
+    # An empty row's stop - 1 lies before its start: it never counts.
+    return np.flatnonzero((stop - 1) // span > start // span).astype(np.int32)
+
+
+@dataclass(frozen=True)
+class NnzBalanced:
+    """Four kernels, one of which a rule or the sweep chooses."""
+
+    name: ClassVar[str] = "nnzbalanced"
+    ops: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
+    devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (
+        *(ROWS_SEQUENTIAL, ROWS_PARALLEL, SPANS_SEQUENTIAL, SPANS_PARALLEL),
+        *(ZERO_ROWS, ROUND_SHARED_ROWS),
+    )
+
+    reduction: str = "auto"
+    """``sequential``: lanes share the columns; ``parallel``: they share the non-zeros; ``auto`` takes the rule's."""
+    balance: str = "auto"
+    """``rows`` or ``nnz`` of equal number for each group of threads; ``auto`` takes the rule's."""
+    span: int = 0
+    """Non-zeros of a group where they are balanced, a multiple of 32; 0 takes the rule's."""
+
+    def __post_init__(self) -> None:
+        for name, legal in (("reduction", ("sequential", "parallel")), ("balance", ("rows", "nnz"))):
+            if getattr(self, name) not in (*legal, "auto"):
+                raise ValueError(f"expected {name} out of {', '.join(legal)}, auto, found {getattr(self, name)!r}")
+        if self.span < 0 or self.span % WARP:
+            raise ValueError(f"expected a span that is a multiple of {WARP}, or 0 to choose, found {self.span}")
+
+    def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
+        """Refuse widths beyond the grid."""
+        vector = vector_of(problem.width, problem.dtype)
+        most = MAX_GRID[1] * vector * (1 if self.choose(problem)[0] else _lanes(problem.width, vector))
+        return f"expected J of at most {most}, found {problem.width}" if problem.width > most else None
+
+    def choose(self, problem: Problem) -> tuple[bool, bool]:
+        """Say whether sums are reduced in parallel and whether non-zeros are balanced: the rule of the README."""
+        matrix, width = problem.matrix, problem.width
+        few = width <= PARALLEL_WIDTH and matrix.nnz * width < PARALLEL_TERMS
+        parallel = width <= _SCALARS or few if self.reduction == "auto" else self.reduction == "parallel"
+        if self.balance != "auto":
+            return parallel, self.balance == "nnz"
+        if parallel and problem.dtype is DType.FLOAT16:
+            return parallel, False
+        lengths = matrix.row_lengths
+        return parallel, bool(lengths.std() >= UNEVEN * lengths.mean()) and matrix.nnz > 0
+
+    def build(self, problem: Problem, device: DeviceSpec) -> Plan:
+        """Choose a kernel, mark the non-zeros if they are balanced, upload."""
+        target, vector = open_target(device), vector_of(problem.width, problem.dtype)
+        parallel, by_nnz = self.choose(problem)
+        lanes, terms = _lanes(problem.width, vector), problem.matrix.nnz * problem.width
+        if not by_nnz:
+            lanes = (WARP if problem.width <= _SCALARS else WARP // 2) if parallel else lanes
+            return RowBalancedPlan(problem, target, parallel=parallel, vector=vector, lanes=lanes)
+        span = self.span or (LONG_SPAN if terms >= LONG_TERMS else SPAN)
+        whole = vector * problem.dtype.itemsize == _LOAD_BYTES
+        sums = None if parallel else (lanes, 4 if whole and terms >= BUSY_TERMS else 8)
+        return NnzBalancedPlan(problem, target, span=span, vector=vector, sums=sums)
+
+
+def _lanes(width: int, vector: int) -> int:
+    return next((lanes for lanes in _LANES if lanes * vector >= width), WARP)

@@ -1,0 +1,255 @@
+"""Row-swizzled one-dimensional tiling in the manner of Sputnik: SpMM and SDDMM over CSR with vector loads.
+
+Gale, Zaharia, Young and Elsen, "Sparse GPU Kernels for Deep Learning", SC 2020, sections 5 (SpMM) and 6 (SDDMM).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.interfaces import DeviceArray, Plan
+from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
+from spmark.impls.runtime.template import C_TYPES, KernelTemplate, TemplateValue
+
+_FOLDER = Path(__file__).parent / "kernels"
+_LOAD_BYTES = 16
+"""Bytes of the widest load, and of one copy to shared memory."""
+WARP = 32
+LANES = (8, 16, 32)
+DEPTH = 128
+"""Non-zeros of a row that are staged at once."""
+_DEPTH_STEP, _MAX_DEPTH = 32, 512
+INDEX_TYPES = {"int32": "int", "int16": "short"}
+_MAX_SHORT_COLS = 1 << 15
+_STRIP = 8
+
+
+def _legal(values: Mapping[str, TemplateValue]) -> bool:
+    half, vector = values["T"] == "half", int(values["vector"])
+    load_bytes = vector * (2 if half else 4)
+    tiled = values["tiles"] == 1 or load_bytes == _LOAD_BYTES
+    return load_bytes <= _LOAD_BYTES and tiled and (values["Index"] == "int" or (half and vector >= 4))
+
+
+SPMM = KernelTemplate(
+    _FOLDER / "spmm.cu",
+    "spmm_rowsplit",
+    {
+        "T": ("float", "half"),
+        "Index": ("int", "short"),
+        "vector": (1, 2, 4, 8),
+        "lanes": LANES,
+        "tiles": (1, 2),
+        "threads": (WARP,),
+    },
+    legal=_legal,
+    max_registers=112,
+)
+SDDMM = KernelTemplate(
+    _FOLDER / "sddmm.cu",
+    "sddmm_rowsplit",
+    {"T": ("float", "half"), "vector": (1, 2, 4, 8), "lanes": (8,), "strip": (_STRIP, 16), "threads": (32, 64)},
+    legal=lambda values: values["T"] == "half" or int(values["vector"]) <= 4,
+    max_registers=104,
+)
+
+
+def vector_of(width: int, dtype: DType) -> int:
+    """Choose elements of a load: the most, up to 16 bytes, that divide J and keep more than half of eight lanes busy.
+
+    Rows of B start at multiples of J elements, so a load of v elements is aligned in every row only where v divides J.
+    """
+    widest = _LOAD_BYTES // dtype.itemsize
+    return next(v for v in (8, 4, 2, 1) if v <= widest and width % v == 0 and (v == 1 or LANES[0] * v < 2 * width))
+
+
+class SpmmPlan(DevicePlan):
+    """C = A B by `SPMM`.
+
+    Parameters
+    ----------
+    index : {"int32", "int16"}
+        Type of the columns.
+    vector, lanes, tiles : int
+        Elements of a load of B, threads of a subwarp, vectors of one thread: a subwarp has ``lanes vector tiles``
+        columns of one row, a block ``32 / lanes`` rows.
+    depth : int
+        Non-zeros of a row that are staged at once, a multiple of 8.
+    """
+
+    def __init__(
+        self, problem: Problem, target: Target, *, index: str, vector: int, lanes: int, tiles: int, depth: int
+    ) -> None:
+        matrix = problem.matrix
+        tile = {"vector": vector, "lanes": lanes, "tiles": tiles}
+        config = {"index": index, **tile, "depth": depth}
+        super().__init__(problem, target, config, alignment=vector * problem.dtype.itemsize)
+        self.stored = matrix.nnz
+        with self.phase("compile"):
+            types = {"T": C_TYPES[problem.dtype], "Index": INDEX_TYPES[index]}
+            (self._kernel,) = target.load([SPMM.instance(**types, **tile, threads=WARP)])
+        with self.phase("convert"):
+            order = longest_first(matrix.row_lengths)
+            chunk = _LOAD_BYTES // problem.dtype.itemsize
+            columns = _with_room(matrix.indices.astype(index, copy=False), chunk)
+            values = _with_room(problem.values, chunk)
+        with self.phase("upload"):
+            self._arrays = [self.upload(a) for a in (order, matrix.indptr, columns, values)]
+        self._sizes = np.int32(matrix.num_rows), np.int32(problem.width), np.int32(depth)
+        rows = WARP // lanes
+        self._grid = (ceil_div(matrix.num_rows, rows), ceil_div(problem.width, lanes * vector * tiles), 1)
+        self._shared_bytes = rows * (_LOAD_BYTES + 2 * depth * (columns.itemsize + values.itemsize))
+
+    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+        """One launch; it writes every row."""
+        self._kernel.launch(self._grid, (*self._sizes, *self._arrays, *operands, out), self._shared_bytes)
+
+
+class SddmmPlan(DevicePlan):
+    """D = (X Y^T at A's non-zeros) by `SDDMM`, scaled by A where the problem is.
+
+    Parameters
+    ----------
+    vector, strip, threads : int
+        Elements of a load, non-zeros of a subwarp, threads of a block.
+    """
+
+    def __init__(self, problem: Problem, target: Target, *, vector: int, strip: int, threads: int) -> None:
+        matrix = problem.matrix
+        schedule = {"vector": vector, "lanes": LANES[0], "strip": strip, "threads": threads}
+        super().__init__(problem, target, schedule, alignment=vector * problem.dtype.itemsize)
+        self.stored = matrix.nnz
+        with self.phase("compile"):
+            (self._kernel,) = target.load([SDDMM.instance(T=C_TYPES[problem.dtype], **schedule)])
+        with self.phase("convert"):
+            strips = strips_of(matrix, strip)
+        with self.phase("upload"):
+            # Unscaled, no value is read: an empty array stands in.
+            factors = problem.values if problem.scaled else problem.values[:0]
+            self._arrays = [self.upload(a) for a in (strips, matrix.indices, factors)]
+        self._sizes = np.int32(strips.shape[0]), np.int32(problem.width), np.int32(problem.scaled)
+        self._grid = (ceil_div(strips.shape[0], threads // LANES[0]), 1, 1)
+
+    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+        """One launch; it writes every non-zero."""
+        self._kernel.launch(self._grid, (*self._sizes, *self._arrays, *operands, out))
+
+
+def _with_room(array: NDArray[Any], chunk: int) -> NDArray[Any]:
+    """Copy with zeros at the end, so that the last copy of ``chunk`` elements stays inside."""
+    made = np.zeros(ceil_div(array.size, chunk) * chunk, array.dtype)
+    made[: array.size] = array
+    return made
+
+
+def longest_first(lengths: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Order rows by length, longest first, those of equal length as they come: the row swizzle. O(n log n)."""
+    return np.argsort(-lengths, kind="stable").astype(np.int32)
+
+
+def strips_of(matrix: Csr, strip: int) -> NDArray[np.int32]:
+    """Cut the rows into strips of at most ``strip`` non-zeros.
+
+    Returns
+    -------
+    (strips, 4) int32
+        Row, first non-zero, non-zeros, 0; longest strips first. O(nnz / strip + I), but for the sort.
+    """
+    counts = -(-matrix.row_lengths // strip)
+    rows = np.repeat(np.arange(matrix.num_rows, dtype=np.int32), counts)
+    ordinal = np.arange(rows.size) - np.repeat(np.cumsum(counts, dtype=np.int64) - counts, counts)
+    made = np.zeros((rows.size, 4), np.int32)
+    made[:, 0] = rows
+    made[:, 1] = matrix.indptr[rows] + ordinal * strip
+    made[:, 2] = np.minimum(strip, matrix.indptr[rows + 1] - made[:, 1])
+    return made[longest_first(made[:, 2])]
+
+
+@dataclass(frozen=True)
+class RowSplit:
+    """One-dimensional tiles of rows sorted by length."""
+
+    name: ClassVar[str] = "rowsplit"
+    ops: ClassVar[frozenset[Op]] = frozenset(Op)
+    devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM, SDDMM)
+
+    vector: int = 0
+    """Elements of a load (1, 2, 4, 8; at most 16 bytes, a divisor of J); 0 chooses the widest that fits."""
+    lanes: int = 0
+    """SpMM: threads of a subwarp (8, 16, 32), so that a block has 32 / lanes rows; 0 takes what J needs."""
+    tiles: int = 0
+    """SpMM: vectors of a thread (1, or 2 of 16 bytes); 0 takes 2 where J has four times a subwarp's columns."""
+    depth: int = DEPTH
+    """SpMM: the k-tile, non-zeros of a row that are staged at once, a multiple of 32 up to 512."""
+    index: str = "auto"
+    """SpMM: type of the columns, int32 or, for float16 and K up to 32,768, int16; auto takes int16 where it fits."""
+    strip: int = _STRIP
+    """SDDMM: non-zeros of a subwarp, 8 or 16."""
+
+    def __post_init__(self) -> None:
+        legal: dict[str, Sequence[object]] = {
+            "vector": (0, 1, 2, 4, 8),
+            "lanes": (0, *LANES),
+            "tiles": (0, 1, 2),
+            "depth": range(_DEPTH_STEP, _MAX_DEPTH + 1, _DEPTH_STEP),
+            "index": ("auto", *INDEX_TYPES),
+            "strip": SDDMM.space["strip"],
+        }
+        for name, values in legal.items():
+            if getattr(self, name) not in values:
+                raise ValueError(f"expected {name} out of {', '.join(map(str, values))}, found {getattr(self, name)!r}")
+
+    def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
+        """Refuse widths beyond the grid, and what is pinned and does not fit the problem."""
+        vector, dtype = self._vector(problem), problem.dtype
+        if problem.width % vector or vector * dtype.itemsize > _LOAD_BYTES:
+            return (
+                f"expected a vector that divides J = {problem.width} and has at most 16 bytes, found {vector} {dtype}"
+            )
+        if problem.op is Op.SDDMM:
+            return None
+        chosen = self._schedule(problem)
+        if chosen["tiles"] == 2 and vector * dtype.itemsize < _LOAD_BYTES:
+            return f"expected loads of 16 bytes for two tiles, found {vector} {dtype}"
+        if chosen["index"] == "int16" and not _shortens(problem, vector):
+            found = f"{dtype}, K = {problem.matrix.num_cols}, vector {vector}"
+            return f"expected float16, K up to {_MAX_SHORT_COLS:,} and a vector of 4 or 8 for int16, found {found}"
+        most = MAX_GRID[1] * chosen["lanes"] * vector * chosen["tiles"]
+        return f"expected J of at most {most}, found {problem.width}" if problem.width > most else None
+
+    def _vector(self, problem: Problem) -> int:
+        return self.vector or vector_of(problem.width, problem.dtype)
+
+    def _schedule(self, problem: Problem) -> dict[str, Any]:
+        """Give what is pinned and, for the rest, what the README says."""
+        width, vector = problem.width, self._vector(problem)
+        lanes = self.lanes or next((n for n in LANES if n * vector >= width), WARP)
+        whole = vector * problem.dtype.itemsize == _LOAD_BYTES
+        tiles = self.tiles or (2 if whole and width >= 4 * lanes * vector else 1)
+        short = "int16" if _shortens(problem, vector) else "int32"
+        index = short if self.index == "auto" else self.index
+        return {"index": index, "vector": vector, "lanes": lanes, "tiles": tiles, "depth": self.depth}
+
+    def build(self, problem: Problem, device: DeviceSpec) -> Plan:
+        """Sort rows (SpMM) or strips of rows (SDDMM) by length and upload."""
+        target = open_target(device)
+        if problem.op is Op.SPMM:
+            return SpmmPlan(problem, target, **self._schedule(problem))
+        vector = self._vector(problem)
+        # With one or two trips over J a warp has little to do: two share a block.
+        threads = 2 * WARP if problem.width <= 2 * LANES[0] * vector else WARP
+        return SddmmPlan(problem, target, vector=vector, strip=self.strip, threads=threads)
+
+
+def _shortens(problem: Problem, vector: int) -> bool:
+    return problem.dtype is DType.FLOAT16 and problem.matrix.num_cols <= _MAX_SHORT_COLS and vector >= 4

@@ -1,0 +1,254 @@
+"""Compiling Triton programs ahead of time, launching them through CuPy, and the search for the fastest schedule.
+
+Triton's own launcher asks PyTorch for device and stream. Here its compiler alone is used: the cubin is loaded and
+launched like every other kernel, on CuPy's current stream, so PyTorch is not needed and a run can be captured.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.errors import BuildError, CompileError, SpmarkError
+from spmark.impls.core.interfaces import Candidate, DeviceArray, Plan, Search
+from spmark.impls.core.problem import Op, Problem
+from spmark.impls.formats.bsr import BsrFormat
+from spmark.impls.kernels.trial import Trial
+from spmark.impls.runtime.compile import Binary, cache_folder
+from spmark.impls.runtime.cuda import CudaKernel, load_function
+from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.target import Grid, Target, ceil_div, open_target
+from spmark.impls.runtime.template import Instance
+from spmark.impls.triton_blocksparse.plan import SDDMM, SPMM, Config, middle, schedules
+
+_TYPES: dict[str, dict[str, str]] = {
+    "spmm": {
+        **{name: "*i32" for name in ("indptr", "indices")},
+        **{name: "*fp16" for name in ("blocks", "b", "c")},
+        **{name: "i32" for name in ("num_rows", "num_cols", "width")},
+    },
+    "sddmm": {
+        **{name: "*i32" for name in ("tasks", "indptr", "indices", "starts")},
+        "ranks": "*i8",
+        **{name: "*fp16" for name in ("values", "x", "y", "out")},
+        **{name: "i32" for name in ("num_rows", "num_cols", "width")},
+    },
+}
+"""Arguments of the programs and their types, in order, as Triton names them."""
+_ALIGNMENT = 16
+_OPTIONS = ("stages", "threads")
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A program in machine code."""
+
+    binary: Binary
+    shared_bytes: int
+    """Dynamic shared memory of a block."""
+    scratch: int
+    """Pointers that Triton appends to the arguments, for scratch memory that these programs do not need."""
+
+
+def compile_program(instance: Instance, arch: str, wide: bool) -> Compiled:
+    """Compile a program for an architecture; needs no GPU.
+
+    Parameters
+    ----------
+    instance : Instance
+        Of `SPMM` or `SDDMM`.
+    arch : str
+        ``sm_90`` and so on.
+    wide : bool
+        16 divides J and addresses, so that rows are loaded 16 bytes at a time.
+
+    Raises
+    ------
+    CompileError
+        Triton refuses the program.
+    """
+    os.environ.setdefault("TRITON_CACHE_DIR", str(cache_folder().parent / "triton"))
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from spmark.impls.triton_blocksparse import kernels
+
+    name, values = instance.template.name, instance.values
+    types, constants = _TYPES[name], {key: values[key] for key in values if key not in _OPTIONS}
+    # Uploaded arrays are aligned by their allocator; operands, result and width only where the plan asks for it.
+    given = ("b", "c", "x", "y", "out", "width")
+    aligned = [wide if argument in given else kind.startswith("*") for argument, kind in types.items()]
+    source = ASTSource(
+        getattr(kernels, name),
+        {**types, **dict.fromkeys(constants, "constexpr")},
+        constexprs=constants,
+        attrs={(place,): [["tt.divisibility", _ALIGNMENT]] for place, so in enumerate(aligned) if so},
+    )
+    options = {"num_warps": instance.threads // 32, "num_stages": int(values["stages"])}
+    try:
+        target = GPUTarget("cuda", int(arch.removeprefix("sm_")), 32)
+        compiled = triton.compile(source, target=target, options=options)
+    except Exception as error:  # Triton raises what its many passes raise
+        raise CompileError(str(instance.template.source), instance.expression, str(error)) from error
+    ptx = compiled.asm["ptx"]
+    parameters = ptx[ptx.index(".entry") : ptx.index(")", ptx.index(".entry"))].count(".param")
+    metadata = compiled.metadata
+    binary = Binary(compiled.asm["cubin"], metadata.name, registers=0, spill_bytes=0, shared_bytes=0)
+    return Compiled(binary, int(metadata.shared), parameters - len(types))
+
+
+class TritonPlan(DevicePlan):
+    """One schedule of one operator.
+
+    Parameters
+    ----------
+    held : BsrFormat
+        Square blocks of ``config["block"]``.
+    config : dict
+        ``block, group, tile, stages, threads``: see `spmark.impls.triton_blocksparse.plan.schedules`.
+    """
+
+    def __init__(self, problem: Problem, target: Target, held: BsrFormat, config: Config) -> None:
+        wide = problem.width % _ALIGNMENT == 0
+        super().__init__(problem, target, config, alignment=_ALIGNMENT if wide else problem.dtype.itemsize)
+        self.stored = held.stored
+        schedule: dict[str, Any] = {
+            "S": config["block"],
+            "GROUP": config["group"],
+            "TILE": config["tile"],
+            "stages": config["stages"],
+            "threads": config["threads"],
+        }
+        spmm = problem.op is Op.SPMM
+        full = problem.matrix.nnz == held.stored
+        with self.phase("compile"):
+            instance = (
+                SPMM.instance(**schedule) if spmm else SDDMM.instance(**schedule, FULL=full, SCALED=problem.scaled)
+            )
+            compiled = compile_program(instance, target.spec.arch, wide)
+            self._shared_bytes = compiled.shared_bytes
+            self._kernel = CudaKernel(instance, compiled.binary, load_function(compiled.binary), overlaps=False)
+            self._kernel.allow_shared(self._shared_bytes)
+        with self.phase("convert"):
+            arrays, self._grid = (spmm_launch if spmm else sddmm_launch)(problem, held, config)
+        with self.phase("upload"):
+            self._arrays = [self.upload(array) for array in arrays]
+        sizes = (*problem.matrix.shape, problem.width)
+        self._tail = (*(np.int32(size) for size in sizes), *[np.uint64(0)] * compiled.scratch)
+
+    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+        """One launch; it writes the whole result."""
+        self._kernel.launch(self._grid, (*self._arrays, *operands, out, *self._tail), self._shared_bytes)
+
+
+def spmm_launch(problem: Problem, held: BsrFormat, config: Config) -> tuple[list[NDArray[Any]], Grid]:
+    """Give the arrays that SpMM's program takes before B, and its grid."""
+    blocks = held.blocks.astype(problem.dtype.numpy)
+    grid = held.indptr.size - 1, ceil_div(problem.width, config["tile"]), 1
+    return [held.indptr, held.indices, blocks], grid
+
+
+def sddmm_launch(problem: Problem, held: BsrFormat, config: Config) -> tuple[list[NDArray[Any]], Grid]:
+    """Give the arrays that SDDMM's program takes before X, and its grid."""
+    tasks = row_tasks(held, config["group"])
+    values = problem.values if problem.scaled else problem.values[:0]
+    if problem.matrix.nnz == held.stored:
+        starts, ranks = problem.matrix.indptr, np.zeros(0, np.int8)
+    else:
+        starts, ranks = row_ranks(held)
+    return [tasks, held.indptr, held.indices, starts, ranks, values], (len(tasks), 1, 1)
+
+
+def row_tasks(held: BsrFormat, group: int) -> NDArray[np.int32]:
+    """List the programs of an SDDMM, (n, 2) int32: block row and first of up to ``group`` blocks of it."""
+    pieces = -(-np.diff(held.indptr) // group)
+    row = np.repeat(np.arange(pieces.size), pieces)
+    piece = np.arange(row.size) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    return np.stack([row, held.indptr[row] + piece * group], axis=1).astype(np.int32)
+
+
+def row_ranks(held: BsrFormat) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
+    """Say where the non-zeros of blocks stand in CSR order.
+
+    Returns
+    -------
+    starts : (nblocks * S,) int32
+        Position of the first non-zero in a row of a block; 0 where it has none.
+    ranks : (nblocks * S * S,) int8
+        How many non-zeros of its row of the block stand before a non-zero; -1 for padding.
+    """
+    size = held.block_shape[1]
+    run = held.positions // np.int32(size)
+    opens = np.ones(run.size, np.bool_)
+    np.not_equal(run[1:], run[:-1], out=opens[1:])
+    begin = np.flatnonzero(opens)
+    starts = np.zeros(held.indices.size * size, np.int32)
+    starts[run[begin]] = begin
+    ranks = np.full(held.stored, -1, np.int8)
+    ranks[held.positions] = np.arange(run.size) - np.repeat(begin, np.diff(begin, append=run.size))
+    return starts, ranks
+
+
+def build_plan(problem: Problem, device: DeviceSpec, config: Config, held: BsrFormat | None = None) -> TritonPlan:
+    """Build one schedule, converting where no format is given."""
+    started = perf_counter()
+    held = held or BsrFormat.from_csr(problem.matrix, config["block"], config["block"])
+    convert_s = perf_counter() - started
+    plan = TritonPlan(problem, open_target(device), held, config)
+    plan.phases_s["convert"] += convert_s
+    return plan
+
+
+def build_best(problem: Problem, device: DeviceSpec, blocks: Sequence[int]) -> Plan:
+    """Measure a middle config of every block size, then every schedule of the best; build the fastest of all.
+
+    Raises
+    ------
+    BuildError
+        No candidate could be built; carries the reasons.
+    """
+    started = perf_counter()
+    trial = Trial(problem, device)
+    formats: dict[int, BsrFormat] = {}
+    seen: dict[tuple[tuple[str, Any], ...], Candidate] = {}
+
+    def median_us(config: Config) -> float:
+        key = tuple(config.items())
+        if key not in seen:
+            seen[key] = _candidate(trial, problem, device, config, formats)
+        samples = seen[key].samples_us
+        return float(np.median(samples)) if samples else float("inf")
+
+    block = min(blocks, key=lambda size: median_us(middle(problem, size)))
+    best = min((middle(problem, block), *schedules(problem, block)), key=median_us)
+    if median_us(best) == float("inf"):
+        reasons = dict.fromkeys(candidate.reason for candidate in seen.values())
+        raise BuildError("no schedule could be used: " + "; ".join(reasons))
+    search_s = perf_counter() - started
+    plan = build_plan(problem, device, best)
+    plan.phases_s["search"] = search_s
+    measured = sum(1 for candidate in seen.values() if candidate.samples_us)
+    plan.search = Search(len(seen), compiled=measured, measured=measured, seen=tuple(seen.values()))
+    return plan
+
+
+def _candidate(
+    trial: Trial, problem: Problem, device: DeviceSpec, config: Mapping[str, Any], formats: dict[int, BsrFormat]
+) -> Candidate:
+    """Build and measure one schedule; formats are converted once for each block size."""
+    block = config["block"]
+    try:
+        if block not in formats:
+            formats[block] = BsrFormat.from_csr(problem.matrix, block, block)
+        plan = build_plan(problem, device, dict(config), formats[block])
+        return Candidate(dict(config), samples_us=tuple(trial.samples_us(plan)))
+    except (SpmarkError, MemoryError) as error:
+        return Candidate(dict(config), reason=str(error) or type(error).__name__)

@@ -1,0 +1,116 @@
+"""Block-sparse products by Triton: what SparseTIR's attention and block-pruned layers are compared with.
+
+Tillet, Kung and Cox, "Triton: An Intermediate Language and Compiler for Tiled Neural Network Computations", MAPL 2019.
+The programs are ours (`spmark.impls.triton_blocksparse.kernels`), tuned over the schedule that Triton leaves open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from itertools import product
+from pathlib import Path
+from typing import Any, ClassVar
+
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.interfaces import Plan
+from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.runtime.target import MAX_GRID, ceil_div
+from spmark.impls.runtime.template import KernelTemplate, TemplateValue
+
+Config = dict[str, Any]
+BLOCKS = (16, 32, 64)
+_MOST_COLUMNS = 128
+
+
+def _fits(values: Mapping[str, TemplateValue]) -> bool:
+    """Bound what one `tl.dot` takes, beyond which fragments spill."""
+    return int(values["GROUP"]) * int(values["S"]) <= _MOST_COLUMNS
+
+
+# `stages` and `threads` are options of Triton's compiler; the rest are the program's own template arguments.
+_SCHEDULE: dict[str, tuple[TemplateValue, ...]] = {
+    "S": BLOCKS,
+    "GROUP": (1, 2, 4),
+    "TILE": (16, 32, 64, 128),
+    "stages": (1, 2, 3, 4),
+    "threads": (32, 64, 128, 256),
+}
+_SOURCE = Path(__file__).parent / "kernels.py"
+SPMM = KernelTemplate(_SOURCE, "spmm", _SCHEDULE, legal=_fits)
+SDDMM = KernelTemplate(_SOURCE, "sddmm", {**_SCHEDULE, "FULL": (False, True), "SCALED": (False, True)}, legal=_fits)
+
+
+@dataclass(frozen=True)
+class TritonBlockSparse:
+    """SpMM and SDDMM over BSR blocks in Triton, float16 with float32 sums."""
+
+    name: ClassVar[str] = "triton_blocksparse"
+    ops: ClassVar[frozenset[Op]] = frozenset(Op)
+    devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA})
+
+    block: int = 0
+    """Rows and columns of a block: 16, 32 or 64; 0 searches."""
+    tuned: bool = True
+    """Measure schedules (and the block where it is open) on the device; otherwise the middle of the space is taken."""
+
+    def __post_init__(self) -> None:
+        if self.block not in (0, *BLOCKS):
+            raise ValueError(
+                f"expected a block of {', '.join(map(str, BLOCKS))}, or 0 to search it, found {self.block}"
+            )
+
+    def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
+        """Refuse float32, which Triton's dot would round to tf32, and say where Triton is missing."""
+        if problem.dtype is not DType.FLOAT16:
+            return f"expected float16 (the matrix unit rounds float32 to tf32), found {problem.dtype}"
+        if problem.op is Op.SPMM and ceil_div(problem.width, widest_tile(problem)) > MAX_GRID[1]:
+            return f"expected J of at most {MAX_GRID[1] * widest_tile(problem)}, found {problem.width}"
+        return _missing()
+
+    def build(self, problem: Problem, device: DeviceSpec) -> Plan:
+        """Search where there is something to search, then compile, convert and upload.
+
+        Raises
+        ------
+        BuildError
+            No candidate could be built; carries the reasons.
+        """
+        from spmark.impls.triton_blocksparse.gpu import build_best, build_plan
+
+        if self.tuned and problem.matrix.nnz:
+            return build_best(problem, device, (self.block,) if self.block else BLOCKS)
+        return build_plan(problem, device, middle(problem, self.block or BLOCKS[0]))
+
+
+def widest_tile(problem: Problem) -> int:
+    """Give the largest tile of J that is worth trying: no more than the next power of two."""
+    tiles = [int(tile) for tile in _SCHEDULE["TILE"]]
+    return next((tile for tile in tiles if tile >= problem.width), tiles[-1])
+
+
+def middle(problem: Problem, block: int) -> Config:
+    """Give a config from the middle of the space for a block size."""
+    group = max(1, min(64 // block, 4))
+    return {"block": block, "group": group, "tile": min(64, widest_tile(problem)), "stages": 3, "threads": 128}
+
+
+def schedules(problem: Problem, block: int) -> list[Config]:
+    """List the configs of a block size that are measured: blocks at a time, tile of J, stages, warps."""
+    widest = widest_tile(problem)
+    tiles = sorted({widest, max(16, widest // 2), min(64, widest)})
+    stages = (2, 4) if problem.op is Op.SPMM or problem.width > widest else (1,)
+    return [
+        {"block": block, "group": group, "tile": tile, "stages": count, "threads": threads}
+        for group, tile, count, threads in product((1, 2, 4), tiles, stages, (32, 64, 128))
+        if group * block <= _MOST_COLUMNS
+    ]
+
+
+@cache
+def _missing() -> str | None:
+    if find_spec("triton") is None:
+        return "triton is not installed; the extra spmark[triton] brings it, and so does PyTorch for CUDA"
+    return None

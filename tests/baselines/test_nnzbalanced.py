@@ -1,0 +1,138 @@
+"""nnzbalanced: every instance of its tables on the host under sanitizers, its marks, and which kernel a rule takes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from baselines.tables import TableTarget
+from problems import dense_operands, matrices, random_csr
+
+from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.nnzbalanced.plan import (
+    ROWS_PARALLEL,
+    ROWS_SEQUENTIAL,
+    SPANS_PARALLEL,
+    SPANS_SEQUENTIAL,
+    NnzBalanced,
+    NnzBalancedPlan,
+    RowBalancedPlan,
+    shared_rows,
+    vector_of,
+)
+from spmark.impls.runtime.device import find
+from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate
+
+# Spans of 32 begin in a row, with one, and lie inside of one; rows are empty at both ends and between.
+MATRIX = random_csr(25, 97, [0, 1, 2, 3, 7, 8, 11, 0, 15, 16, 17, 31, 33, 63, 64, 65, 96, 97, 0, 5, 1, 1, 4, 12, 0])
+EVEN = random_csr(16, 40, [8] * 16)
+DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
+HOST = find("host-simt")
+
+
+@pytest.fixture(scope="module", params=[ROWS_SEQUENTIAL, ROWS_PARALLEL, SPANS_SEQUENTIAL, SPANS_PARALLEL])
+def table(request: pytest.FixtureRequest) -> tuple[KernelTemplate, TableTarget]:
+    return request.param, TableTarget(request.param)
+
+
+def check(plan: DevicePlan, problem: Problem) -> None:
+    operands = dense_operands(problem)
+    out = np.full(problem.out_shape, np.nan, problem.dtype.numpy)
+    plan.run(operands, out)
+    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+
+
+def planned(instance: Instance, problem: Problem, target: TableTarget, span: int) -> DevicePlan:
+    values = instance.values
+    vector, name = int(values["vector"]), instance.template.name
+    if "rows" in name:
+        parallel, lanes = "parallel" in name, int(values["lanes"])
+        return RowBalancedPlan(problem, target, parallel=parallel, vector=vector, lanes=lanes)
+    sums = (int(values["lanes"]), int(values["flight"])) if "lanes" in values else None
+    return NnzBalancedPlan(problem, target, span=span, vector=vector, sums=sums)
+
+
+@pytest.mark.xdist_group("nnzbalanced")
+def test_every_instance(table: tuple[KernelTemplate, TableTarget]) -> None:
+    template, target = table
+    for instance in template.instances():
+        values = instance.values
+        width = int(values["vector"]) * (int(values.get("lanes", 1)) + 3)
+        problem = Problem(Op.SPMM, MATRIX, width, DTYPES[str(values["T"])])
+        check(planned(instance, problem, target, span=32), problem)
+
+
+@pytest.mark.parametrize("dtype", list(DType))
+@pytest.mark.parametrize("reduction", ["sequential", "parallel"])
+@pytest.mark.parametrize("matrix", [MATRIX, EVEN], ids=["uneven", "even"])
+def test_several_trips_and_a_second_run(matrix: Csr, reduction: str, dtype: DType) -> None:
+    problem = Problem(Op.SPMM, matrix, 12, dtype)
+    plan = NnzBalanced(balance="nnz", reduction=reduction, span=96).build(problem, HOST)
+    for _ in range(2):  # what the first run left in the workspaces must not reach the second
+        check(plan, problem)
+
+
+@pytest.mark.parametrize("span", [32, 64])
+@pytest.mark.parametrize("name", list(matrices()))
+def test_rows_in_several_spans_are_shared(name: str, span: int) -> None:
+    matrix = matrices()[name]
+    rows = matrix.rows_of_entries()
+    spans = np.arange(matrix.nnz) // span
+    wanted = [row for row in range(matrix.num_rows) if len(set(spans[rows == row].tolist())) > 1]
+    assert shared_rows(matrix, span).tolist() == wanted
+
+
+def test_only_shared_and_empty_rows_are_cleared_and_only_sharing_is_random() -> None:
+    alone = NnzBalanced(balance="nnz", reduction="sequential").build(Problem(Op.SPMM, EVEN, 8), HOST)
+    assert alone.deterministic
+    shared = NnzBalanced(balance="nnz", reduction="sequential").build(Problem(Op.SPMM, MATRIX, 8), HOST)
+    assert not shared.deterministic
+    assert shared.stored == MATRIX.nnz
+
+
+@pytest.mark.parametrize(
+    ("matrix", "width", "dtype", "expected"),
+    [
+        (EVEN, 4, DType.FLOAT32, ("parallel", "rows")),
+        (MATRIX, 4, DType.FLOAT32, ("parallel", "nnz")),
+        (MATRIX, 4, DType.FLOAT16, ("parallel", "rows")),
+        (MATRIX, 32, DType.FLOAT32, ("parallel", "nnz")),
+        (MATRIX, 64, DType.FLOAT32, ("sequential", "nnz")),
+        (MATRIX, 64, DType.FLOAT16, ("sequential", "nnz")),
+        (EVEN, 64, DType.FLOAT32, ("sequential", "rows")),
+    ],
+)
+def test_the_rule(matrix: Csr, width: int, dtype: DType, expected: tuple[str, str]) -> None:
+    problem = Problem(Op.SPMM, matrix, width, dtype)
+    parallel, by_nnz = NnzBalanced().choose(problem)
+    assert ("parallel" if parallel else "sequential", "nnz" if by_nnz else "rows") == expected
+    plan = NnzBalanced().build(problem, HOST)
+    assert (plan.config["reduction"], plan.config["balance"]) == expected
+
+
+def test_what_is_pinned_is_taken() -> None:
+    plan = NnzBalanced(reduction="parallel", balance="nnz", span=96).build(Problem(Op.SPMM, EVEN, 64), HOST)
+    assert plan.config == {"reduction": "parallel", "balance": "nnz", "span": 96, "vector": 4}
+
+
+@pytest.mark.parametrize("dtype", list(DType))
+@pytest.mark.parametrize("width", [1, 2, 3, 20, 33, 64, 130, 512])
+def test_loads_are_aligned_in_every_row(width: int, dtype: DType) -> None:
+    vector = vector_of(width, dtype)
+    assert width % vector == 0
+    assert vector * dtype.itemsize <= 16
+
+
+def test_widths_beyond_the_grid_are_refused() -> None:
+    wide = Problem(Op.SPMM, MATRIX, 4 * 65535 + 4)
+    reason = NnzBalanced(reduction="parallel").unsupported(wide, HOST)
+    assert reason is not None
+    assert "expected J of at most" in reason
+    assert NnzBalanced(reduction="sequential").unsupported(wide, HOST) is None
+
+
+@pytest.mark.parametrize("tunables", [{"reduction": "tree"}, {"balance": "columns"}, {"span": 48}, {"span": -32}])
+def test_an_illegal_tunable_is_refused(tunables: dict) -> None:
+    with pytest.raises(ValueError, match=next(iter(tunables))):
+        NnzBalanced(**tunables)

@@ -1,0 +1,155 @@
+"""rowsplit: every instance of its tables on the host under sanitizers, its order of work, and what it refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from baselines.tables import TableTarget
+from problems import dense_operands, matrices, random_csr
+
+from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.rowsplit.plan import (
+    INDEX_TYPES,
+    SDDMM,
+    SPMM,
+    RowSplit,
+    SddmmPlan,
+    SpmmPlan,
+    longest_first,
+    strips_of,
+    vector_of,
+)
+from spmark.impls.runtime.device import find
+from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.template import C_TYPES, Instance
+
+# Rows that start at every offset from a boundary of 16 bytes; stages that end in a row, with it, and long after it.
+MATRIX = random_csr(25, 97, [0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 96, 97, 0, 5, 1, 1, 4, 40, 12, 0])
+DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
+HOST = find("host-simt")
+
+
+@pytest.fixture(scope="module")
+def spmm_target() -> TableTarget:
+    return TableTarget(SPMM)
+
+
+@pytest.fixture(scope="module")
+def sddmm_target() -> TableTarget:
+    return TableTarget(SDDMM)
+
+
+def check(plan: DevicePlan, problem: Problem) -> None:
+    operands = dense_operands(problem)
+    out = np.full(problem.out_shape, np.nan, problem.dtype.numpy)
+    plan.run(operands, out)
+    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+
+
+@pytest.mark.xdist_group("rowsplit")
+@pytest.mark.parametrize("instance", list(SPMM.instances()), ids=lambda i: i.expression)
+def test_every_spmm_instance(instance: Instance, spmm_target: TableTarget) -> None:
+    values = instance.values
+    tile = {name: int(values[name]) for name in ("vector", "lanes", "tiles")}
+    index = next(name for name, type_ in INDEX_TYPES.items() if type_ == values["Index"])
+    # All columns of one tile and a part of the next one's: the last lanes have nothing to store.
+    width = tile["vector"] * (tile["lanes"] * tile["tiles"] + 3)
+    problem = Problem(Op.SPMM, MATRIX, width, DTYPES[str(values["T"])])
+    check(SpmmPlan(problem, spmm_target, index=index, **tile, depth=32), problem)
+
+
+@pytest.mark.xdist_group("rowsplit")
+@pytest.mark.parametrize("instance", list(SDDMM.instances()), ids=lambda i: i.expression)
+def test_every_sddmm_instance(instance: Instance, sddmm_target: TableTarget) -> None:
+    values = instance.values
+    schedule = {name: int(values[name]) for name in ("vector", "strip", "threads")}
+    width = schedule["vector"] * (int(values["lanes"]) + 3)
+    for scaled in (False, True):
+        problem = Problem(Op.SDDMM, MATRIX, width, DTYPES[str(values["T"])], scaled=scaled)
+        check(SddmmPlan(problem, sddmm_target, **schedule), problem)
+
+
+@pytest.mark.xdist_group("rowsplit")
+@pytest.mark.parametrize("depth", [32, 64, 128])
+@pytest.mark.parametrize("dtype", list(DType))
+def test_a_row_of_many_stages(dtype: DType, depth: int, spmm_target: TableTarget) -> None:
+    matrix = random_csr(3, 3000, [3, 2501, 130])
+    problem = Problem(Op.SPMM, matrix, 8, dtype)
+    plan = SpmmPlan(problem, spmm_target, index="int32", vector=2, lanes=8, tiles=1, depth=depth)
+    check(plan, problem)
+    assert plan.stored == matrix.nnz
+
+
+@pytest.mark.xdist_group("rowsplit")
+def test_what_stands_in_other_rows_of_b_does_not_reach_a_result(spmm_target: TableTarget) -> None:
+    """A copy starts in the row before; what it brings from there is not multiplied, not even by zero."""
+    matrix = Csr((2, 8), np.array([0, 3, 5], np.int32), np.array([0, 1, 2, 5, 6], np.int32), np.ones(5, np.float32))
+    problem = Problem(Op.SPMM, matrix, 8)
+    (dense,) = dense_operands(problem)
+    dense[:3] = np.nan
+    out = np.empty(problem.out_shape, np.float32)
+    SpmmPlan(problem, spmm_target, index="int32", vector=1, lanes=8, tiles=1, depth=32).run((dense,), out)
+    assert np.isnan(out[0]).all()
+    np.testing.assert_allclose(out[1], dense[5] + dense[6], rtol=1e-6)
+
+
+@pytest.mark.parametrize("strip", [8, 16])
+@pytest.mark.parametrize("name", list(matrices()))
+def test_strips_cover_every_non_zero_once_longest_first(name: str, strip: int) -> None:
+    matrix = matrices()[name]
+    strips = strips_of(matrix, strip)
+    covered = [(row, p) for row, first, count, _ in strips.tolist() for p in range(first, first + count)]
+    assert sorted(covered) == list(zip(matrix.rows_of_entries().tolist(), range(matrix.nnz), strict=True))
+    assert ((strips[:, 2] >= 1) & (strips[:, 2] <= strip)).all()
+    assert (np.diff(strips[:, 2]) <= 0).all()
+
+
+def test_rows_are_sorted_by_length_and_stay_in_order_where_it_is_equal() -> None:
+    assert longest_first(np.array([2, 0, 5, 2, 5], np.int32)).tolist() == [2, 4, 0, 3, 1]
+
+
+@pytest.mark.parametrize("dtype", list(DType))
+@pytest.mark.parametrize("width", [*range(1, 70), 96, 100, 127, 128, 130, 256, 500, 512, 1000])
+def test_loads_are_aligned_in_every_row_and_in_the_table(width: int, dtype: DType) -> None:
+    vector = vector_of(width, dtype)
+    assert width % vector == 0
+    assert vector * dtype.itemsize <= 16
+    assert vector in SPMM.space["vector"]
+    problem = Problem(Op.SPMM, MATRIX, width, dtype)
+    assert RowSplit().unsupported(problem, HOST) is None
+
+
+@pytest.mark.parametrize(
+    ("tunables", "width", "dtype", "words"),
+    [
+        ({"vector": 4}, 30, DType.FLOAT32, "divides J = 30"),
+        ({"vector": 8}, 32, DType.FLOAT32, "at most 16 bytes"),
+        ({"vector": 2, "tiles": 2}, 32, DType.FLOAT32, "16 bytes for two tiles"),
+        ({"index": "int16"}, 32, DType.FLOAT32, "expected float16"),
+        ({"vector": 1, "lanes": 8}, 8 * 65535 + 1, DType.FLOAT32, "expected J of at most"),
+    ],
+)
+def test_what_does_not_fit_is_refused(tunables: dict, width: int, dtype: DType, words: str) -> None:
+    reason = RowSplit(**tunables).unsupported(Problem(Op.SPMM, MATRIX, width, dtype), HOST)
+    assert reason is not None
+    assert words in reason
+
+
+def test_short_columns_are_for_narrow_matrices() -> None:
+    for columns, expected in ((32_768, "int16"), (32_769, "int32")):
+        matrix = Csr(
+            (1, columns), np.array([0, 1], np.int32), np.array([columns - 1], np.int32), np.ones(1, np.float32)
+        )
+        problem = Problem(Op.SPMM, matrix, 32, DType.FLOAT16)
+        plan = RowSplit().build(problem, HOST)
+        assert plan.config["index"] == expected
+        check(plan, problem)
+        pinned = RowSplit(index="int16").unsupported(problem, HOST)
+        assert (pinned is None) == (expected == "int16")
+
+
+@pytest.mark.parametrize("tunables", [{"vector": 3}, {"lanes": 4}, {"depth": 40}, {"index": "int64"}, {"strip": 32}])
+def test_an_illegal_tunable_is_refused(tunables: dict) -> None:
+    with pytest.raises(ValueError, match=next(iter(tunables))):
+        RowSplit(**tunables)
