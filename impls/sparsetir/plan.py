@@ -13,13 +13,15 @@ from typing import Any, ClassVar
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Op, Problem
-from spmark.impls.formats.hyb import HybFormat
-from spmark.impls.kernels.ell_buckets import ROUND_SHARED_ROWS, SPMM_ELL_BUCKETS, EllBucketsPlan
+from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS
+from spmark.impls.kernels.hyb_convert import FILL_ELL_BUCKETS
 from spmark.impls.kernels.sddmm import SDDMM_CSR, SddmmPlan
+from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
 from spmark.impls.kernels.zeroing import ZERO_ROWS
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import MAX_GRID, ceil_div, open_target
 from spmark.impls.runtime.template import KernelTemplate
+from spmark.impls.sparsetir.form import Forms
 from spmark.impls.sparsetir.search import (
     Remembered,
     TuningCache,
@@ -39,7 +41,9 @@ class SparseTir:
     name: ClassVar[str] = "sparsetir"
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
-    kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM_ELL_BUCKETS, ROUND_SHARED_ROWS, ZERO_ROWS, SDDMM_CSR)
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (
+        *(SPMM_ELL_BUCKETS, ROUND_SHARED_ROWS, ZERO_ROWS, FILL_ELL_BUCKETS, SDDMM_CSR),
+    )
 
     c: int = 0
     """Column partitions (SpMM); 0 searches."""
@@ -102,18 +106,16 @@ def _middle(problem: Problem) -> dict[str, Any]:
         vector, lanes = tiles(problem, (8, 16, 32))[-1]
         return {"vector": vector, "lanes": lanes, "batch": 4, "searched": False}
     vector, lanes = tiles(problem)[-1]
-    return {"c": 1, "max_width": 32, "vector": vector, "lanes": lanes, "work": 32, "threads": 128}
+    return {"c": 1, "max_width": 32, "vector": vector, "lanes": lanes, "work": 32}
 
 
 def build_plan(problem: Problem, device: DeviceSpec, config: dict[str, Any]) -> DevicePlan:
     """Build one config: ``c, max_width`` of the format where it is SpMM, the rest of the schedule."""
-    target, schedule = open_target(device), dict(config)
+    target = open_target(device)
     if problem.op is Op.SDDMM:
-        return SddmmPlan(problem, target, {}, **schedule)
-    started = perf_counter()
-    form = {"c": schedule.pop("c"), "max_width": schedule.pop("max_width")}
-    held = HybFormat.from_csr(problem.matrix, form["c"], form["max_width"])
-    convert_s = perf_counter() - started
-    plan = EllBucketsPlan(problem, target, held, form, **schedule)
-    plan.phases_s["convert"] += convert_s
+        return SddmmPlan(problem, target, {}, **config)
+    forms = Forms(problem, target)
+    plan = forms.plan(config)
+    for phase, seconds in forms.converter.phases_s.items():
+        plan.phases_s[phase] = plan.phases_s.get(phase, 0.0) + seconds
     return plan

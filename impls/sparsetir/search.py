@@ -2,8 +2,8 @@
 
 SparseTIR searches c and k over small sets and measures every candidate (Ye et al., ASPLOS 2023, section 4.2.1). Here
 the schedule is searched as well, one axis after the other: the tile first, since it decides most, then the width of the
-last bucket, the column partitions and the order of blocks, and the tile once more. An axis ends early where two values
-in a row are worse by a tenth.
+last bucket, who takes long rows; from rows as they are and from an order that puts those together which share columns;
+then the column partitions, and all once more. An axis ends early where two values in a row are clearly worse.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import BuildError, SpmarkError
 from spmark.impls.core.interfaces import Candidate, Search
 from spmark.impls.core.problem import Problem
-from spmark.impls.kernels.ell_buckets import NEVER
+from spmark.impls.kernels.ell_buckets import LANES, NEVER
 from spmark.impls.runtime.compile import cache_folder
 
 PARTITIONS = (1, 2, 4, 8, 16)
@@ -32,7 +32,12 @@ MAX_WIDTHS = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 """2^k of the sweep; the paper's rule ceil(log2(nnz / I)) is tried first."""
 TOGETHER = (64, 128, 32)
 """Widths from which a block takes a row together."""
-_WORSE = 1.1
+SPREAD = (32, 64, 128, NEVER)
+"""Widths from which the groups of a warp share a row."""
+WORK = (8, 16, 32, 64, 128)
+"""Elements that a group takes."""
+_LARGE = 4_000_000
+_WORSE = 1.06
 Config = dict[str, Any]
 Measure = Callable[[Config], list[float]]
 """Builds, checks and times a config, microseconds from cold caches; raises `SpmarkError` or MemoryError instead."""
@@ -60,7 +65,7 @@ class Tuner:
         return float(np.median(samples)) if samples else float("inf")
 
     def along(self, config: Config, axis: str, values: Iterator[Any] | tuple[Any, ...]) -> Config:
-        """Give ``config`` with the best value of one axis; two values in a row that are worse by a tenth end it."""
+        """Give ``config`` with the best value of one axis; two values in a row that are clearly worse end it."""
         best, best_us, worse = config, self.time_us(config), 0
         for value in values:
             candidate = {**config, axis: value}
@@ -82,12 +87,31 @@ def rule_width(problem: Problem) -> int:
     return 1 << max(0, int(np.ceil(np.log2(max(mean, 1.0)))))
 
 
-def tiles(problem: Problem, every_lanes: tuple[int, ...] = (4, 8, 16, 32)) -> list[tuple[int, int]]:
+def tiles(problem: Problem, every_lanes: tuple[int, ...] = LANES) -> list[tuple[int, int]]:
     """List (vector, lanes) that fit J: the widest loads that divide it, and half of them, over so many lanes."""
     most = 16 // problem.dtype.itemsize
     vectors = [v for v in (8, 4, 2, 1) if v <= most and problem.width % v == 0][:2]
     found = [(v, n) for v in vectors for n in every_lanes if v * n <= problem.width]
     return found or [(vectors[-1], every_lanes[0])]
+
+
+def _is_large(problem: Problem) -> bool:
+    """Tell whether reading B, not starting up, takes the time."""
+    return problem.matrix.nnz * problem.width > _LARGE
+
+
+def spmm_tiles(problem: Problem) -> list[Config]:
+    """List the tiles of SpMM.
+
+    Those of `tiles`, and two of the widest loads side by side where J has room for them. Narrower loads only pay where
+    they give small problems more threads.
+    """
+    widest = tiles(problem)[0][0]
+    found = [
+        {"vector": v, "vectors": 1, "lanes": n} for v, n in tiles(problem) if v == widest or not _is_large(problem)
+    ]
+    room = problem.width // (2 * widest)
+    return found + [{**one, "vectors": 2} for one in found if one["vector"] == widest and one["lanes"] <= room]
 
 
 def tune(problem: Problem, pinned: Mapping[str, Any], measure: Measure) -> tuple[Config, Tuner]:
@@ -109,27 +133,36 @@ def tune(problem: Problem, pinned: Mapping[str, Any], measure: Measure) -> tuple
         With every candidate seen.
     """
     tuner = Tuner(measure)
-    first = max(32, min(rule_width(problem), 512))
-    start: Config = {"c": 1, "max_width": first, "work": 32, "threads": 128, "together": NEVER, "by_row": False}
-    start |= dict(pinned)
-    best = min(({**start, "vector": v, "lanes": n} for v, n in tiles(problem)), key=tuner.time_us)
-    best = tuner.along(best, "work", (16, 64, 128))
+    widest = max(32, min(rule_width(problem), 512))
+    start: Config = {"c": 1, "max_width": widest, "work": 32, "spread": 128, "together": NEVER, "threads": 128}
+    start |= {"order": "width", **pinned, **spmm_tiles(problem)[0]}
+    # What the order of rows changes, all else follows: where rows of B may meet in a cache, both are starts.
+    square = problem.matrix.num_rows == problem.matrix.num_cols
+    orders = ("width", "near") if square and _is_large(problem) else ("width",)
+    best = min((_one_turn(problem, tuner, {**start, "order": order}, pinned) for order in orders), key=tuner.time_us)
+    if "c" not in pinned:
+        best = tuner.along(best, "c", PARTITIONS[1:])
+    return _one_turn(problem, tuner, best, pinned), tuner
+
+
+def _one_turn(problem: Problem, tuner: Tuner, best: Config, pinned: Mapping[str, Any]) -> Config:
+    """Go along every axis once but the column partitions, which cost a conversion each."""
+    best = min(({**best, "threads": 128, **tile} for tile in spmm_tiles(problem)), key=tuner.time_us)
+    below, above = (tuple(w for w in WORK if w < best["work"]), tuple(w for w in WORK if w > best["work"]))
+    best = tuner.along(tuner.along(best, "work", below[::-1]), "work", above)
     # Whether blocks take long rows together decides how wide the last bucket should be: both ways are followed.
     ways = [{**best, "together": together} for together in (NEVER, TOGETHER[0])]
     if "max_width" not in pinned:
-        ruled = rule_width(problem)
-        below = tuple(sorted((w for w in {*MAX_WIDTHS, ruled} if w < first), reverse=True))
-        above = tuple(sorted(w for w in MAX_WIDTHS if w > first))
-        ways = [tuner.along(way, "max_width", side) for way in ways for side in (below, above)]
+        now = best["max_width"]
+        widths = sorted({*MAX_WIDTHS, rule_width(problem)})
+        sides = tuple(w for w in widths[::-1] if w < now), tuple(w for w in widths if w > now)
+        ways = [tuner.along(way, "max_width", side) for way in ways for side in sides]
     best = min(ways, key=tuner.time_us)
     if best["together"] != NEVER:
         best = tuner.along(best, "together", TOGETHER[1:])
-    if "c" not in pinned:
-        best = tuner.along(best, "c", PARTITIONS[1:])
-    best = tuner.along(best, "by_row", (True,))
-    best = tuner.along(best, "threads", (256,))
-    best = min((best, *({**best, "vector": v, "lanes": n} for v, n in tiles(problem))), key=tuner.time_us)
-    return tuner.along(best, "work", (16, 32, 64, 128)), tuner
+    best = tuner.along(best, "spread", SPREAD)
+    best = tuner.along(best, "order", ("row",))
+    return tuner.along(best, "threads", (256,) if best["vectors"] == 2 else ())
 
 
 def tune_sddmm(problem: Problem, measure: Measure) -> tuple[Config, Tuner]:

@@ -13,7 +13,6 @@ from spmark.datasets.load import load_matrix
 from spmark.datasets.sweep import MatrixSpec
 from spmark.impls.core.problem import Csr
 from spmark.impls.core.record import Orientation
-from spmark.impls.formats.decompose import bucket_widths, fold, partition_columns
 from spmark.impls.formats.hyb import UNIT, HybFormat
 
 SHAPES = [(1, 1), (1, 4), (1, 32), (2, 8), (5, 16), (16, 2)]
@@ -56,33 +55,6 @@ def test_layout(matrix: Csr, form: tuple[int, int]) -> None:
         assert np.all((pieces > 1) == bucket.shared)
         base, first = elements.stop, first + bucket.count
     assert held.stored == base
-
-
-def test_bucket_widths_are_the_next_powers_of_two() -> None:
-    lengths = np.arange(1, 5000, dtype=np.int32)
-    expected = [1 << (int(n) - 1).bit_length() for n in lengths]
-    np.testing.assert_array_equal(bucket_widths(lengths), expected)
-
-
-def test_partition_and_fold_against_a_loop() -> None:
-    matrix = random_csr(40, 50, [int(n) for n in np.random.default_rng(2).integers(0, 51, 40)])
-    for partitions in (1, 3, 7, 50, 60):
-        pieces = fold(partition_columns(matrix, partitions), 5)
-        expected = []
-        width = -(-50 // partitions)
-        for row in range(40):
-            at = matrix.indptr[row]
-            while at < matrix.indptr[row + 1]:
-                part = matrix.indices[at] // width
-                length = 1
-                while (
-                    length < 5 and at + length < matrix.indptr[row + 1] and matrix.indices[at + length] // width == part
-                ):
-                    length += 1
-                expected.append((row, at, length, part))
-                at += length
-        found = list(zip(pieces.rows, pieces.starts, pieces.lengths, pieces.partitions, strict=True))
-        assert found == expected
 
 
 @pytest.mark.parametrize("width", [0, 3, 33])

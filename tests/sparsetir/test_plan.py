@@ -11,7 +11,7 @@ from problems import dense_operands, random_csr
 from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.hyb import HybFormat
-from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS, EllBucketsPlan, block_ranges
+from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBucketsPlan, block_ranges
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.host.target import HostKernel, HostTarget
 from spmark.impls.runtime.template import C_TYPES, Instance
@@ -19,11 +19,11 @@ from spmark.impls.sparsetir.plan import SparseTir
 
 MATRIX = random_csr(29, 41, [0, 1, 2, 3, 41, 7, 0, 12, 30, 5, 8, 9] * 2 + [1, 0, 9, 16, 17])
 DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
-INSTANCES = [i for i in SPMM_ELL_BUCKETS.instances() if i.threads == 128]
+INSTANCES = list(SPMM_ELL_BUCKETS.instances())
 
 
 class TableTarget(HostTarget):
-    """One executable with half of the kernel's table (block sizes change nothing but the stride), compiled once."""
+    """One executable with the kernel's table, compiled once."""
 
     def __init__(self) -> None:
         super().__init__(find("host-simt"))
@@ -45,12 +45,13 @@ def target() -> TableTarget:
 @pytest.mark.parametrize("instance", INSTANCES, ids=lambda i: i.expression)
 def test_every_instance(instance: Instance, form: tuple[int, int], target: TableTarget) -> None:
     values = instance.values
-    vector, lanes = int(values["vector"]), int(values["lanes"])
-    problem = Problem(Op.SPMM, MATRIX, vector * (lanes + 1), DTYPES[str(values["T"])])
+    tile = {name: int(values[name]) for name in ("vector", "vectors", "lanes")}
+    width = tile["vector"] * (tile["vectors"] * tile["lanes"] + 1)
+    problem = Problem(Op.SPMM, MATRIX, width, DTYPES[str(values["T"])])
     held = HybFormat.from_csr(MATRIX, *form)
-    for by_row, together in ((False, 8), (True, 32), (False, 1 << 24)):
-        schedule = {"work": 16, "threads": 128, "by_row": by_row, "together": together}
-        plan = EllBucketsPlan(problem, target, held, {}, vector=vector, lanes=lanes, **schedule)
+    for by_row, spread, together in ((False, NEVER, 8), (True, 16, 64), (False, NEVER, NEVER)):
+        schedule = {"work": 16, "by_row": by_row, "spread": spread, "together": together}
+        plan = EllBucketsPlan(problem, target, held, {}, **tile, **schedule)
         operands = dense_operands(problem)
         out = np.full(problem.out_shape, np.nan, problem.dtype.numpy)
         plan.run(operands, out)
@@ -96,6 +97,6 @@ def test_illegal_tunables_are_refused(c: int, k: int) -> None:
 
 def test_widths_beyond_the_grid_are_refused() -> None:
     assert "expected J of at most" in str(
-        SparseTir().unsupported(Problem(Op.SPMM, MATRIX, 5 * 65535), find("host-simt"))
+        SparseTir().unsupported(Problem(Op.SPMM, MATRIX, 9 * 65535), find("host-simt"))
     )
     assert SparseTir().unsupported(Problem(Op.SPMM, MATRIX, 4096, DType.FLOAT16), find("host-simt")) is None

@@ -49,12 +49,14 @@ def test_the_best_point_of_separable_costs_is_found() -> None:
     best = {
         "c": 1,
         "max_width": 64,
-        "vector": 2,
-        "lanes": 16,
+        "vector": 4,
+        "vectors": 2,
+        "lanes": 8,
         "work": 16,
-        "threads": 256,
+        "spread": 64,
         "together": 64,
-        "by_row": True,
+        "order": "row",
+        "threads": 256,
     }
     times = Times(best)
     config, tuner = tune(PROBLEM, {}, times)
@@ -62,6 +64,15 @@ def test_the_best_point_of_separable_costs_is_found() -> None:
     keys = [tuple(sorted(c.items())) for c in times.asked]
     assert len(keys) == len(set(keys)), "nothing is measured twice"
     assert describe(tuple(tuner.seen.values())).measured == len(keys)
+
+
+def test_large_problems_are_searched_from_both_orders_of_rows() -> None:
+    large = Problem(Op.SPMM, random_csr(2000, 2000, [40] * 2000), 64)
+    config, tuner = tune(large, {}, Times({"order": "near", "spread": 32}))
+    assert (config["order"], config["spread"]) == ("near", 32)
+    assert {c.config["vector"] for c in tuner.seen.values()} == {4}
+    wide = Problem(Op.SPMM, random_csr(2000, 2001, [40] * 2000), 64)
+    assert tune(wide, {}, Times({"order": "near"}))[0]["order"] != "near", "there is no such order"
 
 
 def test_pinned_values_are_not_searched() -> None:
@@ -73,12 +84,12 @@ def test_pinned_values_are_not_searched() -> None:
 
 
 def test_what_fails_is_a_candidate_with_a_reason_and_never_the_best() -> None:
-    times = Times({"threads": 256}, broken={"threads": 256})
+    times = Times({"spread": 64}, broken={"spread": 64})
     config, tuner = tune(PROBLEM, {}, times)
-    assert config["threads"] == 128
+    assert config["spread"] != 64
     failed = [c for c in tuner.seen.values() if c.reason]
     assert failed
-    assert all("threads = 256 is broken" in c.reason for c in failed)
+    assert all("spread = 64 is broken" in c.reason for c in failed)
     assert all(c.samples_us == () for c in failed)
 
 
@@ -94,7 +105,7 @@ def test_memory_that_runs_out_in_a_candidate_is_passed_over() -> None:
 
 
 def test_nothing_that_works_is_an_error_with_the_reasons() -> None:
-    config, tuner = tune(PROBLEM, {}, Times({}, broken={"work": 32, "threads": 128}))
+    config, tuner = tune(PROBLEM, {"c": 1}, Times({}, broken={"c": 1}))
     with pytest.raises(BuildError, match="is broken"):
         check_best(config, tuner)
 

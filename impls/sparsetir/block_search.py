@@ -1,0 +1,202 @@
+"""The search over block formats: every shape of blocks with every tile, then the best few with turned starts.
+
+SparseTIR offers BSR(32), DBSR(32) and SR-BCRS(8, 16) for pruned weights and searches the schedule (Ye et al., ASPLOS
+2023, sections 4.3.1 and 4.3.2). Here the shape of a block is searched as well: tall blocks read B less often and store
+more zeros, and which of the two costs more depends on the matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any, cast
+
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.interfaces import DeviceArray
+from spmark.impls.core.problem import Problem
+from spmark.impls.formats.bsr import BsrFormat
+from spmark.impls.formats.dbsr import DbsrFormat
+from spmark.impls.formats.srbcrs import SrBcrsFormat
+from spmark.impls.kernels.block_spmm import BlockSpmmPlan, block_instance, vector_of
+from spmark.impls.kernels.panel_spmm import GROUP, PANEL, PanelSpmmPlan, panel_instance
+from spmark.impls.kernels.strip_spmm import SIDE, STRIPS, StripSpmmPlan, strip_instance
+from spmark.impls.runtime.target import Target, open_target
+from spmark.impls.runtime.template import Instance
+from spmark.impls.sparsetir.search import Config, Remembered, Tuner, check_best
+
+ROWS = (16, 32, 64, 96, 128)
+"""R of BSR(R, C): a thread block's rows. Block rows of b rows are stacked by R = 2 b, 3 b and so on."""
+COLS = (16, 32, 64, 128)
+"""C of BSR(R, C)."""
+PANELS = ((PANEL, GROUP), (16, 32), (32, 32), (32, 64), (64, 64))
+"""t and g of SR-BCRS(t, g)."""
+_TURNED = 3
+"""Best configs that are tried with turned starts."""
+Held = BsrFormat | DbsrFormat | SrBcrsFormat
+BlockPlan = BlockSpmmPlan | PanelSpmmPlan | StripSpmmPlan
+Convert = Callable[[Problem, Config], Held]
+
+
+def block_space(problem: Problem, rows: int = 0, cols: int = 0) -> list[Config]:
+    """List the configs of BSR and DBSR, small blocks first.
+
+    Parameters
+    ----------
+    problem : Problem
+    rows, cols : int
+        R and C where they are pinned; where they are not, no block is wider than high, and 128 x 128 is the largest.
+
+    Returns
+    -------
+    list of dict
+        ``block_rows, block_cols, tile, depth, turned``.
+    """
+    shapes = [(r, c) for c in COLS for r in ROWS if rows in (0, r) and cols in (0, c)]
+    if not (rows and cols):
+        shapes = [(r, c) for r, c in shapes if (r == 16) == (c == 16) and (c < 128 or r == 128)]
+        shapes = [(r, c) for r, c in shapes if c <= r] or shapes
+    return [
+        {"block_rows": r, "block_cols": c, "tile": tile, "depth": _depth(problem, r, c), "turned": False}
+        for r, c in shapes
+        for tile in _tiles(problem)
+    ]
+
+
+def panel_space(problem: Problem, t: int = 0) -> list[Config]:
+    """List the configs of SR-BCRS, low panels first: ``t, g, tile, depth, turned``, no depth for t = 8."""
+    space: list[Config] = []
+    for rows, group in PANELS:
+        if t in (0, rows):
+            form = {"t": rows, "g": group}
+            depth = {} if rows == PANEL else {"depth": group if vector_of(problem.width) == 8 else 16}
+            space += [{**form, "tile": tile, **depth, "turned": False} for tile in _tiles(problem)]
+    return space
+
+
+def strip_space(problem: Problem, rows: int = 0, cols: int = 0) -> list[Config]:
+    """List the configs of BSR(16, 16) that go without shared memory: ``block_rows, block_cols, strips``."""
+    if rows not in (0, SIDE) or cols not in (0, SIDE) or vector_of(problem.width) == 1:
+        return []
+    return [{"block_rows": SIDE, "block_cols": SIDE, "strips": strips} for strips in STRIPS]
+
+
+def _tiles(problem: Problem) -> tuple[int, ...]:
+    return (64, 128) if vector_of(problem.width) == 8 and problem.width > 64 else (64,)
+
+
+def _depth(problem: Problem, rows: int, cols: int) -> int:
+    if vector_of(problem.width) == 1 or rows == 16:
+        return 16
+    return min(cols, 64 if rows >= 64 else 32)
+
+
+def middle(space: Sequence[Config]) -> Config:
+    """Give the config that the paper names: BSR(32, 32) or SR-BCRS(8, 16); the first where they are pinned away."""
+    named = ({"block_rows": 32, "block_cols": 32}, {"t": PANEL, "g": GROUP})
+    return next((c for c in space if any(form.items() <= c.items() for form in named)), space[0])
+
+
+def shape_of(config: Config) -> tuple[Config, Config]:
+    """Split a config into the format's part and the schedule's."""
+    form = {name: value for name, value in config.items() if name in ("block_rows", "block_cols", "t", "g")}
+    return form, {name: value for name, value in config.items() if name not in form}
+
+
+def build_plan(
+    problem: Problem, target: Target, held: Held, config: Config, arrays: Sequence[DeviceArray] = ()
+) -> BlockPlan:
+    """Build one config over a matrix that is in its format, and perhaps on the device, already."""
+    form, schedule = shape_of(config)
+    if "strips" in schedule:
+        return StripSpmmPlan(problem, target, cast("BsrFormat", held), form, arrays=arrays, **schedule)
+    if isinstance(held, SrBcrsFormat) and held.group_shape == (PANEL, GROUP):
+        return PanelSpmmPlan(problem, target, held, form, arrays=arrays, **schedule)
+    return BlockSpmmPlan(problem, target, held, form, arrays=arrays, **schedule)
+
+
+class Candidates:
+    """Builds configs, converting and uploading each format once; formats that hold too much are not converted again.
+
+    Parameters
+    ----------
+    problem : Problem
+    target : Target
+    convert : callable
+        Gives the matrix in the format of a config, or raises BuildError.
+    """
+
+    def __init__(self, problem: Problem, target: Target, convert: Convert) -> None:
+        self._problem, self._target, self._convert = problem, target, convert
+        self._form: Config = {}
+        self._held: Held | None = None
+        self._arrays: list[Any] = []
+        self._refused: list[tuple[Config, str]] = []
+
+    def plan(self, config: Config) -> BlockPlan:
+        """Build one.
+
+        Raises
+        ------
+        BuildError
+            The format holds too much, as do all of which every block is made of whole blocks of one that did.
+        """
+        form, _ = shape_of(config)
+        for less, why in self._refused:
+            if all(form[name] % less[name] == 0 for name in form):
+                raise BuildError(why)
+        if self._held is None or form != self._form:
+            self._held, self._form, self._arrays = None, form, []
+            try:
+                self._held = self._convert(self._problem, config)
+            except BuildError as error:
+                self._refused.append((form, str(error)))
+                raise
+        plan = build_plan(self._problem, self._target, self._held, config, self._arrays)
+        self._arrays = plan.arrays
+        return plan
+
+
+def search(problem: Problem, device: DeviceSpec, space: Sequence[Config], convert: Convert) -> Remembered:
+    """Measure a space on the device.
+
+    Raises
+    ------
+    BuildError
+        Nothing could be built; carries the reasons.
+    """
+    from spmark.impls.kernels.trial import Trial
+
+    started = perf_counter()
+    target, trial = open_target(device), Trial(problem, device)
+    target.load(list(dict.fromkeys(_instance(problem, config) for config in space)))  # compiled together, in a pool
+    candidates = Candidates(problem, target, convert)
+    config, tuner = tune(space, lambda config: trial.samples_us(candidates.plan(config)))
+    check_best(config, tuner)
+    return Remembered(config, perf_counter() - started, tuple(tuner.seen.values()))
+
+
+def tune(space: Sequence[Config], measure: Callable[[Config], list[float]]) -> tuple[Config, Tuner]:
+    """Measure every config, and the best few with turned starts.
+
+    Returns
+    -------
+    config : dict
+        The best; its time is infinite if nothing could be built.
+    tuner : Tuner
+        With every candidate seen.
+    """
+    tuner = Tuner(measure)
+    ordered = sorted(space, key=tuner.time_us)
+    turnable = [config for config in ordered if "turned" in config]
+    tried = [*ordered, *({**config, "turned": True} for config in turnable[:_TURNED])]
+    return min(tried, key=tuner.time_us), tuner
+
+
+def _instance(problem: Problem, config: Config) -> Instance:
+    if "strips" in config:
+        return strip_instance(config["strips"])
+    if config.get("t") == PANEL:
+        return panel_instance(problem.width, config["tile"])
+    rows = config["t"] if "t" in config else config["block_rows"]
+    return block_instance(problem.width, rows, config["tile"], config["depth"], gathered="t" in config)

@@ -1,0 +1,201 @@
+"""SparseTIR's block formats on tensor cores: BSR, DBSR and SR-BCRS, float16 with float32 sums, tuned on the device.
+
+Ye, Lai, Shao, Chen and Ceze, "SparseTIR: Composable Abstractions for Sparse Compilation in Deep Learning", ASPLOS 2023,
+sections 4.3.1 (attention) and 4.3.2 (pruned Transformers).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import ClassVar
+
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.interfaces import Plan
+from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.formats.bsr import BsrFormat
+from spmark.impls.formats.dbsr import DbsrFormat
+from spmark.impls.formats.srbcrs import SrBcrsFormat
+from spmark.impls.kernels.block_sddmm import BLOCK_SDDMM
+from spmark.impls.kernels.block_spmm import SPMM_BLOCKS
+from spmark.impls.kernels.panel_spmm import SPMM_PANELS
+from spmark.impls.kernels.strip_spmm import SPMM_STRIPS
+from spmark.impls.kernels.zeroing import ZERO_ROWS
+from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.target import MAX_GRID, Target, open_target
+from spmark.impls.runtime.template import KernelTemplate
+from spmark.impls.sparsetir.block_sddmm import BLOCKS as SDDMM_BLOCKS
+from spmark.impls.sparsetir.block_sddmm import build_block_sddmm
+from spmark.impls.sparsetir.block_search import (
+    COLS,
+    PANELS,
+    ROWS,
+    Held,
+    block_space,
+    build_plan,
+    middle,
+    panel_space,
+    search,
+    strip_space,
+)
+from spmark.impls.sparsetir.search import Config, TuningCache, describe
+
+_WIDEST = 64 * MAX_GRID[1]
+
+
+class TunedBlocks:
+    """What the formats share: a space, a conversion, and the way from a search to a plan."""
+
+    name: ClassVar[str]
+    ops: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
+    devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
+
+    tuned: bool
+
+    @abstractmethod
+    def space(self, problem: Problem) -> Sequence[Config]:
+        """List the configs to choose from, formats with few stored elements first."""
+
+    @abstractmethod
+    def convert(self, problem: Problem, config: Config) -> Held:
+        """Give the matrix in the format of a config."""
+
+    def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
+        """Refuse what the matrix unit cannot do with operands as they are, and widths beyond the grid."""
+        if problem.dtype is not DType.FLOAT16:
+            return f"expected float16 (the matrix unit takes float32 only rounded to tf32), found {problem.dtype}"
+        if problem.width > _WIDEST:
+            return f"expected J of at most {_WIDEST}, found {problem.width}"
+        return None
+
+    def build(self, problem: Problem, device: DeviceSpec) -> Plan:
+        """Search where there is something to search and a device to measure on, then convert and upload."""
+        space, target = self.space(problem), open_target(device)
+        if not self.tuned or device.kind is not DeviceKind.CUDA or problem.matrix.nnz == 0 or len(space) == 1:
+            return self._plan(problem, target, middle(space))
+        cache = TuningCache(problem, device.name, {"format": self.name, "space": space})
+        found = cache.read()
+        if found is None:
+            found = search(problem, device, space, self.convert)
+            cache.write(found)
+        plan = self._plan(problem, target, found.config)
+        plan.phases_s["search"] = found.search_s
+        plan.search = describe(found.seen)
+        return plan
+
+    def _plan(self, problem: Problem, target: Target, config: Config) -> DevicePlan:
+        started = perf_counter()
+        held = self.convert(problem, config)
+        convert_s = perf_counter() - started
+        plan = build_plan(problem, target, held, config)
+        plan.phases_s["convert"] += convert_s
+        return plan
+
+
+@dataclass(frozen=True)
+class SparseTirBsr(TunedBlocks):
+    """SpMM over BSR(R, C), where rows of C without blocks are written as zeros by the same kernel, and SDDMM."""
+
+    name: ClassVar[str] = "sparsetir_bsr"
+    ops: ClassVar[frozenset[Op]] = frozenset(Op)
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM_BLOCKS, SPMM_STRIPS, ZERO_ROWS, BLOCK_SDDMM)
+
+    block_rows: int = 0
+    """R: 16, 32, 64, 96 or 128 rows; 0 searches. Block rows are stacked by a multiple of their height. SDDMM has square
+    blocks of 16 or 32, for which one of the two sizes is enough."""
+    block_cols: int = 0
+    """C: 16 (with R = 16), 32, 64 or 128 columns; 0 searches."""
+    tuned: bool = True
+    """Measure on the device; otherwise blocks of 32 x 32 are taken, or what is pinned."""
+
+    def __post_init__(self) -> None:
+        _check_blocks(self.block_rows, self.block_cols)
+
+    def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
+        """Refuse also blocks that SDDMM has no kernel for."""
+        if problem.op is Op.SDDMM and self._sizes() not in [set(), *({size} for size in SDDMM_BLOCKS)]:
+            sizes = " or ".join(map(str, SDDMM_BLOCKS))
+            return f"expected square blocks of {sizes} for SDDMM, found {self.block_rows} x {self.block_cols}"
+        return super().unsupported(problem, device)
+
+    def build(self, problem: Problem, device: DeviceSpec) -> Plan:
+        """Search where there is something to search and a device to measure on, then convert and upload."""
+        if problem.op is Op.SPMM:
+            return super().build(problem, device)
+        size = max(self.block_rows, self.block_cols)
+        return build_block_sddmm(problem, device, {"block": size} if size else {}, self.tuned)
+
+    def _sizes(self) -> set[int]:
+        """Give the sizes that are pinned."""
+        return {self.block_rows, self.block_cols} - {0}
+
+    def space(self, problem: Problem) -> Sequence[Config]:
+        """List blocks and tiles, and what does without shared memory."""
+        pinned = self.block_rows, self.block_cols
+        return [*block_space(problem, *pinned), *strip_space(problem, *pinned)]
+
+    def convert(self, problem: Problem, config: Config) -> BsrFormat:
+        """Cut into blocks."""
+        return BsrFormat.from_csr(problem.matrix, config["block_rows"], config["block_cols"])
+
+
+@dataclass(frozen=True)
+class SparseTirDbsr(TunedBlocks):
+    """SpMM over the block rows of BSR(R, C) that are not empty; a kernel before it clears the others' rows of C."""
+
+    name: ClassVar[str] = "sparsetir_dbsr"
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM_BLOCKS, ZERO_ROWS)
+
+    block_rows: int = 0
+    """As `SparseTirBsr.block_rows`."""
+    block_cols: int = 0
+    """As `SparseTirBsr.block_cols`."""
+    tuned: bool = True
+    """As `SparseTirBsr.tuned`."""
+
+    def __post_init__(self) -> None:
+        _check_blocks(self.block_rows, self.block_cols)
+
+    def space(self, problem: Problem) -> Sequence[Config]:
+        """List blocks and tiles."""
+        return block_space(problem, self.block_rows, self.block_cols)
+
+    def convert(self, problem: Problem, config: Config) -> DbsrFormat:
+        """Cut into blocks and list the block rows that have some."""
+        return DbsrFormat.from_csr(problem.matrix, config["block_rows"], config["block_cols"])
+
+
+@dataclass(frozen=True)
+class SparseTirSrBcrs(TunedBlocks):
+    """SpMM over SR-BCRS(t, g): panels of t rows with condensed columns."""
+
+    name: ClassVar[str] = "sparsetir_srbcrs"
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM_PANELS, SPMM_BLOCKS, ZERO_ROWS)
+
+    t: int = 0
+    """Rows of a panel: 8 (the paper's), 16, 32 or 64; 0 searches."""
+    tuned: bool = True
+    """Measure on the device; otherwise the paper's SR-BCRS(8, 16) is taken, or what is pinned."""
+
+    def __post_init__(self) -> None:
+        heights = sorted({rows for rows, _ in PANELS})
+        if self.t not in (0, *heights):
+            raise ValueError(f"expected t out of {heights}, or 0 to search it, found {self.t}")
+
+    def space(self, problem: Problem) -> Sequence[Config]:
+        """List panels, groups and tiles."""
+        return panel_space(problem, self.t)
+
+    def convert(self, problem: Problem, config: Config) -> SrBcrsFormat:
+        """Condense the columns of panels."""
+        return SrBcrsFormat.from_csr(problem.matrix, config["t"], config["g"])
+
+
+def _check_blocks(rows: int, cols: int) -> None:
+    if rows not in (0, *ROWS) or cols not in (0, *COLS) or (cols == 16 and rows not in (0, 16)):
+        raise ValueError(
+            f"expected block_rows out of {ROWS} and block_cols out of {COLS}, 16 columns with 16 rows only, or 0 to "
+            f"search them, found {rows} and {cols}"
+        )

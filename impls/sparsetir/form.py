@@ -1,0 +1,67 @@
+"""What of a config shapes the format, apart from the schedule that runs over it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from spmark.impls.core.interfaces import DeviceArray
+from spmark.impls.core.problem import Problem
+from spmark.impls.formats.hyb import HybLayout
+from spmark.impls.kernels.ell_buckets import EllBucketsPlan
+from spmark.impls.kernels.hyb_convert import HybConverter
+from spmark.impls.runtime.target import Target
+
+Order = Literal["width", "row", "near"]
+"""Rows by the width of their bucket, widest first; as A has them; or those that share columns together."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """hyb(c, k), and the order of its rows."""
+
+    c: int
+    max_width: int
+    """2^k."""
+    order: Order
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> tuple[Form, dict[str, Any]]:
+        """Take a config apart: the format, and the schedule."""
+        schedule = dict(config)
+        return cls(schedule.pop("c"), schedule.pop("max_width"), schedule.pop("order", "width")), schedule
+
+
+class Forms:
+    """A matrix on a target in one form after the other; the last one is kept for further schedules.
+
+    Parameters
+    ----------
+    problem : Problem
+    target : Target
+    """
+
+    def __init__(self, problem: Problem, target: Target) -> None:
+        self._problem, self._target = problem, target
+        self.converter = HybConverter(problem, target)
+        self._held: tuple[Form, HybLayout, list[DeviceArray]] | None = None
+
+    def plan(self, config: Mapping[str, Any]) -> EllBucketsPlan:
+        """Build a plan of a config."""
+        form, schedule = Form.of(config)
+        near = form.order == "near"
+        if self._held is None or self._held[0] != form:
+            self._held = None  # two formats of a large matrix might not fit
+            self._held = form, *self.converter.convert(form.c, form.max_width, near)
+        _, layout, arrays = self._held
+        return EllBucketsPlan(
+            self._problem,
+            self._target,
+            layout,
+            asdict(form),
+            arrays=arrays,
+            by_row=form.order != "width",
+            positions=self.converter.positions if near else None,
+            **schedule,
+        )

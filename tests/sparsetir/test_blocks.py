@@ -1,0 +1,165 @@
+"""The block formats' space and search on made-up times, and the plans that are built without a device to measure on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from problems import dense_operands, random_csr
+
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.formats.bsr import BsrFormat
+from spmark.impls.kernels.block_spmm import block_instance
+from spmark.impls.kernels.panel_spmm import panel_instance
+from spmark.impls.runtime.device import find
+from spmark.impls.runtime.target import open_target
+from spmark.impls.sparsetir.block_search import (
+    COLS,
+    PANELS,
+    ROWS,
+    Candidates,
+    block_space,
+    middle,
+    panel_space,
+    shape_of,
+    tune,
+)
+from spmark.impls.sparsetir.blocks import SparseTirBsr, SparseTirDbsr, SparseTirSrBcrs
+
+MATRIX = random_csr(70, 90, np.random.default_rng(8).integers(0, 12, 70).tolist())
+HOST = find("host-simt")
+IMPLEMENTATIONS = (SparseTirBsr, SparseTirDbsr, SparseTirSrBcrs)
+
+
+def problem_of(width: int, dtype: DType = DType.FLOAT16) -> Problem:
+    return Problem(Op.SPMM, MATRIX, width, dtype)
+
+
+def pinned() -> list[tuple[int, int]]:
+    both = [(r, c) for r in ROWS for c in COLS if c > 16 or r == 16]
+    return [(0, 0), *((r, 0) for r in ROWS), *((0, c) for c in COLS), *both]
+
+
+@pytest.mark.parametrize("width", [1, 20, 33, 64, 512])
+def test_every_config_of_the_space_has_a_kernel(width: int) -> None:
+    problem = problem_of(width)
+    for rows, cols in pinned():
+        space = block_space(problem, rows, cols)
+        assert space
+        for config in space:
+            assert rows in (0, config["block_rows"])
+            assert cols in (0, config["block_cols"])
+            block_instance(width, config["block_rows"], config["tile"], config["depth"], gathered=False)
+            assert config["block_cols"] % config["depth"] == 0
+    space = panel_space(problem)
+    assert {(c["t"], c["g"]) for c in space} == set(PANELS)
+    for config in space:
+        if config["t"] == 8:
+            panel_instance(width, config["tile"])
+        else:
+            block_instance(width, config["t"], config["tile"], config["depth"], gathered=True)
+            assert config["g"] % config["depth"] == 0
+
+
+def test_open_space_has_no_block_wider_than_high_and_small_ones_first() -> None:
+    space = block_space(problem_of(512))
+    shapes = [(c["block_rows"], c["block_cols"]) for c in space]
+    assert all(rows >= cols for rows, cols in shapes)
+    assert shapes[0] == (16, 16)
+    assert shapes[-1] == (128, 128)
+    assert len({str(c) for c in space}) == len(space)
+
+
+def test_the_best_is_tried_with_turned_starts() -> None:
+    asked = []
+
+    def measure(config: dict[str, Any]) -> list[float]:
+        asked.append(dict(config))
+        if config["block_cols"] == 16:
+            raise BuildError("no")
+        return [config["block_rows"] + config["tile"] / 100 - config["turned"]]
+
+    space = block_space(problem_of(512))
+    config, tuner = tune(space, measure)
+    assert (config["block_rows"], config["tile"], config["turned"]) == (32, 64, True)
+    assert len(asked) == len(space) + 3 == len(tuner.seen)
+    assert sum(c["turned"] for c in asked) == 3
+
+
+def test_formats_made_of_a_refused_one_are_not_converted() -> None:
+    asked = []
+
+    def convert(problem: Problem, config: dict[str, Any]) -> BsrFormat:
+        asked.append((config["block_rows"], config["block_cols"]))
+        limit = 1 if config["block_cols"] == 32 else 1 << 20
+        return BsrFormat.from_csr(problem.matrix, *asked[-1], limit)
+
+    problem = problem_of(16)
+    candidates = Candidates(problem, open_target(HOST), convert)
+    failed = []
+    for config in block_space(problem):
+        try:
+            candidates.plan(config)
+        except BuildError as error:
+            failed.append((config["block_rows"], config["block_cols"]))
+            assert "at most 1 stored elements" in str(error)
+    assert asked == [(16, 16), (32, 32)]
+    assert failed == [shape for shape in dict.fromkeys(map(tuple, failed)) if shape != (16, 16)]
+    assert len(failed) == len(block_space(problem)) - 1
+
+
+def test_a_format_is_uploaded_once() -> None:
+    problem = problem_of(136)
+    candidates = Candidates(problem, open_target(HOST), SparseTirBsr().convert)
+    first, second = (candidates.plan(config) for config in block_space(problem, 32, 32))
+    assert all(one is other for one, other in zip(first.arrays, second.arrays, strict=True))
+    assert second.device_bytes < first.device_bytes
+
+
+@pytest.mark.parametrize("kind", IMPLEMENTATIONS)
+def test_without_a_device_the_papers_config_is_built(kind: type[Any]) -> None:
+    problem = problem_of(40)
+    plan = kind().build(problem, HOST)
+    form, _ = shape_of(plan.config)
+    assert form == ({"t": 8, "g": 16} if kind is SparseTirSrBcrs else {"block_rows": 32, "block_cols": 32})
+    assert set(plan.phases_s) == {"convert", "compile", "upload"}
+    assert plan.stored > MATRIX.nnz
+
+
+def test_pinned_config_is_what_is_built() -> None:
+    problem = problem_of(16)
+    operands = dense_operands(problem)
+    for made, form in (
+        (SparseTirBsr(block_rows=64, block_cols=32), {"block_rows": 64, "block_cols": 32}),
+        (SparseTirDbsr(block_rows=16), {"block_rows": 16, "block_cols": 16}),
+        (SparseTirSrBcrs(t=32), {"t": 32, "g": 32}),
+    ):
+        plan = made.build(problem, HOST)
+        assert shape_of(plan.config)[0] == form
+        out = np.full(problem.out_shape, np.nan, np.float16)
+        plan.run(operands, out)
+        assert reference(problem, operands).max_error(out) <= tolerance(problem)
+
+
+@pytest.mark.parametrize("kind", IMPLEMENTATIONS)
+def test_float32_and_widths_beyond_the_grid_are_refused(kind: type[Any]) -> None:
+    assert "expected float16" in kind().unsupported(problem_of(32, DType.FLOAT32), HOST)
+    assert "expected J of at most" in kind().unsupported(problem_of(64 * 65535 + 1), HOST)
+    assert kind().unsupported(problem_of(4096), HOST) is None
+
+
+def test_illegal_tunables_are_refused() -> None:
+    for kind in (SparseTirBsr, SparseTirDbsr):
+        for rows, cols in ((48, 0), (0, 8), (32, 16)):
+            with pytest.raises(ValueError, match=f"found {rows} and {cols}"):
+                kind(block_rows=rows, block_cols=cols)
+    with pytest.raises(ValueError, match=r"expected t out of \[8, 16, 32, 64\].*found 12"):
+        SparseTirSrBcrs(t=12)
+
+
+def test_middle_is_the_first_where_the_papers_is_pinned_away() -> None:
+    space = block_space(problem_of(64), 128, 64)
+    assert middle(space) == space[0]

@@ -1,0 +1,59 @@
+"""SparseTIR's fixed CSR schedule, and its compositions of formats: what they pin, refuse and find."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from problems import dense_operands, random_csr
+
+from spmark.impls.core.errors import SweepError
+from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.runtime.device import find
+from spmark.impls.sparsetir.composed import SparseTirComposed
+from spmark.impls.sparsetir.nohyb import SparseTirNoHyb
+from spmark.impls.table import create
+
+MATRIX = random_csr(40, 50, np.random.default_rng(0).integers(0, 50, 40).tolist())
+HOST = find("host-simt")
+
+
+@pytest.mark.parametrize(("width", "coarsen"), [(1, 1), (32, 1), (63, 1), (64, 2), (512, 2)])
+def test_the_papers_schedule(width: int, coarsen: int) -> None:
+    plan = SparseTirNoHyb().build(Problem(Op.SPMM, MATRIX, width), HOST)
+    assert plan.config == {"coarsen": coarsen}
+    assert plan.search is None
+
+
+def test_widths_beyond_the_grid_are_refused() -> None:
+    reason = SparseTirNoHyb().unsupported(Problem(Op.SPMM, MATRIX, 65535 * 64 + 1), HOST)
+    assert reason == "expected J of at most 4,194,240, found 4,194,241"
+
+
+def test_a_sweep_pins_the_composition() -> None:
+    problem = Problem(Op.SPMM, MATRIX, 24, DType.FLOAT16)
+    pinned = {"block": 32, "min_density": 0.3, "max_width": 8, "fold": False}
+    plan = create("sparsetir_composed", pinned).build(problem, HOST)
+    assert plan.config == {**pinned, "vector": 8, "lanes": 8}
+    operands = dense_operands(problem)
+    out = np.full(problem.out_shape, np.nan, np.float16)
+    plan.run(operands, out)
+    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"block": 8}, "block out of 0, 16, 32, found 8"),
+        ({"min_density": 0}, "density"),
+        ({"max_width": 5}, "power of two"),
+    ],
+)
+def test_illegal_tunables_are_refused(config: dict[str, object], words: str) -> None:
+    with pytest.raises(SweepError, match=words):
+        create("sparsetir_composed", config)
+
+
+def test_float32_is_refused_with_the_reason() -> None:
+    reason = SparseTirComposed().unsupported(Problem(Op.SPMM, MATRIX, 24), HOST)
+    assert reason == "expected float16 for the matrix unit, found float32"
