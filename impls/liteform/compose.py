@@ -1,0 +1,93 @@
+"""Composing: which format, how many column partitions and how wide their buckets, without running anything.
+
+Peng, Thomadakis, Pienaar and Kestor, "LiteForm", HPDC 2025, section 5 and figure 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from spmark.impls.core.problem import Csr, DType
+from spmark.impls.formats.limits import MAX_STORED
+from spmark.impls.liteform.features import Features
+from spmark.impls.liteform.predictor import Predictor
+
+BLOCK = 32
+"""Rows and columns of a block of BSR, as in the paper's fixed format."""
+_SAMPLED = 256
+_INDEX_BYTES = 4
+
+
+class Form(StrEnum):
+    """Formats that are chosen among; all compute in the problem's dtype."""
+
+    AUTO = "auto"
+    CELL = "cell"
+    CSR = "csr"
+    BSR = "bsr"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the predictors say, or why they were not asked."""
+
+    form: Form
+    """CELL, or a fixed format: CSR stands for either."""
+    partitions: int
+    fallback: str = ""
+    """Why the choice is not the models': a feature is outside of their training range."""
+
+
+def choose(features: Features, width: int, predictor: Predictor, form: Form, partitions: int) -> Choice:
+    """Ask the predictors for what is not pinned.
+
+    Where a feature is outside of what they were trained on, nothing is extrapolated: CELL in one partition is taken,
+    the commonest label of both.
+
+    Parameters
+    ----------
+    features : Features
+    width : int
+        J.
+    predictor : Predictor
+    form : Form
+        `Form.AUTO` to have it predicted.
+    partitions : int
+        0 to have them predicted.
+    """
+    if form in (Form.CSR, Form.BSR) or (form is Form.CELL and partitions):
+        return Choice(form, max(partitions, 1))
+    outside = predictor.outside(features, width)
+    if outside:
+        return Choice(Form.CELL, max(partitions, 1), outside)
+    if form is Form.AUTO and not predictor.selection.predict(features.selection()):
+        return Choice(Form.CSR, 1)
+    predicted = partitions or predictor.partitions.predict(features.partitions(width))
+    return Choice(Form.CELL, min(predicted, features.num_cols))
+
+
+def fixed_form(matrix: Csr, dtype: DType) -> Form:
+    """Choose between the fixed formats: BSR where its blocks take fewer bytes than CSR's non-zeros and indices.
+
+    The public code takes BSR wherever it fits into memory, in float16, and CSR in float32 otherwise; here both are in
+    the problem's dtype, and blocks are computed in float16 only, by the matrix unit.
+    """
+    if dtype is not DType.FLOAT16:
+        return Form.CSR
+    stored = estimated_blocks(matrix) * BLOCK * BLOCK
+    smaller = stored * dtype.itemsize <= matrix.nnz * (dtype.itemsize + _INDEX_BYTES)
+    return Form.BSR if matrix.nnz and smaller and stored <= MAX_STORED else Form.CSR
+
+
+def estimated_blocks(matrix: Csr) -> int:
+    """Estimate the blocks of BSR that are not empty from at most 256 block rows, evenly spread; exact up to there."""
+    block_rows = -(-matrix.num_rows // BLOCK)
+    chosen = np.unique(np.linspace(0, block_rows - 1, min(block_rows, _SAMPLED)).astype(np.int64))
+    found = 0
+    for block_row in chosen:
+        span = slice(matrix.indptr[block_row * BLOCK], matrix.indptr[min((block_row + 1) * BLOCK, matrix.num_rows)])
+        found += np.unique(matrix.indices[span] // BLOCK).size
+    return -(-found * block_rows // chosen.size)

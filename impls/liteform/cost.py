@@ -1,0 +1,170 @@
+"""What a bucket costs by the volume of loads and stores, and what there is to count for it.
+
+Peng, Thomadakis, Pienaar and Kestor, "LiteForm", HPDC 2025, section 5.3, equations 5 to 7. One pass over the non-zeros
+counts what every cap of the bucket widths needs: a column keeps one bit for each power of two that a piece touching it
+has, so that the distinct columns of merged buckets are a count of bits and no union of sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.interfaces import Config
+from spmark.impls.core.problem import Csr, Problem
+from spmark.impls.formats.threads import cores, run_all
+from spmark.impls.liteform.loops import MAX_POWER, count_columns, count_rows
+
+POWERS = MAX_POWER + 1
+_SHARE = 1 << 18
+"""Least non-zeros of a task."""
+_MAX_SCRATCH = 1 << 28
+"""Most bytes of marks, of which every task has its own."""
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """What the cost of every cap is made of; (partitions, `POWERS`) int64 each, by the power of two of a length."""
+
+    rows: NDArray[np.int64]
+    """Pieces of rows whose length needs 2^p slots; longer than 1,024 count in the last column."""
+    folded: NDArray[np.int64]
+    """ELL rows of the widest bucket if that is 2^p wide."""
+    bound: NDArray[np.int64]
+    """Pieces, those longer than 1,024 as often as their power of two holds 1,024: what the public code counts."""
+    columns: NDArray[np.int64]
+    """Distinct columns of these pieces."""
+    columns_above: NDArray[np.int64]
+    """Distinct columns of the pieces of 2^p slots and more."""
+
+    @property
+    def partitions(self) -> int:
+        """Column partitions."""
+        return int(self.rows.shape[0])
+
+    @property
+    def widest(self) -> NDArray[np.int64]:
+        """(partitions,) the highest power with a piece; 0 in an empty partition."""
+        present = self.rows > 0
+        return np.where(present.any(1), POWERS - 1 - np.argmax(present[:, ::-1], 1), 0)
+
+
+def count(matrix: Csr, partitions: int) -> Counts:
+    """Count a matrix cut into equal ranges of columns, on all cores.
+
+    Parameters
+    ----------
+    matrix : Csr
+    partitions : int
+        Ranges of ceil(K / partitions) columns.
+
+    Returns
+    -------
+    Counts
+        O(nnz + I + K partitions) time, 2 K bytes of scratch for each task.
+    """
+    width = -(-matrix.num_cols // partitions)
+    tasks = max(1, min(cores(), matrix.nnz // _SHARE, _MAX_SCRATCH // (2 * matrix.num_cols)))
+    cuts = np.searchsorted(matrix.indptr, np.linspace(0, matrix.nnz, tasks + 1)[1:-1])
+    bounds = [0, *map(int, cuts), matrix.num_rows]
+    counted = np.zeros((tasks, 3, partitions, POWERS), np.int64)
+    marks = np.zeros((tasks, matrix.num_cols), np.uint16)
+    given = matrix.indptr, matrix.indices, width
+    run_all(
+        count_rows,
+        ((*given, *share, *mine, marked) for share, mine, marked in zip(pairwise(bounds), counted, marks, strict=True)),
+    )
+    columns = np.zeros((2, partitions, POWERS), np.int64)
+    count_columns(np.bitwise_or.reduce(marks, axis=0) if tasks > 1 else marks[0], width, *columns)
+    return Counts(*counted.sum(axis=0), *columns)
+
+
+def costs(counts: Counts, width: int, block_power: int | None = None, bound: bool = False) -> NDArray[np.float64]:
+    """Give the cost of every partition under every cap of the bucket widths.
+
+    A bucket of I1 ELL rows and W slots that touches I2 rows of C costs 2 I1 W for the columns and values of A,
+    |columns| J for B and I1 J for C where sums are added atomically, else I2 J: with several partitions, and in the
+    widest bucket. I1 is filled up to whole blocks.
+
+    Parameters
+    ----------
+    counts : Counts
+    width : int
+        J.
+    block_power : int, optional
+        Blocks of 2^k elements; by default of one row of the widest bucket, the paper's.
+    bound : bool
+        Take the public code's I1 of the widest bucket, an upper bound: all pieces as wide as their power of two.
+
+    Returns
+    -------
+    (partitions, POWERS) float64
+        Loads and stores in elements; infinite for caps that no piece is longer than half of, zero where a partition is
+        empty.
+    """
+    total = np.full(counts.rows.shape, np.inf)
+    several = counts.partitions > 1
+    above = np.cumsum(counts.rows[:, ::-1], 1)[:, ::-1]
+    powers = np.arange(POWERS)
+    for cap in range(POWERS):
+        block = cap if block_power is None else max(block_power, cap)
+        own = counts.rows[:, :cap]
+        fill = np.left_shift(1, block - powers[:cap])
+        filled = -(-own // fill) * fill
+        spent = 2 * filled * np.left_shift(1, powers[:cap])
+        spent = spent + (counts.columns[:, :cap] + (filled if several else own)) * width
+        if bound:
+            last = (counts.bound[:, cap:] * np.left_shift(1, powers[cap:] - cap)).sum(1)
+        else:
+            last = counts.folded[:, cap]
+        fill_last = 1 << (block - cap)
+        last = -(-last // fill_last) * fill_last
+        of_last = 2 * last * (1 << cap) + (counts.columns_above[:, cap] + last) * width
+        used = (above[:, cap] > 0) | (cap == 0)
+        total[used, cap] = (spent.sum(1) + of_last)[used]
+    return total
+
+
+@dataclass(frozen=True)
+class LiteFormCost:
+    """The cost model over ``partitions`` and ``max_width``: only the order of its scores means something."""
+
+    unit: ClassVar[str | None] = None
+
+    def score(self, problem: Problem, configs: Sequence[Config]) -> NDArray[np.float64]:
+        """Score configs: the sum over the partitions, each capped at ``max_width`` or at its own widest bucket.
+
+        Raises
+        ------
+        ValueError
+            A ``max_width`` is no power of two up to 1,024.
+        """
+        tables: dict[int, tuple[NDArray[np.float64], NDArray[np.int64]]] = {}
+        scores = []
+        for config in configs:
+            partitions, max_width = int(config["partitions"]), int(config["max_width"])
+            power = power_of(max_width)
+            if partitions not in tables:
+                counts = count(problem.matrix, partitions)
+                tables[partitions] = costs(counts, problem.width), counts.widest
+            table, widest = tables[partitions]
+            scores.append(float(table[np.arange(partitions), np.minimum(widest, power)].sum()))
+        return np.array(scores)
+
+
+def power_of(width: int) -> int:
+    """Give the binary logarithm of a bucket width.
+
+    Raises
+    ------
+    ValueError
+        It is no power of two, or beyond 1,024.
+    """
+    if not 1 <= width <= 1 << MAX_POWER or width & (width - 1):
+        raise ValueError(f"expected a bucket width out of 1, 2, 4, ... {1 << MAX_POWER}, found {width}")
+    return width.bit_length() - 1

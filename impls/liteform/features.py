@@ -1,0 +1,57 @@
+"""What the predictors see of a matrix: sizes and four statistics of its row lengths, O(I) from the row pointers alone.
+
+Peng, Thomadakis, Pienaar and Kestor, "LiteForm", HPDC 2025, tables 2 and 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.problem import Csr
+
+SELECTION = ("num_rows", "num_cols", "nnz", "avg_length", "min_length", "max_length", "std_length")
+"""Features of the format selection, in the order of its models."""
+PARTITIONS = (
+    "num_rows", "num_cols", "nnz", "avg_density", "min_density", "max_density", "std_density", "width",
+)  # fmt: skip
+"""Features of the number of partitions, in the order of its models."""
+
+
+@dataclass(frozen=True)
+class Features:
+    """Sizes of a matrix and statistics of its row lengths; standard deviations are those of a population."""
+
+    num_rows: int
+    num_cols: int
+    nnz: int
+    avg_length: float
+    min_length: int
+    max_length: int
+    std_length: float
+
+    @classmethod
+    def of(cls, matrix: Csr) -> Features:
+        """Take them from a matrix; O(I)."""
+        lengths = matrix.row_lengths
+        return cls(
+            matrix.num_rows,
+            matrix.num_cols,
+            matrix.nnz,
+            matrix.nnz / matrix.num_rows,
+            int(lengths.min()),
+            int(lengths.max()),
+            float(lengths.std()),
+        )
+
+    def selection(self) -> NDArray[np.float64]:
+        """Give (7,) float64 in the order of `SELECTION`."""
+        return np.array([getattr(self, name) for name in SELECTION], np.float64)
+
+    def partitions(self, width: int) -> NDArray[np.float64]:
+        """Give (8,) float64 in the order of `PARTITIONS`: densities are lengths over K."""
+        lengths = np.array([self.avg_length, self.min_length, self.max_length, self.std_length])
+        sizes = [self.num_rows, self.num_cols, self.nnz]
+        return np.concatenate([sizes, lengths / self.num_cols, [width]])

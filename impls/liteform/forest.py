@@ -1,0 +1,170 @@
+"""A forest of decision trees as flat arrays: predicted by a compiled loop, kept in a file that runs nothing.
+
+scikit-learn trains (`spmark.impls.liteform.models`); its own prediction of one sample takes milliseconds, most of them
+spent on checks and threads, and its files are pickles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.errors import BuildError
+from spmark.impls.liteform.loops import add_votes
+
+ARRAYS: Mapping[str, tuple[Any, int]] = {
+    "roots": (np.int32, 1),
+    "feature": (np.int16, 1),
+    "threshold": (np.float64, 1),
+    "left": (np.int32, 1),
+    "right": (np.int32, 1),
+    "leaves": (np.float64, 2),
+    "mean": (np.float64, 1),
+    "scale": (np.float64, 1),
+    "low": (np.float64, 1),
+    "high": (np.float64, 1),
+    "classes": (np.int64, 1),
+}
+"""Type and dimensions of every array of a forest."""
+
+
+@dataclass(frozen=True, eq=False)
+class Forest:
+    """Trees whose votes are averaged, behind a standardisation of the features."""
+
+    roots: NDArray[np.int32]
+    """(trees,) first node of each tree."""
+    feature: NDArray[np.int16]
+    """(nodes,) what a node looks at, -1 in a leaf."""
+    threshold: NDArray[np.float64]
+    """(nodes,) samples up to it go left."""
+    left: NDArray[np.int32]
+    """(nodes,) child, or the row of ``leaves`` in a leaf."""
+    right: NDArray[np.int32]
+    """(nodes,) child."""
+    leaves: NDArray[np.float64]
+    """(m, classes) shares of the classes."""
+    mean: NDArray[np.float64]
+    """(f,) subtracted from a sample."""
+    scale: NDArray[np.float64]
+    """(f,) what it is divided by afterwards."""
+    low: NDArray[np.float64]
+    """(f,) least value of each feature in training."""
+    high: NDArray[np.float64]
+    """(f,) greatest one."""
+    classes: NDArray[np.int64]
+    """(classes,) labels, rising."""
+
+    @classmethod
+    def of(cls, model: Any, features: NDArray[np.float64]) -> Forest:
+        """Take over a fitted pipeline of a standardisation and a forest or a single tree of scikit-learn.
+
+        Parameters
+        ----------
+        model : Pipeline
+            As `spmark.impls.liteform.models.fit` gives it.
+        features : (n, f) float64
+            What it was trained on: their ranges are kept.
+        """
+        scaler, last = model.steps[0][1], model.steps[-1][1]
+        trees = [tree.tree_ for tree in getattr(last, "estimators_", [last])]
+        firsts = np.cumsum([0, *(tree.node_count for tree in trees)])
+        parts: dict[str, list[NDArray[Any]]] = {"feature": [], "threshold": [], "left": [], "right": []}
+        leaves: list[NDArray[np.float64]] = []
+        held = 0
+        for tree, first in zip(trees, firsts, strict=False):
+            leaf = tree.children_left < 0
+            ordinal = np.cumsum(leaf) - 1 + held
+            parts["feature"].append(np.where(leaf, -1, tree.feature))
+            parts["threshold"].append(np.where(leaf, 0.0, tree.threshold))
+            parts["left"].append(np.where(leaf, ordinal, tree.children_left + first))
+            parts["right"].append(np.where(leaf, -1, tree.children_right + first))
+            leaves.append(tree.value[leaf, 0])
+            held += int(leaf.sum())
+        arrays = {name: np.concatenate(found) for name, found in parts.items()} | {
+            "roots": firsts[:-1],
+            "leaves": np.concatenate(leaves),
+            "mean": scaler.mean_,
+            "scale": scaler.scale_,
+            "low": features.min(0),
+            "high": features.max(0),
+            "classes": np.asarray(last.classes_),
+        }
+        return cls(**{name: np.ascontiguousarray(arrays[name], kind) for name, (kind, _) in ARRAYS.items()})
+
+    def shares(self, sample: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Give the share of the votes of each class for one sample, (classes,) float64.
+
+        The arithmetic is scikit-learn's: standardised in float64, compared as float32, averaged in tree order.
+
+        Parameters
+        ----------
+        sample : (f,) float64
+        """
+        votes = np.zeros(self.classes.size)
+        scaled = ((sample - self.mean) / self.scale).astype(np.float32)
+        nodes = self.roots, self.feature, self.threshold, self.left, self.right
+        add_votes(*nodes, self.leaves, scaled, votes)
+        return votes / self.roots.size
+
+    def predict(self, sample: NDArray[np.float64]) -> int:
+        """Give the label with the most votes; of equals the least."""
+        return int(self.classes[np.argmax(self.shares(sample))])
+
+    def outside(self, sample: NDArray[np.float64]) -> int | None:
+        """Give the first feature of a sample that lies outside of the training range, or None."""
+        beyond = np.flatnonzero((sample < self.low) | (sample > self.high))
+        return int(beyond[0]) if beyond.size else None
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Give what a file holds, by name."""
+        return {name: getattr(self, name) for name in ARRAYS}
+
+
+def forest_from(arrays: Mapping[str, NDArray[Any]], num_features: int, where: str) -> Forest:
+    """Check arrays that come from outside, so that no prediction leaves them, and make a forest.
+
+    Raises
+    ------
+    BuildError
+        An array is missing, of another type or shape, or a node points outside; names it.
+    """
+    for name, (kind, dimensions) in ARRAYS.items():
+        found = arrays.get(name)
+        if found is None or found.dtype != kind or found.ndim != dimensions:
+            what = "none" if found is None else f"{found.dtype} of {found.ndim} dimensions"
+            raise BuildError(
+                f"{where}: expected {name} as {np.dtype(kind)} of {dimensions} dimensions, found {what}; "
+                "train the model again"
+            )
+    forest = Forest(**{name: np.ascontiguousarray(arrays[name]) for name in ARRAYS})
+    _check_nodes(forest, num_features, where)
+    return forest
+
+
+def _check_nodes(forest: Forest, num_features: int, where: str) -> None:
+    nodes, leaf = forest.feature.size, forest.feature < 0
+    inner = np.flatnonzero(~leaf)
+    sizes = {name: getattr(forest, name).size for name in ("threshold", "left", "right")}
+    per_feature = {name: getattr(forest, name).size for name in ("mean", "scale", "low", "high")}
+    wrong = (
+        ("nodes", any(size != nodes for size in sizes.values())),
+        ("features", any(size != num_features for size in per_feature.values()) or bool((forest.scale == 0).any())),
+        ("classes", forest.leaves.shape[1] != forest.classes.size or forest.classes.size == 0),
+        ("roots", forest.roots.size == 0 or bool(((forest.roots < 0) | (forest.roots >= nodes)).any())),
+        ("feature", bool((forest.feature >= num_features).any())),
+        # Children stand after their parents, so that a walk ends.
+        ("left", nodes != sizes["left"] or bool((forest.left[inner] <= inner).any())),
+        ("right", nodes != sizes["right"] or bool((forest.right[inner] <= inner).any())),
+    )
+    for name, is_wrong in wrong:
+        if is_wrong:
+            raise BuildError(f"{where}: expected {name} of one forest, found other sizes or values; train it again")
+    past = (forest.left[inner] >= nodes) | (forest.right[inner] >= nodes)
+    leaf_rows = forest.left[leaf]
+    if bool(past.any()) or bool(((leaf_rows < 0) | (leaf_rows >= forest.leaves.shape[0])).any()):
+        raise BuildError(f"{where}: expected children inside the forest, found some outside; train it again")

@@ -1,0 +1,133 @@
+"""The compiled loops of composing: what a tree says, and what each column partition holds.
+
+Importing this module compiles them, or reads them from Numba's cache, as `spmark.impls.formats.loops` does; they hold
+no lock of Python's, so that threads can run them side by side on ranges of rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from numba import types
+
+from spmark.impls.formats.loops import compiled
+
+MAX_POWER: Final = 10
+"""Binary logarithm of the widest bucket, 1,024: the paper's limit, the threads of a block."""
+_LONG = types.int64
+_IN = types.Array(types.int32, 1, "C", readonly=True)
+_SHORT_IN = types.Array(types.int16, 1, "C", readonly=True)
+_REAL_IN = types.Array(types.float64, 1, "C", readonly=True)
+_REALS_IN = types.Array(types.float64, 2, "C", readonly=True)
+_COUNTS = types.int64[:, ::1]
+
+
+@compiled(types.void, _IN, _SHORT_IN, _REAL_IN, _IN, _IN, _REALS_IN, types.float32[::1], types.float64[::1])
+def add_votes(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
+    roots: Any, feature: Any, threshold: Any, left: Any, right: Any, leaves: Any, sample: Any, votes: Any
+) -> None:
+    """Add the class shares of the leaf that ``sample`` falls into, tree after tree.
+
+    Parameters
+    ----------
+    roots : (trees,) int32
+        First node of each tree.
+    feature : (nodes,) int16
+        What a node looks at, -1 in a leaf.
+    threshold : (nodes,) float64
+        Samples up to it go left.
+    left, right : (nodes,) int32
+        Nodes; ``left`` of a leaf is its row of ``leaves``.
+    leaves : (m, classes) float64
+    sample : (f,) float32
+    votes : (classes,) float64
+        Added to.
+    """
+    for tree in range(roots.size):
+        node = roots[tree]
+        while feature[node] >= 0:
+            node = left[node] if sample[feature[node]] <= threshold[node] else right[node]
+        for label in range(votes.size):
+            votes[label] += leaves[left[node], label]
+
+
+@compiled(types.void, _IN, _IN, _LONG, _LONG, _LONG, _COUNTS, _COUNTS, _COUNTS, types.uint16[::1])
+def count_rows(  # noqa: PLR0917
+    indptr: Any,
+    indices: Any,
+    width: Any,
+    first: Any,
+    stop: Any,
+    rows: Any,
+    folded: Any,
+    bound: Any,
+    marks: Any,
+) -> None:
+    """Count the pieces of rows ``first:stop`` by partition and power of two, and mark what columns they touch.
+
+    Parameters
+    ----------
+    indptr, indices : int32
+        A in CSR.
+    width : int
+        Columns of a partition.
+    rows : (partitions, MAX_POWER + 1) int64
+        Added to: pieces whose length needs 2^power slots; the last holds the longer ones as well.
+    folded : (partitions, MAX_POWER + 1) int64
+        Added to: ELL rows of the bucket 2^power where it is the widest, ceil(length / 2^power) for every piece of more
+        than 2^(power - 1) non-zeros.
+    bound : (partitions, MAX_POWER + 1) int64
+        Added to: like ``rows``, with a piece of more than 1,024 non-zeros counted as its power of two over 1,024.
+    marks : (K,) uint16
+        Bit p of a column is set where a piece of power p touches it.
+    """
+    for row in range(first, stop):
+        at, end = indptr[row], indptr[row + 1]
+        while at < end:
+            partition = indices[at] // width
+            limit = (partition + 1) * width
+            begin = at
+            if indices[end - 1] < limit:
+                at = end
+            else:
+                while indices[at] < limit:
+                    at += 1
+            length = at - begin
+            power = 0
+            while (1 << power) < length:
+                power += 1
+            kept = min(power, MAX_POWER)
+            rows[partition, kept] += 1
+            bound[partition, kept] += 1 << (power - kept)
+            for cap in range(kept + 1):
+                folded[partition, cap] += (length + (1 << cap) - 1) >> cap
+            bit = 1 << kept
+            for position in range(begin, at):
+                marks[indices[position]] |= bit
+
+
+@compiled(types.void, types.Array(types.uint16, 1, "C", readonly=True), _LONG, _COUNTS, _COUNTS)
+def count_columns(marks: Any, width: Any, own: Any, above: Any) -> None:
+    """Count distinct columns: those with bit p in ``own``, those with bit p or a higher one in ``above``.
+
+    Parameters
+    ----------
+    marks : (K,) uint16
+        Of `count_rows`.
+    width : int
+        Columns of a partition.
+    own, above : (partitions, MAX_POWER + 1) int64
+        Added to.
+    """
+    for column in range(marks.size):
+        mark = marks[column]
+        if mark == 0:
+            continue
+        partition = column // width
+        seen = False
+        for power in range(MAX_POWER, -1, -1):
+            if mark >> power & 1:
+                own[partition, power] += 1
+                seen = True
+            if seen:
+                above[partition, power] += 1

@@ -1,0 +1,189 @@
+"""LiteForm: CELL composed by two small models and a cost model, or a fixed format where CELL is not expected to pay.
+
+Peng, Thomadakis, Pienaar and Kestor, "LiteForm: Lightweight and Automatic Format Composition for Sparse Matrix-Matrix
+Multiplication on GPUs", HPDC 2025.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, ClassVar
+
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.interfaces import Built, Candidate, Plan, Search
+from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.formats.bsr import BsrFormat
+from spmark.impls.formats.cell import cell_layout
+from spmark.impls.formats.hyb import prepare
+from spmark.impls.kernels.block_spmm import SPMM_BLOCKS, BlockSpmmPlan, vector_of
+from spmark.impls.kernels.csr_spmm import SPMM_CSR, CsrSpmmPlan, coarsen_for, vector_and_lanes
+from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS, EllBucketsPlan
+from spmark.impls.kernels.hyb_convert import FILL_ELL_BUCKETS, HybConverter
+from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
+from spmark.impls.kernels.zeroing import ZERO_ROWS
+from spmark.impls.liteform.compose import BLOCK, Choice, Form, choose, fixed_form
+from spmark.impls.liteform.cost import Counts, costs, count, power_of
+from spmark.impls.liteform.features import Features
+from spmark.impls.liteform.predictor import SHIPPED, find
+from spmark.impls.liteform.schedule import rule, schedule_for
+from spmark.impls.liteform.search import Method, Widths, search
+from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.target import MAX_GRID, ceil_div, open_target
+from spmark.impls.runtime.template import KernelTemplate
+
+_MOST_PARTITIONS = 1024
+
+
+@dataclass(frozen=True)
+class LiteForm:
+    """SpMM over CELL, CSR or BSR as the models say."""
+
+    name: ClassVar[str] = "liteform"
+    ops: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
+    devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (
+        SPMM_ELL_BUCKETS, FILL_ELL_BUCKETS, ROUND_SHARED_ROWS, ZERO_ROWS, SPMM_CSR, SPMM_BLOCKS,
+    )  # fmt: skip
+
+    format: str = Form.AUTO
+    """``cell``, ``csr`` or ``bsr``; ``auto`` asks the models."""
+    partitions: int = 0
+    """Column partitions of CELL; 0 asks the models."""
+    max_width: int = 0
+    """Width of the widest bucket of every partition, where one is so long; 0 searches by cost."""
+    search: str = Method.LINEAR
+    """``linear`` or ``binary`` (algorithm 3)."""
+    bound: bool = False
+    """Count the rows of folded buckets as the public code does, an upper bound."""
+    block: int = 0
+    """Elements that a group of lanes takes before its thread block ends; 0 takes the schedule's."""
+    tail_in_last: bool = True
+    """Leave the rest of a folded row in the widest bucket, as the paper does, or put it where it fits."""
+    model: str = SHIPPED
+    """A model that ships, or the path of one that ``spmark train liteform`` wrote."""
+
+    def __post_init__(self) -> None:
+        if self.format not in set(Form):
+            raise ValueError(f"expected a format out of {', '.join(Form)}, found {self.format!r}")
+        if self.search not in set(Method):
+            raise ValueError(f"expected a search out of {', '.join(Method)}, found {self.search!r}")
+        if not 0 <= self.partitions <= _MOST_PARTITIONS:
+            raise ValueError(
+                f"expected partitions in [1, {_MOST_PARTITIONS}], or 0 to predict, found {self.partitions}"
+            )
+        if self.max_width:
+            power_of(self.max_width)
+        if self.block and (self.block < 8 or self.block & (self.block - 1)):
+            raise ValueError(f"expected block to be a power of two of at least 8, or 0, found {self.block}")
+
+    def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
+        """Refuse widths beyond the grid, and blocks in float32."""
+        if self.format == Form.BSR and problem.dtype is not DType.FLOAT16:
+            return f"expected float16 for bsr, which the matrix unit computes, found {problem.dtype}"
+        schedule = rule(problem.width, problem.dtype, 1)
+        if ceil_div(problem.width, schedule.vector * schedule.lanes) > MAX_GRID[1]:
+            return f"expected J of at most {MAX_GRID[1] * schedule.vector * schedule.lanes}, found {problem.width}"
+        return None
+
+    def build(self, problem: Problem, device: DeviceSpec) -> Plan:
+        """Compose, convert and upload; nothing is run on the device."""
+        own = Built()
+        with own.phase("compile"):
+            # What a process pays once: Numba's loops from its cache, and the model's file.
+            prepare()
+            predictor = find(self.model)
+        with own.phase("features"):
+            features = Features.of(problem.matrix)
+        with own.phase("select"):
+            choice = choose(features, problem.width, predictor, Form(self.format), self.partitions)
+            form = choice.form
+            if form is Form.CSR and self.format == Form.AUTO:
+                form = fixed_form(problem.matrix, problem.dtype)
+        facts: dict[str, Any] = {"format": form.value, "model": predictor.card.name}
+        if choice.fallback:
+            facts["fallback"] = choice.fallback
+        if form is Form.CELL:
+            plan: DevicePlan = self._cell(problem, device, choice, facts, own)
+        else:
+            plan = _fixed(problem, device, form, facts, own)
+        _add_phases(plan, own.phases_s)
+        return plan
+
+    def _cell(
+        self, problem: Problem, device: DeviceSpec, choice: Choice, facts: dict[str, Any], own: Built
+    ) -> DevicePlan:
+        with own.phase("search"):
+            counts = count(problem.matrix, choice.partitions)
+            widths = self._widths(counts, problem.width)
+        max_widths = [1 << int(power) for power in widths.powers]
+        with own.phase("convert"):
+            layout = cell_layout(problem.matrix, max_widths, self.tail_in_last)
+        target = open_target(device)
+        converter = HybConverter(problem, target)
+        arrays = converter.fill(layout)
+        schedule = schedule_for(device.name, problem.width, problem.dtype, max(max_widths))
+        arguments = schedule.arguments() | ({"work": self.block} if self.block else {})
+        facts |= {
+            "partitions": choice.partitions,
+            "max_widths": run_lengths(max_widths),
+            "max_width": max(max_widths),
+            "search": self.search,
+            "cost": widths.cost,
+        }
+        plan = EllBucketsPlan(problem, target, layout, facts, arrays=arrays, **arguments)
+        plan.device_bytes += sum(array.nbytes for array in arrays)
+        _add_phases(plan, converter.phases_s)
+        plan.search = _seen(counts, problem.width, choice.partitions, widths, self.bound)
+        return plan
+
+    def _widths(self, counts: Counts, width: int) -> Widths:
+        if not self.max_width:
+            return search(counts, width, Method(self.search), self.bound)
+        powers = counts.widest.clip(max=power_of(self.max_width))
+        table = costs(counts, width, bound=self.bound)
+        return Widths(powers, float(table[range(powers.size), powers].sum()), int(powers.size))
+
+
+def _add_phases(plan: DevicePlan, phases_s: Mapping[str, float]) -> None:
+    for phase, seconds in phases_s.items():
+        plan.phases_s[phase] = plan.phases_s.get(phase, 0.0) + seconds
+
+
+def _fixed(problem: Problem, device: DeviceSpec, form: Form, facts: dict[str, Any], own: Built) -> DevicePlan:
+    started = perf_counter()
+    target = open_target(device)
+    if form is Form.BSR:
+        held = BsrFormat.from_csr(problem.matrix, BLOCK, BLOCK)
+        own.phases_s["convert"] = own.phases_s.get("convert", 0.0) + perf_counter() - started
+        depth = BLOCK if vector_of(problem.width) > 1 else BLOCK // 2
+        return BlockSpmmPlan(problem, target, held, {**facts, "block": BLOCK}, tile=64, depth=depth)
+    vector, lanes = vector_and_lanes(problem.width, problem.dtype)
+    coarsen = coarsen_for(problem, device)
+    return CsrSpmmPlan(problem, target, facts, vector=vector, lanes=lanes, coarsen=coarsen)
+
+
+def _seen(counts: Counts, width: int, partitions: int, chosen: Widths, bound: bool) -> Search:
+    """Tell what every cap would have cost, the same for all partitions, for replay and for figure 11."""
+    table = costs(counts, width, bound=bound)
+    rows = range(partitions)
+    seen = [
+        Candidate(
+            {"partitions": partitions, "max_width": 1 << power},
+            float(table[rows, counts.widest.clip(max=power)].sum()),
+        )
+        for power in range(int(counts.widest.max(initial=0)) + 1)
+    ]
+    return Search(chosen.evaluated, seen=tuple(seen))
+
+
+def run_lengths(values: list[int]) -> str:
+    """Write a list of numbers with repeats counted: ``32x5,16`` for five of 32 and one of 16."""
+    parts: list[tuple[int, int]] = []
+    for value in values:
+        if parts and parts[-1][0] == value:
+            parts[-1] = value, parts[-1][1] + 1
+        else:
+            parts.append((value, 1))
+    return ",".join(f"{value}x{times}" if times > 1 else str(value) for value, times in parts)

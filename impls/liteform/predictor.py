@@ -1,0 +1,171 @@
+"""The two predictors of composing, format and number of partitions, with where they come from, as one file.
+
+A file is NumPy's npz without pickles; a JSON text in it states its schema, the order of the features, what the models
+were trained on and a digest of the arrays. Files that ship stand under ``models``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from spmark.impls.core.errors import BuildError
+from spmark.impls.liteform.features import PARTITIONS, SELECTION, Features
+from spmark.impls.liteform.forest import Forest, forest_from
+
+SHIPPED: Final = "published-v100"
+"""The file that is taken by default."""
+_FEATURES: Mapping[str, tuple[str, ...]] = {"selection": SELECTION, "partitions": PARTITIONS}
+_CARD = "card"
+
+
+class Card(BaseModel):
+    """What a file says about its models."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    schema_version: Literal[1] = 1
+    name: str = ""
+    trained_on: str
+    """Whose labels, of which GPU, under which licence."""
+    labels_sha256: str
+    """Digest of the labels' files."""
+    gpu: str
+    """What the labels were measured on."""
+    rows: dict[str, int] = {}
+    """Samples by model."""
+    features: dict[str, tuple[str, ...]] = {}
+    """Order of the features by model."""
+    made_with: dict[str, str] = {}
+    """Versions, and the command."""
+    digest: str = ""
+    """SHA-256 over the arrays."""
+
+
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """Models of one device, or of one data set."""
+
+    card: Card
+    selection: Forest
+    """Says 1 where CELL is expected to be faster by a tenth than the fixed formats."""
+    partitions: Forest
+    """Says how many column partitions CELL should have."""
+
+    def outside(self, features: Features, width: int) -> str:
+        """Say which feature lies outside of what was trained on; empty where none does."""
+        samples = {"selection": features.selection(), "partitions": features.partitions(width)}
+        for name, sample in samples.items():
+            forest: Forest = getattr(self, name)
+            place = forest.outside(sample)
+            if place is not None:
+                return (
+                    f"{_FEATURES[name][place]} of {sample[place]:.6g} is outside of the training range, "
+                    f"{forest.low[place]:.6g} to {forest.high[place]:.6g}"
+                )
+        return ""
+
+    def save(self, path: Path) -> Card:
+        """Write the file; gives its card with the digest.
+
+        Raises
+        ------
+        BuildError
+            It cannot be written.
+        """
+        arrays = {f"{name}.{key}": array for name in _FEATURES for key, array in getattr(self, name).arrays().items()}
+        card = self.card.model_copy(update={"digest": _digest(arrays)})
+        text = np.frombuffer(card.model_dump_json().encode(), np.uint8)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("wb") as file:
+                np.savez_compressed(file, allow_pickle=False, **{_CARD: text}, **arrays)
+        except OSError as error:
+            raise BuildError(f"{path}: the model cannot be written: {error.strerror}") from error
+        return card
+
+
+def load(path: Path) -> Predictor:
+    """Read a file and check all of it.
+
+    Raises
+    ------
+    BuildError
+        It is missing, damaged, of another schema or of another order of features.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays: dict[str, NDArray[Any]] = {name: file[name] for name in file.files}
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zipfile.LargeZipFile) as error:
+        raise BuildError(f"{path}: expected a model file, found none that can be read: {error}") from error
+    if _CARD not in arrays:
+        raise BuildError(f"{path}: expected a model file with a card, found {', '.join(sorted(arrays)) or 'nothing'}")
+    card = _card(arrays.pop(_CARD), path)
+    if card.features != _FEATURES:
+        raise BuildError(
+            f"{path}: expected features in the order {dict(_FEATURES)}, found {card.features}; "
+            "train the model again: spmark train liteform"
+        )
+    if _digest(arrays) != card.digest:
+        raise BuildError(f"{path}: expected arrays with the digest {card.digest}, found others: the file is damaged")
+    forests = {
+        name: forest_from(
+            {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")},
+            len(order),
+            f"{path}: {name}",
+        )
+        for name, order in _FEATURES.items()
+    }
+    return Predictor(card, **forests)
+
+
+def _card(text: NDArray[Any], path: Path) -> Card:
+    try:
+        return Card.model_validate(json.loads(text.tobytes().decode()))
+    except (UnicodeDecodeError, json.JSONDecodeError, ValidationError) as error:
+        raise BuildError(f"{path}: expected the card of a model of schema 1, found another text: {error}") from error
+
+
+def _digest(arrays: Mapping[str, NDArray[Any]]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype.str} {array.shape}\0".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def shipped() -> list[str]:
+    """List the models that ship, by name."""
+    return sorted(path.stem for path in _folder().glob("*.npz"))
+
+
+@cache
+def find(name: str) -> Predictor:
+    """Give a model that ships, or one by the path of its file; read once a process.
+
+    Raises
+    ------
+    BuildError
+        There is none, or it cannot be used.
+    """
+    own = _folder() / f"{name}.npz"
+    path = own if own.is_file() else Path(name).expanduser()
+    if not path.is_file():
+        raise BuildError(f"expected a model out of {', '.join(shipped())}, or the path of a file, found {name!r}")
+    return load(path)
+
+
+def _folder() -> Path:
+    return Path(str(files("spmark.impls.liteform"))) / "models"

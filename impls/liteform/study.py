@@ -1,0 +1,293 @@
+"""How well the predictors do on the published labels: as the public code evaluates them, and as one should.
+
+Peng, Thomadakis, Pienaar and Kestor, "LiteForm", HPDC 2025: tables 5 and 6, figures 7, 9 and 10. Nothing runs on a GPU;
+the times are the authors'.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.errors import DatasetError
+from spmark.impls.liteform.labelled import Labels, disjoint_split, drawn_split
+from spmark.impls.liteform.models import (
+    FOREST,
+    balanced_accuracy,
+    cosine,
+    cosine_by_matrix,
+    model_kinds,
+    similarity,
+    trained,
+)
+
+SHARES = tuple(tenth / 10 for tenth in range(1, 11))
+"""Parts of the training rows that figure 10 trains on."""
+MAJORITY = "majority"
+"""The model that always answers with the commonest label of its training rows."""
+SLOW = "Gaussian Process"
+"""Trained on the first split of the public kind only, its time growing with the cube of the rows: hours for all."""
+FEW_ROWS = 500
+"""Rows that it is trained on where all would take too long."""
+_LEAST_SIZE = 2000
+_LOW = 0.6
+_ADDED_BACK = 7
+_DRAWS = 1000
+
+
+class Task(StrEnum):
+    """What is predicted."""
+
+    SELECTION = "selection"
+    PARTITIONS = "partitions"
+
+
+class Split(StrEnum):
+    """Who is on which side."""
+
+    PUBLIC = "public code"
+    """Test rows drawn with replacement; widths of one matrix may stand on both sides."""
+    DISJOINT = "matrix-disjoint"
+
+
+@dataclass(frozen=True)
+class Score:
+    """One metric of one model under one way of splitting."""
+
+    task: Task
+    split: Split
+    model: str
+    metric: str
+    """accuracy, balanced accuracy, cosine, ..., or ``failed``, whose ``note`` says why."""
+    values: tuple[float, ...]
+    """One for each seed, in their order."""
+    train_rows: int = 0
+    """Rows trained on, for figure 10; 0 stands for all of the training side."""
+    note: str = ""
+
+
+def score_models(labels: Labels, seeds: int, slow: bool, tell: Callable[[str], None]) -> list[Score]:
+    """Train and test every kind of model on every split.
+
+    Parameters
+    ----------
+    labels : Labels
+        All published rows.
+    seeds : int
+        Splits of each kind; seed s draws split s.
+    slow : bool
+        Train the Gaussian process on all rows of its split, and not on `FEW_ROWS` of them.
+    tell : callable
+        Told what is being trained, for people who wait.
+
+    Returns
+    -------
+    list of Score
+        A model that cannot be trained has one of metric ``failed``.
+    """
+    found: dict[tuple[Task, Split, str, str], list[float]] = defaultdict(list)
+    failed: dict[tuple[Task, Split, str], str] = {}
+    for task in Task:
+        rows = labels.one_per_matrix() if task is Task.SELECTION else labels.where_cell_wins()
+        features, truth = _inputs(task, rows)
+        for split in Split:
+            for seed in range(seeds):
+                tell(f"{task}, {split} split, seed {seed}")
+                train, test = _sides(split, rows, seed)
+                for name, predict in _models(split, seed, slow).items():
+                    try:
+                        answer = predict((features[train], truth[train]), features[test])
+                    except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
+                        failed[task, split, name] = str(error)
+                        continue
+                    for metric, value in _metrics(task, rows.take(test), truth[test], answer):
+                        found[task, split, name, metric].append(value)
+    few = "" if slow else f"trained on {FEW_ROWS} rows of one split"
+    scores = [Score(*key, tuple(values), note=few if key[2] == SLOW else "") for key, values in found.items()]
+    return scores + [Score(*key, "failed", (), note=reason) for key, reason in failed.items()]
+
+
+def learning_curves(labels: Labels, seeds: int, tell: Callable[[str], None]) -> list[Score]:
+    """Train the random forest on growing parts of the training side (figure 10), on both kinds of splits."""
+    found: dict[tuple[Task, Split, int, str], list[float]] = defaultdict(list)
+    forest = model_kinds()[FOREST]
+    for task in Task:
+        rows = labels.one_per_matrix() if task is Task.SELECTION else labels.where_cell_wins()
+        features, truth = _inputs(task, rows)
+        for split in Split:
+            for seed in range(seeds):
+                tell(f"{task} over the number of rows, {split} split, seed {seed}")
+                train, test = _sides(split, rows, seed)
+                train = np.random.default_rng(seed).permutation(train)
+                for tenth, share in enumerate(SHARES, 1):
+                    part = train[: int(train.size * share)]
+                    predicted, *_ = trained(forest, (features[part], truth[part]), features[test])
+                    found[task, split, tenth, "accuracy"].append(float(np.mean(predicted == truth[test])))
+                    found[task, split, tenth, "rows"].append(float(part.size))
+                    if task is Task.PARTITIONS:
+                        found[task, split, tenth, "cosine"].append(cosine(truth[test], predicted))
+    return [
+        Score(task, split, FOREST, metric, tuple(values), round(np.mean(found[task, split, tenth, "rows"])))
+        for (task, split, tenth, metric), values in found.items()
+        if metric != "rows"
+    ]
+
+
+def _inputs(task: Task, rows: Labels) -> tuple[NDArray[np.float64], NDArray[Any]]:
+    if task is Task.SELECTION:
+        return rows.selection(), rows.wins
+    return rows.partition_features(), rows.partitions.astype(np.int64)
+
+
+def _sides(split: Split, rows: Labels, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    rng = np.random.default_rng(seed)
+    return drawn_split(rows.size, rng) if split is Split.PUBLIC else disjoint_split(rows.matrix, rng)
+
+
+Predict = Callable[[tuple[NDArray[np.float64], NDArray[Any]], NDArray[np.float64]], tuple[NDArray[Any], float, float]]
+
+
+def _models(split: Split, seed: int, slow: bool) -> dict[str, Predict]:
+    """Give what trains and predicts, by name."""
+
+    def by_kind(kind: Callable[[], Any], most: int | None = None) -> Predict:
+        def predict(train: tuple[NDArray[np.float64], NDArray[Any]], test: NDArray[np.float64]) -> Any:
+            some = np.random.default_rng(seed).permutation(train[1].size)[:most]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # solvers that stop early warn; what they reach is what counts
+                return trained(kind, (train[0][some], train[1][some]) if most else train, test)
+
+        return predict
+
+    def majority(train: tuple[NDArray[np.float64], NDArray[Any]], test: NDArray[np.float64]) -> Any:
+        classes, counts = np.unique(train[1], return_counts=True)
+        return np.full(test.shape[0], classes[counts.argmax()]), 0.0, 0.0
+
+    kinds = {name: by_kind(kind) for name, kind in model_kinds().items() if name != SLOW}
+    if seed == 0 and split is Split.PUBLIC:
+        kinds[SLOW] = by_kind(model_kinds()[SLOW], None if slow else FEW_ROWS)
+    return {**kinds, MAJORITY: majority}
+
+
+def _metrics(
+    task: Task, rows: Labels, truth: NDArray[Any], answer: tuple[NDArray[Any], float, float]
+) -> Iterator[tuple[str, float]]:
+    predicted, train_s, infer_s = answer
+    yield "train_s", train_s
+    yield "infer_s", infer_s
+    # Micro-averaged precision, recall and F1, which the public code reports, are the accuracy once more.
+    yield "accuracy", float(np.mean(predicted == truth))
+    yield "balanced accuracy", balanced_accuracy(truth, predicted)
+    if task is Task.PARTITIONS:
+        yield "cosine", cosine(truth, predicted)
+        yield "cosine by matrix", cosine_by_matrix(rows.matrix, truth, predicted)
+        yield "similarity", similarity(truth, predicted)
+    else:
+        yield "regret", selection_regret(rows, predicted)
+
+
+def selection_regret(rows: Labels, cell: NDArray[np.bool_]) -> float:
+    """Give how much longer the chosen formats take than the faster of the two: geometric mean of the ratios, minus 1.
+
+    Parameters
+    ----------
+    rows : Labels
+        n rows; those in which one of the formats has no time are left out.
+    cell : (n,) bool
+        Where CELL was chosen.
+    """
+    both = np.isfinite(rows.cell_us) & np.isfinite(rows.csr_us)
+    chosen = np.where(cell, rows.cell_us, rows.csr_us)[both]
+    best = np.minimum(rows.cell_us, rows.csr_us)[both]
+    return float(np.exp(np.mean(np.log(chosen / best))) - 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Ratios:
+    """Published ratios, one for each SuiteSparse matrix with at least 2,000 rows and columns."""
+
+    matrix: NDArray[Any]
+    num_rows: NDArray[np.float64]
+    ratio: NDArray[np.float64]
+
+    @property
+    def geomean(self) -> float:
+        """Over all of them."""
+        return float(np.exp(np.mean(np.log(self.ratio))))
+
+
+def speed_ratios(text: str, where: str) -> Ratios:
+    """Read figure 7's data: LiteForm's speed over tuned SparseTIR's, geometric mean over the widths of each matrix.
+
+    Raises
+    ------
+    DatasetError
+        The CSV is not the published one.
+    """
+    rows = _read(text, where, ("Oracle(ms)", "LiteForm(ms)"))
+    return _ratios(rows, lambda parts: float(np.exp(np.mean([np.log(o / own) for o, own in parts]))))
+
+
+def overhead_ratios(text: str, where: str) -> Ratios:
+    """Read figure 9's data: SparseTIR's tuning seconds over LiteForm's, of the means over the widths of each matrix.
+
+    Raises
+    ------
+    DatasetError
+        The CSV is not the published one.
+    """
+    columns = ("autotuning_time(s)", "time_select(s)", "time_num_parts(s)", "time_bucket(s)")
+    rows = _read(text, where, columns)
+    return _ratios(rows, lambda parts: sum(p[0] for p in parts) / sum(sum(p[1:]) for p in parts))
+
+
+def _read(text: str, where: str, columns: tuple[str, ...]) -> dict[str, tuple[float, list[tuple[float, ...]]]]:
+    rows = csv.DictReader(io.StringIO(text))
+    needed = {"name", "num_rows", "num_cols", *columns}
+    if missing := needed - set(rows.fieldnames or ()):
+        raise DatasetError(f"{where}:1: expected the published columns, missing {', '.join(sorted(missing))}")
+    found: dict[str, tuple[float, list[tuple[float, ...]]]] = {}
+    for row in rows:
+        # A handful of rows has no sizes: the published script passes them over as well.
+        if min(float(row["num_rows"] or 0), float(row["num_cols"] or 0)) >= _LEAST_SIZE:
+            own = found.setdefault(row["name"], (float(row["num_rows"]), []))
+            own[1].append(tuple(float(row[column]) for column in columns))
+    if not found:
+        raise DatasetError(f"{where}: expected rows below the header, found none of at least {_LEAST_SIZE} rows")
+    return found
+
+
+def _ratios(
+    rows: dict[str, tuple[float, list[tuple[float, ...]]]], of: Callable[[list[tuple[float, ...]]], float]
+) -> Ratios:
+    sizes = np.array([size for size, _ in rows.values()])
+    return Ratios(np.array(list(rows)), sizes, np.array([of(parts) for _, parts in rows.values()]))
+
+
+def selected_as_published(speeds: Ratios, seed: int = 0, draws: int = _DRAWS) -> tuple[int, NDArray[np.float64]]:
+    """Redraw the selection behind figure 7: matrices below 0.6 are dropped, and seven of them added back at random.
+
+    The public plotting script does so, which the paper does not say.
+
+    Returns
+    -------
+    kept : int
+        Matrices that are left.
+    geomeans : (draws,) float64
+        Over these, for each draw.
+    """
+    logs, low = np.log(speeds.ratio), speeds.ratio < _LOW
+    rng = np.random.default_rng(seed)
+    back = min(_ADDED_BACK, int(low.sum()))
+    kept = int((~low).sum()) + back
+    sums = [logs[~low].sum() + rng.permutation(logs[low])[:back].sum() for _ in range(draws)]
+    return kept, np.exp(np.array(sums) / kept)

@@ -1,0 +1,127 @@
+"""The cost model against a direct count of loads and stores over the format that is built, and its counts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from problems import matrices, random_csr
+
+from spmark.impls.core.problem import Csr, Op, Problem
+from spmark.impls.formats.cell import CellFormat
+from spmark.impls.liteform.cost import POWERS, Counts, LiteFormCost, costs, count, power_of
+
+RNG = np.random.default_rng(5)
+SAMPLES = {
+    **{name: matrix for name, matrix in matrices().items() if name != "no_nonzeros"},
+    "long_rows": random_csr(30, 3000, RNG.integers(0, 2600, 30).tolist()),
+}
+
+
+def counted(matrix: Csr, width: int, max_widths: list[int], block_power: int | None = None) -> float:
+    """Count loads and stores element by element: A's slots with the fill of blocks, B's rows once a bucket, C's."""
+    cell = CellFormat.from_csr(matrix, max_widths, block_power)
+    total = 0.0
+    several = len(max_widths) > 1
+    groups: dict[tuple[int, int], tuple[int, set[int], set[int]]] = {}
+    for bucket in cell.held.buckets:
+        ell_rows, columns, rows = groups.get((bucket.partition, bucket.width), (0, set(), set()))
+        for r in range(bucket.first, bucket.first + bucket.count):
+            if cell.held.rows[r] < 0:
+                continue
+            start, length = int(cell.held.starts[r]), int(cell.held.lengths[r])
+            ell_rows += 1
+            columns |= set(matrix.indices[start : start + length].tolist())
+            rows.add(int(cell.held.rows[r]))
+        groups[bucket.partition, bucket.width] = ell_rows, columns, rows
+    for (partition, bucket_width), (ell_rows, columns, rows) in groups.items():
+        of_block = cell.block_elements[partition] // bucket_width
+        filled = -(-ell_rows // of_block) * of_block
+        atomic = several or bucket_width == cell.widths[partition][-1]
+        total += 2 * filled * bucket_width + len(columns) * width + (filled if atomic else len(rows)) * width
+    return total
+
+
+@pytest.mark.parametrize("block_power", [None, 5])
+@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_cost_is_the_count_of_loads_and_stores(name: str, partitions: int, block_power: int | None) -> None:
+    matrix = SAMPLES[name]
+    counts = count(matrix, partitions)
+    table = costs(counts, 17, block_power)
+    for power in range(int(counts.widest.max()) + 1):
+        powers = counts.widest.clip(max=power)
+        expected = counted(matrix, 17, [1 << int(p) for p in powers], block_power)
+        assert table[np.arange(partitions), powers].sum() == expected
+
+
+def test_caps_beyond_the_longest_row_cost_nothing_that_can_be_chosen() -> None:
+    counts = count(SAMPLES["empty_rows"], 1)
+    table = costs(counts, 8)
+    assert np.isfinite(table[0, : counts.widest[0] + 1]).all()
+    assert np.isinf(table[0, counts.widest[0] + 1 :]).all()
+    nothing = costs(count(matrices()["no_nonzeros"], 2), 8)
+    assert nothing[:, 0].tolist() == [0, 0]
+
+
+def slow_counts(matrix: Csr, partitions: int) -> Counts:
+    span = -(-matrix.num_cols // partitions)
+    rows, folded, bound = np.zeros((3, partitions, POWERS), np.int64)
+    touched = [[set() for _ in range(POWERS)] for _ in range(partitions)]
+    for row in range(matrix.num_rows):
+        columns = matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]]
+        for partition in range(partitions):
+            own = columns[columns // span == partition]
+            if not own.size:
+                continue
+            power = (own.size - 1).bit_length()
+            kept = min(power, POWERS - 1)
+            rows[partition, kept] += 1
+            bound[partition, kept] += 1 << (power - kept)
+            for cap in range(kept + 1):
+                folded[partition, cap] += -(-own.size // (1 << cap))
+            touched[partition][kept] |= set(own.tolist())
+    own = np.array([[len(columns) for columns in part] for part in touched])
+    above = np.array([[len(set().union(*part[p:])) for p in range(POWERS)] for part in touched])
+    return Counts(rows, folded, bound, own, above)
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 5])
+@pytest.mark.parametrize("name", SAMPLES)
+def test_counts_are_those_of_a_slow_loop(name: str, partitions: int) -> None:
+    found, expected = count(SAMPLES[name], partitions), slow_counts(SAMPLES[name], partitions)
+    for field in ("rows", "folded", "bound", "columns", "columns_above"):
+        assert np.array_equal(getattr(found, field), getattr(expected, field)), field
+
+
+def test_several_tasks_count_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix = SAMPLES["long_rows"]
+    alone = count(matrix, 3)
+    monkeypatch.setattr("spmark.impls.liteform.cost._SHARE", 1000)
+    monkeypatch.setattr("spmark.impls.liteform.cost.cores", lambda: 5)
+    together = count(matrix, 3)
+    for field in ("rows", "folded", "bound", "columns", "columns_above"):
+        assert np.array_equal(getattr(alone, field), getattr(together, field)), field
+
+
+def test_the_public_count_of_rows_is_an_upper_bound() -> None:
+    counts = count(SAMPLES["long_rows"], 2)
+    bounded, exact = costs(counts, 64, bound=True), costs(counts, 64)
+    finite = np.isfinite(exact)
+    assert (bounded[finite] >= exact[finite]).all()
+    assert (bounded[finite] > exact[finite]).any()
+
+
+def test_as_a_cost_model_it_scores_configs() -> None:
+    problem = Problem(Op.SPMM, SAMPLES["wide"], 16)
+    configs = [{"partitions": p, "max_width": w} for p in (1, 4) for w in (2, 64)]
+    scores = LiteFormCost().score(problem, configs)
+    counts = count(problem.matrix, 4)
+    expected = costs(counts, 16)[np.arange(4), counts.widest.clip(max=1)].sum()
+    assert scores[2] == expected
+    assert scores.shape == (4,)
+
+
+@pytest.mark.parametrize("width", [0, 3, 2048])
+def test_illegal_widths_are_refused(width: int) -> None:
+    with pytest.raises(ValueError, match=f"found {width}"):
+        power_of(width)

@@ -1,0 +1,187 @@
+"""Labels with a timer that computes instead of measuring: the climb, one build for all J, shards that go on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from math import inf
+from pathlib import Path
+
+import numpy as np
+import pytest
+from problems import random_csr
+
+from spmark.impls.core.errors import BuildError, DatasetError, UnsupportedError
+from spmark.impls.core.problem import DType
+from spmark.impls.liteform.compose import Form
+from spmark.impls.liteform.features import Features
+from spmark.impls.liteform.labelled import joined
+from spmark.impls.liteform.labels import (
+    MAX_SAMPLES,
+    About,
+    LabelRow,
+    Point,
+    climb,
+    label_all,
+    measure,
+    neighbours,
+    partition_regret,
+    read_measured,
+    start_of,
+)
+
+MATRIX = random_csr(60, 300, np.random.default_rng(0).integers(1, 200, 60).tolist())
+ABOUT = About("made/up", "synthetic", "fake-gpu", "0" * 16)
+
+
+class FakeTimer:
+    """Fastest at two partitions and buckets of 16 at J = 32, at four and 64 at J = 128."""
+
+    def __init__(self, fail_from: int = 1024) -> None:
+        self.built: list[tuple[int, int]] = []
+        self._fail_from = fail_from
+
+    def fixed(self, form: Form, width: int) -> list[float]:
+        if form is Form.BSR:
+            raise UnsupportedError("no blocks here")
+        return [50.0 * width / 32] * 12
+
+    def cell(self, partitions: int, max_width: int) -> Mapping[int, list[float]]:
+        self.built.append((partitions, max_width))
+        if max_width >= self._fail_from:
+            raise BuildError("too wide")
+        best = {32: (1, 4), 128: (2, 6)}
+        return {
+            width: [10.0 * width / 32 * (1 + abs(np.log2(partitions) - p) + abs(np.log2(max_width) - w))] * 12
+            for width, (p, w) in best.items()
+        }
+
+
+def made(timer: FakeTimer, **how) -> LabelRow:
+    return measure(MATRIX, timer, ABOUT, widths=(32, 128), **how)
+
+
+def test_the_climb_finds_the_bottom_and_asks_once() -> None:
+    asked: list[Point] = []
+
+    def time_us(point: Point) -> float:
+        asked.append(point)
+        return abs(point.partitions - 3) + abs(point.width - 5) + 1.0
+
+    seen = climb(Point(0, 0), Point(7, 10), time_us)
+    assert min(seen, key=lambda point: seen[point]) == (3, 5)
+    assert len(asked) == len(set(asked)) == len(seen) < 8 * 11
+
+
+def test_a_slower_neighbour_is_not_followed() -> None:
+    # Behind a wall of slower configs everything would be faster.
+    seen = climb(Point(0, 0), Point(0, 10), lambda point: {0: 5.0, 1: 9.0}.get(point.width, 1.0))
+    assert set(seen) == {(0, 0), (0, 1)}
+    assert set(climb(Point(0, 0), Point(3, 3), lambda _: inf)) == {(0, 0), (0, 1), (1, 0), (1, 1)}
+
+
+def test_neighbours_stay_inside() -> None:
+    assert len(neighbours(Point(2, 2), Point(7, 10))) == 8
+    assert sorted(neighbours(Point(0, 10), Point(7, 10))) == [(0, 9), (1, 9), (1, 10)]
+
+
+def test_where_the_climb_begins() -> None:
+    def start(mean: float) -> Point:
+        return start_of(Features(10, 10, 10, mean, 0, 9, 1.0))
+
+    assert start(1.0) == (0, 0)
+    assert start(33.0) == (0, 1)
+    assert start(492.0) == (0, 4)
+
+
+def test_a_config_is_built_once_for_all_widths() -> None:
+    timer = FakeTimer()
+    row = made(timer)
+    assert len(timer.built) == len(set(timer.built)) == len(row.tried)
+    assert row.complete
+    assert all(len(samples) <= MAX_SAMPLES for tried in row.tried for samples in tried.samples_us.values())
+    assert {len(tried.samples_us) for tried in row.tried if not tried.reason} == {2}
+    assert row.refused == {"bsr": "no blocks here"}
+
+
+def test_what_fails_is_kept_with_its_reason_and_never_chosen(tmp_path: Path) -> None:
+    row = made(FakeTimer(fail_from=64), exhaustive=True)
+    failed = [tried for tried in row.tried if tried.reason]
+    assert {tried.max_width for tried in failed} == {64, 128, 256, 512, 1024}
+    path = tmp_path / "labels.jsonl"
+    label_all(path, [("made/up", DType.FLOAT32)], lambda *_: row, inf)
+    labels, gpu = read_measured(path)
+    assert gpu == "fake-gpu"
+    assert labels.max_width.tolist() == [16, 32]
+
+
+def test_exhaustive_tries_everything() -> None:
+    row = made(FakeTimer(), exhaustive=True)
+    assert len(row.tried) == 8 * 11
+    assert row.exhaustive
+
+
+def test_the_time_limit_ends_the_climb() -> None:
+    row = made(FakeTimer(), limit_s=0.0)
+    assert not row.complete
+    assert len(row.tried) == 1
+
+
+def test_labels_become_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "shard-01-of-01.jsonl"
+    row = made(FakeTimer())
+    label_all(path, [("made/up", DType.FLOAT32)], lambda *_: row, inf)
+    labels, _ = read_measured(path)
+    assert labels.width.tolist() == [32, 128]
+    assert labels.partitions.tolist() == [2, 4]
+    assert labels.max_width.tolist() == [16, 64]
+    assert labels.cell_us.tolist() == [10, 40]
+    assert labels.speedup.tolist() == [5, 5]
+    assert labels.nnz.tolist() == [MATRIX.nnz] * 2
+    assert joined([labels, labels]).size == 4
+
+
+def test_blocks_count_as_a_fixed_format_where_there_are_any(tmp_path: Path) -> None:
+    class Blocks(FakeTimer):
+        def fixed(self, form: Form, width: int) -> list[float]:
+            return [8.0] if form is Form.BSR else [50.0]
+
+    path = tmp_path / "labels.jsonl"
+    row = made(Blocks())
+    label_all(path, [("made/up", DType.FLOAT32)], lambda *_: row, inf)
+    assert read_measured(path)[0].speedup.tolist() == [0.8, 0.2]
+    assert read_measured(path, both=False)[0].speedup.tolist() == [5, 1.25]
+
+
+def test_regret_of_the_partitions_by_hand() -> None:
+    row = made(FakeTimer(), exhaustive=True)
+    assert partition_regret([row], lambda _, width: {32: 2, 128: 4}[width]) == pytest.approx(0)
+    # One partition instead of two takes twice as long at J = 32, one instead of four three times at J = 128.
+    assert partition_regret([row], lambda *_: 1) == pytest.approx(np.sqrt(2 * 3) - 1)
+    assert np.isnan(partition_regret([], lambda *_: 1))
+
+
+def test_a_shard_goes_on_where_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    row = made(FakeTimer())
+    todo = [(f"made/{n}", dtype) for n in range(3) for dtype in DType]
+    calls: list[tuple[str, DType]] = []
+
+    def make(name: str, dtype: DType) -> LabelRow:
+        calls.append((name, dtype))
+        if name == "made/1":
+            raise DatasetError("broken")
+        return row.model_copy(update={"matrix": name, "dtype": dtype})
+
+    assert label_all(path, todo, make, time.monotonic() - 1) == (0, 6)
+    assert label_all(path, todo[:1], make, inf) == (1, 0)
+    assert label_all(path, todo, make, inf) == (3, 2)
+    assert calls[1:] == todo[1:]
+    assert label_all(path, todo, make, inf) == (0, 2)
+
+
+def test_a_file_without_labels_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_text("")
+    with pytest.raises(DatasetError, match="one device, found none"):
+        read_measured(path)

@@ -1,0 +1,136 @@
+"""What LiteForm chooses, and that every choice computes the right product on the host ring."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from problems import dense_operands, matrices, random_csr
+
+from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.liteform.compose import Choice, Form, choose, estimated_blocks, fixed_form
+from spmark.impls.liteform.features import Features
+from spmark.impls.liteform.plan import LiteForm, run_lengths
+from spmark.impls.liteform.predictor import SHIPPED, find
+from spmark.impls.liteform.schedule import Schedule, rule, schedule_for
+from spmark.impls.runtime.device import find as find_device
+
+RNG = np.random.default_rng(4)
+MATRIX = random_csr(90, 130, [*RNG.integers(0, 20, 88), 120, 97])
+PREDICTOR = find(SHIPPED)
+
+
+def blocked(share: float) -> Csr:
+    """Give 128 x 128 of 32 x 32 blocks, a share of each filled."""
+    dense = np.where(RNG.random((128, 128)) < share, RNG.uniform(0.5, 1, (128, 128)), 0)
+    dense[:, 64:] = 0
+    return Csr.checked(
+        (128, 128),
+        np.concatenate([[0], np.cumsum(np.count_nonzero(dense, 1))]),
+        np.nonzero(dense)[1],
+        dense[dense != 0],
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "dtype", "width"),
+    [
+        ({"format": "cell", "partitions": 3}, DType.FLOAT32, 36),
+        ({"format": "cell", "partitions": 2, "search": "binary"}, DType.FLOAT16, 32),
+        ({"format": "cell", "partitions": 1, "max_width": 8, "bound": True}, DType.FLOAT32, 32),
+        ({"format": "cell", "partitions": 1, "max_width": 8, "tail_in_last": False, "block": 64}, DType.FLOAT32, 32),
+        ({"format": "csr"}, DType.FLOAT32, 32),
+        ({"format": "bsr"}, DType.FLOAT16, 32),
+        ({"format": "bsr"}, DType.FLOAT16, 7),
+    ],
+    ids=str,
+)
+def test_every_format_computes_the_product(config: dict[str, Any], dtype: DType, width: int) -> None:
+    problem = Problem(Op.SPMM, MATRIX, width, dtype)
+    plan = LiteForm(**config).build(problem, find_device("host-simt"))
+    operands = dense_operands(problem)
+    out = np.full(problem.out_shape, np.nan, problem.dtype.numpy)
+    plan.run(operands, out)
+    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    assert plan.config["format"] == config["format"]
+    assert plan.stored >= MATRIX.nnz
+    assert plan.phases_s["features"] > 0
+    if config["format"] == "cell":
+        assert plan.config["partitions"] == config["partitions"]
+        assert plan.search is not None
+        costs = {c.config["max_width"]: c.predicted for c in plan.search.seen}
+        assert list(costs) == [1 << power for power in range(len(costs))]
+        if config["partitions"] == 1:
+            assert costs[plan.config["max_width"]] == plan.config["cost"]
+        if config.get("max_width"):
+            assert plan.config["max_width"] == config["max_width"]
+
+
+def test_the_models_are_asked_and_fallbacks_give_a_reason() -> None:
+    inside = Features(20_000, 20_000, 400_000, 20.0, 0, 3000, 60.0)
+    asked = choose(inside, 128, PREDICTOR, Form.AUTO, 0)
+    assert asked.form is (Form.CELL if PREDICTOR.selection.predict(inside.selection()) else Form.CSR)
+    assert choose(inside, 128, PREDICTOR, Form.CELL, 0).partitions == PREDICTOR.partitions.predict(
+        inside.partitions(128)
+    )
+    tiny = choose(Features.of(matrices()["one_by_one"]), 32, PREDICTOR, Form.AUTO, 0)
+    assert (tiny.form, tiny.partitions) == (Form.CELL, 1)
+    assert "outside of the training range" in tiny.fallback
+    assert choose(inside, 128, PREDICTOR, Form.CELL, 8) == Choice(Form.CELL, 8)
+    assert choose(inside, 128, PREDICTOR, Form.CSR, 0) == Choice(Form.CSR, 1)
+
+
+def test_the_fallback_is_told_by_the_plan() -> None:
+    problem = Problem(Op.SPMM, matrices()["one_by_one"], 32)
+    plan = LiteForm().build(problem, find_device("host-simt"))
+    assert plan.config["format"] == "cell"
+    assert "outside" in plan.config["fallback"]
+    assert plan.config["model"] == SHIPPED
+
+
+def test_blocks_are_taken_where_they_are_smaller() -> None:
+    full, thin = blocked(0.9), blocked(0.05)
+    assert estimated_blocks(full) == 8
+    assert fixed_form(full, DType.FLOAT16) is Form.BSR
+    assert fixed_form(thin, DType.FLOAT16) is Form.CSR
+    assert fixed_form(full, DType.FLOAT32) is Form.CSR
+    assert fixed_form(matrices()["no_nonzeros"], DType.FLOAT16) is Form.CSR
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"format": "ell"}, "format out of"),
+        ({"search": "random"}, "search out of"),
+        ({"partitions": -1}, "partitions in"),
+        ({"max_width": 24}, "bucket width out of"),
+        ({"block": 12}, "power of two of at least 8"),
+    ],
+)
+def test_illegal_tunables_are_refused(config: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        LiteForm(**config)
+
+
+def test_blocks_in_float32_are_unsupported() -> None:
+    reason = LiteForm(format="bsr").unsupported(Problem(Op.SPMM, MATRIX, 32), find_device("host-simt"))
+    assert reason is not None
+    assert "float16" in reason
+
+
+@pytest.mark.parametrize("width", [1, 3, 20, 33, 64, 130, 512])
+@pytest.mark.parametrize("dtype", list(DType))
+def test_schedules_fit_their_width(width: int, dtype: DType) -> None:
+    chosen = schedule_for("a-gpu-without-a-table", width, dtype, 64)
+    assert chosen == rule(width, dtype, 64)
+    assert width % chosen.vector == 0
+    assert chosen.vector * dtype.itemsize <= 16
+    assert isinstance(chosen, Schedule)
+    assert chosen.work == 64
+
+
+def test_lists_of_widths_are_written_short() -> None:
+    assert run_lengths([32, 32, 16, 32]) == "32x2,16,32"
+    assert run_lengths([8]) == "8"
