@@ -12,8 +12,8 @@ from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.record import MatrixKind
 
 _COLUMNS = ("name", "category", "source", "licence", "rows", "cols", "nnz", "note")
-_NOT_MATRICES = frozenset({"hetero", "pointcloud"})
-"""Categories whose files hold edge lists or point clouds."""
+_NOT_MATRICES = frozenset({"hetero", "liteform", "pointcloud"})
+"""Categories whose files hold edge lists, measured labels or point clouds."""
 
 
 @dataclass(frozen=True)

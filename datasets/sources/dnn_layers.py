@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.source import Args, Facts, RawMatrix, argument, known, only
@@ -56,6 +57,19 @@ def _shapes() -> dict[str, tuple[int, int]]:
     }
 
 
+def draw_places(seed: Sequence[int], size: int, count: int) -> NDArray[np.int64]:
+    """Draw ``count`` of the places 0 .. size - 1 without replacement.
+
+    They are the positions of the smallest of ``size`` random keys, so that NumPy's version does not matter.
+
+    Returns
+    -------
+    (count,) int64, increasing. O(size + count log count).
+    """
+    keys = np.random.PCG64(list(seed)).random_raw(size)
+    return np.sort(np.argpartition(keys, count)[:count]) if count < size else np.arange(size)
+
+
 class DnnLayers:
     """Randomly pruned layers, named ``<network>_<I>x<K>@<sparsity>``; ``seed`` (default 0) draws another mask.
 
@@ -84,15 +98,15 @@ class DnnLayers:
         return Facts(rows, cols, int((1 - Fraction(sparsity)) * rows * cols))
 
     def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
-        """Draw a mask: the positions of the smallest of I K random keys, so that NumPy's version does not matter."""
+        """Draw a mask."""
         known("dnn_layers", name, self._names())
         only(f"dnn_layers/{name}", args, "seed")
         seed = argument(f"dnn_layers/{name}", args, "seed", 0, (0, 2**31 - 1))
         facts = self.facts(name)
         assert facts is not None
-        size = facts.num_rows * facts.num_cols
-        keys = np.random.PCG64([seed, facts.num_rows, facts.num_cols, facts.nnz]).random_raw(size)
-        kept = np.sort(np.argpartition(keys, facts.nnz)[: facts.nnz])
+        kept = draw_places(
+            [seed, facts.num_rows, facts.num_cols, facts.nnz], facts.num_rows * facts.num_cols, facts.nnz
+        )
         indptr = np.searchsorted(kept, np.arange(facts.num_rows + 1) * facts.num_cols).astype(np.int32)
         indices = (kept % facts.num_cols).astype(np.int32)
         return RawMatrix((facts.num_rows, facts.num_cols), indptr, indices, None, MatrixKind.SYNTHETIC)

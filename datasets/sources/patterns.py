@@ -32,7 +32,8 @@ class Patterns:
     """Square masks by formula: ``logsparse_N``, ``strided_N``, ``band_N``, ``butterfly_N``.
 
     A further ``_label`` after N tells apart masks of other arguments: strided takes ``stride`` (default: the root of
-    N, rounded down), band ``block`` (16) and ``blocks`` (16), butterfly ``block`` (16).
+    N, rounded down), band ``block`` (16) and ``blocks`` (16), butterfly ``block`` (16). All take ``heads`` (1): so many
+    copies stand on the diagonal, each with values of its own, which is what a batch of attention heads multiplies by.
     """
 
     name: ClassVar[str] = "patterns"
@@ -65,10 +66,11 @@ class Patterns:
                 f"patterns/{name}: expected a formula out of {', '.join(_FORMULAS)} and a size in [2, {_LARGEST}], "
                 f"such as logsparse_4096, found {name!r}"
             )
-        rows, cols = _FORMULAS[match[1]](f"patterns/{name}", size, args)
-        return csr_from_edges(
-            (size, size), rows, cols, None, MatrixKind.SYNTHETIC, merge=True, where=f"patterns/{name}"
-        )
+        where = f"patterns/{name}"
+        heads = argument(where, args, "heads", 1, (1, _LARGEST // size))
+        rows, cols = _FORMULAS[match[1]](where, size, {key: args[key] for key in args if key != "heads"})
+        mask = csr_from_edges((size, size), rows, cols, None, MatrixKind.SYNTHETIC, merge=True, where=where)
+        return _on_diagonal(mask, heads)
 
 
 def logsparse(where: str, size: int, args: Args) -> Edges:
@@ -159,6 +161,15 @@ def _blocks(blocks: Edges, block: int) -> Edges:
     rows = blocks[0][:, None, None] * block + inner[:, None] + np.zeros_like(inner)
     cols = blocks[1][:, None, None] * block + np.zeros_like(inner)[:, None] + inner
     return rows.ravel(), cols.ravel()
+
+
+def _on_diagonal(mask: RawMatrix, copies: int) -> RawMatrix:
+    """Repeat a pattern along the diagonal. O(copies nnz)."""
+    (num_rows, num_cols), nnz = mask.shape, mask.facts.nnz
+    copy = np.arange(copies, dtype=np.int64)[:, None]
+    indptr = np.append(copy * nnz + mask.indptr[:-1], copies * nnz)
+    indices = (copy * num_cols + mask.indices).ravel()
+    return RawMatrix((copies * num_rows, copies * num_cols), indptr, indices, None, mask.kind)
 
 
 def _joined(parts: list[Edges]) -> Edges:

@@ -24,8 +24,10 @@ SOURCES: Mapping[str, str] = {
     "npz": "spmark.datasets.sources.npz:Npz",
     "patterns": "spmark.datasets.sources.patterns:Patterns",
     "dnn_layers": "spmark.datasets.sources.dnn_layers:DnnLayers",
+    "pruned_bert": "spmark.datasets.sources.pruned_bert:PrunedBert",
     "rmat": "spmark.datasets.sources.rmat:Rmat",
     "twin": "spmark.datasets.sources.twin:Twin",
+    "seeded": "spmark.datasets.sources.seeded:Seeded",
 }
 
 

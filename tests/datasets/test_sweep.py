@@ -197,6 +197,9 @@ def test_circular_include(tmp_path):
         ("dnn_layers", 41 * 5 * 7),
         ("sparsetir_fig13_spmm", 14 * 5 * 2 * 4),
         ("sparsetir_fig14_sddmm", 14 * 5 * 2 * 4),
+        ("sparsetir_fig16_attention", 2 * 2 * 5),
+        ("sparsetir_fig17_block_pruned", (3 * 6 + 3) * 5),
+        ("sparsetir_fig19_unstructured", 3 * 4 * 5),
     ],
 )
 def test_packaged(name, cases):

@@ -81,11 +81,72 @@ def test_published_counts(cache, name, nnz):
         ("strided_64", {"stride": True}, "found True"),
         ("band_100", {}, "a size that the block size 16 divides, found 100"),
         ("butterfly_48", {}, "expected a power of two of block rows, found 3"),
+        ("band_64_x", {"heads": 0}, r"expected heads to be an integer in \[1, 16384\], found 0"),
+        ("band_4096", {"heads": 2}, "8,192 x 8,192"),
     ],
 )
 def test_pattern_mistakes(cache, name, args, message):
     with pytest.raises(DatasetError, match=message):
         load(cache, "patterns", name, **args)
+
+
+@pytest.mark.parametrize("name", ["logsparse_32", "band_32", "butterfly_32"])
+def test_heads_stand_on_the_diagonal(cache, name):
+    one = load(cache, "patterns", name)
+    three = load(cache, "patterns", f"{name}_3heads", heads=3)
+    assert three.shape == (96, 96)
+    assert rows_of(three) == [{32 * (i // 32) + k for k in rows_of(one)[i % 32]} for i in range(96)]
+    values = three.values.reshape(3, one.nnz)
+    assert not np.array_equal(values[0], values[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("768x768_block32@0.93", 40),  # 40.32
+        ("3072x768_block32@0.93", 161),  # 161.28
+        ("768x3072_block64@0.5", 288),
+        ("3072x768_block1@0.94", 141_557),  # 141,557.76
+    ],
+)
+def test_pruned_layers_keep_whole_blocks(cache, name, kept):
+    csr = load(cache, "pruned_bert", name)
+    block = int(name.split("block")[1].split("@")[0])
+    assert f"{csr.num_rows}x{csr.num_cols}" == name.split("_")[0]
+    assert csr.nnz == kept * block**2
+    held = np.bincount(csr.rows_of_entries() // block * (csr.num_cols // block) + csr.indices // block)
+    assert set(held[held > 0].tolist()) == {block**2}
+    assert csr.hash == load(cache, "pruned_bert", name).hash
+    assert csr.hash != load(cache, "pruned_bert", name, seed=1).hash
+
+
+def test_pruned_layers_are_uniform_and_can_have_empty_block_rows(cache):
+    csr = load(cache, "pruned_bert", "3072x768_block1@0.9")
+    assert 0.9 < csr.row_lengths.std() / np.sqrt(76.8 * 0.9) < 1.1
+    half = load(cache, "pruned_bert", "3072x768_block32@0.93_half", empty_rows=0.5)
+    whole = load(cache, "pruned_bert", "3072x768_block32@0.93")
+    assert half.nnz == whole.nnz
+    assert np.count_nonzero(half.row_lengths == 0) >= 1536 > np.count_nonzero(whole.row_lengths == 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "message"),
+    [
+        ("768x768_block32@1.0", {}, "such as 3072x768_block32@0.93, found '768x768_block32@1.0'"),
+        ("700x768_block32@0.9", {}, "expected a shape out of 768x768, 3072x768, 768x3072"),
+        ("768x768_block33@0.9", {}, "a block that divides 768"),
+        ("768x768_block32@0.9", {"empty_rows": 1.5}, r"expected empty_rows to be a number in \[0.0, 1.0\]"),
+        ("768x768_block32@0.5", {"empty_rows": 0.9}, "room for 288 blocks, found 3 of 24 block rows left with 24"),
+        ("768x768_block32@0.9", {"heads": 2}, "expected arguments out of seed, empty_rows, found heads"),
+    ],
+)
+def test_pruned_layer_mistakes(cache, name, args, message):
+    with pytest.raises(DatasetError, match=message):
+        load(cache, "pruned_bert", name, **args)
+
+
+def test_pruned_layer_is_the_same_everywhere(cache):
+    assert load(cache, "pruned_bert", "768x768_block32@0.93").hash.startswith(PINNED["pruned"])
 
 
 def test_layers_are_41_shapes_at_5_sparsities(cache):
@@ -198,5 +259,10 @@ def test_row_lengths(name):
     assert np.mean(np.diff(lengths) < 0) < 0.02
 
 
-PINNED = {"layer": "e42500768b275aaa", "rmat": "0b7c4efe17e01986", "twin": "4916f7051227471a"}
+PINNED = {
+    "layer": "e42500768b275aaa",
+    "pruned": "73cae7d55d584d84",
+    "rmat": "0b7c4efe17e01986",
+    "twin": "4916f7051227471a",
+}
 """Seeded matrices must not change from one release to the next, nor with NumPy's version."""

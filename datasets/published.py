@@ -1,0 +1,127 @@
+"""Tables of numbers that authors publish beside their papers: measured labels, raw times. They are no matrices.
+
+A table comes from the local mirror, folder ``liteform``, or from the public artifact at a fixed commit; its content is
+held against a digest either way.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from spmark.datasets.cache import Cache
+from spmark.datasets.near import near
+from spmark.impls.core.errors import DatasetError
+
+_ARTIFACT = "https://raw.githubusercontent.com/johnpzh/sparsetir-artifact"
+_LABELS = "24acb5a2cf5d0e3bc6bddfc59746abb924868397"
+_FIGURES = "3486ce006f7fea697e676524978c15f79598c862"
+
+
+@dataclass(frozen=True)
+class PublishedTable:
+    """A CSV file that somebody else measured."""
+
+    name: str
+    """``paper/file`` without its ending."""
+    what: str
+    url: str
+    sha256: str
+    """Of the CSV, unpacked."""
+    licence: str
+    citation: str
+    gpu: str
+    """What it was measured on."""
+
+
+def _liteform(file: str, path: str, what: str, sha256: str) -> PublishedTable:
+    return PublishedTable(
+        f"liteform/{file}",
+        what,
+        f"{_ARTIFACT}/{path}/{file}.csv",
+        sha256,
+        "MIT, copyright Zhen Peng",
+        "Peng, Thomadakis, Pienaar and Kestor, LiteForm, HPDC 2025, doi 10.1145/3731545.3731574",
+        "NVIDIA V100",
+    )
+
+
+LITEFORM_LABELS = "liteform/output_2279_total"
+LITEFORM_SPEEDS = "liteform/eva_suitesparse_exe_time"
+LITEFORM_OVERHEADS = "liteform/eva_suitesparse_overhead"
+TABLES: Mapping[str, PublishedTable] = {
+    table.name: table
+    for table in (
+        _liteform(
+            "output_2279_total",
+            f"{_LABELS}/playground_v4_pipeline/data",
+            "best number of partitions and bucket width of 2,279 SuiteSparse matrices at five widths, and their times",
+            "81df6098a750d6b27d1a6369f4c8933a41afdbc4db994b9de38360afd01eb520",
+        ),
+        _liteform(
+            "eva_suitesparse_exe_time",
+            f"{_FIGURES}/eval_figures/suitesparse_exe_time",
+            "times of LiteForm and of tuned SparseTIR on 2,136 SuiteSparse matrices (figure 7)",
+            "11830a4481d75ce7c25adc7286cd90e21905dfe87ea7e9e614b1f41af9037a03",
+        ),
+        _liteform(
+            "eva_suitesparse_overhead",
+            f"{_FIGURES}/eval_figures/overhead_suitesparse",
+            "seconds of tuning and of composing on 2,136 SuiteSparse matrices (figure 9)",
+            "dbe1e7e7a4f9bc18412f0b5e08939bbdf1880e65bcebf7e5bb670e3373a33cce",
+        ),
+    )
+}
+
+
+def read_table(name: str, cache: Cache) -> str:
+    """Give the text of a published table.
+
+    Parameters
+    ----------
+    name : str
+        A key of `TABLES`.
+    cache : Cache
+        Its mirror is looked at first: ``<name>.csv`` or ``<name>.csv.gz``.
+
+    Raises
+    ------
+    DatasetError
+        There is no such table, it cannot be fetched, or it is not what was published.
+    """
+    table = TABLES.get(name)
+    if table is None:
+        raise DatasetError(f"expected a table out of {', '.join(TABLES)}, found {name!r}{near(name, TABLES)}")
+    for path in _mirrored(table, cache.mirror):
+        if path.is_file():
+            return _checked(_unpacked(path), table, str(path))
+    path = cache.fetch(table.url, f"published/{name}.csv", table.sha256)
+    return _checked(path.read_bytes(), table, str(path))
+
+
+def _mirrored(table: PublishedTable, mirror: Path | None) -> tuple[Path, ...]:
+    return () if mirror is None else (mirror / f"{table.name}.csv", mirror / f"{table.name}.csv.gz")
+
+
+def _unpacked(path: Path) -> bytes:
+    try:
+        if path.suffix == ".gz":
+            with gzip.open(path) as file:
+                return file.read()
+        return path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        raise DatasetError(f"{path}: expected a CSV file, found one that cannot be read: {error}") from error
+
+
+def _checked(content: bytes, table: PublishedTable, where: str) -> str:
+    found = hashlib.sha256(content).hexdigest()
+    if found != table.sha256:
+        raise DatasetError(
+            f"{where}: expected the table of {table.url} with sha256 {table.sha256}, found {found}; delete the file to "
+            "fetch it again"
+        )
+    return content.decode()
