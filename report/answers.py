@@ -19,6 +19,7 @@ from spmark.impls.core.record import MatrixKind, Status
 from spmark.report.derive import derive
 from spmark.report.published import FACTS, Claim, Measure, Statistic
 from spmark.report.statistics import NOTHING, Interval, geometric_mean
+from spmark.report.study import published_study
 
 _SPEEDUPS = (Statistic.GEOMEAN_SPEEDUP, Statistic.SPEEDUP_RANGE, Statistic.MIN_SPEEDUP, Statistic.MAX_SPEEDUP)
 _TIMED = (*_SPEEDUPS, Statistic.MEDIAN_MS)
@@ -100,6 +101,8 @@ def answer(claim: Claim, records: Records, matrices: dict[str, tuple[str, ...]])
     missing = _not_run(measure, records)
     if missing or measure.statistic is None:
         return Answer(missing=missing)
+    if measure.statistic is Statistic.PREDICTION:
+        return _prediction(claim)
     chosen, lacking, covered = _chosen(claim, _valued(records, measure), matrices)
     rows = chosen[np.isfinite(chosen[_VALUE].to_numpy(np.float64))]
     if rows.empty:
@@ -128,6 +131,21 @@ def _not_run(measure: Measure, records: Records) -> str:
     if measure.over and measure.over not in records.labels | records.baselines:
         return f"no record of {measure.over}"
     return ""
+
+
+def _prediction(claim: Claim) -> Answer:
+    """Look a score up in the study of the paper's predictors that ships: it depends on no device."""
+    measure = claim.measure
+    study = published_study(measure.of)
+    if study is None:
+        return Answer(missing=f"no study of the predictors of {measure.of}")
+    score = study.nearest(measure.task, measure.model, measure.metric, measure.train_rows)
+    if score is None or not score.values:
+        return Answer(missing=f"{measure.model} could not be trained")
+    scale = 100.0 if claim.unit == "%" else 1.0
+    interval = Interval(*(scale * end for end in (score.interval.value, score.interval.low, score.interval.high)))
+    remark = f"trained and tested on the published labels, {len(score.values)} splits of the public code's kind"
+    return Answer(interval, interval, len(score.values), 1.0, tuple(filter(None, [score.note])), (remark,))
 
 
 def _fact(claim: Claim, records: Records, matrices: dict[str, tuple[str, ...]]) -> Answer:

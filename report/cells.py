@@ -93,6 +93,7 @@ def _digits(value: float) -> str:
 _FORMS: tuple[tuple[str | tuple[str, ...], Callable[[float], str]], ...] = (
     ("speedup", lambda value: f"{value:#.3g}×" if value < 99.95 else f"{value:,.0f}×"),
     (("_share", "padding"), lambda value: f"{value:.1%}"),
+    ("_score", lambda value: f"{value:.3f}"),
     ("_bytes", lambda value: f"{value / 1e6:,.1f} MB"),
     ("max_rel_error", lambda value: f"{value:.1e}"),
     ("gflops_per_s", lambda value: f"{value:,.1f}"),

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.ticker import FuncFormatter
 
+from spmark.report.costmodel import cost_model, priced
 from spmark.report.costs import break_even, search_time, searched
 from spmark.report.panels import grouped_bars, name_groups, sorted_curves, stacked
 from spmark.report.plot import Drawing, Plot, by_size, in_panel_order, looks_of, panels_of, render
@@ -50,12 +51,14 @@ def _plots(derived: pd.DataFrame, baseline: str | None) -> list[Callable[[float]
             for (op, dtype), part in panels_of(rivals[rivals["speedup"].notna()])
             if part["width"].nunique() > 1
         ]
-        if rivals.loc[rivals["speedup"].notna(), "matrix"].nunique() > 1:
+        if rivals.loc[rivals["speedup"].notna() & rivals["nnz"].notna(), "matrix"].nunique() > 1:
             plots.append(partial(_sized, speedup_over_size, derived, baseline))
     if derived["roofline_share"].notna().any():
         plots.append(partial(_sized, roofline_share, derived))
     if not searched(derived).empty:
         plots.append(partial(_sized, search_time, derived))
+    if not priced(derived).empty:
+        plots.append(partial(_sized, cost_model, derived))
     if baseline and rivals["break_even_runs"].notna().any():
         plots.append(partial(_sized, break_even, derived, baseline))
     return plots

@@ -16,10 +16,12 @@ from typing import Any
 import pandas as pd
 
 from spmark.impls.core.record import Status
-from spmark.report.derive import Key, Row, problem_key
+from spmark.report.derive import PROBLEM, Key, Row, problem_key
 from spmark.report.statistics import geometric_mean
 
 NOT_RUN = "not run"
+_READ = (*PROBLEM, "is_baseline", "label", "implementation", "speedup", "status", "samples")
+"""What a group is judged by: rows of all columns take longer to make than means."""
 _COLUMNS = (
     "kinds", "label", "implementation", "common_speedup", "common_speedup_low", "common_speedup_high", "common_cases",
     "speedup", "speedup_low", "speedup_high", "cases", "left_out",
@@ -50,7 +52,7 @@ def mean_speedups(derived: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame
     rows = [
         dict(zip(keys, group, strict=True)) | {"kinds": kinds(part)} | row
         for group, part in derived.groupby(keys, sort=True)
-        for row in _group(part.to_dict("records"), clustered="matrix" not in by)
+        for row in _group(part[list(_READ)].to_dict("records"), clustered="matrix" not in by)
     ]
     return pd.DataFrame(rows, columns=[*keys, *_COLUMNS])
 

@@ -11,9 +11,11 @@ from io import BytesIO
 from math import inf
 
 import pandas as pd
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from spmark.report.style import COLUMN_IN, DPI, WIDTH_IN, Look, in_style, looks
+from spmark.report.style import COLUMN_IN, WIDTH_IN, Look, in_style, looks
 
 _OPS = ("spmm", "sddmm", "sddmm-scaled")
 
@@ -55,8 +57,9 @@ def render(draw: Callable[[float], Plot]) -> Drawing:
         Gives the plot for a width in inches.
     """
     wide, narrow = draw(WIDTH_IN), draw(COLUMN_IN)
+    # The canvases are asked, not `Figure.savefig`, which draws every figure once more to lay it out before.
     png = BytesIO()
-    wide.figure.savefig(png, format="png", dpi=DPI, metadata={"Software": None})
+    FigureCanvasAgg(wide.figure).print_png(png, metadata={"Software": None})  # type: ignore[no-untyped-call]
     # Laid out once: finding room for every label takes longer than drawing.
     wide.figure.set_layout_engine("none")
     csv = wide.data.to_csv(index=False, lineterminator="\n")
@@ -65,7 +68,7 @@ def render(draw: Callable[[float], Plot]) -> Drawing:
 
 def _svg(plot: Plot) -> bytes:
     file = BytesIO()
-    plot.figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+    FigureCanvasSVG(plot.figure).print_svg(file, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
     return file.getvalue()
 
 

@@ -53,6 +53,8 @@ class Statistic(StrEnum):
     """Geometric mean of the bytes that the plan of ``of`` holds divided by those of ``over``."""
     PADDED_SHARE = "padded_share"
     """Stored elements that are padding, in per cent of all stored ones."""
+    PREDICTION = "prediction"
+    """How well a predictor does: ``metric`` of ``model`` in the paper's published study (`spmark.report.study`)."""
     NUM_ROWS = "num_rows"
     NUM_COLS = "num_cols"
     NNZ = "nnz"
@@ -107,6 +109,11 @@ class Measure(_Part):
     """Label of the implementation that ratios are over."""
     phases: tuple[str, ...] = ("select", "search")
     """Phases of building that count as search."""
+    task: str = ""
+    """What is predicted, for `Statistic.PREDICTION`, and by which model; ``train_rows`` is a point of a curve."""
+    model: str = ""
+    metric: str = ""
+    train_rows: int = 0
     differs: str = ""
     """What our measurement does otherwise than the paper's: the number then cannot count as reproduced."""
     none: str = ""
@@ -120,6 +127,9 @@ class Measure(_Part):
             raise ValueError(f"expected 'of' and 'over' for {self.statistic}, found {self.of!r} and {self.over!r}")
         if self.statistic in _OF_ONE and not self.of:
             raise ValueError(f"expected 'of' for {self.statistic}, found nothing")
+        predicts = bool(self.task and self.model and self.metric)
+        if predicts != (self.statistic is Statistic.PREDICTION):
+            raise ValueError(f"expected task, model and metric for a prediction and nothing else, found {self}")
         return self
 
 
@@ -127,7 +137,15 @@ RATIOS: Final = frozenset(s for s in Statistic if s.endswith("_ratio") or "speed
 """Statistics that compare two: 1 means that they are alike."""
 FACTS: Final = frozenset({Statistic.NUM_ROWS, Statistic.NUM_COLS, Statistic.NNZ, Statistic.DENSITY})
 """Statistics of a matrix alone."""
-_OF_ONE = frozenset({Statistic.MEDIAN_MS, Statistic.SEARCH_S, Statistic.SEARCH_RANGE_S, Statistic.PADDED_SHARE})
+_OF_ONE = frozenset(
+    {
+        Statistic.MEDIAN_MS,
+        Statistic.SEARCH_S,
+        Statistic.SEARCH_RANGE_S,
+        Statistic.PADDED_SHARE,
+        Statistic.PREDICTION,
+    }
+)
 _RANGES = frozenset({Statistic.SPEEDUP_RANGE, Statistic.SEARCH_RANGE_S})
 
 
@@ -229,7 +247,8 @@ class Published(_Part):
                 raise ValueError(f"expected every id once, found {claim.id!r} twice")
             seen.add(claim.id)
             unknown = set(claim.conditions.matrices) - self.matrices.keys()
-            if claim.measure.statistic and (unknown or not claim.conditions.matrices):
+            of_matrices = claim.measure.statistic not in (None, Statistic.PREDICTION)
+            if of_matrices and (unknown or not claim.conditions.matrices):
                 raise ValueError(
                     f"{claim.id}: expected conditions.matrices out of {', '.join(self.matrices)} for a claim that is "
                     f"measured, found {', '.join(sorted(unknown)) or 'none'}"

@@ -51,6 +51,13 @@ def test_what_is_drawn(derived_of):
     assert [drawing.name for drawing in draw_all(derived, None)] == ["roofline", "search-time"]
 
 
+def test_matrices_of_unknown_size_are_not_drawn_over_it(derived_of):
+    """As those of airspeed velocity's result files."""
+    names = [drawing.name for drawing in draw_all(derived_of().assign(nnz=float("nan")), "cusparse_best")]
+    assert "speedup-per-matrix" in names
+    assert "speedup-over-size" not in names
+
+
 def test_bytes_are_images_and_repeat(derived_of):
     derived = derived_of(widths=(32,))
     first, second = (draw_all(derived, "cusparse_best") for _ in range(2))

@@ -11,7 +11,10 @@ from matplotlib.colors import to_rgb
 from spmark.impls.table import IMPLEMENTATIONS
 from spmark.report.style import LOOKS, looks
 
-GPU = ("cusparse_best", "cusparse", "cublas", "gespmm", "dgl", "sparsetir", "stile", "liteform", "lo_spmm", "dash")
+GPU = (
+    "cusparse_best", "cusparse", "cublas", "gespmm", "dgl", "sparsetir", "stile", "liteform", "lo_spmm", "dash",
+    "rowsplit", "nnzbalanced", "triton_blocksparse",
+)  # fmt: skip
 CPU = ("scipy_cpu", "numba_cpu", "blas_cpu", "dgl")
 # Machado, Oliveira and Fernandes, IEEE TVCG 2009, severity 1.0, on linear RGB.
 VISION = {
