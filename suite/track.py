@@ -28,7 +28,11 @@ from spmark.impls.table import create
 from spmark.suite.measure import Bench
 
 FORMATS: Mapping[str, Callable[..., Format]] = {"bsr": BsrFormat.from_csr, "ell": EllFormat.from_csr}
-"""Conversions that can be asked for."""
+"""Conversions that can be asked for; a composition is one as soon as it stands here.
+
+What a search chooses for a device that is absent (a shipped `DeviceSpec`, such as an H200's) will be a third kind of
+question beside `RunCase` and `ConvertCase`: no implementation can search without its device yet, so none is asked.
+"""
 _ENVIRONMENT = "tracked"
 _NEVER_S = 1e9
 

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spmark.impls.core.errors import DatasetError, RecordError
+from spmark.report.content import compose
 from spmark.report.load import load_records
-from spmark.report.page import write_report
+from spmark.report.page import write_site
 
 BASELINES = ("cusparse_best", "scipy_cpu")
-"""What the page's speed-ups are over: the first of these that was measured."""
+"""What the page's speed-ups are over, on each machine the first of these that was measured: result files name none."""
 
 
 @dataclass(frozen=True)
@@ -142,9 +143,12 @@ def add_speedups(results: Path, html: Path) -> bool:
         return False
     if frame.empty:
         return False
-    measured = set(frame["implementation"])
-    baseline = next((name for name in BASELINES if name in measured), None)
-    write_report([results], html / "speedups", baseline, "Speed-ups by the newest results")
+    chosen = {
+        device: next((name for name in BASELINES if name in set(part["implementation"])), "")
+        for device, part in frame.groupby("device")
+    }
+    frame = frame.assign(baseline_implementation=frame["device"].map(chosen))
+    write_site(compose(frame, title="Speed-ups by the newest results"), html / "speedups")
     return True
 
 

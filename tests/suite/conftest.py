@@ -1,8 +1,9 @@
-"""The fake implementation and bench of `suite_fakes`, for this process and for the children it starts."""
+"""The fake implementation and bench of `suite_fakes`, for this process and its children; a repository of one commit."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -26,3 +27,18 @@ def fakes(monkeypatch, tmp_path):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
     monkeypatch.setenv("FAKE_LOG", str(tmp_path / "measured.log"))
     return suite_fakes
+
+
+@pytest.fixture
+def repository(tmp_path) -> Path:
+    folder = tmp_path / "checkout"
+    git = ["git", "-C", str(folder), "-c", "user.name=t", "-c", "user.email=t@example.invalid"]
+    subprocess.run(["git", "init", "--quiet", str(folder)], check=True)
+    subprocess.run([*git, "commit", "--quiet", "--allow-empty", "--message", "core: begin"], check=True)
+    return folder
+
+
+@pytest.fixture
+def commit(repository) -> str:
+    answer = subprocess.run(["git", "-C", str(repository), "rev-parse", "HEAD"], capture_output=True, text=True)
+    return answer.stdout.strip()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
 from math import isnan
 from pathlib import Path
 
@@ -64,21 +63,6 @@ def write(folder: Path, of: Environment, rows, candidates=()) -> Path:
         with RecordFile(folder / f"{name}.jsonl") as file:
             file.append_all(lines)
     return folder
-
-
-@pytest.fixture
-def repository(tmp_path) -> Path:
-    folder = tmp_path / "checkout"
-    git = ["git", "-C", str(folder), "-c", "user.name=t", "-c", "user.email=t@example.invalid"]
-    subprocess.run(["git", "init", "--quiet", str(folder)], check=True)
-    subprocess.run([*git, "commit", "--quiet", "--allow-empty", "--message", "core: begin"], check=True)
-    return folder
-
-
-@pytest.fixture
-def commit(repository) -> str:
-    answer = subprocess.run(["git", "-C", str(repository), "rev-parse", "HEAD"], capture_output=True, text=True)
-    return answer.stdout.strip()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.record import Measurement
 from spmark.impls.core.recordfile import FolderLock, read_rows
 from spmark.impls.runtime import device
-from spmark.suite import cli
+from spmark.suite import cli, cli_options
 from spmark.suite.commands import run as run_command
 
 SWEEP = """
@@ -195,7 +194,7 @@ def test_debug_shows_where_an_error_came_from(sweep):
     assert "SweepError" in ended.stderr
 
 
-@pytest.mark.parametrize("command", ["list", "fetch", "run", "report", "doctor", "calibrate"])
+@pytest.mark.parametrize("command", [command.name for command in cli.app.registered_commands])
 def test_every_command_explains_itself(command):
     result = CliRunner().invoke(cli.app, [command, "--help"])
     assert result.exit_code == 0
@@ -205,8 +204,8 @@ def test_every_command_explains_itself(command):
 def test_statuses_of_the_help_are_those_of_the_records():
     from spmark.impls.core.record import Status
 
-    assert {name.value for name in cli.StatusName} == {status.value for status in Status}
-    assert {name.value for name in cli.DeviceName} == set(device.NAMES)
+    assert {name.value for name in cli_options.StatusName} == {status.value for status in Status}
+    assert {name.value for name in cli_options.DeviceName} == set(device.NAMES)
 
 
 def test_help_answers_at_once_and_imports_nothing_heavy():
@@ -217,9 +216,11 @@ def test_help_answers_at_once_and_imports_nothing_heavy():
     )
     seconds = []
     for _ in range(3):
-        started = time.monotonic()
+        before = os.times()
         ended = subprocess.run([sys.executable, "-c", script, "--help"], capture_output=True, text=True)
-        seconds.append(time.monotonic() - started)
+        after = os.times()
+        # What it computes: how long that takes depends on what else the machine does.
+        seconds.append(after.children_user - before.children_user + after.children_system - before.children_system)
         assert ended.returncode == 0, ended.stderr
         assert "doctor" in ended.stdout
     assert min(seconds) < 0.7

@@ -1,0 +1,89 @@
+"""Commands about predictors: ``label`` measures what they learn from, ``train`` makes and evaluates them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spmark.suite.cli_options import DeviceName, DeviceOption, ExitCode, JsonOption
+
+PANEL = "Predict"
+MethodArgument = Annotated[str, typer.Argument(help="A method that predicts: liteform.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this file to the program."""
+    app.command("label", rich_help_panel=PANEL)(label)
+    app.command("train", rich_help_panel=PANEL)(train)
+
+
+def label(
+    method: MethodArgument,
+    *,
+    matrices: Annotated[
+        list[str] | None,
+        typer.Option("--matrix", metavar="PATTERN", help="source/name, * allowed; by default mirror/* and seeded/*."),
+    ] = None,
+    dtype: Annotated[list[str] | None, typer.Option(help="float32 or float16; both by default. Repeatable.")] = None,
+    exhaustive: Annotated[int, typer.Option(min=0, help="Try every config on so many of the matrices.")] = 40,
+    budget: Annotated[str, typer.Option(metavar="TIME", help="No matrix is begun after it: 90s, 7m.")] = "7m",
+    shard: Annotated[str, typer.Option(metavar="N/M", help="Every M-th matrix, beginning with the N-th.")] = "1/1",
+    schedules: Annotated[bool, typer.Option("--schedules", help="Measure the table of schedules instead.")] = False,
+    device: DeviceOption = DeviceName.AUTO,
+    out: Annotated[Path, typer.Option(help="Folder of labels.")] = Path("results/labels"),
+    as_json: JsonOption = False,
+) -> None:
+    """Measure labels on a GPU, matrix by matrix; the same command goes on where it was.
+
+    Exits with 1 while matrices are left.
+
+    Example: [bold]spmark label liteform --shard 1/4 --budget 7m[/bold]
+    """
+    from spmark.suite.commands.label import LabelRequest, measure_labels
+
+    request = LabelRequest(
+        method=method,
+        patterns=tuple(matrices or ()),
+        dtypes=tuple(dtype or ()),
+        exhaustive=exhaustive,
+        budget=budget,
+        shard=shard,
+        schedules=schedules,
+        device=device.value,
+        out=out,
+        as_json=as_json,
+    )
+    raise typer.Exit(ExitCode.FAILURES if measure_labels(request) else ExitCode.OK)
+
+
+def train(
+    method: MethodArgument,
+    *,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option(help="Files of labels or folders that hold some; [bold]published[/bold] for the authors'."),
+    ] = None,
+    name: Annotated[str, typer.Option(help="What records call the model.")] = "mine",
+    out: Annotated[Path | None, typer.Option(help="File of the model, or folder of the study.")] = None,
+    reproduce: Annotated[
+        bool, typer.Option("--reproduce", help="Evaluate on the published labels instead: tables and figures.")
+    ] = False,
+    seeds: Annotated[int, typer.Option(min=1, help="Random splits of a study.")] = 20,
+    slow: Annotated[bool, typer.Option("--slow", help="Train what takes an hour as well.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Train predictors from labels, or reproduce what their paper says about them on the published labels.
+
+    [bold]spmark train liteform --labels results/labels --name h200 --out h200.npz[/bold]
+
+    [bold]spmark train liteform --reproduce --out out/liteform-predictors[/bold]
+    """
+    from spmark.suite.commands.train import PUBLISHED, TrainRequest, reproduce_study, train_predictor
+
+    if reproduce:
+        reproduce_study(method, seeds, slow, out or Path("out") / f"{method}-predictors", as_json)
+        return
+    model = out or Path("out") / f"{method}-{name}.npz"
+    train_predictor(TrainRequest(method, tuple(labels or (PUBLISHED,)), model, name, as_json))

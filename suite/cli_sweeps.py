@@ -1,0 +1,124 @@
+"""Commands that measure: ``quickstart``, ``fetch``, ``run`` and ``reproduce``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spmark.suite.cli_options import (
+    EXIT_CODES,
+    DeviceName,
+    DeviceOption,
+    ExitCode,
+    JsonOption,
+    OnlyOption,
+    SetOption,
+    StatusName,
+    SweepArgument,
+)
+
+PANEL = "Measure"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this file to the program."""
+    app.command("quickstart", rich_help_panel=PANEL)(quickstart)
+    app.command("fetch", rich_help_panel=PANEL)(fetch)
+    app.command("run", rich_help_panel=PANEL, epilog=EXIT_CODES)(run)
+    app.command("reproduce", rich_help_panel=PANEL, epilog=EXIT_CODES)(reproduce)
+
+
+def quickstart(
+    device: DeviceOption = DeviceName.AUTO,
+    out: Annotated[Path, typer.Option(help="Folder for the page; records go to OUT/results.")] = Path("out/quickstart"),
+) -> None:
+    """Run the small sweep and draw its page: minutes on a laptop, nothing to download.
+
+    Example: [bold]docker run --rm --volume "$PWD/data:/data" spmark:cpu quickstart[/bold]
+    """
+    from spmark.suite.commands.quickstart import run_quickstart
+
+    ended = run_quickstart(device.value, out)
+    raise typer.Exit(ExitCode.INTERRUPTED if ended.interrupted else ExitCode.OK)
+
+
+def fetch(sweep: SweepArgument, overrides: SetOption = None, as_json: JsonOption = False) -> None:
+    """Download or generate every matrix of a sweep, verify it and keep it in the cache.
+
+    Example: [bold]spmark fetch graphs_spmm[/bold]
+    """
+    from spmark.suite.commands.fetch import fetch_matrices
+
+    raise typer.Exit(ExitCode.USAGE if fetch_matrices(sweep, overrides or (), as_json) else ExitCode.OK)
+
+
+def run(
+    sweep: SweepArgument,
+    *,
+    device: DeviceOption = DeviceName.AUTO,
+    only: OnlyOption = None,
+    limit: Annotated[int | None, typer.Option(min=0, help="Run at most this many cases.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be run or skipped, and why.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder of results; records go to OUT/SWEEP/DEVICE/.")] = Path("results"),
+    retry: Annotated[
+        list[StatusName] | None, typer.Option(help="Run recorded cases that ended so once more. Repeatable.")
+    ] = None,
+    warm: Annotated[bool, typer.Option("--warm", help="Time from a warm cache as well.")] = False,
+    overrides: SetOption = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a case of this run failed.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a sweep: measure and check every case that has no record yet, each in a process of its own.
+
+    Each record is on disk before the next case starts: after Ctrl-C, a crash or a reboot the same command goes on.
+    ok and unsupported are final; a failure is tried once more by the next run.
+
+    [bold]spmark run quickstart[/bold]
+
+    [bold]spmark run graphs_spmm --device cuda --only matrix=cora,pubmed --only width=128[/bold]
+
+    [bold]spmark run my.yaml --set widths=[32,64] --retry timeout --out /data/results[/bold]
+    """
+    from spmark.suite.commands.run import RunRequest, run_sweep
+
+    request = RunRequest(
+        sweep=sweep,
+        device=device.value,
+        only=tuple(only or ()),
+        limit=limit,
+        out=out,
+        retry=tuple(status.value for status in retry or ()),
+        warm=warm,
+        overrides=tuple(overrides or ()),
+        as_json=as_json,
+    )
+    ended = run_sweep(request, dry_run=dry_run)
+    if ended.interrupted:
+        raise typer.Exit(ExitCode.INTERRUPTED)
+    raise typer.Exit(ExitCode.FAILURES if strict and ended.failures else ExitCode.OK)
+
+
+def reproduce(
+    paper: Annotated[str, typer.Argument(help="stile, sparsetir, liteform, lo_spmm, dash, all, or a YAML file.")],
+    *,
+    budget: Annotated[str, typer.Option(metavar="TIME", help="When to stop: 90s, 30m, 2h, 1h30m.")] = "30m",
+    device: DeviceOption = DeviceName.AUTO,
+    out: Annotated[Path, typer.Option(help="Folder of results; pages go to OUT/reproduce/PAPER.")] = Path("results"),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the steps and how far they are.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Reproduce a paper: calibrate, run its sweeps, most important cases first, and draw its page.
+
+    No case is begun after the budget, and the same command goes on where it was: records are those of [bold]run[/bold].
+    A paper that cannot run is named with what it lacks, and the exit code is 3; of [bold]all[/bold], the others run.
+
+    Example: [bold]spmark reproduce liteform --budget 30m[/bold]
+    """
+    from spmark.suite.commands.reproduce import reproduce_papers
+
+    ended = reproduce_papers(paper, budget, device.value, out, dry_run=dry_run, as_json=as_json)
+    if ended.interrupted:
+        raise typer.Exit(ExitCode.INTERRUPTED)
+    raise typer.Exit(ExitCode.DEVICE if ended.missing else ExitCode.OK)

@@ -1,0 +1,143 @@
+"""``spmark train`` and ``spmark label`` from the command line to their files, with labels that were made up."""
+
+from __future__ import annotations
+
+import json
+import sys
+from math import inf
+from pathlib import Path
+
+import numpy as np
+import pytest
+from label_fakes import published_csv
+
+from spmark.datasets.cache import Cache
+from spmark.impls.core.errors import DeviceError, SweepError
+from spmark.impls.core.problem import DType
+from spmark.impls.liteform.labelled import read_published
+from spmark.impls.liteform.labels import LabelRow, Tried, label_all
+from spmark.impls.liteform.predictor import find
+from spmark.suite import cli
+from spmark.suite.commands import train
+from spmark.suite.commands.label import LabelRequest, _shard, matrices_of, measure_labels, spread_out
+
+OVERHEAD = "name,num_rows,num_cols,autotuning_time(s),time_select(s),time_num_parts(s),time_bucket(s)\n"
+SPEED = "name,num_rows,num_cols,Oracle(ms),LiteForm(ms)\n"
+
+
+def spmark(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["spmark", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return int(ended.value.code or 0)
+
+
+@pytest.fixture
+def tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = {
+        train.LITEFORM_LABELS: published_csv(40),
+        train.LITEFORM_SPEEDS: SPEED + "a,2000,2000,2,1\nb,2000,3000,1,4\n",
+        train.LITEFORM_OVERHEADS: OVERHEAD + "a,2000,2000,9,1,1,1\n",
+    }
+    monkeypatch.setattr(train, "read_table", lambda name, cache: texts[name])
+
+
+def measured(path: Path, device: str = "fake-gpu") -> Path:
+    published = read_published(published_csv(40), "x")
+    rows = []
+    for i in range(0, published.size, 2):
+        widths = (int(published.width[i]), int(published.width[i + 1]))
+        names = ("num_rows", "num_cols", "nnz", "avg_length", "min_length", "max_length", "std_length")
+        rows.append(
+            LabelRow(
+                matrix=str(published.matrix[i]), matrix_hash="0", matrix_kind="synthetic", device=device,
+                dtype=DType.FLOAT32, widths=widths, features={n: float(getattr(published, n)[i]) for n in names},
+                fixed_us={"csr": {w: [float(published.csr_us[i + k])] for k, w in enumerate(widths)}},
+                tried=tuple(
+                    Tried(partitions=int(published.partitions[i + k]), max_width=32,
+                          samples_us={w: [float(published.cell_us[i + k])]})
+                    for k, w in enumerate(widths)
+                ),
+                exhaustive=False, complete=True, spent_s=1.0,
+            )
+        )  # fmt: skip
+    by_name = {row.matrix: row for row in rows}
+    label_all(path, [(name, DType.FLOAT32) for name in by_name], lambda name, _: by_name[name], inf)
+    return path
+
+
+def test_a_model_is_trained_on_measured_labels(monkeypatch, tmp_path: Path, capsys) -> None:
+    labels = measured(tmp_path / "labels" / "shard.jsonl")
+    out = tmp_path / "model.npz"
+    code = spmark(
+        monkeypatch, "train", "liteform", "--labels", str(labels.parent), "--name", "fake", "--out", str(out), "--json"
+    )
+    assert code == 0
+    card = json.loads(capsys.readouterr().out)["card"]
+    assert (card["name"], card["gpu"], card["rows"]["selection"]) == ("fake", "fake-gpu", 40)
+    sample = read_published(published_csv(40), "x").selection()[0]
+    assert find(str(out)).selection.predict(sample) in (0, 1)
+
+
+def test_labels_of_two_gpus_are_not_mixed(monkeypatch, tmp_path: Path, capsys) -> None:
+    measured(tmp_path / "labels" / "a.jsonl")
+    measured(tmp_path / "labels" / "b.jsonl", "other-gpu")
+    assert spmark(monkeypatch, "train", "liteform", "--labels", str(tmp_path / "labels")) == 2
+    assert "expected labels of one GPU, found fake-gpu, other-gpu" in capsys.readouterr().err
+
+
+def test_the_study_is_written_with_its_page(monkeypatch, tables: None, tmp_path: Path, capsys) -> None:
+    assert spmark(monkeypatch, "train", "liteform", "--reproduce", "--seeds", "1", "--out", str(tmp_path)) == 0
+    assert "Random forest over 1 splits" in capsys.readouterr().out
+    study = json.loads((tmp_path / "study.json").read_text())
+    assert study["command"] == "spmark train liteform --reproduce --seeds 1"
+    assert [source["sha256"] for source in study["sources"]] == [
+        train.TABLES[name].sha256 for name in (train.LITEFORM_LABELS, train.LITEFORM_SPEEDS, train.LITEFORM_OVERHEADS)
+    ]
+    assert study["ratios"][0]["ratios"] == [2.0, 0.25]
+    assert (tmp_path / "index.html").is_file()
+
+
+def test_an_unknown_method_is_refused(monkeypatch, capsys) -> None:
+    assert spmark(monkeypatch, "train", "stile") == 2
+    assert "expected a method with predictors out of liteform, found 'stile'" in capsys.readouterr().err
+
+
+def request(**changes) -> LabelRequest:
+    fields = {
+        "method": "liteform", "patterns": ("seeded/mesh_0*",), "dtypes": (), "exhaustive": 0, "budget": "1s",
+        "shard": "1/1", "schedules": False, "device": "cpu", "out": Path("nowhere"), "as_json": True,
+    }  # fmt: skip
+    return LabelRequest(**(fields | changes))
+
+
+def test_labels_need_a_gpu() -> None:
+    with pytest.raises(DeviceError, match="expected a GPU to measure labels on"):
+        measure_labels(request())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"shard": "3/2"}, "expected N/M"),
+        ({"dtypes": ("float64",)}, "found 'float64'"),
+        ({"patterns": ("seeded/none_*",)}, "found none"),
+        ({"budget": "soon"}, "expected a time"),
+    ],
+)
+def test_wrong_requests_are_refused(changes, message: str) -> None:
+    with pytest.raises(SweepError, match=message):
+        measure_labels(request(**changes))
+
+
+def test_what_is_tried_exhaustively_is_spread_over_the_list() -> None:
+    assert spread_out([str(n) for n in range(100)], 4) == {"0", "25", "50", "75"}
+    assert spread_out(["a", "b"], 40) == {"a", "b"}
+    assert spread_out(["a"], 0) == set()
+
+
+def test_shards_cover_everything_once() -> None:
+    names = list(matrices_of(("seeded/*",), Cache()))
+    parts = [list(_shard(names, f"{n}/7")) for n in range(1, 8)]
+    assert sorted(name for part in parts for name in part) == sorted(names)
+    assert np.ptp([len(part) for part in parts]) <= 1
