@@ -43,14 +43,14 @@ help: ## say what there is
 	@grep -hE '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## /\1|/' | awk -F'|' '{ printf "%-12s%s\n", $$1, $$2 }'
 
 quickstart: .venv/.run-$(EXTRA) ## install, run a small sweep, draw its page under out/quickstart
-	@$(BIN)/spmark run quickstart --out out/quickstart/results
-	@$(BIN)/spmark report out/quickstart/results --out out/quickstart
+	@$(BIN)/spmark quickstart --out out/quickstart
 
-# README's figures, from the records that are in the repository.
+# README's figures: of every published sweep (repeated runs of one code, which are no sweep, have files of other names).
 figures: .venv/.run-$(EXTRA) ## redraw README's figures from the published records
-	@for sweep in graphs_spmm graphs_sddmm; do \
-	  $(BIN)/spmark report report/reference/h200/$$sweep --out out/reference/$$sweep; \
-	  cp out/reference/$$sweep/figures/nvidia-h200-speedup-per-matrix.png report/reference/h200/$$sweep/speedup.png; \
+	@set -e; for records in report/reference/*/*/records.jsonl.gz; do \
+	  folder=$${records%/*}; page=out/$${folder#report/}; \
+	  $(BIN)/spmark report "$$folder" --out "$$page"; \
+	  cp "$$page"/figures/*-speedup-per-matrix.png "$$folder/speedup.png"; \
 	done
 
 install: .venv/.dev-$(EXTRA) ## make .venv with all that the targets below need
@@ -58,9 +58,11 @@ install: .venv/.dev-$(EXTRA) ## make .venv with all that the targets below need
 test: .venv/.dev-$(EXTRA) ## run the whole test suite
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
 
-lint: .venv/.dev-$(EXTRA) ## check style: ruff, ruff format, clang-format
+lint: .venv/.dev-$(EXTRA) ## check style: ruff, ruff format, clang-format, hadolint, shellcheck
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/hadolint Dockerfile
+	@$(BIN)/shellcheck scripts/*.sh .ci/run
 	@$(CUDA_FILES) | xargs $(BIN)/clang-format --dry-run -Werror
 
 format: .venv/.dev-$(EXTRA) ## write Python and CUDA files in the project's style

@@ -10,7 +10,7 @@
 #   TESTS       what pytest runs in the image, relative to the checkout
 # This machine's certificates and pip configuration are mounted while building, where there are any, and never copied.
 #
-# shellcheck disable=SC2317 # the functions are called by `step`, by name
+# shellcheck disable=SC2317,SC2329 # the functions are called by `step`, by name
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,4 +1,7 @@
-"""Headless Chromium over its debugging pipe, by the standard library alone: open a page, run script, see errors."""
+"""Headless Chromium over its debugging pipe, by the standard library alone: open a page, run script, see errors.
+
+It reaches this machine only: whatever else a page asks for fails, and is among its requests.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-_FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe")
+_FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
+    "--no-first-run", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--remote-debugging-pipe",
+)  # fmt: skip
 
 
 def chromium() -> str | None:
     """Give the browser's path, or None where there is none."""
     return next(filter(None, map(shutil.which, NAMES)), None)
+
+
+needs_chromium = pytest.mark.skipif(chromium() is None, reason="needs Chromium (Debian, Ubuntu: apt install chromium)")
 
 
 @dataclass
@@ -64,14 +75,25 @@ class Page:
         message, _, self.rest = self.rest.partition(b"\0")
         return json.loads(message)
 
-    def open(self, path: Path) -> None:
-        """Load a file and wait for it."""
-        self.events.clear()
-        self.call("Page.navigate", url=path.resolve().as_uri())
-        end = time.monotonic() + 60
-        while not any(event["method"] == "Page.loadEventFired" for event in self.events):
-            event = self.read(max(0.0, end - time.monotonic()))
-            assert event is not None, f"{path} did not load within 60 s"
+    def open(self, page: Path | str) -> None:
+        """Load a file or an address and wait for it."""
+        # From elsewhere: an address that differs behind its # only would not be loaded.
+        for url in ("about:blank", page.resolve().as_uri() if isinstance(page, Path) else page):
+            self.events.clear()
+            self.call("Page.navigate", url=url)
+            end = time.monotonic() + 60
+            while not any(event["method"] == "Page.loadEventFired" for event in self.events):
+                event = self.read(max(0.0, end - time.monotonic()))
+                assert event is not None, f"{url} did not load within 60 s"
+                self.events.append(event)
+
+    def wait(self, expression: str, seconds: float = 30) -> None:
+        """Wait until an expression holds, and then for what the page still does."""
+        end = time.monotonic() + seconds
+        while not self.script(f"Boolean({expression})"):
+            assert time.monotonic() < end, f"not within {seconds} s: {expression}; errors: {self.errors()}"
+            time.sleep(0.1)
+        while (event := self.read(0.3)) is not None and time.monotonic() < end:
             self.events.append(event)
 
     def script(self, expression: str) -> Any:

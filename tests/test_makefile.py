@@ -19,9 +19,14 @@ case "$*" in
   "-c import ensurepip"*) exit "${MAKE_TEST_NO_VENV:-0}" ;;
   "-c import sys"*) exit "${MAKE_TEST_OLD:-0}" ;;
   --version) echo "Python 3.9.2" ;;
+  "report "*)
+    for out in "$@"; do :; done
+    mkdir -p "$out/figures"
+    echo "of $2" > "$out/figures/some-gpu-speedup-per-matrix.png"
+    exit "${MAKE_TEST_NO_REPORT:-0}" ;;
   "-m venv .venv")
     mkdir -p .venv/bin
-    for name in python spmark ruff clang-format; do cp "$0" ".venv/bin/$name"; done ;;
+    for name in python spmark ruff clang-format hadolint shellcheck; do cp "$0" ".venv/bin/$name"; done ;;
 esac
 """
 
@@ -108,17 +113,33 @@ def test_quickstart_installs_once_and_again_when_the_requirements_change(checkou
     assert checkout.calls("-m pip install") == [
         "python -m pip install --quiet --disable-pip-version-check --editable ."
     ], "quickstart installs what running needs, not dev"
-    assert [line.split()[1] for line in checkout.calls("spmark ")] == ["run", "report"]
+    assert checkout.calls("spmark ") == ["spmark quickstart --out out/quickstart"]
 
     checkout.make("quickstart")
     assert not checkout.calls("pip install")
-    assert len(checkout.calls("spmark ")) == 2
+    assert len(checkout.calls("spmark ")) == 1
 
     requirements = checkout.folder / "pyproject.toml"
     later = requirements.stat().st_mtime + 10
     os.utime(requirements, (later, later))
     checkout.make("quickstart")
     assert len(checkout.calls("pip install")) == 1
+
+
+def test_figures_are_those_of_every_published_sweep(checkout: Checkout) -> None:
+    published = checkout.folder / "report" / "reference"
+    for name in ("gpu/sweep_a", "gpu/sweep_b", "other/sweep_a"):
+        (published / name).mkdir(parents=True)
+        (published / name / "records.jsonl.gz").touch()
+    (published / "gpu" / "aa").mkdir()
+    (published / "gpu" / "aa" / "aa.jsonl.gz").touch()
+    made = checkout.make("figures")
+    assert made.returncode == 0, made.stderr
+    drawn = {path.parent.relative_to(published).as_posix(): path.read_text() for path in published.rglob("speedup.png")}
+    assert drawn == {name: f"of report/reference/{name}\n" for name in ("gpu/sweep_a", "gpu/sweep_b", "other/sweep_a")}
+
+    assert checkout.make("figures", MAKE_TEST_NO_REPORT="1").returncode != 0, "a report that fails is not passed over"
+    assert len(checkout.calls("spmark report")) == 1
 
 
 def test_a_new_driver_takes_the_other_cupy_away_first(checkout: Checkout) -> None:
@@ -135,6 +156,13 @@ def test_what_test_installed_serves_quickstart(checkout: Checkout) -> None:
     assert checkout.calls("-m pytest")
     checkout.make("quickstart")
     assert not checkout.calls("pip install")
+
+
+def test_lint_asks_every_tool(checkout: Checkout) -> None:
+    made = checkout.make("lint")
+    assert made.returncode == 0, made.stderr
+    tools = [line.split()[0] for line in checkout.log.read_text().splitlines() if not line.startswith("python")]
+    assert tools == ["ruff", "ruff", "hadolint", "shellcheck", "clang-format"]
 
 
 def test_types_shows_mypy_every_package_where_it_is_imported(checkout: Checkout) -> None:
