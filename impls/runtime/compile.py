@@ -99,7 +99,7 @@ def compile_many(kernels: Iterable[tuple[Path, str, str]], workers: int | None =
     if workers <= 1:
         return [_compile_job(job) for job in jobs]
     # Processes of our own: multiprocessing would run the caller's main module again.
-    command = [sys.executable, "-m", "spmark.impls.runtime.compile"]
+    command = [sys.executable, "-P", "-m", "spmark.impls.runtime.compile"]  # never what lies in the current folder
     with ThreadPoolExecutor(workers) as pool:
         shares = [jobs[turn::workers] for turn in range(workers)]
         answers = list(pool.map(lambda share: _ask_worker(command, share), shares))
