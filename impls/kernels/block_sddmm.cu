@@ -90,6 +90,7 @@ __global__ void __launch_bounds__(threads, vector == 8 ? 640 / threads : 1)
                 const half* __restrict__ values, const half* __restrict__ x, const half* __restrict__ y,
                 half* __restrict__ out) {
   static_assert(block == 16 || block == 32, "a unit is made of whole blocks");
+  static_assert(vector == 8 || (threads == 128 && !full), "narrow loads are not worth a variant");
   constexpr int kPerUnit = kUnit / block;
   const int warp = blockIdx.x * (threads / 32) + threadIdx.x / 32;
   if (warp >= num_tasks) return;  // all of the warp
