@@ -3,8 +3,8 @@
 //
 // For matrices whose block rows are short, as attention masks' are (SparseTIR, Ye et al., ASPLOS 2023, section 4.3.1):
 // a pipeline through shared memory would end before it has filled. One warp takes a block row. What column of the
-// result is column n of which mma may be chosen freely, so that lane g of a quad's eight takes the eight columns 8 g to
-// 8 g + 7 of B, one for each of eight mma: 16 bytes a load, and two rows interleaved are what the unit wants. Sums of a
+// result is column n of which mma may be chosen freely, so that lane g of a quad's eight takes neighbouring columns of
+// B, one for each of several mma: a load of 8 or 16 bytes, and two rows interleaved are what the unit wants. Sums of a
 // lane then stand together in memory.
 
 #include <spmark/half.cuh>
@@ -14,15 +14,13 @@
 
 using namespace spmark;
 
-constexpr int kSide = 16;          // rows and columns of a block
-constexpr int kTile = 64;          // columns of B that a warp takes
-constexpr int kMmas = kTile / 8;   // n of mma is 8
-constexpr int kChunk = kWarpSize;  // blocks whose columns the lanes hold
+constexpr int kSide = 16;  // rows and columns of a block
 
-// What a lane multiplies of one block: its part of A, and eight columns of four rows of B, two halves a word.
+// What a lane multiplies of one block: its part of A, and its columns of four rows of B, two halves a word.
+template <int columns>
 struct Operands {
   Vec<unsigned, 4> a;
-  Vec<unsigned, 4> b[4];
+  Vec<unsigned, columns / 2> b[4];
 };
 
 // Lower or upper halves of two words, the first word's below.
@@ -31,70 +29,91 @@ __device__ __forceinline__ unsigned interleave(unsigned first, unsigned second) 
   return upper ? first >> 16 | (second & 0xffff0000u) : (first & 0xffffu) | second << 16;
 }
 
+// sums += A B for one block and the lane's columns: column n of mma m is column columns * n + m of the warp's.
+template <int columns>
+__device__ __forceinline__ void multiply(float (&sums)[columns][4], const Operands<columns>& held) {
+  const unsigned a[4] = {held.a[0], held.a[1], held.a[2], held.a[3]};
+#pragma unroll
+  for (int m = 0; m < columns; ++m) {
+    unsigned b[2];
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      const unsigned first = held.b[2 * k][m / 2], second = held.b[2 * k + 1][m / 2];
+      b[k] = m % 2 == 0 ? interleave<false>(first, second) : interleave<true>(first, second);
+    }
+    mma_m16n8k16(sums[m], a, b);
+  }
+}
+
 // C[16 s + r, j] = sum over the blocks q of block row s, and their columns c, of A_q[r, c] B[16 indices[q] + c, j].
 //
-// A warp owns a block row and 64 columns; the block rows of a thread block are neighbours, which mostly meet the same
-// rows of B in the first-level cache. The next block's operands are on their way while one's are multiplied. Block rows
+// A warp owns a block row and 8 * columns columns; the block rows of a thread block are neighbours, which mostly meet
+// the same rows of B in the first-level cache. The operands of `ahead` blocks are on their way at any time. Block rows
 // without blocks give zeros.
 //   indptr, indices   block_rows + 1 offsets of blocks, block columns
 //   pieces            each block's 256 halves as lanes hold them for mma_m16n8k16, eight a lane
 //   dense, out        B and C, num_cols x width and num_rows x width, row-major; width is a multiple of 8
-template <int threads>
+template <int columns, int ahead, int threads>
 __global__ void __launch_bounds__(threads)
     spmm_strips(int num_rows, int num_cols, int width, int block_rows, const int* __restrict__ indptr,
                 const int* __restrict__ indices, const half* __restrict__ pieces, const half* __restrict__ dense,
                 half* __restrict__ out) {
+  static_assert((columns == 8 && ahead == 2) || (columns == 4 && ahead == 4), "as much on its way as registers hold");
+  constexpr int kTile = 8 * columns;
   const int strip = blockIdx.x * (threads / kWarpSize) + threadIdx.x / kWarpSize;
   if (strip >= block_rows) return;  // all of the warp
   const int lane = lane_id(), g = lane / 4, t = lane % 4;
-  const int from = blockIdx.y * kTile + 8 * g;  // the first of this lane's columns of B
+  const int from = blockIdx.y * kTile + columns * g;  // the first of this lane's columns of B
   const int begin = indptr[strip], end = indptr[strip + 1];
 
-  const auto fetch = [&](int q, int block_column) {
-    Operands held = {};
+  // The lanes hold the columns of the next 32 blocks.
+  int block_columns = begin + lane < end ? indices[begin + lane] : 0;
+  const auto fetch = [&](int q) {
+    const int place = (q - begin) % kWarpSize;
+    if (place == 0 && q != begin) block_columns = q + lane < end ? indices[q + lane] : 0;
+    const int block_column = shuffle(kFullMask, block_columns, place);
+    Operands<columns> held = {};
+    if (q >= end) return held;
     held.a =
-        load_streaming<4>(reinterpret_cast<const unsigned*>(pieces) + (static_cast<int64_t>(q) * kChunk + lane) * 4);
+        load_streaming<4>(reinterpret_cast<const unsigned*>(pieces) + (static_cast<int64_t>(q) * kWarpSize + lane) * 4);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int row = block_column * kSide + 2 * t + i % 2 + i / 2 * 8;
+      const half* source = dense + static_cast<int64_t>(row) * width + from;
       if (row < num_cols && from < width)
-        held.b[i] =
-            load_read_only<4>(reinterpret_cast<const unsigned*>(dense + static_cast<int64_t>(row) * width + from));
+        held.b[i] = load_read_only<columns / 2>(reinterpret_cast<const unsigned*>(source));
     }
     return held;
   };
 
-  float sums[kMmas][4] = {};
-  int columns = begin + lane < end ? indices[begin + lane] : 0;
-  Operands next = {};
-  if (begin < end) next = fetch(begin, shuffle(kFullMask, columns, 0));
-  for (int q = begin; q < end; ++q) {
-    const Operands held = next;
-    const int place = (q + 1 - begin) % kChunk;
-    if (place == 0) columns = q + 1 + lane < end ? indices[q + 1 + lane] : 0;
-    const int column = shuffle(kFullMask, columns, place);
-    if (q + 1 < end) next = fetch(q + 1, column);
-    const unsigned a[4] = {held.a[0], held.a[1], held.a[2], held.a[3]};
+  float sums[columns][4] = {};
+  Operands<columns> held[ahead];
 #pragma unroll
-    for (int m = 0; m < kMmas; ++m) {
-      unsigned b[2];
+  for (int i = 0; i < ahead; ++i) held[i] = fetch(begin + i);
+#pragma unroll 1
+  for (int q = begin; q < end; q += ahead) {
 #pragma unroll
-      for (int k = 0; k < 2; ++k)
-        b[k] = m % 2 == 0 ? interleave<false>(held.b[2 * k][m / 2], held.b[2 * k + 1][m / 2])
-                          : interleave<true>(held.b[2 * k][m / 2], held.b[2 * k + 1][m / 2]);
-      mma_m16n8k16(sums[m], a, b);
+    for (int i = 0; i < ahead; ++i) {
+      multiply(sums, held[i]);  // zeros past the last block
+      held[i] = fetch(q + ahead + i);
     }
   }
 
-  // This lane's sums are of rows g and g + 8, and of columns 16 t to 16 t + 15.
+  // This lane's sums are of rows g and g + 8, and of 2 * columns columns that stand together.
 #pragma unroll
-  for (int part = 0; part < 4; ++part) {
-    const int row = strip * kSide + g + part / 2 * 8;
-    const int column = blockIdx.y * kTile + 16 * t + part % 2 * 8;
-    Vec<float, 8> sum;
+  for (int side = 0; side < 2; ++side) {
+    const int row = strip * kSide + g + side * 8;
 #pragma unroll
-    for (int m = 0; m < kMmas; ++m) sum[m] = sums[m][part];
-    if (row < num_rows && column < width)
-      store_streaming(out + static_cast<int64_t>(row) * width + column, round_to<half>(sum));
+    for (int part = 0; part < columns / 4; ++part) {
+      const int column = blockIdx.y * kTile + 2 * columns * t + part * 8;
+      Vec<float, 8> sum;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        const int at = part * 8 + i;  // of this lane's columns
+        sum[i] = sums[at % columns][side * 2 + at / columns];
+      }
+      if (row < num_rows && column < width)
+        store_streaming(out + static_cast<int64_t>(row) * width + column, round_to<half>(sum));
+    }
   }
 }

@@ -18,14 +18,17 @@ from spmark.impls.runtime.template import Instance, KernelTemplate
 
 SIDE = 16
 """Rows and columns of a block."""
-_TILE, _WARP, _VECTOR = 64, 32, 8
+_WARP, _VECTOR = 32, 8
 STRIPS = (1, 2, 4)
 """Block rows of a thread block."""
+TILES = (32, 64)
+"""Columns of C of a warp."""
 SPMM_STRIPS = KernelTemplate(
     Path(__file__).parent / "strip_spmm.cu",
     "spmm_strips",
-    {"threads": tuple(_WARP * strips for strips in STRIPS)},
-    max_registers=128,
+    {"columns": (4, 8), "ahead": (2, 4), "threads": tuple(_WARP * strips for strips in STRIPS)},
+    legal=lambda values: int(values["columns"]) * int(values["ahead"]) == 16,
+    max_registers=152,
 )
 
 
@@ -37,9 +40,9 @@ class StripSpmmPlan(DevicePlan):
     held : BsrFormat
         Blocks of 16 x 16.
     config : mapping
-        What `DevicePlan.config` says; ``strips`` is added to it.
-    strips : int
-        Block rows of a thread block, one a warp.
+        What `DevicePlan.config` says; the schedule below is part of it.
+    strips, tile : int
+        Block rows of a thread block, one a warp, and columns of C of a warp.
     arrays : sequence of device arrays, optional
         `arrays` of another plan of the same format.
 
@@ -57,6 +60,7 @@ class StripSpmmPlan(DevicePlan):
         config: Mapping[str, object],
         *,
         strips: int,
+        tile: int,
         arrays: Sequence[DeviceArray] = (),
     ) -> None:
         if held.blocks.shape[1:] != (SIDE, SIDE) or problem.width % _VECTOR:
@@ -64,10 +68,11 @@ class StripSpmmPlan(DevicePlan):
             raise BuildError(
                 f"expected blocks of {SIDE} x {SIDE} and J a multiple of {_VECTOR}, found {shape} and {problem.width}"
             )
-        super().__init__(problem, target, {**config, "strips": strips}, alignment=_VECTOR * problem.dtype.itemsize)
+        schedule = {"strips": strips, "tile": tile}
+        super().__init__(problem, target, {**config, **schedule}, alignment=_VECTOR * problem.dtype.itemsize)
         self.stored = held.stored
         with self.phase("compile"):
-            (self._kernel,) = target.load([strip_instance(strips)])
+            (self._kernel,) = target.load([strip_instance(strips, tile)])
         with self.phase("convert"):
             pieces = () if arrays else (held.indices, mma_pieces(held.blocks))
         with self.phase("upload"):
@@ -75,13 +80,13 @@ class StripSpmmPlan(DevicePlan):
             self.arrays = list(arrays) or [self.upload(array) for array in pieces]
         block_rows = held.indptr.size - 1
         self._sizes = tuple(np.int32(size) for size in (*problem.matrix.shape, problem.width, block_rows))
-        self._grid = (ceil_div(block_rows, strips), ceil_div(problem.width, _TILE), 1)
+        self._grid = (ceil_div(block_rows, strips), ceil_div(problem.width, tile), 1)
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         """One launch; it writes every row."""
         self._kernel.launch(self._grid, (*self._sizes, self._indptr, *self.arrays, *operands, out))
 
 
-def strip_instance(strips: int) -> Instance:
+def strip_instance(strips: int, tile: int) -> Instance:
     """Give the kernel."""
-    return SPMM_STRIPS.instance(threads=_WARP * strips)
+    return SPMM_STRIPS.instance(columns=tile // 8, ahead=128 // tile, threads=_WARP * strips)

@@ -21,6 +21,7 @@ from spmark.impls.formats.srbcrs import SrBcrsFormat
 from spmark.impls.kernels.block_spmm import BlockSpmmPlan, block_instance, vector_of
 from spmark.impls.kernels.panel_spmm import GROUP, PANEL, PanelSpmmPlan, panel_instance
 from spmark.impls.kernels.strip_spmm import SIDE, STRIPS, StripSpmmPlan, strip_instance
+from spmark.impls.kernels.strip_spmm import TILES as STRIP_TILES
 from spmark.impls.runtime.target import Target, open_target
 from spmark.impls.runtime.template import Instance
 from spmark.impls.sparsetir.search import Config, Remembered, Tuner, check_best
@@ -75,10 +76,11 @@ def panel_space(problem: Problem, t: int = 0) -> list[Config]:
 
 
 def strip_space(problem: Problem, rows: int = 0, cols: int = 0) -> list[Config]:
-    """List the configs of BSR(16, 16) that go without shared memory: ``block_rows, block_cols, strips``."""
+    """List the configs of BSR(16, 16) that go without shared memory: ``block_rows, block_cols, strips, tile``."""
     if rows not in (0, SIDE) or cols not in (0, SIDE) or vector_of(problem.width) == 1:
         return []
-    return [{"block_rows": SIDE, "block_cols": SIDE, "strips": strips} for strips in STRIPS]
+    form = {"block_rows": SIDE, "block_cols": SIDE}
+    return [{**form, "strips": strips, "tile": tile} for strips in STRIPS for tile in STRIP_TILES]
 
 
 def _tiles(problem: Problem) -> tuple[int, ...]:
@@ -195,7 +197,7 @@ def tune(space: Sequence[Config], measure: Callable[[Config], list[float]]) -> t
 
 def _instance(problem: Problem, config: Config) -> Instance:
     if "strips" in config:
-        return strip_instance(config["strips"])
+        return strip_instance(config["strips"], config["tile"])
     if config.get("t") == PANEL:
         return panel_instance(problem.width, config["tile"])
     rows = config["t"] if "t" in config else config["block_rows"]

@@ -10,7 +10,7 @@ from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.bsr import BsrFormat
-from spmark.impls.kernels.strip_spmm import STRIPS, StripSpmmPlan
+from spmark.impls.kernels.strip_spmm import STRIPS, TILES, StripSpmmPlan
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.target import open_target
 
@@ -25,26 +25,27 @@ MATRICES = {
 }
 
 
-def plan_of(matrix: Csr, width: int, strips: int, side: int = 16) -> tuple[Problem, StripSpmmPlan]:
+def plan_of(matrix: Csr, width: int, strips: int, tile: int, side: int = 16) -> tuple[Problem, StripSpmmPlan]:
     problem = Problem(Op.SPMM, matrix, width, DType.FLOAT16)
     held = BsrFormat.from_csr(matrix, side, side)
-    return problem, StripSpmmPlan(problem, open_target(find("host-simt")), held, {}, strips=strips)
+    return problem, StripSpmmPlan(problem, open_target(find("host-simt")), held, {}, strips=strips, tile=tile)
 
 
 @pytest.mark.parametrize("width", [8, 64, 136])
 @pytest.mark.parametrize("strips", STRIPS)
+@pytest.mark.parametrize("tile", TILES)
 @pytest.mark.parametrize("name", MATRICES)
-def test_product(name: str, strips: int, width: int) -> None:
-    problem, plan = plan_of(MATRICES[name], width, strips)
+def test_product(name: str, tile: int, strips: int, width: int) -> None:
+    problem, plan = plan_of(MATRICES[name], width, strips, tile)
     operands = dense_operands(problem)
     out = np.full(problem.out_shape, np.nan, np.float16)
     plan.run(operands, out)
     assert reference(problem, operands).max_error(out) <= tolerance(problem)
-    assert plan.config == {"strips": strips}
+    assert plan.config == {"strips": strips, "tile": tile}
     assert plan.deterministic
 
 
 @pytest.mark.parametrize(("width", "side"), [(12, 16), (64, 32)])
 def test_what_it_cannot_take_is_refused(width: int, side: int) -> None:
     with pytest.raises(BuildError, match=f"expected blocks of 16 x 16 and J a multiple of 8, found {side}"):
-        plan_of(MATRICES["mixed"], width, 1, side)
+        plan_of(MATRICES["mixed"], width, 1, 64, side)
