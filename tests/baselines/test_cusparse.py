@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from baselines.tables import TableTarget
 from problems import matrices, random_csr
+from tables import TableTarget
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from problems import dense_operands, random_csr
+from tables import TableTarget
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.operators import reference, tolerance
@@ -15,23 +15,11 @@ from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.gespmm.plan import GeSpmm, sddmm_vector_and_lanes
 from spmark.impls.kernels.csr_spmm import SPMM_CSR, CsrSpmmPlan, vector_and_lanes
 from spmark.impls.kernels.sddmm import SDDMM_CSR, SddmmPlan
-from spmark.impls.runtime.device import find, shipped_calibration
-from spmark.impls.runtime.host.target import HostKernel, HostTarget
-from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate
+from spmark.impls.runtime.device import shipped_calibration
+from spmark.impls.runtime.template import C_TYPES, Instance
 
 MATRIX = random_csr(23, 31, [0, 1, 2, 3, 31, 7, 0, 12, 30, 5] * 2 + [1, 0, 9])
 DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
-
-
-class TableTarget(HostTarget):
-    """One executable with a whole table, compiled once."""
-
-    def __init__(self, template: KernelTemplate) -> None:
-        super().__init__(find("host-simt"))
-        self.kernels = {kernel.instance: kernel for kernel in super().load(list(template.instances()))}
-
-    def load(self, instances: Sequence[Instance]) -> list[HostKernel]:
-        return [self.kernels[instance] for instance in instances]
 
 
 @pytest.fixture(scope="module")

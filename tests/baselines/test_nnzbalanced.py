@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from baselines.tables import TableTarget
 from problems import dense_operands, matrices, random_csr
+from tables import TableTarget
 
 from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Csr, DType, Op, Problem

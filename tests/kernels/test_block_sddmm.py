@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
 from problems import dense_operands, random_csr
+from tables import TableTarget
 
 from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.kernels.block_sddmm import BLOCK_SDDMM, UNIT, BlockSddmmPlan, row_runs, strip_tasks
-from spmark.impls.runtime.device import find
-from spmark.impls.runtime.host.target import HostKernel, HostTarget
+from spmark.impls.runtime.host.target import HostTarget
 from spmark.impls.runtime.template import Instance
 
 PARTIAL = random_csr(75, 131, ([0] * 33 + [1, 131, 7, 40, 16, 2]) + [3, 0, 90, 17, 5, 64] * 6)
@@ -36,20 +34,9 @@ def full_blocks(size: int) -> Csr:
     )
 
 
-class TableTarget(HostTarget):
-    """One executable with the kernel's whole table, compiled once."""
-
-    def __init__(self) -> None:
-        super().__init__(find("host-simt"))
-        self.kernels = {kernel.instance: kernel for kernel in super().load(list(BLOCK_SDDMM.instances()))}
-
-    def load(self, instances: Sequence[Instance]) -> list[HostKernel]:
-        return [self.kernels[instance] for instance in instances]
-
-
 @pytest.fixture(scope="module")
 def target() -> TableTarget:
-    return TableTarget()
+    return TableTarget(BLOCK_SDDMM)
 
 
 def check(problem: Problem, block: int, target: HostTarget, units: int = 2, threads: int = 128) -> BlockSddmmPlan:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from problems import dense_operands, random_csr
+from tables import TableTarget
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference, tolerance
@@ -16,8 +16,7 @@ from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.formats.dbsr import DbsrFormat
 from spmark.impls.formats.srbcrs import SrBcrsFormat
 from spmark.impls.kernels.block_spmm import HEAD, SPMM_BLOCKS, BlockSpmmPlan, block_heads, mma_pieces
-from spmark.impls.runtime.device import find
-from spmark.impls.runtime.host.target import HostKernel, HostTarget
+from spmark.impls.runtime.host.target import HostTarget
 from spmark.impls.runtime.template import Instance
 
 RANDOM = np.random.default_rng(5)
@@ -26,22 +25,9 @@ INSTANCES = list(SPMM_BLOCKS.instances())
 MATRIX = random_csr(301, 217, [*RANDOM.integers(0, 30, 99), 217, *[0] * 128, *RANDOM.integers(0, 9, 73)])
 
 
-class TableTarget(HostTarget):
-    """One executable with the kernel's whole table, compiled once."""
-
-    def __init__(self) -> None:
-        super().__init__(find("host-simt"))
-        self.kernels = {kernel.instance: kernel for kernel in super().load(INSTANCES)}
-
-    def load(self, instances: Sequence[Instance]) -> list[HostKernel]:
-        other = [instance for instance in instances if instance not in self.kernels]
-        self.kernels.update((kernel.instance, kernel) for kernel in super().load(other))
-        return [self.kernels[instance] for instance in instances]
-
-
 @pytest.fixture(scope="module")
 def target() -> TableTarget:
-    return TableTarget()
+    return TableTarget(SPMM_BLOCKS)
 
 
 def check(problem: Problem, target: HostTarget, held: Any, **schedule: Any) -> BlockSpmmPlan:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from problems import dense_operands, random_csr
+from tables import TableTarget
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference, tolerance
@@ -14,8 +15,6 @@ from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.decompose import Rule, decompose, in_partitions
 from spmark.impls.formats.rules import Blocks, Buckets, Ladders, Remainder
 from spmark.impls.kernels.composed import SPMM_COMPOSED, TILE, ComposedPlan
-from spmark.impls.runtime.device import find
-from spmark.impls.runtime.host.target import HostKernel, HostTarget
 from spmark.impls.runtime.template import Instance
 
 
@@ -36,22 +35,9 @@ MATRIX = hybrid_matrix()
 INSTANCES = list(SPMM_COMPOSED.instances())
 
 
-class TableTarget(HostTarget):
-    """One executable with the whole table, compiled once."""
-
-    def __init__(self) -> None:
-        super().__init__(find("host-simt"))
-        self.kernels = {kernel.instance: kernel for kernel in super().load(INSTANCES)}
-
-    def load(self, instances: Sequence[Instance]) -> list[HostKernel]:
-        other = [instance for instance in instances if instance not in self.kernels]
-        self.kernels.update((kernel.instance, kernel) for kernel in super().load(other))
-        return [self.kernels[instance] for instance in instances]
-
-
 @pytest.fixture(scope="module")
 def target() -> TableTarget:
-    return TableTarget()
+    return TableTarget(SPMM_COMPOSED)
 
 
 def multiply(

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
 from problems import dense_operands, random_csr
+from tables import TableTarget
 
 from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.hyb import HybFormat
 from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBucketsPlan, block_ranges
 from spmark.impls.runtime.device import find
-from spmark.impls.runtime.host.target import HostKernel, HostTarget
 from spmark.impls.runtime.template import C_TYPES, Instance
 from spmark.impls.sparsetir.plan import SparseTir
 
@@ -22,22 +20,9 @@ DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
 INSTANCES = list(SPMM_ELL_BUCKETS.instances())
 
 
-class TableTarget(HostTarget):
-    """One executable with the kernel's table, compiled once."""
-
-    def __init__(self) -> None:
-        super().__init__(find("host-simt"))
-        self.kernels = {kernel.instance: kernel for kernel in super().load(INSTANCES)}
-
-    def load(self, instances: Sequence[Instance]) -> list[HostKernel]:
-        other = [instance for instance in instances if instance not in self.kernels]
-        self.kernels.update((kernel.instance, kernel) for kernel in super().load(other))
-        return [self.kernels[instance] for instance in instances]
-
-
 @pytest.fixture(scope="module")
 def target() -> TableTarget:
-    return TableTarget()
+    return TableTarget(SPMM_ELL_BUCKETS)
 
 
 @pytest.mark.xdist_group("sparsetir")
