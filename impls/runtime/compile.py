@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -78,12 +78,27 @@ def compile_kernel(source: Path, expression: str, arch: str, compiler: str = "nv
     """
     version = _nvrtc_version() if compiler == "nvrtc" else nvcc_version()
     key = _key(source, included_headers(source), (*OPTIONS, compiler, version, arch, expression))
+    compile_now = _compile_nvrtc if compiler == "nvrtc" else _compile_nvcc
+    return cached(key, lambda: compile_now(source, expression, arch))
+
+
+def cached(key: str, make: Callable[[], Binary]) -> Binary:
+    """Read the binary called ``key`` from the cache, or make it and keep it.
+
+    Parameters
+    ----------
+    key : str
+        Hexadecimal digest of everything that the binary depends on: source, options, architecture, tool's version.
+    make : callable
+        Called where there is no entry, or one that does not hold what was written; what it raises passes through and
+        leaves the cache as it was.
+    """
     path = cache_folder() / key[:2] / key
-    cached = _read(path)
-    if cached is None:
-        cached = (_compile_nvrtc if compiler == "nvrtc" else _compile_nvcc)(source, expression, arch)
-        _write(path, cached)
-    return cached
+    binary = _read(path)
+    if binary is None:
+        binary = make()
+        _write(path, binary)
+    return binary
 
 
 def compile_many(kernels: Iterable[tuple[Path, str, str]], workers: int | None = None) -> list[Binary | CompileError]:
@@ -149,18 +164,17 @@ def assemble(ptx: str, arch: str, name: str = "ptx") -> Binary:
     if entry is None:
         raise CompileError(name, "", "expected a .entry in the PTX, found none")
     key = hashlib.sha256("\0".join((ptx, arch, "ptxas", nvcc_version())).encode()).hexdigest()
-    path = cache_folder() / key[:2] / key
-    cached = _read(path)
-    if cached is None:
+
+    def make() -> Binary:
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "in.ptx").write_text(ptx)
             command = [str(tool("ptxas")), "-v", f"-arch={arch}", "in.ptx", "-o", "out.cubin"]
             done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
             if done.returncode:
                 raise CompileError(name, entry[1], done.stderr)
-            cached = _binary((Path(folder) / "out.cubin").read_bytes(), entry[1], done.stderr)
-        _write(path, cached)
-    return cached
+            return _binary((Path(folder) / "out.cubin").read_bytes(), entry[1], done.stderr)
+
+    return cached(key, make)
 
 
 def included_headers(source: Path) -> list[Path]:

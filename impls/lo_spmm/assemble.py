@@ -1,0 +1,121 @@
+"""PTX of an unrolled kernel to one cubin: functions assembled side by side by ptxas, then linked by nvlink.
+
+What is linked is kept on disk by content (`spmark.impls.runtime.compile.cached`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from spmark.impls.core.digest import implementation_version
+from spmark.impls.core.errors import CompileError
+from spmark.impls.formats.threads import cores
+from spmark.impls.lo_spmm.emit_ptx import entry_ptx, function_ptx, head
+from spmark.impls.lo_spmm.kernel import NAME, UnrolledKernel
+from spmark.impls.runtime.compile import Binary, cached
+from spmark.impls.runtime.toolchain import nvcc_version, tool
+
+TIMEOUT_S = 600.0
+"""After which a tool is taken not to end."""
+_MOST_REGISTERS = 255
+_STEP = 8
+_OBJECTS_PER_CORE = 4
+"""So that cores end at about the same time; each object also costs a start of ptxas (tens of ms)."""
+_SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores")
+_LINKED = re.compile(rf"properties for '{NAME}':\s*\n[^\n]*used (\d+) registers.* (\d+) stack", re.MULTILINE)
+
+
+def assemble(kernel: UnrolledKernel, arch: str, cap: int, workers: int | None = None) -> Binary:
+    """Assemble a kernel, or read it from the cache.
+
+    A function that does not fit the cap is assembled again with eight more registers, and again, until nothing is
+    spilled; the kernel then needs what its hungriest function does (`Binary.registers`).
+
+    Parameters
+    ----------
+    kernel : UnrolledKernel
+        With at least one tile.
+    arch : str
+        ``sm_80``, ``sm_90``, ``sm_100``...
+    cap : int
+        Registers of a thread (`spmark.impls.lo_spmm.constraints.register_cap`).
+    workers : int, optional
+        Tools at once; by default the cores that this process may use.
+
+    Raises
+    ------
+    CompileError
+        ptxas or nvlink failed, was killed or did not end within `TIMEOUT_S`; the cache is as before.
+    DeviceError
+        ptxas or nvlink is not installed.
+    """
+    words = ("lo_spmm", kernel.digest, arch, str(cap), nvcc_version(), implementation_version("lo_spmm"))
+    key = hashlib.sha256("\0".join(words).encode()).hexdigest()
+    return cached(key, lambda: _assemble(kernel, arch, cap, workers or cores()))
+
+
+def _assemble(kernel: UnrolledKernel, arch: str, cap: int, workers: int) -> Binary:
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        sources = []
+        for number, share in enumerate(_shares(kernel, workers * _OBJECTS_PER_CORE)):
+            text = head(arch) + "".join(function_ptx(kernel, tile) for tile in share)
+            (folder / f"tiles_{number}.ptx").write_text(text)
+            sources.append(f"tiles_{number}")
+        with ThreadPoolExecutor(workers) as pool:
+            needed = max(pool.map(lambda name: _object(folder, name, arch, cap), sources))
+        # The entry point must be allowed what the hungriest function uses.
+        (folder / "entry.ptx").write_text(entry_ptx(kernel, arch))
+        _object(folder, "entry", arch, needed)
+        objects = [f"{name}.o" for name in ("entry", *sources)]
+        log = _run(folder, "nvlink", f"-arch={arch}", "-v", *objects, "-o", "out.cubin")
+        linked = _LINKED.search(log)
+        if linked is None:
+            raise CompileError(NAME, "nvlink", f"expected the properties of {NAME}, found\n{log}")
+        return Binary((folder / "out.cubin").read_bytes(), NAME, int(linked[1]), int(linked[2]), 0)
+
+
+def _shares(kernel: UnrolledKernel, count: int) -> list[list[int]]:
+    """Deal the functions to at most ``count`` objects of about as many instructions, largest first."""
+    loads = np.array([tile.nnz * kernel.schedule.cpt + tile.nnc for tile in kernel.tiles])
+    shares: list[list[int]] = [[] for _ in range(min(count, len(kernel.tiles)))]
+    held = np.zeros(len(shares), np.int64)
+    for number in np.argsort(-loads, kind="stable").tolist():
+        least = int(held.argmin())
+        shares[least].append(number)
+        held[least] += loads[number]
+    return shares
+
+
+def _object(folder: Path, name: str, arch: str, cap: int) -> int:
+    """Assemble one relocatable object and give the cap at which nothing is spilled.
+
+    Where all 255 registers do not do, the object stands as it is: correct, and its stack is in the binary's facts.
+    """
+    registers = cap
+    while True:
+        limit = f"-maxrregcount={registers}"
+        log = _run(folder, "ptxas", "-c", "-v", f"-arch={arch}", limit, f"{name}.ptx", "-o", f"{name}.o")
+        spilled = any(int(frame) or int(stored) for frame, stored in _SPILLS.findall(log))
+        if not spilled or registers == _MOST_REGISTERS:
+            return registers
+        registers = min(registers + _STEP, _MOST_REGISTERS)
+
+
+def _run(folder: Path, name: str, *arguments: str) -> str:
+    command = [str(tool(name)), *arguments]
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise CompileError(NAME, name, f"expected an end within {TIMEOUT_S:g} s, found none") from error
+    if done.returncode:
+        said = done.stdout + done.stderr
+        raise CompileError(NAME, name, f"{name} ended with {done.returncode}\n{said[-4000:]}")
+    return done.stdout + done.stderr

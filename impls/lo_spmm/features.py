@@ -1,0 +1,61 @@
+"""What the rank model sees of a candidate: the nine features of LO-SpMM's table 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.problem import Csr
+from spmark.impls.lo_spmm.space import TileSize
+from spmark.impls.runtime.target import ceil_div
+
+FEATURES: Final = ("row_tiles", "col_tiles", "blocks", "sparsity", "nnc_sum", "nnz_max", "tile_rows", "tile_width", "K")
+"""In the order of `candidate_features`."""
+
+
+def count_tiles(matrix: Csr, dealt: Sequence[NDArray[np.int32]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Count what each row tile holds, without laying it out.
+
+    Returns
+    -------
+    nnz, nnc : (tiles,) int64
+        Non-zeros and non-empty columns. O(nnz log nnz).
+    """
+    tile_of = np.full(matrix.num_rows, -1, np.int64)
+    for number, rows in enumerate(dealt):
+        tile_of[rows] = number
+    tiles = tile_of[matrix.rows_of_entries()]
+    dealt_entries = tiles >= 0
+    places = np.unique(tiles[dealt_entries] * matrix.num_cols + matrix.indices[dealt_entries])
+    nnz = np.bincount(tiles[dealt_entries], minlength=len(dealt))
+    nnc = np.bincount(places // matrix.num_cols, minlength=len(dealt))
+    return nnz, nnc
+
+
+def candidate_features(
+    matrix: Csr, width: int, size: TileSize, nnz: NDArray[np.int64], nnc: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Give the features of one candidate.
+
+    Parameters
+    ----------
+    matrix : Csr
+    width : int
+        J.
+    size : TileSize
+    nnz, nnc : (tiles,) int64
+        Of `count_tiles` for the candidate's M1.
+
+    Returns
+    -------
+    (9,) float64
+        As `FEATURES` names them.
+    """
+    columns = ceil_div(width, size.tile_width)
+    sparsity = 1 - matrix.nnz / (matrix.num_rows * matrix.num_cols)
+    counts = (nnz.size, columns, nnz.size * columns)
+    held = (sparsity, nnc.sum(), nnz.max(initial=0))
+    return np.array([*counts, *held, size.tile_rows, size.tile_width, matrix.num_cols], np.float64)

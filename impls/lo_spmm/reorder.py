@@ -1,0 +1,93 @@
+"""Rows of A dealt to tiles so that a tile has few non-empty columns and all have about as many non-zeros.
+
+LO-SpMM, section 4, algorithm 1.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from spmark.impls.core.problem import Csr
+from spmark.impls.formats.loops import compiled
+
+_LONG = types.int64
+_IN = types.Array(types.int32, 1, "C", readonly=True)
+
+
+class Order(StrEnum):
+    """How rows come to tiles."""
+
+    GREEDY = "greedy"
+    """Algorithm 1."""
+    NONE = "none"
+    """Consecutive rows, empty ones left out."""
+
+
+def deal_rows(matrix: Csr, tile_rows: int, order: Order = Order.GREEDY) -> list[NDArray[np.int32]]:
+    """Give the rows of every tile, increasing; empty rows are in none.
+
+    Rows come in the order of their lengths, shortest first. Each goes to the tile with the fewest non-empty columns
+    once it has joined, of those with room and fewer non-zeros than the mean of all tiles; where no tile with room is
+    below the mean, to the one with the fewest columns. Ties go to the earlier row and the earlier tile.
+
+    Parameters
+    ----------
+    matrix : Csr
+    tile_rows : int
+        M1, the most rows of a tile.
+    order : Order
+
+    Returns
+    -------
+    list of (m,) int32
+        ceil(non-empty rows / M1) tiles; the greedy one takes O(nnz * tiles) time and K * tiles bytes.
+    """
+    lengths = matrix.row_lengths
+    rows = np.flatnonzero(lengths).astype(np.int32)
+    if order is Order.NONE:
+        return [rows[start : start + tile_rows] for start in range(0, rows.size, tile_rows)]
+    rows = rows[np.argsort(lengths[rows], kind="stable")]
+    count = -(-rows.size // tile_rows)
+    tile_of = np.zeros(rows.size, np.int32)
+    if count > 1:
+        _deal(matrix.indptr, matrix.indices, rows, tile_rows, matrix.nnz / count, matrix.num_cols, count, tile_of)
+    by_tile = rows[np.lexsort((rows, tile_of))]
+    ends = np.cumsum(np.bincount(tile_of, minlength=count))
+    return [by_tile[start:stop] for start, stop in zip([0, *ends[:-1]], ends, strict=True)] if count else []
+
+
+@compiled(types.void, _IN, _IN, _IN, _LONG, types.float64, _LONG, _LONG, types.int32[::1])
+def _deal(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
+    indptr: Any, indices: Any, rows: Any, tile_rows: Any, most_nnz: Any, num_cols: Any, count: Any, tile_of: Any
+) -> None:
+    """Write the tile of each of ``rows``, in their order; ``count`` tiles have room for all."""
+    held = np.zeros((num_cols, count), np.uint8)  # one line holds a column's mark in every tile: scanned side by side
+    columns = np.zeros(count, np.int64)
+    nnz = np.zeros(count, np.int64)
+    size = np.zeros(count, np.int64)
+    shared = np.zeros(count, np.int32)
+    for position in range(rows.size):
+        start, stop = indptr[rows[position]], indptr[rows[position] + 1]
+        shared[:] = 0
+        for at in range(start, stop):
+            line = held[indices[at]]
+            for tile in range(count):
+                shared[tile] += line[tile]
+        best, fewest, below = -1, num_cols + 1, False
+        for tile in range(count):
+            if size[tile] < tile_rows:
+                merged = columns[tile] + (stop - start) - shared[tile]
+                light = nnz[tile] < most_nnz
+                if (light and not below) or (light == below and merged < fewest):
+                    best, fewest, below = tile, merged, light
+        tile_of[position] = best
+        columns[best] = fewest
+        nnz[best] += stop - start
+        size[best] += 1
+        for at in range(start, stop):
+            held[indices[at], best] = 1

@@ -1,0 +1,118 @@
+"""Both languages against the description: PTX line by line, CUDA C++ by running it on the host."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from problems import dense_operands, matrices, random_csr
+
+from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.problem import Csr, Op, Problem
+from spmark.impls.lo_spmm.emit_cuda import cuda_source, literal
+from spmark.impls.lo_spmm.emit_ptx import entry_ptx, function_ptx, head
+from spmark.impls.lo_spmm.kernel import NAME, Schedule, UnrolledKernel, make_tiles
+from spmark.impls.lo_spmm.plan import LoSpmm
+from spmark.impls.lo_spmm.reorder import deal_rows
+from spmark.impls.runtime.device import find
+
+LOAD = re.compile(r"ld\.global\.nc(?:\.v\d)?\.f32 \{?([^}\]]*?)\}?, \[%rd1\+(\d+)\];")
+FMA = re.compile(r"fma\.rn\.f32 (%s\d+), (%v\d+), 0f([0-9A-F]{8}), (%s\d+);")
+STORE = re.compile(r"st\.global(?:\.v\d)?\.f32 \[%rd2\+(\d+)\], \{?([^}]*?)\}?;")
+ZERO = re.compile(r"mov\.f32 (%s\d+), 0f00000000;")
+AWKWARD = np.array([-0.0, 0.0, 1e-45, -1.1754942e-38, 3.4028235e38, -0.1, 1 / 3, 1.0], np.float32)
+
+
+def kernel_of(matrix: Csr, tile_rows: int, width: int, schedule: Schedule) -> UnrolledKernel:
+    tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, tile_rows))
+    return UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), width, schedule)
+
+
+def effects(text: str, width: int) -> Mapping[tuple[int, int], list[tuple[int, int]]]:
+    """Follow a function's registers: the products, as (row of B, bits of the weight), of every (row of C, lane)."""
+    sums: dict[str, list[tuple[int, int]]] = {}
+    elements: dict[str, tuple[int, int]] = {}
+    results: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for line in text.splitlines():
+        if found := ZERO.search(line):
+            sums[found[1]] = []
+        elif found := LOAD.search(line):
+            for lane, name in enumerate(found[1].split(", ")):
+                row, rest = divmod(int(found[2]), 4 * width)
+                assert rest == 0
+                elements[name] = (row, lane)
+        elif found := FMA.search(line):
+            assert found[1] == found[4]
+            sums[found[1]].append((*elements[found[2]], int(found[3], 16)))
+        elif found := STORE.search(line):
+            for lane, name in enumerate(found[2].split(", ")):
+                row, rest = divmod(int(found[1]), 4 * width)
+                assert rest == 0
+                assert all(at == lane for _, at, _ in sums[name])
+                assert (row, lane) not in results
+                results[row, lane] = [(column, bits) for column, _, bits in sums[name]]
+        else:
+            assert re.fullmatch(r"\.visible \.func .*|[{}]|\s*\.reg \.f32 .*;|\s*exit;|", line), line
+    return results
+
+
+@pytest.mark.parametrize("schedule", [Schedule(1, 8), Schedule(2, 3, 5), Schedule(4, 1)], ids=str)
+@pytest.mark.parametrize("name", matrices())
+def test_ptx_does_every_product_once(name: str, schedule: Schedule) -> None:
+    matrix = matrices()[name]
+    kernel = kernel_of(matrix, 6, 40, schedule)
+    found: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for number in range(len(kernel.tiles)):
+        found |= effects(function_ptx(kernel, number), 40)
+    bits = matrix.values.view(np.uint32).tolist()
+    for row in np.flatnonzero(matrix.row_lengths).tolist():
+        span = range(matrix.indptr[row], matrix.indptr[row + 1])
+        for lane in range(schedule.cpt):
+            assert found.pop((row, lane)) == [(int(matrix.indices[at]), bits[at]) for at in span]
+    assert not found
+
+
+def test_ptx_entry_reaches_the_function_of_every_block() -> None:
+    matrix = matrices()["under_32_rows"]
+    kernel = kernel_of(matrix, 2, 24, Schedule(2))
+    shared = UnrolledKernel(kernel.tiles, np.array([2, 0, 2, 1], np.int32), 24, kernel.schedule)
+    text = entry_ptx(shared, "sm_90")
+    assert ".branchtargets L2, L0, L2, L1;" in text
+    assert re.findall(r"L(\d):\n  call tile_(\d)", text) == [("0", "0"), ("1", "1"), ("2", "2")]
+    assert "setp.ge.u32 %p, %r1, 24;" in text
+
+
+@pytest.mark.parametrize(("arch", "version"), [("sm_80", "7.0"), ("sm_90", "7.8"), ("sm_100", "8.6")])
+def test_ptx_asks_for_no_newer_language_than_it_needs(arch: str, version: str) -> None:
+    assert head(arch).splitlines() == [f".version {version}", f".target {arch}", ".address_size 64"]
+
+
+@pytest.mark.parametrize("value", AWKWARD)
+def test_literals_of_c_keep_every_bit(value: np.float32) -> None:
+    text = literal(value)
+    assert text.endswith("f")
+    assert np.float32(float.fromhex(text[:-1])).view(np.uint32) == value.view(np.uint32)
+
+
+@pytest.mark.parametrize(("cpt", "width", "prefetch", "cpl"), [(1, 70, 8, 0), (2, 70, 2, 3), (4, 132, 5, 9)])
+def test_c_on_the_host(cpt: int, width: int, prefetch: int, cpl: int) -> None:
+    """J is no multiple of N1, so that the last thread block has threads with nothing to do."""
+    matrix = random_csr(11, 30, [3, 0, 9, 1, 1, 0, 12, 4, 30, 2, 5])
+    values = matrix.values.copy()
+    values[: AWKWARD.size - 4] = AWKWARD[[0, 1, 5, 6]]
+    problem = Problem(Op.SPMM, Csr(matrix.shape, matrix.indptr, matrix.indices, values), width)
+    plan = LoSpmm(tile_rows=4, threads=32, cpt=cpt, prefetch=prefetch, cpl=cpl).build(problem, find("host-simt"))
+    operands = dense_operands(problem)
+    out = np.full(problem.out_shape, np.nan, np.float32)
+    plan.run(operands, out)
+    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    assert plan.config["tile_width"] == 32 * cpt
+
+
+def test_c_says_what_the_paper_says() -> None:
+    kernel = kernel_of(matrices()["one_by_one"], 1, 8, Schedule(1))
+    text = cuda_source(kernel, min_blocks=3)
+    assert f"__launch_bounds__(threads, 3)\n    {NAME}(" in text
+    assert text.count("__device__ void tile_") == 1

@@ -1,0 +1,92 @@
+"""The description of an unrolled kernel: every entry once, every load before its use, no register reused early."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from problems import matrices, random_csr
+
+from spmark.impls.core.errors import BuildError
+from spmark.impls.lo_spmm.kernel import Schedule, Tile, UnrolledKernel, make_tiles, steps
+from spmark.impls.lo_spmm.reorder import deal_rows
+
+
+def tiles_of(name: str, tile_rows: int) -> tuple[Tile, ...]:
+    matrix = matrices()[name]
+    return make_tiles(matrix, matrix.values, deal_rows(matrix, tile_rows))
+
+
+@pytest.mark.parametrize("name", matrices())
+def test_tiles_hold_the_matrix(name: str) -> None:
+    matrix = matrices()[name]
+    found = np.zeros(matrix.shape, np.float32)
+    for tile in tiles_of(name, 5):
+        cols = np.repeat(tile.cols, np.diff(tile.starts))
+        assert np.unique(tile.cols).size == tile.nnc
+        np.add.at(found, (tile.rows[tile.sums], cols), tile.values)
+    expected = np.zeros(matrix.shape, np.float32)
+    expected[matrix.rows_of_entries(), matrix.indices] = matrix.values
+    np.testing.assert_array_equal(found, expected)
+    assert sum(tile.nnz for tile in tiles_of(name, 5)) == matrix.nnz
+
+
+@pytest.mark.parametrize("cpl", [0, 1, 4, 100])
+@pytest.mark.parametrize("prefetch", [1, 3, 8])
+def test_steps_load_before_use_and_keep_what_is_needed(prefetch: int, cpl: int) -> None:
+    for tile in tiles_of("lengths_of_warps", 3):
+        held: dict[int, int] = {}
+        loaded, entries = [], []
+        for step in steps(tile, Schedule(1, prefetch, cpl)):
+            for position in step.loads:
+                held[position % prefetch] = position
+                loaded.append(position)
+            assert held[step.column % prefetch] == step.column
+            entries += list(step.entries)
+        assert loaded == list(range(tile.nnc))
+        assert entries == list(range(tile.nnz))
+
+
+def test_loads_run_ahead_as_far_as_registers_go() -> None:
+    tile = tiles_of("fully_dense", 16)[0]
+    ahead = [step.loads for step in steps(tile, Schedule(1, 8))]
+    assert ahead[0] == range(8)
+    assert ahead[1:4] == [range(8, 9), range(9, 10), range(10, 11)]
+
+
+def test_products_between_loads() -> None:
+    matrix = random_csr(4, 40, [40] * 4)
+    (tile,) = make_tiles(matrix, matrix.values, deal_rows(matrix, 4))
+    # Four products a column: with eight between loads every second column would bring one, until none is left ahead.
+    columns = [step.column for step in steps(tile, Schedule(1, 6, 8)) if step.loads and step.column]
+    assert columns[:4] == [2, 4, 6, 8]
+    assert max(np.diff([0, *columns])) <= 2
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+def test_weights_are_numbers(bad: float) -> None:
+    matrix = random_csr(2, 4, [2, 1])
+    values = matrix.values.copy()
+    values[1] = bad
+    with pytest.raises(BuildError, match=r"finite weights, found .* at position 1"):
+        make_tiles(matrix, values, deal_rows(matrix, 2))
+
+
+def test_digest_sees_everything() -> None:
+    tiles = tiles_of("under_32_rows", 4)
+    dispatch = np.arange(len(tiles), dtype=np.int32)
+    other = Tile(tiles[0].rows, tiles[0].cols, tiles[0].starts, tiles[0].sums, -tiles[0].values)
+    kernels = [
+        UnrolledKernel(tiles, dispatch, 32, Schedule()),
+        UnrolledKernel(tiles, dispatch[::-1].copy(), 32, Schedule()),
+        UnrolledKernel(tiles, dispatch, 64, Schedule()),
+        UnrolledKernel(tiles, dispatch, 32, Schedule(2)),
+        UnrolledKernel((other, *tiles[1:]), dispatch, 32, Schedule()),
+    ]
+    assert len({kernel.digest for kernel in kernels}) == len(kernels)
+    assert UnrolledKernel(tiles_of("under_32_rows", 4), dispatch, 32, Schedule()).digest == kernels[0].digest
+
+
+@pytest.mark.parametrize(("field", "value"), [("cpt", 3), ("prefetch", 0), ("prefetch", 65), ("cpl", -1)])
+def test_illegal_schedules_are_refused(field: str, value: int) -> None:
+    with pytest.raises(ValueError, match=f"expected {field}"):
+        Schedule(**{field: value})

@@ -1,0 +1,75 @@
+"""Proxies: their size, what they stand for, and the arguments that they are run with."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from problems import random_csr
+
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.lo_spmm.emit_ptx import function_ptx
+from spmark.impls.lo_spmm.kernel import Schedule, make_tiles
+from spmark.impls.lo_spmm.proxies import active_blocks, cluster_tiles, launch_for, loop_length, make_proxy, shared_for
+from spmark.impls.lo_spmm.reorder import Order, deal_rows
+from spmark.impls.lo_spmm.space import TileSize
+from spmark.impls.runtime.device import shipped_calibration
+
+SPEC = DeviceSpec.load(shipped_calibration("nvidia-h200"))
+
+
+def test_clusters_part_what_is_far_apart() -> None:
+    nnc = np.array([10, 90, 11, 50, 91, 9])
+    nnz = np.array([20, 200, 21, 90, 201, 22])
+    assert cluster_tiles(nnc, nnz, 3).tolist() == [0, 1, 0, 2, 1, 0]
+    assert cluster_tiles(nnc, nnz, 1).tolist() == [0] * 6
+    assert cluster_tiles(nnc, nnz, 6).tolist() == list(range(6))
+
+
+@pytest.mark.parametrize(
+    ("blocks", "threads", "registers", "expected"),
+    [(132 * 40, 256, 40, 6), (132 * 40, 32, 24, 32), (132 * 3, 256, 40, 3), (5, 256, 40, 1), (132 * 9, 1024, 32, 2)],
+)
+def test_active_blocks_keep_to_every_bound(blocks: int, threads: int, registers: int, expected: int) -> None:
+    assert active_blocks(blocks, threads, registers, SPEC) == expected
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3, 6, 16, 32])
+def test_shared_memory_lets_so_many_blocks_in(blocks: int) -> None:
+    taken = shared_for(blocks, SPEC) + 1024
+    assert SPEC.shared_bytes_per_sm // taken == blocks
+    assert shared_for(blocks, SPEC) <= SPEC.shared_bytes_per_block
+
+
+def test_arguments_of_a_launch() -> None:
+    launch = launch_for(TileSize(16, 128, 2), num_tiles=192, width=1000, registers=62, device=SPEC)
+    assert launch.grid == (4, 192, 1)
+    assert launch.threads == 128
+    assert launch.shared_bytes == shared_for(6, SPEC)
+
+
+def test_loops_are_cut_by_the_paper_s_rule() -> None:
+    assert loop_length(2000, 0.5) == 600
+    assert loop_length(100, 0.5) == 100
+    assert loop_length(2000, 0.9) == 2000
+    assert loop_length(0.2, 0.9) == 1
+
+
+def test_a_proxy_keeps_the_ratio_of_its_cluster() -> None:
+    rng = np.random.default_rng(2)
+    lengths = np.r_[rng.integers(300, 320, 64), rng.integers(100, 110, 64)].tolist()
+    matrix = random_csr(128, 1000, lengths)
+    tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, 8, Order.NONE))
+    sparsity = 1 - matrix.nnz / (128 * 1000)
+    proxy = make_proxy(tiles, sparsity, [1, 1], width=64, schedule=Schedule(1))
+    assert len(proxy.tiles) == 3
+    assert proxy.dispatch.size == len(tiles)
+    for number, tile in enumerate(proxy.tiles):
+        members = [tiles[i] for i in np.flatnonzero(proxy.dispatch == number)]
+        mean = sum(t.nnz for t in members) / sum(t.nnc for t in members)
+        assert tile.nnz / tile.nnc == pytest.approx(mean, rel=0.02)
+        assert tile.nnc == min(loop_length(np.mean([t.nnc for t in members]), sparsity), tile.nnc)
+        assert np.ptp(np.bincount(tile.sums)) <= 1
+        # Nothing can be dropped: as many distinct weights as products, and every sum is stored.
+        assert np.unique(tile.values).size == tile.nnz
+        assert function_ptx(proxy, number).count("st.global") == tile.rows.size
+    assert sum(tile.nnz for tile in proxy.tiles) < 0.3 * matrix.nnz

@@ -1,0 +1,86 @@
+"""Algorithm 1 against itself written with sets, and what it is for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from problems import matrices, random_csr
+
+from spmark.impls.core.problem import Csr
+from spmark.impls.lo_spmm.features import count_tiles
+from spmark.impls.lo_spmm.reorder import Order, deal_rows
+
+
+def slowly(matrix: Csr, tile_rows: int) -> list[list[int]]:
+    """Algorithm 1, line by line."""
+    lengths = matrix.row_lengths
+    rows = sorted(np.flatnonzero(lengths).tolist(), key=lambda row: (lengths[row], row))
+    count = -(-len(rows) // tile_rows)
+    most = matrix.nnz / count if count else 0
+    tiles: list[list[int]] = [[] for _ in range(count)]
+    columns: list[set[int]] = [set() for _ in range(count)]
+    for row in rows:
+        own = set(matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]].tolist())
+        chosen = None
+        for tile in sorted(range(count), key=lambda tile: (len(columns[tile] | own), tile)):
+            if len(tiles[tile]) < tile_rows:
+                chosen = tile if chosen is None else chosen
+                if sum(lengths[r] for r in tiles[tile]) < most:
+                    chosen = tile
+                    break
+        assert chosen is not None
+        tiles[chosen].append(row)
+        columns[chosen] |= own
+    return [sorted(tile) for tile in tiles]
+
+
+@pytest.mark.parametrize("tile_rows", [1, 3, 8, 64])
+@pytest.mark.parametrize("name", matrices())
+def test_as_algorithm_1(name: str, tile_rows: int) -> None:
+    matrix = matrices()[name]
+    assert [tile.tolist() for tile in deal_rows(matrix, tile_rows)] == slowly(matrix, tile_rows)
+
+
+@pytest.mark.parametrize("order", Order)
+def test_every_row_with_entries_is_in_one_tile(order: Order) -> None:
+    matrix = matrices()["empty_rows"]
+    tiles = deal_rows(matrix, 4, order)
+    assert all(0 < tile.size <= 4 for tile in tiles)
+    np.testing.assert_array_equal(np.sort(np.concatenate(tiles)), np.flatnonzero(matrix.row_lengths))
+
+
+def similar_blocks(similarity: float, block_rows: int = 16, blocks: int = 16, cols: int = 512) -> Csr:
+    """The matrix of figure 6, smaller: block i + blocks / 2 repeats that share of the places of block i's rows."""
+    rng = np.random.default_rng(5)
+    nnz = 10
+    half = [np.sort(rng.choice(cols, nnz, replace=False)) for _ in range(block_rows * blocks // 2)]
+    kept = round(similarity * nnz)
+    other = [
+        np.sort(
+            np.append(rng.permutation(row)[:kept], rng.choice(np.setdiff1d(np.arange(cols), row), nnz - kept, False))
+        )
+        for row in half
+    ]
+    rows = half + other
+    values = rng.uniform(0.5, 1, nnz * len(rows)).astype(np.float32)
+    return Csr.checked((len(rows), cols), np.arange(len(rows) + 1) * nnz, np.concatenate(rows), values)
+
+
+def test_more_alike_rows_need_fewer_loads() -> None:
+    loads, plain = [], []
+    for similarity in (0.0, 0.5, 0.9):
+        matrix = similar_blocks(similarity)
+        nnz, nnc = count_tiles(matrix, deal_rows(matrix, 16))
+        loads.append(int(nnc.sum()))
+        plain.append(int(count_tiles(matrix, deal_rows(matrix, 16, Order.NONE))[1].sum()))
+        assert nnz.std() / nnz.mean() < 0.25
+    assert loads[0] > loads[1] > loads[2]
+    assert max(plain) - min(plain) < 0.1 * plain[0]
+    assert all(ours < theirs for ours, theirs in zip(loads, plain, strict=True))
+
+
+def test_uneven_rows_are_spread() -> None:
+    matrix = random_csr(64, 200, [30] * 16 + [10] * 48)
+    nnz, _ = count_tiles(matrix, deal_rows(matrix, 8))
+    plain, _ = count_tiles(matrix, deal_rows(matrix, 8, Order.NONE))
+    assert nnz.std() / nnz.mean() < 0.1 < plain.std() / plain.mean()

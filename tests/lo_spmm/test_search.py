@@ -1,0 +1,127 @@
+"""Features, the estimate, and the search that uses them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from problems import random_csr
+
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.errors import OperandError
+from spmark.impls.core.problem import Op, Problem
+from spmark.impls.lo_spmm.features import FEATURES, candidate_features, count_tiles
+from spmark.impls.lo_spmm.kernel import make_tiles
+from spmark.impls.lo_spmm.plan import LoSpmm
+from spmark.impls.lo_spmm.reorder import Order, deal_rows
+from spmark.impls.lo_spmm.search import Pins, search
+from spmark.impls.lo_spmm.select import estimate
+from spmark.impls.lo_spmm.space import TileSize
+from spmark.impls.runtime.device import find, shipped_calibration
+
+H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
+
+
+@pytest.fixture(scope="module")
+def problem() -> Problem:
+    rng = np.random.default_rng(7)
+    lengths = rng.binomial(200, 0.1, 600)
+    lengths[::50] = 0
+    return Problem(Op.SPMM, random_csr(600, 200, lengths.tolist()), 512)
+
+
+def test_counts_are_those_of_the_tiles(problem: Problem) -> None:
+    dealt = deal_rows(problem.matrix, 16)
+    nnz, nnc = count_tiles(problem.matrix, dealt)
+    tiles = make_tiles(problem.matrix, problem.values, dealt)
+    assert nnz.tolist() == [tile.nnz for tile in tiles]
+    assert nnc.tolist() == [tile.nnc for tile in tiles]
+
+
+def test_features(problem: Problem) -> None:
+    matrix = problem.matrix
+    nnz, nnc = count_tiles(matrix, deal_rows(matrix, 16))
+    found = dict(zip(FEATURES, candidate_features(matrix, 1000, TileSize(16, 128, 2), nnz, nnc), strict=True))
+    assert found == {
+        "row_tiles": -(-np.count_nonzero(matrix.row_lengths) // 16),
+        "col_tiles": 4,
+        "blocks": 4 * nnz.size,
+        "sparsity": pytest.approx(1 - matrix.nnz / 120000),
+        "nnc_sum": nnc.sum(),
+        "nnz_max": nnz.max(),
+        "tile_rows": 16,
+        "tile_width": 256,
+        "K": 200,
+    }
+
+
+def test_the_search_takes_the_least_estimate_of_what_is_left(problem: Problem) -> None:
+    found = search(problem, H200, Order.GREEDY, 8, Pins())
+    assert not found.survivors.relaxed
+    assert found.record.candidates == found.survivors.counts["space"] > found.survivors.counts["registers"]
+    assert len(found.record.seen) == found.survivors.counts["balance"]
+    assert min(c.predicted for c in found.record.seen if c.predicted is not None) == pytest.approx(
+        estimate(found.size, 512, found.dealt.nnz, found.dealt.nnc, H200).cycles
+    )
+
+
+def test_pins_hold(problem: Problem) -> None:
+    found = search(problem, H200, Order.NONE, 8, Pins(tile_rows=10, threads=96, cpt=4))
+    assert found.size == TileSize(10, 96, 4)
+    with pytest.raises(ValueError, match="cpt that divides J = 512"):
+        search(problem, H200, Order.NONE, 8, Pins(cpt=3))
+
+
+def test_code_bounds_a_narrow_problem_and_wide_blocks_share_it(problem: Problem) -> None:
+    nnz, nnc = count_tiles(problem.matrix, deal_rows(problem.matrix, 16))
+    narrow, wide = (estimate(TileSize(16, threads), 512, nnz, nnc, H200) for threads in (64, 512))
+    assert narrow.cycles == narrow.code > wide.code
+    long = estimate(TileSize(16, 512), 1 << 20, nnz, nnc, H200)
+    assert long.cycles > long.code
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [({"cpt": 3}, "cpt"), ({"order": "best"}, "order"), ({"emitter": "sass"}, "emitter"), ({"threads": 48}, "warps")],
+)
+def test_illegal_tunables_are_refused(config: dict[str, object], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        LoSpmm(**config)
+
+
+def test_too_long_kernels_are_refused_with_the_reason(problem: Problem) -> None:
+    host = find("host-simt")
+    wide = Problem(Op.SPMM, problem.matrix, 1 << 20)
+    assert "2 GiB" in str(LoSpmm().unsupported(wide, H200))
+    assert "multiple of cpt = 4" in str(LoSpmm(cpt=4).unsupported(Problem(Op.SPMM, problem.matrix, 30), H200))
+    many = Problem(Op.SPMM, random_csr(200, 200, [100] * 200), 8)
+    assert "at most 16,384 non-zeros" in str(LoSpmm().unsupported(many, host))
+    assert LoSpmm().unsupported(many, H200) is None
+    hub = Problem(Op.SPMM, random_csr(1, 3000, [2000]), 8)
+    assert "at most 1,024 non-zeros in a row" in str(LoSpmm().unsupported(hub, host))
+    assert LoSpmm().unsupported(hub, H200) is None
+
+
+def test_a_plan_tells_what_each_constraint_left() -> None:
+    small = Problem(Op.SPMM, random_csr(9, 20, [3] * 8 + [0]), 33)
+    plan = LoSpmm(order="none").build(small, find("host-simt"))
+    assert plan.config["after_space"] >= plan.config["after_registers"] >= plan.config["after_utilisation"]
+    assert plan.config["order"] == "none"
+    assert plan.stored == 24
+    assert plan.search is not None
+    assert plan.search.candidates == plan.config["after_space"]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "width", "cpt", "bytes_"), [([3, 2], 8, 1, 4), ([3, 2], 8, 2, 8), ([3, 0], 8, 1, 16), ([3, 0], 6, 1, 8)]
+)
+def test_addresses_are_as_aligned_as_what_moves_at_once(lengths: list[int], width: int, cpt: int, bytes_: int) -> None:
+    small = Problem(Op.SPMM, random_csr(2, 5, lengths), width)
+    plan = LoSpmm(tile_rows=2, threads=32, cpt=cpt).build(small, find("host-simt"))
+    held = np.zeros(5 * width + 8, np.float32)
+    start = -held.ctypes.data % 16 // 4 + bytes_ // 4
+    shifted = held[start:][: 5 * width].reshape(5, width)
+    out = np.full((2, width), np.nan, np.float32)
+    plan.run((shifted,), out)
+    if bytes_ > 4:
+        with pytest.raises(OperandError, match=f"multiple of {bytes_} bytes"):
+            plan.run((held[start - 1 :][: 5 * width].reshape(5, width),), out)
