@@ -28,11 +28,18 @@ from spmark.impls.table import create
 from spmark.suite.measure import Bench
 
 FORMATS: Mapping[str, Callable[..., Format]] = {"bsr": BsrFormat.from_csr, "ell": EllFormat.from_csr}
-"""Conversions that can be asked for; a composition is one as soon as it stands here.
+"""Conversions that can be asked for; a composition is one as soon as it stands here."""
 
-What a search chooses for a device that is absent (a shipped `DeviceSpec`, such as an H200's) will be a third kind of
-question beside `RunCase` and `ConvertCase`: no implementation can search without its device yet, so none is asked.
-"""
+
+def _stile_a100(matrix: Csr, op: Op, dtype: DType, width: int) -> float:
+    from spmark.impls.stile.calibration import Calibration, published_a100
+    from spmark.impls.stile.search import search
+
+    return search(matrix, Calibration.of(published_a100(), op, dtype), width).predicted_ms * 1e-3
+
+
+SEARCHES: Mapping[str, Callable[[Csr, Op, DType, int], float]] = {"stile_a100": _stile_a100}
+"""Searches for a GPU that need not be there: each gives the seconds that it predicts for what it chose."""
 _ENVIRONMENT = "tracked"
 _NEVER_S = 1e9
 
@@ -88,6 +95,28 @@ class ConvertCase(_Part):
         return MatrixSpec(source=self.source, name=self.matrix, args=self.args)
 
 
+class SearchCase(_Part):
+    """A search for a calibrated GPU, on the host."""
+
+    what: Literal["search"]
+    search: str
+    op: Op
+    source: str
+    matrix: str
+    args: dict[str, Any] = {}
+    width: int = Field(gt=0)
+    dtype: DType
+    seed: int = 0
+    samples: int = 25
+    max_s: float = 1.5
+    """No further sample is started after so many seconds."""
+
+    @property
+    def matrix_spec(self) -> MatrixSpec:
+        """As a sweep would name it."""
+        return MatrixSpec(source=self.source, name=self.matrix, args=self.args)
+
+
 class Tracked(_Part):
     """An answer; fields that do not apply are empty."""
 
@@ -96,20 +125,22 @@ class Tracked(_Part):
     """As in records; ``unsupported`` also for what this commit does not know."""
     reason: str = ""
     samples_s: list[float] = []
-    """Seconds of one run, or of one conversion."""
+    """Seconds of one run, conversion or search."""
     baseline_s: list[float] = []
     """Seconds of the baseline, sample by sample beside the runs."""
     cpu_s: list[float] = []
-    """Seconds that all threads of the process computed in each build or conversion: other work disturbs them less."""
+    """Seconds that all threads computed in each build, conversion or search: other work disturbs them less."""
     phases_s: dict[str, list[float]] = {}
     """Seconds of each phase, in every build."""
     stored: int = 0
     device_bytes: int = 0
+    predicted_s: float | None = None
+    """What a search without its device predicts for what it chose."""
     candidates: list[tuple[float | None, float]] = []
     """What a search measured: predicted (or none) and median seconds, in the order of the search."""
 
 
-_QUESTION: TypeAdapter[RunCase | ConvertCase] = TypeAdapter(RunCase | ConvertCase)
+_QUESTION: TypeAdapter[RunCase | ConvertCase | SearchCase] = TypeAdapter(RunCase | ConvertCase | SearchCase)
 
 
 def answer_all(cases: Sequence[Mapping[str, Any]], device: str, cache: Cache | None = None) -> list[dict[str, Any]]:
@@ -132,7 +163,9 @@ class _Tracker:
         except ValidationError as error:
             return Tracked(status=Status.UNSUPPORTED, reason=f"this commit does not understand the question: {error}")
         try:
-            return self._run(question) if isinstance(question, RunCase) else self._convert(question)
+            if isinstance(question, RunCase):
+                return self._run(question)
+            return self._convert(question) if isinstance(question, ConvertCase) else self._search(question)
         except (SpmarkError, ValidationError) as error:
             return Tracked(status=Status.UNSUPPORTED, reason=str(error))
         except MemoryError as error:
@@ -146,7 +179,7 @@ class _Tracker:
             self._opened = device, Bench(device, self._cache, _ENVIRONMENT)
         return self._opened
 
-    def _csr(self, question: RunCase | ConvertCase) -> Csr:
+    def _csr(self, question: RunCase | ConvertCase | SearchCase) -> Csr:
         key = f"{question.matrix_spec.model_dump_json()} {question.seed}"
         if self._matrix is None or self._matrix[0] != key:
             self._matrix = None
@@ -194,15 +227,31 @@ class _Tracker:
             return Tracked(status=Status.UNSUPPORTED, reason=reason)
         matrix = self._csr(question)
         stored = convert(matrix, **question.format_args).stored
-        samples: list[float] = []
-        cpu_s: list[float] = []
-        started = perf_counter()
-        while len(samples) < question.samples and perf_counter() - started < question.max_s:
-            before, cpu_before = perf_counter(), process_time()
-            convert(matrix, **question.format_args)
-            samples.append(perf_counter() - before)
-            cpu_s.append(process_time() - cpu_before)
+        samples, cpu_s = _timed(lambda: convert(matrix, **question.format_args), question)
         return Tracked(status=Status.OK, samples_s=samples, cpu_s=cpu_s, stored=stored)
+
+    def _search(self, question: SearchCase) -> Tracked:
+        search = SEARCHES.get(question.search)
+        if search is None:
+            reason = f"expected a search out of {', '.join(SEARCHES)}, found {question.search!r}"
+            return Tracked(status=Status.UNSUPPORTED, reason=reason)
+        given = self._csr(question), question.op, question.dtype, question.width
+        predicted_s = search(*given)
+        samples, cpu_s = _timed(lambda: search(*given), question)
+        return Tracked(status=Status.OK, samples_s=samples, cpu_s=cpu_s, predicted_s=predicted_s)
+
+
+def _timed(work: Callable[[], object], question: ConvertCase | SearchCase) -> tuple[list[float], list[float]]:
+    """Do work on the host again and again: seconds by the clock, and seconds that all threads computed."""
+    samples: list[float] = []
+    cpu_s: list[float] = []
+    started = perf_counter()
+    while len(samples) < question.samples and perf_counter() - started < question.max_s:
+        before, cpu_before = perf_counter(), process_time()
+        work()
+        samples.append(perf_counter() - before)
+        cpu_s.append(process_time() - cpu_before)
+    return samples, cpu_s
 
 
 def of_record(row: Measurement, candidates: Sequence[CandidateRow]) -> dict[str, Any]:

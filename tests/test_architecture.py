@@ -232,6 +232,8 @@ def test_an_implementation_is_described_and_listed(name: str) -> None:
     assert (folder / "README.md").is_file(), (
         f"impls/{name}/README.md says what the implementation is and how it deviates"
     )
+    if not (folder / "plan.py").is_file():
+        return  # a search that has no kernels yet: nothing in it can be asked to run
     listed = [entry for entry in IMPLEMENTATIONS.values() if entry.startswith(f"spmark.impls.{name}.")]
     assert listed, f"impls/table.py has a line for impls/{name}"
 

@@ -1,5 +1,7 @@
 """Attention masks that formulas give exactly: LogSparse, Strided, the one-sided block band and the butterfly.
 
+One more pattern is drawn: `interleaved`, our reconstruction of what STile's figure 12 sketches.
+
 The formulas are those whose counts are the published ones (STile, table 4; SparseTIR, section 4.3), which differ in
 details from the masks that they are named after: see each function.
 """
@@ -29,10 +31,11 @@ _LARGEST = 1 << 20
 
 
 class Patterns:
-    """Square masks by formula: ``logsparse_N``, ``strided_N``, ``band_N``, ``butterfly_N``.
+    """Square masks by formula: ``logsparse_N``, ``strided_N``, ``band_N``, ``butterfly_N``, ``interleaved_N``.
 
     A further ``_label`` after N tells apart masks of other arguments: strided takes ``stride`` (default: the root of
-    N, rounded down), band ``block`` (16) and ``blocks`` (16), butterfly ``block`` (16). All take ``heads`` (1): so many
+    N, rounded down), band ``block`` (16) and ``blocks`` (16), butterfly ``block`` (16), interleaved ``block``
+    (16), ``length`` (32), ``density`` (0.7) and ``seed`` (0). All take ``heads`` (1): so many
     copies stand on the diagonal, each with values of its own, which is what a batch of attention heads multiplies by.
     """
 
@@ -141,11 +144,36 @@ def butterfly(where: str, size: int, args: Args) -> Edges:
     return _blocks(_joined([(r, r), *((r, r ^ (1 << bit)) for bit in range(grid.bit_length() - 1))]), block)
 
 
+def interleaved(where: str, size: int, args: Args) -> Edges:
+    """Every row has its share of a dense block and a segment of its own: our reconstruction of STile's figure 12.
+
+    The figure is a sketch and its generator is not public. Here a random half of the columns belongs to blocks and the
+    other half to segments. Rows, permuted, stand in groups of ``block``; group g has ``block`` columns of the first
+    half at ``density``, the next group the next ones, around. Each row has ``length`` columns of the second half,
+    drawn for it alone. No order of rows separates the two, since every row has both: blocks must be taken first, and
+    what is left of the same rows regrouped.
+    """
+    only(where, args, "block", "length", "density", "seed")
+    half = size // 2
+    block = argument(where, args, "block", min(16, half), (1, half))
+    length = argument(where, args, "length", min(32, size - half), (0, size - half))
+    density = argument(where, args, "density", 0.7, (0.0, 1.0))
+    rng = np.random.default_rng(argument(where, args, "seed", 0, (0, 2**31)))
+    rows, cols = rng.permutation(size), rng.permutation(size)
+    member, slot = np.divmod(np.arange(size * block), block)
+    kept = rng.random(member.size) < density
+    inner = member // block * block + slot
+    dense = rows[member[kept]], cols[inner[kept] % half]
+    drawn = np.stack([rng.choice(size - half, length, replace=False) for _ in range(size)])
+    return _joined([dense, (np.repeat(rows, length), cols[half + drawn.ravel()])])
+
+
 _FORMULAS: Mapping[str, Callable[[str, int, Args], Edges]] = {
     "logsparse": logsparse,
     "strided": strided,
     "band": band,
     "butterfly": butterfly,
+    "interleaved": interleaved,
 }
 
 

@@ -49,6 +49,14 @@ CONVERSIONS: Mapping[str, tuple[str, Mapping[str, int]]] = {
     "bsr_4x4": ("bsr", {"block_rows": 4, "block_cols": 4}),
     "bsr_16x16": ("bsr", {"block_rows": 16, "block_cols": 16}),
 }
+SEARCHES = ("stile_a100",)
+"""Searches for a GPU that need not be there, on the host."""
+SEARCHED: Mapping[str, Mapping[str, Any]] = {
+    "patterns/strided_4096": {},
+    "rmat/rmat_13": {"scale": 13, "edge_factor": 16},
+}
+SEARCHED_FOR = (128, "float16")
+"""Width and dtype at which searches are followed."""
 SWEPT = (
     "planetoid/cora", "planetoid/citeseer", "planetoid/pubmed", "dgl/ppi-train-20graphs", "ogb/ogbn-arxiv",
     "snap/web-NotreDame", "twin/proteins_twin", "twin/reddit_twin",
@@ -59,7 +67,7 @@ SWEPT_WIDTHS = (32, 128, 512)
 Answer = Mapping[str, Any]
 """As `spmark.suite.track.Tracked` dumps it."""
 Answers = Mapping[tuple[str, ...], Answer]
-"""By op, implementation, matrix, width and dtype, or by format and matrix."""
+"""By op, implementation, matrix, width and dtype, by format and matrix, or by op, search and matrix."""
 
 
 class _Times:
@@ -232,6 +240,32 @@ class LiveConversions(_Live):
     track_stored.unit = "elements"  # type: ignore[attr-defined]
 
 
+class LiveSearches(_Live):
+    """Searches for a GPU that is not there: how long they take, and how good they think their plan is."""
+
+    version = VERSION
+    timeout = 60
+    param_names = ("op", "search", "matrix")
+    params = (OPS, SEARCHES, tuple(SEARCHED))
+
+    def track_time(self, answers: Answers, op: str, search: str, matrix: str) -> Any:
+        """Give the seconds of a search."""
+        answer = _found(answers, op, search, matrix)
+        return _samples(answer["samples_s"]) if answer else nan
+
+    def track_cpu(self, answers: Answers, op: str, search: str, matrix: str) -> Any:
+        """Give the seconds that a search computed, which other work on the machine disturbs less."""
+        answer = _found(answers, op, search, matrix)
+        return _samples(answer["cpu_s"]) if answer else nan
+
+    def track_predicted(self, answers: Answers, op: str, search: str, matrix: str) -> float:
+        """Give the seconds that the cost model predicts for what was chosen."""
+        answer = _found(answers, op, search, matrix)
+        return float(answer["predicted_s"]) if answer else nan
+
+    track_time.unit = track_cpu.unit = track_predicted.unit = "seconds"  # type: ignore[attr-defined]
+
+
 class SweptSpmm(_Swept, _Times):
     """SpMM of imported sweeps."""
 
@@ -269,6 +303,9 @@ def _questions() -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
     for matrix, (name, (format_name, format_args)) in product(CONVERTED, CONVERSIONS.items()):
         question = {"what": "convert", "format": format_name, "format_args": dict(format_args)}
         yield (name, matrix), question | _matrix(matrix, CONVERTED[matrix])
+    for matrix, op, search in product(SEARCHED, OPS, SEARCHES):
+        question = {"what": "search", "search": search, "op": op, "width": SEARCHED_FOR[0], "dtype": SEARCHED_FOR[1]}
+        yield (op, search, matrix), question | _matrix(matrix, SEARCHED[matrix])
 
 
 def _matrix(matrix_id: str, args: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def test_the_version_follows_the_protocol() -> None:
     assert tracked.PROTOCOL == PROTOCOL_VERSION, "another protocol starts another history: count tracked.PROTOCOL up"
     classes = [value for name, value in vars(tracked).items() if name.startswith(("Live", "Swept"))]
     owners = [value for value in classes if isinstance(value, type)]
-    assert len(owners) == 9
+    assert len(owners) == 10
     assert {owner.version for owner in owners} == {f"protocol-{PROTOCOL_VERSION}"}
     assert all(len(owner.params) == len(owner.param_names) for owner in owners)
 
@@ -82,8 +82,20 @@ def test_every_parameter_of_the_live_set_is_asked_for() -> None:
             assert (owner.op, implementations[0], matrix, str(widths[0]), dtypes[0]) in questions
             assert (owner.op, implementations[-1], matrix, *map(str, tracked.BUILT)) in questions
     assert all((name, matrix) in questions for name in tracked.CONVERSIONS for matrix in tracked.CONVERTED)
+    ops, searches, matrices = tracked.LiveSearches.params
+    assert all((op, search, matrix) in questions for op in ops for search in searches for matrix in matrices)
     built = [question for question in questions.values() if question.get("builds")]
     assert {(question["width"], question["dtype"]) for question in built} == {tracked.BUILT}
+
+
+def test_a_search_has_times_and_a_prediction() -> None:
+    key = ("spmm", "stile_a100", "patterns/strided_4096")
+    held = {key: Tracked(status="ok", samples_s=[1.0, 2.0], cpu_s=[0.5, 0.75], predicted_s=3e-5).model_dump()}
+    searches = tracked.LiveSearches()
+    assert searches.track_time(held, *key)["samples"] == [1.0, 2.0]
+    assert searches.track_cpu(held, *key)["samples"] == [0.5, 0.75]
+    assert searches.track_predicted(held, *key) == 3e-5
+    assert isnan(searches.track_predicted({}, *key))
 
 
 def test_less_can_be_asked(monkeypatch) -> None:

@@ -50,6 +50,20 @@ def test_a_run_has_times_phases_and_storage():
     assert answer["device_bytes"] > answer["stored"] * 4
 
 
+@pytest.mark.parametrize("op", ["spmm", "sddmm"])
+def test_a_search_for_an_absent_gpu_has_times_and_a_prediction(op):
+    case = {
+        "what": "search", "search": "stile_a100", "op": op, "source": "patterns", "matrix": "logsparse_64",
+        "width": 32, "dtype": "float16", "samples": 3,
+    }  # fmt: skip
+    found, unknown, single = ask(case, {**case, "search": "stile_z80"}, {**case, "dtype": "float32"})
+    assert found["status"] == "ok"
+    assert len(found["samples_s"]) == len(found["cpu_s"]) == 3
+    assert 0 < found["predicted_s"] < 1e-3
+    assert (unknown["status"], single["status"]) == ("unsupported", "ok")
+    assert "stile_a100, found 'stile_z80'" in unknown["reason"]
+
+
 def test_a_conversion_has_times_and_storage():
     ell, bsr = ask(
         CONVERT, {**CONVERT, "format": "bsr", "format_args": {"block_rows": 2, "block_cols": 2}, "samples": 3}

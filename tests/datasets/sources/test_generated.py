@@ -60,6 +60,25 @@ def test_butterfly(cache):
     assert rows_of(csr) == [{k for k in range(64) if k // 4 in blocks} for blocks in near]
 
 
+def test_interleaved_rows_have_a_share_of_a_block_and_a_segment(cache):
+    csr = load(cache, "patterns", "interleaved_64", block=8, length=5, density=1.0)
+    rows = rows_of(csr)
+    assert all(len(row) == 8 + 5 for row in rows)
+    # The eight rows of a group have the same eight columns; each row's five others are its own.
+    together = sorted(sum(len(rows[i] & rows[j]) >= 8 for j in range(64)) for i in range(64))
+    assert together == [16] * 64, "32 columns in groups of eight, 64 rows: two groups have the same columns"
+
+
+def test_interleaved_is_drawn_from_its_seed(cache):
+    one, same, other = (
+        load(cache, "patterns", name, seed=seed)
+        for name, seed in (("interleaved_100", 1), ("interleaved_100", 1), ("interleaved_100_2", 2))
+    )
+    np.testing.assert_array_equal(one.indices, same.indices)
+    assert rows_of(one) != rows_of(other)
+    assert np.diff(one.indptr).max() <= 16 + 32
+
+
 @pytest.mark.parametrize(
     ("name", "nnz"),
     [("logsparse_4096", 90_115), ("strided_4096", 766_144), ("band_4096", 1_017_856), ("butterfly_4096", 589_824)],
@@ -72,7 +91,7 @@ def test_published_counts(cache, name, nnz):
 @pytest.mark.parametrize(
     ("name", "args", "message"),
     [
-        ("logsparse", {}, "expected a formula out of logsparse, strided, band, butterfly and a size"),
+        ("logsparse", {}, "expected a formula out of logsparse, strided, band, butterfly, interleaved and a size"),
         ("logspar_64", {}, "expected a formula"),
         ("logsparse_1", {}, "expected a formula .* and a size"),
         ("logsparse_64", {"stride": 3}, "expected arguments out of none, found stride"),

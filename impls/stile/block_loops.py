@@ -1,0 +1,253 @@
+"""The compiled loops over block candidates: single tiles anywhere in a window, and whole windows.
+
+Importing this module compiles them, or reads them from Numba's cache, as `spmark.impls.formats.loops` does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from spmark.impls.formats.loops import compiled
+from spmark.impls.stile.state import (
+    CHOSEN,
+    COSTS,
+    GROUPS,
+    I32,
+    IN,
+    LONG,
+    REAL,
+    SINGLE,
+    WHOLE,
+    WINDOWS,
+    close_tile,
+    open_tile,
+    part,
+    stretched,
+    take,
+)
+
+
+@part
+def pick_single(  # noqa: PLR0917
+    owner: Any, row_of: Any, windows: Any, groups: Any, chosen: Any, window: Any, at: Any, shape: Any, cost_ms: Any
+) -> None:
+    """Pick the block tile of ``shape`` (groups less one) that begins at group ``at`` of a window."""
+    tile = open_tile(chosen, SINGLE, shape, window, cost_ms)
+    first = groups.ptr[window] + at
+    stop = min(first + shape + 1, groups.ptr[window + 1])
+    for m in range(groups.member_ptr[first], groups.member_ptr[stop]):
+        if owner[groups.members[m]] < 0:
+            take(owner, row_of, windows, groups, chosen, groups.members[m], tile)
+    close_tile(chosen, windows, tile)
+
+
+@part
+def pick_whole(indptr: Any, owner: Any, row_of: Any, windows: Any, groups: Any, chosen: Any, window: Any) -> None:  # noqa: PLR0917
+    """Hold a window whole: every non-zero of its rows, also those that other tiles have."""
+    tile = open_tile(chosen, WHOLE, -1, window, windows.whole_ms[window])
+    for r in range(windows.row_ptr[window], windows.row_ptr[window + 1]):
+        row = windows.rows[r]
+        for at in range(indptr[row], indptr[row + 1]):
+            take(owner, row_of, windows, groups, chosen, at, tile)
+    close_tile(chosen, windows, tile)
+
+
+@part
+def _whole_average(windows: Any, window: Any, withdraw: Any) -> Any:
+    """Give what holding a window whole costs for each new non-zero, what it gives back taken off."""
+    if windows.left[window] == 0 or (withdraw == 0 and windows.left[window] < windows.total[window]):
+        return np.inf
+    return (windows.whole_ms[window] - windows.paid_ms[window]) / windows.left[window]
+
+
+@part
+def _rank(windows: Any, groups: Any, costs: Any, window: Any) -> None:
+    """Find the best single tile of a window. O(groups x shapes)."""
+    first, count = groups.ptr[window], groups.ptr[window + 1] - groups.ptr[window]
+    groups.average[window], groups.stale[window] = np.inf, 0
+    if windows.left[window] == 0:
+        return
+    for shape in range(costs.shape[1]):
+        cost = costs[windows.height[window], shape]
+        if not np.isfinite(cost):
+            continue
+        span = min(shape + 1, count)
+        gain = 0
+        for g in range(span):
+            gain += groups.left[first + g]
+        most, at = gain, 0
+        for g in range(span, count):
+            gain += groups.left[first + g] - groups.left[first + g - span]
+            if gain > most:
+                most, at = gain, g - span + 1
+        if most > 0 and cost / most < groups.average[window]:
+            groups.average[window], groups.at[window], groups.shape[window] = cost / most, at, shape
+        if shape + 1 >= count:
+            break
+
+
+@part
+def _sweep(  # noqa: PLR0917
+    owner: Any,
+    row_of: Any,
+    windows: Any,
+    groups: Any,
+    chosen: Any,
+    window: Any,
+    shape: Any,
+    cost: Any,
+    limit: Any,
+) -> None:
+    """Pick every tile of one shape, first to last, that costs no more than ``limit`` for each new non-zero."""
+    count = groups.ptr[window + 1] - groups.ptr[window]
+    span = min(shape + 1, count)
+    at = 0
+    while at + span <= count:
+        gain = 0
+        for g in range(span):
+            gain += groups.left[groups.ptr[window] + at + g]
+        if gain > 0 and cost <= limit * gain:
+            pick_single(owner, row_of, windows, groups, chosen, window, at, shape, cost)
+            at += span
+        else:
+            at += 1
+
+
+@part
+def _prefer(  # noqa: PLR0917
+    indptr: Any,
+    owner: Any,
+    row_of: Any,
+    windows: Any,
+    groups: Any,
+    chosen: Any,
+    costs: Any,
+    withdraw: Any,
+    slack: Any,
+    below: Any,
+    window: Any,
+) -> None:
+    while windows.left[window] > 0:
+        _rank(windows, groups, costs, window)
+        whole = _whole_average(windows, window, withdraw)
+        average = min(whole, groups.average[window])
+        if not average < below:
+            return
+        if whole <= groups.average[window]:
+            pick_whole(indptr, owner, row_of, windows, groups, chosen, window)
+            return
+        shape, at = groups.shape[window], groups.at[window]
+        cost = costs[windows.height[window], shape]
+        pick_single(owner, row_of, windows, groups, chosen, window, at, shape, cost)
+        limit = min(stretched(average, slack), below)
+        _sweep(owner, row_of, windows, groups, chosen, window, shape, cost, limit)
+
+
+@compiled(types.void, IN, I32, IN, WINDOWS, GROUPS, CHOSEN, COSTS, LONG, REAL, REAL, LONG, LONG)
+def prefer_blocks(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
+    indptr: Any,
+    owner: Any,
+    row_of: Any,
+    windows: Any,
+    groups: Any,
+    chosen: Any,
+    costs: Any,
+    withdraw: Any,
+    slack: Any,
+    below: Any,
+    first: Any,
+    stop: Any,
+) -> None:
+    """Pick blocks of windows ``first:stop``, one after the other, while a new non-zero costs less than ``below``.
+
+    Parameters
+    ----------
+    indptr, owner, row_of : (I + 1,), (nnz,), (nnz,) int32
+    windows, groups, chosen : `Windows`, `Groups`, `Chosen`
+        Changed.
+    costs : (heights, shapes) float64
+        Milliseconds of a multiprocessor for a single tile.
+    withdraw : int
+        1: whole windows replace tiles; 0: they are candidates where nothing was picked.
+    slack : float
+        r - 1 of the local search.
+    below : float
+    """
+    for window in range(first, stop):
+        _prefer(indptr, owner, row_of, windows, groups, chosen, costs, withdraw, slack, below, window)
+
+
+@compiled(types.Tuple((REAL, LONG, LONG)), WINDOWS, GROUPS, COSTS, LONG)
+def best_block(windows: Any, groups: Any, costs: Any, withdraw: Any) -> Any:
+    """Find the block candidate that costs least for each new non-zero.
+
+    Single tiles only lose non-zeros, so an old average is a bound: a window is ranked again only where that could win.
+
+    Returns
+    -------
+    (average, window, whole)
+        The first of equals, whole windows before single tiles; window -1 where nothing is left.
+    """
+    count = windows.left.size
+    average, best, whole = np.inf, -1, np.inf
+    whole_best, least = -1, -1
+    for window in range(count):
+        value = _whole_average(windows, window, withdraw)
+        if value < whole:
+            whole, whole_best = value, window
+        if groups.average[window] < np.inf and (least < 0 or groups.average[window] < groups.average[least]):
+            least = window
+    if least >= 0:
+        if groups.stale[least]:
+            _rank(windows, groups, costs, least)
+        bound = groups.average[least]
+        for window in range(count):
+            if groups.stale[window] and groups.average[window] <= bound:
+                _rank(windows, groups, costs, window)
+            if not groups.stale[window] and groups.average[window] < average:
+                average, best = groups.average[window], window
+                bound = min(bound, average)
+    if whole <= average and whole_best >= 0:
+        return whole, whole_best, 1
+    return average, best, 0
+
+
+@compiled(types.void, IN, I32, IN, WINDOWS, GROUPS, CHOSEN, COSTS, LONG, REAL, LONG, LONG)
+def pick_blocks(  # noqa: PLR0917
+    indptr: Any,
+    owner: Any,
+    row_of: Any,
+    windows: Any,
+    groups: Any,
+    chosen: Any,
+    costs: Any,
+    withdraw: Any,
+    slack: Any,
+    window: Any,
+    whole: Any,
+) -> None:
+    """Pick the block that `best_block` found, and by local search what costs little more.
+
+    Taken along are whole windows, and, where a single tile was picked, tiles of its shape in the other windows.
+    Parameters as of `prefer_blocks`.
+    """
+    height, shape = windows.height[window], groups.shape[window]
+    average = _whole_average(windows, window, withdraw) if whole else groups.average[window]
+    limit = stretched(average, slack)
+    if whole:
+        pick_whole(indptr, owner, row_of, windows, groups, chosen, window)
+    else:
+        pick_single(owner, row_of, windows, groups, chosen, window, groups.at[window], shape, costs[height, shape])
+    if slack <= 0:
+        return
+    for other in range(windows.left.size):
+        if windows.left[other] == 0:
+            continue
+        held_whole = _whole_average(windows, other, withdraw)
+        if held_whole < np.inf and held_whole <= limit:
+            pick_whole(indptr, owner, row_of, windows, groups, chosen, other)
+        elif not whole and windows.height[other] == height and groups.average[other] <= limit:
+            _sweep(owner, row_of, windows, groups, chosen, other, shape, costs[height, shape], limit)

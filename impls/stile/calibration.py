@@ -1,0 +1,193 @@
+"""What the cost model knows of a GPU: a table of block tiles and the lines of the others, in the tables of its spec.
+
+Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.2. A calibration belongs to one GPU, operator and dtype. It
+is kept in `spmark.impls.core.devicespec.DeviceSpec.tables` under two names:
+
+``stile_<op>_<dtype>_blocks``
+    Rows of five: rows of the tile, columns of the tile, width of the part of J, milliseconds without atomic additions,
+    milliseconds with them.
+``stile_<op>_<dtype>_roofline``
+    a, b, c, d and the peak in flops for each byte, for ELL tiles (SpMM) or one-dimensional tiles (SDDMM).
+
+A cost is the time that one tile keeps one multiprocessor busy when all are: the time of many tiles, times the
+multiprocessors, over the tiles.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.errors import DeviceError
+from spmark.impls.core.problem import DType, Op
+
+_FIELDS = 5
+
+
+@dataclass(frozen=True)
+class BlockCost:
+    """What a block tile of one shape costs."""
+
+    rows: int
+    cols: int
+    part: int
+    """Columns of the dense operand (SpMM), or width of the slice of J that is summed (SDDMM)."""
+    plain_ms: float
+    atomic_ms: float
+
+
+@dataclass(frozen=True)
+class Line:
+    """What a tile that is no block costs: ``a R + b``, times ``c R_atomic / R + d`` where it adds atomically.
+
+    R is the roofline's bytes, the larger of what is moved and what could be moved during the arithmetic.
+    """
+
+    a: float
+    """Milliseconds for each byte."""
+    b: float
+    """Milliseconds."""
+    c: float
+    d: float
+    peak: float
+    """Flops for each byte: peak rate over peak bandwidth."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The cost model's constants for one GPU, operator and dtype."""
+
+    device: str
+    """Name of the GPU that was measured; plans and reports are labelled with it."""
+    num_sms: int
+    op: Op
+    dtype: DType
+    blocks: tuple[BlockCost, ...]
+    """Empty where block tiles were not measured: they are then no candidates."""
+    line: Line
+
+    @classmethod
+    def of(cls, spec: DeviceSpec, op: Op, dtype: DType) -> Calibration:
+        """Read a calibration out of a device's tables.
+
+        Raises
+        ------
+        DeviceError
+            The device has none for the operator and dtype, or a table has not the length, sign or order it must have.
+        """
+        name = f"stile_{op}_{dtype}"
+        found = spec.tables.get(f"{name}_roofline")
+        if found is None:
+            held = ", ".join(key for key in sorted(spec.tables) if key.startswith("stile_")) or "none"
+            raise DeviceError(
+                f"{spec.name}: expected a table {name}_roofline of STile's cost model, found {held}: calibrate this "
+                "device, or search for one that is calibrated"
+            )
+        if len(found) != _FIELDS or not all(map(math.isfinite, found)) or min(found[0], found[4]) <= 0 or found[1] < 0:
+            raise DeviceError(
+                f"{spec.name}: expected {name}_roofline to be a > 0, b >= 0, c, d, peak > 0, found {found}"
+            )
+        flat = spec.tables.get(f"{name}_blocks", [])
+        if len(flat) % _FIELDS:
+            raise DeviceError(f"{spec.name}: expected {name}_blocks in rows of {_FIELDS}, found {len(flat)} numbers")
+        blocks = tuple(_block(spec.name, name, flat[i : i + _FIELDS]) for i in range(0, len(flat), _FIELDS))
+        return cls(spec.name, spec.num_sms, op, dtype, blocks, Line(*found))
+
+    def tables(self) -> dict[str, list[float]]:
+        """Give the tables that `of` reads."""
+        name = f"stile_{self.op}_{self.dtype}"
+        flat = [float(x) for b in self.blocks for x in (b.rows, b.cols, b.part, b.plain_ms, b.atomic_ms)]
+        line = self.line
+        return {f"{name}_blocks": flat, f"{name}_roofline": [line.a, line.b, line.c, line.d, line.peak]}
+
+
+def _block(device: str, name: str, row: list[float]) -> BlockCost:
+    rows, cols, part, plain, atomic = row
+    whole = all(x >= 1 and x == int(x) for x in (rows, cols, part))
+    if not whole or not 0 < plain <= atomic < math.inf:
+        raise DeviceError(
+            f"{device}: expected each row of {name}_blocks to be rows, columns and part (whole numbers from 1), and "
+            f"milliseconds without and with atomic additions, rising, found {row}"
+        )
+    return BlockCost(int(rows), int(cols), int(part), plain, atomic)
+
+
+def published_a100() -> DeviceSpec:
+    """Give the A100 (SXM4, 80 GB) that STile's authors measured, with the constants of their public code.
+
+    Rates that they do not state are 0. float16 has block tables; for float32 they fitted the lines of ELL and
+    one-dimensional tiles alone.
+    """
+    return DeviceSpec.load(Path(str(files("spmark.impls.stile") / "calibrations" / "nvidia-a100-sxm4-80gb.json")))
+
+
+def fit_line(
+    plain_bytes: ArrayLike, plain_ms: ArrayLike, atomic_bytes: ArrayLike, atomic_ms: ArrayLike, peak: float
+) -> Line:
+    """Fit the constants of tiles that were measured without and with atomic additions (algorithm 1, lines 12 and 13).
+
+    Parameters
+    ----------
+    plain_bytes, plain_ms : (n,) float
+        Roofline bytes R and the milliseconds of each tile.
+    atomic_bytes, atomic_ms : (n,) float
+        The same of its atomic twin; both empty where there is no such thing, then c is 0 and d is 1.
+    peak : float
+        Flops for each byte.
+
+    Raises
+    ------
+    ValueError
+        Arrays of different lengths, or fewer than two different R: a line needs two points.
+    """
+    r, ms = np.asarray(plain_bytes, np.float64), np.asarray(plain_ms, np.float64)
+    r_atomic, ms_atomic = np.asarray(atomic_bytes, np.float64), np.asarray(atomic_ms, np.float64)
+    if r.shape != ms.shape or r_atomic.shape != ms_atomic.shape or r_atomic.size not in (0, r.size):
+        raise ValueError(
+            f"expected bytes and milliseconds of as many tiles, found {r.size}, {ms.size}, {r_atomic.size} and "
+            f"{ms_atomic.size}"
+        )
+    a, b = _straight(r, ms)
+    c, d = _straight(r_atomic / r, ms_atomic / ms) if r_atomic.size else (0.0, 1.0)
+    return Line(a, b, c, d, peak)
+
+
+def _straight(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    if np.unique(x).size < 2:
+        raise ValueError(f"expected tiles of at least two sizes to fit a line through, found {np.unique(x).size}")
+    slope, offset = np.polyfit(x, y, 1)
+    return float(slope), float(offset)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How well predictions agree with measurements (section 5.6)."""
+
+    pearson: float
+    """Linear correlation, NaN where one side is constant."""
+    rmse: float
+    """Root of the mean squared error, in the unit of both."""
+    count: int
+
+    @classmethod
+    def of(cls, predicted: ArrayLike, measured: ArrayLike) -> Agreement:
+        """Compare two arrays (n,).
+
+        Raises
+        ------
+        ValueError
+            Different lengths, or fewer than two.
+        """
+        x, y = np.asarray(predicted, np.float64), np.asarray(measured, np.float64)
+        if x.shape != y.shape or x.ndim != 1 or x.size < 2:
+            raise ValueError(f"expected two arrays of the same length of at least 2, found {x.shape} and {y.shape}")
+        dx, dy = x - x.mean(), y - y.mean()
+        scale = float(np.sqrt((dx @ dx) * (dy @ dy)))
+        pearson = float(dx @ dy) / scale if scale > 0 else math.nan
+        return cls(pearson, float(np.sqrt(np.mean((x - y) ** 2))), x.size)

@@ -1,0 +1,301 @@
+"""Greedy with withdraw: one run over a matrix, level by level.
+
+Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, algorithm 2, and what their public code adds: blocks that beat every
+ELL tile are picked window by window beforehand. The state is incremental: a pick touches the windows it lies in, and
+old averages serve as bounds until they could win.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.stile.block_loops import best_block, pick_blocks, prefer_blocks
+from spmark.impls.stile.level_loops import best_light, pick_light
+from spmark.impls.stile.levels import make_level
+from spmark.impls.stile.space import Formats, Mode, Shapes
+from spmark.impls.stile.state import LIGHT, Chosen, Groups, Level, Windows
+from spmark.impls.stile.windows import Tiled, make_groups, make_windows, row_order
+
+_CHOSEN_TO_BEGIN_WITH = 1024
+_WINDOWS_AT_ONCE = 1024
+
+
+class Event(StrEnum):
+    """What a step of the search picked."""
+
+    BEFOREHAND = "beforehand"
+    """Blocks of the pass window by window."""
+    BLOCK = "block"
+    WINDOW = "window"
+    """Whole windows, which replace what was picked in them."""
+    OTHER = "other"
+    """ELL or one-dimensional tiles."""
+    REST = "rest"
+    """All that was left, without looking for better: time was up."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One round, for figures and for finding out what happened."""
+
+    event: Event
+    level: int
+    average_ms: float
+    """Cost of the best candidate for each new non-zero; negative where a window gives back more than it costs."""
+    picked: int
+    withdrawn: int
+    left: int
+    """Non-zeros without a tile afterwards."""
+    spent_ms: float
+    """Cost of all tiles afterwards, of one part of J on one multiprocessor."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How to search."""
+
+    mode: Mode = Mode.CODE
+    formats: Formats = Formats.MIXED
+    slack: float = 0.2
+    """r - 1 of the local search; 0 picks one candidate a round."""
+    withdraw: bool = True
+    max_levels: int = 100
+
+    def __post_init__(self) -> None:
+        if not self.slack >= 0:
+            raise ValueError(f"expected a slack of at least 0, found {self.slack}")
+        if self.max_levels < 1:
+            raise ValueError(f"expected at least one level, found {self.max_levels}")
+
+
+@dataclass(frozen=True, eq=False)
+class Picked:
+    """What a run chose; every non-zero has one tile."""
+
+    owner: NDArray[np.int32]
+    """(nnz,) tile of each non-zero, numbers below that of all tiles ever picked."""
+    kind: NDArray[np.int8]
+    """(tiles,) `SINGLE`, `WHOLE` or `LIGHT` of `spmark.impls.stile.state`."""
+    width: NDArray[np.int32]
+    """(tiles,) columns of a block tile (0 of what holds a window whole), non-zeros of a row of an ELL tile."""
+    window: NDArray[np.int32]
+    """(tiles,) number of the window of a block tile in the row order, -1 for the others."""
+    height: NDArray[np.int32]
+    """(tiles,) rows of a block tile or an ELL tile."""
+    order: NDArray[np.int32]
+    """(I,) rows in the order of windows."""
+    spent_ms: float
+    levels: int
+    withdrawn: int
+    finished: bool
+    """Whether the time sufficed."""
+    trace: tuple[Step, ...]
+
+
+class Greedy:
+    """A run over one matrix with one set of shapes.
+
+    Parameters
+    ----------
+    tiled : Tiled
+        Without owners; taken over.
+    shapes : Shapes
+        Without heights there are no blocks.
+    ell : bool
+        SpMM: tiles that are no blocks are ELL, and windows can be held whole. Else SDDMM.
+    rules : Rules
+    late : callable
+        Says whether time is up.
+    """
+
+    def __init__(self, tiled: Tiled, shapes: Shapes, ell: bool, rules: Rules, late: Callable[[], bool]) -> None:
+        self._tiled, self._shapes, self._ell, self._rules, self._late = tiled, shapes, ell, rules, late
+        highest = shapes.heights[0] if shapes.heights else 0
+        stands = np.arange(tiled.matrix.num_rows, dtype=np.int32)
+        self._order = row_order(tiled, highest) if highest else stands
+        self._windows: Windows = make_windows(tiled, shapes, self._order, ell)
+        self._groups: Groups = make_groups(tiled, self._windows)
+        self._chosen = _no_tiles(_CHOSEN_TO_BEGIN_WITH, len(shapes.heights), tiled.matrix.nnz)
+        self._level: Level | None = None
+        self._levels = 0
+        self._fresh = False
+        self._trace: list[Step] = []
+
+    def run(self) -> Picked:
+        """Pick until every non-zero has a tile. O(rounds (windows + tiles) + levels nnz)."""
+        rules = self._rules
+        if rules.max_levels == 1:
+            self._regroup()
+        if rules.mode is Mode.CODE and self._ell and rules.formats is Formats.MIXED and self._shapes.heights:
+            self._beforehand()
+        while self._left and not self._late():
+            self._round()
+        finished = not self._left
+        self._take_rest()
+        return self._picked(finished)
+
+    @property
+    def _left(self) -> int:
+        return int(self._chosen.tally[2])
+
+    def _round(self) -> None:
+        literal = self._rules.mode is Mode.PAPER
+        if literal and not self._fresh and self._levels < self._rules.max_levels:
+            self._regroup()
+        average, window, whole = best_block(self._windows, self._groups, self._shapes.single_ms, self._rules.withdraw)
+        light, best = math.inf, -1
+        # Whatever the next level holds, nothing of it is cheaper than this: it need not be made yet.
+        if self._rules.formats is not Formats.BLOCKS and (literal or not average <= self._shapes.cheapest_ms):
+            if not self._fresh and self._levels < self._rules.max_levels:
+                self._regroup()
+            if self._level is not None:
+                light, best = best_light(*self._seen(), int(self._chosen.tally[3]))
+        if window >= 0 and average <= light:
+            self._pick_blocks(average, window, whole, self._rules.slack, Event.WINDOW if whole else Event.BLOCK)
+        else:
+            self._pick_light(light, best, self._rules.slack)
+
+    def _seen(self) -> tuple[object, ...]:
+        tiled = self._tiled
+        return tiled.owner, tiled.row_of, tiled.whole, self._level, self._shapes.price, int(self._ell)
+
+    def _pick_blocks(self, average: float, window: int, whole: int, slack: float, event: Event) -> None:
+        tiled, before = self._tiled, self._chosen.tally.copy()
+        self._reserve(self._groups.left.size + self._windows.left.size)
+        pick_blocks(
+            tiled.matrix.indptr,
+            tiled.owner,
+            tiled.row_of,
+            self._windows,
+            self._groups,
+            self._chosen,
+            self._shapes.single_ms,
+            self._rules.withdraw,
+            slack,
+            window,
+            whole,
+        )
+        self._fresh = False
+        self._note(event, average, before)
+
+    def _pick_light(self, average: float, best: int, slack: float, event: Event = Event.OTHER) -> None:
+        assert self._level is not None
+        before = self._chosen.tally.copy()
+        self._reserve(self._level.first.size)
+        pick_light(*self._seen(), self._windows, self._groups, self._chosen, slack, best)
+        self._fresh = self._rules.mode is Mode.CODE or math.isinf(slack)
+        self._note(event, average, before)
+
+    def _beforehand(self) -> None:
+        """Pick blocks that no ELL tile could beat, window by window."""
+        tiled, count = self._tiled, self._windows.left.size
+        before = self._chosen.tally.copy()
+        for first in range(0, count, _WINDOWS_AT_ONCE):
+            stop = min(first + _WINDOWS_AT_ONCE, count)
+            self._reserve(int(self._groups.ptr[stop] - self._groups.ptr[first]) + stop - first)
+            prefer_blocks(
+                tiled.matrix.indptr,
+                tiled.owner,
+                tiled.row_of,
+                self._windows,
+                self._groups,
+                self._chosen,
+                self._shapes.single_ms,
+                self._rules.withdraw,
+                self._rules.slack,
+                self._shapes.cheapest_ms,
+                first,
+                stop,
+            )
+            if self._late():
+                break
+        self._note(Event.BEFOREHAND, self._shapes.cheapest_ms, before)
+
+    def _take_rest(self) -> None:
+        """Take all that is left, if there is anything, without looking for better."""
+        blocks = self._rules.formats is Formats.BLOCKS
+        if self._left and not blocks:
+            self._regroup()
+        while self._left:
+            if blocks:
+                best = best_block(self._windows, self._groups, self._shapes.single_ms, self._rules.withdraw)
+                self._pick_blocks(best[0], best[1], best[2], math.inf, Event.REST)
+            else:
+                best = best_light(*self._seen(), int(self._chosen.tally[3]))
+                self._pick_light(best[0], best[1], math.inf, Event.REST)
+
+    def _regroup(self) -> None:
+        """Begin a level: other tiles are made of what is left, in the paper's mode groups of columns too."""
+        if self._rules.formats is not Formats.BLOCKS:
+            self._level = make_level(self._tiled, self._shapes, self._ell, int(self._chosen.tally[3]))
+        if self._rules.mode is Mode.PAPER and self._levels:
+            self._groups = make_groups(self._tiled, self._windows)
+        self._levels += 1
+        self._fresh = True
+
+    def _reserve(self, more: int) -> None:
+        """Make room for ``more`` tiles."""
+        used, capacity = int(self._chosen.tally[0]), self._chosen.kind.size
+        more = min(more, self._tiled.matrix.nnz)  # a pick has a new non-zero
+        if used + more > capacity:
+            bigger = _no_tiles(max(used + more, 2 * used), self._windows.of.shape[1], 0)
+            for name in ("kind", "shape", "window", "cost_ms", "owned", "home"):
+                getattr(bigger, name)[:used] = getattr(self._chosen, name)[:used]
+            self._chosen = bigger._replace(tally=self._chosen.tally, spent_ms=self._chosen.spent_ms)
+
+    def _note(self, event: Event, average: float, before: NDArray[np.int64]) -> None:
+        tally = self._chosen.tally
+        picked, withdrawn = int(tally[0] - before[0]), int(tally[1] - before[1])
+        step = Step(event, self._levels, float(average), picked, withdrawn, int(tally[2]), self._spent)
+        if picked:
+            self._trace.append(step)
+
+    @property
+    def _spent(self) -> float:
+        return float(self._chosen.spent_ms[0])
+
+    def _picked(self, finished: bool) -> Picked:
+        chosen, shapes = self._chosen, self._shapes
+        used = int(chosen.tally[0])
+        kind, shape, window = chosen.kind[:used], chosen.shape[:used], chosen.window[:used]
+        light = kind == LIGHT
+        width = np.where(light, shapes.price.width[np.where(light, shape, 0)], (shape + 1) * 16).astype(np.int32)
+        height = shapes.price.height[np.where(light, shape, 0)].astype(np.int32)
+        number = np.full(used, -1, np.int32)
+        if shapes.heights:
+            of = self._windows.height[np.maximum(window, 0)]
+            first = np.searchsorted(self._windows.height, np.arange(len(shapes.heights)))
+            number = np.where(light, -1, window - first[of]).astype(np.int32)
+            height = np.where(light, height, np.array(shapes.heights, np.int32)[of]).astype(np.int32)
+        return Picked(
+            self._tiled.owner,
+            kind,
+            width,
+            number,
+            height,
+            self._order,
+            float(chosen.cost_ms[:used][chosen.owned[:used] > 0].sum()),
+            self._levels,
+            int(chosen.tally[1]),
+            finished,
+            tuple(self._trace),
+        )
+
+
+def _no_tiles(capacity: int, heights: int, left: int) -> Chosen:
+    return Chosen(
+        np.zeros(capacity, np.int8),
+        np.zeros(capacity, np.int32),
+        np.zeros(capacity, np.int32),
+        np.zeros(capacity),
+        np.zeros(capacity, np.int64),
+        np.zeros((capacity, heights), np.int32),
+        np.array([0, 0, left, 0], np.int64),
+        np.zeros(1),
+    )

@@ -1,0 +1,253 @@
+"""The compiled loops of one level: its candidates that are no blocks, the best of them, and what picking them changes.
+
+Importing this module compiles them, or reads them from Numba's cache, as `spmark.impls.formats.loops` does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from spmark.impls.formats.loops import compiled
+from spmark.impls.stile.state import (
+    CHOSEN,
+    GROUPS,
+    I32,
+    I64,
+    IN,
+    LEVEL,
+    LIGHT,
+    LONG,
+    PRICE,
+    REAL,
+    WINDOWS,
+    close_tile,
+    open_tile,
+    part,
+    stretched,
+    take,
+)
+
+
+@compiled(types.void, IN, I32, LONG, LONG, I32)
+def count_left(indptr: Any, owner: Any, first: Any, stop: Any, left: Any) -> None:
+    """Count the non-zeros of rows ``first:stop`` that have no owner into ``left`` (I,) int32."""
+    for row in range(first, stop):
+        found = 0
+        for at in range(indptr[row], indptr[row + 1]):
+            found += owner[at] < 0
+        left[row] = found
+
+
+@compiled(types.void, IN, IN, LONG, types.int64[:, ::1])
+def count_pieces(left: Any, whole: Any, widest: Any, counts: Any) -> None:
+    """Count the pieces that rows are folded into, by kind of row and length.
+
+    Parameters
+    ----------
+    left : (I,) int32
+        Non-zeros of each row that have no owner.
+    whole : (I,) int32
+        Non-zeros of each row of the undivided matrix.
+    widest : int
+        Most non-zeros of a piece.
+    counts : (2, widest + 1) int64
+        Added to; row 0 is of rows that no tile has touched, row 1 of the others.
+    """
+    for row in range(left.size):
+        touched = 1 if left[row] < whole[row] else 0
+        counts[touched, widest] += left[row] // widest
+        counts[touched, left[row] % widest] += left[row] % widest > 0
+
+
+@compiled(types.void, IN, I32, IN, IN, LONG, LONG, LONG, types.int64[:, ::1], I64, I32)
+def place_pieces(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
+    indptr: Any,
+    owner: Any,
+    left: Any,
+    whole: Any,
+    widest: Any,
+    first: Any,
+    stop: Any,
+    cursor: Any,
+    starts: Any,
+    items: Any,
+) -> None:
+    """Write the pieces of rows ``first:stop`` where they belong.
+
+    Parameters
+    ----------
+    cursor : (2, widest + 1) int64
+        Where the next piece of a kind and length goes; advanced.
+    starts : (pieces + 1,) int64
+        Where each piece begins in ``items``, given.
+    items : (n,) int32
+        Written: non-zeros, piece after piece.
+    """
+    for row in range(first, stop):
+        rest = left[row]
+        touched = 1 if rest < whole[row] else 0
+        at = indptr[row]
+        while rest > 0:
+            length = min(rest, widest)
+            piece = cursor[touched, length]
+            cursor[touched, length] = piece + 1
+            to = starts[piece]
+            for i in range(length):
+                while owner[at] >= 0:
+                    at += 1
+                items[to + i] = at
+                at += 1
+            rest -= length
+
+
+@part
+def _rows_and_flag(owner: Any, row_of: Any, whole: Any, level: Any, tile: Any, width: Any) -> Any:  # noqa: PLR0917
+    """Give the non-zeros of a tile that have no owner, their runs of rows, and whether a row is in other tiles too."""
+    gain, runs, run, row, atomic = 0, 0, 0, -1, 0
+    for i in range(level.first[tile], level.stop[tile]):
+        at = level.items[i]
+        if owner[at] >= 0:
+            continue
+        if row_of[at] != row:
+            if row >= 0 and (run < whole[row] or run > width):
+                atomic = 1
+            row, run, runs = row_of[at], 0, runs + 1
+        run += 1
+        gain += 1
+    if row >= 0 and (run < whole[row] or run > width):
+        atomic = 1
+    return gain, runs, atomic
+
+
+@compiled(types.void, IN, IN, I32, IN, LEVEL, PRICE, LONG, LONG, LONG, LONG, I32)
+def price_tiles(  # noqa: PLR0917
+    row_of: Any,
+    indices: Any,
+    owner: Any,
+    whole: Any,
+    level: Any,
+    price: Any,
+    adds: Any,
+    clock: Any,
+    first: Any,
+    stop: Any,
+    stamp: Any,
+) -> None:
+    """Price candidates ``first:stop`` by the roofline.
+
+    Parameters
+    ----------
+    row_of, indices : (nnz,) int32
+    owner : (nnz,) int32
+    whole : (I,) int32
+        Non-zeros of each row.
+    level : `Level`
+        Its costs, averages and flags are written.
+    price : `Price`
+    adds : int
+        1 where tiles that share a row must add into it atomically.
+    clock : int
+        Picks so far.
+    stamp : (K,) int32
+        Scratch, -1 to begin with.
+    """
+    column_bytes, row_bytes, a, b, c, d = price.line
+    for tile in range(first, stop):
+        columns = 0
+        for i in range(level.first[tile], level.stop[tile]):
+            column = indices[level.items[i]]
+            if stamp[column] != tile:
+                stamp[column] = tile
+                columns += 1
+        shape = level.shape[tile]
+        gain, rows, atomic = _rows_and_flag(owner, row_of, whole, level, tile, price.width[shape])
+        moved = price.fixed[shape] + columns * column_bytes + rows * row_bytes
+        roof = max(moved, price.least[shape])
+        level.plain_ms[tile] = a * roof + b
+        times = c * max(moved + price.again[shape], price.least[shape]) / roof + d
+        level.atomic_ms[tile] = level.plain_ms[tile] * max(1.0, times)
+        level.atomic[tile] = atomic & adds
+        cost = level.atomic_ms[tile] if level.atomic[tile] else level.plain_ms[tile]
+        level.average[tile] = cost / gain if gain > 0 else np.inf
+        level.seen[tile] = clock
+
+
+@part
+def _rank(owner: Any, row_of: Any, whole: Any, level: Any, price: Any, adds: Any, clock: Any, tile: Any) -> None:  # noqa: PLR0917
+    """Compute a candidate's average again; what once had to add atomically is taken to still have to."""
+    level.seen[tile] = clock
+    gain, _, atomic = _rows_and_flag(owner, row_of, whole, level, tile, price.width[level.shape[tile]])
+    level.atomic[tile] |= atomic & adds
+    cost = level.atomic_ms[tile] if level.atomic[tile] else level.plain_ms[tile]
+    level.average[tile] = cost / gain if gain > 0 else np.inf
+
+
+@compiled(types.Tuple((REAL, LONG)), I32, IN, IN, LEVEL, PRICE, LONG, LONG)
+def best_light(owner: Any, row_of: Any, whole: Any, level: Any, price: Any, adds: Any, clock: Any) -> Any:  # noqa: PLR0917
+    """Find the candidate of a level that costs least for each new non-zero; -1 where none has any.
+
+    Candidates only lose non-zeros, so an old average is a bound: one is ranked again only where that could win.
+    """
+    least = -1
+    for tile in range(level.first.size):
+        if level.average[tile] < np.inf and (least < 0 or level.average[tile] < level.average[least]):
+            least = tile
+    if least < 0:
+        return np.inf, -1
+    if level.seen[least] < clock:
+        _rank(owner, row_of, whole, level, price, adds, clock, least)
+    bound, average, best = level.average[least], np.inf, -1
+    for tile in range(level.first.size):
+        if level.average[tile] > bound:
+            continue
+        if level.seen[tile] < clock:
+            _rank(owner, row_of, whole, level, price, adds, clock, tile)
+        if level.average[tile] < average:
+            average, best = level.average[tile], tile
+            bound = average
+    return average, best
+
+
+@compiled(types.void, I32, IN, IN, LEVEL, PRICE, LONG, WINDOWS, GROUPS, CHOSEN, REAL, LONG)
+def pick_light(  # noqa: PLR0917
+    owner: Any,
+    row_of: Any,
+    whole: Any,
+    level: Any,
+    price: Any,
+    adds: Any,
+    windows: Any,
+    groups: Any,
+    chosen: Any,
+    slack: Any,
+    best: Any,
+) -> None:
+    """Pick a candidate of a level, and by local search all of its shape that cost little more.
+
+    Parameters
+    ----------
+    slack : float
+        r - 1; 0 picks one, infinity all of the shape.
+    best : int
+        What `best_light` found.
+    """
+    shape = level.shape[best]
+    limit = stretched(level.average[best], slack)
+    last = level.first.size if slack > 0 else best + 1
+    for tile in range(best if slack <= 0 else 0, last):
+        if level.shape[tile] != shape or not level.average[tile] <= limit:
+            continue
+        if level.seen[tile] < chosen.tally[3]:
+            _rank(owner, row_of, whole, level, price, adds, chosen.tally[3], tile)
+            if not level.average[tile] <= limit or level.average[tile] == np.inf:
+                continue
+        cost = level.atomic_ms[tile] if level.atomic[tile] else level.plain_ms[tile]
+        made = open_tile(chosen, LIGHT, shape, -1, cost)
+        for i in range(level.first[tile], level.stop[tile]):
+            if owner[level.items[i]] < 0:
+                take(owner, row_of, windows, groups, chosen, level.items[i], made)
+        close_tile(chosen, windows, made)
+        level.average[tile] = np.inf

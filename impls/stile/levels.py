@@ -1,0 +1,107 @@
+"""The candidates of a level that are no blocks: what is left, regrouped into ELL tiles or one-dimensional ones.
+
+Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.1: squeeze, split the rows, reorder them by their non-zeros,
+divide them (ELL), or squeeze, flatten and divide (one-dimensional).
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.formats.threads import SHARE, cores, equal_shares, run_all
+from spmark.impls.stile.level_loops import count_left, count_pieces, place_pieces, price_tiles
+from spmark.impls.stile.space import ONE_DIMENSION, Shapes
+from spmark.impls.stile.state import Level
+from spmark.impls.stile.windows import Tiled
+
+
+def make_level(tiled: Tiled, shapes: Shapes, ell: bool, clock: int) -> Level:
+    """Regroup the non-zeros without an owner.
+
+    Parameters
+    ----------
+    tiled : Tiled
+    shapes : Shapes
+    ell : bool
+        ELL tiles for SpMM; else runs of 32 non-zeros in CSR order for SDDMM.
+    clock : int
+        Picks so far.
+
+    Returns
+    -------
+    Level
+        O(nnz + I), on all cores. Rows that a tile has touched are kept apart from the others, since their sums must be
+        added atomically.
+    """
+    items, first, stop, shape = _ell_tiles(tiled, shapes) if ell else _runs(tiled)
+    count = first.size
+    level = Level(
+        items,
+        first,
+        stop,
+        shape,
+        np.zeros(count),
+        np.zeros(count),
+        np.full(count, np.inf),
+        np.zeros(count, np.uint8),
+        np.zeros(count, np.int64),
+    )
+    matrix = tiled.matrix
+    tasks = max(1, min(cores(), items.size // SHARE))
+    bounds = np.linspace(0, count, tasks + 1).astype(np.int64)
+    given = tiled.row_of, matrix.indices, tiled.owner, tiled.whole, level, shapes.price, int(ell), clock
+    run_all(price_tiles, [(*given, *share, np.full(matrix.num_cols, -1, np.int32)) for share in pairwise(bounds)])
+    return level
+
+
+def _ell_tiles(
+    tiled: Tiled, shapes: Shapes
+) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
+    """Fold rows at the widest bucket, sort the pieces by length and cut them into tiles of every width.
+
+    A width's tiles hold the pieces that are longer than half of it; the last one takes what follows, so no gap is left.
+    """
+    matrix, widest = tiled.matrix, shapes.widest
+    left = np.zeros(matrix.num_rows, np.int32)
+    shares = list(pairwise(equal_shares(matrix.indptr)))
+    run_all(count_left, [(matrix.indptr, tiled.owner, *share, left) for share in shares])
+    counts = np.zeros((2, widest + 1), np.int64)
+    own = [np.zeros_like(counts) for _ in shares]
+    run_all(
+        count_pieces, [(left[a:b], tiled.whole[a:b], widest, mine) for (a, b), mine in zip(shares, own, strict=True)]
+    )
+    counts += np.sum(own, axis=0)
+    # Pieces of untouched rows first, long ones before short ones; within a length in row order.
+    lengths = np.arange(widest, 0, -1)
+    sizes = counts[:, :0:-1]
+    first_piece = np.zeros(sizes.size + 1, np.int64)
+    np.cumsum(sizes.ravel(), out=first_piece[1:])
+    starts = np.zeros(int(first_piece[-1]) + 1, np.int64)
+    np.cumsum(np.repeat(np.tile(lengths, 2), sizes.ravel()), out=starts[1:])
+    cursor = np.zeros_like(counts)
+    cursor[:, :0:-1] = first_piece[:-1].reshape(sizes.shape)
+    tasks = []
+    for (a, b), mine in zip(shares, own, strict=True):
+        tasks.append((matrix.indptr, tiled.owner, left, tiled.whole, widest, a, b, cursor.copy(), starts))
+        cursor += mine
+    items = np.zeros(int(starts[-1]), np.int32)
+    run_all(place_pieces, [(*task, items) for task in tasks])
+    tiles = []
+    for kind in range(2):
+        end = int(first_piece[(kind + 1) * widest])
+        for s, (width, rows) in enumerate(zip(shapes.price.width, shapes.price.height, strict=True)):
+            low, high = first_piece[kind * widest + widest - width], first_piece[kind * widest + widest - width // 2]
+            at = np.arange(low, high, rows, dtype=np.int64)
+            tiles.append((starts[at], starts[np.minimum(at + rows, end)], np.full(at.size, s, np.int32)))
+    first, stop, shape = (np.concatenate(column) for column in zip(*tiles, strict=True))
+    return items, first, stop, shape
+
+
+def _runs(tiled: Tiled) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
+    items = np.flatnonzero(tiled.owner < 0).astype(np.int32)
+    first = np.arange(0, items.size, ONE_DIMENSION, dtype=np.int64)
+    stop = np.minimum(first + ONE_DIMENSION, items.size)
+    return items, first, stop, np.zeros(first.size, np.int32)

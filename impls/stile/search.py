@@ -1,0 +1,195 @@
+"""The search: which tiles a matrix is divided into, for one operator, width and calibrated GPU.
+
+Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3. A mixture of formats, blocks alone and the other format
+alone are searched, and what is predicted to be fastest is kept; in the paper's mode for every part of J and several
+divisions of the columns. No device is needed: all that is known of one is its `Calibration`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.problem import Csr, Op
+from spmark.impls.formats import tiles
+from spmark.impls.formats.decompose import split
+from spmark.impls.formats.tiles import Selection
+from spmark.impls.stile.calibration import Calibration
+from spmark.impls.stile.greedy import Greedy, Picked, Rules, Step
+from spmark.impls.stile.space import Formats, Mode, Shapes, parts_of, shapes_of
+from spmark.impls.stile.state import LIGHT
+from spmark.impls.stile.windows import Tiled
+
+DIVISIONS = (1, 2, 4)
+"""Numbers of column ranges that the paper's mode tries."""
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What the search chose."""
+
+    selection: Selection
+    predicted_ms: float
+    """Time by the cost model: the cost of all tiles, over all multiprocessors evenly (definition 6)."""
+    formats: Formats
+    """What the fastest plan mixes."""
+    part: int
+    """Part of J of a tile."""
+    divisions: int
+    """Column ranges."""
+    levels: int
+    withdrawn: int
+    """Tiles that were picked and replaced."""
+    finished: bool
+    """Whether the time sufficed for every search that was asked for."""
+    trace: tuple[Step, ...]
+    """Rounds of the plan that was kept, of its first column range."""
+    predicted_of: Mapping[Formats, float] = field(default_factory=dict)
+    """Least predicted time of each mixture that was searched."""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    picked: tuple[tuple[NDArray[np.int64], Picked], ...]
+    """Of every column range its non-zeros and their tiles."""
+    predicted_ms: float
+    formats: Formats
+    part: int
+
+
+def search(
+    matrix: Csr,
+    calibration: Calibration,
+    width: int,
+    rules: Rules | None = None,
+    time_budget_s: float = math.inf,
+) -> Found:
+    """Search tiles.
+
+    Parameters
+    ----------
+    matrix : Csr
+    calibration : Calibration
+        Says the operator and the dtype too.
+    width : int
+        J.
+    rules : Rules, optional
+        A mixture is compared with both formats alone; a single format is searched as it is.
+    time_budget_s : float
+        No round is begun after so many seconds; what has no tile by then gets one without a search, and mixtures that
+        have not begun are left out.
+
+    Returns
+    -------
+    Found
+        For SpMM and SDDMM O(rounds (windows + tiles) + levels nnz) each; deterministic but for the time budget.
+
+    Raises
+    ------
+    ValueError
+        Blocks alone are asked for, and the calibration has none.
+    """
+    rules = rules or Rules()
+    started = perf_counter()
+
+    def late() -> bool:
+        return perf_counter() - started > time_budget_s
+
+    plans: list[_Plan] = []
+    all_done = True
+    for formats in _mixtures(rules.formats, calibration):
+        for part in parts_of(calibration, width, rules.mode):
+            shapes = shapes_of(calibration, width, part, matrix.nnz, rules.mode)
+            for count in DIVISIONS if _divides(rules.mode, calibration, matrix) else (1,):
+                if plans and late():
+                    all_done = False
+                    continue
+                plan = _plan(matrix, calibration, shapes, replace(rules, formats=formats), count, late)
+                plans.append(plan)
+                all_done &= all(picked.finished for _, picked in plan.picked)
+    best = min(plans, key=lambda plan: plan.predicted_ms)
+    mixtures = {plan.formats for plan in plans}
+    return Found(
+        _selection(matrix, best, tiles.ELL if calibration.op is Op.SPMM else tiles.RUN),
+        best.predicted_ms,
+        best.formats,
+        best.part,
+        len(best.picked),
+        max(picked.levels for _, picked in best.picked),
+        sum(picked.withdrawn for _, picked in best.picked),
+        all_done,
+        best.picked[0][1].trace,
+        {f: min(plan.predicted_ms for plan in plans if plan.formats is f) for f in Formats if f in mixtures},
+    )
+
+
+def _mixtures(asked: Formats, calibration: Calibration) -> tuple[Formats, ...]:
+    """List what is searched, the surest first."""
+    if asked is Formats.BLOCKS and not calibration.blocks:
+        raise ValueError(
+            f"{calibration.device}: expected costs of block tiles for {calibration.op} in {calibration.dtype}, found "
+            "none: search other formats, or calibrate them"
+        )
+    if asked is not Formats.MIXED:
+        return (asked,)
+    return (Formats.OTHER, Formats.MIXED, Formats.BLOCKS) if calibration.blocks else (Formats.OTHER,)
+
+
+def _divides(mode: Mode, calibration: Calibration, matrix: Csr) -> bool:
+    return mode is Mode.PAPER and calibration.op is Op.SPMM and matrix.num_cols >= DIVISIONS[-1]
+
+
+def _plan(  # noqa: PLR0917
+    matrix: Csr, calibration: Calibration, shapes: Shapes, rules: Rules, count: int, late: Callable[[], bool]
+) -> _Plan:
+    """Search one mixture over ``count`` column ranges."""
+    ell = calibration.op is Op.SPMM
+    whole = matrix.row_lengths.astype(np.int32)
+    if rules.formats is Formats.OTHER:
+        # Tiles of one level do not overlap but at the ends of widths, so that all of a shape are taken at once.
+        rules = replace(rules, slack=math.inf)
+        shapes = replace(shapes, heights=(), single_ms=shapes.single_ms[:0], plain_ms=shapes.plain_ms[:0])
+    size = -(-matrix.num_cols // count)
+    held = []
+    for i in range(count):
+        inside = (matrix.indices >= i * size) & (matrix.indices < (i + 1) * size)
+        taken = matrix if count == 1 else split(matrix, inside)[0]
+        held.append((np.flatnonzero(inside), Greedy(Tiled.of(taken, whole), shapes, ell, rules, late).run()))
+    spent = sum(picked.spent_ms for _, picked in held)
+    return _Plan(tuple(held), spent * shapes.repeats / calibration.num_sms, rules.formats, shapes.part)
+
+
+def _selection(matrix: Csr, plan: _Plan, light: int) -> Selection:
+    """Give numbers to the tiles that have non-zeros, and to the windows of blocks, through all column ranges."""
+    owner = np.zeros(matrix.nnz, np.int32)
+    parts, rows = [], []
+    first_tile, first_window = 0, 0
+    tallest = max((int(p.height[p.kind != LIGHT].max(initial=1)) for _, p in plan.picked), default=1)
+    for where, picked in plan.picked:
+        used, number = np.unique(picked.owner, return_inverse=True)
+        owner[where] = first_tile + number.astype(np.int32)
+        block = picked.kind[used] != LIGHT
+        height = picked.height[used]
+        keys = np.where(block, picked.window[used].astype(np.int64) * (tallest + 1) + height, -1)
+        windows, of = np.unique(keys[block], return_inverse=True)
+        window = np.full(used.size, -1, np.int32)
+        window[block] = first_window + of
+        parts.append((np.where(block, tiles.BLOCK, light).astype(np.int8), height, picked.width[used], window))
+        rows.append(_window_rows(picked, windows // (tallest + 1), windows % (tallest + 1), tallest))
+        first_tile, first_window = first_tile + used.size, first_window + windows.size
+    kind, height, width, window = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Selection(owner, kind, height, width, window, np.concatenate(rows))
+
+
+def _window_rows(
+    picked: Picked, number: NDArray[np.int64], height: NDArray[np.int64], tallest: int
+) -> NDArray[np.int32]:
+    slot = np.arange(tallest)
+    at = number[:, None] * height[:, None] + slot
+    inside = (slot < height[:, None]) & (at < picked.order.size)
+    return np.where(inside, picked.order[np.where(inside, at, 0)], -1).astype(np.int32)

@@ -1,0 +1,199 @@
+"""The state of a search that compiled loops share, and how a non-zero changes hands.
+
+A non-zero is a position in the matrix's CSR order throughout; ``owner`` (nnz,) int32 says which tile has it, -1 while
+none has. Every non-zero has one owner at the end, so that the sum of the tiles is the matrix.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from numba import njit, types
+
+GROUP = 16
+"""Columns by which block tiles are placed and grow."""
+SINGLE, WHOLE, LIGHT = 0, 1, 2
+"""Kinds of tiles: one block tile, all block tiles of a window, and what is no block (ELL or one-dimensional)."""
+
+
+class Windows(NamedTuple):
+    """Windows of consecutive rows of the row order, of one height or two; both heights cover every row."""
+
+    of: Any
+    """(I, heights) int32 window of each row."""
+    row_ptr: Any
+    """(W + 1,) int64 into ``rows``."""
+    rows: Any
+    """(heights I,) int32 rows of A by window."""
+    height: Any
+    """(W,) int32 which height."""
+    total: Any
+    """(W,) int64 non-zeros."""
+    left: Any
+    """(W,) int64 non-zeros that no tile has."""
+    whole_ms: Any
+    """(W,) float64 cost of the cheapest tiles that hold the window whole; infinite where that is no candidate."""
+    paid_ms: Any
+    """(W,) float64 cost of the tiles that lie in the window alone: what holding it whole gives back."""
+
+
+class Groups(NamedTuple):
+    """Every window's columns in the order of their counts, 16 to a group, and what is left in them."""
+
+    of: Any
+    """(nnz, heights) int32 group of each non-zero, -1 where it had an owner when groups were made."""
+    ptr: Any
+    """(W + 1,) int64 groups by window."""
+    members: Any
+    """(heights nnz,) int32 non-zeros by group."""
+    member_ptr: Any
+    """(G + 1,) int64 into ``members``."""
+    left: Any
+    """(G,) int32 non-zeros without an owner."""
+    average: Any
+    """(W,) float64 least cost for each new non-zero of a single tile, or a bound below it where ``stale``."""
+    at: Any
+    """(W,) int32 first group of that tile, within the window."""
+    shape: Any
+    """(W,) int32 its shape."""
+    stale: Any
+    """(W,) uint8."""
+
+
+class Level(NamedTuple):
+    """Candidates that are no blocks, made of what was left at a level; those of one shape do not overlap."""
+
+    items: Any
+    """(n,) int32 non-zeros, tile after tile."""
+    first: Any
+    """(T,) int64 into ``items``."""
+    stop: Any
+    shape: Any
+    """(T,) int32."""
+    plain_ms: Any
+    """(T,) float64 cost without atomic additions."""
+    atomic_ms: Any
+    average: Any
+    """(T,) float64 least cost for each new non-zero, or a bound below it where ``seen`` is of the past."""
+    atomic: Any
+    """(T,) uint8."""
+    seen: Any
+    """(T,) int64 when ``average`` was last computed."""
+
+
+class Chosen(NamedTuple):
+    """Tiles that were picked, withdrawn ones among them."""
+
+    kind: Any
+    """(capacity,) int8."""
+    shape: Any
+    """(capacity,) int32."""
+    window: Any
+    """(capacity,) int32, -1 where it is no block."""
+    cost_ms: Any
+    """(capacity,) float64."""
+    owned: Any
+    """(capacity,) int64 non-zeros; a tile without any is withdrawn."""
+    home: Any
+    """(capacity, heights) int32 window that it lay in alone when picked, or -1."""
+    tally: Any
+    """(4,) int64: tiles picked, tiles withdrawn, non-zeros without an owner, picks so far (a clock)."""
+    spent_ms: Any
+    """(1,) float64 cost of all tiles that are not withdrawn."""
+
+
+class Price(NamedTuple):
+    """The roofline of tiles that are no blocks, by shape."""
+
+    height: Any
+    """(S,) int64 rows."""
+    width: Any
+    """(S,) int64 non-zeros of a row."""
+    fixed: Any
+    """(S,) float64 bytes that every tile moves."""
+    again: Any
+    """(S,) float64 bytes that atomic additions move on top."""
+    least: Any
+    """(S,) float64 bytes that could be moved during the arithmetic."""
+    line: Any
+    """(6,) float64: bytes of a column, bytes of a row, a, b, c, d."""
+
+
+I32, I32S, I64, F64 = types.int32[::1], types.int32[:, ::1], types.int64[::1], types.float64[::1]
+U8 = types.uint8[::1]
+IN = types.Array(types.int32, 1, "C", readonly=True)
+LONG, REAL = types.int64, types.float64
+WINDOWS = types.NamedTuple((I32S, I64, I32, I32, I64, I64, F64, F64), Windows)
+GROUPS = types.NamedTuple((I32S, I64, I32, I64, I32, F64, I32, I32, U8), Groups)
+LEVEL = types.NamedTuple((I32, I64, I64, I32, F64, F64, F64, U8, I64), Level)
+CHOSEN = types.NamedTuple((types.int8[::1], I32, I32, F64, I64, I32S, I64, F64), Chosen)
+PRICE = types.NamedTuple((I64, I64, F64, F64, F64, F64), Price)
+COSTS = types.float64[:, ::1]
+
+
+def part(function: Any) -> Any:
+    """Compile as part of the loops that call it."""
+    return njit(nogil=True, error_model="numpy")(function)
+
+
+@part
+def drop(chosen: Any, windows: Any, tile: Any) -> None:
+    """Withdraw a tile that has nothing left."""
+    chosen.spent_ms[0] -= chosen.cost_ms[tile]
+    chosen.tally[1] += 1
+    for a in range(chosen.home.shape[1]):
+        window = chosen.home[tile, a]
+        if window >= 0:
+            windows.paid_ms[window] -= chosen.cost_ms[tile]
+
+
+@part
+def take(owner: Any, row_of: Any, windows: Any, groups: Any, chosen: Any, at: Any, tile: Any) -> None:  # noqa: PLR0917
+    """Give a non-zero to a tile, from another one if need be."""
+    old = owner[at]
+    if old >= 0:
+        chosen.owned[old] -= 1
+        if chosen.owned[old] == 0:
+            drop(chosen, windows, old)
+    else:
+        chosen.tally[2] -= 1
+        for a in range(windows.of.shape[1]):
+            window = windows.of[row_of[at], a]
+            windows.left[window] -= 1
+            if groups.of[at, a] >= 0:
+                groups.left[groups.of[at, a]] -= 1
+            groups.stale[window] = 1
+    owner[at] = tile
+    chosen.owned[tile] += 1
+    for a in range(windows.of.shape[1]):
+        window = windows.of[row_of[at], a]
+        if chosen.owned[tile] == 1:
+            chosen.home[tile, a] = window
+        elif chosen.home[tile, a] != window:
+            chosen.home[tile, a] = -1
+
+
+@part
+def open_tile(chosen: Any, kind: Any, shape: Any, window: Any, cost_ms: Any) -> Any:
+    """Begin a tile."""
+    tile = chosen.tally[0]
+    chosen.tally[0] += 1
+    chosen.tally[3] += 1
+    chosen.kind[tile], chosen.shape[tile], chosen.window[tile] = kind, shape, window
+    chosen.cost_ms[tile], chosen.owned[tile] = cost_ms, 0
+    chosen.spent_ms[0] += cost_ms
+    return tile
+
+
+@part
+def close_tile(chosen: Any, windows: Any, tile: Any) -> None:
+    """Note where a tile lies alone, once it has its non-zeros."""
+    for a in range(chosen.home.shape[1]):
+        if chosen.home[tile, a] >= 0:
+            windows.paid_ms[chosen.home[tile, a]] += chosen.cost_ms[tile]
+
+
+@part
+def stretched(average: Any, slack: Any) -> Any:
+    """Give the highest average that a pick of ``average`` takes along."""
+    return average * (1 + slack) if average > 0 else average * (1 - slack)

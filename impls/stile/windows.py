@@ -1,0 +1,153 @@
+"""Windows of rows and the groups of their condensed columns: what block candidates are made of.
+
+Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.1: divide the rows, reorder the columns of every part by
+their non-zeros, divide them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.problem import Csr
+from spmark.impls.formats.threads import SHARE, cores, run_all
+from spmark.impls.stile.space import Shapes
+from spmark.impls.stile.state import GROUP, Groups, Windows
+from spmark.impls.stile.window_loops import condense, count_columns
+
+
+@dataclass(frozen=True, eq=False)
+class Tiled:
+    """A matrix on its way into tiles."""
+
+    matrix: Csr
+    """What is divided into tiles: the whole matrix, or some of its columns."""
+    whole: NDArray[np.int32]
+    """(I,) non-zeros of every row of the undivided matrix."""
+    row_of: NDArray[np.int32]
+    """(nnz,) row of each non-zero of ``matrix``."""
+    owner: NDArray[np.int32]
+    """(nnz,) tile that has it, or -1; changed by picks."""
+
+    @classmethod
+    def of(cls, matrix: Csr, whole: NDArray[np.int32]) -> Tiled:
+        """Begin with no tile."""
+        rows = np.repeat(np.arange(matrix.num_rows, dtype=np.int32), matrix.row_lengths)
+        return cls(matrix, whole, rows, np.full(matrix.nnz, -1, np.int32))
+
+
+def row_order(tiled: Tiled, height: int) -> NDArray[np.int32]:
+    """Choose the order of rows whose condensed windows are densest: as they stand, or by falling non-zeros.
+
+    Returns
+    -------
+    (I,) int32
+        O(nnz) for each of the two orders.
+    """
+    matrix = tiled.matrix
+    stands = np.arange(matrix.num_rows, dtype=np.int32)
+    falling = np.argsort(-matrix.row_lengths, kind="stable").astype(np.int32)
+    areas = []
+    for order in (stands, falling):
+        columns, _ = _count(tiled, _bounds(matrix.num_rows, height), order)
+        areas.append(int((-(-columns // GROUP)).sum()))
+    return stands if areas[0] <= areas[1] else falling
+
+
+def make_windows(tiled: Tiled, shapes: Shapes, order: NDArray[np.int32], whole_ones: bool) -> Windows:
+    """Cut the rows into windows of every height, and price holding each whole.
+
+    Parameters
+    ----------
+    tiled : Tiled
+        Without owners yet.
+    shapes : Shapes
+    order : (I,) int32
+        Rows, window after window; of all heights, so that lower windows lie in higher ones.
+    whole_ones : bool
+        Whether windows may be held whole at all.
+    """
+    matrix = tiled.matrix
+    num_rows, heights = matrix.num_rows, shapes.heights
+    of = np.zeros((num_rows, len(heights)), np.int32)
+    bounds, number = [np.zeros(1, np.int64)], []
+    first = 0
+    for a, height in enumerate(heights):
+        own = _bounds(num_rows, height)
+        of[order, a] = first + np.arange(num_rows, dtype=np.int32) // height
+        bounds.append(own[1:] + a * num_rows)
+        number.append(np.full(own.size - 1, a, np.int32))
+        first += own.size - 1
+    row_ptr = np.concatenate(bounds)
+    rows = np.tile(order, len(heights)) if heights else np.zeros(0, np.int32)
+    height_of = np.concatenate([*number, np.zeros(0, np.int32)])
+    columns, total = _count(tiled, row_ptr, rows)
+    whole_ms = np.full(total.size, np.inf)
+    if whole_ones and total.size:
+        divided = np.add.reduceat((matrix.row_lengths < tiled.whole)[rows], row_ptr[:-1], dtype=np.int64) > 0
+        for s in range(shapes.plain_ms.shape[1]):
+            tiles = -(-columns // ((s + 1) * GROUP))
+            cost = np.where(divided, shapes.single_ms[height_of, s], shapes.plain_ms[height_of, s])
+            whole_ms = np.minimum(whole_ms, np.where(np.isfinite(cost), tiles * cost, np.inf))
+    return Windows(of, row_ptr, rows, height_of, total, total.copy(), whole_ms, np.zeros(total.size))
+
+
+def make_groups(tiled: Tiled, windows: Windows) -> Groups:
+    """Condense what is left of every window. O(nnz) for each height, on all cores."""
+    matrix = tiled.matrix
+    columns, nnz = _count(tiled, windows.row_ptr, windows.rows)
+    ptr = np.zeros(columns.size + 1, np.int64)
+    np.cumsum(-(-columns // GROUP), out=ptr[1:])
+    nnz_ptr = np.zeros(columns.size + 1, np.int64)
+    np.cumsum(nnz, out=nnz_ptr[1:])
+    num_groups, num_heights = int(ptr[-1]), windows.of.shape[1]
+    of = np.full((matrix.nnz, num_heights), -1, np.int32)
+    members = np.zeros(int(nnz_ptr[-1]), np.int32)
+    member_ptr = np.full(num_groups + 1, nnz_ptr[-1], np.int64)
+    left = np.zeros(num_groups, np.int32)
+    tasks = []
+    for a in range(num_heights):
+        first, stop = np.searchsorted(windows.height, (a, a + 1))
+        for share in _shares(nnz_ptr, int(first), int(stop)):
+            scratch = np.zeros((3, matrix.num_cols), np.int32)
+            given = matrix.indptr, matrix.indices, tiled.owner, windows.row_ptr, windows.rows, a, GROUP, *share
+            tasks.append((*given, ptr, nnz_ptr, *scratch, of, members, member_ptr, left))
+    run_all(condense, tasks)
+    count = columns.size
+    bound = np.where(nnz > 0, 0.0, np.inf)  # below every average: all are ranked before one is picked
+    at, shape = np.zeros(count, np.int32), np.zeros(count, np.int32)
+    return Groups(of, ptr, members, member_ptr, left, bound, at, shape, np.ones(count, np.uint8))
+
+
+def _bounds(num_rows: int, height: int) -> NDArray[np.int64]:
+    return np.minimum(np.arange(-(-num_rows // height) + 1, dtype=np.int64) * height, num_rows)
+
+
+def _count(
+    tiled: Tiled, row_ptr: NDArray[np.int64], rows: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Count columns and non-zeros without an owner of every window."""
+    matrix, count = tiled.matrix, row_ptr.size - 1
+    columns, nnz = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    before = np.zeros(rows.size + 1, np.int64)
+    np.cumsum(matrix.row_lengths[rows], out=before[1:])
+    given = matrix.indptr, matrix.indices, tiled.owner, row_ptr, rows
+    tasks = [
+        (*given, *share, np.full(matrix.num_cols, -1, np.int32), columns, nnz)
+        for share in _shares(before[row_ptr], 0, count)
+    ]
+    run_all(count_columns, tasks)
+    return columns, nnz
+
+
+def _shares(before: NDArray[np.int64], first: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Cut windows ``first:stop`` into ranges of about equal work, ``before`` (W + 1,) counting it."""
+    total = int(before[stop] - before[first])
+    tasks = max(1, min(cores(), total // SHARE))
+    wanted = before[first] + np.linspace(0, total, tasks + 1)[1:-1]
+    cuts = first + np.searchsorted(before[first:stop], wanted)
+    return pairwise([first, *map(int, cuts), stop])

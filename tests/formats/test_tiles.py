@@ -1,0 +1,147 @@
+"""Tiles hold the matrix bit for bit, where their docstrings say, and refuse selections that cannot be laid out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from problems import random_csr
+
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.problem import Csr
+from spmark.impls.formats.tiles import BLOCK, ELL, RUN, Selection, TileFormat
+
+
+@st.composite
+def csrs(draw: st.DrawFn) -> Csr:
+    """Draw a matrix whose values hold zeros and a subnormal: padding must be told from them by position."""
+    num_rows, num_cols = draw(st.integers(1, 40)), draw(st.integers(1, 40))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    most = draw(st.integers(0, num_cols))
+    matrix = random_csr(num_rows, num_cols, rng.integers(0, most + 1, num_rows).tolist(), int(rng.integers(2**31)))
+    values = matrix.values.copy()
+    special = rng.random(values.size) < 0.3
+    values[special] = rng.choice(np.array([0.0, -0.0, 1e-42], np.float32), int(special.sum()))
+    return replace(matrix, values=values)
+
+
+def assert_same(found: Csr, expected: Csr) -> None:
+    assert found.shape == expected.shape
+    for name in ("indptr", "indices", "values"):
+        one, other = getattr(found, name), getattr(expected, name)
+        assert one.dtype == other.dtype, name
+        np.testing.assert_array_equal(one.view(np.uint32), other.view(np.uint32), name)
+
+
+def drawn_selection(matrix: Csr, seed: int) -> Selection:
+    """Give every row's non-zeros, at random, to blocks of two heights, ELL tiles of its own, and runs."""
+    rng = np.random.default_rng(seed)
+    row_of = np.repeat(np.arange(matrix.num_rows), matrix.row_lengths)
+    order = rng.permutation(matrix.num_rows).astype(np.int32)
+    window_rows, window_of = [], {}
+    for height in (16, 8):
+        padded = np.append(order, np.full(-order.size % height, -1, np.int32)).reshape(-1, height)
+        place = np.empty(matrix.num_rows, np.int64)
+        place[order] = np.arange(order.size) // height + sum(len(w) for w in window_rows)
+        window_of[height] = place
+        window_rows.append(np.pad(padded, ((0, 0), (0, 16 - height)), constant_values=-1))
+    options = [(BLOCK, 16, 32), (BLOCK, 16, 16), (BLOCK, 8, 16), (ELL, 64, 4), (ELL, 64, 1), (RUN, 1, 32)]
+    choice = rng.integers(0, len(options), matrix.nnz)
+    keys = []
+    for at, c in enumerate(choice):
+        kind, height, width = options[c]
+        keys.append((kind, height, width, int(window_of[height][row_of[at]]) if kind == BLOCK else -1, int(c)))
+    tiles = sorted(set(keys))
+    number = {key: i for i, key in enumerate(tiles)}
+    columns = np.array(tiles, np.int32).reshape(-1, 5).T
+    return Selection(
+        np.array([number[key] for key in keys], np.int32),
+        columns[0].astype(np.int8),
+        columns[1],
+        columns[2],
+        columns[3],
+        np.concatenate(window_rows),
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(csrs(), st.integers(0, 2**32))
+def test_tiles(matrix: Csr, seed: int) -> None:
+    selection = drawn_selection(matrix, seed)
+    high = np.bincount(selection.owner, minlength=1).max(initial=0)
+    selection = replace(selection, height=np.where(selection.kind == ELL, high, selection.height).astype(np.int32))
+    held = TileFormat.from_csr(matrix, selection)
+    assert_same(held.to_csr(), matrix)
+    assert held.shape == matrix.shape
+    assert held.stored >= matrix.nnz
+    assert all(array.flags.c_contiguous for array in held.arrays().values())
+    _assert_places(held, matrix)
+
+
+def _assert_places(held: TileFormat, matrix: Csr) -> None:
+    """Add up every stored element where the arrays say that it stands: that is A, zeros of padding included."""
+    total = np.zeros(matrix.shape)
+    rows_written: list[int] = []
+    for part in held.blocks.values():
+        for p, rows in enumerate(part.rows):
+            rows_written += rows[rows >= 0].tolist()
+            for g in range(part.indptr[p], part.indptr[p + 1]):
+                for r, row in enumerate(rows):
+                    if row >= 0:
+                        np.add.at(total[row], part.indices[g], part.values[g, r].astype(np.float64))
+                    else:
+                        assert not part.values[g, r].any()
+            columns = part.indices[part.indptr[p] : part.indptr[p + 1]].reshape(-1)
+            assert np.all(np.diff(columns) >= 0)
+    for part in held.ell.values():
+        for t, r in np.argwhere(part.rows >= 0):
+            rows_written.append(int(part.rows[t, r]))
+            np.add.at(total[part.rows[t, r]], part.indices[t, r], part.values[t, r].astype(np.float64))
+        assert not part.values[part.rows < 0].any()
+    if held.runs:
+        np.add.at(total, (held.runs.rows, held.runs.indices), held.runs.values.astype(np.float64))
+        for a, b in zip(held.runs.indptr[:-1], held.runs.indptr[1:], strict=True):
+            rows_written += np.unique(held.runs.rows[a:b]).tolist()
+    expected = np.zeros(matrix.shape)
+    expected[np.repeat(np.arange(matrix.num_rows), matrix.row_lengths), matrix.indices] = matrix.values
+    np.testing.assert_array_equal(total, expected)
+    uses = np.bincount(rows_written, minlength=matrix.num_rows)
+    np.testing.assert_array_equal(held.use.shared, np.flatnonzero(uses > 1))
+    np.testing.assert_array_equal(held.use.empty, np.flatnonzero(uses == 0))
+
+
+def _small() -> tuple[Csr, Selection]:
+    matrix = Csr.checked((3, 4), [0, 2, 3, 4], [0, 3, 1, 2], [1.5, -2, 3, 0.5])
+    one = np.array([1], np.int32)
+    return matrix, Selection(
+        np.zeros(4, np.int32), np.array([ELL], np.int8), 3 * one, 2 * one, -one, np.zeros((0, 1), np.int32)
+    )
+
+
+def test_an_ell_tile_by_hand() -> None:
+    matrix, selection = _small()
+    part = TileFormat.from_csr(matrix, selection).ell[3, 2]
+    assert part.rows.tolist() == [[0, 1, 2]]
+    assert part.indices.tolist() == [[[0, 3], [1, 1], [2, 2]]]
+    assert part.values.tolist() == [[[1.5, -2], [3, 0], [0.5, 0]]]
+
+
+def test_refuses() -> None:
+    matrix, selection = _small()
+    with pytest.raises(BuildError, match="expected a tile out of 1"):
+        TileFormat.from_csr(matrix, replace(selection, owner=np.array([0, 0, 0, 1], np.int32)))
+    with pytest.raises(BuildError, match="at most 2 rows of 2"):
+        TileFormat.from_csr(matrix, replace(selection, height=np.array([2], np.int32)))
+    with pytest.raises(BuildError, match="stored elements"):
+        TileFormat.from_csr(matrix, selection, max_stored=5)
+    block = replace(
+        selection,
+        kind=np.array([BLOCK], np.int8),
+        window=np.zeros(1, np.int32),
+        window_rows=np.array([[0, 1, -1]], np.int32),
+    )
+    with pytest.raises(BuildError, match="row 2 of 3 outside"):
+        TileFormat.from_csr(matrix, block)

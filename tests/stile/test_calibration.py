@@ -1,0 +1,123 @@
+"""The cost model: published numbers, table 3 by hand, the fit of algorithm 1, and calibrations that do not fit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from problems import random_csr
+from scipy import stats
+
+from spmark.impls.core.errors import DeviceError
+from spmark.impls.core.problem import DType, Op
+from spmark.impls.runtime.device import host_simt
+from spmark.impls.stile.calibration import Agreement, Calibration, fit_line, published_a100
+from spmark.impls.stile.levels import make_level
+from spmark.impls.stile.space import Mode, parts_of, shapes_of, widest_bucket
+from spmark.impls.stile.windows import Tiled
+
+A100 = published_a100()
+
+
+def test_the_published_table() -> None:
+    spmm = Calibration.of(A100, Op.SPMM, DType.FLOAT16)
+    assert [block.cols for block in spmm.blocks] == list(range(16, 161, 16))
+    assert spmm.blocks[0].atomic_ms / spmm.blocks[0].plain_ms == pytest.approx(3.1, abs=0.01)
+    assert spmm.blocks[-1].atomic_ms / spmm.blocks[-1].plain_ms == pytest.approx(1.72, abs=0.01)
+    assert (spmm.device, spmm.num_sms) == ("nvidia-a100-sxm4-80gb", 108)
+    assert {b.part for b in Calibration.of(A100, Op.SDDMM, DType.FLOAT16).blocks} == {16, 32, 64}
+
+
+def test_what_is_written_is_read_back() -> None:
+    spmm = Calibration.of(A100, Op.SPMM, DType.FLOAT16)
+    assert Calibration.of(A100.model_copy(update={"tables": spmm.tables()}), Op.SPMM, DType.FLOAT16) == spmm
+
+
+@pytest.mark.parametrize(("nnz", "expected"), [(10_556, 4), (9_228, 4), (88_651, 32), (1_271_274, 32)])
+def test_widest_buckets_of_the_papers_graphs(nnz: int, expected: int) -> None:
+    assert widest_bucket(nnz, 108) == expected
+
+
+def test_ell_tiles_by_table_3() -> None:
+    lengths = [3, 4, 1, 2, 8, 30, 2, 0]
+    matrix = random_csr(8, 40, lengths, 5)
+    calibration = Calibration.of(A100, Op.SPMM, DType.FLOAT16)
+    shapes = shapes_of(calibration, 32, 32, 10**6, Mode.CODE)
+    level = make_level(Tiled.of(matrix, matrix.row_lengths.astype(np.int32)), shapes, True, 0)
+    line = calibration.line
+    for tile, (first, stop) in enumerate(zip(level.first, level.stop, strict=True)):
+        height = int(shapes.price.height[level.shape[tile]])
+        columns = np.unique(matrix.indices[level.items[first:stop]]).size
+        moved = (256 + columns * 32 + height * 32) * 2
+        roof = max(moved, 2 * 256 * 32 / line.peak)
+        assert level.plain_ms[tile] == pytest.approx(line.a * roof + line.b)
+        twice = max(moved + height * 32 * 2, 2 * 256 * 32 / line.peak)
+        assert level.atomic_ms[tile] == pytest.approx(level.plain_ms[tile] * max(1, line.c * twice / roof + line.d))
+        assert not level.atomic[tile]
+        assert level.average[tile] >= shapes.cheapest_ms
+
+
+def test_one_dimensional_tiles_by_table_3() -> None:
+    matrix = random_csr(20, 60, np.random.default_rng(0).integers(0, 20, 20).tolist())
+    calibration = Calibration.of(A100, Op.SDDMM, DType.FLOAT16)
+    shapes = shapes_of(calibration, 100, 64, matrix.nnz, Mode.CODE)
+    level = make_level(Tiled.of(matrix, matrix.row_lengths.astype(np.int32)), shapes, False, 0)
+    row_of = np.repeat(np.arange(20), matrix.row_lengths)
+    for tile, (first, stop) in enumerate(zip(level.first, level.stop, strict=True)):
+        rows, columns = np.unique(row_of[first:stop]).size, np.unique(matrix.indices[first:stop]).size
+        moved = ((rows + columns) * 100 + 32) * 2
+        roof = max(moved, 2 * 32 * 100 / calibration.line.peak)
+        assert level.plain_ms[tile] == pytest.approx(calibration.line.a * roof + calibration.line.b)
+        assert level.average[tile] >= shapes.cheapest_ms
+
+
+def test_parts_of_j() -> None:
+    sddmm = Calibration.of(A100, Op.SDDMM, DType.FLOAT16)
+    assert [parts_of(sddmm, width, Mode.CODE) for width in (8, 16, 40, 512)] == [(16,), (16,), (32,), (64,)]
+    assert parts_of(sddmm, 8, Mode.PAPER) == (16, 32, 64)
+    halves = shapes_of(sddmm, 128, 64, 1000, Mode.CODE)
+    assert halves.single_ms[0, 0] == pytest.approx(2 * 0.00048046)
+
+
+def test_a_fit_finds_the_line_that_samples_lie_on() -> None:
+    rng = np.random.default_rng(0)
+    r = rng.uniform(1e3, 1e5, 50)
+    ms = 3e-8 * r + 4e-4
+    r_atomic = r * rng.uniform(1, 1.5, 50)
+    line = fit_line(r, ms, r_atomic, ms * (5 * r_atomic / r - 3), 50.0)
+    assert (line.a, line.b, line.c, line.d) == pytest.approx((3e-8, 4e-4, 5, -3))
+    assert (fit_line(r, ms, [], [], 50.0).c, fit_line(r, ms, [], [], 50.0).d) == (0, 1)
+    with pytest.raises(ValueError, match="two sizes"):
+        fit_line([1.0, 1.0], [1.0, 2.0], [], [], 50.0)
+    with pytest.raises(ValueError, match="as many tiles"):
+        fit_line([1.0, 2.0], [1.0], [], [], 50.0)
+
+
+def test_agreement() -> None:
+    rng = np.random.default_rng(1)
+    x = rng.random(30)
+    y = x + rng.normal(0, 0.1, 30)
+    found = Agreement.of(x, y)
+    assert found.pearson == pytest.approx(stats.pearsonr(x, y).statistic)
+    assert found.rmse == pytest.approx(np.sqrt(np.mean((x - y) ** 2)))
+    assert np.isnan(Agreement.of([1.0, 1.0], [1.0, 2.0]).pearson)
+    with pytest.raises(ValueError, match="at least 2"):
+        Agreement.of([1.0], [1.0])
+
+
+@pytest.mark.parametrize(
+    ("tables", "what"),
+    [
+        ({}, "found none: calibrate"),
+        ({"stile_sddmm_float16_roofline": [1.0, 0, 0, 1, 1]}, "found stile_sddmm_float16_roofline"),
+        ({"stile_spmm_float16_roofline": [0.0, 0, 0, 1, 1]}, "a > 0"),
+        ({"stile_spmm_float16_roofline": [1.0, 0, 0, 1]}, "a > 0"),
+        ({"stile_spmm_float16_roofline": [1.0, 0, 0, 1, 1], "stile_spmm_float16_blocks": [16.0]}, "rows of 5"),
+        (
+            {"stile_spmm_float16_roofline": [1.0, 0, 0, 1, 1], "stile_spmm_float16_blocks": [16.0, 16, 32, 2, 1]},
+            "rising",
+        ),
+    ],
+)
+def test_what_is_no_calibration_is_refused(tables: dict[str, list[float]], what: str) -> None:
+    with pytest.raises(DeviceError, match=what):
+        Calibration.of(host_simt().model_copy(update={"tables": tables}), Op.SPMM, DType.FLOAT16)
