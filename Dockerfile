@@ -2,6 +2,7 @@
 #
 #   docker build --target cpu --build-arg COMMIT="$(git rev-parse HEAD)" --tag spmark:cpu .
 #   docker build --target gpu --build-arg COMMIT="$(git rev-parse HEAD)" --tag spmark:gpu .
+#   mkdir -p data   # Docker would make it root's
 #   docker run --rm --volume "$PWD/data:/data" --user "$(id -u):$(id -g)" spmark:cpu quickstart
 #   docker run --rm --gpus all --volume "$PWD/data:/data" --user "$(id -u):$(id -g)" spmark:gpu reproduce liteform
 #

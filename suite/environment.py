@@ -27,6 +27,7 @@ PACKAGES = (
     "nvidia-cublas",
     "torch",
     "dgl",
+    "triton",
 )
 """Distributions whose version can change a number."""
 

@@ -10,7 +10,7 @@ import numpy as np
 from spmark.datasets.sweep import Case
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Implementation
-from spmark.impls.core.problem import Csr, Op, Problem
+from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.table import IMPLEMENTATIONS, create
 
 EXTRAS = {"cupy": "gpu", "cupyx": "gpu", "dgl": "dgl", "torch": "dgl"}
@@ -95,7 +95,9 @@ def usable(name: str, devices: Iterable[DeviceSpec]) -> tuple[list[str], str]:
     for device in devices:
         if device.kind not in made.devices:
             continue
-        found = [made.unsupported(Problem(op, _small(), 32), device) for op in sorted(made.ops)]
+        found = [
+            made.unsupported(Problem(op, _small(), 32, dtype), device) for op in sorted(made.ops) for dtype in DType
+        ]
         if None in found:
             kinds.append(str(device.kind))
         reasons += [reason for reason in found if reason]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from compilers import needs_compilers
 
 from spmark.impls.core.errors import BuildError, CompileError
 from spmark.impls.runtime.compile import compile_kernel
@@ -57,6 +58,7 @@ def test_a_share_of_nothing_launches_nothing(target: Target) -> None:
     assert not shares["second"].arrays[0].any()
 
 
+@needs_compilers
 def test_a_fused_kernel_compiles_like_any_other() -> None:
     binary = compile_kernel(SOURCE, INSTANCE.expression, "sm_90")
     assert binary.shared_bytes == 64 * 8, "as much as the greediest body"
