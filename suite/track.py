@@ -48,73 +48,62 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
-class RunCase(_Part):
-    """An implementation on a problem: its time, and what building it costs."""
+class _OfMatrix(_Part):
+    """What every question names."""
 
-    what: Literal["run"]
-    op: Op
     source: str
     matrix: str
     args: dict[str, Any] = {}
     """Arguments of the source."""
+    seed: int = 0
+
+    @property
+    def matrix_spec(self) -> MatrixSpec:
+        """As a sweep would name it."""
+        return MatrixSpec(source=self.source, name=self.matrix, args=self.args)
+
+
+class _OnHost(_OfMatrix):
+    """Work on the host, done again and again."""
+
+    samples: int = 25
+    max_s: float = 1.5
+    """No further sample is started after so many seconds."""
+
+
+class RunCase(_OfMatrix):
+    """An implementation on a problem: its time, and what building it costs."""
+
+    what: Literal["run"]
+    op: Op
     width: int = Field(gt=0)
     dtype: DType
     implementation: str
     config: dict[str, Any] = {}
     baseline: dict[DeviceKind, str] = {}
     """What is timed in alternation, by kind of device."""
-    seed: int = 0
     builds: int = 1
     """Most builds that the phases are taken from, beside a first one that fills caches."""
     builds_max_s: float = 1.0
     """No further build is started after so many seconds."""
 
-    @property
-    def matrix_spec(self) -> MatrixSpec:
-        """As a sweep would name it."""
-        return MatrixSpec(source=self.source, name=self.matrix, args=self.args)
 
-
-class ConvertCase(_Part):
+class ConvertCase(_OnHost):
     """A matrix into a format, on the host."""
 
     what: Literal["convert"]
     format: str
     format_args: dict[str, int] = {}
-    source: str
-    matrix: str
-    args: dict[str, Any] = {}
-    seed: int = 0
-    samples: int = 25
-    max_s: float = 1.5
-    """No further sample is started after so many seconds."""
-
-    @property
-    def matrix_spec(self) -> MatrixSpec:
-        """As a sweep would name it."""
-        return MatrixSpec(source=self.source, name=self.matrix, args=self.args)
 
 
-class SearchCase(_Part):
+class SearchCase(_OnHost):
     """A search for a calibrated GPU, on the host."""
 
     what: Literal["search"]
     search: str
     op: Op
-    source: str
-    matrix: str
-    args: dict[str, Any] = {}
     width: int = Field(gt=0)
     dtype: DType
-    seed: int = 0
-    samples: int = 25
-    max_s: float = 1.5
-    """No further sample is started after so many seconds."""
-
-    @property
-    def matrix_spec(self) -> MatrixSpec:
-        """As a sweep would name it."""
-        return MatrixSpec(source=self.source, name=self.matrix, args=self.args)
 
 
 class Tracked(_Part):
