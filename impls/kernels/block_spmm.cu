@@ -4,6 +4,7 @@
 // ASPLOS 2023, section 4.3.2). A's blocks come in the register layout of mma.sync, so that a lane reads its part of
 // A in one piece; rows of B are read as they lie and turned by ldmatrix.
 
+#include <spmark/arrivals.cuh>
 #include <spmark/async.cuh>
 #include <spmark/half.cuh>
 #include <spmark/ldmatrix.cuh>
@@ -13,10 +14,11 @@
 
 using namespace spmark;
 
-// A head is what a thread block reads first: a block row's number, its first block, its blocks, the step that it starts
-// with, and the columns of its first blocks, so that short rows need no other load.
+// A head is what a thread block reads first: a block row's number, the first of its blocks that the thread block takes,
+// how many, the step that it starts with; the parts that the block row is cut in, which of them this is, the first of
+// their places in `partials`, 0; and the columns of the first blocks, so that short rows need no other load.
 constexpr int kHead = 16;
-constexpr int kHeldColumns = kHead - 4;
+constexpr int kHeldColumns = kHead - 8;
 
 // What a thread block is made of.
 template <int rows, int tile, int depth, int vector, bool gathered, int threads>
@@ -30,7 +32,9 @@ struct BlockConfig {
   static_assert(!gathered || (rows <= 64 && (rows < 64 || depth != 32)), "taller panels are as full as blocks");
 
   static constexpr int kRowWarps = rows >= 64 ? 2 : 1;
-  static constexpr int kStages = depth == 64 ? 3 : 4;  // steps in shared memory: one is used while the others arrive
+  // Steps in shared memory: one is used while the others arrive. Where they are large, another thread block is worth
+  // more.
+  static constexpr int kStages = depth == 64 || (depth == 32 && (rows == 64 || rows == 96)) ? 3 : 4;
   static constexpr int kRowTiles = rows / kRowWarps / 16;            // mma tiles of a warp, down
   static constexpr int kStride = tile + 8;                           // halves from row to row: eight rows, all 32 banks
   static constexpr int kPieces = depth * tile / (vector * threads);  // copies of B of one thread and step
@@ -58,7 +62,7 @@ struct SourceRows {
       for (int p = 0; p < Config::kPieces; ++p) rows[p] = columns[p * Config::kApart];
     } else {
       const int block = step >> split;
-      const int column = block < kHeldColumns ? head[4 + block] : indices[first + block];
+      const int column = block < kHeldColumns ? head[8 + block] : indices[first + block];
       rows[0] = ((column << split) + (step & ((1 << split) - 1))) * depth;
     }
   }
@@ -73,21 +77,24 @@ struct SourceRows {
 
 // C[b R + r, j] = sum over the blocks q of block row b, and their columns s, of A_q[r, s] B[column of s, j].
 //
-// A thread block owns one listed block row and `tile` columns of C; `rows` is R. It walks the blocks `depth` columns
-// at a time (a step), with as many steps on their way to shared memory as there are stages. A warp multiplies all rows,
-// or half of them, by 32 columns.
-//   heads     kHead integers a listed block row, those with many blocks first: the longest work starts first
+// A thread block owns one listed block row, or a part of its blocks, and `tile` columns of C; `rows` is R. It walks the
+// blocks `depth` columns at a time (a step), with as many steps on their way to shared memory as there are stages. A
+// warp multiplies all rows, or half of them, by 32 columns. Of the parts of a block row the last to finish adds up all
+// of them, always in the same order.
+//   heads     kHead integers a listed block row or part, those with many blocks first: the longest work starts first
 //   indices   block columns (each `depth << split` wide), or where gathered the columns of all blocks one by one
 //   values    blocks in 16 x 16 pieces, each as 32 lanes hold it for mma (8 halves a lane), pieces of 16 columns after
 //             each other, rows fastest
 //   dense     B, num_cols x width, row-major; aligned to vector elements, and so is width
 //   out       C, num_rows x width, row-major: the rows of every listed block row are written, zeros where it is empty
+//   partials  float32 sums of parts, `rows * tile` for each part and tile of columns
+//   arrived   a counter for each part and tile of columns: 0, and 0 again after the grid
 // Where block rows start at different steps and go round, they do not all ask for the same rows of B at once.
 template <int rows, int tile, int depth, int vector, bool gathered, int threads>
 __global__ void __launch_bounds__(threads)
     spmm_blocks(int num_rows, int num_cols, int width, int split, const int* __restrict__ heads,
                 const int* __restrict__ indices, const half* __restrict__ values, const half* __restrict__ dense,
-                half* __restrict__ out) {
+                half* __restrict__ out, float* partials, int* arrived) {
   using Config = BlockConfig<rows, tile, depth, vector, gathered, threads>;
   constexpr int kStages = Config::kStages;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
@@ -175,6 +182,34 @@ __global__ void __launch_bounds__(threads)
       for (int k = 16; k < depth; k += 16) multiply(stage, k);
       stage = next(stage);
     }
+  }
+
+  const Vec<int, 4> parts = load_read_only<4>(head + 4);
+  if (parts[0] > 1) {
+    // Four sums of every thread stand together, so that warps write and read whole lines.
+    constexpr int kPart = rows * tile;
+    const int64_t place = static_cast<int64_t>(parts[2]) * gridDim.y + static_cast<int64_t>(blockIdx.y) * parts[0];
+    float* const first_part = partials + place * kPart + thread * 4;
+#pragma unroll
+    for (int m = 0; m < Config::kRowTiles; ++m)
+#pragma unroll
+      for (int n = 0; n < kColumnTiles; ++n) {
+        float (&four)[4] = sums[m][n];
+        store(first_part + parts[1] * kPart + (m * kColumnTiles + n) * threads * 4,
+              Vec<float, 4>{four[0], four[1], four[2], four[3]});
+        four[0] = four[1] = four[2] = four[3] = 0.0f;
+      }
+    if (!last_to_arrive(arrived + place, parts[0])) return;
+#pragma unroll 1
+    for (int part = 0; part < parts[0]; ++part)
+#pragma unroll
+      for (int m = 0; m < Config::kRowTiles; ++m)
+#pragma unroll
+        for (int n = 0; n < kColumnTiles; ++n) {
+          const Vec<float, 4> four = load<4>(first_part + part * kPart + (m * kColumnTiles + n) * threads * 4);
+#pragma unroll
+          for (int i = 0; i < 4; ++i) sums[m][n][i] += four[i];
+        }
   }
 
   __syncthreads();  // the steps make room for the result, which leaves in whole rows

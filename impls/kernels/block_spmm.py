@@ -19,7 +19,7 @@ from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import Instance, KernelTemplate, TemplateValue
 
 HEAD = 16
-"""Integers of a head, as in the kernel: four numbers, then the columns of the first blocks."""
+"""Integers of a head, as in the kernel: eight numbers, then the columns of the first blocks."""
 _TALL = 64
 """Rows from which two warps share a block's columns."""
 
@@ -71,6 +71,9 @@ class BlockSpmmPlan(DevicePlan):
         Columns of A that are multiplied between two barriers: C or g over a power of two.
     turned : bool
         Block rows start at different blocks and go round, so that they do not all ask for the same rows of B at once.
+    parts : int
+        Thread blocks that share the longest block row, and every other one that is longer than such a part: for grids
+        that would not fill the device. The last of them adds up what all have found.
     arrays : sequence of device arrays, optional
         `arrays` of another plan of the same format.
 
@@ -92,13 +95,14 @@ class BlockSpmmPlan(DevicePlan):
         tile: int,
         depth: int,
         turned: bool = False,
+        parts: int = 1,
         arrays: Sequence[DeviceArray] = (),
     ) -> None:
         gathered = isinstance(held, SrBcrsFormat)
         values = held.values if isinstance(held, SrBcrsFormat) else held.blocks
         _, rows, block_cols = values.shape
         instance = block_instance(problem.width, rows, tile, depth, gathered)
-        schedule = {"tile": tile, "depth": depth, "turned": turned}
+        schedule = {"tile": tile, "depth": depth, "turned": turned, "parts": parts}
         super().__init__(problem, target, {**config, **schedule}, alignment=int(instance.values["vector"]) * 2)
         self.stored = held.stored
         split = (block_cols // depth).bit_length() - 1
@@ -110,22 +114,27 @@ class BlockSpmmPlan(DevicePlan):
         self._kernel.allow_shared(self._shared_bytes)
         with self.phase("convert"):
             listed = held.rows if isinstance(held, DbsrFormat) else np.arange(held.indptr.size - 1, dtype=np.int32)
-            heads = block_heads(listed, held.indptr, None if gathered else held.indices, 1 << split if turned else 0)
+            steps = 1 << split if turned else 0
+            heads = block_heads(listed, held.indptr, None if gathered else held.indices, steps, parts)
+            tiles = ceil_div(problem.width, tile)
+            shared = int(heads[heads[:, 4] > 1].shape[0]) * tiles
             pieces = () if arrays else (held.indices, mma_pieces(values))
         with self.phase("upload"):
             self._heads = self.upload(heads)
+            self._partials = self.workspace((shared * rows * tile,), np.float32)
+            self._arrived = self.upload(np.zeros(shared, np.int32))
             self.arrays = list(arrays) or [self.upload(array) for array in pieces]
             cleared = _rows_not_listed(listed, rows, problem.matrix.num_rows)
             self._clears = cleared.size > 0
             self._zeroed = RowZeroing(self, cleared, problem.width, problem.dtype)
         sizes = (*problem.matrix.shape, problem.width, split)
         self._sizes = tuple(np.int32(size) for size in sizes)
-        self._grid = (listed.size, ceil_div(problem.width, tile), 1)
+        self._grid = (heads.shape[0], tiles, 1)
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         """Clear the rows that no block row covers (none but in DBSR), and compute."""
         self._zeroed.enqueue(out)
-        args = (*self._sizes, self._heads, *self.arrays, *operands, out)
+        args = (*self._sizes, self._heads, *self.arrays, *operands, out, self._partials, self._arrived)
         self._kernel.launch(self._grid, args, self._shared_bytes, overlap=self._clears)
 
 
@@ -155,12 +164,16 @@ def vector_of(width: int) -> int:
 def shared_bytes(instance: Instance) -> int:
     """Give the dynamic shared memory of a thread block: its stages of A and B."""
     rows, tile, depth = (int(instance.values[name]) for name in ("rows", "tile", "depth"))
-    stages = 3 if depth == 64 else 4
+    stages = 3 if depth == 64 or (depth == 32 and rows in (64, 96)) else 4
     return stages * (rows * depth + depth * (tile + 8)) * 2
 
 
 def block_heads(
-    listed: NDArray[np.int32], indptr: NDArray[np.int32], indices: NDArray[np.int32] | None, turn: int = 0
+    listed: NDArray[np.int32],
+    indptr: NDArray[np.int32],
+    indices: NDArray[np.int32] | None,
+    turn: int = 0,
+    parts: int = 1,
 ) -> NDArray[np.int32]:
     """Give what a thread block reads first.
 
@@ -174,23 +187,32 @@ def block_heads(
         Columns of blocks; left out where a block has no column of its own.
     turn : int
         Steps of a block where every block row starts with another block, 0 where all start with the first.
+    parts : int
+        Parts of the longest block row; none of another is longer.
 
     Returns
     -------
-    (n, HEAD) int32
-        Block row, first block, blocks, the step to start with, and the columns of the first blocks; rows with many
+    (heads, HEAD) int32
+        Block row, first block, blocks, the step to start with; parts of the block row, which one this is, the first of
+        their places among all parts of rows that have several, 0; and the columns of the first blocks. Those with many
         blocks first.
     """
     counts = np.diff(indptr)
-    order = np.argsort(-counts, kind="stable")
-    starts, counts = indptr[:-1][order], counts[order]
-    heads = np.zeros((listed.size, HEAD), np.int32)
-    heads[:, 0], heads[:, 1], heads[:, 2] = listed[order], starts, counts
-    heads[:, 3] = np.arange(listed.size) % np.maximum(counts, 1) * turn
+    most = max(1, ceil_div(int(counts.max(initial=0)), parts))
+    cut = np.maximum(1, -(-counts // most))
+    row = np.repeat(np.arange(listed.size), cut)
+    part = np.arange(row.size) - (np.cumsum(cut) - cut)[row]
+    begins, ends = counts[row] * part // cut[row], counts[row] * (part + 1) // cut[row]
+    several = np.where(cut > 1, cut, 0)
+    heads = np.zeros((row.size, HEAD), np.int32)
+    heads[:, 0], heads[:, 1], heads[:, 2] = listed[row], indptr[:-1][row] + begins, ends - begins
+    heads[:, 4], heads[:, 5], heads[:, 6] = cut[row], part, np.where(cut > 1, np.cumsum(several) - several, 0)[row]
+    heads = heads[np.argsort(-heads[:, 2], kind="stable")]
+    heads[:, 3] = np.arange(row.size) % np.maximum(heads[:, 2], 1) * turn
     if indices is not None and indices.size:
-        places = np.arange(HEAD - 4, dtype=np.int32)
-        there = places < counts[:, None]
-        heads[:, 4:][there] = indices[(starts[:, None] + places)[there]]
+        places = np.arange(HEAD - 8, dtype=np.int32)
+        there = places < heads[:, 2, None]
+        heads[:, 8:][there] = indices[(heads[:, 1, None] + places)[there]]
     return heads
 
 

@@ -2,63 +2,34 @@
 // Deterministic.
 //
 // For matrices whose block rows are short, as attention masks' are (SparseTIR, Ye et al., ASPLOS 2023, section 4.3.1):
-// a pipeline through shared memory would end before it has filled. One warp takes a block row. What column of the
-// result is column n of which mma may be chosen freely, so that lane g of a quad's eight takes neighbouring columns of
-// B, one for each of several mma: a load of 8 or 16 bytes, and two rows interleaved are what the unit wants. Sums of a
-// lane then stand together in memory.
+// a pipeline through shared memory would end before it has filled. One warp takes a block row; strips.cuh says how its
+// lanes share the work.
 
 #include <spmark/half.cuh>
-#include <spmark/mma.cuh>
 #include <spmark/vec.cuh>
 #include <spmark/warp.cuh>
+
+#include "strips.cuh"
 
 using namespace spmark;
 
 constexpr int kSide = 16;  // rows and columns of a block
 
-// What a lane multiplies of one block: its part of A, and its columns of four rows of B, two halves a word.
-template <int columns>
-struct Operands {
-  Vec<unsigned, 4> a;
-  Vec<unsigned, columns / 2> b[4];
-};
-
-// Lower or upper halves of two words, the first word's below.
-template <bool upper>
-__device__ __forceinline__ unsigned interleave(unsigned first, unsigned second) {
-  return upper ? first >> 16 | (second & 0xffff0000u) : (first & 0xffffu) | second << 16;
-}
-
-// sums += A B for one block and the lane's columns: column n of mma m is column columns * n + m of the warp's.
-template <int columns>
-__device__ __forceinline__ void multiply(float (&sums)[columns][4], const Operands<columns>& held) {
-  const unsigned a[4] = {held.a[0], held.a[1], held.a[2], held.a[3]};
-#pragma unroll
-  for (int m = 0; m < columns; ++m) {
-    unsigned b[2];
-#pragma unroll
-    for (int k = 0; k < 2; ++k) {
-      const unsigned first = held.b[2 * k][m / 2], second = held.b[2 * k + 1][m / 2];
-      b[k] = m % 2 == 0 ? interleave<false>(first, second) : interleave<true>(first, second);
-    }
-    mma_m16n8k16(sums[m], a, b);
-  }
-}
-
 // C[16 s + r, j] = sum over the blocks q of block row s, and their columns c, of A_q[r, c] B[16 indices[q] + c, j].
 //
 // A warp owns a block row and 8 * columns columns; the block rows of a thread block are neighbours, which mostly meet
-// the same rows of B in the first-level cache. The operands of `ahead` blocks are on their way at any time. Block rows
-// without blocks give zeros.
+// the same rows of B in the first-level cache. The operands of one block are on their way while others' are multiplied:
+// more of them would take the registers of warps, and rows of B out of that cache. Block rows without blocks give
+// zeros.
 //   indptr, indices   block_rows + 1 offsets of blocks, block columns
 //   pieces            each block's 256 halves as lanes hold them for mma_m16n8k16, eight a lane
 //   dense, out        B and C, num_cols x width and num_rows x width, row-major; width is a multiple of 8
-template <int columns, int ahead, int threads>
+template <int columns, int threads>
 __global__ void __launch_bounds__(threads)
     spmm_strips(int num_rows, int num_cols, int width, int block_rows, const int* __restrict__ indptr,
                 const int* __restrict__ indices, const half* __restrict__ pieces, const half* __restrict__ dense,
                 half* __restrict__ out) {
-  static_assert((columns == 8 && ahead == 2) || (columns == 4 && ahead == 4), "as much on its way as registers hold");
+  static_assert(columns == 8 || columns == 4, "a lane loads its columns of a row of B at once");
   constexpr int kTile = 8 * columns;
   const int strip = blockIdx.x * (threads / kWarpSize) + threadIdx.x / kWarpSize;
   if (strip >= block_rows) return;  // all of the warp
@@ -78,7 +49,7 @@ __global__ void __launch_bounds__(threads)
         load_streaming<4>(reinterpret_cast<const unsigned*>(pieces) + (static_cast<int64_t>(q) * kWarpSize + lane) * 4);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int row = block_column * kSide + 2 * t + i % 2 + i / 2 * 8;
+      const int row = block_column * kSide + row_of_lane(t, i);
       const half* source = dense + static_cast<int64_t>(row) * width + from;
       if (row < num_cols && from < width)
         held.b[i] = load_read_only<columns / 2>(reinterpret_cast<const unsigned*>(source));
@@ -87,16 +58,11 @@ __global__ void __launch_bounds__(threads)
   };
 
   float sums[columns][4] = {};
-  Operands<columns> held[ahead];
-#pragma unroll
-  for (int i = 0; i < ahead; ++i) held[i] = fetch(begin + i);
+  Operands<columns> held = fetch(begin);
 #pragma unroll 1
-  for (int q = begin; q < end; q += ahead) {
-#pragma unroll
-    for (int i = 0; i < ahead; ++i) {
-      multiply(sums, held[i]);  // zeros past the last block
-      held[i] = fetch(q + ahead + i);
-    }
+  for (int q = begin; q < end; ++q) {
+    multiply(sums, held);
+    held = fetch(q + 1);
   }
 
   // This lane's sums are of rows g and g + 8, and of 2 * columns columns that stand together.
@@ -106,14 +72,8 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
     for (int part = 0; part < columns / 4; ++part) {
       const int column = blockIdx.y * kTile + 2 * columns * t + part * 8;
-      Vec<float, 8> sum;
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const int at = part * 8 + i;  // of this lane's columns
-        sum[i] = sums[at % columns][side * 2 + at / columns];
-      }
       if (row < num_rows && column < width)
-        store_streaming(out + static_cast<int64_t>(row) * width + column, round_to<half>(sum));
+        store_streaming(out + static_cast<int64_t>(row) * width + column, round_to<half>(eight_sums(sums, side, part)));
     }
   }
 }

@@ -26,9 +26,8 @@ TILES = (32, 64)
 SPMM_STRIPS = KernelTemplate(
     Path(__file__).parent / "strip_spmm.cu",
     "spmm_strips",
-    {"columns": (4, 8), "ahead": (2, 4), "threads": tuple(_WARP * strips for strips in STRIPS)},
-    legal=lambda values: int(values["columns"]) * int(values["ahead"]) == 16,
-    max_registers=152,
+    {"columns": (4, 8), "threads": tuple(_WARP * strips for strips in STRIPS)},
+    max_registers=96,
 )
 
 
@@ -89,4 +88,4 @@ class StripSpmmPlan(DevicePlan):
 
 def strip_instance(strips: int, tile: int) -> Instance:
     """Give the kernel."""
-    return SPMM_STRIPS.instance(columns=tile // 8, ahead=128 // tile, threads=_WARP * strips)
+    return SPMM_STRIPS.instance(columns=tile // 8, threads=_WARP * strips)

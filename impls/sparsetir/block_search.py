@@ -1,8 +1,9 @@
-"""The search over block formats: every shape of blocks with every tile, then the best few with turned starts.
+"""The search over block formats: every shape of blocks with every tile, cut rows, then the best few with turned starts.
 
 SparseTIR offers BSR(32), DBSR(32) and SR-BCRS(8, 16) for pruned weights and searches the schedule (Ye et al., ASPLOS
 2023, sections 4.3.1 and 4.3.2). Here the shape of a block is searched as well: tall blocks read B less often and store
-more zeros, and which of the two costs more depends on the matrix.
+more zeros, and which of the two costs more depends on the matrix. Where a grid would leave multiprocessors idle, block
+rows are cut in parts.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from spmark.impls.kernels.block_spmm import BlockSpmmPlan, block_instance, vecto
 from spmark.impls.kernels.panel_spmm import GROUP, PANEL, PanelSpmmPlan, panel_instance
 from spmark.impls.kernels.strip_spmm import SIDE, STRIPS, StripSpmmPlan, strip_instance
 from spmark.impls.kernels.strip_spmm import TILES as STRIP_TILES
-from spmark.impls.runtime.target import Target, open_target
+from spmark.impls.runtime.target import Target, ceil_div, open_target
 from spmark.impls.runtime.template import Instance
 from spmark.impls.sparsetir.search import Config, Remembered, Tuner, check_best
 
@@ -32,8 +33,13 @@ COLS = (16, 32, 64, 128)
 """C of BSR(R, C)."""
 PANELS = ((PANEL, GROUP), (16, 32), (32, 32), (32, 64), (64, 64))
 """t and g of SR-BCRS(t, g)."""
+PARTS = (2, 4, 8)
+"""Thread blocks that share the longest block row where there are few."""
+_FEW = 4
+"""Thread blocks for each multiprocessor below which a grid is small."""
 _TURNED = 3
 """Best configs that are tried with turned starts."""
+_PLAIN = {"turned": False, "parts": 1}
 Held = BsrFormat | DbsrFormat | SrBcrsFormat
 BlockPlan = BlockSpmmPlan | PanelSpmmPlan | StripSpmmPlan
 Convert = Callable[[Problem, Config], Held]
@@ -51,27 +57,28 @@ def block_space(problem: Problem, rows: int = 0, cols: int = 0) -> list[Config]:
     Returns
     -------
     list of dict
-        ``block_rows, block_cols, tile, depth, turned``.
+        ``block_rows, block_cols, tile, depth, turned, parts``.
     """
     shapes = [(r, c) for c in COLS for r in ROWS if rows in (0, r) and cols in (0, c)]
     if not (rows and cols):
         shapes = [(r, c) for r, c in shapes if (r == 16) == (c == 16) and (c < 128 or r == 128)]
         shapes = [(r, c) for r, c in shapes if c <= r] or shapes
     return [
-        {"block_rows": r, "block_cols": c, "tile": tile, "depth": _depth(problem, r, c), "turned": False}
+        {"block_rows": r, "block_cols": c, "tile": tile, "depth": _depth(problem, r, c), **_PLAIN}
         for r, c in shapes
         for tile in _tiles(problem)
     ]
 
 
 def panel_space(problem: Problem, t: int = 0) -> list[Config]:
-    """List the configs of SR-BCRS, low panels first: ``t, g, tile, depth, turned``, no depth for t = 8."""
+    """List the configs of SR-BCRS, low panels first: ``t, g, tile, depth, turned, parts``, the paper's without some."""
     space: list[Config] = []
     for rows, group in PANELS:
         if t in (0, rows):
             form = {"t": rows, "g": group}
-            depth = {} if rows == PANEL else {"depth": group if vector_of(problem.width) == 8 else 16}
-            space += [{**form, "tile": tile, **depth, "turned": False} for tile in _tiles(problem)]
+            depth = group if vector_of(problem.width) == 8 else 16
+            schedule = {"turned": False} if rows == PANEL else {"depth": depth, **_PLAIN}
+            space += [{**form, "tile": tile, **schedule} for tile in _tiles(problem)]
     return space
 
 
@@ -173,13 +180,20 @@ def search(problem: Problem, device: DeviceSpec, space: Sequence[Config], conver
     target, trial = open_target(device), Trial(problem, device)
     target.load(list(dict.fromkeys(_instance(problem, config) for config in space)))  # compiled together, in a pool
     candidates = Candidates(problem, target, convert)
-    config, tuner = tune(space, lambda config: trial.samples_us(candidates.plan(config)))
+    few = _FEW * device.num_sms
+    config, tuner = tune(
+        space, lambda config: trial.samples_us(candidates.plan(config)), lambda config: _grid(problem, config) < few
+    )
     check_best(config, tuner)
     return Remembered(config, perf_counter() - started, tuple(tuner.seen.values()))
 
 
-def tune(space: Sequence[Config], measure: Callable[[Config], list[float]]) -> tuple[Config, Tuner]:
-    """Measure every config, and the best few with turned starts.
+def tune(
+    space: Sequence[Config],
+    measure: Callable[[Config], list[float]],
+    is_small: Callable[[Config], bool] = lambda config: False,
+) -> tuple[Config, Tuner]:
+    """Measure every config, those of small grids with rows cut in parts, and the best few with turned starts.
 
     Returns
     -------
@@ -189,10 +203,18 @@ def tune(space: Sequence[Config], measure: Callable[[Config], list[float]]) -> t
         With every candidate seen.
     """
     tuner = Tuner(measure)
-    ordered = sorted(space, key=tuner.time_us)
+    for config in space:
+        tuner.along(config, "parts", PARTS if "parts" in config and is_small(config) else ())
+    ordered = sorted((candidate.config for candidate in tuner.seen.values()), key=tuner.time_us)
     turnable = [config for config in ordered if "turned" in config]
     tried = [*ordered, *({**config, "turned": True} for config in turnable[:_TURNED])]
     return min(tried, key=tuner.time_us), tuner
+
+
+def _grid(problem: Problem, config: Config) -> int:
+    """Count the thread blocks of a config without parts."""
+    rows = config["t"] if "t" in config else config["block_rows"]
+    return ceil_div(problem.matrix.num_rows, rows) * ceil_div(problem.width, config["tile"])
 
 
 def _instance(problem: Problem, config: Config) -> Instance:

@@ -47,13 +47,13 @@ def test_every_instance(instance: Instance, target: TableTarget) -> None:
     # One column tile and a part of another.
     width = tile + 8 if instance.values["vector"] == 8 else tile + 3
     problem = Problem(Op.SPMM, MATRIX, width, DType.FLOAT16)
-    for steps, turned in ((1, False), (2, True)):
+    for steps, turned, parts in ((1, False, 3), (2, True, 1)):
         if instance.values["gathered"]:
             held: Any = SrBcrsFormat.from_csr(MATRIX, rows, steps * depth)
         else:
             held = (BsrFormat if turned else DbsrFormat).from_csr(MATRIX, rows, steps * depth)
-        plan = check(problem, target, held, tile=tile, depth=depth, turned=turned)
-        assert plan.config == {"tile": tile, "depth": depth, "turned": turned}
+        plan = check(problem, target, held, tile=tile, depth=depth, turned=turned, parts=parts)
+        assert plan.config == {"tile": tile, "depth": depth, "turned": turned, "parts": parts}
         assert plan.deterministic
 
 
@@ -78,6 +78,7 @@ def test_awkward_matrices(name: str, width: int, target: TableTarget) -> None:
         SrBcrsFormat.from_csr(matrix, 16, 32),
     ):
         check(problem, target, held, tile=64, depth=depth, turned=True)
+        check(problem, target, held, tile=64, depth=depth, turned=True, parts=8)
 
 
 def test_pieces_are_what_lanes_hold() -> None:
@@ -96,12 +97,36 @@ def test_heads_put_long_rows_first_and_hold_their_first_columns() -> None:
     counts = [2, 0, 20, 1]
     indptr = np.cumsum([0, *counts]).astype(np.int32)
     indices = RANDOM.permutation(100)[:23].astype(np.int32)
-    heads = block_heads(np.array([0, 3, 4, 9], np.int32), indptr, indices, turn=2)
+    listed = np.array([0, 3, 4, 9], np.int32)
+    heads = block_heads(listed, indptr, indices, turn=2)
     assert heads[:, :3].tolist() == [[4, 2, 20], [0, 0, 2], [9, 22, 1], [3, 2, 0]]
     assert heads[:, 3].tolist() == [0, 2, 0, 0]  # the second row starts with its second block, two steps on
-    assert heads[0, 4:].tolist() == indices[2 : 2 + HEAD - 4].tolist()
-    assert heads[1, 4:6].tolist() == indices[:2].tolist()
-    assert np.all(block_heads(np.array([0], np.int32), indptr[:2], None)[:, 3:] == 0)
+    assert np.all(heads[:, 4:8] == [1, 0, 0, 0])
+    assert heads[0, 8:].tolist() == indices[2 : 2 + HEAD - 8].tolist()
+    assert heads[1, 8:10].tolist() == indices[:2].tolist()
+    assert np.all(block_heads(listed[:1], indptr[:2], None)[:, 8:] == 0)
+
+
+def test_long_rows_are_cut_in_parts_that_stand_together() -> None:
+    indptr = np.cumsum([0, 4, 0, 11, 21]).astype(np.int32)
+    heads = block_heads(np.array([0, 1, 2, 5], np.int32), indptr, None, parts=3)
+    assert np.all(np.diff(heads[:, 2]) <= 0)
+    by_row = {row: sorted(heads[heads[:, 0] == row].tolist(), key=lambda head: head[5]) for row in (0, 1, 2, 5)}
+    assert [head[:8] for head in by_row[0]] == [[0, 0, 4, 0, 1, 0, 0, 0]]
+    assert [head[:8] for head in by_row[1]] == [[1, 4, 0, 0, 1, 0, 0, 0]]
+    assert [head[1:8] for head in by_row[2]] == [[4, 5, 0, 2, 0, 0, 0], [9, 6, 0, 2, 1, 0, 0]]
+    assert [head[1:8] for head in by_row[5]] == [[15, 7, 0, 3, 0, 2, 0], [22, 7, 0, 3, 1, 2, 0], [29, 7, 0, 3, 2, 2, 0]]
+
+
+def test_counters_are_zero_again_after_each_run(target: TableTarget) -> None:
+    problem = Problem(Op.SPMM, MATRIX, 8, DType.FLOAT16)
+    plan = check(problem, target, BsrFormat.from_csr(MATRIX, 32, 32), tile=64, depth=32, parts=4)
+    (operand,) = dense_operands(problem)
+    results = [np.full(problem.out_shape, np.nan, np.float16) for _ in range(2)]
+    for out in results:
+        plan.run([operand], out)
+    assert reference(problem, [operand]).max_error(results[1]) <= tolerance(problem)
+    np.testing.assert_array_equal(results[0], results[1])
 
 
 def test_only_dbsr_clears_and_lists_what_it_holds(target: TableTarget) -> None:

@@ -89,6 +89,16 @@ def test_the_best_is_tried_with_turned_starts() -> None:
     assert sum(c["turned"] for c in asked) == 3
 
 
+def test_small_grids_are_tried_with_rows_cut_in_parts() -> None:
+    def measure(config: dict[str, Any]) -> list[float]:
+        return [100 * config["block_rows"] / config["parts"] + config["tile"] + config["block_cols"] + config["turned"]]
+
+    space = block_space(problem_of(512))
+    config, tuner = tune(space, measure, lambda config: config["block_rows"] >= 96)
+    assert {c.config["block_rows"] for c in tuner.seen.values() if c.config["parts"] > 1} == {96, 128}
+    assert (config["block_rows"], config["parts"], config["turned"]) == (96, 8, False)
+
+
 def test_formats_made_of_a_refused_one_are_not_converted() -> None:
     asked = []
 
