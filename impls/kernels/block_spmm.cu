@@ -14,9 +14,9 @@
 
 using namespace spmark;
 
-// A head is what a thread block reads first: a block row's number, the first of its blocks that the thread block takes,
-// how many, the step that it starts with; the parts that the block row is cut in, which of them this is, the first of
-// their places in `partials`, 0; and the columns of the first blocks, so that short rows need no other load.
+// A head is what a thread block reads first: a block row's number (~ it where the row is cut in parts), the first of
+// the blocks to take, how many, the step to start with; how many parts the block row has, which of them this is, the
+// first of their places in `partials`, 0; and the columns of the first blocks, so that short rows need no other load.
 constexpr int kHead = 16;
 constexpr int kHeldColumns = kHead - 8;
 
@@ -184,8 +184,8 @@ __global__ void __launch_bounds__(threads)
     }
   }
 
-  const Vec<int, 4> parts = load_read_only<4>(head + 4);
-  if (parts[0] > 1) {
+  if (front[0] < 0) {
+    const Vec<int, 4> parts = load_read_only<4>(head + 4);
     // Four sums of every thread stand together, so that warps write and read whole lines.
     constexpr int kPart = rows * tile;
     const int64_t place = static_cast<int64_t>(parts[2]) * gridDim.y + static_cast<int64_t>(blockIdx.y) * parts[0];
@@ -225,7 +225,7 @@ __global__ void __launch_bounds__(threads)
       }
   __syncthreads();           // a thread stores what others have computed
   wait_for_previous_grid();  // that clears other rows of C: the result is complete when this grid has ended
-  const int64_t first_row = static_cast<int64_t>(front[0]) * rows;
+  const int64_t first_row = static_cast<int64_t>(front[0] < 0 ? ~front[0] : front[0]) * rows;
 #pragma unroll 2
   for (int row = inside; row < rows; row += Config::kApart)
     if (first_row + row < num_rows && in_width)

@@ -193,9 +193,9 @@ def block_heads(
     Returns
     -------
     (heads, HEAD) int32
-        Block row, first block, blocks, the step to start with; parts of the block row, which one this is, the first of
-        their places among all parts of rows that have several, 0; and the columns of the first blocks. Those with many
-        blocks first.
+        Block row (its complement where it is cut), first block, blocks, the step to start with; parts of the block row,
+        which one this is, the first of their places among all parts of rows that have several, 0; and the columns of
+        the first blocks. Those with many blocks first.
     """
     counts = np.diff(indptr)
     most = max(1, ceil_div(int(counts.max(initial=0)), parts))
@@ -205,7 +205,11 @@ def block_heads(
     begins, ends = counts[row] * part // cut[row], counts[row] * (part + 1) // cut[row]
     several = np.where(cut > 1, cut, 0)
     heads = np.zeros((row.size, HEAD), np.int32)
-    heads[:, 0], heads[:, 1], heads[:, 2] = listed[row], indptr[:-1][row] + begins, ends - begins
+    heads[:, 0], heads[:, 1], heads[:, 2] = (
+        np.where(cut > 1, ~listed, listed)[row],
+        indptr[:-1][row] + begins,
+        ends - begins,
+    )
     heads[:, 4], heads[:, 5], heads[:, 6] = cut[row], part, np.where(cut > 1, np.cumsum(several) - several, 0)[row]
     heads = heads[np.argsort(-heads[:, 2], kind="stable")]
     heads[:, 3] = np.arange(row.size) % np.maximum(heads[:, 2], 1) * turn

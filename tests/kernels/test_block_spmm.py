@@ -111,11 +111,15 @@ def test_long_rows_are_cut_in_parts_that_stand_together() -> None:
     indptr = np.cumsum([0, 4, 0, 11, 21]).astype(np.int32)
     heads = block_heads(np.array([0, 1, 2, 5], np.int32), indptr, None, parts=3)
     assert np.all(np.diff(heads[:, 2]) <= 0)
-    by_row = {row: sorted(heads[heads[:, 0] == row].tolist(), key=lambda head: head[5]) for row in (0, 1, 2, 5)}
+    by_row = {row: sorted(heads[heads[:, 0] == row].tolist(), key=lambda head: head[5]) for row in (0, 1, ~2, ~5)}
     assert [head[:8] for head in by_row[0]] == [[0, 0, 4, 0, 1, 0, 0, 0]]
     assert [head[:8] for head in by_row[1]] == [[1, 4, 0, 0, 1, 0, 0, 0]]
-    assert [head[1:8] for head in by_row[2]] == [[4, 5, 0, 2, 0, 0, 0], [9, 6, 0, 2, 1, 0, 0]]
-    assert [head[1:8] for head in by_row[5]] == [[15, 7, 0, 3, 0, 2, 0], [22, 7, 0, 3, 1, 2, 0], [29, 7, 0, 3, 2, 2, 0]]
+    assert [head[1:8] for head in by_row[~2]] == [[4, 5, 0, 2, 0, 0, 0], [9, 6, 0, 2, 1, 0, 0]]
+    assert [head[1:8] for head in by_row[~5]] == [
+        [15, 7, 0, 3, 0, 2, 0],
+        [22, 7, 0, 3, 1, 2, 0],
+        [29, 7, 0, 3, 2, 2, 0],
+    ]
 
 
 def test_counters_are_zero_again_after_each_run(target: TableTarget) -> None:
