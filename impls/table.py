@@ -27,6 +27,7 @@ IMPLEMENTATIONS: Mapping[str, str] = {
     "sparsetir_nohyb": "spmark.impls.sparsetir.nohyb:SparseTirNoHyb",
     "sparsetir_composed": "spmark.impls.sparsetir.composed:SparseTirComposed",
     "liteform": "spmark.impls.liteform.plan:LiteForm",
+    "stile": "spmark.impls.stile.plan:Stile",
     "lo_spmm": "spmark.impls.lo_spmm.plan:LoSpmm",
     "triton_blocksparse": "spmark.impls.triton_blocksparse.plan:TritonBlockSparse",
     "dgl": "spmark.impls.dgl.plan:Dgl",

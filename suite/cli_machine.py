@@ -44,12 +44,17 @@ def list_(
 def calibrate(
     device: DeviceOption = DeviceName.AUTO,
     out: Annotated[Path | None, typer.Option(help="JSON file to write; the user's own by default.")] = None,
+    stile: Annotated[
+        bool, typer.Option("--stile", help="Measure the tiles of STile's cost model instead; needs a GPU.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Measure a device's bandwidth and rates, which floors and predictions are taken from.
 
-    Example: [bold]spmark calibrate --device cuda --out nvidia-h200.json[/bold]
-    """
-    from spmark.suite.commands.calibrate import measure_rates
+    [bold]spmark calibrate --device cuda --out nvidia-h200.json[/bold]
 
-    measure_rates(device.value, out, as_json)
+    [bold]spmark calibrate --stile --out stile.json[/bold], for sweeps that pin [bold]calibration: stile.json[/bold]
+    """
+    from spmark.suite.commands.calibrate import measure_rates, measure_tiles
+
+    (measure_tiles if stile else measure_rates)(device.value, out, as_json)

@@ -10,42 +10,14 @@
 #include <spmark/mma.cuh>
 #include <spmark/vec.cuh>
 
+#include "half_words.cuh"
+
 using namespace spmark;
 
-constexpr int kUnit = 32;   // columns of A at a time: four n of mma, so that eight of a row are one lane's
-constexpr int kChunk = 32;  // columns of X and Y that a load of the whole warp covers: two k of mma
-constexpr int kDepth = 2;   // chunks loaded at once
+constexpr int kUnit = 32;  // columns of A at a time: four n of mma, so that eight of a row are one lane's
+constexpr int kDepth = 2;  // chunks loaded at once
 constexpr int kStep = kDepth * kChunk;
 constexpr int kHead = 8;  // integers of a task
-
-// Pairs of halves as mma takes them: w[i] has columns 2 i and 2 i + 1 of the eight that a lane holds.
-struct Words {
-  unsigned w[4];
-};
-
-// The next eight columns of a row of which `rest` are left, zeros past those.
-template <int vector>
-__device__ __forceinline__ Words load_words(const half* row, int rest) {
-  Words words = {};
-  if constexpr (vector == 1) {
-    Vec<half, 8> held = zeros<half, 8>();
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      if (i < rest) held[i] = row[i];
-    }
-    memcpy(&words, &held, sizeof(words));
-  } else {
-#pragma unroll
-    for (int i = 0; i < 8; i += vector) {
-      if (i >= rest) continue;
-      // As words from the start: taken apart into halves and joined again, they would be waited for here.
-      const auto part = load_read_only<vector / 2>(reinterpret_cast<const unsigned*>(row + i));
-#pragma unroll
-      for (int j = 0; j < vector / 2; ++j) words.w[i / 2 + j] = part[j];
-    }
-  }
-  return words;
-}
 
 // Round the results of eight neighbouring columns of a row of which all are non-zeros of A; p is a multiple of 8.
 __device__ __forceinline__ void store_all(half* __restrict__ out, const half* __restrict__ values, int scaled, int p,

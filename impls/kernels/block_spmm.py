@@ -73,7 +73,8 @@ class BlockSpmmPlan(DevicePlan):
         Block rows start at different blocks and go round, so that they do not all ask for the same rows of B at once.
     parts : int
         Thread blocks that share the longest block row, and every other one that is longer than such a part: for grids
-        that would not fill the device. The last of them adds up what all have found.
+        that would not fill the device. The last of them adds up what all have found, in a workspace of the plan: runs
+        of one plan must not overlap.
     arrays : sequence of device arrays, optional
         `arrays` of another plan of the same format.
 

@@ -22,7 +22,7 @@ _SOURCE = Path(__file__).parent / "ell_buckets.cu"
 _TOGETHER, _SPREAD = 1 << 24, 1 << 25
 _WARP = 32
 _THREADS = 128
-_EMPTY_ROWS = 8
+EMPTY_ROWS = 8
 """Rows without elements that a group clears."""
 LANES = (8, 16, 32)
 """Threads of a group."""
@@ -105,8 +105,8 @@ class EllBucketsPlan(DevicePlan):
                 firsts = held.rows[ranges[:, 0]]
                 ranges = ranges[np.argsort(firsts if positions is None else positions[firsts], kind="stable")]
             use = row_use(held.shape[0], [held.rows[held.rows >= 0]])
-            rows = _numbered(held, use.shared) if problem.dtype is DType.FLOAT16 else held.rows
-            ranges = np.concatenate([ranges, _empty_ranges(rows.size, use.empty.size, groups * _EMPTY_ROWS)])
+            rows = numbered_rows(held, use.shared) if problem.dtype is DType.FLOAT16 else held.rows
+            ranges = np.concatenate([ranges, empty_ranges(rows.size, use.empty.size, groups * EMPTY_ROWS)])
             rows = np.concatenate([rows, use.empty])
         with self.phase("upload"):
             if not arrays:
@@ -130,8 +130,21 @@ class EllBucketsPlan(DevicePlan):
         self._shared.after(out)
 
 
-def _empty_ranges(first: int, count: int, step: int) -> NDArray[np.int32]:
-    """Cut the ``count`` rows that stand at ``first`` of `rows` into blocks of rows without elements."""
+def empty_ranges(first: int, count: int, step: int) -> NDArray[np.int32]:
+    """Cut rows of C that have no elements into blocks that clear them.
+
+    Parameters
+    ----------
+    first, count : int
+        Where they stand in the kernel's ``rows``.
+    step : int
+        Rows of a block.
+
+    Returns
+    -------
+    (blocks, 4) int32
+        As `block_ranges`, with 0 slots.
+    """
     begins = np.arange(0, count, step, dtype=np.int32)
     zeros = np.zeros_like(begins)
     return np.stack([first + begins, np.minimum(step, count - begins), zeros, zeros], axis=1).astype(np.int32)
@@ -183,8 +196,20 @@ def block_ranges(
     return np.concatenate(parts) if parts else np.empty((0, 4), np.int32)
 
 
-def _numbered(held: HybLayout, shared: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Give each ELL row's target where the sums of shared rows have a workspace with one row for each of them."""
+def numbered_rows(held: HybLayout, shared: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Give each ELL row's target where the sums of shared rows have a workspace with one row for each of them.
+
+    Parameters
+    ----------
+    held : HybLayout
+    shared : (s,) int32
+        Rows of the workspace, rising.
+
+    Returns
+    -------
+    (r,) int32
+        Of ELL rows in shared buckets the row of the workspace, of the others the row of A; -1 where there is none.
+    """
     targets = held.rows.copy()
     for bucket in held.buckets:
         if bucket.shared:

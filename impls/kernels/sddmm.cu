@@ -5,8 +5,8 @@
 // lanes add up their own products over J, then each other's.
 
 #include <spmark/half.cuh>
-#include <spmark/vec.cuh>
-#include <spmark/warp.cuh>
+
+#include "sddmm_dots.cuh"
 
 using namespace spmark;
 
@@ -41,7 +41,6 @@ __global__ void __launch_bounds__(threads)
               const T* __restrict__ y, T* __restrict__ out) {
   static_assert(threads % 32 == 0 && 32 % lanes == 0, "a group is a part of one warp");
   static_assert(sizeof(T) * vector <= 16, "a vector is loaded at once");
-  static_assert(batch <= lanes, "lane b writes result b");
   const int lane = threadIdx.x % lanes;
   const int64_t first = (static_cast<int64_t>(blockIdx.x) * (threads / lanes) + threadIdx.x / lanes) * batch;
   if (first >= nnz) return;  // the group leaves together; shuffles name the group alone
@@ -60,19 +59,7 @@ __global__ void __launch_bounds__(threads)
     right[b] = y + static_cast<int64_t>(indices[p]) * width;
   }
 
-  float sum[batch] = {};
-  for (int j = lane * vector; j < width; j += lanes * vector) {
-#pragma unroll
-    for (int b = 0; b < batch; ++b)
-      sum[b] = dot(load_read_only<vector>(left[b] + j), load_read_only<vector>(right[b] + j), sum[b]);
-  }
-
-  float mine = 0.0f;
-#pragma unroll
-  for (int b = 0; b < batch; ++b) {
-    const float total = warp_sum<lanes>(sum[b]);
-    if (lane == b) mine = total;
-  }
+  float mine = batch_dots<vector, lanes>(left, right, lane, width);
   if (lane < batch && first + lane < nnz) {
     if (scaled) mine *= to_float(values[first + lane]);
     out[first + lane] = from_float<T>(mine);

@@ -55,7 +55,7 @@ class SharedRows:
     def __init__(self, plan: DevicePlan, use: RowUse, width: int, dtype: DType, vector: int) -> None:
         self.numbered = dtype is DType.FLOAT16
         self.sums: Any = plan.workspace((max(use.shared.size, 1) if self.numbered else 1, width), np.float32)
-        cleared = use.empty if self.numbered else np.union1d(use.empty, use.shared)
+        cleared = use.empty if self.numbered else np.sort(np.concatenate([use.empty, use.shared]))
         self._cleared = RowZeroing(plan, cleared, width, dtype)
         self._rounded = self.numbered and use.shared.size > 0
         if self._rounded:

@@ -49,6 +49,11 @@ class Trial:
         KernelFault
             It broke the device.
         """
+        self.check(plan)
+        return self.times_us(plan)
+
+    def check(self, plan: Plan) -> None:
+        """Refuse a plan whose result is wrong; raises as `samples_us`."""
         with cuda_faults():
             self._out.fill(np.nan)
             plan.run(self._operands, self._out)
@@ -56,6 +61,9 @@ class Trial:
         error, allowed = self._reference.max_error(selected), tolerance(self._problem)
         if not error <= allowed:
             raise BuildError(f"wrong result: expected an error of at most {allowed:.3g}, found {error:.3g}")
+
+    def times_us(self, plan: Plan, samples: int = _SAMPLES) -> list[float]:
+        """Give times of a plan that was checked, in microseconds, each from cold caches."""
         run = [lambda: plan.run(self._operands, self._out)]
         self._stopwatch.batch(run, _WARMUPS, cold=True)
-        return [float(sample) for sample in self._stopwatch.batch(run, _SAMPLES, cold=True)[0]]
+        return [float(sample) for sample in self._stopwatch.batch(run, samples, cold=True)[0]]

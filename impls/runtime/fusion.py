@@ -88,15 +88,17 @@ class FusedLaunch:
         self._args = tuple(args)
         self.blocks = blocks
 
-    def enqueue(self, before: Sequence[Any], after: Sequence[Any]) -> None:
+    def enqueue(self, before: Sequence[Any], after: Sequence[Any], overlap: bool = False) -> None:
         """Launch on the current stream.
 
         Parameters
         ----------
         before, after : sequence
             What all bodies share: the kernel's parameters before the first body's and after the last one's.
+        overlap : bool
+            As of `spmark.impls.runtime.target.Kernel.launch`.
         """
-        self._kernel.launch((self.blocks, 1, 1), (*before, *self._args, *after))
+        self._kernel.launch((self.blocks, 1, 1), (*before, *self._args, *after), overlap=overlap)
 
 
 def _nothing(target: Target, body: Body) -> Share:

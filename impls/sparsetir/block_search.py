@@ -9,11 +9,12 @@ rows are cut in parts.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from time import perf_counter
 from typing import Any, cast
 
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.errors import BuildError
+from spmark.impls.core.errors import BuildError, SpmarkError
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import Problem
 from spmark.impls.formats.bsr import BsrFormat
@@ -178,7 +179,9 @@ def search(problem: Problem, device: DeviceSpec, space: Sequence[Config], conver
 
     started = perf_counter()
     target, trial = open_target(device), Trial(problem, device)
-    target.load(list(dict.fromkeys(_instance(problem, config) for config in space)))  # compiled together, in a pool
+    # Compiled together, in a pool. What does not compile is met again as a candidate, and has its reason there.
+    with suppress(SpmarkError):
+        target.load(list(dict.fromkeys(_instance(problem, config) for config in space)))
     candidates = Candidates(problem, target, convert)
     few = _FEW * device.num_sms
     config, tuner = tune(
@@ -205,7 +208,7 @@ def tune(
     tuner = Tuner(measure)
     for config in space:
         tuner.along(config, "parts", PARTS if "parts" in config and is_small(config) else ())
-    ordered = sorted((candidate.config for candidate in tuner.seen.values()), key=tuner.time_us)
+    ordered = sorted((dict(candidate.config) for candidate in tuner.seen.values()), key=tuner.time_us)
     turnable = [config for config in ordered if "turned" in config]
     tried = [*ordered, *({**config, "turned": True} for config in turnable[:_TURNED])]
     return min(tried, key=tuner.time_us), tuner

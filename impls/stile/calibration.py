@@ -27,6 +27,8 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.problem import DType, Op
 
+PUBLISHED = "nvidia-a100-sxm4-80gb"
+"""The GPU whose constants the authors' code holds."""
 _FIELDS = 5
 
 
@@ -124,13 +126,53 @@ def published_a100() -> DeviceSpec:
     Rates that they do not state are 0. float16 has block tables; for float32 they fitted the lines of ELL and
     one-dimensional tiles alone.
     """
-    return DeviceSpec.load(Path(str(files("spmark.impls.stile") / "calibrations" / "nvidia-a100-sxm4-80gb.json")))
+    return DeviceSpec.load(shipped(PUBLISHED))
+
+
+def shipped(device: str) -> Path:
+    """Give the path of the calibration that ships for a device of this name; it may not exist."""
+    return Path(str(files("spmark.impls.stile") / "calibrations" / f"{device}.json"))
+
+
+def calibration_for(device: str, op: Op, dtype: DType, wanted: str = "") -> tuple[Calibration, str]:
+    """Choose a calibration.
+
+    Parameters
+    ----------
+    device : str
+        Name of the device that a plan is for.
+    op : Op
+    dtype : DType
+    wanted : str
+        Name of a calibrated device, or the path of a file that ``spmark calibrate --stile`` wrote; empty for the
+        device's own, or where none ships the published A100's.
+
+    Returns
+    -------
+    calibration : Calibration
+    label : str
+        What a plan's config says of it: the GPU, and that it is another one's where it is.
+
+    Raises
+    ------
+    DeviceError
+        There is no such calibration, or it lacks the operator and dtype.
+    """
+    path = shipped(wanted or device)
+    if wanted and not path.is_file():
+        path = Path(wanted)
+    elif not path.is_file():
+        path = shipped(PUBLISHED)
+    found = Calibration.of(DeviceSpec.load(path), op, dtype)
+    return found, found.device if found.device == device else f"{found.device}, not this GPU's"
 
 
 def fit_line(
     plain_bytes: ArrayLike, plain_ms: ArrayLike, atomic_bytes: ArrayLike, atomic_ms: ArrayLike, peak: float
 ) -> Line:
     """Fit the constants of tiles that were measured without and with atomic additions (algorithm 1, lines 12 and 13).
+
+    A line that would begin below zero is drawn through zero: a tile of no bytes cannot cost less than nothing.
 
     Parameters
     ----------
@@ -154,6 +196,8 @@ def fit_line(
             f"{ms_atomic.size}"
         )
     a, b = _straight(r, ms)
+    if b < 0:
+        a, b = float(r @ ms / (r @ r)), 0.0
     c, d = _straight(r_atomic / r, ms_atomic / ms) if r_atomic.size else (0.0, 1.0)
     return Line(a, b, c, d, peak)
 

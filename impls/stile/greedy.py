@@ -66,12 +66,18 @@ class Rules:
     """r - 1 of the local search; 0 picks one candidate a round."""
     withdraw: bool = True
     max_levels: int = 100
+    widest: int = 0
+    """Most non-zeros of a row of an ELL tile, a power of two; 0 for the public code's estimate."""
+    rearrange: bool = True
+    """Where another order of rows makes what blocks have left much denser, search that once more in it."""
 
     def __post_init__(self) -> None:
         if not self.slack >= 0:
             raise ValueError(f"expected a slack of at least 0, found {self.slack}")
         if self.max_levels < 1:
             raise ValueError(f"expected at least one level, found {self.max_levels}")
+        if self.widest < 0 or self.widest & (self.widest - 1):
+            raise ValueError(f"expected widest to be a power of two, or 0 to estimate it, found {self.widest}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,12 +96,23 @@ class Picked:
     """(tiles,) rows of a block tile or an ELL tile."""
     order: NDArray[np.int32]
     """(I,) rows in the order of windows."""
-    spent_ms: float
+    cost_ms: NDArray[np.float64]
+    """(tiles,)."""
     levels: int
     withdrawn: int
     finished: bool
     """Whether the time sufficed."""
     trace: tuple[Step, ...]
+
+    @property
+    def spent_ms(self) -> float:
+        """Cost of all tiles that have something, on one multiprocessor."""
+        return float(self.cost_ms[self.used].sum())
+
+    @property
+    def used(self) -> NDArray[np.int64]:
+        """Tiles that have something, rising. O(nnz + tiles)."""
+        return np.flatnonzero(np.bincount(self.owner, minlength=self.kind.size))
 
 
 class Greedy:
@@ -280,7 +297,7 @@ class Greedy:
             number,
             height,
             self._order,
-            float(chosen.cost_ms[:used][chosen.owned[:used] > 0].sum()),
+            chosen.cost_ms[:used],
             self._levels,
             int(chosen.tally[1]),
             finished,

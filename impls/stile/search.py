@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import product
 from time import perf_counter
 
 import numpy as np
@@ -18,15 +19,18 @@ from numpy.typing import NDArray
 from spmark.impls.core.problem import Csr, Op
 from spmark.impls.formats import tiles
 from spmark.impls.formats.decompose import split
+from spmark.impls.formats.threads import run_all
 from spmark.impls.formats.tiles import Selection
 from spmark.impls.stile.calibration import Calibration
 from spmark.impls.stile.greedy import Greedy, Picked, Rules, Step
 from spmark.impls.stile.space import Formats, Mode, Shapes, parts_of, shapes_of
 from spmark.impls.stile.state import LIGHT
-from spmark.impls.stile.windows import Tiled
+from spmark.impls.stile.windows import Tiled, area, row_order
 
 DIVISIONS = (1, 2, 4)
 """Numbers of column ranges that the paper's mode tries."""
+_MUCH_DENSER = 0.75
+"""Groups of columns in another order over those in the order at hand, below which what is left is searched again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,37 +98,60 @@ def search(
     ValueError
         Blocks alone are asked for, and the calibration has none.
     """
+    return search_each(matrix, calibration, width, rules, time_budget_s)[0]
+
+
+def search_each(
+    matrix: Csr,
+    calibration: Calibration,
+    width: int,
+    rules: Rules | None = None,
+    time_budget_s: float = math.inf,
+) -> list[Found]:
+    """Search as `search` does, and give the best plan of every mixture, the one predicted fastest first.
+
+    The paper builds all three and keeps what is measured to be fastest (section 3.3).
+    """
     rules = rules or Rules()
     started = perf_counter()
 
     def late() -> bool:
         return perf_counter() - started > time_budget_s
 
-    plans: list[_Plan] = []
-    all_done = True
-    for formats in _mixtures(rules.formats, calibration):
-        for part in parts_of(calibration, width, rules.mode):
-            shapes = shapes_of(calibration, width, part, matrix.nnz, rules.mode)
-            for count in DIVISIONS if _divides(rules.mode, calibration, matrix) else (1,):
-                if plans and late():
-                    all_done = False
-                    continue
-                plan = _plan(matrix, calibration, shapes, replace(rules, formats=formats), count, late)
-                plans.append(plan)
-                all_done &= all(picked.finished for _, picked in plan.picked)
-    best = min(plans, key=lambda plan: plan.predicted_ms)
-    mixtures = {plan.formats for plan in plans}
+    def plan(formats: Formats, part: int, count: int) -> _Plan:
+        shapes = shapes_of(calibration, width, part, matrix.nnz, rules.mode, rules.widest)
+        return _plan(matrix, calibration, shapes, replace(rules, formats=formats), count, late)
+
+    divisions = DIVISIONS if _divides(rules.mode, calibration, matrix) else (1,)
+    parts = parts_of(calibration, width, rules.mode)
+    jobs = list(product(_mixtures(rules.formats, calibration), parts, divisions))
+    if math.isinf(time_budget_s):
+        plans = run_all(plan, jobs)  # they share nothing but the matrix
+    else:
+        plans = [plan(*jobs[0])]
+        while len(plans) < len(jobs) and not late():
+            plans.append(plan(*jobs[len(plans)]))
+    all_done = len(plans) == len(jobs) and all(picked.finished for one in plans for _, picked in one.picked)
+    best: dict[Formats, _Plan] = {}
+    for one in sorted(plans, key=lambda one: one.predicted_ms):
+        best.setdefault(one.formats, one)
+    predicted = {f: best[f].predicted_ms for f in Formats if f in best}
+    light = tiles.ELL if calibration.op is Op.SPMM else tiles.RUN
+    return [_found(matrix, one, light, all_done, predicted) for one in best.values()]
+
+
+def _found(matrix: Csr, plan: _Plan, light: int, finished: bool, predicted: Mapping[Formats, float]) -> Found:
     return Found(
-        _selection(matrix, best, tiles.ELL if calibration.op is Op.SPMM else tiles.RUN),
-        best.predicted_ms,
-        best.formats,
-        best.part,
-        len(best.picked),
-        max(picked.levels for _, picked in best.picked),
-        sum(picked.withdrawn for _, picked in best.picked),
-        all_done,
-        best.picked[0][1].trace,
-        {f: min(plan.predicted_ms for plan in plans if plan.formats is f) for f in Formats if f in mixtures},
+        _selection(matrix, plan, light),
+        plan.predicted_ms,
+        plan.formats,
+        plan.part,
+        len(plan.picked),
+        max(picked.levels for _, picked in plan.picked),
+        sum(picked.withdrawn for _, picked in plan.picked),
+        finished,
+        plan.picked[0][1].trace,
+        predicted,
     )
 
 
@@ -159,9 +186,41 @@ def _plan(  # noqa: PLR0917
     for i in range(count):
         inside = (matrix.indices >= i * size) & (matrix.indices < (i + 1) * size)
         taken = matrix if count == 1 else split(matrix, inside)[0]
-        held.append((np.flatnonzero(inside), Greedy(Tiled.of(taken, whole), shapes, ell, rules, late).run()))
+        found = np.flatnonzero(inside), Greedy(Tiled.of(taken, whole), shapes, ell, rules, late).run()
+        held += _rearranged(matrix, whole, found, shapes, ell, rules, late)
     spent = sum(picked.spent_ms for _, picked in held)
     return _Plan(tuple(held), spent * shapes.repeats / calibration.num_sms, rules.formats, shapes.part)
+
+
+def _rearranged(  # noqa: PLR0917
+    matrix: Csr,
+    whole: NDArray[np.int32],
+    found: tuple[NDArray[np.int64], Picked],
+    shapes: Shapes,
+    ell: bool,
+    rules: Rules,
+    late: Callable[[], bool],
+) -> list[tuple[NDArray[np.int64], Picked]]:
+    """Search what blocks have left once more where another order of rows makes it much denser.
+
+    The paper regroups what is left level by level (section 3.1); its code keeps one order of rows for blocks. A band
+    and the strides beside it are dense in two different orders.
+    """
+    where, picked = found
+    light = picked.kind[picked.owner] == LIGHT
+    if not (rules.rearrange and rules.formats is Formats.MIXED and shapes.heights) or light.all() or not light.any():
+        return [found]
+    inside = np.zeros(matrix.nnz, np.bool_)
+    inside[where[light]] = True
+    rest = Tiled.of(split(matrix, inside)[0], whole)
+    height = shapes.heights[0]
+    if late() or area(rest, row_order(rest, height), height) > _MUCH_DENSER * area(rest, picked.order, height):
+        return [found]
+    other = Greedy(rest, shapes, ell, rules, late).run()
+    kept, left = (replace(picked, owner=picked.owner[which]) for which in (~light, light))
+    if other.spent_ms >= left.spent_ms:
+        return [found]
+    return [(where[~light], kept), *_rearranged(matrix, whole, (where[light], other), shapes, ell, rules, late)]
 
 
 def _selection(matrix: Csr, plan: _Plan, light: int) -> Selection:
@@ -171,8 +230,10 @@ def _selection(matrix: Csr, plan: _Plan, light: int) -> Selection:
     first_tile, first_window = 0, 0
     tallest = max((int(p.height[p.kind != LIGHT].max(initial=1)) for _, p in plan.picked), default=1)
     for where, picked in plan.picked:
-        used, number = np.unique(picked.owner, return_inverse=True)
-        owner[where] = first_tile + number.astype(np.int32)
+        used = picked.used
+        number = np.zeros(picked.kind.size, np.int32)
+        number[used] = first_tile + np.arange(used.size, dtype=np.int32)
+        owner[where] = number[picked.owner]
         block = picked.kind[used] != LIGHT
         height = picked.height[used]
         keys = np.where(block, picked.window[used].astype(np.int64) * (tallest + 1) + height, -1)

@@ -107,7 +107,9 @@ def parts_of(calibration: Calibration, width: int, mode: Mode) -> tuple[int, ...
     return (fitting[-1] if fitting else parts[0],)
 
 
-def shapes_of(calibration: Calibration, width: int, part: int, nnz: int, mode: Mode) -> Shapes:
+def shapes_of(  # noqa: PLR0917
+    calibration: Calibration, width: int, part: int, nnz: int, mode: Mode, widest: int = 0
+) -> Shapes:
     """Price every tile shape.
 
     Parameters
@@ -121,6 +123,8 @@ def shapes_of(calibration: Calibration, width: int, part: int, nnz: int, mode: M
         Non-zeros of the matrix, for `widest_bucket`.
     mode : Mode
         The code has blocks of 16 rows only.
+    widest : int
+        Of ELL tiles; 0 for `widest_bucket`.
     """
     spmm = calibration.op is Op.SPMM
     held = [
@@ -135,7 +139,8 @@ def shapes_of(calibration: Calibration, width: int, part: int, nnz: int, mode: M
     if not spmm:
         single, plain = single * slices, plain * slices
     itemsize = calibration.dtype.itemsize
-    price = _ell(calibration, part, nnz, itemsize) if spmm else _lines(calibration, width, itemsize)
+    widest = widest or widest_bucket(nnz, calibration.num_sms)
+    price = _ell(calibration, part, widest, itemsize) if spmm else _lines(calibration, width, itemsize)
     return Shapes(part, slices if spmm else 1, heights, single, plain, price, _cheapest(price))
 
 
@@ -147,14 +152,13 @@ def _table(held: list[BlockCost], heights: tuple[int, ...], costs: list[float]) 
     return table
 
 
-def _ell(calibration: Calibration, part: int, nnz: int, itemsize: int) -> Price:
+def _ell(calibration: Calibration, part: int, widest: int, itemsize: int) -> Price:
     """Price ELL tiles as table 3 does, in sectors of 32 bytes as the public code counts them."""
-    widest = widest_bucket(nnz, calibration.num_sms)
     widths = np.array([1 << power for power in range(widest.bit_length() - 1, -1, -1)], np.int64)
     elements = widest * _ROWS_OF_BUCKET
     rows = elements // widths
-    line = _sectors(part * itemsize)
-    fixed = _sectors(elements * itemsize) + rows * line
+    line = sectors(part * itemsize)
+    fixed = sectors(elements * itemsize) + rows * line
     flops = 2.0 * elements * part
     constants = calibration.line
     return Price(
@@ -180,7 +184,7 @@ def _lines(calibration: Calibration, width: int, itemsize: int) -> Price:
     )
 
 
-def _sectors(size_bytes: int) -> int:
+def sectors(size_bytes: int) -> int:
     """Round up to whole sectors, in bytes."""
     return -(-size_bytes // _SECTOR) * _SECTOR
 

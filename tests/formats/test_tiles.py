@@ -96,11 +96,15 @@ def _assert_places(held: TileFormat, matrix: Csr) -> None:
                         assert not part.values[g, r].any()
             columns = part.indices[part.indptr[p] : part.indptr[p + 1]].reshape(-1)
             assert np.all(np.diff(columns) >= 0)
-    for part in held.ell.values():
-        for t, r in np.argwhere(part.rows >= 0):
-            rows_written.append(int(part.rows[t, r]))
-            np.add.at(total[part.rows[t, r]], part.indices[t, r], part.values[t, r].astype(np.float64))
-        assert not part.values[part.rows < 0].any()
+    if held.ell:
+        slots = np.concatenate([np.full(b.count, b.width) for b in held.ell.buckets])
+        ends = np.cumsum(slots)
+        for row, length, end, width in zip(held.ell.rows, held.ell.lengths, ends, slots, strict=True):
+            assert not held.ell.values[end - width + length : end].any()
+            if row >= 0:
+                rows_written.append(int(row))
+                elements = slice(end - width, end)
+                np.add.at(total[row], held.ell.indices[elements], held.ell.values[elements].astype(np.float64))
     if held.runs:
         np.add.at(total, (held.runs.rows, held.runs.indices), held.runs.values.astype(np.float64))
         for a, b in zip(held.runs.indptr[:-1], held.runs.indptr[1:], strict=True):
@@ -123,10 +127,12 @@ def _small() -> tuple[Csr, Selection]:
 
 def test_an_ell_tile_by_hand() -> None:
     matrix, selection = _small()
-    part = TileFormat.from_csr(matrix, selection).ell[3, 2]
-    assert part.rows.tolist() == [[0, 1, 2]]
-    assert part.indices.tolist() == [[[0, 3], [1, 1], [2, 2]]]
-    assert part.values.tolist() == [[[1.5, -2], [3, 0], [0.5, 0]]]
+    held = TileFormat.from_csr(matrix, selection)
+    assert held.ell is not None
+    assert held.ell.rows.tolist() == [0, 1, 2, -1]  # units of eight elements
+    assert held.ell.indices.reshape(-1, 2).tolist() == [[0, 3], [1, 1], [2, 2], [0, 0]]
+    assert held.ell.values.reshape(-1, 2).tolist() == [[1.5, -2], [3, 0], [0.5, 0], [0, 0]]
+    assert [(bucket.width, bucket.shared, bucket.count) for bucket in held.ell.buckets] == [(2, False, 4)]
 
 
 def test_refuses() -> None:

@@ -10,7 +10,7 @@ from scipy import stats
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.runtime.device import host_simt
-from spmark.impls.stile.calibration import Agreement, Calibration, fit_line, published_a100
+from spmark.impls.stile.calibration import Agreement, Calibration, calibration_for, fit_line, published_a100
 from spmark.impls.stile.levels import make_level
 from spmark.impls.stile.space import Mode, parts_of, shapes_of, widest_bucket
 from spmark.impls.stile.windows import Tiled
@@ -25,6 +25,17 @@ def test_the_published_table() -> None:
     assert spmm.blocks[-1].atomic_ms / spmm.blocks[-1].plain_ms == pytest.approx(1.72, abs=0.01)
     assert (spmm.device, spmm.num_sms) == ("nvidia-a100-sxm4-80gb", 108)
     assert {b.part for b in Calibration.of(A100, Op.SDDMM, DType.FLOAT16).blocks} == {16, 32, 64}
+
+
+def test_the_h200_that_ships() -> None:
+    for op in Op:
+        for dtype in DType:
+            found, label = calibration_for("nvidia-h200", op, dtype)
+            assert (found.device, label, found.num_sms) == ("nvidia-h200", "nvidia-h200", 132)
+            assert bool(found.blocks) == (dtype is DType.FLOAT16)
+    spmm, _ = calibration_for("nvidia-h200", Op.SPMM, DType.FLOAT16)
+    assert {block.part for block in spmm.blocks} == {32, 64}
+    assert [block.cols for block in spmm.blocks if block.part == 64] == list(range(16, 161, 16))
 
 
 def test_what_is_written_is_read_back() -> None:
@@ -86,6 +97,8 @@ def test_a_fit_finds_the_line_that_samples_lie_on() -> None:
     line = fit_line(r, ms, r_atomic, ms * (5 * r_atomic / r - 3), 50.0)
     assert (line.a, line.b, line.c, line.d) == pytest.approx((3e-8, 4e-4, 5, -3))
     assert (fit_line(r, ms, [], [], 50.0).c, fit_line(r, ms, [], [], 50.0).d) == (0, 1)
+    through_zero = fit_line([1.0, 2.0], [0.5, 3.0], [], [], 50.0)
+    assert (through_zero.a, through_zero.b) == (pytest.approx(6.5 / 5), 0)
     with pytest.raises(ValueError, match="two sizes"):
         fit_line([1.0, 1.0], [1.0, 2.0], [], [], 50.0)
     with pytest.raises(ValueError, match="as many tiles"):

@@ -1,0 +1,41 @@
+// Eight neighbouring halves of a row as mma takes them: a lane of a quad holds columns 8 t .. 8 t + 7 of 32, and feeds
+// them to two mma as if they were the unit's own, since a sum may run in any order.
+#pragma once
+
+#include <spmark/half.cuh>
+#include <spmark/vec.cuh>
+
+namespace spmark {
+
+constexpr int kChunk = 32;  // columns of a row that a load of the whole warp covers: two k of mma
+
+// Pairs of halves: w[i] has columns 2 i and 2 i + 1 of the eight that a lane holds.
+struct Words {
+  unsigned w[4];
+};
+
+// The next eight columns of a row of which `rest` are left, zeros past those.
+template <int vector>
+__device__ __forceinline__ Words load_words(const half* row, int rest) {
+  Words words = {};
+  if constexpr (vector == 1) {
+    Vec<half, 8> held = zeros<half, 8>();
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      if (i < rest) held[i] = row[i];
+    }
+    memcpy(&words, &held, sizeof(words));
+  } else {
+#pragma unroll
+    for (int i = 0; i < 8; i += vector) {
+      if (i >= rest) continue;
+      // As words from the start: taken apart into halves and joined again, they would be waited for here.
+      const auto part = load_read_only<vector / 2>(reinterpret_cast<const unsigned*>(row + i));
+#pragma unroll
+      for (int j = 0; j < vector / 2; ++j) words.w[i / 2 + j] = part[j];
+    }
+  }
+  return words;
+}
+
+}  // namespace spmark

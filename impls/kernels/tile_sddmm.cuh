@@ -1,0 +1,162 @@
+// The bodies of SDDMM over tiles (see tile_sddmm.cu): block tiles on the matrix unit, and runs of non-zeros. Both write
+// where A has its non-zeros in CSR order.
+#pragma once
+
+#include <spmark/mma.cuh>
+#include <spmark/warp.cuh>
+
+#include "half_words.cuh"
+#include "sddmm_dots.cuh"
+
+namespace spmark {
+
+// What both read and write: X and Y, num_rows x width and num_cols x width, row-major, aligned to vector elements, and
+// so is width; values in CSR order, not read unless scaled; and the results in CSR order.
+struct SddmmOperands {
+  int width;
+  int scaled;
+  const half* values;
+  const half* x;
+  const half* y;
+  half* out;
+
+  __device__ __forceinline__ void write(int position, float sum) const {
+    out[position] = from_float<half>(scaled ? sum * to_float(values[position]) : sum);
+  }
+};
+
+// D[positions[n]] = sum_j X[row, j] Y[column, j] at the non-zeros n of block tiles: 16 rows by groups of 16 columns.
+//
+// A warp takes a run of a panel's groups, two at a time, of which it computes all elements; results wait in shared
+// memory for those that want the non-zeros among them. The rows of Y of the next groups are on their way meanwhile.
+//   tasks     4 integers a warp: panel, or -1 for none; first group; end of the groups; unused
+//   rows      16 rows of X a panel; any one where the panel has fewer
+//   indices   16 columns a group
+//   starts    first non-zero of every group, and the end of the last one
+//   slots     of each non-zero 16 times its row within the panel plus its column within the group
+//   positions of each non-zero, in CSR order
+template <int vector, int threads>
+struct TileBlocksSddmm {
+  static constexpr int kHeight = 16, kGroup = 16;
+  static constexpr int kWarps = threads / kWarpSize;
+  static constexpr int kDepth = 2;  // chunks of J loaded at once
+  static constexpr int kStep = kDepth * kChunk;
+  static constexpr int kStride = 40;  // floats from row to row: four rows are in different banks
+
+  struct Shared {
+    alignas(16) float tile[kWarps][kHeight * kStride];
+  };
+
+  static __device__ __forceinline__ void run(Shared& shared, int item, const int* __restrict__ tasks,
+                                             const int* __restrict__ rows, const int* __restrict__ indices,
+                                             const int* __restrict__ starts, const unsigned char* __restrict__ slots,
+                                             const int* __restrict__ positions, const SddmmOperands& operands) {
+    const int warp = threadIdx.x / kWarpSize, lane = lane_id(), g = lane / 4, t = lane % 4;
+    const Vec<int, 4> task = load_read_only<4>(tasks + (static_cast<int64_t>(item) * kWarps + warp) * 4);
+    if (task[0] < 0) return;  // all of the warp; no barrier of the block follows
+    const int end = task[2], width = operands.width;
+    float* const tile = shared.tile[warp];
+
+    int named[4], ahead[4];  // rows of Y of this lane, and those of the next groups
+    const auto names = [&](int q, int (&to)[4]) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) to[i] = indices[min(q + i / 2, end - 1) * kGroup + i % 2 * 8 + g];
+    };
+    Words left[kDepth][2], right[kDepth][4];
+    const half* const top = operands.x + static_cast<int64_t>(rows[task[0] * kHeight + g]) * width;
+    const half* const bottom = operands.x + static_cast<int64_t>(rows[task[0] * kHeight + 8 + g]) * width;
+    const auto fetch_left = [&](int j) {
+#pragma unroll
+      for (int d = 0; d < kDepth; ++d) {
+        const int at = j + d * kChunk + 8 * t;
+        left[d][0] = load_words<vector>(top + at, width - at);
+        left[d][1] = load_words<vector>(bottom + at, width - at);
+      }
+    };
+    const auto fetch_right = [&](int j) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+#pragma unroll
+        for (int d = 0; d < kDepth; ++d) {
+          const int at = j + d * kChunk + 8 * t;
+          right[d][i] = load_words<vector>(operands.y + static_cast<int64_t>(named[i]) * width + at, width - at);
+        }
+      }
+    };
+
+    names(task[1], named);
+    names(task[1] + 2, ahead);
+    fetch_left(0);
+    fetch_right(0);
+#pragma unroll 1
+    for (int q = task[1]; q < end; q += 2) {
+      float sum[4][4] = {};
+#pragma unroll 1
+      for (int j = 0; j < width; j += kStep) {
+#pragma unroll
+        for (int d = 0; d < kDepth; ++d) {
+#pragma unroll
+          for (int k = 0; k < 4; k += 2) {
+            const unsigned a[4] = {left[d][0].w[k], left[d][1].w[k], left[d][0].w[k + 1], left[d][1].w[k + 1]};
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+              const unsigned b[2] = {right[d][i].w[k], right[d][i].w[k + 1]};
+              mma_m16n8k16(sum[i], a, b);
+            }
+          }
+        }
+        const bool last = j + kStep >= width;
+        if (last) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) named[i] = ahead[i];
+          names(q + 4, ahead);
+        }
+        if (!last || q + 2 < end) {
+          if (width > kStep) fetch_left(last ? 0 : j + kStep);
+          fetch_right(last ? 0 : j + kStep);
+        }
+      }
+
+      const int first = starts[q], middle = starts[q + 1], stop = starts[min(q + 2, end)];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+#pragma unroll
+        for (int side = 0; side < 2; ++side)
+          store(tile + (g + 8 * side) * kStride + 8 * i + 2 * t, Vec<float, 2>{sum[i][2 * side], sum[i][2 * side + 1]});
+      }
+      __syncwarp();  // a lane writes what others have computed
+      for (int n = first + lane; n < stop; n += kWarpSize) {
+        const int slot = slots[n];
+        const int column = slot % kGroup + (n < middle ? 0 : kGroup);
+        operands.write(positions[n], tile[slot / kGroup * kStride + column]);
+      }
+      __syncwarp();  // nobody stores over what another lane still reads
+    }
+  }
+};
+
+// D[positions[n]] = sum_j X[rows[n], j] Y[indices[n], j] for `count` listed non-zeros.
+//
+// A group of `lanes` threads takes `batch` of them, which mostly share their row.
+template <int vector, int lanes, int batch, int threads>
+struct RunsSddmm {
+  static __device__ __forceinline__ void run(int item, int count, const int* __restrict__ rows,
+                                             const int* __restrict__ indices, const int* __restrict__ positions,
+                                             const SddmmOperands& operands) {
+    const int lane = threadIdx.x % lanes;
+    const int first = (item * (threads / lanes) + static_cast<int>(threadIdx.x) / lanes) * batch;
+    if (first >= count) return;  // the group leaves together; shuffles name the group alone
+    const half* left[batch];
+    const half* right[batch];
+#pragma unroll
+    for (int b = 0; b < batch; ++b) {
+      const int n = min(first + b, count - 1);  // past the end: never written
+      left[b] = operands.x + static_cast<int64_t>(rows[n]) * operands.width;
+      right[b] = operands.y + static_cast<int64_t>(indices[n]) * operands.width;
+    }
+    const float mine = batch_dots<vector, lanes>(left, right, lane, operands.width);
+    if (lane < batch && first + lane < count) operands.write(positions[first + lane], mine);
+  }
+};
+
+}  // namespace spmark

@@ -1,0 +1,155 @@
+"""The launcher of SDDMM over tiles: block tiles on the matrix unit and runs of non-zeros in one fused grid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.interfaces import DeviceArray
+from spmark.impls.core.problem import DType, Problem
+from spmark.impls.formats.tiles import GROUP, Blocks, TileFormat
+from spmark.impls.runtime.fusion import Body, FusedLaunch, FusedTemplate, Share
+from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.target import Target, ceil_div
+from spmark.impls.runtime.template import TemplateValue
+
+HEIGHT = 16
+"""Rows of a block tile."""
+_THREADS = 128
+_WARPS = _THREADS // 32
+_INT = "int32"
+_BLOCKS = Body("tile_blocks", (_INT, _INT, _INT, _INT, "uint8", _INT))
+_RUNS = Body("runs", (_INT, _INT, _INT))
+
+
+def _fits(values: Mapping[str, TemplateValue]) -> bool:
+    """Give narrow loads, for J that none else divides, one group size."""
+    return values["vector"] == 8 or values["lanes"] == 8
+
+
+SDDMM_TILES = FusedTemplate(
+    Path(__file__).parent / "tile_sddmm.cu",
+    "sddmm_tiles",
+    {"vector": (1, 2, 8), "lanes": (8, 16, 32), "batch": (2, 4), "threads": (_THREADS,)},
+    legal=_fits,
+    max_registers=152,
+    bodies=(_BLOCKS, _RUNS),
+)
+
+
+class TileSddmmPlan(DevicePlan):
+    """D = (X Y^T at A's non-zeros) in float16 over a `TileFormat`, scaled by A where the problem is.
+
+    Only where the tiles' non-zeros are is kept: what A holds is read where the problem is scaled, in CSR order.
+
+    Parameters
+    ----------
+    problem : Problem
+    target : Target
+    held : TileFormat
+        Block tiles of `HEIGHT` rows, runs, or both.
+    config : mapping
+        What `DevicePlan.config` says; the schedule below is part of it.
+    lanes, batch : int
+        Threads of a group, and non-zeros that it takes at once, of runs.
+    groups : int
+        Groups of 16 columns that a warp takes one after the other.
+
+    Raises
+    ------
+    BuildError
+        Tiles of another height, ELL tiles, or another dtype.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        target: Target,
+        held: TileFormat,
+        config: Mapping[str, object],
+        *,
+        lanes: int,
+        batch: int,
+        groups: int,
+    ) -> None:
+        if problem.dtype is not DType.FLOAT16 or held.ell or set(held.blocks) - {HEIGHT}:
+            raise BuildError(
+                f"expected float16, block tiles of {HEIGHT} rows and runs, found {problem.dtype}, blocks of "
+                f"{[*held.blocks]} rows{' and ELL tiles' * bool(held.ell)}"
+            )
+        vector = next(v for v in (8, 2, 1) if problem.width % v == 0)
+        schedule = {"lanes": lanes, "batch": batch, "groups": groups}
+        super().__init__(problem, target, {**config, **schedule}, alignment=vector * problem.dtype.itemsize)
+        self.stored = held.stored
+        with self.phase("convert"):
+            blocks = _block_arrays(held.blocks.get(HEIGHT), groups)
+            empty = np.empty(0, np.int32)
+            runs = (held.runs.rows, held.runs.indices, held.runs.held) if held.runs else (empty, empty, empty)
+        with self.phase("upload"):
+            on_device = [tuple(self.upload(array) for array in part) for part in (blocks, runs)]
+            # Unscaled, no value is read: an empty array stands in.
+            self._values = self.upload(problem.values if problem.scaled else problem.values[:0])
+        items = ceil_div(runs[0].size, _THREADS // lanes * batch)
+        shares = {
+            _BLOCKS.name: Share(blocks[0].shape[0] // _WARPS, 1, on_device[0]),
+            _RUNS.name: Share(items, 1, on_device[1]),
+        }
+        with self.phase("compile"):
+            instance = SDDMM_TILES.instance(vector=vector, lanes=lanes, batch=batch, threads=_THREADS)
+            self._launch = FusedLaunch(target, instance, shares)
+        self._sizes = tuple(np.int32(size) for size in (problem.width, problem.scaled, runs[0].size))
+
+    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+        """One launch; it writes every non-zero."""
+        self._launch.enqueue(self._sizes, (self._values, *operands, out))
+
+
+def strip_tasks(indptr: NDArray[np.int32], most: int) -> NDArray[np.int32]:
+    """Cut panels into tasks of at most so many groups.
+
+    Parameters
+    ----------
+    indptr : (p + 1,) int32
+        Groups of each panel.
+    most : int
+
+    Returns
+    -------
+    (4 n, 4) int32
+        For each warp of n thread blocks: panel (-1: none), first group, end of the groups, 0.
+    """
+    counts = np.diff(indptr)
+    pieces = -(-counts // most)
+    panel = np.repeat(np.arange(counts.size), pieces)
+    first = indptr[panel] + (np.arange(panel.size) - np.repeat(np.cumsum(pieces) - pieces, pieces)) * most
+    tasks = np.zeros((ceil_div(panel.size, _WARPS) * _WARPS, 4), np.int32)
+    tasks[:, 0] = -1
+    tasks[: panel.size, :3] = np.stack([panel, first, np.minimum(first + most, indptr[panel + 1])], axis=1)
+    return tasks
+
+
+def _block_arrays(blocks: Blocks | None, most: int) -> tuple[NDArray[np.generic], ...]:
+    """Give what the kernel takes: tasks, rows, columns, and every group's non-zeros."""
+    if blocks is None:
+        empty = np.empty(0, np.int32)
+        return np.empty((0, 4), np.int32), empty, empty, empty, np.empty(0, np.uint8), empty
+    from spmark.impls.formats import tile_loops
+
+    group, slot = np.divmod(blocks.places, HEIGHT * GROUP)
+    count = blocks.indices.shape[0]
+    starts = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(group, minlength=count), out=starts[1:])
+    order = np.empty(group.size, np.int32)
+    tile_loops.sort_items(group.astype(np.int32), np.arange(count, dtype=np.int32), starts[:-1].copy(), order)
+    return (
+        strip_tasks(blocks.indptr, most),
+        np.maximum(blocks.rows, 0).reshape(-1),
+        blocks.indices.reshape(-1),
+        starts.astype(np.int32),
+        slot[order].astype(np.uint8),
+        blocks.held[order],
+    )

@@ -1,0 +1,183 @@
+"""Measuring the cost model's constants on a GPU (algorithm 1), with the kernels that run the plans.
+
+Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import cupy
+import numpy as np
+
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.errors import DeviceError
+from spmark.impls.core.interfaces import Plan
+from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.formats.tiles import GROUP
+from spmark.impls.kernels.ell_buckets import EllBucketsPlan
+from spmark.impls.kernels.sddmm import SddmmPlan
+from spmark.impls.kernels.tile_sddmm import TileSddmmPlan
+from spmark.impls.kernels.tile_spmm import TileSpmmPlan
+from spmark.impls.runtime.cudatiming import CudaStopwatch
+from spmark.impls.runtime.device import versions
+from spmark.impls.runtime.target import open_target
+from spmark.impls.stile import samples
+from spmark.impls.stile.calibration import Agreement, BlockCost, Calibration, fit_line
+from spmark.impls.stile.schedule import block_tiles, ell_tiles, middle, run_schedules, tile_schedules
+
+TILES_PER_SM = 50
+"""Copies of a tile for each multiprocessor: a tile's cost is the time of all, over these."""
+_WORK = 16
+_WARMUPS, _SAMPLES = 1, 7
+_HELD_OUT = 3
+"""Every third tile is not fitted, but predicted."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Constants of one operator and dtype, and how well they predict tiles that were not fitted."""
+
+    calibration: Calibration
+    agreement: Agreement
+    """Of milliseconds of tiles that are no blocks, without atomic additions."""
+
+
+@dataclass(eq=False)
+class Laboratory:
+    """Tiles on the GPU that is there.
+
+    Parameters
+    ----------
+    spec : DeviceSpec
+        With measured rates.
+
+    Raises
+    ------
+    DeviceError
+        The rates were not measured.
+    """
+
+    spec: DeviceSpec
+
+    def __post_init__(self) -> None:
+        if not self.spec.fma_flops_per_s or not self.spec.read_bytes_per_s:
+            raise DeviceError(f"{self.spec.name}: expected measured rates, found none: calibrate it first")
+        self._target, self._stopwatch = open_target(self.spec), CudaStopwatch(self.spec)
+        self.copies = TILES_PER_SM * self.spec.num_sms
+        self.peak = self.spec.fma_flops_per_s / self.spec.read_bytes_per_s
+
+    def tile_ms(self, problem: Problem, plan: Plan) -> float:
+        """Give the milliseconds that one of `copies` tiles takes a multiprocessor."""
+        # What operands hold is of no importance, but must be numbers.
+        operands = [cupy.full(shape, 0.75, problem.dtype.numpy) for shape in problem.operand_shapes]
+        out = cupy.empty(problem.out_shape, problem.dtype.numpy)
+        runs = [lambda: plan.run(operands, out)]
+        self._stopwatch.batch(runs, _WARMUPS, cold=True)
+        return float(np.median(self._stopwatch.batch(runs, _SAMPLES, cold=True))) * 1e-3 / TILES_PER_SM
+
+    def ell_ms(self, tile: samples.EllTile, dtype: DType, shared: bool) -> float:
+        """Measure an ELL tile."""
+        held = samples.ell_copies(tile, self.copies, shared)
+        problem = Problem(Op.SPMM, _nothing(held.shape), tile.part, dtype)
+        schedule = {**middle(ell_tiles(tile.part, dtype)[0]), "work": _WORK}
+        arrays = [self._target.upload(a) for a in (held.indices, held.values.astype(dtype.numpy))]
+        return self.tile_ms(problem, EllBucketsPlan(problem, self._target, held, {}, arrays=arrays, **schedule))
+
+    def blocks(self) -> Iterator[BlockCost]:
+        """Measure SpMM's block tiles in float16."""
+        for cols in samples.BLOCK_COLS:
+            arrays: Sequence[Any] = ()
+            for part in samples.SPMM_PARTS:
+                found = []
+                for shared in (False, True):
+                    held = samples.block_copies(cols, self.copies, shared)
+                    problem = Problem(Op.SPMM, _nothing(held.shape), part, DType.FLOAT16)
+                    schedule = middle(block_tiles(part)[0])
+                    plan = TileSpmmPlan(problem, self._target, held, {}, arrays=arrays, **schedule)
+                    arrays = plan.arrays
+                    found.append(self.tile_ms(problem, plan))
+                yield BlockCost(samples.HEIGHT, cols, part, found[0], max(found))
+
+    def sddmm_blocks(self) -> Iterator[BlockCost]:
+        """Measure SDDMM's block tile in float16 for slices of J."""
+        matrix, held = samples.sddmm_block_copies(self.copies)
+        for part in samples.SDDMM_PARTS:
+            problem = Problem(Op.SDDMM, matrix, part, DType.FLOAT16)
+            schedule = tile_schedules(part)[0]
+            cost = self.tile_ms(problem, TileSddmmPlan(problem, self._target, held, {}, **schedule))
+            yield BlockCost(samples.HEIGHT, GROUP, part, cost, cost)
+
+    def fit_spmm(self, dtype: DType) -> Fitted:
+        """Measure and fit SpMM; float32 has no blocks, and ELL tiles of the narrower part alone."""
+        half = dtype is DType.FLOAT16
+        tiles = list(samples.ell_tiles(samples.SPMM_PARTS if half else samples.SPMM_PARTS[:1]))
+        r = {shared: [tile.roofline_bytes(dtype, self.peak, shared) for tile in tiles] for shared in (False, True)}
+        ms = {shared: [self.ell_ms(tile, dtype, shared) for tile in tiles] for shared in (False, True)}
+        return self._fitted(Op.SPMM, dtype, tuple(self.blocks()) if half else (), r, ms)
+
+    def fit_sddmm(self, dtype: DType) -> Fitted:
+        """Measure and fit SDDMM; float32 has no blocks."""
+        r, ms = [], []
+        for tile in samples.run_tiles():
+            matrix = samples.run_copies(tile, self.copies)
+            for width in samples.SDDMM_WIDTHS:
+                problem = Problem(Op.SDDMM, matrix, width, dtype)
+                plan = SddmmPlan(problem, self._target, {}, **run_schedules(width, dtype)[0])
+                r.append(tile.roofline_bytes(dtype, self.peak, width))
+                ms.append(self.tile_ms(problem, plan))
+        blocks = tuple(self.sddmm_blocks()) if dtype is DType.FLOAT16 else ()
+        return self._fitted(Op.SDDMM, dtype, blocks, {False: r, True: []}, {False: ms, True: []})
+
+    def _fitted(
+        self,
+        op: Op,
+        dtype: DType,
+        blocks: tuple[BlockCost, ...],
+        r: Mapping[bool, Sequence[float]],
+        ms: Mapping[bool, Sequence[float]],
+    ) -> Fitted:
+        count = len(r[False])
+        out = np.arange(count) % _HELD_OUT == _HELD_OUT - 1
+        plain_r, plain_ms, atomic_r, atomic_ms = (
+            np.asarray(values)[~out] if values else np.empty(0) for values in (r[False], ms[False], r[True], ms[True])
+        )
+        line = fit_line(plain_r, plain_ms, atomic_r, atomic_ms, self.peak)
+        predicted = line.a * np.asarray(r[False])[out] + line.b
+        agreement = Agreement.of(predicted, np.asarray(ms[False])[out])
+        return Fitted(Calibration(self.spec.name, self.spec.num_sms, op, dtype, blocks, line), agreement)
+
+
+def calibrate(spec: DeviceSpec) -> tuple[DeviceSpec, list[Fitted]]:
+    """Measure everything; about a minute.
+
+    Parameters
+    ----------
+    spec : DeviceSpec
+        Of the GPU that is there, with measured rates.
+
+    Returns
+    -------
+    spec : DeviceSpec
+        With STile's tables, and when and with what they were measured.
+    fitted : list of Fitted
+        By operator and dtype.
+    """
+    laboratory = Laboratory(spec)
+    fitted = [fit(dtype) for fit in (laboratory.fit_spmm, laboratory.fit_sddmm) for dtype in DType]
+    tables = dict(spec.tables)
+    for found in fitted:
+        tables |= found.calibration.tables()
+    driver, cuda = versions(spec)
+    how = f"spmark.impls.stile.gpu, {TILES_PER_SM} copies of a tile for each multiprocessor"
+    made = {"driver": driver, "cuda": cuda, "on": f"{datetime.now(UTC):%Y-%m-%d}", "by": how}
+    return spec.model_copy(update={"tables": tables, "calibrated_with": made}), fitted
+
+
+def _nothing(shape: tuple[int, int]) -> Csr:
+    """Give a matrix without non-zeros: tiles come as they are, only the shape is asked for."""
+    empty = np.empty(0, np.int32)
+    return Csr(shape, np.zeros(shape[0] + 1, np.int32), empty, np.empty(0, np.float32))

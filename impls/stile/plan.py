@@ -1,0 +1,164 @@
+"""STile: hybrid sparse formats found by a greedy search over a calibrated cost model, for SpMM and SDDMM.
+
+Fang, Shen, Wang and Chen, "STile: Searching Hybrid Sparse Formats for Sparse Deep Learning Operators Automatically",
+SIGMOD 2024.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.interfaces import Built, Plan
+from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.formats.threads import cores
+from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS
+from spmark.impls.kernels.sddmm import SDDMM_CSR
+from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
+from spmark.impls.kernels.tile_sddmm import SDDMM_TILES
+from spmark.impls.kernels.tile_spmm import SPMM_TILES
+from spmark.impls.kernels.zeroing import ZERO_ROWS
+from spmark.impls.runtime.target import MAX_GRID, open_target
+from spmark.impls.runtime.template import KernelTemplate
+from spmark.impls.stile.calibration import Calibration, calibration_for
+from spmark.impls.stile.space import Formats, Mode
+from spmark.impls.stile.tune import Bench, Form, Wanted, forms_of
+
+if TYPE_CHECKING:  # brings the compiled loops along
+    from spmark.impls.stile.greedy import Rules
+
+_MATRIX_UNIT_COLUMNS = 8
+"""Block tiles of SpMM need J to be a multiple of this."""
+_WIDER = (128, 512)
+"""Widths of ELL rows that are compared with the public code's where plans are measured: more of a row in one piece."""
+_LARGE = 4_000_000
+"""Elements of B read from which an order of rows may pay: reading, not starting up, then takes the time."""
+_MOST_AGAIN = 1 << 25
+"""Non-zeros beyond which blocks are searched once only and no order of rows is tried: either takes a minute or more."""
+
+
+@dataclass(frozen=True)
+class Stile:
+    """SpMM over block and ELL tiles, SDDMM over block and one-dimensional tiles."""
+
+    name: ClassVar[str] = "stile"
+    ops: ClassVar[frozenset[Op]] = frozenset(Op)
+    devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (
+        *(SPMM_TILES, SDDMM_TILES, SPMM_ELL_BUCKETS, SDDMM_CSR, ROUND_SHARED_ROWS, ZERO_ROWS),
+    )
+
+    mode: str = Mode.CODE
+    """``code`` or ``paper``: whose search space."""
+    formats: str = Formats.MIXED
+    """``mixed`` compares mixtures with either format alone; ``blocks`` or ``other`` (ELL, one-dimensional) pins one."""
+    levels: int = 100
+    """Most levels of regrouping."""
+    withdraw: bool = True
+    """Let whole windows replace what was picked in them."""
+    local_search: float = 0.2
+    """r - 1: how much more than the best candidate others may cost to be picked with it; 0 picks one a round."""
+    rearrange: bool = True
+    """Search what blocks have left once more where another order of rows makes it much denser."""
+    widest: int = 0
+    """Most non-zeros of a row of an ELL tile, a power of two; 0 takes the public code's estimate and, where plans are
+    measured, also compares wider ones, and rows in an order in which those that share columns stand together."""
+    searched_width: int = 0
+    """J that the format is searched for; 0 is the problem's own. The paper searches once for all J."""
+    budget_s: float = 0.0
+    """Seconds after which the search is cut short; 0 for none. The first plan is always finished."""
+    tuned: bool = True
+    """Measure the searched plans and their schedules on the device; otherwise what is predicted fastest is taken."""
+    calibration: str = ""
+    """A calibrated GPU by name, or a file of ``spmark calibrate --stile``; empty for the device's own, or, where there
+    is none, the published A100's."""
+
+    def __post_init__(self) -> None:
+        for field, known in (("mode", Mode), ("formats", Formats)):
+            if getattr(self, field) not in set(known):
+                raise ValueError(f"expected {field} out of {', '.join(known)}, found {getattr(self, field)!r}")
+        if self.searched_width < 0 or not self.budget_s >= 0:
+            raise ValueError(
+                f"expected searched_width and budget_s of at least 0, found {self.searched_width} and {self.budget_s}"
+            )
+        self.rules()
+
+    def rules(self, blocks: bool = True, widest: int = 0) -> Rules:
+        """Give the search's rules, without block tiles where there is no kernel for them."""
+        from spmark.impls.stile.greedy import Rules
+
+        return Rules(
+            mode=Mode(self.mode),
+            formats=Formats(self.formats) if blocks else Formats.OTHER,
+            slack=self.local_search,
+            withdraw=self.withdraw,
+            max_levels=self.levels,
+            widest=self.widest or widest,
+            rearrange=self.rearrange,
+        )
+
+    def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
+        """Refuse widths beyond the grid, and blocks alone where there is no kernel for them."""
+        if problem.width > 8 * MAX_GRID[1]:
+            return f"expected J of at most {8 * MAX_GRID[1]}, found {problem.width}"
+        if self.formats == Formats.BLOCKS and not _has_blocks(problem):
+            return (
+                f"expected float16, and for SpMM J a multiple of {_MATRIX_UNIT_COLUMNS}, for block tiles alone, found "
+                f"{problem.dtype} and {problem.width}"
+            )
+        return None
+
+    def build(self, problem: Problem, device: DeviceSpec) -> Plan:
+        """Search, convert and upload; where plans are measured, keep the fastest."""
+        own = Built()
+        with own.phase("compile"):
+            # What a process pays once: Numba's loops from its cache.
+            from spmark.impls.formats import tile_loops  # noqa: F401
+            from spmark.impls.stile.search import search_each  # noqa: F401
+        calibration, label = calibration_for(device.name, problem.op, problem.dtype, self.calibration)
+        measured = self.tuned and device.kind is DeviceKind.CUDA and problem.matrix.nnz > 0
+        with own.phase("search"):
+            forms = self._forms(problem, calibration, measured)
+        started = perf_counter()
+        bench = Bench(problem, open_target(device), self._facts(label))
+        plan = bench.fastest(forms, device) if measured else bench.build(forms[0])
+        if measured:
+            # All that was built and timed on the way, but for the plan that was kept.
+            own.phases_s["select"] = max(0.0, perf_counter() - started - sum(plan.phases_s.values()))
+        for phase, seconds in own.phases_s.items():
+            plan.phases_s[phase] = plan.phases_s.get(phase, 0.0) + seconds
+        plan.search = bench.describe(cores())
+        return plan
+
+    def _forms(self, problem: Problem, calibration: Calibration, measured: bool) -> list[Form]:
+        width = self.searched_width or problem.width
+        budget_s = self.budget_s or math.inf
+        blocks = _has_blocks(problem)
+        wanted = [Wanted(self.rules(blocks))]
+        if measured and not self.widest and problem.op is Op.SPMM and self.formats != Formats.BLOCKS:
+            nnz, square = problem.matrix.nnz, problem.matrix.num_rows == problem.matrix.num_cols
+            small = nnz <= _MOST_AGAIN
+            wanted += [Wanted(self.rules(blocks and small, _WIDER[0])), Wanted(self.rules(False, _WIDER[1]))]
+            if square and small and nnz * problem.width > _LARGE:
+                wanted += [Wanted(self.rules(False, widest), near=True) for widest in _WIDER]
+        return forms_of(problem, calibration, width, wanted, budget_s)
+
+    def _facts(self, label: str) -> dict[str, Any]:
+        return {
+            "mode": str(self.mode),
+            "levels": self.levels,
+            "withdraw": self.withdraw,
+            "local_search": self.local_search,
+            "rearrange": self.rearrange,
+            "calibration": label,
+            **({"searched_width": self.searched_width} if self.searched_width else {}),
+        }
+
+
+def _has_blocks(problem: Problem) -> bool:
+    """Tell whether there is a kernel for block tiles: matrix units do not compute in float32."""
+    whole = problem.op is Op.SDDMM or problem.width % _MATRIX_UNIT_COLUMNS == 0
+    return problem.dtype is DType.FLOAT16 and whole

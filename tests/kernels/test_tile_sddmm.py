@@ -1,0 +1,89 @@
+"""SDDMM over tiles in one grid: every instance of the fused kernel, on the host under sanitizers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from kernels.test_tile_spmm import MATRIX, select
+from problems import dense_operands, random_csr
+from tables import TableTarget
+
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.formats.tiles import BLOCK, RUN, Selection, TileFormat
+from spmark.impls.kernels.tile_sddmm import SDDMM_TILES, TileSddmmPlan, strip_tasks
+from spmark.impls.runtime.template import Instance
+
+INSTANCES = list(SDDMM_TILES.instances())
+
+
+@pytest.fixture(scope="module")
+def target() -> TableTarget:
+    return TableTarget(SDDMM_TILES)
+
+
+def with_runs(matrix: Csr, share: float) -> Selection:
+    """Give a share of the non-zeros to block tiles, the others to runs."""
+    selection = select(matrix, share)
+    return replace(selection, kind=np.where(selection.kind == BLOCK, BLOCK, RUN).astype(np.int8))
+
+
+def sample(
+    matrix: Csr, share: float, width: int, scaled: bool, target: TableTarget, schedule: dict[str, int]
+) -> TileSddmmPlan:
+    """Build, run over NaN and compare with the reference."""
+    problem = Problem(Op.SDDMM, matrix, width, DType.FLOAT16, scaled)
+    plan = TileSddmmPlan(problem, target, TileFormat.from_csr(matrix, with_runs(matrix, share)), {}, **schedule)
+    operands = dense_operands(problem)
+    out = np.full(problem.out_shape, np.nan, np.float16)
+    plan.run(operands, out)
+    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    assert plan.deterministic
+    return plan
+
+
+@pytest.mark.xdist_group("tile_sddmm")
+@pytest.mark.parametrize("instance", INSTANCES, ids=lambda i: i.expression)
+def test_every_instance(instance: Instance, target: TableTarget) -> None:
+    schedule = {"lanes": int(instance.values["lanes"]), "batch": int(instance.values["batch"])}
+    vector = int(instance.values["vector"])
+    widths = {1: (1, 67), 2: (2, 70), 8: (8, 72, 136)}[vector]
+    for width, (share, groups) in zip(widths, ((0.6, 2), (1.0, 3), (0.3, 1)), strict=False):
+        sample(MATRIX, share, width, width % 4 == 0, target, {**schedule, "groups": groups})
+
+
+@pytest.mark.xdist_group("tile_sddmm")
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        random_csr(5, 4, [0] * 5),
+        random_csr(1, 1, [1]),
+        random_csr(40, 30, [0] * 20 + [1] + [0] * 19),
+        random_csr(20, 9_000, [3] * 7 + [9_000] + [0] * 12),
+    ],
+    ids=["no_nonzeros", "one_by_one", "a_window_of_one_nonzero", "a_row_of_9000"],
+)
+def test_extremes(matrix: Csr, target: TableTarget) -> None:
+    for share in (1.0, 0.5, 0.0):
+        sample(matrix, share, 16, True, target, {"lanes": 8, "batch": 4, "groups": 8})
+
+
+def test_tasks_cut_panels() -> None:
+    indptr = np.array([0, 1, 9, 12], np.int32)
+    tasks = strip_tasks(indptr, 4)
+    assert tasks[:, :3].tolist() == [[0, 0, 1], [1, 1, 5], [1, 5, 9], [2, 9, 12]]
+    assert strip_tasks(indptr, 8)[3, 0] == -1
+
+
+@pytest.mark.xdist_group("tile_sddmm")
+def test_refuses(target: TableTarget) -> None:
+    schedule = {"lanes": 8, "batch": 4, "groups": 8}
+    held = TileFormat.from_csr(MATRIX, with_runs(MATRIX, 0.5))
+    with pytest.raises(BuildError, match="expected float16"):
+        TileSddmmPlan(Problem(Op.SDDMM, MATRIX, 8, DType.FLOAT32), target, held, {}, **schedule)
+    ell = TileFormat.from_csr(MATRIX, select(MATRIX, 0.5))
+    with pytest.raises(BuildError, match="and ELL tiles"):
+        TileSddmmPlan(Problem(Op.SDDMM, MATRIX, 8, DType.FLOAT16), target, ell, {}, **schedule)

@@ -1,0 +1,130 @@
+"""SpMM over tiles in one grid: every instance of the fused kernel, on the host under sanitizers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from problems import dense_operands, random_csr
+from tables import TableTarget
+
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.formats.tiles import BLOCK, ELL, RUN, Selection, TileFormat
+from spmark.impls.kernels.tile_spmm import ALONE, MOST, SPMM_TILES, TileSpmmPlan, panel_tasks
+from spmark.impls.runtime.template import Instance
+
+INSTANCES = list(SPMM_TILES.instances())
+
+
+@pytest.fixture(scope="module")
+def target() -> TableTarget:
+    return TableTarget(SPMM_TILES)
+
+
+def select(matrix: Csr, share: float, seed: int = 0, width: int = 4) -> Selection:
+    """Give a share of the non-zeros to block tiles of random windows, the others to ELL tiles of a row each."""
+    rng = np.random.default_rng(seed)
+    row_of = matrix.rows_of_entries()
+    order = rng.permutation(matrix.num_rows).astype(np.int32)
+    window_rows = np.append(order, np.full(-order.size % 16, -1, np.int32)).reshape(-1, 16)
+    window_of = np.empty(matrix.num_rows, np.int64)
+    window_of[order] = np.arange(order.size) // 16
+    block = rng.random(matrix.nnz) < share
+    keys, owner = np.unique(np.where(block, window_of[row_of], window_rows.size + row_of), return_inverse=True)
+    is_block = keys < window_rows.size
+    most = int(matrix.row_lengths.max(initial=1))
+    return Selection(
+        owner.astype(np.int32),
+        np.where(is_block, BLOCK, ELL).astype(np.int8),
+        np.where(is_block, 16, most).astype(np.int32),
+        np.where(is_block, 16, width).astype(np.int32),
+        np.where(is_block, keys, -1).astype(np.int32),
+        window_rows,
+    )
+
+
+def multiply(matrix: Csr, selection: Selection, width: int, target: TableTarget, **schedule: int) -> TileSpmmPlan:
+    """Build, run over NaN and compare with the reference."""
+    problem = Problem(Op.SPMM, matrix, width, DType.FLOAT16)
+    plan = TileSpmmPlan(problem, target, TileFormat.from_csr(matrix, selection), {}, **{"work": 16, **schedule})
+    operands = dense_operands(problem)
+    out = np.full(problem.out_shape, np.nan, np.float16)
+    plan.run(operands, out)
+    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    assert plan.stored >= matrix.nnz
+    return plan
+
+
+RANDOM = np.random.default_rng(4)
+MATRIX = random_csr(77, 290, [*RANDOM.integers(0, 40, 40), 290, 0, 0, *RANDOM.integers(0, 5, 34)])
+
+
+@pytest.mark.xdist_group("tile_spmm")
+@pytest.mark.parametrize("instance", INSTANCES, ids=lambda i: i.expression)
+def test_every_instance(instance: Instance, target: TableTarget) -> None:
+    schedule = {name: int(instance.values[name]) for name in ("vector", "vectors", "lanes")}
+    width = 24 if instance.values["columns"] == 4 else 2 * 64 + 8  # a tile more than full ones
+    for share, alone in ((0.6, ALONE[0]), (1.0, ALONE[1]), (0.0, ALONE[0])):
+        plan = multiply(MATRIX, select(MATRIX, share), width, target, alone=alone, **schedule)
+        assert plan.deterministic == (share == 1.0)
+
+
+@pytest.mark.xdist_group("tile_spmm")
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        random_csr(5, 4, [0] * 5),
+        random_csr(1, 1, [1]),
+        random_csr(40, 30, [0] * 20 + [1] + [0] * 19),
+        random_csr(70, 1, [int(i % 3 == 0) for i in range(70)]),
+        random_csr(20, 9_000, [3] * 7 + [9_000] + [0] * 12),
+    ],
+    ids=["no_nonzeros", "one_by_one", "a_window_of_one_nonzero", "one_column", "a_row_over_thread_blocks"],
+)
+def test_extremes(matrix: Csr, target: TableTarget) -> None:
+    for share in (1.0, 0.5):
+        multiply(matrix, select(matrix, share), 32, target, vector=4, lanes=8)
+
+
+@pytest.mark.xdist_group("tile_spmm")
+def test_long_panels_are_divided_and_added_up(target: TableTarget) -> None:
+    matrix = random_csr(16, 16 * 4 * MOST + 40, [400] * 15 + [16 * 4 * MOST + 40])
+    assert not multiply(matrix, select(matrix, 1.0), 8, target, vector=8, lanes=8).deterministic
+
+
+@pytest.mark.parametrize("alone", ALONE)
+def test_every_group_is_one_warps(alone: int) -> None:
+    counts = np.array([1, 4, 5, 16, 17, 4 * MOST, 4 * MOST + 1, 900, 2])
+    indptr = np.append(0, np.cumsum(counts)).astype(np.int32)
+    tasks, pieces = panel_tasks(indptr, alone)
+    assert tasks.shape[0] % 4 == 0
+    seen = np.zeros(indptr[-1], np.int64)
+    for panel, first, stop, shared in tasks:
+        if panel < 0:
+            assert first == stop
+            continue
+        assert indptr[panel] <= first <= stop <= indptr[panel + 1]
+        assert stop - first <= (MOST if shared else alone)
+        assert shared == (counts[panel] > alone)
+        seen[first:stop] += 1
+    assert (seen == 1).all()
+    assert pieces.tolist() == np.maximum(1, -(-counts // (4 * MOST))).tolist()
+    blocks = tasks.reshape(-1, 4, 4)
+    together = blocks[blocks[:, 0, 3] == 1]
+    assert (together[:, :, 0] == together[:, :1, 0]).all()
+
+
+@pytest.mark.xdist_group("tile_spmm")
+def test_refuses(target: TableTarget) -> None:
+    held = TileFormat.from_csr(MATRIX, select(MATRIX, 0.5))
+    runs = replace(select(MATRIX, 0.0), kind=np.full(int((MATRIX.row_lengths > 0).sum()), RUN, np.int8))
+    for problem, tiles in (
+        (Problem(Op.SPMM, MATRIX, 20, DType.FLOAT16), held),
+        (Problem(Op.SPMM, MATRIX, 32, DType.FLOAT32), held),
+        (Problem(Op.SPMM, MATRIX, 32, DType.FLOAT16), TileFormat.from_csr(MATRIX, runs)),
+    ):
+        with pytest.raises(BuildError, match="J a multiple of 8"):
+            TileSpmmPlan(problem, target, tiles, {}, vector=8, lanes=8, work=16)

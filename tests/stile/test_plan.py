@@ -1,0 +1,191 @@
+"""STile's plans on the host: what they hold, say of themselves and refuse; the choice among measured ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from problems import dense_operands, matrices, random_csr
+
+from spmark.impls.core.errors import BuildError, DeviceError
+from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.formats.tiles import TileFormat
+from spmark.impls.kernels import trial
+from spmark.impls.runtime.device import find
+from spmark.impls.runtime.target import open_target
+from spmark.impls.stile.calibration import PUBLISHED, calibration_for, published_a100
+from spmark.impls.stile.greedy import Rules
+from spmark.impls.stile.plan import Stile
+from spmark.impls.stile.search import search
+from spmark.impls.stile.space import Formats
+from spmark.impls.stile.tune import Bench, Wanted, forms_of, in_order, out_of_order
+
+HOST = find("host-simt")
+
+
+def banded(size: int = 160, period: int = 16) -> Csr:
+    """Give a band, and strides that are dense when rows stand by their remainder."""
+    i = np.arange(size)
+    pattern = (np.abs(i[:, None] - i) < 16) | ((i[:, None] - i) % period == 0)
+    rows, cols = np.nonzero(pattern)
+    values = np.random.default_rng(0).uniform(0.5, 1, rows.size).astype(np.float32)
+    return Csr.checked(pattern.shape, np.append(0, np.cumsum(pattern.sum(axis=1))), cols, values)
+
+
+def run(problem: Problem, implementation: Stile) -> Any:
+    plan = implementation.build(problem, HOST)
+    operands = dense_operands(problem)
+    out = np.full(problem.out_shape, np.nan, problem.dtype.numpy)
+    plan.run(operands, out)
+    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    return plan
+
+
+@pytest.mark.xdist_group("stile_plan")
+def test_what_a_plan_says() -> None:
+    matrix = banded()
+    plan = run(Problem(Op.SPMM, matrix, 64, DType.FLOAT16), Stile())
+    assert plan.config["formats"] in {"mixed", "blocks"}
+    assert plan.config["calibration"] == f"{PUBLISHED}, not this GPU's"
+    assert set(plan.phases_s) == {"compile", "search", "convert", "upload"}
+    assert plan.search.candidates == 1
+    assert plan.search.seen[0].predicted == pytest.approx(plan.config["predicted_us"] * 1e-6, abs=1e-9)
+    assert plan.stored >= matrix.nnz
+    assert plan.device_bytes > 2 * plan.stored
+
+
+@pytest.mark.xdist_group("stile_plan")
+@pytest.mark.parametrize(
+    ("op", "width", "dtype", "formats"),
+    [
+        (Op.SPMM, 64, DType.FLOAT16, {"blocks", "mixed"}),
+        (Op.SPMM, 20, DType.FLOAT16, {"other"}),
+        (Op.SPMM, 64, DType.FLOAT32, {"other"}),
+        (Op.SDDMM, 20, DType.FLOAT16, {"blocks", "mixed"}),
+        (Op.SDDMM, 64, DType.FLOAT32, {"other"}),
+    ],
+)
+def test_blocks_where_there_are_kernels_for_them(op: Op, width: int, dtype: DType, formats: set[str]) -> None:
+    assert run(Problem(op, banded(), width, dtype), Stile()).config["formats"] in formats
+
+
+@pytest.mark.xdist_group("stile_plan")
+@pytest.mark.parametrize("op", Op)
+@pytest.mark.parametrize(
+    "config",
+    [{"mode": "paper"}, {"levels": 1, "withdraw": False}, {"formats": "blocks"}, {"rearrange": False}, {"widest": 64}],
+    ids=str,
+)
+def test_tunables(op: Op, config: dict[str, Any]) -> None:
+    run(Problem(op, matrices()["lengths_of_warps"], 32, DType.FLOAT16), Stile(**config))
+
+
+def test_the_format_may_be_searched_for_another_width() -> None:
+    problem = Problem(Op.SDDMM, banded(), 128, DType.FLOAT16)
+    fixed, own = (Stile(searched_width=width).build(problem, HOST) for width in (16, 0))
+    assert fixed.config["part"] == 16
+    assert own.config["part"] == 64
+
+
+@pytest.mark.parametrize(
+    ("config", "what"),
+    [
+        ({"mode": "codes"}, "mode"),
+        ({"formats": "none"}, "formats"),
+        ({"searched_width": -1}, "searched_width"),
+        ({"budget_s": float("nan")}, "budget_s"),
+        ({"widest": 12}, "widest"),
+        ({"levels": 0}, "level"),
+    ],
+)
+def test_refuses(config: dict[str, Any], what: str) -> None:
+    with pytest.raises(ValueError, match=what):
+        Stile(**config)
+
+
+def test_unsupported() -> None:
+    blocks = Stile(formats="blocks")
+    matrix = matrices()["empty_rows"]
+    assert "found float32" in str(blocks.unsupported(Problem(Op.SDDMM, matrix, 32, DType.FLOAT32), HOST))
+    assert "multiple of 8" in str(blocks.unsupported(Problem(Op.SPMM, matrix, 20, DType.FLOAT16), HOST))
+    assert blocks.unsupported(Problem(Op.SPMM, matrix, 24, DType.FLOAT16), HOST) is None
+    assert "J of at most" in str(Stile().unsupported(Problem(Op.SPMM, matrix, 10**6, DType.FLOAT16), HOST))
+
+
+def test_calibrations_are_named(tmp_path: Path) -> None:
+    found, label = calibration_for(PUBLISHED, Op.SPMM, DType.FLOAT16)
+    assert (found.device, label) == (PUBLISHED, PUBLISHED)
+    path = tmp_path / "mine.json"
+    published_a100().model_copy(update={"name": "my-gpu"}).save(path)
+    assert calibration_for("my-gpu", Op.SPMM, DType.FLOAT16, str(path))[1] == "my-gpu"
+    assert calibration_for("other-gpu", Op.SPMM, DType.FLOAT16, str(path))[1] == "my-gpu, not this GPU's"
+    assert calibration_for("other-gpu", Op.SDDMM, DType.FLOAT16)[1] == f"{PUBLISHED}, not this GPU's"
+    with pytest.raises(DeviceError, match="no-such-gpu"):
+        calibration_for("my-gpu", Op.SPMM, DType.FLOAT16, "no-such-gpu")
+    published_a100().model_copy(update={"tables": {}}).save(path)
+    with pytest.raises(DeviceError, match="found none: calibrate"):
+        calibration_for("my-gpu", Op.SPMM, DType.FLOAT16, str(path))
+
+
+def test_what_blocks_leave_is_searched_in_another_order_of_rows() -> None:
+    matrix = banded(1024, 32)
+    calibration, _ = calibration_for("", Op.SPMM, DType.FLOAT16)
+    plain, better = (search(matrix, calibration, 32, Rules(rearrange=on)) for on in (False, True))
+    assert better.predicted_of[Formats.MIXED] < 0.9 * plain.predicted_of[Formats.MIXED]
+    held = TileFormat.from_csr(matrix, better.selection)
+    np.testing.assert_array_equal(held.to_csr().values, matrix.values)
+
+
+def test_an_order_of_rows_and_back() -> None:
+    rng = np.random.default_rng(3)
+    matrix = random_csr(90, 60, rng.integers(0, 20, 90).tolist())
+    order = rng.permutation(90).astype(np.int32)
+    moved, at = in_order(matrix, order)
+    for new, old in enumerate(order):
+        a, b = slice(*moved.indptr[new : new + 2]), slice(*matrix.indptr[old : old + 2])
+        np.testing.assert_array_equal(moved.indices[a], matrix.indices[b])
+        np.testing.assert_array_equal(moved.values[a], matrix.values[b])
+    calibration, _ = calibration_for("", Op.SPMM, DType.FLOAT16)
+    selection = out_of_order(search(moved, calibration, 32).selection, order, at)
+    np.testing.assert_array_equal(TileFormat.from_csr(matrix, selection).to_csr().values, matrix.values)
+
+
+class FakeTrial:
+    """Times that say which schedule is fastest, and one plan whose result is wrong."""
+
+    def __init__(self, problem: Problem, device: Any) -> None:
+        self.built: list[dict[str, Any]] = []
+
+    def samples_us(self, plan: Any) -> list[float]:
+        self.built.append(plan.config)
+        if plan.config["formats"] == "blocks":
+            raise BuildError("wrong result")
+        return [10.0 + abs(plan.config["work"] - 64) + (plan.config["formats"] != "mixed")] * 3
+
+
+@pytest.mark.xdist_group("stile_plan")
+def test_the_fastest_that_is_right_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "Trial", FakeTrial)
+    problem = Problem(Op.SPMM, banded(), 64, DType.FLOAT16)
+    calibration, _ = calibration_for("", Op.SPMM, DType.FLOAT16)
+    wanted = [
+        Wanted(Rules()),
+        Wanted(Rules(formats=Formats.OTHER, widest=64)),
+        Wanted(Rules(formats=Formats.OTHER), True),
+    ]
+    forms = forms_of(problem, calibration, 64, wanted, float("inf"))
+    assert len({(str(form.found.formats), form.widest, form.positions is None) for form in forms}) == len(forms) >= 4
+    bench = Bench(problem, open_target(HOST), {})
+    plan = bench.fastest(forms, HOST)
+    told = bench.describe(2)
+    fastest = min((c for c in told.seen if c.samples_us), key=lambda candidate: candidate.samples_us)
+    assert plan.config.items() >= fastest.config.items()
+    assert (plan.config["formats"], plan.config["work"]) == ("other", 64)
+    assert told.candidates == len(told.seen)
+    assert told.measured == sum(bool(candidate.samples_us) for candidate in told.seen)
+    assert any(candidate.reason == "wrong result" for candidate in told.seen)
+    with pytest.raises(BuildError, match="wrong result"):
+        Bench(problem, open_target(HOST), {}).fastest([f for f in forms if f.found.formats is Formats.BLOCKS], HOST)
