@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.host.target import HostKernel, HostTarget
 from spmark.impls.runtime.template import Instance, KernelTemplate
@@ -15,6 +18,13 @@ class TableTarget(HostTarget):
     def __init__(self, template: KernelTemplate) -> None:
         super().__init__(find("host-simt"))
         self.kernels = {kernel.instance: kernel for kernel in super().load(list(template.instances()))}
+
+    def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[np.generic]:
+        """Allocate, full of NaN: what a workspace held before must not matter."""
+        found = np.zeros(shape, dtype)
+        if np.issubdtype(found.dtype, np.floating):
+            found.fill(np.nan)
+        return found
 
     def load(self, instances: Sequence[Instance]) -> list[HostKernel]:
         other = [instance for instance in instances if instance not in self.kernels]

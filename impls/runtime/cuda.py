@@ -97,7 +97,9 @@ class CudaTarget:
             if isinstance(binary, CompileError):
                 raise binary
             overlaps = int(self.spec.arch.removeprefix("sm_")) >= MIN_CAPABILITY
-            kernels.append(CudaKernel(instance, binary, load_function(binary), overlaps))
+            with cuda_faults():
+                function = load_function(binary)
+            kernels.append(CudaKernel(instance, binary, function, overlaps))
         return kernels
 
     def synchronize(self) -> None:

@@ -29,7 +29,7 @@ from spmark.impls.runtime.compile import cache_folder
 PARTITIONS = (1, 2, 4, 8, 16)
 """c of the paper's search."""
 MAX_WIDTHS = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
-"""2^k of the sweep; the paper's rule ceil(log2(nnz / I)) is tried first."""
+"""2^k of the sweep; that of the paper's rule ceil(log2(nnz / I)) is measured whether the sweep gets there or not."""
 TOGETHER = (64, 128, 32)
 """Widths from which a block takes a row together."""
 SPREAD = (32, 64, 128, NEVER)
@@ -153,10 +153,11 @@ def _one_turn(problem: Problem, tuner: Tuner, best: Config, pinned: Mapping[str,
     # Whether blocks take long rows together decides how wide the last bucket should be: both ways are followed.
     ways = [{**best, "together": together} for together in (NEVER, TOGETHER[0])]
     if "max_width" not in pinned:
-        now = best["max_width"]
-        widths = sorted({*MAX_WIDTHS, rule_width(problem)})
+        now, rule = best["max_width"], rule_width(problem)
+        widths = sorted({*MAX_WIDTHS, rule})
         sides = tuple(w for w in widths[::-1] if w < now), tuple(w for w in widths if w > now)
         ways = [tuner.along(way, "max_width", side) for way in ways for side in sides]
+        ways = [tuner.along(way, "max_width", (rule,)) for way in ways]
     best = min(ways, key=tuner.time_us)
     if best["together"] != NEVER:
         best = tuner.along(best, "together", TOGETHER[1:])

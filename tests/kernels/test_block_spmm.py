@@ -122,9 +122,11 @@ def test_long_rows_are_cut_in_parts_that_stand_together() -> None:
     ]
 
 
-def test_counters_are_zero_again_after_each_run(target: TableTarget) -> None:
-    problem = Problem(Op.SPMM, MATRIX, 8, DType.FLOAT16)
-    plan = check(problem, target, BsrFormat.from_csr(MATRIX, 32, 32), tile=64, depth=32, parts=4)
+@pytest.mark.parametrize("turned", [False, True])
+def test_counters_are_zero_again_after_each_run(turned: bool, target: TableTarget) -> None:
+    problem = Problem(Op.SPMM, MATRIX, 136, DType.FLOAT16)  # two tiles of columns and a part of a third
+    held = BsrFormat.from_csr(MATRIX, 32, 32)
+    plan = check(problem, target, held, tile=64, depth=32, turned=turned, parts=4)
     (operand,) = dense_operands(problem)
     results = [np.full(problem.out_shape, np.nan, np.float16) for _ in range(2)]
     for out in results:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import dense_operands, matrices
+from problems import dense_operands, matrices, random_csr
 
 from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Op, Problem
@@ -14,13 +14,19 @@ from spmark.impls.runtime.target import open_target
 from spmark.impls.runtime.template import C_TYPES, Instance
 
 DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
+MATRICES = {
+    **matrices(),
+    "ten_thousand_in_a_row": random_csr(20, 12_000, [3] * 7 + [10_000] + [0] * 12),
+    "one_column": random_csr(70, 1, [int(i % 3 == 0) for i in range(70)]),
+}
 
 
 @pytest.mark.parametrize("instance", list(SPMM_CSR_ROWS.instances()), ids=lambda i: i.expression)
 def test_every_instance(instance: Instance) -> None:
     coarsen = int(instance.values["coarsen"])
-    for name, width in (("empty_rows", 33), ("under_32_rows", 32 * coarsen), ("hub", 1), ("one_by_one", 130)):
-        problem = Problem(Op.SPMM, matrices()[name], width, DTYPES[str(instance.values["T"])])
+    cases = [("empty_rows", 33), ("under_32_rows", 32 * coarsen), ("hub", 1), ("one_by_one", 130), ("no_nonzeros", 8)]
+    for name, width in (*cases, ("ten_thousand_in_a_row", 3), ("one_column", 65)):
+        problem = Problem(Op.SPMM, MATRICES[name], width, DTYPES[str(instance.values["T"])])
         plan = CsrRowsPlan(problem, open_target(find("host-simt")), coarsen)
         operands = dense_operands(problem)
         out = np.full(problem.out_shape, np.nan, problem.dtype.numpy)

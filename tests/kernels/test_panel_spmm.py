@@ -19,6 +19,7 @@ MATRICES = {
     "mixed": random_csr(75, 131, [*RANDOM.integers(0, 40, 30), *[0] * 20, 131, *RANDOM.integers(0, 5, 24)]),
     "ten_thousand_in_a_row": random_csr(20, 12_000, [3] * 7 + [10_000] + [0] * 12),
     "one_column": random_csr(70, 1, [int(i % 3 == 0) for i in range(70)]),
+    "one_row": random_csr(1, 70, [40]),
     "nothing": random_csr(40, 30, [0] * 40),
 }
 

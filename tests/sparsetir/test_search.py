@@ -83,6 +83,16 @@ def test_pinned_values_are_not_searched() -> None:
     assert config["c"] == 4
 
 
+def test_the_papers_rule_is_measured_where_the_sweep_ends_before_it() -> None:
+    narrow = Problem(Op.SPMM, random_csr(64, 64, [3] * 64), 64)
+    assert rule_width(narrow) == 4
+    # From 32 every narrower width is clearly worse, so that the sweep ends at 8; only the rule's own is best.
+    times = {4: 1.0, 8: 40.0, 16: 20.0, 32: 10.0}
+    config, tuner = tune(narrow, {}, lambda config: [times.get(config["max_width"], 10.0 * config["max_width"])])
+    assert config["max_width"] == 4
+    assert 8 in {candidate.config["max_width"] for candidate in tuner.seen.values()}
+
+
 def test_what_fails_is_a_candidate_with_a_reason_and_never_the_best() -> None:
     times = Times({"spread": 64}, broken={"spread": 64})
     config, tuner = tune(PROBLEM, {}, times)
@@ -146,6 +156,14 @@ def test_a_search_is_remembered_with_its_cost(tmp_path: Any, monkeypatch: pytest
     assert TuningCache(PROBLEM, "gpu", {"c": 2}).read() is None
     other = Problem(Op.SPMM, replace(PROBLEM.matrix, indices=PROBLEM.matrix.indices[::-1].copy()), 64)
     assert TuningCache(other, "gpu", {}).read() is None
+    changed = "spmark.impls.sparsetir.search.implementation_version"
+    with monkeypatch.context() as patch:
+        patch.setattr(changed, lambda package: "another version of the code")
+        assert TuningCache(PROBLEM, "gpu", {}).read() is None
+    assert TuningCache(PROBLEM, "gpu", {}).read() == found
+    problems = [replace(PROBLEM, width=128), replace(PROBLEM, dtype=DType.FLOAT16), replace(PROBLEM, op=Op.SDDMM)]
+    for one in (*problems, replace(PROBLEM, op=Op.SDDMM, scaled=True)):
+        assert TuningCache(one, "gpu", {}).read() is None
     cache.path.write_text("{")
     assert cache.read() is None
 

@@ -1,0 +1,113 @@
+"""SpMM over ELL buckets on the host: awkward matrices, every way to take a row, and what is cleared before the grid."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from problems import dense_operands, random_csr
+from tables import TableTarget
+
+from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.formats.decompose import decompose
+from spmark.impls.formats.hyb import HybFormat
+from spmark.impls.formats.rules import Blocks, Buckets, Remainder
+from spmark.impls.kernels import shared_rows
+from spmark.impls.kernels.composed import ComposedPlan
+from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBucketsPlan
+from spmark.impls.kernels.zeroing import RowZeroing
+
+AWKWARD = {
+    "ten_thousand_in_a_row": random_csr(20, 12_000, [3] * 7 + [10_000] + [0] * 12),
+    "one_column": random_csr(70, 1, [int(i % 3 == 0) for i in range(70)]),
+    "one_row": random_csr(1, 70, [40]),
+    "wide": random_csr(9, 500, [0, 500, 3, 0, 64, 65, 1, 0, 0]),
+    "nothing": random_csr(40, 30, [0] * 40),
+}
+FORMS = {"folded": (1, 32), "partitions": (4, 64), "in_one_piece": (1, 1 << 14)}
+WAYS = {
+    "a_group": {"spread": NEVER, "together": NEVER},
+    "a_warp": {"spread": 32, "together": NEVER, "by_row": True},
+    "a_block": {"spread": NEVER, "together": 32},
+}
+
+
+@pytest.fixture(scope="module")
+def target() -> TableTarget:
+    return TableTarget(SPMM_ELL_BUCKETS)
+
+
+@pytest.mark.xdist_group("sparsetir")
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", AWKWARD)
+def test_awkward_matrices(name: str, form: str, way: str, target: TableTarget) -> None:
+    matrix = AWKWARD[name]
+    held = HybFormat.from_csr(matrix, *FORMS[form])
+    for width, vector, dtype in ((1, 1, DType.FLOAT32), (33, 1, DType.FLOAT16), (36, 4, DType.FLOAT32)):
+        problem = Problem(Op.SPMM, matrix, width, dtype)
+        plan = EllBucketsPlan(problem, target, held, {}, vector=vector, lanes=8, work=16, **WAYS[way])
+        operands = dense_operands(problem)
+        for _ in range(2):  # a workspace that was used is cleared again
+            out = np.full(problem.out_shape, np.nan, dtype.numpy)
+            plan.run(operands, out)
+            assert reference(problem, operands).max_error(out) <= tolerance(problem)
+        assert plan.deterministic == (not shared_by_loop(matrix, *FORMS[form]))
+
+
+def shared_by_loop(matrix: Csr, partitions: int, max_width: int) -> list[int]:
+    """List the rows of several ELL rows in the slow, obvious way."""
+    width = -(-matrix.num_cols // partitions)
+    found = []
+    for row in range(matrix.num_rows):
+        columns = matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]]
+        pieces = np.bincount(columns // width, minlength=partitions)
+        if np.sum(-(-pieces // max_width)) > 1:
+            found.append(row)
+    return found
+
+
+class Cleared:
+    """Takes note of every list of rows that is to be cleared."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.lists: list[tuple[DType, list[int]]] = []
+        lists = self.lists
+
+        class Noted(RowZeroing):
+            def __init__(self, plan: object, rows: NDArray[np.int32], width: int, dtype: DType) -> None:
+                lists.append((dtype, rows.tolist()))
+                super().__init__(plan, rows, width, dtype)
+
+        monkeypatch.setattr(shared_rows, "RowZeroing", Noted)
+
+
+@pytest.mark.xdist_group("sparsetir")
+@pytest.mark.parametrize("form", [(1, 4), (3, 64), (1, 1 << 14)], ids=str)
+def test_only_rows_that_are_added_into_are_cleared(
+    form: tuple[int, int], target: TableTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matrix = AWKWARD["wide"]
+    shared = shared_by_loop(matrix, *form)
+    held = HybFormat.from_csr(matrix, *form)
+    cleared = Cleared(monkeypatch)
+    for dtype in DType:
+        EllBucketsPlan(Problem(Op.SPMM, matrix, 8, dtype), target, held, {}, vector=4, lanes=8, work=16)
+    # In float16 sums are kept in a workspace of a row for each; rows without elements are the grid's.
+    workspace = [(DType.FLOAT32, list(range(len(shared))))] if shared else []
+    assert cleared.lists == [(DType.FLOAT32, shared), (DType.FLOAT16, []), *workspace]
+    assert len(shared) < matrix.num_rows / 2
+
+
+def test_a_composition_clears_only_empty_rows_and_its_workspace(
+    target: TableTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matrix = random_csr(64, 64, [64] * 16 + [3] * 20 + [0] * 20 + [9] * 8)
+    cleared = Cleared(monkeypatch)
+    problem = Problem(Op.SPMM, matrix, 8, DType.FLOAT16)
+    for rules, shared in (([Blocks(16, 0.5), Buckets(8)], 8), ([Blocks(16, 0.5), Remainder()], 0)):
+        cleared.lists.clear()
+        ComposedPlan(problem, target, decompose(matrix, rules), {}, vector=8, lanes=8)
+        workspace = [(DType.FLOAT32, list(range(shared)))] if shared else []
+        assert cleared.lists == [(DType.FLOAT16, list(range(36, 56))), *workspace]

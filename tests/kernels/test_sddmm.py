@@ -1,0 +1,43 @@
+"""Two-stage SDDMM on the host: awkward matrices with rows stored and searched (every instance: test_gespmm.py)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from problems import dense_operands, random_csr
+from tables import TableTarget
+
+from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.kernels.sddmm import SDDMM_CSR, SddmmPlan
+
+AWKWARD = {
+    "ten_thousand_in_a_row": random_csr(20, 12_000, [0] * 7 + [10_000] + [0] * 11 + [3]),
+    "one_column": random_csr(70, 1, [int(i % 3 == 0) for i in range(70)]),
+    "one_row": random_csr(1, 70, [41]),
+    "nothing": random_csr(40, 30, [0] * 40),
+}
+
+
+@pytest.fixture(scope="module")
+def target() -> TableTarget:
+    return TableTarget(SDDMM_CSR)
+
+
+@pytest.mark.xdist_group("gespmm")
+@pytest.mark.parametrize("searched", [False, True])
+@pytest.mark.parametrize("name", AWKWARD)
+def test_awkward_matrices(name: str, searched: bool, target: TableTarget) -> None:
+    matrix = AWKWARD[name]
+    for width, vector, dtype, scaled in ((1, 1, DType.FLOAT32, True), (33, 1, DType.FLOAT16, False)):
+        problem = Problem(Op.SDDMM, matrix, width, dtype, scaled)
+        plan = SddmmPlan(problem, target, {}, vector=vector, lanes=8, batch=4, searched=searched)
+        operands = dense_operands(problem)
+        out = np.full(problem.out_shape, np.nan, dtype.numpy)
+        plan.run(operands, out)
+        assert reference(problem, operands).max_error(out) <= tolerance(problem)
+        # The array of rows belongs to the plan, and its making to the build.
+        rows = matrix.num_rows + 1 if searched else matrix.nnz
+        values = matrix.nnz * dtype.itemsize if scaled else 0
+        assert plan.device_bytes == 4 * (rows + matrix.nnz) + values
+        assert "convert" in plan.phases_s

@@ -1,0 +1,174 @@
+"""What `build` does around a search, on a made-up GPU: what fails is passed over, what was found is kept and told."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from problems import random_csr
+
+from spmark.datasets.sweep import expand
+from spmark.datasets.sweepfile import read_sweep
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import BuildError, CompileError, SpmarkError
+from spmark.impls.core.interfaces import Built
+from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.kernels.block_spmm import block_instance
+from spmark.impls.runtime.device import find
+from spmark.impls.runtime.template import Instance
+from spmark.impls.sparsetir import block_search, blocks, plan
+from spmark.impls.sparsetir.blocks import SparseTirDbsr
+from spmark.impls.sparsetir.plan import SparseTir
+from spmark.impls.table import create
+
+MATRIX = random_csr(70, 90, [i % 12 for i in range(70)])
+GPU = find("host-simt").model_copy(update={"kind": DeviceKind.CUDA, "name": "made-up"})
+HYB = Problem(Op.SPMM, MATRIX, 32)
+BLOCKS = Problem(Op.SPMM, MATRIX, 64, DType.FLOAT16)
+Config = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
+    """Give what hyb's search measures: partitions run out of memory, narrow buckets do not compile."""
+    configs: list[Config] = []
+
+    class Laboratory:
+        def __init__(self, problem: Problem, device: DeviceSpec) -> None:
+            assert device is GPU
+
+        def measure(self, config: Config) -> list[float]:
+            configs.append(config)
+            if config["c"] > 1:
+                raise MemoryError("no room")
+            if config["max_width"] < 32:
+                raise CompileError("ell_buckets.cu", "spmm_ell_buckets<>", "ptxas died")
+            if config["max_width"] == 64:
+                raise BuildError("wrong result: expected an error of at most 1, found 2")
+            return [10.0 + config["max_width"] / 1000] * 3
+
+    monkeypatch.setitem(sys.modules, "spmark.impls.sparsetir.gpu", SimpleNamespace(Laboratory=Laboratory))
+    monkeypatch.setattr(plan, "build_plan", lambda problem, device, config: Built(config=dict(config)))
+    return configs
+
+
+def test_hyb_passes_over_what_fails_and_says_why(asked: list[Config]) -> None:
+    built = SparseTir().build(HYB, GPU)
+    assert (built.config["c"], built.config["max_width"]) == (1, 32)
+    assert built.search is not None
+    reasons = {candidate.reason.split("\n")[-1].split(":")[0] for candidate in built.search.seen}
+    assert reasons == {"", "no room", "ptxas died", "wrong result"}
+    assert built.search.candidates == len(asked)
+    assert built.search.measured == sum(not candidate.reason for candidate in built.search.seen)
+
+
+def test_what_was_found_is_kept_with_its_cost(asked: list[Config], monkeypatch: pytest.MonkeyPatch) -> None:
+    first = SparseTir().build(HYB, GPU)
+    paid = len(asked)
+    assert paid > 0
+    again = SparseTir().build(HYB, GPU)
+    assert len(asked) == paid, "nothing is measured again"
+    assert (again.config, again.search) == (first.config, first.search)
+    assert again.phases_s["search"] == first.phases_s["search"] > 0
+    monkeypatch.setattr("spmark.impls.sparsetir.search.implementation_version", lambda package: "new")
+    SparseTir().build(HYB, GPU)
+    assert len(asked) == 2 * paid, "other code is searched anew"
+
+
+SWEEP = """
+schema: 1
+name: pinned
+title: one format, whatever the matrix
+ops: [spmm]
+matrices:
+  - { source: patterns, name: band_4096 }
+widths: [32]
+dtypes: [float32]
+implementations: [cusparse_best, { name: sparsetir, config: { c: 1, k: 7 }, label: "hyb(1, 7)" }]
+baseline: { cuda: cusparse_best }
+"""
+
+
+def test_a_sweep_pins_c_and_k(asked: list[Config], tmp_path: Path) -> None:
+    (tmp_path / "pinned.yaml").write_text(SWEEP)
+    cases = expand(read_sweep(tmp_path / "pinned.yaml"), DeviceKind.CUDA)
+    (case,) = (one for one in cases if one.implementation == "sparsetir")
+    built = create(case.implementation, dict(case.config)).build(HYB, GPU)
+    assert {(config["c"], config["max_width"]) for config in asked} == {(1, 128)}
+    assert len(asked) > 1, "the schedule is searched all the same"
+    assert (built.config["c"], built.config["max_width"]) == (1, 128)
+
+
+class Compiler:
+    """A target on which some kernels do not compile, and what was asked of it."""
+
+    def __init__(self, fails: Callable[[Instance], bool]) -> None:
+        self.fails, self.together = fails, 0
+
+    def load(self, instances: Sequence[Instance]) -> list[object]:
+        self.together = max(self.together, len(instances))
+        for instance in instances:
+            if self.fails(instance):
+                raise CompileError("block_spmm.cu", instance.expression, "ptxas died")
+        return [object()] * len(instances)
+
+
+class Trial:
+    """Times that are best where a plan is wrong."""
+
+    def __init__(self, problem: Problem, device: DeviceSpec) -> None:
+        pass
+
+    def samples_us(self, built: Built) -> list[float]:
+        if built.config["block_rows"] == 64:
+            raise BuildError("wrong result")
+        return [built.config["block_rows"] + built.config["block_cols"] / 10 + built.config["turned"]] * 3
+
+
+@pytest.fixture
+def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
+    found = Compiler(lambda instance: instance.values["rows"] == 32)
+
+    def build_plan(problem: Problem, target: Compiler, held: Any, config: Config, arrays: Any = ()) -> Any:
+        target.load([block_instance(problem.width, config["block_rows"], config["tile"], config["depth"], False)])
+        made = Built(config=dict(config), phases_s={"convert": 0.0})
+        made.arrays = []
+        return made
+
+    monkeypatch.setitem(sys.modules, "spmark.impls.kernels.trial", SimpleNamespace(Trial=Trial))
+    for module in (block_search, blocks):
+        monkeypatch.setattr(module, "open_target", lambda device: found)
+        monkeypatch.setattr(module, "build_plan", build_plan)
+    return found
+
+
+def test_blocks_that_do_not_compile_are_passed_over(compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    convert = SparseTirDbsr.convert
+
+    def without_room(self: SparseTirDbsr, problem: Problem, config: Config) -> Any:
+        if config["block_rows"] == 16:
+            raise MemoryError("no room")
+        return convert(self, problem, config)
+
+    monkeypatch.setattr(SparseTirDbsr, "convert", without_room)
+    built = SparseTirDbsr().build(BLOCKS, GPU)
+    assert compiler.together > 1, "the space is compiled in a pool"
+    assert built.search is not None
+    reasons = {one.config["block_rows"]: one.reason.split("\n")[-1] for one in built.search.seen}
+    assert reasons == {16: "no room", 32: "ptxas died", 64: "wrong result", 96: "", 128: ""}
+    assert built.config["block_rows"] == 96
+
+
+def test_where_nothing_compiles_the_reasons_are_told(compiler: Compiler) -> None:
+    compiler.fails = lambda instance: True
+    with pytest.raises(SpmarkError, match=r"no candidate of the search could be used(.|\n)*ptxas died"):
+        SparseTirDbsr().build(BLOCKS, GPU)
