@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr
 from spmark.impls.formats.hyb import Bucket, HybFormat, HybLayout, lay_out, powers_up_to
-from spmark.impls.formats.pieces import partition_columns
+from spmark.impls.formats.pieces import Pieces, partition_columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,9 +111,37 @@ class CellFormat:
         return self.held.to_csr()
 
 
-def cell_layout(matrix: Csr, max_widths: Sequence[int], tail_in_last: bool = True) -> HybLayout:
-    """Lay CELL out without its elements; arguments and errors as for `CellFormat.from_csr`."""
+def cell_layout(
+    matrix: Csr, max_widths: Sequence[int], tail_in_last: bool = True, order: NDArray[np.int32] | None = None
+) -> HybLayout:
+    """Lay CELL out without its elements; arguments and errors as for `CellFormat.from_csr`.
+
+    Parameters
+    ----------
+    order : (I,) int32, optional
+        The rows in the order in which they stand within a bucket; by default A's.
+    """
     if not max_widths:
         raise ValueError("expected the width of at least one column partition, found none")
-    ladders = [powers_up_to(int(width)) for width in max_widths]
-    return lay_out(partition_columns(matrix, len(ladders)), ladders, tail_in_last)
+    return lay_pieces(cell_pieces(matrix, len(max_widths), order), max_widths, tail_in_last)
+
+
+def cell_pieces(matrix: Csr, partitions: int, order: NDArray[np.int32] | None = None) -> Pieces:
+    """Cut rows where the column partition changes, in any order of rows: what layouts of one matrix share.
+
+    O(I + pieces), times the logarithm of the pieces with several partitions and an order.
+    """
+    if order is None:
+        return partition_columns(matrix, partitions)
+    if partitions > 1:
+        positions = np.empty_like(order)
+        positions[order] = np.arange(order.size, dtype=np.int32)
+        return partition_columns(matrix, partitions).in_order(positions)
+    rows = order[matrix.row_lengths[order] > 0]
+    found = rows, matrix.indptr[rows], matrix.row_lengths[rows], np.zeros(rows.size, np.int32)
+    return Pieces(matrix.shape, matrix.nnz, 1, *found)
+
+
+def lay_pieces(pieces: Pieces, max_widths: Sequence[int], tail_in_last: bool = True) -> HybLayout:
+    """Lay CELL out from pieces that were cut before, one width for each of their partitions."""
+    return lay_out(pieces, [powers_up_to(int(width)) for width in max_widths], tail_in_last)

@@ -37,10 +37,16 @@ class Counts:
     """ELL rows of the widest bucket if that is 2^p wide."""
     bound: NDArray[np.int64]
     """Pieces, those longer than 1,024 as often as their power of two holds 1,024: what the public code counts."""
-    columns: NDArray[np.int64]
-    """Distinct columns of these pieces."""
-    columns_above: NDArray[np.int64]
-    """Distinct columns of the pieces of 2^p slots and more."""
+    longer: NDArray[np.int64]
+    """Pieces longer than 2^p."""
+    split: NDArray[np.int64]
+    """ELL rows of the pieces longer than 2^p where they are cut into 2^p and the rest goes where it fits."""
+    split_slots: NDArray[np.int64]
+    """Slots of those."""
+    columns: NDArray[np.int64] | None = None
+    """Distinct columns of these pieces; None where they were not counted."""
+    columns_above: NDArray[np.int64] | None = None
+    """Distinct columns of the pieces of 2^p slots and more, likewise."""
 
     @property
     def partitions(self) -> int:
@@ -54,7 +60,7 @@ class Counts:
         return np.where(present.any(1), POWERS - 1 - np.argmax(present[:, ::-1], 1), 0)
 
 
-def count(matrix: Csr, partitions: int) -> Counts:
+def count(matrix: Csr, partitions: int, columns: bool = True) -> Counts:
     """Count a matrix cut into equal ranges of columns, on all cores.
 
     Parameters
@@ -62,26 +68,31 @@ def count(matrix: Csr, partitions: int) -> Counts:
     matrix : Csr
     partitions : int
         Ranges of ceil(K / partitions) columns.
+    columns : bool
+        Count distinct columns, which the paper's cost needs and `spmark.impls.liteform.weights.weighed` does not.
 
     Returns
     -------
     Counts
-        O(nnz + I + K partitions) time, 2 K bytes of scratch for each task.
+        O(nnz + I + K partitions) time, 2 K bytes of scratch for each task; without columns and in one partition O(I).
     """
     width = -(-matrix.num_cols // partitions)
-    tasks = max(1, min(cores(), matrix.nnz // _SHARE, _MAX_SCRATCH // (2 * matrix.num_cols)))
+    marked_columns = matrix.num_cols if columns else 0
+    tasks = max(1, min(cores(), matrix.nnz // _SHARE, _MAX_SCRATCH // max(2 * marked_columns, 1)))
     cuts = np.searchsorted(matrix.indptr, np.linspace(0, matrix.nnz, tasks + 1)[1:-1])
     bounds = [0, *map(int, cuts), matrix.num_rows]
-    counted = np.zeros((tasks, 3, partitions, POWERS), np.int64)
-    marks = np.zeros((tasks, matrix.num_cols), np.uint16)
+    counted = np.zeros((tasks, 6, partitions, POWERS), np.int64)
+    marks = np.zeros((tasks, marked_columns), np.uint16)
     given = matrix.indptr, matrix.indices, width
     run_all(
         count_rows,
         ((*given, *share, *mine, marked) for share, mine, marked in zip(pairwise(bounds), counted, marks, strict=True)),
     )
-    columns = np.zeros((2, partitions, POWERS), np.int64)
-    count_columns(np.bitwise_or.reduce(marks, axis=0) if tasks > 1 else marks[0], width, *columns)
-    return Counts(*counted.sum(axis=0), *columns)
+    if not columns:
+        return Counts(*counted.sum(axis=0))
+    distinct = np.zeros((2, partitions, POWERS), np.int64)
+    count_columns(np.bitwise_or.reduce(marks, axis=0) if tasks > 1 else marks[0], width, *distinct)
+    return Counts(*counted.sum(axis=0), *distinct)
 
 
 def costs(counts: Counts, width: int, block_power: int | None = None, bound: bool = False) -> NDArray[np.float64]:
@@ -106,7 +117,14 @@ def costs(counts: Counts, width: int, block_power: int | None = None, bound: boo
     (partitions, POWERS) float64
         Loads and stores in elements; infinite for caps that no piece is longer than half of, zero where a partition is
         empty.
+
+    Raises
+    ------
+    ValueError
+        Distinct columns were not counted.
     """
+    if counts.columns is None or counts.columns_above is None:
+        raise ValueError("expected counts with distinct columns, found none: count them with columns=True")
     total = np.full(counts.rows.shape, np.inf)
     several = counts.partitions > 1
     above = np.cumsum(counts.rows[:, ::-1], 1)[:, ::-1]

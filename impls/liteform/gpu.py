@@ -2,24 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import cached_property
+from math import inf
 
 import numpy as np
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import SpmarkError, UnsupportedError
+from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Csr, DType, Op, Problem
-from spmark.impls.formats.cell import cell_layout
-from spmark.impls.kernels.ell_buckets import EllBucketsPlan
+from spmark.impls.formats.cell import cell_layout, cell_pieces, lay_pieces
+from spmark.impls.formats.hyb import HybLayout
+from spmark.impls.formats.pieces import Pieces
+from spmark.impls.formats.threads import cores
+from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBucketsPlan
 from spmark.impls.kernels.hyb_convert import HybConverter
 from spmark.impls.kernels.trial import Trial
 from spmark.impls.liteform.compose import Form
 from spmark.impls.liteform.cost import count
 from spmark.impls.liteform.labels import WIDTHS
-from spmark.impls.liteform.plan import LiteForm
-from spmark.impls.liteform.schedule import Entry, Schedule, candidates, schedule_for
-from spmark.impls.liteform.search import search
+from spmark.impls.liteform.order import RowOrder, distinct_share, gathered
+from spmark.impls.liteform.plan import LiteForm, scheduled
+from spmark.impls.liteform.schedule import Schedule, Table, candidates, schedule_for, table_for, tiles
+from spmark.impls.liteform.search import search, table_of
+from spmark.impls.liteform.tuning import COUNTED, ScheduleRow, Timed
 from spmark.impls.runtime.target import open_target
+from spmark.impls.runtime.template import C_TYPES
+
+_FIRST, _MORE = 3, 4
+"""Samples after which what is clearly slower is given up, and how many follow else."""
+_WORSE = 1.25
+_NARROWEST = 3
+"""Binary logarithm of the narrowest widest bucket of a table."""
+_WIDEST = 9
+_CLASSES = ((0, 5), (6, 6), (7, _WIDEST))
+"""Powers of the widest buckets for which all schedules are tried, one of each range: those of a table's classes."""
+_LESS = 0.95
+_NEAR = 1.15
+"""A range is left out where its best width takes this much longer than the best of all."""
+
+
+class _Bench:
+    """One matrix on the GPU that is there, in one dtype at several widths J."""
+
+    def __init__(self, matrix: Csr, device: DeviceSpec, dtype: DType, widths: Sequence[int]) -> None:
+        self.matrix, self.device, self.target = matrix, device, open_target(device)
+        self.problems = {width: Problem(Op.SPMM, matrix, width, dtype) for width in widths}
+        self.converter = HybConverter(next(iter(self.problems.values())), self.target)
+        self.trials = {width: Trial(problem, device) for width, problem in self.problems.items()}
+        self._best = dict.fromkeys(widths, inf)
+
+    @cached_property
+    def order(self) -> RowOrder:
+        """Rows that share columns together."""
+        return gathered(self.matrix)
+
+    @cached_property
+    def shares(self) -> tuple[float, float]:
+        """What blocks read for the first time in A's order, and in the gathered one."""
+        return distinct_share(self.matrix), distinct_share(self.matrix, self.order)
+
+    def samples_us(self, plan: Plan, width: int, check: bool = True) -> list[float]:
+        """Give samples of a plan, few of them where it is clearly slower than the best so far at this J."""
+        trial = self.trials[width]
+        if check:
+            trial.check(plan)
+        samples = trial.times_us(plan, _FIRST)
+        if np.median(samples) <= _WORSE * self._best[width]:
+            samples += trial.times_us(plan, _MORE)
+            self._best[width] = min(self._best[width], float(np.median(samples)))
+        return samples
 
 
 class GpuTimer:
@@ -35,77 +90,206 @@ class GpuTimer:
     """
 
     def __init__(self, matrix: Csr, device: DeviceSpec, dtype: DType, widths: Sequence[int] = WIDTHS) -> None:
-        self._matrix, self._device, self._target = matrix, device, open_target(device)
-        self._problems = {width: Problem(Op.SPMM, matrix, width, dtype) for width in widths}
-        self._converter = HybConverter(next(iter(self._problems.values())), self._target)
-        self._trials = {width: Trial(problem, device) for width, problem in self._problems.items()}
+        self._bench, self._table = _Bench(matrix, device, dtype, widths), table_for(device.name)
+        self._pieces: dict[tuple[int, bool], Pieces] = {}
+        self._laid: dict[tuple[int, int, bool], HybLayout] = {}
+        self._checked: set[int] = set()
 
     def fixed(self, form: Form, width: int) -> list[float]:
         """Time CSR or BSR; refused where the dtype has no kernel for blocks."""
-        problem, chosen = self._problems[width], LiteForm(format=form.value)
-        reason = chosen.unsupported(problem, self._device)
+        problem, chosen = self._bench.problems[width], LiteForm(format=form.value)
+        reason = chosen.unsupported(problem, self._bench.device)
         if reason:
             raise UnsupportedError(reason)
-        return self._trials[width].samples_us(chosen.build(problem, self._device))
+        return self._bench.trials[width].samples_us(chosen.build(problem, self._bench.device))
+
+    def prepare(self, configs: Sequence[tuple[int, int]]) -> None:
+        """Lay the rows of several configs out at once, on all cores, while the GPU has nothing to do.
+
+        What cannot be laid out is left to `cell`, which says why.
+        """
+        todo = [(*config, way) for config in configs for way in self._ways() if (*config, way) not in self._laid]
+        for partitions, way in dict.fromkeys((partitions, way) for partitions, _, way in todo):
+            if (partitions, way) not in self._pieces:
+                order = self._bench.order.rows if way else None
+                self._pieces[partitions, way] = cell_pieces(self._bench.matrix, partitions, order)
+
+        def lay(key: tuple[int, int, bool]) -> None:
+            partitions, max_width, way = key
+            try:
+                self._laid[key] = lay_pieces(
+                    self._pieces[partitions, way], [max_width] * partitions, tail_in_last=False
+                )
+            except SpmarkError:
+                return
+
+        with ThreadPoolExecutor(cores()) as pool:
+            list(pool.map(lay, todo))
 
     def cell(self, partitions: int, max_width: int) -> Mapping[int, list[float]]:
         """Time CELL with the same cap in all partitions; it is converted once for all widths."""
-        layout = cell_layout(self._matrix, [max_width] * partitions)
-        arrays = self._converter.fill(layout)
         found: dict[int, list[float]] = {}
-        for width, problem in self._problems.items():
-            schedule = schedule_for(self._device.name, width, problem.dtype, max_width)
-            plan = EllBucketsPlan(problem, self._target, layout, {}, arrays=arrays, **schedule.arguments())
-            found[width] = self._trials[width].samples_us(plan)
+        for way, widths in self._ways().items():
+            layout = self._laid.pop((partitions, max_width, way), None)
+            if layout is None:
+                rows = self._bench.order.rows if way else None
+                layout = cell_layout(self._bench.matrix, [max_width] * partitions, False, rows)
+            arrays = self._bench.converter.fill(layout)
+            order = self._bench.order if way else None
+            for width in widths:
+                problem = self._bench.problems[width]
+                schedule = schedule_for(
+                    self._bench.device.name,
+                    width,
+                    problem.dtype,
+                    nnz=problem.matrix.nnz,
+                    max_width=max_width,
+                    gathered=way,
+                )
+                arguments = scheduled(schedule, order, partitions)
+                plan = EllBucketsPlan(problem, self._bench.target, layout, {}, arrays=arrays, **arguments)
+                # The same kernels run every config: each is checked at one J, and each J once.
+                found[width] = self._bench.samples_us(plan, width, check=width not in self._checked or not found)
+                self._checked.add(width)
+        return found
+
+    def _ways(self) -> dict[bool, list[int]]:
+        """Give the widths J at which rows stay in A's order, and those at which a plan would gather them."""
+        rule = self._table.gathering if self._table else None
+        found: dict[bool, list[int]] = {}
+        for width, problem in self._bench.problems.items():
+            way = rule is not None and rule.asks(problem.matrix.nnz, width, problem.dtype)
+            if way:
+                given, together = self._bench.shares
+                way = rule is not None and together <= rule.most_share * given
+            found.setdefault(way, []).append(width)
         return found
 
 
-def fastest_schedule(
-    matrix: Csr, device: DeviceSpec, dtype: DType, width: int, max_width: int
-) -> tuple[Schedule, list[tuple[Schedule, float]]]:
-    """Time the schedules of one condition on one matrix; gives the fastest, and all that were timed in microseconds.
+class ScheduleTimer:
+    """Times schedules of CELL in one partition: over its widths, then all of them at the best width of each class.
 
-    Raises
-    ------
-    UnsupportedError
-        None could be built.
+    Parameters
+    ----------
+    matrix : Csr
+    device : DeviceSpec
+    dtype : DType
+    width : int
+        J.
     """
-    problem, target = Problem(Op.SPMM, matrix, width, dtype), open_target(device)
-    trial, layout = Trial(problem, device), cell_layout(matrix, [max_width])
-    arrays = HybConverter(problem, target).fill(layout)
-    times: list[tuple[Schedule, float]] = []
-    for schedule in candidates(width, dtype, max_width):
+
+    def __init__(self, matrix: Csr, device: DeviceSpec, dtype: DType, width: int) -> None:
+        self._bench, self._width, self._dtype = _Bench(matrix, device, dtype, [width]), width, dtype
+        self._counts = count(matrix, 1, columns=False)
+        self._loads = matrix.nnz * width
+        self._timed: list[Timed] = []
+
+    def row(self, matrix: str) -> ScheduleRow:
+        """Measure, and give everything under the matrix's name."""
+        top = int(self._counts.widest[0])
+        powers = range(min(_NARROWEST, top), min(_WIDEST, top) + 1)
+        middle = self._middle()
+        for power in powers:
+            for together in (NEVER, 64) if power >= 6 else (NEVER,):
+                self._try(power, False, [replace(middle, together=together)])
+        best = {power: min(self._times(1 << power), default=inf) for power in powers}
+        for low, high in _CLASSES:
+            powers_in = [power for power in powers if low <= power <= high]
+            power = min(powers_in, key=lambda one: best[one], default=-1)
+            if power < 0 or best[power] > _NEAR * min(best.values()):
+                continue
+            for way in self._ways():
+                self._try(power, way, candidates(self._width, self._dtype, self._loads, 1 << power))
+        self._refine(powers)
+        bench = self._bench
+        return ScheduleRow(
+            matrix=matrix,
+            device=bench.device.name,
+            dtype=self._dtype,
+            width=self._width,
+            num_cols=bench.matrix.num_cols,
+            nnz=bench.matrix.nnz,
+            counted={name: tuple(map(int, getattr(self._counts, name)[0])) for name in COUNTED},
+            given_share=bench.shares[0],
+            gathered_share=bench.shares[1],
+            timed=tuple(self._timed),
+        )
+
+    def _refine(self, powers: Iterable[int]) -> None:
+        """Try the fastest way with the other widths, the tail of folded rows in the last, blocks by row."""
+        fastest = min(self._timed, key=lambda timed: timed.time_us)
+        power = fastest.max_width.bit_length() - 1
+        for other in powers:
+            if other != power and abs(other - power) <= 2:
+                self._try(other, fastest.gathered, [fastest.schedule])
+        self._try(power, fastest.gathered, [fastest.schedule], tail_in_last=True)
+        if not fastest.gathered:
+            self._try(power, False, [replace(fastest.schedule, by_row=True)])
+
+    def _ways(self) -> tuple[bool, ...]:
+        """Give the orders of rows: A's, and the gathered one where blocks read less with it."""
+        given, together = self._bench.shares
+        return (False, True) if together < _LESS * given else (False,)
+
+    def _middle(self) -> Schedule:
+        vector, vectors, lanes = max(
+            tiles(self._width, self._dtype), key=lambda tile: (tile[0] * tile[1] * tile[2] <= 128, tile[1], tile[2])
+        )
+        return Schedule(vector, lanes, 16 if self._loads < 10_000_000 else 32, vectors)
+
+    def _times(self, max_width: int) -> Iterator[float]:
+        return (timed.time_us for timed in self._timed if timed.max_width == max_width)
+
+    def _try(self, power: int, way: bool, schedules: Iterable[Schedule], tail_in_last: bool = False) -> None:
+        order = self._bench.order if way else None
         try:
-            plan = EllBucketsPlan(problem, target, layout, {}, arrays=arrays, **schedule.arguments())
-            times.append((schedule, float(np.median(trial.samples_us(plan)))))
-        except SpmarkError:
-            continue
-    if not times:
-        raise UnsupportedError(f"no schedule could be built for J = {width} and buckets up to {max_width}")
-    return min(times, key=lambda pair: pair[1])[0], times
+            layout = cell_layout(self._bench.matrix, [1 << power], tail_in_last, order.rows if order else None)
+            arrays = self._bench.converter.fill(layout)
+        except (SpmarkError, MemoryError):
+            return
+        problem = self._bench.problems[self._width]
+        for schedule in schedules:
+            try:
+                arguments = scheduled(schedule, order, 1)
+                plan = EllBucketsPlan(problem, self._bench.target, layout, {}, arrays=arrays, **arguments)
+                time_us = float(np.median(self._bench.samples_us(plan, self._width)))
+            except (SpmarkError, MemoryError):
+                continue
+            timed = Timed(
+                max_width=1 << power, gathered=way, schedule=schedule, time_us=time_us, tail_in_last=tail_in_last
+            )
+            self._timed.append(timed)
 
 
-def schedule_entries(
-    matrices: Sequence[Csr], device: DeviceSpec, dtypes: Iterable[DType], widths: Sequence[int] = WIDTHS
-) -> list[Entry]:
-    """Measure a table: for every dtype, J and composed width the schedule of least geometric mean over the matrices.
+def start_width(matrix: Csr, device: DeviceSpec) -> int:
+    """Give the widest bucket of least cost in one partition at the middle J: where a climb over configs may begin."""
+    table = table_for(device.name)
+    weights = table.weights if table else None
+    counts = count(matrix, 1, columns=weights is None)
+    costs = table_of(counts, WIDTHS[len(WIDTHS) // 2], weights=weights)
+    return 1 << int(search(costs, counts.widest).powers[0])
 
-    Each matrix is composed in one partition by the cost model; matrices with the same widest bucket share an entry.
+
+def compile_schedules(device: DeviceSpec, dtypes: Iterable[DType], widths: Iterable[int], table: Table | None) -> None:
+    """Compile every kernel that timing will meet, on all cores, so that none is compiled between two times.
+
+    Parameters
+    ----------
+    device : DeviceSpec
+    dtypes, widths : iterable
+    table : Table, optional
+        Of the device: only its schedules are met; without one, all candidates.
     """
-    entries = []
+    shapes: dict[tuple[DType, int, int, int], None] = {}
     for dtype in dtypes:
         for width in widths:
-            groups: dict[int, list[Csr]] = {}
-            for matrix in matrices:
-                power = int(search(count(matrix, 1), width).powers[0])
-                groups.setdefault(1 << power, []).append(matrix)
-            for max_width, group in sorted(groups.items()):
-                logs: dict[Schedule, list[float]] = {}
-                for matrix in group:
-                    for schedule, time_us in fastest_schedule(matrix, device, dtype, width, max_width)[1]:
-                        logs.setdefault(schedule, []).append(float(np.log(time_us)))
-                whole = {schedule: np.mean(found) for schedule, found in logs.items() if len(found) == len(group)}
-                if whole:
-                    best = min(whole, key=lambda schedule: whole[schedule])
-                    entries.append(Entry(dtype=dtype, width=width, max_width=max_width, schedule=best))
-    return entries
+            every = tiles(width, dtype, small=True)
+            if table:
+                own = (e.schedule for e in table.entries if e.dtype is dtype)
+                every = [(s.vector, s.vectors, s.lanes) for s in own if width % s.vector == 0] or every
+            shapes |= dict.fromkeys((dtype, *tile) for tile in every)
+    instances = [
+        SPMM_ELL_BUCKETS.instance(T=C_TYPES[dtype], vector=vector, vectors=vectors, lanes=lanes, threads=128)
+        for dtype, vector, vectors, lanes in shapes
+    ]
+    open_target(device).load(instances)

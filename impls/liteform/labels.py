@@ -1,9 +1,9 @@
 """Labels from a device: each matrix's fastest number of partitions and bucket width, and the fixed formats' times.
 
 After the label search of LiteForm's public code (Peng et al., HPDC 2025): a hill climb over powers of two from one
-partition and narrow buckets, in which a neighbour is followed unless it is slower than where it was seen from. What
-differs: a config is built once for all widths J, so that what one J's climb asks for is known to the others, and both
-fixed formats are timed.
+partition, in which a neighbour is followed unless it is slower than where it was seen from. What differs: a config is
+built once for all widths J, so that what one J's climb asks for is known to the others, both fixed formats are timed,
+and the climb may begin at the width of least cost instead of at narrow buckets, which are slow.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
-from math import ceil, inf, log2
+from math import inf, log2
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict
 from spmark.impls.core.errors import DatasetError, SpmarkError
 from spmark.impls.core.problem import Csr, DType
 from spmark.impls.core.recordfile import RecordFile, read_rows
+from spmark.impls.liteform.climb import Point, climb, published_start
 from spmark.impls.liteform.compose import Form
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.labelled import Labels
@@ -33,15 +34,12 @@ WIDTHS = (32, 64, 128, 256, 512)
 MAX_SAMPLES = 10
 """Most samples of a config."""
 MAX_PARTITION_POWER = 7
-_START_DIVISOR = 32
+_TIED = 0.03
+"""Shares by which medians of a few samples differ without meaning it."""
 _log = logging.getLogger(__name__)
 
 
-class Point(NamedTuple):
-    """Binary logarithms of a config."""
-
-    partitions: int
-    width: int
+Matrix = TypeVar("Matrix")
 
 
 @dataclass(frozen=True)
@@ -60,6 +58,10 @@ class Timer(Protocol):
 
     def fixed(self, form: Form, width: int) -> list[float]:
         """Give samples of CSR or BSR at one J in microseconds; raises `SpmarkError` where it cannot be."""
+        ...
+
+    def prepare(self, configs: Sequence[tuple[int, int]]) -> None:
+        """Do on the host what these configs, asked for next, have before they are timed; nothing may be left to do."""
         ...
 
     def cell(self, partitions: int, max_width: int) -> Mapping[int, list[float]]:
@@ -105,46 +107,6 @@ class LabelRow(BaseModel):
     implementation_version: str = ""
 
 
-def start_of(features: Features) -> Point:
-    """Give where the climb begins: one partition, and 1/32 of the mean length rounded up to a power of two."""
-    rounded = 2 ** ceil(log2(max(features.avg_length, 1.0)))
-    return Point(0, max(0, (rounded // _START_DIVISOR).bit_length() - 1))
-
-
-def neighbours(point: Point, most: Point) -> list[Point]:
-    """Give the up to eight points one step away in either direction or both."""
-    steps = [(p, w) for p in (-1, 0, 1) for w in (-1, 0, 1) if p or w]
-    found = [Point(point.partitions + p, point.width + w) for p, w in steps]
-    return [n for n in found if 0 <= n.partitions <= most.partitions and 0 <= n.width <= most.width]
-
-
-def climb(start: Point, most: Point, time_us: Callable[[Point], float]) -> dict[Point, float]:
-    """Walk over the configs depth first, following what is not slower than where it was seen from.
-
-    Parameters
-    ----------
-    start, most : Point
-        Where to begin, and the largest powers.
-    time_us : callable
-        Time of a config, infinite where it fails; asked once for each.
-
-    Returns
-    -------
-    dict
-        Time of every config that was asked for.
-    """
-    seen = {start: time_us(start)}
-    stack = [start]
-    while stack:
-        here = stack.pop()
-        for there in neighbours(here, most):
-            if there not in seen:
-                seen[there] = time_us(there)
-                if seen[there] <= seen[here] and seen[there] < inf:
-                    stack.append(there)
-    return seen
-
-
 class _TimeIsUpError(Exception):
     """The climb has used its time."""
 
@@ -155,6 +117,12 @@ class _Book:
     def __init__(self, timer: Timer, ends: float) -> None:
         self._timer, self._ends = timer, ends
         self.tried: dict[Point, Tried] = {}
+
+    def announce(self, points: Sequence[Point]) -> None:
+        """Have the timer prepare what has not been tried yet."""
+        fresh = [point for point in points if point not in self.tried]
+        if fresh and time.monotonic() < self._ends:
+            self._timer.prepare([(1 << point.partitions, 1 << point.width) for point in fresh])
 
     def time_us(self, point: Point, width: int) -> float:
         """Give the median of a config at one J; infinite where it failed."""
@@ -180,6 +148,7 @@ def measure(
     dtype: DType = DType.FLOAT32,
     widths: Sequence[int] = WIDTHS,
     exhaustive: bool = False,
+    start_width: int = 0,
     limit_s: float = inf,
 ) -> LabelRow:
     """Time one matrix.
@@ -196,6 +165,8 @@ def measure(
         J.
     exhaustive : bool
         Try every config instead of climbing.
+    start_width : int
+        Widest bucket that the climb begins with; by default the public code's.
     limit_s : float
         No config is begun after so many seconds; the row then says that it is not complete.
     """
@@ -208,17 +179,23 @@ def measure(
             fixed[form.value] = {width: list(timer.fixed(form, width))[:MAX_SAMPLES] for width in widths}
         except (SpmarkError, MemoryError) as error:
             refused[form.value] = str(error) or type(error).__name__
-    most = Point(min(MAX_PARTITION_POWER, matrix.num_cols.bit_length() - 1), MAX_POWER)
+    # Wider buckets than the longest row needs would be the same format again.
+    longest = min(MAX_POWER, max(features.max_length - 1, 0).bit_length())
+    most = Point(min(MAX_PARTITION_POWER, matrix.num_cols.bit_length() - 1), longest)
+    start = Point(0, start_width.bit_length() - 1) if start_width else published_start(features)
+    start = Point(0, min(start.width, most.width))
     book = _Book(timer, started + limit_s)
     complete = True
     try:
         if exhaustive:
             for partitions in range(most.partitions + 1):
-                for width_power in range(most.width + 1):
-                    book.time_us(Point(partitions, width_power), widths[0])
+                points = [Point(partitions, width_power) for width_power in range(most.width + 1)]
+                book.announce(points)
+                for point in points:
+                    book.time_us(point, widths[0])
         else:
             for width in widths:
-                climb(start_of(features), most, partial(book.time_us, width=width))
+                climb(start, most, partial(book.time_us, width=width), book.announce)
     except _TimeIsUpError:
         complete = False
     return LabelRow(
@@ -244,8 +221,13 @@ def measured_before(path: Path) -> set[tuple[str, str]]:
     return {(row.matrix, row.dtype.value) for row in read_rows(path, LabelRow)} if path.is_file() else set()
 
 
-def label_all(
-    path: Path, todo: Iterable[tuple[str, DType]], make: Callable[[str, DType], LabelRow], ends: float
+def label_all(  # noqa: PLR0917
+    path: Path,
+    matrices: Iterable[tuple[str, Matrix | str]],
+    dtypes: Sequence[DType],
+    make: Callable[[str, Matrix, DType], LabelRow],
+    ends: float,
+    count: int,
 ) -> tuple[int, int]:
     """Label what has no row yet, each row on disk before the next matrix begins.
 
@@ -253,32 +235,42 @@ def label_all(
     ----------
     path : Path
         File of labels, appended to.
-    todo : iterable of (matrix, dtype)
+    matrices : iterable of (name, matrix)
+        Taken one after the other as long as there is time; a text instead of a matrix says why there is none.
+    dtypes : sequence of DType
     make : callable
         Measures one; what it raises on purpose is passed over, so that one broken matrix does not end a shard.
     ends : float
         Of the monotonic clock: no matrix is begun after it.
+    count : int
+        Matrices.
 
     Returns
     -------
     made, left : int
-        Rows written, and matrices that are still without one.
+        Rows written, and rows that are still missing.
     """
     have = measured_before(path)
-    wanted = [(name, dtype) for name, dtype in todo if (name, dtype.value) not in have]
-    made = 0
+    made = known = 0
     with RecordFile(path) as file:
-        for name, dtype in wanted:
+        for name, matrix in matrices:
+            known += sum((name, dtype.value) in have for dtype in dtypes)
+            if isinstance(matrix, str):
+                _log.warning("%s has no label: %s", name, matrix)
+                continue
+            for dtype in dtypes:
+                if (name, dtype.value) in have or time.monotonic() >= ends:
+                    continue
+                try:
+                    row = make(name, matrix, dtype)
+                except SpmarkError as error:
+                    _log.warning("%s in %s has no label: %s", name, dtype, error)
+                    continue
+                file.append(row)
+                made += 1
             if time.monotonic() >= ends:
                 break
-            try:
-                row = make(name, dtype)
-            except SpmarkError as error:
-                _log.warning("%s in %s has no label: %s", name, dtype, error)
-                continue
-            file.append(row)
-            made += 1
-    return made, len(wanted) - made
+    return made, count * len(dtypes) - made - known
 
 
 def partition_regret(rows: Iterable[LabelRow], predict: Callable[[Features, int], int]) -> float:
@@ -352,7 +344,10 @@ def _line(row: LabelRow, width: int, both: bool) -> tuple[str, tuple[float, ...]
     fixed = [float(np.median(row.fixed_us[f][width])) for f in forms if row.fixed_us.get(f.value, {}).get(width)]
     if not times or not row.fixed_us.get(Form.CSR.value):
         return None
-    cell_us, best = min(times, key=lambda pair: pair[0])
+    cell_us = min(times, key=lambda pair: pair[0])[0]
+    # Of configs that noise cannot tell apart the simplest is meant to be learned.
+    tied = [pair for pair in times if pair[0] <= (1 + _TIED) * cell_us]
+    best = min(tied, key=lambda pair: (pair[1].partitions, pair[0]))[1]
     sizes = ("num_rows", "num_cols", "nnz", "avg_length", "min_length", "max_length", "std_length")
     features = tuple(row.features[name] for name in sizes)
     chosen = (width, best.partitions, best.max_width, cell_us, min(fixed), min(fixed) / cell_us, row.spent_s)

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from time import perf_counter
 from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Built, Candidate, Plan, Search
@@ -24,16 +28,33 @@ from spmark.impls.kernels.hyb_convert import FILL_ELL_BUCKETS, HybConverter
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
 from spmark.impls.kernels.zeroing import ZERO_ROWS
 from spmark.impls.liteform.compose import BLOCK, Choice, Form, choose, fixed_form
-from spmark.impls.liteform.cost import Counts, costs, count, power_of
+from spmark.impls.liteform.cost import Counts, count, power_of
 from spmark.impls.liteform.features import Features
+from spmark.impls.liteform.order import RowOrder, distinct_share, gathered
 from spmark.impls.liteform.predictor import SHIPPED, find
-from spmark.impls.liteform.schedule import rule, schedule_for
-from spmark.impls.liteform.search import Method, Widths, search
+from spmark.impls.liteform.schedule import Schedule, Table, rule, schedule_for, table_for
+from spmark.impls.liteform.search import Method, Widths, search, table_of
+from spmark.impls.liteform.weights import Weights
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import MAX_GRID, ceil_div, open_target
 from spmark.impls.runtime.template import KernelTemplate
 
 _MOST_PARTITIONS = 1024
+
+
+class Cost(StrEnum):
+    """What a bucket width is said to cost."""
+
+    MEASURED = "measured"
+    PAPER = "paper"
+
+
+class Order(StrEnum):
+    """How rows stand within a bucket."""
+
+    AUTO = "auto"
+    GIVEN = "given"
+    GATHERED = "gathered"
 
 
 @dataclass(frozen=True)
@@ -59,8 +80,12 @@ class LiteForm:
     """Count the rows of folded buckets as the public code does, an upper bound."""
     block: int = 0
     """Elements that a group of lanes takes before its thread block ends; 0 takes the schedule's."""
-    tail_in_last: bool = True
-    """Leave the rest of a folded row in the widest bucket, as the paper does, or put it where it fits."""
+    cost: str = Cost.MEASURED
+    """Cost of bucket widths: ``measured`` by this GPU's weights if it has any, ``paper`` by the paper's equations."""
+    order: str = Order.AUTO
+    """Rows in A's order (``given``), those together that share columns (``gathered``), or as is expected to pay."""
+    tail_in_last: bool = False
+    """Leave the rest of a folded row in the widest bucket, as the paper does, instead of putting it where it fits."""
     model: str = SHIPPED
     """A model that ships, or the path of one that ``spmark train liteform`` wrote."""
 
@@ -69,6 +94,10 @@ class LiteForm:
             raise ValueError(f"expected a format out of {', '.join(Form)}, found {self.format!r}")
         if self.search not in set(Method):
             raise ValueError(f"expected a search out of {', '.join(Method)}, found {self.search!r}")
+        if self.cost not in set(Cost):
+            raise ValueError(f"expected a cost out of {', '.join(Cost)}, found {self.cost!r}")
+        if self.order not in set(Order):
+            raise ValueError(f"expected an order out of {', '.join(Order)}, found {self.order!r}")
         if not 0 <= self.partitions <= _MOST_PARTITIONS:
             raise ValueError(
                 f"expected partitions in [1, {_MOST_PARTITIONS}], or 0 to predict, found {self.partitions}"
@@ -114,36 +143,53 @@ class LiteForm:
     def _cell(
         self, problem: Problem, device: DeviceSpec, choice: Choice, facts: dict[str, Any], own: Built
     ) -> DevicePlan:
+        table = table_for(device.name)
+        with own.phase("convert"):
+            order = self._ordered(problem, table)
+        weights = weights_of(table, order) if self.cost == Cost.MEASURED else None
         with own.phase("search"):
-            counts = count(problem.matrix, choice.partitions)
-            widths = self._widths(counts, problem.width)
+            counts = count(problem.matrix, choice.partitions, columns=weights is None)
+            costs = table_of(counts, problem.width, bound=self.bound, weights=weights, tail_in_last=self.tail_in_last)
+            widths = self._widths(counts, costs)
         max_widths = [1 << int(power) for power in widths.powers]
         with own.phase("convert"):
-            layout = cell_layout(problem.matrix, max_widths, self.tail_in_last)
+            layout = cell_layout(problem.matrix, max_widths, self.tail_in_last, order.rows if order else None)
         target = open_target(device)
         converter = HybConverter(problem, target)
         arrays = converter.fill(layout)
-        schedule = schedule_for(device.name, problem.width, problem.dtype, max(max_widths))
-        arguments = schedule.arguments() | ({"work": self.block} if self.block else {})
+        schedule = schedule_for(
+            device.name,
+            problem.width,
+            problem.dtype,
+            nnz=problem.matrix.nnz,
+            max_width=max(max_widths),
+            gathered=order is not None,
+        )
+        arguments = scheduled(schedule, order, choice.partitions) | ({"work": self.block} if self.block else {})
         facts |= {
             "partitions": choice.partitions,
             "max_widths": run_lengths(max_widths),
             "max_width": max(max_widths),
             "search": self.search,
             "cost": widths.cost,
+            "order": Order.GATHERED.value if order else Order.GIVEN.value,
         }
         plan = EllBucketsPlan(problem, target, layout, facts, arrays=arrays, **arguments)
         plan.device_bytes += sum(array.nbytes for array in arrays)
         _add_phases(plan, converter.phases_s)
-        plan.search = _seen(counts, problem.width, choice.partitions, widths, self.bound)
+        plan.search = _seen(costs, counts, widths)
         return plan
 
-    def _widths(self, counts: Counts, width: int) -> Widths:
+    def _widths(self, counts: Counts, costs: NDArray[np.float64]) -> Widths:
         if not self.max_width:
-            return search(counts, width, Method(self.search), self.bound)
+            return search(costs, counts.widest, Method(self.search))
         powers = counts.widest.clip(max=power_of(self.max_width))
-        table = costs(counts, width, bound=self.bound)
-        return Widths(powers, float(table[range(powers.size), powers].sum()), int(powers.size))
+        return Widths(powers, float(costs[range(powers.size), powers].sum()), int(powers.size))
+
+    def _ordered(self, problem: Problem, table: Table | None) -> RowOrder | None:
+        if self.order == Order.GATHERED:
+            return gathered(problem.matrix)
+        return gathered_where_it_pays(problem, table) if self.order == Order.AUTO else None
 
 
 def _add_phases(plan: DevicePlan, phases_s: Mapping[str, float]) -> None:
@@ -164,14 +210,41 @@ def _fixed(problem: Problem, device: DeviceSpec, form: Form, facts: dict[str, An
     return CsrSpmmPlan(problem, target, facts, vector=vector, lanes=lanes, coarsen=coarsen)
 
 
-def _seen(counts: Counts, width: int, partitions: int, chosen: Widths, bound: bool) -> Search:
+def weights_of(table: Table | None, order: RowOrder | None) -> Weights | None:
+    """Give a GPU's weights for an order of rows; None without a table, which leaves the paper's cost."""
+    if table is None or order is None:
+        return table.weights if table else None
+    return table.gathering.weights if table.gathering else table.weights
+
+
+def gathered_where_it_pays(problem: Problem, table: Table | None) -> RowOrder | None:
+    """Give the gathered order of rows, or None where a GPU's table does not expect it to be faster than A's."""
+    rule = table.gathering if table else None
+    if rule is None or not rule.asks(problem.matrix.nnz, problem.width, problem.dtype):
+        return None
+    found = gathered(problem.matrix)
+    worth = distinct_share(problem.matrix, found) <= rule.most_share * distinct_share(problem.matrix)
+    return found if worth else None
+
+
+def scheduled(schedule: Schedule, order: RowOrder | None, partitions: int) -> dict[str, Any]:
+    """Give what `EllBucketsPlan` takes: with gathered rows in one partition blocks start in their order.
+
+    Several partitions are computed one after the other, so that their rows of B stay in the cache.
+    """
+    arguments = schedule.arguments()
+    if order is not None and partitions == 1:
+        arguments |= {"by_row": True, "positions": order.positions}
+    return arguments
+
+
+def _seen(costs: NDArray[np.float64], counts: Counts, chosen: Widths) -> Search:
     """Tell what every cap would have cost, the same for all partitions, for replay and for figure 11."""
-    table = costs(counts, width, bound=bound)
-    rows = range(partitions)
+    rows = range(counts.partitions)
     seen = [
         Candidate(
-            {"partitions": partitions, "max_width": 1 << power},
-            float(table[rows, counts.widest.clip(max=power)].sum()),
+            {"partitions": counts.partitions, "max_width": 1 << power},
+            float(costs[rows, counts.widest.clip(max=power)].sum()),
         )
         for power in range(int(counts.widest.max(initial=0)) + 1)
     ]

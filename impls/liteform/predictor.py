@@ -24,7 +24,7 @@ from spmark.impls.core.errors import BuildError
 from spmark.impls.liteform.features import PARTITIONS, SELECTION, Features
 from spmark.impls.liteform.forest import Forest, forest_from
 
-SHIPPED: Final = "published-v100"
+SHIPPED: Final = "nvidia-h200"
 """The file that is taken by default."""
 _FEATURES: Mapping[str, tuple[str, ...]] = {"selection": SELECTION, "partitions": PARTITIONS}
 _CARD = "card"

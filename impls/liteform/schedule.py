@@ -1,15 +1,17 @@
-"""How a composed format is run: loads, lanes and blocks by J, dtype and widest bucket, from a table of each GPU.
+"""How a composed format is run: loads, lanes and blocks by J, dtype, size and widest bucket, from a table of each GPU.
 
 LiteForm tunes nothing at build time (Peng et al., HPDC 2025, section 5), so the schedule is looked up: the nearest
-entry of the device's table, which is measured once, or a rule where there is no table.
+entry of the device's table, which is measured once, or a rule where there is no table. The table also holds the weights
+of the cost model, and from where on an order of rows pays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.resources import files
+from itertools import product
 from math import log2
 from pathlib import Path
 from typing import Any, Literal
@@ -19,10 +21,16 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import DType
 from spmark.impls.kernels.ell_buckets import LANES, NEVER
+from spmark.impls.liteform.weights import Weights
 
 _LEAST_WORK = 32
-_LONG_ROWS = ((NEVER, NEVER), (32, NEVER), (NEVER, 64), (32, 128))
+_LONG_ROWS = ((NEVER, NEVER), (32, NEVER), (128, NEVER), (NEVER, 64), (NEVER, 256), (64, 256))
 """From what width a warp and a block share an ELL row, as they are tried."""
+_TILE = 128
+"""Columns of C; tiles down to half of it are measured."""
+_WORKS = (8, 16, 32, 64, 128)
+_SMALL, _LARGE = 4_000_000, 32_000_000
+"""Loads of elements of B below which a problem starts up more than it computes, and from which it fills a GPU."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +56,11 @@ class Schedule:
         """Give them by name."""
         return asdict(self)
 
+    def canonical(self, max_width: int) -> Schedule:
+        """Give it without what buckets up to ``max_width`` never meet, in A's order, so that equal ones are one."""
+        spread, together = (least if least <= max_width else NEVER for least in (self.spread, self.together))
+        return replace(self, spread=spread, together=together, by_row=False)
+
 
 class Entry(BaseModel):
     """A schedule that was fastest under some conditions."""
@@ -56,20 +69,49 @@ class Entry(BaseModel):
 
     dtype: DType
     width: int
+    """J."""
+    gathered: bool = False
+    """Whether rows that share columns stand together."""
+    nnz: int
+    """Non-zeros of the matrix."""
     max_width: int
+    """Widest bucket."""
     schedule: Schedule
 
 
+@dataclass(frozen=True)
+class Gathering:
+    """When rows that share columns are put together."""
+
+    least_width: int
+    """From this J in float32 on: narrow rows of B are a line or two of a cache."""
+    least_loads: int
+    """From so many loads of elements of B on, nnz J."""
+    most_share: float
+    """Where the share of rows of B that a block reads for the first time falls to this part of A's own order's."""
+    weights: Weights
+    """Of the cost of bucket widths with gathered rows."""
+
+    def asks(self, nnz: int, width: int, dtype: DType) -> bool:
+        """Tell whether a problem is one for which the shares are looked at; rows of B count by their bytes."""
+        width = width * dtype.itemsize // DType.FLOAT32.itemsize
+        return width >= self.least_width and nnz * width >= self.least_loads
+
+
 class Table(BaseModel):
-    """The schedules of one GPU."""
+    """What one GPU was measured for."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     device: str
     entries: tuple[Entry, ...]
+    weights: Weights | None = None
+    """Of the cost of bucket widths; the paper's cost without."""
+    gathering: Gathering | None = None
+    """Rows stay as they are without."""
     made_with: str = ""
-    """The command."""
+    """The command, and what was measured with it."""
 
 
 def widest_vector(width: int, dtype: DType) -> int:
@@ -77,7 +119,9 @@ def widest_vector(width: int, dtype: DType) -> int:
     return next(v for v in (8, 4, 2, 1) if v * dtype.itemsize <= 16 and width % v == 0)
 
 
-def schedule_for(device: str, width: int, dtype: DType, max_width: int) -> Schedule:
+def schedule_for(
+    device: str, width: int, dtype: DType, *, nnz: int, max_width: int, gathered: bool = False
+) -> Schedule:
     """Look a schedule up.
 
     Parameters
@@ -86,28 +130,55 @@ def schedule_for(device: str, width: int, dtype: DType, max_width: int) -> Sched
         Name of the device spec.
     width : int
         J.
+    nnz : int
+        Of the matrix: how much there is to deal to the multiprocessors.
     max_width : int
         Widest bucket of the format.
+    gathered : bool
+        Whether rows that share columns stand together.
 
     Returns
     -------
     Schedule
-        Of the entry nearest in the logarithms of J and of the widest bucket whose loads fit J; without one, by
-        `rule`.
+        Of the `nearest` entry whose loads fit J, of another dtype where this one has none; without one, by `rule`.
 
     Raises
     ------
     BuildError
         The device's table cannot be read.
     """
-    fitting = [entry for entry in _entries(device) if entry.dtype is dtype and width % entry.schedule.vector == 0]
-    if not fitting:
-        return rule(width, dtype, max_width)
+    found = table_for(device)
+    wanted = Entry(
+        dtype=dtype,
+        width=width,
+        gathered=gathered,
+        nnz=max(nnz, 1),
+        max_width=max_width,
+        schedule=rule(width, dtype, max_width),
+    )
+    entries = found.entries if found else ()
+    own = [entry for entry in entries if entry.dtype is dtype] or [_of_as_many_bytes(entry, dtype) for entry in entries]
+    fitting = [entry for entry in own if width % entry.schedule.vector == 0]
+    return nearest(fitting or [wanted], wanted).schedule
 
-    def distance(entry: Entry) -> tuple[float, float]:
-        return abs(log2(entry.width / width)), abs(log2(entry.max_width / max_width))
 
-    return min(fitting, key=distance).schedule
+def _of_as_many_bytes(entry: Entry, dtype: DType) -> Entry:
+    """Give what an entry of one dtype says of another: rows of B and loads of as many bytes."""
+    width, vector = (
+        max(1, count * entry.dtype.itemsize // dtype.itemsize) for count in (entry.width, entry.schedule.vector)
+    )
+    schedule = replace(entry.schedule, vector=vector)
+    return entry.model_copy(update={"dtype": dtype, "width": width, "schedule": schedule})
+
+
+def nearest(entries: Sequence[Entry], wanted: Entry) -> Entry:
+    """Give the entry of the same order of rows if there is one, nearest in the logarithms, J before all else."""
+
+    def distance(entry: Entry) -> tuple[bool, float, float]:
+        apart = abs(log2(entry.nnz / wanted.nnz)) + abs(log2(entry.max_width / wanted.max_width))
+        return entry.gathered is not wanted.gathered, abs(log2(entry.width / wanted.width)), apart
+
+    return min(entries, key=distance)
 
 
 def rule(width: int, dtype: DType, max_width: int) -> Schedule:
@@ -117,21 +188,56 @@ def rule(width: int, dtype: DType, max_width: int) -> Schedule:
     return Schedule(vector, lanes, max(_LEAST_WORK, max_width))
 
 
-def candidates(width: int, dtype: DType, max_width: int) -> Iterator[Schedule]:
-    """List the schedules that are measured for a table."""
+def tiles(width: int, dtype: DType, small: bool = False) -> list[tuple[int, int, int]]:
+    """List (vector, vectors, lanes) that are measured: tiles of columns that J fills, none much narrower than need be.
+
+    Parameters
+    ----------
+    width : int
+        J.
+    dtype : DType
+    small : bool
+        Also with loads half as wide, which give small problems more threads.
+    """
     widest = widest_vector(width, dtype)
-    tiles = [(v, n, 1) for v in sorted({widest, max(1, widest // 2)}) for n in LANES if v * n <= width]
-    tiles += [(v, n, 2) for v, n, _ in tiles if v == widest and 2 * v * n <= width]
-    for vector, lanes, vectors in tiles or [(widest, min(LANES), 1)]:
-        for work in sorted({16, _LEAST_WORK, 64, max(_LEAST_WORK, max_width)}):
-            for spread, together in _LONG_ROWS if max_width >= _LONG_ROWS[1][0] else _LONG_ROWS[:1]:
-                yield Schedule(vector, lanes, work, vectors, spread, together)
+    found = [
+        (widest, vectors, lanes)
+        for vectors, lanes in product((1, 2), LANES)
+        if min(width, _TILE) <= 2 * widest * vectors * lanes <= 2 * width
+    ]
+    found = found or [(widest, 1, min(LANES))]
+    if small and widest > 1:
+        found += [(widest // 2, 1, lanes) for lanes in LANES if widest // 2 * lanes == min(width, _TILE // 2)]
+    return found
+
+
+def candidates(width: int, dtype: DType, loads: int, max_width: int) -> Iterator[Schedule]:
+    """List the schedules that are measured for a table.
+
+    Parameters
+    ----------
+    width : int
+        J.
+    dtype : DType
+    loads : int
+        nnz J: large problems are not cut into the smallest blocks, small ones not into the largest.
+    max_width : int
+    """
+    works = _WORKS[:3] if loads < _SMALL else _WORKS[1:4] if loads < _LARGE else _WORKS[1:]
+    longs = [pair for pair in _LONG_ROWS if all(least <= max_width or least == NEVER for least in pair)]
+    for (vector, vectors, lanes), work, (spread, together) in product(
+        tiles(width, dtype, loads < _SMALL), works, longs
+    ):
+        if lanes == max(LANES) and spread != NEVER:
+            continue  # a group is a warp: there is nobody to spread a row over
+        yield Schedule(vector, lanes, work, vectors, spread, together)
 
 
 @cache
-def _entries(device: str) -> tuple[Entry, ...]:
+def table_for(device: str) -> Table | None:
+    """Give the table that ships for a device, or None; raises `BuildError` where it cannot be read."""
     path = Path(str(files("spmark.impls.liteform"))) / "schedules" / f"{device}.json"
-    return read_table(path).entries if path.is_file() else ()
+    return read_table(path) if path.is_file() else None
 
 
 def read_table(path: Path) -> Table:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.liteform.cost import Counts, costs
+from spmark.impls.liteform.weights import Weights, weighed
 
 
 class Method(StrEnum):
@@ -36,21 +37,41 @@ class Widths:
     """Costs of a partition under a cap that were looked at."""
 
 
-def search(counts: Counts, width: int, method: Method = Method.LINEAR, bound: bool = False) -> Widths:
-    """Find each partition's cap.
+def table_of(
+    counts: Counts, width: int, *, bound: bool = False, weights: Weights | None = None, tail_in_last: bool = False
+) -> NDArray[np.float64]:
+    """Give the cost of every partition under every cap: the paper's, or by the weights of a GPU.
 
     Parameters
     ----------
     counts : Counts
-        Of the matrix at a number of partitions.
     width : int
         J.
-    method : Method
     bound : bool
-        Count rows as the public code does (`costs`).
+        Count rows as the public code does (`costs`); the paper's cost only.
+    weights : Weights, optional
+        Of a GPU; the paper's cost without.
+    tail_in_last : bool
+        Whether the rest of a folded row stays in the widest bucket; for the paper's cost it always does.
+
+    Returns
+    -------
+    (partitions, POWERS) float64
     """
-    table = costs(counts, width, bound=bound)
-    widest = counts.widest
+    return costs(counts, width, bound=bound) if weights is None else weighed(counts, width, weights, tail_in_last)
+
+
+def search(table: NDArray[np.float64], widest: NDArray[np.int64], method: Method = Method.LINEAR) -> Widths:
+    """Find each partition's cap.
+
+    Parameters
+    ----------
+    table : (partitions, POWERS) float64
+        As `table_of` gives it.
+    widest : (partitions,) int64
+        `spmark.impls.liteform.cost.Counts.widest`: no cap beyond it is looked at.
+    method : Method
+    """
     pick = _scan if method is Method.LINEAR else _bisect
     found = [pick(line, int(top)) for line, top in zip(table, widest, strict=True)]
     powers = np.array([power for power, _ in found], np.int64)

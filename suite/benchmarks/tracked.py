@@ -49,7 +49,7 @@ CONVERSIONS: Mapping[str, tuple[str, Mapping[str, int]]] = {
     "bsr_4x4": ("bsr", {"block_rows": 4, "block_cols": 4}),
     "bsr_16x16": ("bsr", {"block_rows": 16, "block_cols": 16}),
 }
-SEARCHES = ("stile_a100",)
+SEARCHES = ("stile_a100", "liteform_h200")
 """Searches for a GPU that need not be there, on the host."""
 SEARCHED: Mapping[str, Mapping[str, Any]] = {
     "patterns/strided_4096": {},

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +24,7 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import DeviceError, RecordError, SpmarkError, SweepError
 from spmark.impls.core.problem import DType
+from spmark.impls.core.recordfile import RecordFile, read_rows
 from spmark.suite.commands.console import answer, console, say
 from spmark.suite.commands.train import METHODS
 from spmark.suite.reproduce import seconds
@@ -27,11 +32,16 @@ from spmark.suite.reproduce import seconds
 if TYPE_CHECKING:
     from spmark.impls.liteform.labels import LabelRow
 
+_log = logging.getLogger(__name__)
 SOURCES = ("mirror", "seeded")
 """Whose matrices are labelled by default."""
-_SCHEDULED = 12
-_LIMIT_S = 60.0
+_LIMIT_S = 12.0
 """Seconds after which the climb on one matrix is cut short."""
+_LOADERS = 4
+"""Processes that load matrices while others are measured: threads would hold up the launches of what is timed."""
+_AHEAD = 12
+_EXHAUSTIVE_NNZ = 3_000_000
+"""Non-zeros up to which every config of a matrix may be tried."""
 
 
 @dataclass(frozen=True)
@@ -71,21 +81,20 @@ def measure_labels(request: LabelRequest) -> int:
     mine = list(_shard(names, request.shard))
     if not mine:
         raise SweepError(f"expected matrices that fit {', '.join(request.patterns) or 'the sources'}, found none")
-    device = _gpu(request.device)
+    device = gpu_named(request.device)
+    number, total = parsed_shard(request.shard)
+    shard = f"{number:02d}-of-{total:02d}"
     if request.schedules:
-        file = _schedules(mine, wanted, device, cache, request.out)
-        say(screen, escape(str(file)))
-        return 0
-    from spmark.impls.liteform.labels import label_all
-
-    number, total = _parsed(request.shard)
-    file = request.out / device.name / f"shard-{number:02d}-of-{total:02d}.jsonl"
-    maker = _Maker(device, cache, spread_out(names, request.exhaustive))
-    made, left = label_all(file, [(name, dtype) for name in mine for dtype in wanted], maker.row, ends)
+        # No .jsonl, which is what a folder of labels consists of.
+        file = request.out / device.name / f"schedules-{shard}.ndjson"
+        made, left = _schedules(file, mine, wanted, device, cache, ends)
+    else:
+        file = request.out / device.name / f"shard-{shard}.jsonl"
+        made, left = _labels(file, mine, wanted, device, cache, ends, spread_out(names, request.exhaustive))
     if request.as_json:
         answer({"file": file, "made": made, "left": left})
     else:
-        say(screen, escape(f"{file}: {made} labels made, {left} left"))
+        say(screen, escape(f"{file}: {made} made, {left} left"))
     return left
 
 
@@ -110,55 +119,97 @@ def spread_out(names: Sequence[str], count: int) -> set[str]:
     return set(names[::step][:count])
 
 
-class _Maker:
-    """Labels one matrix after the other; keeps the last one, which has two dtypes."""
-
-    def __init__(self, device: DeviceSpec, cache: Cache, exhaustive: set[str]) -> None:
-        self._device, self._cache, self._exhaustive = device, cache, exhaustive
-        self._held: tuple[str, LoadedMatrix] | None = None
-
-    def row(self, name: str, dtype: DType) -> LabelRow:
-        """Measure one matrix in one dtype."""
-        from spmark.impls.liteform.gpu import GpuTimer
-        from spmark.impls.liteform.labels import About, measure
-
-        if self._held is None or self._held[0] != name:
-            self._held = name, _loaded(name, self._cache)
-        loaded = self._held[1]
-        about = About(name, loaded.kind.value, self._device.name, implementation_version("liteform"))
-        timer = GpuTimer(loaded.csr, self._device, dtype)
-        exhaustive = name in self._exhaustive
-        return measure(loaded.csr, timer, about, dtype=dtype, exhaustive=exhaustive, limit_s=_LIMIT_S)
-
-
-def _loaded(name: str, cache: Cache) -> LoadedMatrix:
-    source, _, matrix = name.partition("/")
-    return load_matrix(MatrixSpec(source=source, name=matrix), cache, 0)
-
-
-def _schedules(names: Sequence[str], dtypes: Sequence[DType], device: DeviceSpec, cache: Cache, out: Path) -> Path:
-    """Measure the table of schedules on some matrices and write it."""
-    from spmark.impls.liteform.gpu import schedule_entries
-    from spmark.impls.liteform.schedule import Table
-
-    matrices = []
-    for name in names[:_SCHEDULED]:
+def loaded(names: Sequence[str], cache: Cache) -> Iterator[tuple[str, LoadedMatrix | str]]:
+    """Give matrices in order, loaded ahead by other processes; where one cannot be, the reason stands for it."""
+    waiting: deque[tuple[str, Future[LoadedMatrix | str]]] = deque()
+    todo = iter(names)
+    with ProcessPoolExecutor(_LOADERS, get_context("spawn")) as pool:
         try:
-            matrices.append(_loaded(name, cache).csr)
-        except SpmarkError:
-            continue
-    entries = schedule_entries(matrices, device, dtypes)
-    table = Table(device=device.name, entries=tuple(entries), made_with="spmark label liteform --schedules")
-    path = out / device.name / "schedules.json"
+            while True:
+                while len(waiting) < _AHEAD and (name := next(todo, None)) is not None:
+                    waiting.append((name, pool.submit(_load, name, cache)))
+                if not waiting:
+                    return
+                name, future = waiting.popleft()
+                yield name, future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _load(name: str, cache: Cache) -> LoadedMatrix | str:
+    source, _, matrix = name.partition("/")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        return load_matrix(MatrixSpec(source=source, name=matrix), cache, 0)
+    except SpmarkError as error:
+        return str(error)
+
+
+def _labels(  # noqa: PLR0917
+    file: Path,
+    names: Sequence[str],
+    dtypes: Sequence[DType],
+    device: DeviceSpec,
+    cache: Cache,
+    ends: float,
+    exhaustive: set[str],
+) -> tuple[int, int]:
+    from spmark.impls.liteform.gpu import GpuTimer, compile_schedules, start_width
+    from spmark.impls.liteform.labels import WIDTHS, About, label_all, measure, measured_before
+    from spmark.impls.liteform.schedule import table_for
+
+    compile_schedules(device, dtypes, WIDTHS, table_for(device.name))
+    before = measured_before(file)
+    fresh = [name for name in names if any((name, dtype.value) not in before for dtype in dtypes)]
+    version = implementation_version("liteform")
+
+    def make(name: str, matrix: LoadedMatrix, dtype: DType) -> LabelRow:
+        about = About(name, matrix.kind.value, device.name, version)
+        every = name in exhaustive and matrix.csr.nnz <= _EXHAUSTIVE_NNZ
+        timer = GpuTimer(matrix.csr, device, dtype)
+        start = start_width(matrix.csr, device)
+        return measure(matrix.csr, timer, about, dtype=dtype, exhaustive=every, start_width=start, limit_s=_LIMIT_S)
+
+    return label_all(file, loaded(fresh, cache), dtypes, make, ends, len(fresh))
+
+
+def _schedules(  # noqa: PLR0917
+    file: Path, names: Sequence[str], dtypes: Sequence[DType], device: DeviceSpec, cache: Cache, ends: float
+) -> tuple[int, int]:
+    """Time schedules on matrices, and write what they say with the table that follows from it."""
+    from spmark.impls.liteform.gpu import ScheduleTimer, compile_schedules
+    from spmark.impls.liteform.labels import WIDTHS
+    from spmark.impls.liteform.tuning import ScheduleRow, make_table
+
+    compile_schedules(device, dtypes, WIDTHS, None)
+    before = {(r.matrix, r.dtype, r.width) for r in read_rows(file, ScheduleRow)} if file.is_file() else set()
+    made = left = 0
+    with RecordFile(file) as rows:
+        for name, matrix in loaded(names, cache):
+            for dtype in dtypes:
+                for width in WIDTHS:
+                    if (name, dtype, width) in before:
+                        continue
+                    if isinstance(matrix, str) or time.monotonic() >= ends:
+                        left += 1
+                        continue
+                    try:
+                        rows.append(ScheduleTimer(matrix.csr, device, dtype, width).row(name))
+                        made += 1
+                    except SpmarkError as error:
+                        _log.warning("%s in %s at J = %d: %s", name, dtype, width, error)
+                        left += 1
+    every = [row for shard in sorted(file.parent.glob("schedules-*.ndjson")) for row in read_rows(shard, ScheduleRow)]
+    table = make_table(every, "spmark label liteform --schedules")
+    path = file.parent / "schedules.json"
+    try:
         path.write_text(table.model_dump_json(indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise RecordError(f"{path}: the table cannot be written: {error.strerror}; name another folder") from error
-    return path
+    return made, left
 
 
-def _gpu(name: str) -> DeviceSpec:
+def gpu_named(name: str) -> DeviceSpec:
+    """Find a GPU to measure on; raises `DeviceError` where the device is none."""
     from spmark.impls.runtime.device import calibrated, find
 
     found = find(name)
@@ -175,7 +226,8 @@ def _dtypes(names: Sequence[str]) -> list[DType]:
     return [DType(name) for name in dict.fromkeys(names or known)]
 
 
-def _parsed(shard: str) -> tuple[int, int]:
+def parsed_shard(shard: str) -> tuple[int, int]:
+    """Read ``N/M``; raises `SweepError` where it is none."""
     found = re.fullmatch(r"(\d+)/(\d+)", shard)
     number, total = (int(part) for part in found.groups()) if found else (0, 0)
     if not 1 <= number <= total:
@@ -184,5 +236,5 @@ def _parsed(shard: str) -> tuple[int, int]:
 
 
 def _shard(names: Sequence[str], shard: str) -> Sequence[str]:
-    number, total = _parsed(shard)
+    number, total = parsed_shard(shard)
     return names[number - 1 :: total]

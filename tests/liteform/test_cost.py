@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 from problems import matrices, random_csr
@@ -15,6 +17,7 @@ SAMPLES = {
     **{name: matrix for name, matrix in matrices().items() if name != "no_nonzeros"},
     "long_rows": random_csr(30, 3000, RNG.integers(0, 2600, 30).tolist()),
 }
+FIELDS = [field.name for field in fields(Counts)]
 
 
 def counted(matrix: Csr, width: int, max_widths: list[int], block_power: int | None = None) -> float:
@@ -65,7 +68,7 @@ def test_caps_beyond_the_longest_row_cost_nothing_that_can_be_chosen() -> None:
 
 def slow_counts(matrix: Csr, partitions: int) -> Counts:
     span = -(-matrix.num_cols // partitions)
-    rows, folded, bound = np.zeros((3, partitions, POWERS), np.int64)
+    rows, folded, bound, longer, split, split_slots = np.zeros((6, partitions, POWERS), np.int64)
     touched = [[set() for _ in range(POWERS)] for _ in range(partitions)]
     for row in range(matrix.num_rows):
         columns = matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]]
@@ -79,17 +82,25 @@ def slow_counts(matrix: Csr, partitions: int) -> Counts:
             bound[partition, kept] += 1 << (power - kept)
             for cap in range(kept + 1):
                 folded[partition, cap] += -(-own.size // (1 << cap))
+            for cap in range(POWERS):
+                if own.size > 1 << cap:
+                    widths = [1 << cap] * (own.size >> cap)
+                    rest = own.size % (1 << cap)
+                    widths += [1 << (rest - 1).bit_length()] if rest else []
+                    longer[partition, cap] += 1
+                    split[partition, cap] += len(widths)
+                    split_slots[partition, cap] += sum(widths)
             touched[partition][kept] |= set(own.tolist())
     own = np.array([[len(columns) for columns in part] for part in touched])
     above = np.array([[len(set().union(*part[p:])) for p in range(POWERS)] for part in touched])
-    return Counts(rows, folded, bound, own, above)
+    return Counts(rows, folded, bound, longer, split, split_slots, own, above)
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 5])
 @pytest.mark.parametrize("name", SAMPLES)
 def test_counts_are_those_of_a_slow_loop(name: str, partitions: int) -> None:
     found, expected = count(SAMPLES[name], partitions), slow_counts(SAMPLES[name], partitions)
-    for field in ("rows", "folded", "bound", "columns", "columns_above"):
+    for field in FIELDS:
         assert np.array_equal(getattr(found, field), getattr(expected, field)), field
 
 
@@ -99,8 +110,19 @@ def test_several_tasks_count_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spmark.impls.liteform.cost._SHARE", 1000)
     monkeypatch.setattr("spmark.impls.liteform.cost.cores", lambda: 5)
     together = count(matrix, 3)
-    for field in ("rows", "folded", "bound", "columns", "columns_above"):
+    for field in FIELDS:
         assert np.array_equal(getattr(alone, field), getattr(together, field)), field
+
+
+def test_without_columns_the_rest_is_the_same() -> None:
+    whole, part = count(SAMPLES["long_rows"], 3), count(SAMPLES["long_rows"], 3, columns=False)
+    for field in FIELDS:
+        if field.startswith("columns"):
+            assert getattr(part, field) is None
+        else:
+            assert np.array_equal(getattr(part, field), getattr(whole, field)), field
+    with pytest.raises(ValueError, match="count them with columns=True"):
+        costs(part, 32)
 
 
 def test_the_public_count_of_rows_is_an_upper_bound() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf
 from pathlib import Path
 
@@ -12,7 +12,8 @@ import pytest
 from problems import random_csr
 
 from spmark.impls.core.errors import BuildError, DatasetError, UnsupportedError
-from spmark.impls.core.problem import DType
+from spmark.impls.core.problem import Csr, DType
+from spmark.impls.liteform.climb import Point, climb, neighbours, published_start
 from spmark.impls.liteform.compose import Form
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.labelled import joined
@@ -20,14 +21,10 @@ from spmark.impls.liteform.labels import (
     MAX_SAMPLES,
     About,
     LabelRow,
-    Point,
-    climb,
     label_all,
     measure,
-    neighbours,
     partition_regret,
     read_measured,
-    start_of,
 )
 
 MATRIX = random_csr(60, 300, np.random.default_rng(0).integers(1, 200, 60).tolist())
@@ -39,12 +36,16 @@ class FakeTimer:
 
     def __init__(self, fail_from: int = 1024) -> None:
         self.built: list[tuple[int, int]] = []
+        self.prepared: list[tuple[int, int]] = []
         self._fail_from = fail_from
 
     def fixed(self, form: Form, width: int) -> list[float]:
         if form is Form.BSR:
             raise UnsupportedError("no blocks here")
         return [50.0 * width / 32] * 12
+
+    def prepare(self, configs: Sequence[tuple[int, int]]) -> None:
+        self.prepared += configs
 
     def cell(self, partitions: int, max_width: int) -> Mapping[int, list[float]]:
         self.built.append((partitions, max_width))
@@ -87,7 +88,7 @@ def test_neighbours_stay_inside() -> None:
 
 def test_where_the_climb_begins() -> None:
     def start(mean: float) -> Point:
-        return start_of(Features(10, 10, 10, mean, 0, 9, 1.0))
+        return published_start(Features(10, 10, 10, mean, 0, 9, 1.0))
 
     assert start(1.0) == (0, 0)
     assert start(33.0) == (0, 1)
@@ -99,6 +100,8 @@ def test_a_config_is_built_once_for_all_widths() -> None:
     row = made(timer)
     assert len(timer.built) == len(set(timer.built)) == len(row.tried)
     assert row.complete
+    assert len(timer.prepared) == len(set(timer.prepared))
+    assert set(timer.built[1:]) == set(timer.prepared), "all but the start are announced before they are built"
     assert all(len(samples) <= MAX_SAMPLES for tried in row.tried for samples in tried.samples_us.values())
     assert {len(tried.samples_us) for tried in row.tried if not tried.reason} == {2}
     assert row.refused == {"bsr": "no blocks here"}
@@ -107,9 +110,9 @@ def test_a_config_is_built_once_for_all_widths() -> None:
 def test_what_fails_is_kept_with_its_reason_and_never_chosen(tmp_path: Path) -> None:
     row = made(FakeTimer(fail_from=64), exhaustive=True)
     failed = [tried for tried in row.tried if tried.reason]
-    assert {tried.max_width for tried in failed} == {64, 128, 256, 512, 1024}
+    assert {tried.max_width for tried in failed} == {64, 128, 256}
     path = tmp_path / "labels.jsonl"
-    label_all(path, [("made/up", DType.FLOAT32)], lambda *_: row, inf)
+    label_all(path, [("made/up", MATRIX)], [DType.FLOAT32], lambda *_: row, inf, 1)
     labels, gpu = read_measured(path)
     assert gpu == "fake-gpu"
     assert labels.max_width.tolist() == [16, 32]
@@ -117,8 +120,17 @@ def test_what_fails_is_kept_with_its_reason_and_never_chosen(tmp_path: Path) -> 
 
 def test_exhaustive_tries_everything() -> None:
     row = made(FakeTimer(), exhaustive=True)
-    assert len(row.tried) == 8 * 11
+    # The longest row has less than 256 non-zeros: wider buckets would be the same format again.
+    assert len(row.tried) == 8 * 9
     assert row.exhaustive
+
+
+def test_the_climb_begins_where_it_is_told() -> None:
+    timer = FakeTimer()
+    row = made(timer, start_width=64)
+    assert timer.built[0] == (1, 64)
+    assert {(t.partitions, t.max_width) for t in row.tried} >= {(2, 16), (4, 64)}
+    assert made(FakeTimer(), start_width=1024).tried[0].max_width == 256
 
 
 def test_the_time_limit_ends_the_climb() -> None:
@@ -130,7 +142,7 @@ def test_the_time_limit_ends_the_climb() -> None:
 def test_labels_become_a_table(tmp_path: Path) -> None:
     path = tmp_path / "shard-01-of-01.jsonl"
     row = made(FakeTimer())
-    label_all(path, [("made/up", DType.FLOAT32)], lambda *_: row, inf)
+    label_all(path, [("made/up", MATRIX)], [DType.FLOAT32], lambda *_: row, inf, 1)
     labels, _ = read_measured(path)
     assert labels.width.tolist() == [32, 128]
     assert labels.partitions.tolist() == [2, 4]
@@ -148,7 +160,7 @@ def test_blocks_count_as_a_fixed_format_where_there_are_any(tmp_path: Path) -> N
 
     path = tmp_path / "labels.jsonl"
     row = made(Blocks())
-    label_all(path, [("made/up", DType.FLOAT32)], lambda *_: row, inf)
+    label_all(path, [("made/up", MATRIX)], [DType.FLOAT32], lambda *_: row, inf, 1)
     assert read_measured(path)[0].speedup.tolist() == [0.8, 0.2]
     assert read_measured(path, both=False)[0].speedup.tolist() == [5, 1.25]
 
@@ -164,20 +176,38 @@ def test_regret_of_the_partitions_by_hand() -> None:
 def test_a_shard_goes_on_where_it_was(tmp_path: Path) -> None:
     path = tmp_path / "labels.jsonl"
     row = made(FakeTimer())
-    todo = [(f"made/{n}", dtype) for n in range(3) for dtype in DType]
+    todo = [(f"made/{n}", MATRIX if n != 3 else "no such file") for n in range(4)]
     calls: list[tuple[str, DType]] = []
 
-    def make(name: str, dtype: DType) -> LabelRow:
+    def make(name: str, matrix: Csr, dtype: DType) -> LabelRow:
         calls.append((name, dtype))
+        assert matrix is MATRIX
         if name == "made/1":
             raise DatasetError("broken")
         return row.model_copy(update={"matrix": name, "dtype": dtype})
 
-    assert label_all(path, todo, make, time.monotonic() - 1) == (0, 6)
-    assert label_all(path, todo[:1], make, inf) == (1, 0)
-    assert label_all(path, todo, make, inf) == (3, 2)
-    assert calls[1:] == todo[1:]
-    assert label_all(path, todo, make, inf) == (0, 2)
+    def go_on(matrices: list, ends: float) -> tuple[int, int]:
+        return label_all(path, matrices, list(DType), make, ends, len(matrices))
+
+    assert go_on(todo, time.monotonic() - 1) == (0, 8)
+    assert calls == []
+    assert go_on(todo[:1], inf) == (2, 0)
+    assert go_on(todo, inf) == (2, 4)
+    assert calls[2:] == [(f"made/{n}", dtype) for n in (1, 2) for dtype in DType]
+    assert go_on(todo, inf) == (0, 4)
+
+
+def test_of_configs_that_noise_cannot_tell_apart_the_fewest_partitions_are_learned(tmp_path: Path) -> None:
+    class Level(FakeTimer):
+        def cell(self, partitions: int, max_width: int) -> Mapping[int, list[float]]:
+            time_us = {(8, 32): 10.0, (2, 16): 10.2, (1, 16): 10.9}.get((partitions, max_width), 20.0)
+            return {width: [time_us] for width in (32, 128)}
+
+    path = tmp_path / "labels.jsonl"
+    row = made(Level(), exhaustive=True)
+    label_all(path, [("made/up", MATRIX)], [DType.FLOAT32], lambda *_: row, inf, 1)
+    labels, _ = read_measured(path)
+    assert (labels.partitions[0], labels.max_width[0], labels.cell_us[0]) == (2, 16, 10)
 
 
 def test_a_file_without_labels_is_refused(tmp_path: Path) -> None:

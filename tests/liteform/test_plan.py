@@ -11,10 +11,13 @@ from problems import dense_operands, matrices, random_csr
 from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.liteform.compose import Choice, Form, choose, estimated_blocks, fixed_form
+from spmark.impls.liteform.cost import count
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.plan import LiteForm, run_lengths
 from spmark.impls.liteform.predictor import SHIPPED, find
-from spmark.impls.liteform.schedule import Schedule, rule, schedule_for
+from spmark.impls.liteform.schedule import Entry, Gathering, Schedule, Table, rule, schedule_for
+from spmark.impls.liteform.search import search, table_of
+from spmark.impls.liteform.weights import Weights
 from spmark.impls.runtime.device import find as find_device
 
 RNG = np.random.default_rng(4)
@@ -40,7 +43,9 @@ def blocked(share: float) -> Csr:
         ({"format": "cell", "partitions": 3}, DType.FLOAT32, 36),
         ({"format": "cell", "partitions": 2, "search": "binary"}, DType.FLOAT16, 32),
         ({"format": "cell", "partitions": 1, "max_width": 8, "bound": True}, DType.FLOAT32, 32),
-        ({"format": "cell", "partitions": 1, "max_width": 8, "tail_in_last": False, "block": 64}, DType.FLOAT32, 32),
+        ({"format": "cell", "partitions": 1, "max_width": 8, "tail_in_last": True, "block": 64}, DType.FLOAT32, 32),
+        ({"format": "cell", "partitions": 1, "max_width": 4, "order": "gathered"}, DType.FLOAT32, 32),
+        ({"format": "cell", "partitions": 3, "order": "gathered"}, DType.FLOAT16, 32),
         ({"format": "csr"}, DType.FLOAT32, 32),
         ({"format": "bsr"}, DType.FLOAT16, 32),
         ({"format": "bsr"}, DType.FLOAT16, 7),
@@ -106,6 +111,8 @@ def test_blocks_are_taken_where_they_are_smaller() -> None:
         ({"search": "random"}, "search out of"),
         ({"partitions": -1}, "partitions in"),
         ({"max_width": 24}, "bucket width out of"),
+        ({"cost": "free"}, "cost out of"),
+        ({"order": "random"}, "order out of"),
         ({"block": 12}, "power of two of at least 8"),
     ],
 )
@@ -123,7 +130,7 @@ def test_blocks_in_float32_are_unsupported() -> None:
 @pytest.mark.parametrize("width", [1, 3, 20, 33, 64, 130, 512])
 @pytest.mark.parametrize("dtype", list(DType))
 def test_schedules_fit_their_width(width: int, dtype: DType) -> None:
-    chosen = schedule_for("a-gpu-without-a-table", width, dtype, 64)
+    chosen = schedule_for("a-gpu-without-a-table", width, dtype, nnz=1000, max_width=64)
     assert chosen == rule(width, dtype, 64)
     assert width % chosen.vector == 0
     assert chosen.vector * dtype.itemsize <= 16
@@ -134,3 +141,30 @@ def test_schedules_fit_their_width(width: int, dtype: DType) -> None:
 def test_lists_of_widths_are_written_short() -> None:
     assert run_lengths([32, 32, 16, 32]) == "32x2,16,32"
     assert run_lengths([8]) == "8"
+
+
+def test_a_gpu_s_table_decides_cost_schedule_and_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = find_device("host-simt")
+    # Free chains and dear added stores: no row is folded; gathered rows have weights that fold all of them.
+    apart, folded = Weights(100.0, 0.0, 0.0, 0.0, 0.0), Weights(0.0, 0.0, 1e9, 1e9, 0.0)
+    schedules = [Schedule(4, 8, work) for work in (16, 32)]
+    entries = tuple(
+        Entry(dtype=DType.FLOAT32, width=32, gathered=way, nnz=1000, max_width=32, schedule=schedule)
+        for way, schedule in zip((False, True), schedules, strict=True)
+    )
+
+    def plan_with(gathering: Gathering | None, **config: Any) -> dict[str, Any]:
+        table = Table(device=device.name, entries=entries, weights=apart, gathering=gathering)
+        for module in ("plan", "schedule"):
+            monkeypatch.setattr(f"spmark.impls.liteform.{module}.table_for", lambda _: table)
+        return LiteForm(format="cell", partitions=1, **config).build(Problem(Op.SPMM, MATRIX, 32), device).config
+
+    given = plan_with(None)
+    assert (given["order"], given["max_width"], given["work"]) == ("given", 128, 16)
+    together = plan_with(Gathering(32, 0, 10.0, folded))
+    assert (together["order"], together["max_width"], together["work"]) == ("gathered", 1, 32)
+    for gathering in (Gathering(64, 0, 10.0, folded), Gathering(1, 10**9, 10.0, folded), Gathering(1, 0, 0.0, folded)):
+        assert plan_with(gathering)["order"] == "given"
+    assert plan_with(Gathering(32, 0, 10.0, folded), order="given")["order"] == "given"
+    paper = plan_with(None, cost="paper")
+    assert paper["cost"] == search(table_of(count(MATRIX, 1), 32), count(MATRIX, 1).widest).cost

@@ -60,14 +60,23 @@ def test_one_prediction_takes_less_than_half_a_millisecond() -> None:
     assert np.median(times) < 0.5e-3
 
 
-def test_the_shipped_model_is_whole_and_says_where_it_is_from() -> None:
-    assert SHIPPED in shipped()
-    predictor = find(SHIPPED)
-    assert "V100" in predictor.card.gpu
-    assert "published" in predictor.card.trained_on
-    assert predictor.card.rows == {"selection": 2279, "partitions": 4991}
+@pytest.mark.parametrize(
+    ("name", "gpu", "origin", "rows", "powers"),
+    [
+        ("published-v100", "V100", "published", {"selection": 2279, "partitions": 4991}, 8),
+        ("nvidia-h200", "h200", "measured with spmark", {"selection": 415, "partitions": 1363}, 7),
+    ],
+)
+def test_models_that_ship_are_whole_and_say_where_they_are_from(
+    name: str, gpu: str, origin: str, rows: dict[str, int], powers: int
+) -> None:
+    assert {SHIPPED, name} <= set(shipped())
+    predictor = find(name)
+    assert gpu in predictor.card.gpu
+    assert origin in predictor.card.trained_on
+    assert predictor.card.rows == rows
     assert predictor.selection.classes.tolist() == [0, 1]
-    assert predictor.partitions.classes.tolist() == [1, 2, 4, 8, 16, 32, 64, 128]
+    assert predictor.partitions.classes.tolist() == [1 << power for power in range(powers)]
 
 
 def test_a_file_gives_back_what_was_saved(predictor: Predictor, path: Path) -> None:

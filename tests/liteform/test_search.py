@@ -9,7 +9,8 @@ import pytest
 from problems import random_csr
 
 from spmark.impls.liteform.cost import costs, count
-from spmark.impls.liteform.search import Method, search
+from spmark.impls.liteform.search import Method, search, table_of
+from spmark.impls.liteform.weights import Weights, weighed
 
 RNG = np.random.default_rng(8)
 MATRICES = [
@@ -25,7 +26,7 @@ def test_the_scan_equals_brute_force_over_all_caps(matrix, partitions: int, widt
     table = costs(counts, width)
     tops = [range(int(top) + 1) for top in counts.widest]
     least = min(sum(table[p, cap] for p, cap in enumerate(caps)) for caps in itertools.product(*tops))
-    found = search(counts, width)
+    found = search(table, counts.widest)
     assert found.cost == least
     assert table[np.arange(partitions), found.powers].sum() == least
     assert found.evaluated == sum(len(top) for top in tops)
@@ -35,26 +36,29 @@ def test_the_scan_equals_brute_force_over_all_caps(matrix, partitions: int, widt
 def test_bisection_ends_where_the_next_cap_is_no_cheaper(matrix) -> None:
     counts = count(matrix, 2)
     table = costs(counts, 64)
-    found = search(counts, 64, Method.BINARY)
-    assert found.cost >= search(counts, 64).cost
+    found = search(table, counts.widest, Method.BINARY)
+    assert found.cost >= search(table, counts.widest).cost
     for line, power, top in zip(table, found.powers, counts.widest, strict=True):
         assert 0 <= power <= top
         # What algorithm 3 guarantees: nothing wider that it looked at is cheaper than the next narrower.
         assert power == top or line[power] <= line[power + 1]
 
 
-def test_bisection_can_miss_the_least_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bisection_can_miss_the_least_cost() -> None:
     line = np.full((1, 11), np.inf)
     line[0, :6] = [1, 9, 8, 7, 5, 6]
-    monkeypatch.setattr("spmark.impls.liteform.search.costs", lambda *_, **__: line)
-    matrix = random_csr(4, 64, [32, 32, 32, 20])
-    counts = count(matrix, 1)
-    assert search(counts, 8).powers.tolist() == [0]
-    assert search(counts, 8, Method.BINARY).powers.tolist() == [4]
+    assert search(line, np.array([5])).powers.tolist() == [0]
+    assert search(line, np.array([5]), Method.BINARY).powers.tolist() == [4]
 
 
-def test_of_equal_costs_the_wider_cap_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_equal_costs_the_wider_cap_is_taken() -> None:
     line = np.full((1, 11), np.inf)
     line[0, :4] = [5, 2, 2, 3]
-    monkeypatch.setattr("spmark.impls.liteform.search.costs", lambda *_, **__: line)
-    assert search(count(random_csr(3, 16, [8, 8, 1]), 1), 8).powers.tolist() == [2]
+    assert search(line, np.array([3])).powers.tolist() == [2]
+
+
+def test_without_weights_the_cost_is_the_paper_s() -> None:
+    counts = count(MATRICES[0], 2)
+    assert np.array_equal(table_of(counts, 32), costs(counts, 32))
+    weights = Weights(2.0, 0.5, 10.0, 1.0, 100.0)
+    assert np.array_equal(table_of(counts, 32, weights=weights), weighed(counts, 32, weights))

@@ -61,7 +61,20 @@ def test_a_search_for_an_absent_gpu_has_times_and_a_prediction(op):
     assert len(found["samples_s"]) == len(found["cpu_s"]) == 3
     assert 0 < found["predicted_s"] < 1e-3
     assert (unknown["status"], single["status"]) == ("unsupported", "ok")
-    assert "stile_a100, found 'stile_z80'" in unknown["reason"]
+    assert "liteform_h200, found 'stile_z80'" in unknown["reason"]
+
+
+def test_liteform_composes_for_a_gpu_that_is_not_there():
+    case = {
+        "what": "search", "search": "liteform_h200", "op": "spmm", "source": "patterns", "matrix": "logsparse_64",
+        "width": 32, "dtype": "float16", "samples": 3,
+    }  # fmt: skip
+    found, other = ask(case, {**case, "op": "sddmm"})
+    assert found["status"] == "ok"
+    assert len(found["samples_s"]) == 3
+    assert 0 < found["predicted_s"] < 1e-3
+    assert other["status"] == "unsupported"
+    assert "expected spmm" in other["reason"]
 
 
 def test_a_conversion_has_times_and_storage():

@@ -1,0 +1,152 @@
+"""Timers with a GPU that only says how long a plan would take: what is built, checked and told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from problems import random_csr
+
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.errors import BuildError, UnsupportedError
+from spmark.impls.core.problem import DType, Problem
+from spmark.impls.liteform.compose import Form
+from spmark.impls.liteform.schedule import Gathering, Table
+from spmark.impls.liteform.weights import Weights
+from spmark.impls.runtime.device import shipped_calibration
+
+gpu = pytest.importorskip("spmark.impls.liteform.gpu", reason="needs CuPy")
+DEVICE = DeviceSpec.model_validate_json(Path(shipped_calibration("nvidia-h200")).read_text())
+MATRIX = random_csr(300, 300, np.random.default_rng(1).integers(0, 90, 300).tolist())
+
+
+class FakeTarget:
+    """Holds arrays on the host; its kernels do nothing."""
+
+    xp, location = np, "cpu"
+
+    def __init__(self, spec: DeviceSpec) -> None:
+        self.spec = spec
+        self.loaded: list[Any] = []
+
+    def upload(self, array: np.ndarray) -> np.ndarray:
+        return array
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        return np.empty(shape, dtype)
+
+    def load(self, instances: Sequence[Any]) -> list[Any]:
+        self.loaded += instances
+        return [SimpleNamespace(launch=lambda *_, **__: None) for _ in instances]
+
+    def synchronize(self) -> None:
+        pass
+
+
+class FakeTrial:
+    """A plan takes as long as it stores, and longer the more its groups take."""
+
+    checked: list[Any]
+
+    def __init__(self, problem: Problem, device: DeviceSpec) -> None:
+        self._width = problem.width
+
+    def check(self, plan: Any) -> None:
+        type(self).checked.append((self._width, plan.stored))
+
+    def times_us(self, plan: Any, samples: int = 9) -> list[float]:
+        return [plan.stored * self._width * 1e-3 * (1 + plan.config.get("work", 0) / 100)] * samples
+
+    def samples_us(self, plan: Any) -> list[float]:
+        self.check(plan)
+        return self.times_us(plan)
+
+
+@pytest.fixture(autouse=True)
+def fakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeTrial.checked = []
+    monkeypatch.setattr(gpu, "Trial", FakeTrial)
+    monkeypatch.setattr(gpu, "open_target", FakeTarget)
+    monkeypatch.setattr("spmark.impls.liteform.plan.open_target", FakeTarget)
+
+
+def with_table(monkeypatch: pytest.MonkeyPatch, table: Table | None) -> None:
+    for module in ("gpu", "plan", "schedule"):
+        monkeypatch.setattr(f"spmark.impls.liteform.{module}.table_for", lambda _: table)
+
+
+def test_a_config_is_timed_at_every_j_and_checked_at_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_table(monkeypatch, None)
+    timer = gpu.GpuTimer(MATRIX, DEVICE, DType.FLOAT32, (32, 64))
+    timer.prepare([(1, 8), (4, 16)])
+    first, second = timer.cell(1, 8), timer.cell(4, 16)
+    assert set(first) == set(second) == {32, 64}
+    assert [width for width, _ in FakeTrial.checked] == [32, 64, 32]
+    assert timer.cell(2, 4).keys() == {32, 64}, "what was not prepared is laid out when it is asked for"
+    assert timer.fixed(Form.CSR, 32)
+    with pytest.raises(UnsupportedError, match="float16"):
+        timer.fixed(Form.BSR, 32)
+
+
+def test_rows_are_gathered_as_a_plan_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = Weights(1.0, 0.1, 1.0, 1.0, 1.0)
+    table = Table(device="nvidia-h200", entries=(), weights=weights, gathering=Gathering(64, 0, 10.0, weights))
+    with_table(monkeypatch, table)
+    seen: list[tuple[int, bool]] = []
+    real = gpu.EllBucketsPlan
+
+    def watched(problem: Problem, *given: Any, **named: Any) -> Any:
+        seen.append((problem.width, named.get("positions") is not None))
+        return real(problem, *given, **named)
+
+    monkeypatch.setattr(gpu, "EllBucketsPlan", watched)
+    gpu.GpuTimer(MATRIX, DEVICE, DType.FLOAT32, (32, 64)).cell(1, 8)
+    assert seen == [(32, False), (64, True)]
+
+
+def test_what_is_clearly_slower_gets_few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_table(monkeypatch, None)
+    timer = gpu.GpuTimer(MATRIX, DEVICE, DType.FLOAT32, (32,))
+    counts = [len(timer.cell(1, width)[32]) for width in (8, 1024)]
+    assert counts == [7, 3]
+
+
+def test_schedules_are_timed_with_what_a_table_is_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_table(monkeypatch, None)
+    row = gpu.ScheduleTimer(MATRIX, DEVICE, DType.FLOAT32, 64).row("made/up")
+    assert (row.matrix, row.nnz, row.width) == ("made/up", MATRIX.nnz, 64)
+    assert row.counts.rows.sum() == np.count_nonzero(MATRIX.row_lengths)
+    assert len(row.by_width(gathered=False, tail_in_last=False)) > 3
+    assert row.trials()
+    best = min(row.timed, key=lambda timed: timed.time_us)
+    assert best.schedule.work == min(timed.schedule.work for timed in row.timed)
+    assert {timed.tail_in_last for timed in row.timed} == {False, True}
+
+
+def test_a_schedule_with_a_wrong_result_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_table(monkeypatch, None)
+
+    def check(trial: FakeTrial, plan: Any) -> None:
+        if plan.config["lanes"] == 8:
+            raise BuildError("wrong result")
+
+    monkeypatch.setattr(FakeTrial, "check", check)
+    row = gpu.ScheduleTimer(MATRIX, DEVICE, DType.FLOAT32, 64).row("made/up")
+    assert row.timed
+    assert 8 not in {timed.schedule.lanes for timed in row.timed}
+
+
+def test_every_kernel_is_compiled_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = FakeTarget(DEVICE)
+    monkeypatch.setattr(gpu, "open_target", lambda _: target)
+    gpu.compile_schedules(DEVICE, [DType.FLOAT32], [32, 512], None)
+    assert len(target.loaded) == len({one.expression for one in target.loaded}) > 4
+
+
+def test_the_climb_begins_at_the_width_of_least_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_table(monkeypatch, None)
+    assert 1 <= gpu.start_width(MATRIX, DEVICE) <= 128
