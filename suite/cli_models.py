@@ -10,7 +10,7 @@ import typer
 from spmark.suite.cli_options import DeviceName, DeviceOption, ExitCode, JsonOption
 
 PANEL = "Predict"
-MethodArgument = Annotated[str, typer.Argument(help="A method that predicts: liteform.")]
+MethodArgument = Annotated[str, typer.Argument(help="A method that predicts: liteform or lo_spmm.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -31,6 +31,9 @@ def label(
     budget: Annotated[str, typer.Option(metavar="TIME", help="No matrix is begun after it: 90s, 7m.")] = "7m",
     shard: Annotated[str, typer.Option(metavar="N/M", help="Every M-th matrix, beginning with the N-th.")] = "1/1",
     schedules: Annotated[bool, typer.Option("--schedules", help="Measure the table of schedules instead.")] = False,
+    proxies: Annotated[
+        bool, typer.Option("--proxies", help="Of lo_spmm: compare proxies with what they stand for instead.")
+    ] = False,
     device: DeviceOption = DeviceName.AUTO,
     out: Annotated[Path, typer.Option(help="Folder of labels.")] = Path("results/labels"),
     as_json: JsonOption = False,
@@ -39,10 +42,16 @@ def label(
 
     Exits with 1 while matrices are left.
 
+    For lo_spmm it measures kernels of random matrices; matrices and dtypes are not asked for.
+
     Example: [bold]spmark label liteform --shard 1/4 --budget 7m[/bold]
     """
     from spmark.suite.commands.label import LabelRequest, measure_labels
+    from spmark.suite.commands.rank_model import METHOD, RankRequest, measure_kernels
 
+    if method == METHOD:
+        kernels = RankRequest(budget, shard, device.value, out, as_json, proxies)
+        raise typer.Exit(ExitCode.FAILURES if measure_kernels(kernels) else ExitCode.OK)
     request = LabelRequest(
         method=method,
         patterns=tuple(matrices or ()),
@@ -80,10 +89,14 @@ def train(
 
     [bold]spmark train liteform --reproduce --out out/liteform-predictors[/bold]
     """
+    from spmark.suite.commands.rank_model import METHOD, train_rank_model
     from spmark.suite.commands.train import PUBLISHED, TrainRequest, reproduce_study, train_predictor
 
     if reproduce:
         reproduce_study(method, seeds, slow, out or Path("out") / f"{method}-predictors", as_json)
+        return
+    if method == METHOD:
+        train_rank_model(tuple(labels or ()), name, out or Path("out") / f"{method}-{name}.json", as_json)
         return
     model = out or Path("out") / f"{method}-{name}.npz"
     train_predictor(TrainRequest(method, tuple(labels or (PUBLISHED,)), model, name, as_json))

@@ -56,12 +56,24 @@ def assemble(kernel: UnrolledKernel, arch: str, cap: int, workers: int | None = 
     DeviceError
         ptxas or nvlink is not installed.
     """
+    return cached(cache_key(kernel, arch, cap), lambda: _assemble(kernel, arch, cap, workers or cores()))
+
+
+def cache_key(kernel: UnrolledKernel, arch: str, cap: int) -> str:
+    """Give what `assemble` keeps a kernel under."""
     words = ("lo_spmm", kernel.digest, arch, str(cap), nvcc_version(), implementation_version("lo_spmm"))
-    key = hashlib.sha256("\0".join(words).encode()).hexdigest()
-    return cached(key, lambda: _assemble(kernel, arch, cap, workers or cores()))
+    return hashlib.sha256("\0".join(words).encode()).hexdigest()
 
 
 def _assemble(kernel: UnrolledKernel, arch: str, cap: int, workers: int) -> Binary:
+    try:
+        return _in_pieces(kernel, arch, cap, workers)
+    except OSError as error:
+        said = f"expected room for PTX and objects in {tempfile.gettempdir()}, found {error.strerror}"
+        raise CompileError(NAME, "ptxas", said) from error
+
+
+def _in_pieces(kernel: UnrolledKernel, arch: str, cap: int, workers: int) -> Binary:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         sources = []

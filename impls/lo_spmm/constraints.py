@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.lo_spmm.space import TileSize
+from spmark.impls.lo_spmm.space import MOST_THREADS, TileSize
 from spmark.impls.runtime.target import ceil_div
 
 MOST_COV_ROW = 0.25
@@ -32,11 +32,13 @@ class Limits:
     num_sms: int
     fixed_registers: int
     """Of a thread beside sums and loaded elements: addresses, and what the compiler keeps."""
+    register_granule: int = 1
+    """Registers of a thread are handed out in so many at once."""
 
     @classmethod
     def of(cls, device: DeviceSpec) -> Limits:
         """Take an NVIDIA GPU's: 255 registers a thread and 1,024 threads a block on every architecture since sm_35."""
-        return cls(255, device.registers_per_sm, 1024, device.warp_size, device.num_sms, 12)
+        return cls(255, device.registers_per_sm, MOST_THREADS, device.warp_size, device.num_sms, 12, _GRANULE)
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ def survivors(
     width: int,
     limits: Limits,
     *,
-    prefetch: int,
+    depth: Callable[[int, int], int],
     tile_nnz: Callable[[int], NDArray[np.int64]],
 ) -> Survivors:
     """Apply the three constraints one after the other.
@@ -103,19 +105,21 @@ def survivors(
         Rows of A that are not empty.
     width : int
         J.
-    prefetch : int
-        Elements of B in flight for each column of a thread.
+    depth : callable
+        Elements of B in flight for each column of a thread, by M1 and the number of these columns.
     tile_nnz : callable
         Non-zeros of every row tile for an M1, after reordering; asked once for each M1 that comes so far.
     """
 
     def registers(size: TileSize) -> bool:
-        needed = estimate_registers(size.tile_rows, size.cpt, prefetch, limits.fixed_registers)
-        return needed <= limits.registers_per_thread and needed * size.threads <= limits.registers_per_block
+        needed = estimate_registers(size.tile_rows, size.cpt, depth(size.tile_rows, size.cpt), limits.fixed_registers)
+        of_block = ceil_div(needed, limits.register_granule) * limits.register_granule * size.block_threads
+        return needed <= limits.registers_per_thread and of_block <= limits.registers_per_block
 
     def utilisation(size: TileSize) -> bool:
-        whole_warps = size.threads % limits.warp_size == 0 and size.threads <= limits.threads_per_block
-        blocks = ceil_div(num_rows, size.tile_rows) * ceil_div(width, size.tile_width)
+        whole_warps = size.threads % limits.warp_size == 0 and size.block_threads <= limits.threads_per_block
+        row_blocks = ceil_div(ceil_div(num_rows, size.tile_rows), size.tiles_per_block)
+        blocks = row_blocks * ceil_div(width, size.tile_width)
         return whole_warps and 2 * blocks >= limits.num_sms
 
     spread: dict[int, float] = {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from spmark.impls.lo_spmm.conv import ConvShape
 from spmark.impls.lo_spmm.kernel import NAME, Tile, UnrolledKernel, steps
 
 _HEAD = """\
@@ -14,6 +15,9 @@ _HEAD = """\
 
 using namespace spmark;
 """
+_PLACE_OF_COLUMNS = """\
+  const auto* from = reinterpret_cast<const Columns*>(b + column);
+  auto* to = reinterpret_cast<Columns*>(c + column);"""
 
 
 def literal(value: float) -> str:
@@ -22,7 +26,7 @@ def literal(value: float) -> str:
 
 
 def cuda_source(kernel: UnrolledKernel, min_blocks: int = 1) -> str:
-    """Write the whole kernel as a template over its block size, ``lo_spmm<threads>``.
+    """Write the whole kernel as a template over its block size, ``lo_spmm<threads>(b, c, tile_threads)``.
 
     Parameters
     ----------
@@ -31,9 +35,12 @@ def cuda_source(kernel: UnrolledKernel, min_blocks: int = 1) -> str:
         Thread blocks that must fit a multiprocessor, which caps registers as ``--maxrregcount`` does in the paper.
     """
     functions = "\n".join(_function(kernel, number) for number in range(len(kernel.tiles)))
+    more = ", first, valid" if kernel.conv else ""
     cases = "\n".join(
-        f"    case {block}: return tile_{number}(from, to);" for block, number in enumerate(kernel.dispatch.tolist())
+        f"    case {tile}: return tile_{number}(from, to{more});"
+        for tile, number in enumerate(kernel.dispatch.tolist())
     )
+    place = _place_of_pixel(kernel.conv) if kernel.conv else _PLACE_OF_COLUMNS
     cpt = kernel.schedule.cpt
     return f"""{_HEAD}
 using Columns = Vec<float, {cpt}>;  // of a thread, moved at once
@@ -41,39 +48,78 @@ using Columns = Vec<float, {cpt}>;  // of a thread, moved at once
 {functions}
 template <int threads>
 __global__ void __launch_bounds__(threads, {min_blocks})
-    {NAME}(const float* __restrict__ b, float* __restrict__ c) {{
-  const int column = (blockIdx.x * threads + threadIdx.x) * {cpt};
+    {NAME}(const float* __restrict__ b, float* __restrict__ c, unsigned tile_threads) {{
+  const unsigned tile = blockIdx.y * (blockDim.x / tile_threads) + threadIdx.x / tile_threads;
+  const unsigned column = (blockIdx.x * tile_threads + threadIdx.x % tile_threads) * {cpt};
   if (column >= {kernel.width}) return;
-  const auto* from = reinterpret_cast<const Columns*>(b + column);
-  auto* to = reinterpret_cast<Columns*>(c + column);
-  switch (blockIdx.y) {{
+{place}
+  switch (tile) {{
 {cases}
   }}
 }}
 """
 
 
+def _place_of_pixel(conv: ConvShape) -> str:
+    """Find a pixel's first tap, which may lie in the padding, and the taps that do not."""
+    (down, right), wide = conv.taps, conv.out_size[1]
+    inside = "\n".join(
+        f"  valid |= (unsigned)(top + {y} >= 0 && top + {y} < {conv.height} && left + {x} >= 0 && left + {x} < "
+        f"{conv.width}) << {y * right + x};"
+        for y in range(down)
+        for x in range(right)
+    )
+    return f"""  const int image = column / {conv.out_area}, pixel = column % {conv.out_area};
+  const int top = pixel / {wide} * {conv.stride} - {conv.padding};
+  const int left = pixel % {wide} * {conv.stride} - {conv.padding};
+  const long long first = image * {conv.image}ll + top * {conv.width}ll + left;
+  const auto* from = reinterpret_cast<const Columns*>(b);
+  auto* to = reinterpret_cast<Columns*>(c + image * {conv.filters * conv.out_area}ll + pixel);
+  unsigned valid = 0;
+{inside if conv.padding else ""}"""
+
+
 def _function(kernel: UnrolledKernel, number: int) -> str:
     tile = kernel.tiles[number]
     body = "\n".join(f"  {line}" for line in _body(kernel, tile))
-    return f"__device__ void tile_{number}(const Columns* __restrict__ b, Columns* __restrict__ c) {{\n{body}\n}}\n"
+    more = ", long long first, unsigned valid" if kernel.conv else ""
+    head = f"__device__ void tile_{number}(const Columns* __restrict__ b, Columns* __restrict__ c{more})"
+    return f"{head} {{\n{body}\n}}\n"
+
+
+def _loads(kernel: UnrolledKernel, tile: Tile) -> list[str]:
+    """Give the place of every load's elements."""
+    conv, cpt = kernel.conv, kernel.schedule.cpt
+    if conv is None:
+        return [f"b[{offset // cpt}ll]" for offset in kernel.load_offsets(tile)]
+    return [f"b[first + {offset}ll]" for offset in kernel.load_offsets(tile)]
 
 
 def _body(kernel: UnrolledKernel, tile: Tile) -> Iterator[str]:
     # Plain floats, and elements of vectors in place: a host compiler gives every call's result a place that it guards.
     cpt, depth = kernel.schedule.cpt, kernel.schedule.prefetch
-    row = kernel.width // cpt
-    lanes = range(cpt)
-    yield f"float {', '.join(f's{number}_{lane} = 0.0f' for number in range(tile.rows.size) for lane in lanes)};"
-    yield f"float {', '.join(f'v{slot}_{lane}' for slot in range(min(depth, tile.nnc)) for lane in lanes)};"
-    cols, sums, values = tile.cols.tolist(), tile.sums.tolist(), tile.values.tolist()
+    lanes, slots = range(cpt), range(min(depth, tile.nnc))
+    for number, row in enumerate(tile.rows.tolist()):
+        yield " ".join(f"float s{number}_{lane} = {literal(kernel.ending.start(row))};" for lane in lanes)
+    for slot in slots:
+        yield " ".join(f"float v{slot}_{lane};" for lane in lanes)
+    places, sums, values = _loads(kernel, tile), tile.sums.tolist(), tile.values.tolist()
+    taps = kernel.conv.tap_of(tile.cols).tolist() if kernel.conv and kernel.conv.padding else None
     for step in steps(tile, kernel.schedule):
         for position in step.loads:
-            place = f"b[{cols[position] * row}ll]"
-            yield " ".join(f"v{position % depth}_{lane} = {place}.v[{lane}];" for lane in lanes)
+            place, slot = places[position], position % depth
+            if taps is None:
+                yield " ".join(f"v{slot}_{lane} = {place}.v[{lane}];" for lane in lanes)
+            else:
+                yield f"v{slot}_0 = valid >> {taps[position]} & 1 ? {place}.v[0] : 0.0f;"
         for entry in step.entries:
             for lane in lanes:
                 total, element = f"s{sums[entry]}_{lane}", f"v{step.column % depth}_{lane}"
                 yield f"{total} = fmaf({literal(values[entry])}, {element}, {total});"
-    for number, target in enumerate(tile.rows.tolist()):
-        yield " ".join(f"c[{target * row}ll].v[{lane}] = s{number}_{lane};" for lane in lanes)
+    for number, offset in enumerate(kernel.store_offsets(tile)):
+        results = [f"s{number}_{lane}" for lane in lanes]
+        if kernel.ending.relu:
+            results = [f"{name} < 0.0f ? 0.0f : {name}" for name in results]
+        yield " ".join(
+            f"c[{offset // cpt}ll].v[{lane}] = {result};" for lane, result in zip(lanes, results, strict=True)
+        )

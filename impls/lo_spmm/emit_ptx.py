@@ -11,10 +11,23 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from spmark.impls.lo_spmm.conv import ConvShape
 from spmark.impls.lo_spmm.kernel import NAME, Tile, UnrolledKernel, steps
+from spmark.impls.runtime.target import ceil_div
 
 _ELEMENT_BYTES = 4
-_SIGNATURE = "(.reg .b64 %rd1, .reg .b64 %rd2) .noreturn"
+_INSTRUCTION_BYTES = 16
+_OTHER_INSTRUCTIONS = 40
+"""Of a function beside loads, products and stores; a line too many does no harm."""
+_LINE_BYTES = 128
+_PLACE_OF_COLUMNS = f"""\
+  mul.wide.u32 %rd3, %r8, {_ELEMENT_BYTES};
+  add.u64 %rd1, %rd1, %rd3;
+  add.u64 %rd2, %rd2, %rd3;"""
+_WARMING_BLOCKS = 2
+"""Thread blocks of each tile that ask for its code: those that come after find it."""
+_MOST_WARMED_BYTES = 8 << 20
+"""Of B: a small part of L2, so that nothing is driven out."""
 _VERSIONS = ((100, "8.6"), (90, "7.8"), (0, "7.0"))
 """PTX by the lowest compute capability that needs it."""
 
@@ -27,70 +40,195 @@ def head(arch: str) -> str:
 
 
 def entry_ptx(kernel: UnrolledKernel, arch: str) -> str:
-    """Write the module of the entry point ``lo_spmm(B, C)``, which calls the functions of `function_ptx`."""
-    cpt = kernel.schedule.cpt
-    declared = "\n".join(f".extern .func tile_{number}{_SIGNATURE};" for number in range(len(kernel.tiles)))
+    """Write the module of the entry point ``lo_spmm(B, C, threads)``, which calls the functions of `function_ptx`.
+
+    ``threads`` are those of a tile. Where the kernel is to warm caches, the first blocks of each tile ask for its code,
+    which is otherwise fetched line by line as it is run, and the first threads of the grid for a B that is small.
+    """
+    signature = _signature(kernel)
+    declared = "\n".join(f".extern .func tile_{number}{signature};" for number in range(len(kernel.tiles)))
     used = sorted(set(kernel.dispatch.tolist()))
     table = ", ".join(f"L{number}" for number in kernel.dispatch.tolist())
-    calls = "\n".join(f"L{number}:\n  call tile_{number}, (%rd1, %rd2);\n  exit;" for number in used)
+    calls = "\n".join(_call(kernel, number) for number in used)
     return f"""{head(arch)}
 {declared}
-.visible .entry {NAME}(.param .u64 b, .param .u64 c)
+.visible .entry {NAME}(.param .u64 b, .param .u64 c, .param .u32 threads)
 {{
   .reg .pred %p;
-  .reg .b32 %r<4>;
-  .reg .b64 %rd<4>;
+  .reg .b32 %r<16>;
+  .reg .b64 %rd<6>;
   mov.u32 %r1, %tid.x;
   mov.u32 %r2, %ctaid.x;
-  mov.u32 %r3, %ntid.x;
-  mad.lo.u32 %r1, %r2, %r3, %r1;
-  mul.lo.u32 %r1, %r1, {cpt};
-  setp.ge.u32 %p, %r1, {kernel.width};
-  @%p exit;
-  mul.wide.u32 %rd3, %r1, {_ELEMENT_BYTES};
+  mov.u32 %r3, %ctaid.y;
+  mov.u32 %r4, %ntid.x;
   ld.param.u64 %rd1, [b];
   ld.param.u64 %rd2, [c];
+  ld.param.u32 %r5, [threads];
   cvta.to.global.u64 %rd1, %rd1;
   cvta.to.global.u64 %rd2, %rd2;
-  add.u64 %rd1, %rd1, %rd3;
-  add.u64 %rd2, %rd2, %rd3;
-  mov.u32 %r1, %ctaid.y;
+{_warm_operand(kernel)}
+  rem.u32 %r6, %r1, %r5;
+  div.u32 %r7, %r1, %r5;
+  div.u32 %r8, %r4, %r5;
+  mad.lo.u32 %r7, %r3, %r8, %r7;
+  setp.ge.u32 %p, %r7, {kernel.dispatch.size};
+  @%p exit;
+  mad.lo.u32 %r8, %r2, %r5, %r6;
+  mul.lo.u32 %r8, %r8, {kernel.schedule.cpt};
+  setp.ge.u32 %p, %r8, {kernel.width};
+  @%p exit;
+{_place_of_pixel(kernel.conv) if kernel.conv else _PLACE_OF_COLUMNS}
 BLOCKS: .branchtargets {table};
-  brx.idx %r1, BLOCKS;
+  brx.idx %r7, BLOCKS;
 {calls}
 }}
 """
 
 
+def _call(kernel: UnrolledKernel, number: int) -> str:
+    """Call a tile's function, after asking L2 for its code: thread %r6 of %r5 for every %r5-th line."""
+    if not kernel.warm:
+        return f"L{number}:\n  call tile_{number}, {_arguments(kernel)};\n  exit;"
+    tile = kernel.tiles[number]
+    instructions = tile.nnz * kernel.schedule.cpt + tile.nnc + tile.rows.size + _OTHER_INSTRUCTIONS
+    return f"""L{number}:
+  setp.ge.u32 %p, %r2, {_WARMING_BLOCKS};
+  @%p bra C{number};
+  mov.u64 %rd4, tile_{number};
+W{number}:
+  mul.wide.u32 %rd5, %r6, {_LINE_BYTES};
+  add.u64 %rd5, %rd4, %rd5;
+  prefetch.global.L2 [%rd5];
+  add.u32 %r6, %r6, %r5;
+  setp.lt.u32 %p, %r6, {ceil_div(instructions * _INSTRUCTION_BYTES, _LINE_BYTES)};
+  @%p bra W{number};
+C{number}:
+  call tile_{number}, {_arguments(kernel)};
+  exit;"""
+
+
+def _is_padded(kernel: UnrolledKernel) -> bool:
+    return kernel.conv is not None and kernel.conv.padding > 0
+
+
+def _signature(kernel: UnrolledKernel) -> str:
+    valid = ", .reg .b32 %r1" if _is_padded(kernel) else ""
+    return f"(.reg .b64 %rd1, .reg .b64 %rd2{valid}) .noreturn"
+
+
+def _arguments(kernel: UnrolledKernel) -> str:
+    return "(%rd1, %rd2, %r14)" if _is_padded(kernel) else "(%rd1, %rd2)"
+
+
+def _place_of_pixel(conv: ConvShape) -> str:
+    """Find a pixel's first tap, which may lie in the padding, and in %r14 the taps that do not."""
+    wide = conv.out_size[1]
+    every = (1 << (conv.taps[0] * conv.taps[1])) - 1
+    lines = [
+        f"div.u32 %r10, %r8, {conv.out_area};",
+        f"rem.u32 %r11, %r8, {conv.out_area};",
+        f"mad.lo.u32 %r12, %r10, {conv.filters * conv.out_area}, %r11;",
+        f"mul.wide.u32 %rd3, %r12, {_ELEMENT_BYTES};",
+        "add.u64 %rd2, %rd2, %rd3;",
+        f"div.u32 %r12, %r11, {wide};",
+        f"rem.u32 %r13, %r11, {wide};",
+        f"mad.lo.s32 %r12, %r12, {conv.stride}, {-conv.padding};",
+        f"mad.lo.s32 %r13, %r13, {conv.stride}, {-conv.padding};",
+        f"mul.lo.s32 %r10, %r10, {conv.image};",
+        f"mad.lo.s32 %r10, %r12, {conv.width}, %r10;",
+        "add.s32 %r10, %r10, %r13;",
+        f"mul.wide.s32 %rd3, %r10, {_ELEMENT_BYTES};",
+        "add.s64 %rd1, %rd1, %rd3;",
+    ]
+    if conv.padding:
+        lines.append("mov.u32 %r14, 0;")
+        # Compared without sign, what lies before the first is beyond the last.
+        for down in range(conv.taps[0]):
+            lines += [f"add.s32 %r15, %r12, {down};", f"setp.lt.u32 %p, %r15, {conv.height};"]
+            lines += [f"selp.b32 %r15, {conv.row_bits(down)}, 0, %p;", "or.b32 %r14, %r14, %r15;"]
+        for right in range(conv.taps[1]):
+            lines += [f"add.s32 %r15, %r13, {right};", f"setp.lt.u32 %p, %r15, {conv.width};"]
+            lines += [f"selp.b32 %r15, {every}, {every & ~conv.column_bits(right)}, %p;", "and.b32 %r14, %r14, %r15;"]
+    return "\n".join(f"  {line}" for line in lines)
+
+
+def _warm_operand(kernel: UnrolledKernel) -> str:
+    """Ask L2 for B, a line a thread, beginning with the first block's."""
+    size = kernel.depth * kernel.width * _ELEMENT_BYTES
+    if not kernel.warm or kernel.conv or size > _MOST_WARMED_BYTES:
+        return ""
+    return f"""  mov.u32 %r6, %nctaid.x;
+  mad.lo.u32 %r7, %r3, %r6, %r2;
+  mad.lo.u32 %r7, %r7, %r4, %r1;
+  mov.u32 %r8, %nctaid.y;
+  mul.lo.u32 %r6, %r6, %r8;
+  mul.lo.u32 %r6, %r6, %r4;
+B:
+  setp.ge.u32 %p, %r7, {size // _LINE_BYTES};
+  @%p bra A;
+  mul.wide.u32 %rd3, %r7, {_LINE_BYTES};
+  add.u64 %rd3, %rd1, %rd3;
+  prefetch.global.L2 [%rd3];
+  add.u32 %r7, %r7, %r6;
+  bra B;
+A:"""
+
+
 def function_ptx(kernel: UnrolledKernel, number: int) -> str:
-    """Write one tile's function: %rd1 and %rd2 are B and C at the thread's first column."""
-    body = "\n".join(f"  {line}" for line in _body(kernel, kernel.tiles[number]))
-    return f".visible .func tile_{number}{_SIGNATURE}\n{{\n{body}\n}}\n"
+    """Write one tile's function: %rd1 and %rd2 are B and C at the thread's first column, %r1 the taps inside."""
+    body = "\n".join(_body(kernel, kernel.tiles[number]))
+    return f".visible .func tile_{number}{_signature(kernel)}\n{{\n{body}\n}}\n"
 
 
 def _body(kernel: UnrolledKernel, tile: Tile) -> Iterator[str]:
     cpt, depth = kernel.schedule.cpt, kernel.schedule.prefetch
-    row_bytes = kernel.width * _ELEMENT_BYTES
-    lanes = range(cpt)
     vector = f".v{cpt}" if cpt > 1 else ""
     yield f".reg .f32 %s<{max(1, tile.rows.size * cpt)}>;"
     yield f".reg .f32 %v<{depth * cpt}>;"
-    for number in range(tile.rows.size * cpt):
-        yield f"mov.f32 %s{number}, 0f00000000;"
-    words = tile.values.view(np.uint32).tolist()
-    cols, sums = tile.cols.tolist(), tile.sums.tolist()
+    for number, row in enumerate(tile.rows.tolist()):
+        for lane in range(cpt):
+            yield f"mov.f32 %s{number * cpt + lane}, {_literal(kernel.ending.start(row))};"
+    conv, taps = kernel.conv if _is_padded(kernel) else None, [0]
+    if conv is not None:
+        taps = conv.tap_of(tile.cols).tolist()
+        yield f".reg .pred %p<{conv.taps[0] * conv.taps[1]}>;"
+        yield ".reg .b32 %m;"
+        for tap in sorted(set(taps)):
+            yield f"and.b32 %m, %r1, {1 << tap};"
+            yield f"setp.ne.u32 %p{tap}, %m, 0;"
+    held = [_registers("%v", slot, cpt) for slot in range(depth)]
+    # Numbers are formatted once for each weight and sum: writing products is most of the time that a kernel takes here.
+    words = [f", 0f{word:08X}, " for word in tile.values.view(np.uint32).tolist()]
+    names = [f"%s{number}" for number in range(tile.rows.size * cpt)]
+    offsets, sums = kernel.load_offsets(tile), (tile.sums * cpt).tolist()
     for step in steps(tile, kernel.schedule):
         for position in step.loads:
-            loaded = _registers("%v", position % depth, cpt)
-            yield f"ld.global.nc{vector}.f32 {loaded}, [%rd1+{cols[position] * row_bytes}];"
-        for entry in step.entries:
-            for lane in lanes:
-                number = sums[entry] * cpt + lane
-                element = step.column % depth * cpt + lane
-                yield f"fma.rn.f32 %s{number}, %v{element}, 0f{words[entry]:08X}, %s{number};"
-    for number, row in enumerate(tile.rows.tolist()):
-        yield f"st.global{vector}.f32 [%rd2+{row * row_bytes}], {_registers('%s', number, cpt)};"
+            load = f"ld.global.nc{vector}.f32 {held[position % depth]}, [%rd1+{offsets[position] * _ELEMENT_BYTES}];"
+            if conv is None:
+                yield load
+            else:
+                yield f"mov.f32 {held[position % depth]}, {_literal(0.0)};"
+                yield f"@%p{taps[position]} {load}"
+        first, last = step.entries.start, step.entries.stop
+        for lane in range(cpt):
+            element = f", %v{step.column % depth * cpt + lane}"
+            yield "\n".join(
+                [
+                    f"fma.rn.f32 {names[total + lane]}{element}{word}{names[total + lane]};"
+                    for total, word in zip(sums[first:last], words[first:last], strict=True)
+                ]
+            )
+    for number, offset in enumerate(kernel.store_offsets(tile)):
+        if kernel.ending.relu:
+            for name in names[number * cpt : (number + 1) * cpt]:
+                yield f"max.NaN.f32 {name}, {name}, {_literal(0.0)};"
+        yield f"st.global{vector}.f32 [%rd2+{offset * _ELEMENT_BYTES}], {_registers('%s', number, cpt)};"
     yield "exit;"
+
+
+def _literal(value: float) -> str:
+    """Write a float32 by its bits."""
+    return f"0f{int(np.float32(value).view(np.uint32)):08X}"
 
 
 def _registers(letter: str, number: int, cpt: int) -> str:

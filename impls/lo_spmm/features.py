@@ -1,4 +1,4 @@
-"""What the rank model sees of a candidate: the nine features of LO-SpMM's table 1."""
+"""What the rank model sees of a candidate: the nine features of LO-SpMM's table 1, and two of what the paper fixes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from spmark.impls.core.problem import Csr
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.runtime.target import ceil_div
 
-FEATURES: Final = ("row_tiles", "col_tiles", "blocks", "sparsity", "nnc_sum", "nnz_max", "tile_rows", "tile_width", "K")
+PAPER: Final = ("row_tiles", "col_tiles", "blocks", "sparsity", "nnc_sum", "nnz_max", "tile_rows", "tile_width", "K")
+FEATURES: Final = (*PAPER, "cpt", "tiles_per_block")
 """In the order of `candidate_features`."""
 
 
@@ -51,11 +52,12 @@ def candidate_features(
 
     Returns
     -------
-    (9,) float64
+    (11,) float64
         As `FEATURES` names them.
     """
     columns = ceil_div(width, size.tile_width)
     sparsity = 1 - matrix.nnz / (matrix.num_rows * matrix.num_cols)
     counts = (nnz.size, columns, nnz.size * columns)
     held = (sparsity, nnc.sum(), nnz.max(initial=0))
-    return np.array([*counts, *held, size.tile_rows, size.tile_width, matrix.num_cols], np.float64)
+    tile = (size.tile_rows, size.tile_width, matrix.num_cols, size.cpt, size.tiles_per_block)
+    return np.array([*counts, *held, *tile], np.float64)

@@ -1,17 +1,179 @@
-"""Assembled kernels on the GPU."""
+"""Assembled kernels and candidates on the GPU."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
-from spmark.impls.lo_spmm.kernel import NAME
+import cupy
+import numpy as np
+
+from spmark.impls.core.errors import BuildError, CompileError
+from spmark.impls.core.interfaces import DeviceArray
+from spmark.impls.core.operators import random_operands
+from spmark.impls.formats.threads import cores
+from spmark.impls.lo_spmm.assemble import assemble
+from spmark.impls.lo_spmm.constraints import register_cap
+from spmark.impls.lo_spmm.kernel import NAME, Schedule, Tile, UnrolledKernel, make_tiles
+from spmark.impls.lo_spmm.machine import Code, Emitter, Launch, cap_of, check_fits, is_assembled, make_code
+from spmark.impls.lo_spmm.proxies import active_tiles, launch_for, make_proxy
+from spmark.impls.lo_spmm.search import Space
+from spmark.impls.lo_spmm.space import TileSize
+from spmark.impls.lo_spmm.tuning import kernel_of
 from spmark.impls.runtime.compile import Binary
-from spmark.impls.runtime.cuda import CudaKernel, load_function
-from spmark.impls.runtime.target import Kernel
+from spmark.impls.runtime.cuda import CudaKernel, cuda_faults, load_function
+from spmark.impls.runtime.cudatiming import CudaStopwatch
+from spmark.impls.runtime.target import Kernel, Target, ceil_div
 from spmark.impls.runtime.template import Instance, KernelTemplate
 
+_WARMUPS, _SAMPLES = 1, 5
 
-def load_assembled(binary: Binary, threads: int) -> Kernel:
-    """Load what `spmark.impls.lo_spmm.assemble.assemble` gave into the current context, for blocks of ``threads``."""
-    template = KernelTemplate(Path(f"{NAME}.ptx"), NAME, {"threads": (threads,)})
-    return CudaKernel(Instance(template, (threads,)), binary, load_function(binary), overlaps=False)
+
+def load_assembled(binary: Binary, block_threads: Sequence[int]) -> dict[int, Kernel]:
+    """Load what `spmark.impls.lo_spmm.assemble.assemble` gave into the current context, for some block sizes."""
+    function = load_function(binary)
+    template = KernelTemplate(Path(f"{NAME}.ptx"), NAME, {"threads": tuple(block_threads)})
+    return {
+        threads: CudaKernel(Instance(template, (threads,)), binary, function, overlaps=False)
+        for threads in block_threads
+    }
+
+
+class GpuRunner:
+    """Compiles and times the candidates of one problem (`spmark.impls.lo_spmm.tuning.Runner`).
+
+    Parameters
+    ----------
+    space : Space
+    target : Target
+        The GPU.
+    emitter : Emitter
+    cpl : int
+        `spmark.impls.lo_spmm.kernel.Schedule.cpl` of every candidate.
+    clear : callable
+        Enqueues what a plan does before its kernel: clears the empty rows of C.
+    warm : bool
+        `spmark.impls.lo_spmm.kernel.UnrolledKernel.warm`.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        target: Target,
+        *,
+        emitter: Emitter,
+        cpl: int,
+        clear: Callable[[DeviceArray], None],
+        warm: bool = True,
+    ) -> None:
+        self._space, self._target, self._emitter, self._cpl = space, target, emitter, cpl
+        self._clear, self._warm = clear, warm
+        problem = space.problem
+        (source,) = random_operands(problem, 0)
+        self._operand = cupy.empty(source.shape, problem.dtype.numpy)
+        source.fill(self._operand, cupy)
+        self._out = cupy.empty(problem.out_shape, problem.dtype.numpy)
+        self._stopwatch = CudaStopwatch(target.spec)
+        self._kernels: dict[tuple[int, int, bool], UnrolledKernel] = {}
+        self._tiles: dict[int, tuple[Tile, ...]] = {}
+
+    def samples_us(self, sizes: Sequence[TileSize], proxies: bool) -> Mapping[TileSize, list[float]]:
+        """Give the times of candidates that share M1 and ``cpt``, interleaved and from cold caches.
+
+        Results are not checked here: a plan's is before it has a time.
+
+        Raises
+        ------
+        BuildError
+            No candidate's block fits a multiprocessor.
+        CompileError
+            The kernel of all of them cannot be made.
+        KernelFault
+            One broke the device.
+        """
+        kernel = self._kernel(sizes, proxies)
+        code = make_code(kernel, self._target, self._emitter, self._block_threads(sizes, proxies))
+        if proxies:
+            for loaded in code.kernels.values():  # the same function: what is opted in to is of all that share it
+                loaded.allow_shared(self._target.spec.shared_bytes_per_block)
+        runs: dict[TileSize, Callable[[], None]] = {}
+        reasons: list[str] = []
+        for size in sizes:
+            try:
+                check_fits(code, size, self._target)
+            except BuildError as error:
+                reasons.append(str(error))
+                continue
+            runs[size] = self._proxy(code, size, kernel) if proxies else self._real(code, size, kernel)
+        if not runs:
+            raise BuildError("; ".join(dict.fromkeys(reasons)))
+        with cuda_faults():
+            samples = self._stopwatch.batch(list(runs.values()), _WARMUPS + _SAMPLES, cold=True)[:, _WARMUPS:]
+        return {size: [round(float(t), 3) for t in times] for size, times in zip(runs, samples, strict=True)}
+
+    def prepare(self, groups: Sequence[Sequence[TileSize]], proxies: bool) -> None:
+        """Assemble the kernels of several groups of candidates side by side; C++ is compiled when it is needed."""
+        if not is_assembled(self._target, self._emitter):
+            return
+        workers = max(1, ceil_div(2 * cores(), len(groups)))
+
+        def make(sizes: Sequence[TileSize]) -> None:
+            with suppress(CompileError):
+                kernel = self._kernel(sizes, proxies)
+                assemble(kernel, self._target.spec.arch, cap_of(kernel), workers)
+
+        with ThreadPoolExecutor(min(len(groups), cores())) as pool:
+            list(pool.map(make, groups))
+
+    def _block_threads(self, sizes: Sequence[TileSize], proxies: bool) -> list[int]:
+        """Give the block sizes to compile for: a proxy in C++ is compiled once, for its largest."""
+        wanted = sorted({size.block_threads for size in sizes})
+        return wanted[-1:] if proxies and not is_assembled(self._target, self._emitter) else wanted
+
+    def _kernel(self, sizes: Sequence[TileSize], proxies: bool) -> UnrolledKernel:
+        rows, cpt = kernel_of(sizes[0])
+        key = rows, cpt, proxies
+        if key not in self._kernels:
+            self._kernels[key] = self._described(sizes, rows, cpt, proxies)
+        return self._kernels[key]
+
+    def _described(self, sizes: Sequence[TileSize], rows: int, cpt: int, proxies: bool) -> UnrolledKernel:
+        problem = self._space.problem
+        if rows not in self._tiles:
+            self._tiles[rows] = make_tiles(problem.matrix, problem.values, self._space.dealt(rows).rows)
+        tiles = self._tiles[rows]
+        schedule = Schedule(cpt, self._space.pins.depth(rows, cpt), self._cpl)
+        if not proxies:
+            return UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), problem.width, schedule, self._warm)
+        sparsity = 1 - problem.matrix.nnz / (problem.matrix.num_rows * problem.matrix.num_cols)
+        registers = register_cap(rows, cpt, schedule.prefetch)
+        active = [active_tiles(size, len(tiles), problem.width, registers, self._target.spec) for size in sizes]
+        return make_proxy(tiles, sparsity, active, width=problem.width, schedule=schedule, warm=self._warm)
+
+    def _real(self, code: Code, size: TileSize, kernel: UnrolledKernel) -> Callable[[], None]:
+        launch = Launch.of(code, size, kernel.dispatch.size, self._space.problem)
+
+        def run() -> None:
+            self._clear(self._out)
+            launch.enqueue(self._operand, self._out)
+
+        return run
+
+    def _proxy(self, code: Code, size: TileSize, kernel: UnrolledKernel) -> Callable[[], None]:
+        """Make the launch that stands for a candidate: it reads and writes where the real one does."""
+        registers = register_cap(size.tile_rows, size.cpt, kernel.schedule.prefetch)
+        tiles, width = kernel.dispatch.size, self._space.problem.width
+        own = code.registers
+        args = launch_for(size, tiles, width, registers=registers, own_registers=own, device=self._target.spec)
+        loaded = code.kernels.get(args.threads) or _resized(next(iter(code.kernels.values())), args.threads)
+        launch = Launch(loaded, args.grid, np.uint32(size.threads))
+        return lambda: launch.enqueue(self._operand, self._out, args.shared_bytes)
+
+
+def _resized(kernel: Kernel, threads: int) -> Kernel:
+    """Give the same function for another block size."""
+    assert isinstance(kernel, CudaKernel)
+    template = KernelTemplate(Path(f"{NAME}.cu"), NAME, {"threads": (threads,)})
+    return CudaKernel(Instance(template, (threads,)), kernel.binary, kernel.function, overlaps=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr
+from spmark.impls.lo_spmm.conv import ConvShape
 
 NAME = "lo_spmm"
 """Of the kernel that both emitters write."""
@@ -49,9 +50,9 @@ class Tile:
     """Some rows of A, by non-empty column; the work of one generated function."""
 
     rows: NDArray[np.int32]
-    """(m,) rows of C that the sums are stored to; row r is sum number r of the tile."""
+    """(m,) rows of C that the sums are stored to, increasing; row r is sum number r of the tile."""
     cols: NDArray[np.int32]
-    """(nnc,) rows of B in the order in which they are loaded."""
+    """(nnc,) rows of B in the order in which they are loaded, increasing."""
     starts: NDArray[np.int64]
     """(nnc + 1,) where each column's entries begin."""
     sums: NDArray[np.int32]
@@ -70,6 +71,20 @@ class Tile:
         return int(self.cols.size)
 
 
+@dataclass(frozen=True, eq=False)
+class Ending:
+    """What is fused to the product: act(A B + bias)."""
+
+    bias: NDArray[np.float32] | None = None
+    """(I,) added to every column of a row: a literal that its sums begin with."""
+    relu: bool = False
+    """Whether negative results become zero."""
+
+    def start(self, row: int) -> float:
+        """Give what the sums of a row begin with."""
+        return 0.0 if self.bias is None else float(self.bias[row])
+
+
 class Step(NamedTuple):
     """Loads, and then the products of one column."""
 
@@ -85,28 +100,52 @@ class Step(NamedTuple):
 class UnrolledKernel:
     """A whole kernel: functions, and which of them a thread block runs.
 
-    Thread block (x, y) runs function ``dispatch[y]`` on columns ``(x * threads + t) * cpt`` of thread t; a thread
-    beyond J does nothing. So one kernel serves every N1, and thread blocks that start one after the other run the same
-    function, which keeps its code in the instruction caches.
+    A launch says how many ``threads`` a tile has. Thread t of block (x, y) runs function
+    ``dispatch[y * (block threads / threads) + t / threads]`` on columns ``(x * threads + t % threads) * cpt``; a thread
+    beyond J or the last tile does nothing. So one kernel serves every N1 and any number of tiles in a block, and thread
+    blocks that start one after the other run the same functions, which keeps their code in the instruction caches.
     """
 
     tiles: tuple[Tile, ...]
     dispatch: NDArray[np.int32]
-    """(blocks in y,) functions; one each in a real kernel, shared in a proxy."""
+    """(row tiles,) functions; one each in a real kernel, shared in a proxy."""
     width: int
     """J."""
     schedule: Schedule
+    warm: bool = True
+    """Whether thread blocks ask for their code, and for a small B, before they need it; in PTX only."""
+    conv: ConvShape | None = None
+    """Of a convolution: B and C are its input and output, and a thread has one column."""
+    ending: Ending = field(default_factory=Ending)
 
     @property
     def tile_rows(self) -> int:
         """Sums of a thread for each of its columns, at most."""
         return max((tile.rows.size for tile in self.tiles), default=0)
 
+    @property
+    def depth(self) -> int:
+        """Rows of B up to the last that is loaded."""
+        return max((int(tile.cols.max()) + 1 for tile in self.tiles if tile.nnc), default=0)
+
+    def load_offsets(self, tile: Tile) -> list[int]:
+        """Give the elements from a thread's place in B to each of a tile's loads."""
+        cols = tile.cols.astype(np.int64) * self.width if self.conv is None else self.conv.load_offsets(tile.cols)
+        return [int(offset) for offset in cols.tolist()]
+
+    def store_offsets(self, tile: Tile) -> list[int]:
+        """Give the elements from a thread's place in C to each of a tile's rows."""
+        apart = self.width if self.conv is None else self.conv.out_area
+        return [int(offset) for offset in (tile.rows.astype(np.int64) * apart).tolist()]
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 of everything that the emitters read. O(nnz)."""
-        held = hashlib.sha256(repr((self.width, self.schedule, len(self.tiles))).encode())
+        facts = (self.width, self.schedule, self.warm, self.conv, self.ending.relu, len(self.tiles))
+        held = hashlib.sha256(repr(facts).encode())
         held.update(self.dispatch.data)
+        if self.ending.bias is not None:
+            held.update(b"bias" + np.ascontiguousarray(self.ending.bias).tobytes())
         for tile in self.tiles:
             for array in (tile.rows, tile.cols, tile.starts, tile.sums, tile.values):
                 held.update(array.size.to_bytes(8, "little"))
@@ -122,9 +161,10 @@ def steps(tile: Tile, schedule: Schedule) -> Iterator[Step]:
     it is needed: registers are then the bound of loads in flight, as in the paper.
     """
     starts = tile.starts.tolist()
+    columns = tile.nnc
     loaded = since = 0
-    for column in range(tile.nnc):
-        until = min(tile.nnc, column + schedule.prefetch)  # the registers of all columns before this one are free
+    for column in range(columns):
+        until = min(columns, column + schedule.prefetch)  # the registers of all columns before this one are free
         if schedule.cpl and column:
             until = max(min(until, loaded + since // schedule.cpl), column + 1, loaded)
             since = max(0, since - (until - loaded) * schedule.cpl)

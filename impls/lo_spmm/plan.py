@@ -6,13 +6,10 @@ TACO 21(4), 2024.
 
 from __future__ import annotations
 
-import hashlib
-import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
-from pathlib import Path
-from typing import Any, ClassVar
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -20,15 +17,18 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import DeviceArray, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.kernels.zeroing import ZERO_ROWS, RowZeroing
-from spmark.impls.lo_spmm.assemble import assemble
-from spmark.impls.lo_spmm.constraints import register_cap
-from spmark.impls.lo_spmm.emit_cuda import cuda_source
+from spmark.impls.lo_spmm.hypergraph import is_installed
 from spmark.impls.lo_spmm.kernel import NAME, Schedule, UnrolledKernel, make_tiles
+from spmark.impls.lo_spmm.machine import Code, Emitter, Launch, is_assembled, load_binary, make_for
+from spmark.impls.lo_spmm.rank import SHIPPED, exists, find
+from spmark.impls.lo_spmm.remembered import PlanCache, Remembered, empty_cache
 from spmark.impls.lo_spmm.reorder import Order
-from spmark.impls.lo_spmm.search import Found, Pins, search
-from spmark.impls.runtime.compile import cache_folder
+from spmark.impls.lo_spmm.search import Pins, explore
+from spmark.impls.lo_spmm.space import MOST_THREADS, TileSize
+from spmark.impls.lo_spmm.tuning import Found, Mode, choose
+from spmark.impls.runtime.compile import Binary
 from spmark.impls.runtime.plan import DevicePlan
-from spmark.impls.runtime.target import MAX_GRID, Kernel, Target, ceil_div, open_target
+from spmark.impls.runtime.target import MAX_GRID, Target, open_target
 from spmark.impls.runtime.template import KernelTemplate
 
 _MOST_NNZ = {DeviceKind.CUDA: 1 << 20, DeviceKind.HOST_SIMT: 1 << 14}
@@ -37,15 +37,6 @@ _LONGEST_ROW_ON_HOST = 1024
 """g++'s time grows with the square of a function's loads, of which each is guarded."""
 _MOST_BYTES = 1 << 31
 """Offsets into B and C are immediates of 32 bits."""
-
-
-class Emitter(StrEnum):
-    """What language the kernel is written in."""
-
-    PTX = "ptx"
-    """For ptxas, function by function; the host ring takes C++ all the same."""
-    CUDA = "cuda"
-    """C++, as published."""
 
 
 @dataclass(frozen=True)
@@ -60,28 +51,48 @@ class LoSpmm:
     tile_rows: int = 0
     """M1; 0 searches, as with the next two."""
     threads: int = 0
-    """Of a thread block; N1 is ``threads * cpt``."""
+    """Of a tile; N1 is ``threads * cpt``."""
     cpt: int = 0
     """Neighbouring columns of a thread: 1, 2 or 4."""
-    prefetch: int = 8
-    """Columns of a tile in flight (b of algorithm 2)."""
+    tiles_per_block: int = 0
+    """Row tiles of a thread block; the paper's have 1."""
+    prefetch: int = 0
+    """Columns of a tile in flight (b of algorithm 2); 0 follows M1 and ``cpt``."""
     cpl: int = 0
     """Least products between two loads (CPL of algorithm 2)."""
     order: str = Order.GREEDY
-    """``greedy`` (algorithm 1) or ``none``."""
+    """``greedy`` (algorithm 1), ``none`` or ``hypergraph``."""
     emitter: str = Emitter.PTX
     """``ptx`` or ``cuda``."""
+    mode: str = ""
+    """What chooses, out of `spmark.impls.lo_spmm.tuning.Mode`; by default ``near`` on a GPU, ``estimate`` elsewhere."""
+    model: str = SHIPPED
+    """Rank model of the modes that have one: one that ships, or the path of a file."""
+    warm: bool = True
+    """Whether a kernel in PTX asks for its code before it runs it."""
+    anew: bool = False
+    """Build as if nothing had been built before, on a GPU: for measuring what a search costs."""
 
     def __post_init__(self) -> None:
-        Schedule(self.cpt or 1, self.prefetch, self.cpl)
-        if self.order not in set(Order):
-            raise ValueError(f"expected an order out of {', '.join(Order)}, found {self.order!r}")
-        if self.emitter not in set(Emitter):
-            raise ValueError(f"expected an emitter out of {', '.join(Emitter)}, found {self.emitter!r}")
+        Schedule(self.cpt or 1, self.prefetch or 1, self.cpl)
+        for name, value, known in (("order", self.order, Order), ("emitter", self.emitter, Emitter)):
+            if value not in set(known):
+                raise ValueError(f"expected an {name} out of {', '.join(known)}, found {value!r}")
+        if self.mode and self.mode not in set(Mode):
+            raise ValueError(f"expected a mode out of {', '.join(Mode)}, found {self.mode!r}")
         if not 0 <= self.tile_rows <= 255:
             raise ValueError(f"expected tile_rows in [1, 255], or 0 to search, found {self.tile_rows}")
-        if self.threads % 32 or not 0 <= self.threads <= 1024:
+        if self.threads % 32 or not 0 <= self.threads <= MOST_THREADS:
             raise ValueError(f"expected threads in whole warps, at most 1024, or 0 to search, found {self.threads}")
+        if self.tiles_per_block < 0 or max(1, self.tiles_per_block) * self.threads > MOST_THREADS:
+            raise ValueError(
+                f"expected tiles_per_block whose threads are at most {MOST_THREADS}, found {self.tiles_per_block} "
+                f"of {self.threads} threads"
+            )
+
+    def chooser(self, device: DeviceSpec) -> Mode:
+        """Give what chooses on a device."""
+        return Mode(self.mode or (Mode.NEAR if device.kind is DeviceKind.CUDA else Mode.ESTIMATE))
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse halves, which the paper has none of, and what would make too long a kernel."""
@@ -94,6 +105,12 @@ class LoSpmm:
             yield f"expected float32, found {problem.dtype}"
         if self.cpt and problem.width % self.cpt:
             yield f"expected J to be a multiple of cpt = {self.cpt}, found {problem.width}"
+        if self.chooser(device).runs and device.kind is not DeviceKind.CUDA:
+            yield f"expected a GPU, which mode {self.mode} runs candidates on, found {device.kind}"
+        if self.chooser(device).ranks and not exists(self.model):
+            yield f"expected the rank model {self.model}, found none; see spmark label lo_spmm, spmark train lo_spmm"
+        if self.order == Order.HYPERGRAPH and not is_installed():
+            yield "expected Mt-KaHyPar for order hypergraph, found none; install the extra: spmark[hypergraph]"
         if matrix.nnz > most:
             yield f"expected at most {most:,} non-zeros in one unrolled kernel, found {matrix.nnz:,}"
         if device.kind is DeviceKind.HOST_SIMT and longest > _LONGEST_ROW_ON_HOST:
@@ -104,89 +121,109 @@ class LoSpmm:
             yield f"expected at most {MAX_GRID[1]:,} rows, found {matrix.num_rows:,}"
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
-        """Search, write the kernel, and compile or assemble it; nothing is run on the device."""
-        return LoSpmmPlan(problem, open_target(device), self)
+        """Search, write the kernel, and compile or assemble it, or load what was built before."""
+        with empty_cache() if self.anew and device.kind is DeviceKind.CUDA else nullcontext():
+            return LoSpmmPlan(problem, open_target(device), self)
 
 
 class LoSpmmPlan(DevicePlan):
     """C = A B by one launch, and one before it that clears the rows that A leaves empty; deterministic."""
 
     def __init__(self, problem: Problem, target: Target, how: LoSpmm) -> None:
-        matrix, device = problem.matrix, target.spec
+        matrix = problem.matrix
         empty = np.flatnonzero(matrix.row_lengths == 0).astype(np.int32)
         # Rows are cleared four elements at a time where J allows it.
         cleared = next(v for v in (4, 2, 1) if problem.width % v == 0) if empty.size else 1
         super().__init__(problem, target, {"order": str(how.order)}, alignment=problem.dtype.itemsize * cleared)
         self.stored = matrix.nnz
-        self._kernel: Kernel | None = None
-        self._grid = (0, 0, 0)
+        self._launch: Launch | None = None
         self._zeroing: RowZeroing | None = None
-        if matrix.nnz:
-            with self.phase("search"):
-                pins = Pins(how.tile_rows, how.threads, how.cpt)
-                found = search(problem, device, Order(how.order), how.prefetch, pins)
-            self._describe(found, how)
-            size = found.size
-            self._alignment = max(self._alignment, problem.dtype.itemsize * size.cpt)
-            with self.phase("convert"):
-                tiles = make_tiles(matrix, problem.values, found.dealt.rows)
-                dispatch = np.arange(len(tiles), dtype=np.int32)
-                kernel = UnrolledKernel(tiles, dispatch, problem.width, Schedule(size.cpt, how.prefetch, how.cpl))
-            with self.phase("compile"):
-                self._kernel = self._compiled(kernel, size.threads, Emitter(how.emitter))
-            self._grid = (ceil_div(problem.width, size.tile_width), len(tiles), 1)
         if empty.size:
             with self.phase("upload"):
                 self._zeroing = RowZeroing(self, empty, problem.width, problem.dtype)
+        if not matrix.nnz:
+            return
+        emitter = Emitter(how.emitter)
+        cache = PlanCache(problem, target.spec, asdict(how)) if is_assembled(target, emitter) else None
+        held = cache.read() if cache else None
+        if held is not None:
+            self._load(problem, *held)
+            return
+        found = self._search(problem, how, emitter)
+        size, num_tiles, code = self._make(problem, how, emitter, found)
+        if cache is not None and self.search is not None:
+            spent = {name: seconds for name, seconds in self.phases_s.items() if name != "upload"}
+            cache.write(Remembered(size, num_tiles, self.config, spent, self.search, code.cache_key))
 
-    def _describe(self, found: Found, how: LoSpmm) -> None:
+    def _load(self, problem: Problem, kept: Remembered, binary: Binary) -> None:
+        """Take over what was built before: only loading costs, and what building cost is told again."""
+        with self.phase("upload"):
+            code = load_binary(binary, [kept.size.block_threads], kept.code_key)
+            self._take(code, kept.size, kept.num_tiles, problem)
+        self.config |= kept.config
+        self.phases_s |= kept.phases_s
+        self.search = kept.search
+
+    def _search(self, problem: Problem, how: LoSpmm, emitter: Emitter) -> Found:
+        mode = how.chooser(self.target.spec)
+        with self.phase("search"):
+            pins = Pins(how.tile_rows, how.threads, how.cpt, how.tiles_per_block, how.prefetch)
+            space = explore(problem, self.target.spec, Order(how.order), pins)
+            runner = None
+            if mode.runs and len(space.survivors.sizes) > 1:
+                from spmark.impls.lo_spmm.gpu import GpuRunner
+
+                runner = GpuRunner(space, self.target, emitter=emitter, cpl=how.cpl, clear=self._clear, warm=how.warm)
+            found = choose(space, mode, runner, find(how.model) if mode.ranks else None)
         size = found.size
         self.search = found.record
         self.config |= {
+            "mode": str(mode),
             "tile_rows": size.tile_rows,
             "threads": size.threads,
             "cpt": size.cpt,
+            "tiles_per_block": size.tiles_per_block,
             "tile_width": size.tile_width,
-            "prefetch": how.prefetch,
+            "prefetch": pins.depth(size.tile_rows, size.cpt),
             "cpl": how.cpl,
             "nnc_sum": int(found.dealt.nnc.sum()),
             "cov_row": round(found.dealt.cov_row, 4),
             **{f"after_{stage}": count for stage, count in found.survivors.counts.items()},
         }
+        if mode.ranks:
+            self.config["model"] = how.model
         if found.survivors.relaxed:
             self.config["waived"] = found.survivors.relaxed
+        return found
 
-    def _compiled(self, kernel: UnrolledKernel, threads: int, emitter: Emitter) -> Kernel:
-        device, schedule = self.target.spec, kernel.schedule
-        cap = register_cap(kernel.tile_rows, schedule.cpt, schedule.prefetch)
-        if device.kind is DeviceKind.CUDA and emitter is Emitter.PTX:
-            from spmark.impls.lo_spmm.gpu import load_assembled
+    def _make(self, problem: Problem, how: LoSpmm, emitter: Emitter, found: Found) -> tuple[TileSize, int, Code]:
+        """Write and compile the chosen kernel; gives the size that fits, the number of row tiles, and the code."""
+        size, assembled = found.size, is_assembled(self.target, emitter)
+        with self.phase("convert"):
+            tiles = make_tiles(problem.matrix, problem.values, found.dealt.rows)
+            dispatch = np.arange(len(tiles), dtype=np.int32)
+            schedule = Schedule(size.cpt, self.config["prefetch"], how.cpl)
+            kernel = UnrolledKernel(tiles, dispatch, problem.width, schedule, how.warm)
+        with self.phase("compile"):
+            code, size = make_for(kernel, self.target, emitter, size)
+        self.config |= {"emitter": str(Emitter.PTX if assembled else Emitter.CUDA)}
+        if assembled:
+            self.config |= {"registers": code.registers, "warm": how.warm}
+        self.config["tiles_per_block"] = size.tiles_per_block
+        self._take(code, size, len(tiles), problem)
+        return size, len(tiles), code
 
-            binary = assemble(kernel, device.arch, cap)
-            self.config |= {"emitter": str(emitter), "registers": binary.registers}
-            self.device_bytes += len(binary.cubin)
-            return load_assembled(binary, threads)
-        self.config["emitter"] = str(Emitter.CUDA)
-        source = _source_file(cuda_source(kernel, max(1, device.registers_per_sm // (cap * threads))))
-        self.device_bytes += 16 * (schedule.cpt * sum(tile.nnz for tile in kernel.tiles))
-        (loaded,) = self.target.load([KernelTemplate(source, NAME, {"threads": (threads,)}).instance(threads=threads)])
-        return loaded
+    def _take(self, code: Code, size: TileSize, num_tiles: int, problem: Problem) -> None:
+        self._launch = Launch.of(code, size, num_tiles, problem)
+        self._alignment = max(self._alignment, problem.dtype.itemsize * size.cpt)
+        self.device_bytes += code.code_bytes
+
+    def _clear(self, out: DeviceArray) -> None:
+        if self._zeroing is not None:
+            self._zeroing.enqueue(out)
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         """Clear empty rows, then compute the others."""
-        if self._zeroing is not None:
-            self._zeroing.enqueue(out)
-        if self._kernel is not None:
-            arguments: tuple[Any, ...] = (*operands, out)
-            self._kernel.launch(self._grid, arguments)
-
-
-def _source_file(text: str) -> Path:
-    """Keep a generated source beside the compiled kernels, named by its content; written whole or not at all."""
-    path = cache_folder() / "sources" / f"{NAME}_{hashlib.sha256(text.encode()).hexdigest()[:24]}.cu"
-    if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-            file.write(text)
-        Path(file.name).replace(path)
-    return path
+        self._clear(out)
+        if self._launch is not None:
+            self._launch.enqueue(operands[0], out)

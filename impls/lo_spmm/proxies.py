@@ -15,10 +15,12 @@ from scipy.cluster.hierarchy import fcluster, linkage
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.lo_spmm.kernel import Schedule, Tile, UnrolledKernel
-from spmark.impls.lo_spmm.space import TileSize
+from spmark.impls.lo_spmm.space import TileSize, grid_of
 from spmark.impls.runtime.target import ceil_div
 
 _CLUSTERS_PER_BLOCK = 3
+_MOST_CLUSTERS = 12
+"""Of a proxy: more than run side by side on a multiprocessor in any candidate that is not far from the best."""
 _LOOP_CONSTANT = 300
 _RESERVED_SHARED_BYTES = 1024
 """What CUDA keeps of each thread block's shared memory, compute capability 8.0 and newer."""
@@ -31,8 +33,22 @@ class Launch:
 
     grid: tuple[int, int, int]
     threads: int
+    """Of a thread block."""
     shared_bytes: int
     """Dynamic shared memory that holds the proxy to the candidate's occupancy (section 5.2.2)."""
+
+
+def resident_blocks(threads: int, registers: int, device: DeviceSpec) -> int:
+    """Give the thread blocks that fit a multiprocessor side by side, at least 1.
+
+    Parameters
+    ----------
+    threads, registers : int
+        Of a thread block, and of one of its threads.
+    """
+    # Registers go out to warps in units of 256.
+    per_block = ceil_div(registers * device.warp_size, 256) * 256 * ceil_div(threads, device.warp_size)
+    return max(1, min(device.registers_per_sm // per_block, device.max_threads_per_sm // threads, _BLOCKS_PER_SM))
 
 
 def active_blocks(num_blocks: int, threads: int, registers: int, device: DeviceSpec) -> int:
@@ -47,15 +63,7 @@ def active_blocks(num_blocks: int, threads: int, registers: int, device: DeviceS
     threads, registers : int
         Of a thread block, and of one of its threads.
     """
-    # Registers go out to warps in units of 256.
-    per_block = ceil_div(registers * device.warp_size, 256) * 256 * ceil_div(threads, device.warp_size)
-    bounds = (
-        ceil_div(num_blocks, device.num_sms),
-        device.registers_per_sm // per_block,
-        device.max_threads_per_sm // threads,
-        _BLOCKS_PER_SM,
-    )
-    return max(1, min(bounds))
+    return max(1, min(ceil_div(num_blocks, device.num_sms), resident_blocks(threads, registers, device)))
 
 
 def shared_for(blocks: int, device: DeviceSpec) -> int:
@@ -67,11 +75,34 @@ def shared_for(blocks: int, device: DeviceSpec) -> int:
     return max(0, min(share, device.shared_bytes_per_block) // 128 * 128)
 
 
-def launch_for(size: TileSize, num_tiles: int, width: int, registers: int, device: DeviceSpec) -> Launch:
-    """Give the arguments that make a proxy stand for one candidate; ``registers`` are the candidate's, of a thread."""
-    columns = ceil_div(width, size.tile_width)
-    active = active_blocks(num_tiles * columns, size.threads, registers, device)
-    return Launch((columns, num_tiles, 1), size.threads, shared_for(active, device))
+def launch_for(
+    size: TileSize, num_tiles: int, width: int, *, registers: int, own_registers: int, device: DeviceSpec
+) -> Launch:
+    """Give the arguments that make a proxy stand for one candidate.
+
+    Shared memory is taken only where the proxy's own registers would let other numbers of blocks in: what it takes, the
+    L1 cache loses.
+
+    Parameters
+    ----------
+    size : TileSize
+    num_tiles, width : int
+        Row tiles, and J.
+    registers, own_registers : int
+        Of a thread of the candidate, and of the proxy.
+    device : DeviceSpec
+    """
+    grid = grid_of(size, num_tiles, width)
+    active, own = (
+        active_blocks(grid[0] * grid[1], size.block_threads, count, device) for count in (registers, own_registers)
+    )
+    return Launch(grid, size.block_threads, 0 if own == active else shared_for(active, device))
+
+
+def active_tiles(size: TileSize, num_tiles: int, width: int, registers: int, device: DeviceSpec) -> int:
+    """Give the row tiles that run side by side on a multiprocessor."""
+    columns, rows, _ = grid_of(size, num_tiles, width)
+    return active_blocks(columns * rows, size.block_threads, registers, device) * size.tiles_per_block
 
 
 def cluster_tiles(nnc: NDArray[np.int64], nnz: NDArray[np.int64], count: int) -> NDArray[np.int32]:
@@ -99,7 +130,14 @@ def loop_length(nnc: float, sparsity: float) -> int:
 
 
 def make_proxy(
-    tiles: Sequence[Tile], sparsity: float, active: Sequence[int], *, width: int, schedule: Schedule, seed: int = 0
+    tiles: Sequence[Tile],
+    sparsity: float,
+    active: Sequence[int],
+    *,
+    width: int,
+    schedule: Schedule,
+    warm: bool = True,
+    seed: int = 0,
 ) -> UnrolledKernel:
     """Reduce a kernel to a proxy of all its N1.
 
@@ -113,16 +151,19 @@ def make_proxy(
     sparsity : float
         Of A.
     active : sequence of int
-        `active_blocks` of every candidate that the proxy serves: three clusters are kept for each of the most.
+        `active_tiles` of every candidate that the proxy serves: three clusters are kept for each of the most,
+        and `_MOST_CLUSTERS` altogether.
     width : int
         J.
     schedule : Schedule
+    warm : bool
+        `UnrolledKernel.warm` of the kernel.
     seed : int
         Of the weights, which differ so that no two products are one.
     """
     nnc = np.array([tile.nnc for tile in tiles], np.int64)
     nnz = np.array([tile.nnz for tile in tiles], np.int64)
-    cluster = cluster_tiles(nnc, nnz, _CLUSTERS_PER_BLOCK * max(active))
+    cluster = cluster_tiles(nnc, nnz, min(_CLUSTERS_PER_BLOCK * max(active), _MOST_CLUSTERS))
     rng = np.random.default_rng(seed)
     functions = []
     for number in range(int(cluster.max(initial=-1)) + 1):
@@ -131,7 +172,7 @@ def make_proxy(
         distance = np.hypot(nnc[members] - centre[0], nnz[members] - centre[1])
         model = tiles[int(members[distance.argmin()])]
         functions.append(_proxy_tile(model, centre, loop_length(centre[0], sparsity), rng))
-    return UnrolledKernel(tuple(functions), cluster, width, schedule)
+    return UnrolledKernel(tuple(functions), cluster, width, schedule, warm)
 
 
 def _proxy_tile(model: Tile, centre: NDArray[np.float64], loads: int, rng: np.random.Generator) -> Tile:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr
 from spmark.impls.formats.loops import compiled
+from spmark.impls.lo_spmm.hypergraph import partition_rows
 
 _LONG = types.int64
 _IN = types.Array(types.int32, 1, "C", readonly=True)
@@ -26,6 +27,8 @@ class Order(StrEnum):
     """Algorithm 1."""
     NONE = "none"
     """Consecutive rows, empty ones left out."""
+    HYPERGRAPH = "hypergraph"
+    """By a partitioner (`spmark.impls.lo_spmm.hypergraph`), which needs the extra of that name."""
 
 
 def deal_rows(matrix: Csr, tile_rows: int, order: Order = Order.GREEDY) -> list[NDArray[np.int32]]:
@@ -51,6 +54,8 @@ def deal_rows(matrix: Csr, tile_rows: int, order: Order = Order.GREEDY) -> list[
     rows = np.flatnonzero(lengths).astype(np.int32)
     if order is Order.NONE:
         return [rows[start : start + tile_rows] for start in range(0, rows.size, tile_rows)]
+    if order is Order.HYPERGRAPH:
+        return partition_rows(matrix, rows, tile_rows)
     rows = rows[np.argsort(lengths[rows], kind="stable")]
     count = -(-rows.size // tile_rows)
     tile_of = np.zeros(rows.size, np.int32)

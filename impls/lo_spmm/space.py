@@ -1,7 +1,8 @@
 """The tile sizes that are considered: M1 rows of A and N1 columns of B for a thread block (LO-SpMM, section 3.1).
 
-The paper gives a thread one column. Here it may have two or four side by side, which one vector load brings: N1 is
-``threads * cpt``, and a thread holds ``M1 * cpt`` sums.
+The paper gives a thread one column, and a thread block one tile. Here a thread may have two or four columns side by
+side, which one vector load brings, and a block several tiles of the same columns: N1 is ``threads * cpt``, a thread
+holds ``M1 * cpt`` sums, and a row of B that several tiles of a block need comes to the multiprocessor once.
 """
 
 from __future__ import annotations
@@ -9,10 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from spmark.impls.runtime.target import ceil_div
+
 TILE_ROWS = (2, 4, 8, 12, 16, 20, 24, 32, 48, 64, 96, 128)
 """M1; the range of the paper's table 3, with steps between the powers of two where registers make them differ."""
 THREADS = (32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024)
 COLUMNS_PER_THREAD = (1, 2, 4)
+TILES_PER_BLOCK = (1, 2, 3, 4, 6, 8)
+MOST_THREADS = 1024
+"""Of a thread block, on every architecture since sm_20."""
 
 
 @dataclass(frozen=True, order=True)
@@ -22,14 +28,26 @@ class TileSize:
     tile_rows: int
     """M1."""
     threads: int
-    """Of a thread block."""
+    """Of a tile; of a thread block where it has one tile, as in the paper."""
     cpt: int = 1
     """Neighbouring columns of a thread, loaded at once."""
+    tiles_per_block: int = 1
+    """Row tiles of a thread block, each with threads of its own."""
 
     @property
     def tile_width(self) -> int:
         """N1, columns of a thread block."""
         return self.threads * self.cpt
+
+    @property
+    def block_threads(self) -> int:
+        """Threads of a thread block."""
+        return self.threads * self.tiles_per_block
+
+
+def grid_of(size: TileSize, num_tiles: int, width: int) -> tuple[int, int, int]:
+    """Give the thread blocks of a launch: columns first, so that blocks of the same tiles follow each other."""
+    return ceil_div(width, size.tile_width), ceil_div(num_tiles, size.tiles_per_block), 1
 
 
 def tile_sizes(
@@ -38,6 +56,8 @@ def tile_sizes(
     tile_rows: Sequence[int] = TILE_ROWS,
     threads: Sequence[int] = THREADS,
     columns_per_thread: Sequence[int] = COLUMNS_PER_THREAD,
+    *,
+    tiles_per_block: Sequence[int] = TILES_PER_BLOCK,
 ) -> Iterator[TileSize]:
     """Walk the space of one problem.
 
@@ -48,14 +68,17 @@ def tile_sizes(
     width : int
         J. A vector load needs rows of B that start aligned, so ``cpt`` divides it; one N1 beyond J is kept for each
         ``cpt``.
-    tile_rows, threads, columns_per_thread : sequence of int
-        Values to combine, increasing.
+    tile_rows, threads, columns_per_thread, tiles_per_block : sequence of int
+        Values to combine, increasing. Several tiles of a block are no more than there are, nor than it has threads for.
     """
     for rows in _up_to(tile_rows, num_rows):
         for cpt in columns_per_thread:
             if width % cpt == 0:
-                for count in _up_to(threads, -(-width // cpt)):
-                    yield TileSize(rows, count, cpt)
+                for count in _up_to(threads, ceil_div(width, cpt)):
+                    for together in tiles_per_block:
+                        fits = together <= ceil_div(num_rows, rows) and together * count <= MOST_THREADS
+                        if together == tiles_per_block[0] or fits:
+                            yield TileSize(rows, count, cpt, together)
 
 
 def _up_to(values: Sequence[int], most: int) -> Iterator[int]:

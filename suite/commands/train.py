@@ -124,7 +124,7 @@ def _labels(names: Sequence[str]) -> tuple[Labels, Card]:
         return labels, Card(trained_on=origin, labels_sha256=about.sha256, gpu=about.gpu)
     if PUBLISHED in names or not names:
         raise DatasetError(f"expected --labels {PUBLISHED}, or files of measured labels, found {', '.join(names)}")
-    files = [path for name in names for path in _files(Path(name))]
+    files = [path for name in names for path in labels_in(Path(name))]
     found = [read_measured(path) for path in files]
     gpus = sorted({gpu for _, gpu in found})
     if len(gpus) != 1:
@@ -134,7 +134,8 @@ def _labels(names: Sequence[str]) -> tuple[Labels, Card]:
     return joined([labels for labels, _ in found]), Card(trained_on=origin, labels_sha256=digest, gpu=gpus[0])
 
 
-def _files(path: Path) -> list[Path]:
+def labels_in(path: Path) -> list[Path]:
+    """Give a file of labels, or those of a folder; raises `DatasetError` where there are none."""
     found = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
     if not found or not all(file.is_file() for file in found):
         raise DatasetError(f"{path}: expected a file of labels (.jsonl) or a folder that holds some, found none")

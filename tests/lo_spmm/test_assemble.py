@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -117,6 +118,21 @@ def test_a_tool_that_fails_leaves_the_cache_as_it_was(
         patch.setattr(module, "tool", lambda _: broken)
         patch.setattr(module, "TIMEOUT_S", 0.5)
         with pytest.raises(CompileError, match=said):
+            assemble(layer(2, 1, 4), "sm_90", 40, workers=1)
+    assert {path: path.read_bytes() for path in entries()} == before
+    assert assemble(layer(2, 1, 4), "sm_90", 40, workers=1).registers
+
+
+def test_a_full_disk_leaves_the_cache_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    assemble(layer(4, 1, 4), "sm_90", 40, workers=1)
+    before = {path: path.read_bytes() for path in entries()}
+
+    def full(self: Path, text: str) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full)
+        with pytest.raises(CompileError, match="No space left on device"):
             assemble(layer(2, 1, 4), "sm_90", 40, workers=1)
     assert {path: path.read_bytes() for path in entries()} == before
     assert assemble(layer(2, 1, 4), "sm_90", 40, workers=1).registers

@@ -33,10 +33,10 @@ def consecutive(row_nnz: list[int]) -> dict[int, np.ndarray]:
 
 def test_counts_of_figure_3() -> None:
     """64, 38, 12; what is left of the 12 depends on the figure's matrix, of which the text gives some sums."""
-    space = list(tile_sizes(8, 8, range(1, 9), range(1, 9), (1,)))
+    space = list(tile_sizes(8, 8, range(1, 9), range(1, 9), (1,), tiles_per_block=(1,)))
     # 15 + 15 non-zeros in tiles of four rows and 22 + 8 in tiles of six, as the text says.
     nnz = consecutive([3, 4, 4, 4, 3, 4, 4, 4])
-    found = survivors(space, 8, 8, FIGURE, prefetch=0, tile_nnz=nnz.__getitem__)
+    found = survivors(space, 8, 8, FIGURE, depth=lambda rows, cpt: 0, tile_nnz=nnz.__getitem__)
     assert found.counts == {"space": 64, "registers": 38, "utilisation": 12, "balance": 10}
     assert not found.relaxed
     assert {size.tile_rows for size in found.sizes} == {1, 2, 3, 4, 5}
@@ -49,14 +49,14 @@ def test_imbalanced_tiles_go() -> None:
     space = [TileSize(1, 32), TileSize(2, 32)]
     limits = Limits(255, 65536, 1024, 32, 1, 12)
     nnz = consecutive([1, 9, 2, 8])
-    found = survivors(space, 4, 32, limits, prefetch=8, tile_nnz=nnz.__getitem__)
+    found = survivors(space, 4, 32, limits, depth=lambda rows, cpt: 8, tile_nnz=nnz.__getitem__)
     assert found.sizes == (TileSize(2, 32),)
 
 
 def test_registers_of_a_block_bound_threads() -> None:
     space = [TileSize(rows, threads) for rows in (16, 64, 128) for threads in (128, 512, 1024)]
     nnz = {rows: np.full(8, 7) for rows in (16, 64, 128)}
-    found = survivors(space, 4096, 4096, Limits.of(H200), prefetch=8, tile_nnz=nnz.__getitem__)
+    found = survivors(space, 4096, 4096, Limits.of(H200), depth=lambda rows, cpt: 8, tile_nnz=nnz.__getitem__)
     kept = {(size.tile_rows, size.threads) for size in found.sizes}
     assert kept == {(16, 128), (16, 512), (16, 1024), (64, 128), (64, 512)} | {(128, 128)}
 
@@ -69,7 +69,7 @@ def test_what_nothing_passes_is_waived_and_named() -> None:
         return np.array([3])
 
     space = list(tile_sizes(5, 40))
-    found = survivors(space, 5, 40, Limits.of(H200), prefetch=8, tile_nnz=nnz)
+    found = survivors(space, 5, 40, Limits.of(H200), depth=lambda rows, cpt: 8, tile_nnz=nnz)
     assert found.relaxed == "utilisation"
     assert len(found.sizes) == found.counts["registers"] > 0 == found.counts["utilisation"]
     assert not asked

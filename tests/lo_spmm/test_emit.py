@@ -80,8 +80,19 @@ def test_ptx_entry_reaches_the_function_of_every_block() -> None:
     shared = UnrolledKernel(kernel.tiles, np.array([2, 0, 2, 1], np.int32), 24, kernel.schedule)
     text = entry_ptx(shared, "sm_90")
     assert ".branchtargets L2, L0, L2, L1;" in text
-    assert re.findall(r"L(\d):\n  call tile_(\d)", text) == [("0", "0"), ("1", "1"), ("2", "2")]
-    assert "setp.ge.u32 %p, %r1, 24;" in text
+    assert re.findall(r"C(\d):\n  call tile_(\d), \(%rd1, %rd2\);", text) == [("0", "0"), ("1", "1"), ("2", "2")]
+    assert "setp.ge.u32 %p, %r8, 24;" in text
+    assert "setp.ge.u32 %p, %r7, 4;" in text
+
+
+@pytest.mark.parametrize(("width", "asked"), [(24, True), (1 << 17, False)])
+def test_a_kernel_asks_for_its_code_and_for_a_small_operand(width: int, asked: bool) -> None:
+    kernel = kernel_of(matrices()["under_32_rows"], 2, width, Schedule(2))
+    text = entry_ptx(kernel, "sm_90")
+    assert len(re.findall(r"mov.u64 %rd4, tile_\d+;", text)) == len(kernel.tiles)
+    assert ("add.u64 %rd3, %rd1, %rd3;\n  prefetch.global.L2 [%rd3];" in text) == asked
+    cold = UnrolledKernel(kernel.tiles, kernel.dispatch, width, kernel.schedule, warm=False)
+    assert "prefetch" not in entry_ptx(cold, "sm_90")
 
 
 @pytest.mark.parametrize(("arch", "version"), [("sm_80", "7.0"), ("sm_90", "7.8"), ("sm_100", "8.6")])
@@ -96,14 +107,17 @@ def test_literals_of_c_keep_every_bit(value: np.float32) -> None:
     assert np.float32(float.fromhex(text[:-1])).view(np.uint32) == value.view(np.uint32)
 
 
-@pytest.mark.parametrize(("cpt", "width", "prefetch", "cpl"), [(1, 70, 8, 0), (2, 70, 2, 3), (4, 132, 5, 9)])
-def test_c_on_the_host(cpt: int, width: int, prefetch: int, cpl: int) -> None:
-    """J is no multiple of N1, so that the last thread block has threads with nothing to do."""
+@pytest.mark.parametrize(
+    ("cpt", "width", "prefetch", "cpl", "together"), [(1, 70, 8, 0, 1), (2, 70, 2, 3, 2), (4, 132, 5, 9, 4)]
+)
+def test_c_on_the_host(cpt: int, width: int, prefetch: int, cpl: int, together: int) -> None:
+    """J is no multiple of N1, nor three tiles of what a block has: some threads have nothing to do."""
     matrix = random_csr(11, 30, [3, 0, 9, 1, 1, 0, 12, 4, 30, 2, 5])
     values = matrix.values.copy()
     values[: AWKWARD.size - 4] = AWKWARD[[0, 1, 5, 6]]
     problem = Problem(Op.SPMM, Csr(matrix.shape, matrix.indptr, matrix.indices, values), width)
-    plan = LoSpmm(tile_rows=4, threads=32, cpt=cpt, prefetch=prefetch, cpl=cpl).build(problem, find("host-simt"))
+    how = LoSpmm(tile_rows=4, threads=32, cpt=cpt, tiles_per_block=together, prefetch=prefetch, cpl=cpl)
+    plan = how.build(problem, find("host-simt"))
     operands = dense_operands(problem)
     out = np.full(problem.out_shape, np.nan, np.float32)
     plan.run(operands, out)

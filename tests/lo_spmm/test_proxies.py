@@ -9,7 +9,15 @@ from problems import random_csr
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.lo_spmm.emit_ptx import function_ptx
 from spmark.impls.lo_spmm.kernel import Schedule, make_tiles
-from spmark.impls.lo_spmm.proxies import active_blocks, cluster_tiles, launch_for, loop_length, make_proxy, shared_for
+from spmark.impls.lo_spmm.proxies import (
+    active_blocks,
+    active_tiles,
+    cluster_tiles,
+    launch_for,
+    loop_length,
+    make_proxy,
+    shared_for,
+)
 from spmark.impls.lo_spmm.reorder import Order, deal_rows
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.runtime.device import shipped_calibration
@@ -41,10 +49,18 @@ def test_shared_memory_lets_so_many_blocks_in(blocks: int) -> None:
 
 
 def test_arguments_of_a_launch() -> None:
-    launch = launch_for(TileSize(16, 128, 2), num_tiles=192, width=1000, registers=62, device=SPEC)
+    facts = {"num_tiles": 192, "width": 1000, "registers": 62, "device": SPEC}
+    launch = launch_for(TileSize(16, 128, 2), **facts, own_registers=40)
     assert launch.grid == (4, 192, 1)
     assert launch.threads == 128
-    assert launch.shared_bytes == shared_for(6, SPEC)
+    assert launch.shared_bytes == 0  # six blocks, of either kernel
+    stacked = TileSize(16, 128, 2, 5)
+    launch = launch_for(stacked, **facts, own_registers=40)
+    assert launch.grid == (4, 39, 1)
+    assert launch.threads == 640
+    assert launch.shared_bytes == shared_for(1, SPEC)
+    assert launch_for(stacked, **facts, own_registers=60).shared_bytes == 0
+    assert active_tiles(stacked, 192, 1000, 62, SPEC) == 5
 
 
 def test_loops_are_cut_by_the_paper_s_rule() -> None:

@@ -42,8 +42,11 @@ def test_as_algorithm_1(name: str, tile_rows: int) -> None:
 
 
 @pytest.mark.parametrize("order", Order)
-def test_every_row_with_entries_is_in_one_tile(order: Order) -> None:
-    matrix = matrices()["empty_rows"]
+@pytest.mark.parametrize("name", ["empty_rows", "under_32_rows", "one_by_one"])
+def test_every_row_with_entries_is_in_one_tile(order: Order, name: str) -> None:
+    if order is Order.HYPERGRAPH:
+        pytest.importorskip("mtkahypar")
+    matrix = matrices()[name]
     tiles = deal_rows(matrix, 4, order)
     assert all(0 < tile.size <= 4 for tile in tiles)
     np.testing.assert_array_equal(np.sort(np.concatenate(tiles)), np.flatnonzero(matrix.row_lengths))
@@ -77,6 +80,17 @@ def test_more_alike_rows_need_fewer_loads() -> None:
     assert loads[0] > loads[1] > loads[2]
     assert max(plain) - min(plain) < 0.1 * plain[0]
     assert all(ours < theirs for ours, theirs in zip(loads, plain, strict=True))
+
+
+def test_a_partitioner_finds_rows_that_are_alike() -> None:
+    pytest.importorskip("mtkahypar")
+    matrix = similar_blocks(0.9)
+    tiles = deal_rows(matrix, 16, Order.HYPERGRAPH)
+    assert [tile.tolist() for tile in tiles] == [tile.tolist() for tile in deal_rows(matrix, 16, Order.HYPERGRAPH)]
+    assert all(tile.size <= 16 for tile in tiles)
+    _, nnc = count_tiles(matrix, tiles)
+    _, plain = count_tiles(matrix, deal_rows(matrix, 16, Order.NONE))
+    assert nnc.sum() < 0.8 * plain.sum()
 
 
 def test_uneven_rows_are_spread() -> None:

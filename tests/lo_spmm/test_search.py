@@ -13,8 +13,8 @@ from spmark.impls.lo_spmm.features import FEATURES, candidate_features, count_ti
 from spmark.impls.lo_spmm.kernel import make_tiles
 from spmark.impls.lo_spmm.plan import LoSpmm
 from spmark.impls.lo_spmm.reorder import Order, deal_rows
-from spmark.impls.lo_spmm.search import Pins, search
-from spmark.impls.lo_spmm.select import estimate
+from spmark.impls.lo_spmm.search import Pins, explore
+from spmark.impls.lo_spmm.select import Estimate, estimate
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.runtime.device import find, shipped_calibration
 
@@ -40,7 +40,7 @@ def test_counts_are_those_of_the_tiles(problem: Problem) -> None:
 def test_features(problem: Problem) -> None:
     matrix = problem.matrix
     nnz, nnc = count_tiles(matrix, deal_rows(matrix, 16))
-    found = dict(zip(FEATURES, candidate_features(matrix, 1000, TileSize(16, 128, 2), nnz, nnc), strict=True))
+    found = dict(zip(FEATURES, candidate_features(matrix, 1000, TileSize(16, 128, 2, 3), nnz, nnc), strict=True))
     assert found == {
         "row_tiles": -(-np.count_nonzero(matrix.row_lengths) // 16),
         "col_tiles": 4,
@@ -51,37 +51,48 @@ def test_features(problem: Problem) -> None:
         "tile_rows": 16,
         "tile_width": 256,
         "K": 200,
+        "cpt": 2,
+        "tiles_per_block": 3,
     }
 
 
-def test_the_search_takes_the_least_estimate_of_what_is_left(problem: Problem) -> None:
-    found = search(problem, H200, Order.GREEDY, 8, Pins())
-    assert not found.survivors.relaxed
-    assert found.record.candidates == found.survivors.counts["space"] > found.survivors.counts["registers"]
-    assert len(found.record.seen) == found.survivors.counts["balance"]
-    assert min(c.predicted for c in found.record.seen if c.predicted is not None) == pytest.approx(
-        estimate(found.size, 512, found.dealt.nnz, found.dealt.nnc, H200).cycles
-    )
-
-
 def test_pins_hold(problem: Problem) -> None:
-    found = search(problem, H200, Order.NONE, 8, Pins(tile_rows=10, threads=96, cpt=4))
-    assert found.size == TileSize(10, 96, 4)
+    space = explore(problem, H200, Order.NONE, Pins(10, 96, 4, 2))
+    assert space.survivors.sizes == (TileSize(10, 96, 4, 2),)
     with pytest.raises(ValueError, match="cpt that divides J = 512"):
-        search(problem, H200, Order.NONE, 8, Pins(cpt=3))
+        explore(problem, H200, Order.NONE, Pins(cpt=3))
 
 
-def test_code_bounds_a_narrow_problem_and_wide_blocks_share_it(problem: Problem) -> None:
-    nnz, nnc = count_tiles(problem.matrix, deal_rows(problem.matrix, 16))
-    narrow, wide = (estimate(TileSize(16, threads), 512, nnz, nnc, H200) for threads in (64, 512))
-    assert narrow.cycles == narrow.code > wide.code
-    long = estimate(TileSize(16, 512), 1 << 20, nnz, nnc, H200)
-    assert long.cycles > long.code
+def test_loads_in_flight_follow_the_columns_of_a_thread() -> None:
+    assert [Pins().depth(*pair) for pair in ((8, 1), (12, 1), (8, 2), (2, 4))] == [32, 16, 8, 8]
+    assert Pins(prefetch=5).depth(8, 2) == 5
+
+
+def cycles(size: TileSize, width: int, counts: tuple[np.ndarray, np.ndarray]) -> Estimate:
+    return estimate(size, (600, 200), width, counts, prefetch=16, device=H200)
+
+
+def test_the_estimate_knows_what_sharing_saves(problem: Problem) -> None:
+    counts = count_tiles(problem.matrix, deal_rows(problem.matrix, 16))
+    alone, together = cycles(TileSize(16, 128), 8192, counts), cycles(TileSize(16, 128, 1, 4), 8192, counts)
+    assert together.data < alone.data
+    narrow, wide = cycles(TileSize(16, 64), 512, counts), cycles(TileSize(16, 512), 512, counts)
+    assert narrow.code > wide.code
+    vectors = cycles(TileSize(16, 128, 4), 512, counts)
+    assert vectors.chain > narrow.chain
+    assert max(vars(vectors).values()) <= vectors.cycles <= sum(vars(vectors).values())
 
 
 @pytest.mark.parametrize(
     ("config", "said"),
-    [({"cpt": 3}, "cpt"), ({"order": "best"}, "order"), ({"emitter": "sass"}, "emitter"), ({"threads": 48}, "warps")],
+    [
+        ({"cpt": 3}, "cpt"),
+        ({"mode": "luck"}, "mode"),
+        ({"threads": 512, "tiles_per_block": 3}, "at most 1024"),
+        ({"order": "best"}, "order"),
+        ({"emitter": "sass"}, "emitter"),
+        ({"threads": 48}, "warps"),
+    ],
 )
 def test_illegal_tunables_are_refused(config: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match=said):
@@ -99,6 +110,8 @@ def test_too_long_kernels_are_refused_with_the_reason(problem: Problem) -> None:
     hub = Problem(Op.SPMM, random_csr(1, 3000, [2000]), 8)
     assert "at most 1,024 non-zeros in a row" in str(LoSpmm().unsupported(hub, host))
     assert LoSpmm().unsupported(hub, H200) is None
+    assert "expected a GPU" in str(LoSpmm(mode="lo_spmm").unsupported(hub, host))
+    assert "the rank model nobody" in str(LoSpmm(mode="ec_spmm", model="nobody").unsupported(hub, H200))
 
 
 def test_a_plan_tells_what_each_constraint_left() -> None:

@@ -6,14 +6,17 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
 from spmark.impls.core.errors import DeviceError
+from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import Measurement
 from spmark.impls.core.recordfile import FolderLock, read_rows
 from spmark.impls.runtime import device
+from spmark.impls.stile.calibration import Agreement, calibration_for, published_a100
 from spmark.suite import cli, cli_options
 from spmark.suite.commands import run as run_command
 
@@ -286,6 +289,28 @@ def test_calibrate_writes_the_file(invoke, fakes, monkeypatch, tmp_path):
     code, _, err = invoke("calibrate", "--out", tmp_path / "file" / "cpu.json")
     assert code == 4
     assert "cannot be written" in err
+
+
+def test_calibrate_tiles(invoke, fakes, monkeypatch, tmp_path):
+    def calibrate(spec):
+        constants = calibration_for("", Op.SPMM, DType.FLOAT16)[0]
+        fitted = SimpleNamespace(calibration=constants, agreement=Agreement(0.97, 2e-5, 12))
+        return spec.model_copy(update={"tables": constants.tables()}), [fitted]
+
+    monkeypatch.setitem(sys.modules, "spmark.impls.stile.gpu", SimpleNamespace(calibrate=calibrate))
+    monkeypatch.setattr(device, "find", lambda name: fakes.CPU)
+    code, _, err = invoke("calibrate", "--stile")
+    assert code == 3
+    assert "expected a GPU to measure tiles on" in err
+    monkeypatch.setattr(device, "find", lambda name: published_a100())
+    monkeypatch.setattr(device, "calibrated", lambda spec: spec)
+    path = tmp_path / "x" / "stile.json"
+    code, out, err = invoke("calibrate", "--stile", "--out", path)
+    assert code == 0, err
+    assert "0.97" in out
+    assert calibration_for("nvidia-a100-sxm4-80gb", Op.SPMM, DType.FLOAT16, str(path))[0].blocks
+    code, out, _ = invoke("calibrate", "--stile", "--out", path, "--json")
+    assert json.loads(out)["agreement"][0]["tiles held out"] == 12
 
 
 def test_a_real_sweep_from_the_shell(tmp_path):

@@ -12,14 +12,19 @@ import pytest
 from label_fakes import published_csv
 
 from spmark.datasets.cache import Cache
+from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import DeviceError, SweepError
-from spmark.impls.core.problem import DType
+from spmark.impls.core.problem import Csr, DType
+from spmark.impls.liteform.cost import count
 from spmark.impls.liteform.labelled import read_published
 from spmark.impls.liteform.labels import LabelRow, Tried, label_all
 from spmark.impls.liteform.predictor import find
+from spmark.impls.liteform.schedule import Schedule, read_table
+from spmark.impls.liteform.tuning import COUNTED, ScheduleRow, Timed
+from spmark.impls.runtime.device import shipped_calibration
 from spmark.suite import cli
-from spmark.suite.commands import train
-from spmark.suite.commands.label import LabelRequest, _shard, matrices_of, measure_labels, spread_out
+from spmark.suite.commands import label, train
+from spmark.suite.commands.label import LabelRequest, _shard, loaded, matrices_of, measure_labels, spread_out
 
 OVERHEAD = "name,num_rows,num_cols,autotuning_time(s),time_select(s),time_num_parts(s),time_bucket(s)\n"
 SPEED = "name,num_rows,num_cols,Oracle(ms),LiteForm(ms)\n"
@@ -62,7 +67,8 @@ def measured(path: Path, device: str = "fake-gpu") -> Path:
             )
         )  # fmt: skip
     by_name = {row.matrix: row for row in rows}
-    label_all(path, [(name, DType.FLOAT32) for name in by_name], lambda name, _: by_name[name], inf)
+    matrices = [(name, None) for name in by_name]
+    label_all(path, matrices, [DType.FLOAT32], lambda name, *_: by_name[name], inf, len(by_name))
     return path
 
 
@@ -141,3 +147,58 @@ def test_shards_cover_everything_once() -> None:
     parts = [list(_shard(names, f"{n}/7")) for n in range(1, 8)]
     assert sorted(name for part in parts for name in part) == sorted(names)
     assert np.ptp([len(part) for part in parts]) <= 1
+
+
+def test_matrices_are_loaded_ahead_and_what_cannot_be_says_why() -> None:
+    names = ["seeded/mesh_03", "seeded/no_such", "seeded/banded_03"]
+    found = dict(loaded(names, Cache()))
+    assert list(found) == names
+    assert isinstance(found["seeded/no_such"], str)
+    assert [found[name].csr.num_rows > 2000 for name in (names[0], names[2])] == [True, True]  # type: ignore[union-attr]
+
+
+class FakeScheduleTimer:
+    """Tells of one schedule, fastest in buckets of 16."""
+
+    def __init__(self, matrix: Csr, device: DeviceSpec, dtype: DType, width: int) -> None:
+        self._facts = matrix, device, dtype, width
+
+    def row(self, name: str) -> ScheduleRow:
+        matrix, device, dtype, width = self._facts
+        counts = count(matrix, 1)
+        timed = tuple(
+            Timed(
+                max_width=max_width, gathered=False, schedule=Schedule(4, 8, work), time_us=abs(max_width - 16) + work
+            )
+            for max_width in (8, 16, 32)
+            for work in (8, 16, 32, 64, 128, 256)
+        )
+        counted = {field: tuple(map(int, getattr(counts, field)[0])) for field in COUNTED}
+        return ScheduleRow(
+            matrix=name, device=device.name, dtype=dtype, width=width, num_cols=matrix.num_cols, nnz=matrix.nnz,
+            counted=counted, given_share=1.0, gathered_share=0.9, timed=timed,
+        )  # fmt: skip
+
+
+def test_a_table_of_schedules_is_made_shard_by_shard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    gpu = pytest.importorskip("spmark.impls.liteform.gpu", reason="needs CuPy")
+    device = DeviceSpec.load(shipped_calibration("nvidia-h200"))
+    monkeypatch.setattr(gpu, "ScheduleTimer", FakeScheduleTimer)
+    monkeypatch.setattr(gpu, "compile_schedules", lambda *_: None)
+    monkeypatch.setattr(label, "gpu_named", lambda _: device)
+    monkeypatch.setattr(label, "loaded", lambda names, cache: ((name, label._load(name, cache)) for name in names))
+    how = {
+        "patterns": ("seeded/mesh_03", "seeded/no_such"), "dtypes": ("float32",), "schedules": True, "out": tmp_path
+    }  # fmt: skip
+    assert measure_labels(request(shard="1/2", **how)) == 0
+    assert measure_labels(request(shard="2/2", **how)) == 5, "a J each of what cannot be loaded"
+    folder = tmp_path / device.name
+    assert {path.name for path in folder.iterdir()} == {
+        "schedules-01-of-02.ndjson", "schedules-02-of-02.ndjson", "schedules.json"
+    }  # fmt: skip
+    table = read_table(folder / "schedules.json")
+    assert {entry.width for entry in table.entries} == {32, 64, 128, 256, 512}
+    assert {entry.schedule.work for entry in table.entries} == {8}
+    before = (folder / "schedules-01-of-02.ndjson").read_bytes()
+    assert measure_labels(request(shard="1/2", **how)) == 0
+    assert (folder / "schedules-01-of-02.ndjson").read_bytes() == before, "nothing is measured twice"

@@ -1,0 +1,83 @@
+"""Convolutions as SpMM without a copy of the input (implicit im2col): where a thread's elements lie in the activations.
+
+Row k of B is one tap of one input channel, column n one output pixel of one image, row o of C one filter (LO-SpMM,
+section 6.2). Channels are the second axis of both arrays (NCHW).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+MOST_TAPS = 32
+"""Of a padded convolution: one bit of a mask each."""
+
+
+@dataclass(frozen=True)
+class ConvShape:
+    """Sizes of a two-dimensional convolution."""
+
+    batch: int
+    channels: int
+    height: int
+    width: int
+    filters: int
+    taps: tuple[int, int]
+    """Height and width of a filter."""
+    stride: int = 1
+    padding: int = 0
+    """Zeros around the input, on every side."""
+
+    def __post_init__(self) -> None:
+        sizes = (self.batch, self.channels, self.height, self.width, self.filters, *self.taps, self.stride)
+        if min(sizes) < 1 or self.padding < 0:
+            raise ValueError(f"expected sizes and a stride of at least 1 and no negative padding, found {self}")
+        if min(self.out_size) < 1:
+            raise ValueError(f"expected an input as large as a filter of {self.taps}, found {self}")
+        if self.padding and self.taps[0] * self.taps[1] > MOST_TAPS:
+            raise ValueError(f"expected at most {MOST_TAPS} taps of a padded convolution, found {self.taps}")
+
+    @property
+    def out_size(self) -> tuple[int, int]:
+        """Height and width of the output."""
+        high, wide = (
+            (size + 2 * self.padding - taps) // self.stride + 1
+            for size, taps in zip((self.height, self.width), self.taps, strict=True)
+        )
+        return high, wide
+
+    @property
+    def out_area(self) -> int:
+        """Pixels of one filter's output of one image."""
+        return self.out_size[0] * self.out_size[1]
+
+    @property
+    def columns(self) -> int:
+        """J: output pixels of all images."""
+        return self.batch * self.out_area
+
+    @property
+    def image(self) -> int:
+        """Elements of one image's activations."""
+        return self.channels * self.height * self.width
+
+    def load_offsets(self, cols: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Give the elements from a pixel's first tap to rows k of B."""
+        channel, tap = np.divmod(cols.astype(np.int64), self.taps[0] * self.taps[1])
+        down, right = np.divmod(tap, self.taps[1])
+        offsets: NDArray[np.int64] = channel * self.height * self.width + down * self.width + right
+        return offsets
+
+    def tap_of(self, cols: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Give the tap of rows k of B."""
+        return cols.astype(np.int64) % (self.taps[0] * self.taps[1])
+
+    def row_bits(self, down: int) -> int:
+        """Give the taps of one row of a filter, as bits."""
+        return ((1 << self.taps[1]) - 1) << (down * self.taps[1])
+
+    def column_bits(self, right: int) -> int:
+        """Give the taps of one column of a filter, as bits."""
+        return sum(1 << (down * self.taps[1] + right) for down in range(self.taps[0]))

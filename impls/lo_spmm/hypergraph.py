@@ -1,0 +1,110 @@
+"""Rows dealt by a hypergraph partitioner: what LO-SpMM's section 4 and figure 6 compare algorithm 1 with.
+
+Rows are nodes that weigh their non-zeros, columns are nets, and the connectivity metric counts in how many tiles beyond
+the first a column has non-zeros: exactly the loads that a partition costs. The paper takes KaHyPar; this is its
+multi-threaded successor in the deterministic preset, on one thread.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.util import find_spec
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.errors import UnsupportedError
+from spmark.impls.core.problem import Csr
+
+IMBALANCE = 0.1
+"""Share by which a tile's non-zeros may exceed the mean."""
+_SEED = 0
+
+
+def is_installed() -> bool:
+    """Tell whether there is a partitioner."""
+    return find_spec("mtkahypar") is not None
+
+
+def partition_rows(matrix: Csr, rows: NDArray[np.int32], tile_rows: int) -> list[NDArray[np.int32]]:
+    """Deal rows to ceil(rows / M1) tiles.
+
+    A partitioner balances non-zeros and not rows: where a tile gets more than M1 rows, its longest move to the tile
+    with room that they add fewest columns to.
+
+    Parameters
+    ----------
+    matrix : Csr
+    rows : (n,) int32
+        Those that are not empty, increasing.
+    tile_rows : int
+        M1.
+
+    Returns
+    -------
+    list of (m,) int32
+        Rows of each tile that has some, increasing.
+
+    Raises
+    ------
+    UnsupportedError
+        There is no partitioner.
+    """
+    count = -(-rows.size // tile_rows)
+    if count <= 1:
+        return [rows] if rows.size else []
+    blocks = _partitioned(matrix, rows, count)
+    held = [rows[blocks == number].tolist() for number in range(count)]
+    columns: list[set[int]] = [set(_columns_of(matrix, tile)) for tile in held]
+    for number in range(count):
+        by_length = sorted(held[number], key=lambda row: (int(matrix.row_lengths[row]), row))
+        held[number], moved = by_length[:tile_rows], by_length[tile_rows:]
+        for row in moved:
+            own = set(_columns_of(matrix, [row]))
+            room = [tile for tile in range(count) if len(held[tile]) < tile_rows]
+            best = min(room, key=lambda tile: len(own - columns[tile]))
+            held[best].append(row)
+            columns[best] |= own
+    return [np.sort(np.array(tile, np.int32)) for tile in held if tile]
+
+
+def _columns_of(matrix: Csr, rows: list[int]) -> list[int]:
+    found: list[int] = []
+    for row in rows:
+        found += matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]].tolist()
+    return found
+
+
+@cache
+def _partitioner() -> Any:
+    """Give the library's one initialised instance of this process."""
+    try:
+        import mtkahypar
+    except ImportError as error:
+        raise UnsupportedError(
+            f"expected Mt-KaHyPar, found none ({error}); install the extra: pip install 'spmark[hypergraph]'"
+        ) from error
+    return mtkahypar.initialize(1)
+
+
+def _partitioned(matrix: Csr, rows: NDArray[np.int32], count: int) -> NDArray[np.int64]:
+    """Give the block of every row."""
+    library = _partitioner()
+    import mtkahypar
+
+    mtkahypar.set_seed(_SEED)
+    context = library.context_from_preset(mtkahypar.PresetType.DETERMINISTIC)
+    context.set_partitioning_parameters(count, IMBALANCE, mtkahypar.Objective.KM1)
+    context.logging = False
+    node_of = np.full(matrix.num_rows, -1, np.int64)
+    node_of[rows] = np.arange(rows.size)
+    order = np.argsort(matrix.indices, kind="stable")
+    ends = np.searchsorted(matrix.indices[order], np.arange(matrix.num_cols + 1))
+    nodes = node_of[matrix.rows_of_entries()[order]]
+    nets = [nodes[start:stop].tolist() for start, stop in pairwise(ends) if stop - start > 1]
+    weights = matrix.row_lengths[rows].tolist()
+    graph = library.create_hypergraph(context, rows.size, len(nets), nets, weights, [1] * len(nets))
+    found = graph.partition(context)
+    return np.array([found.block_id(node) for node in range(rows.size)], np.int64)

@@ -1,0 +1,214 @@
+"""Kernels of random matrices measured on a device, for the rank model (LO-SpMM, sections 3.5 and 7, table 3).
+
+The ranges are the paper's, with J up to the widest layer's. Of each problem a few kernels are assembled, each of which
+serves many tile sizes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.digest import implementation_version
+from spmark.impls.core.errors import DatasetError, SpmarkError
+from spmark.impls.core.problem import Csr, Op, Problem
+from spmark.impls.core.recordfile import RecordFile, read_rows
+from spmark.impls.formats.threads import cores
+from spmark.impls.lo_spmm.assemble import assemble
+from spmark.impls.lo_spmm.constraints import register_cap
+from spmark.impls.lo_spmm.features import FEATURES
+from spmark.impls.lo_spmm.kernel import Schedule, UnrolledKernel, make_tiles
+from spmark.impls.lo_spmm.reorder import Order
+from spmark.impls.lo_spmm.search import Pins, Space, explore
+from spmark.impls.lo_spmm.space import TileSize
+from spmark.impls.lo_spmm.tuning import Runner
+
+ROWS = (64, 2048)
+"""I and K of a problem, both ends included."""
+WIDTHS = (512, 50_176)
+"""J."""
+NNZ = (500, 50_000)
+SPARSITIES = (0.7, 0.8, 0.9, 0.95, 0.98)
+GROUPS = 400
+KERNELS = 2
+LAUNCHES = 16
+"""Tile sizes of a kernel that are timed."""
+_PREPARED = 16
+"""Problems whose kernels are assembled, side by side, before these are measured."""
+
+
+class Tried(BaseModel):
+    """A candidate with its times."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tile_rows: int
+    threads: int
+    cpt: int
+    tiles_per_block: int
+    features: tuple[float, ...]
+    samples_us: tuple[float, ...] = ()
+    reason: str = ""
+
+
+class LabelRow(BaseModel):
+    """A line of a file of labels: one problem."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    schema_version: Literal[1] = 1
+    seed: int
+    """Of `synthetic`."""
+    matrix_hash: str
+    num_rows: int
+    num_cols: int
+    nnz: int
+    width: int
+    device: str
+    features: tuple[str, ...] = FEATURES
+    candidates: int
+    """That the constraints left; ``tried`` is a sample of them."""
+    tried: tuple[Tried, ...]
+    spent_s: float
+    implementation_version: str = ""
+
+
+def synthetic(seed: int) -> Problem:
+    """Draw a problem: logarithms of J, of the non-zeros and of I / K are uniform, a sparsity is one of five.
+
+    Places are a uniform sample without replacement, weights as in every test of the suite between 0.5 and 1.
+    """
+    rng = np.random.default_rng([seed, 4])
+    width = int(np.exp(rng.uniform(*np.log(WIDTHS)))) // 4 * 4
+    density = 1 - SPARSITIES[int(rng.integers(len(SPARSITIES)))]
+    area = np.exp(rng.uniform(*np.log(NNZ))) / density
+    ratio = np.exp(rng.uniform(-2, 2))
+    rows, cols = (int(np.clip(round(side), *ROWS)) for side in (np.sqrt(area * ratio), np.sqrt(area / ratio)))
+    count = max(1, int(density * rows * cols))
+    kept = np.sort(rng.choice(rows * cols, count, replace=False))
+    indptr = np.searchsorted(kept, np.arange(rows + 1) * cols).astype(np.int32)
+    values = rng.uniform(0.5, 1, count).astype(np.float32)
+    return Problem(Op.SPMM, Csr.checked((rows, cols), indptr, (kept % cols).astype(np.int32), values), width)
+
+
+def drawn(space: Space, seed: int) -> list[list[TileSize]]:
+    """Draw `KERNELS` pairs of M1 and columns of a thread, and up to `LAUNCHES` candidates of each."""
+    rng = np.random.default_rng([seed, 5])
+    kernels: dict[tuple[int, int], list[TileSize]] = {}
+    for size in space.survivors.sizes:
+        kernels.setdefault((size.tile_rows, size.cpt), []).append(size)
+    chosen = [list(kernels.values())[at] for at in sorted(rng.permutation(len(kernels))[:KERNELS])]
+    return [[sizes[at] for at in sorted(rng.permutation(len(sizes))[:LAUNCHES])] for sizes in chosen]
+
+
+def prepare(seed: int, device: DeviceSpec) -> Space:
+    """Search a problem's space and assemble what will be measured of it, which needs no GPU."""
+    space = explore(synthetic(seed), device, Order.GREEDY, Pins())
+    for sizes in drawn(space, seed):
+        rows, cpt = sizes[0].tile_rows, sizes[0].cpt
+        tiles = make_tiles(space.problem.matrix, space.problem.values, space.dealt(rows).rows)
+        schedule = Schedule(cpt, space.pins.depth(rows, cpt))
+        kernel = UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), space.problem.width, schedule)
+        assemble(kernel, device.arch, register_cap(rows, cpt, schedule.prefetch), workers=1)
+    return space
+
+
+def measure(seed: int, space: Space, runner: Runner) -> LabelRow:
+    """Time the drawn candidates of a prepared problem."""
+    started = time.monotonic()
+    tried: list[Tried] = []
+    for sizes in drawn(space, seed):
+        found: Mapping[TileSize, list[float]] = {}
+        reason = ""
+        try:
+            found = runner.samples_us(sizes, proxies=False)
+        except (SpmarkError, MemoryError) as error:
+            reason = str(error) or type(error).__name__
+        for size in sizes:
+            config = {name: getattr(size, name) for name in ("tile_rows", "threads", "cpt", "tiles_per_block")}
+            features = tuple(space.features(size).tolist())
+            tried.append(Tried(**config, features=features, samples_us=tuple(found.get(size, ())), reason=reason))
+    problem = space.problem
+    return LabelRow(
+        seed=seed,
+        matrix_hash=problem.matrix.hash,
+        num_rows=problem.matrix.num_rows,
+        num_cols=problem.matrix.num_cols,
+        nnz=problem.matrix.nnz,
+        width=problem.width,
+        device=space.device.name,
+        candidates=len(space.survivors.sizes),
+        tried=tuple(tried),
+        spent_s=round(time.monotonic() - started, 3),
+        implementation_version=implementation_version("lo_spmm"),
+    )
+
+
+def label_all(
+    path: Path,
+    seeds: Iterable[int],
+    make_space: Callable[[int], Space],
+    make_runner: Callable[[Space], Runner],
+    ends: float,
+) -> tuple[int, int]:
+    """Label the problems that have no row yet.
+
+    Parameters
+    ----------
+    path : Path
+        File of labels, appended to; each row is on disk before the next problem begins.
+    seeds : iterable of int
+    make_space : callable
+        `prepare` on a device.
+    make_runner : callable
+        Gives what times candidates.
+    ends : float
+        Of the monotonic clock: no problem is begun after it.
+
+    Returns
+    -------
+    made, left : int
+        Rows written, and problems that are still without one.
+    """
+    have = {row.seed for row in read_rows(path, LabelRow)} if path.is_file() else set()
+    wanted = [seed for seed in seeds if seed not in have]
+    made = 0
+    batches = (wanted[start : start + _PREPARED] for start in range(0, len(wanted), _PREPARED))
+    with RecordFile(path) as file, ThreadPoolExecutor(cores()) as pool:
+        for batch in batches:
+            if time.monotonic() >= ends:
+                break
+            # All before the first is timed: a thread that writes PTX holds up launches.
+            for seed, space in zip(batch, list(pool.map(make_space, batch)), strict=True):
+                if time.monotonic() >= ends:
+                    break
+                file.append(measure(seed, space, make_runner(space)))
+                made += 1
+    return made, len(wanted) - made
+
+
+def read_labels(paths: Sequence[Path]) -> list[LabelRow]:
+    """Read files of labels, one row a problem.
+
+    Raises
+    ------
+    DatasetError
+        There are none with times, or they are of several devices or another order of features.
+    RecordError
+        A line is no label.
+    """
+    rows = list({row.seed: row for path in paths for row in read_rows(path, LabelRow)}.values())
+    devices = sorted({row.device for row in rows})
+    if len(devices) != 1:
+        raise DatasetError(f"expected labels of one device, found {', '.join(devices) or 'none'}")
+    other = next((row.features for row in rows if row.features != FEATURES), None)
+    if other is not None:
+        raise DatasetError(f"expected features {', '.join(FEATURES)}, found {', '.join(other)}; measure labels again")
+    return rows

@@ -1,0 +1,165 @@
+"""A description turned into something that can be launched, in either language, on either kind of device."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+
+import numpy as np
+
+from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.interfaces import DeviceArray
+from spmark.impls.core.problem import Problem
+from spmark.impls.lo_spmm.assemble import assemble, cache_key
+from spmark.impls.lo_spmm.constraints import register_cap
+from spmark.impls.lo_spmm.emit_cuda import cuda_source
+from spmark.impls.lo_spmm.kernel import NAME, UnrolledKernel
+from spmark.impls.lo_spmm.space import TileSize, grid_of
+from spmark.impls.runtime.compile import Binary, cache_folder
+from spmark.impls.runtime.target import Kernel, Target
+from spmark.impls.runtime.template import KernelTemplate
+
+_REGISTER_UNIT = 8
+
+
+class Emitter(StrEnum):
+    """What language the kernel is written in."""
+
+    PTX = "ptx"
+    """For ptxas, function by function; the host ring takes C++ all the same."""
+    CUDA = "cuda"
+    """C++, as published."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """Machine code of one kernel."""
+
+    kernels: dict[int, Kernel]
+    """Loaded, by threads of a thread block."""
+    code_bytes: int
+    registers: int
+    """Of a thread, 0 where the host runs it."""
+    cache_key: str = ""
+    """Of PTX: what a later process may read the machine code under."""
+
+
+def make_code(
+    kernel: UnrolledKernel, target: Target, emitter: Emitter, block_threads: Sequence[int], workers: int | None = None
+) -> Code:
+    """Compile or assemble a kernel, or read it from the cache, and load it for some block sizes.
+
+    PTX is one piece of code for all block sizes; C++ is compiled for each, since it states its launch bounds.
+
+    Raises
+    ------
+    CompileError
+        A compiler or assembler failed.
+    """
+    device, cap = target.spec, cap_of(kernel)
+    if is_assembled(target, emitter):
+        binary = assemble(kernel, device.arch, cap, workers)
+        return load_binary(binary, block_threads, cache_key(kernel, device.arch, cap))
+    instances = []
+    for threads in block_threads:
+        source = _source_file(cuda_source(kernel, max(1, device.registers_per_sm // (cap * threads))))
+        instances.append(KernelTemplate(source, NAME, {"threads": (threads,)}).instance(threads=threads))
+    loaded = target.load(instances)
+    instructions = kernel.schedule.cpt * sum(tile.nnz for tile in kernel.tiles)
+    return Code(dict(zip(block_threads, loaded, strict=True)), 16 * instructions, cap)
+
+
+def cap_of(kernel: UnrolledKernel) -> int:
+    """Give the registers of a thread that a kernel's compiler is held to."""
+    return register_cap(kernel.tile_rows, kernel.schedule.cpt, kernel.schedule.prefetch)
+
+
+def load_binary(binary: Binary, block_threads: Sequence[int], key: str) -> Code:
+    """Load assembled code, which the cache holds under ``key``."""
+    from spmark.impls.lo_spmm.gpu import load_assembled
+
+    return Code(load_assembled(binary, block_threads), len(binary.cubin), binary.registers, key)
+
+
+def is_assembled(target: Target, emitter: Emitter) -> bool:
+    """Tell whether PTX is what runs: on a GPU, where it is asked for."""
+    return target.spec.kind is DeviceKind.CUDA and emitter is Emitter.PTX
+
+
+def check_fits(code: Code, size: TileSize, target: Target) -> None:
+    """Refuse a launch for which the registers do not do.
+
+    Raises
+    ------
+    BuildError
+        A block of that many threads does not fit a multiprocessor; the assembler needed more than the estimate.
+    """
+    rounded = -(-code.registers // _REGISTER_UNIT) * _REGISTER_UNIT
+    if rounded * size.block_threads > target.spec.registers_per_sm:
+        raise BuildError(
+            f"{NAME}: expected at most {target.spec.registers_per_sm:,} registers for {size.block_threads} threads, "
+            f"found {code.registers} for each; pin fewer tiles_per_block or threads"
+        )
+
+
+def fitting(code: Code, size: TileSize, target: Target) -> TileSize:
+    """Give a tile size with as many of its tiles in a block as the registers that code came to need let in.
+
+    Raises
+    ------
+    BuildError
+        Not even one tile's threads fit.
+    """
+    for together in range(size.tiles_per_block, 1, -1):
+        with suppress(BuildError):
+            check_fits(code, replace(size, tiles_per_block=together), target)
+            return replace(size, tiles_per_block=together)
+    alone = replace(size, tiles_per_block=1)
+    check_fits(code, alone, target)
+    return alone
+
+
+def make_for(kernel: UnrolledKernel, target: Target, emitter: Emitter, size: TileSize) -> tuple[Code, TileSize]:
+    """Make the code of one tile size; gives it with the size that it fits, as `make_code` and `fitting` raise."""
+    fewest = 1 if is_assembled(target, emitter) else size.tiles_per_block
+    blocks = [size.threads * together for together in range(fewest, size.tiles_per_block + 1)]
+    code = make_code(kernel, target, emitter, blocks)
+    return code, fitting(code, size, target)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel with its arguments for one tile size."""
+
+    kernel: Kernel
+    grid: tuple[int, int, int]
+    tile_threads: np.uint32
+
+    @classmethod
+    def of(cls, code: Code, size: TileSize, num_tiles: int, problem: Problem) -> Launch:
+        """Make the launch of a tile size that the code was loaded for."""
+        return cls(code.kernels[size.block_threads], grid_of(size, num_tiles, problem.width), np.uint32(size.threads))
+
+    def enqueue(self, operand: DeviceArray, out: DeviceArray, shared_bytes: int = 0) -> None:
+        """Launch on the current stream."""
+        self.kernel.launch(self.grid, (operand, out, self.tile_threads), shared_bytes)
+
+
+def _source_file(text: str) -> Path:
+    """Keep a generated source beside the compiled kernels, named by its content; written whole or not at all."""
+    path = cache_folder() / "sources" / f"{NAME}_{hashlib.sha256(text.encode()).hexdigest()[:24]}.cu"
+    if not path.is_file():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+                file.write(text)
+            Path(file.name).replace(path)
+        except OSError as error:
+            raise BuildError(f"{path}: the generated source cannot be written: {error.strerror}") from error
+    return path

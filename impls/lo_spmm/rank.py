@@ -1,0 +1,193 @@
+"""The rank model of LO-SpMM's section 3.5: regression trees boosted by LambdaMART, as plain lists in a JSON file.
+
+LightGBM trains (`spmark.impls.lo_spmm.training`); what runs are these lists, so that a search needs no LightGBM and a
+file can hold nothing but numbers. Files that ship stand under ``models``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache, cached_property
+from importlib.resources import files
+from pathlib import Path
+from typing import Final, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from spmark.impls.core.errors import BuildError
+from spmark.impls.lo_spmm.features import FEATURES
+
+SHIPPED: Final = "h200"
+"""The file that is taken by default."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class Card(_Part):
+    """What a file says about its model."""
+
+    name: str = ""
+    gpu: str
+    """What the kernels were measured on."""
+    labels_sha256: str
+    """Digest of the labels' files."""
+    groups: int
+    """Problems that it was trained on."""
+    candidates: int
+    """Kernels of them that were measured."""
+    ranges: dict[str, tuple[float, float]]
+    """Least and greatest value of each feature in training."""
+    held_out: dict[str, float] = {}
+    """How good models that did not see a fifth of the problems were on these."""
+    made_with: dict[str, str] = {}
+    """Versions, and the command."""
+
+
+class Trees(_Part):
+    """Binary trees one after the other; a sample's score is the sum of the leaves that it reaches."""
+
+    roots: tuple[int, ...]
+    """First node of each tree."""
+    feature: tuple[int, ...]
+    """What a node looks at, -1 in a leaf."""
+    threshold: tuple[float, ...]
+    """Samples up to it go left; in a leaf its value."""
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+    """Children, after their parents; 0 in a leaf."""
+
+    @model_validator(mode="after")
+    def _closed(self) -> Self:
+        nodes = len(self.feature)
+        if not self.roots or {len(self.threshold), len(self.left), len(self.right)} != {nodes}:
+            raise ValueError("expected trees whose lists are as long as each other, found other lengths")
+        if any(not 0 <= root < nodes for root in self.roots):
+            raise ValueError("expected roots among the nodes, found one outside")
+        for node, feature in enumerate(self.feature):
+            inside = node < self.left[node] < nodes and node < self.right[node] < nodes
+            if not -1 <= feature < len(FEATURES) or (feature >= 0 and not inside):
+                raise ValueError(f"expected children after their parents, found others at node {node}")
+        return self
+
+
+class RankModel(_Part):
+    """Trees that order the candidates of one problem."""
+
+    schema_version: Literal[1] = 1
+    card: Card
+    features: tuple[str, ...] = FEATURES
+    """Their order."""
+    trees: Trees
+    digest: str = ""
+    """SHA-256 over the rest."""
+
+    @cached_property
+    def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Roots, features, left and right children."""
+        held = self.trees
+        roots, feature, left, right = (
+            np.array(values, np.int64) for values in (held.roots, held.feature, held.left, held.right)
+        )
+        return roots, feature, left, right
+
+    def score(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Score candidates of one problem; only the order means something, and less is better.
+
+        Parameters
+        ----------
+        features : (n, 11) float64
+            In the order of `FEATURES`.
+
+        Returns
+        -------
+        (n,) float64. O(n trees depth).
+        """
+        roots, feature, left, right = self.arrays
+        threshold = np.array(self.trees.threshold, np.float64)
+        node = np.tile(roots, (features.shape[0], 1))
+        sample = np.arange(features.shape[0])[:, None]
+        while (feature[node] >= 0).any():
+            looked = feature[node]
+            goes_left = features[sample, looked] <= threshold[node]
+            node = np.where(looked < 0, node, np.where(goes_left, left[node], right[node]))
+        scores: NDArray[np.float64] = threshold[node].sum(1)
+        return -scores
+
+    def save(self, path: Path) -> RankModel:
+        """Write the file with its digest; gives what was written.
+
+        Raises
+        ------
+        BuildError
+            It cannot be written.
+        """
+        kept = self.model_copy(update={"digest": self._fingerprint()})
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(kept.model_dump_json() + "\n", encoding="utf-8")
+        except OSError as error:
+            raise BuildError(f"{path}: the model cannot be written: {error.strerror}") from error
+        return kept
+
+    def _fingerprint(self) -> str:
+        return hashlib.sha256(self.model_copy(update={"digest": ""}).model_dump_json().encode()).hexdigest()
+
+    @classmethod
+    def load(cls, path: Path) -> RankModel:
+        """Read a file and check all of it.
+
+        Raises
+        ------
+        BuildError
+            It is missing, damaged, of another schema or of another order of features.
+        """
+        try:
+            model = cls.model_validate_json(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, ValidationError) as error:
+            raise BuildError(f"{path}: expected a rank model, found none that can be read: {error}") from error
+        if model.features != FEATURES:
+            raise BuildError(
+                f"{path}: expected features in the order {', '.join(FEATURES)}, found {', '.join(model.features)}; "
+                "train the model again: spmark train lo_spmm"
+            )
+        if model.digest != model._fingerprint():
+            raise BuildError(f"{path}: expected content with the digest {model.digest}, found other: it is damaged")
+        return model
+
+
+def shipped() -> list[str]:
+    """List the models that ship, by name."""
+    return sorted(path.stem for path in _folder().glob("*.json"))
+
+
+def exists(name: str) -> bool:
+    """Tell whether `find` has a file to read."""
+    return _path(name).is_file()
+
+
+@cache
+def find(name: str) -> RankModel:
+    """Give a model that ships, or one by the path of its file; read once a process.
+
+    Raises
+    ------
+    BuildError
+        There is none, or it cannot be used.
+    """
+    if not exists(name):
+        known = ", ".join(shipped()) or "none that ship"
+        raise BuildError(f"expected a rank model out of {known}, or the path of a file, found {name!r}")
+    return RankModel.load(_path(name))
+
+
+def _path(name: str) -> Path:
+    own = _folder() / f"{name}.json"
+    return own if own.is_file() else Path(name).expanduser()
+
+
+def _folder() -> Path:
+    return Path(str(files("spmark.impls.lo_spmm"))) / "models"

@@ -1,0 +1,105 @@
+"""Plans kept on disk: what a search chose, and which machine code goes with it, so that a second build only loads.
+
+A search's cost and its candidates are kept too and told again whenever a plan is loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.digest import implementation_version
+from spmark.impls.core.interfaces import Candidate, Search
+from spmark.impls.core.problem import Problem
+from spmark.impls.lo_spmm.space import TileSize
+from spmark.impls.runtime.compile import Binary, cache_folder, cached
+from spmark.impls.runtime.toolchain import nvcc_version
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """A plan without its arrays."""
+
+    size: TileSize
+    num_tiles: int
+    config: Mapping[str, Any]
+    phases_s: Mapping[str, float]
+    """Seconds of building it the first time."""
+    search: Search
+    code_key: str
+    """Of its machine code in the cache of compiled kernels."""
+
+
+class _AbsentError(Exception):
+    """There is no machine code of that name, or it is damaged."""
+
+
+class PlanCache:
+    """One file for each matrix with its values, config, GPU, tools and version of the code.
+
+    Parameters
+    ----------
+    problem : Problem
+    device : DeviceSpec
+    pinned : mapping
+        The implementation's fields.
+    """
+
+    def __init__(self, problem: Problem, device: DeviceSpec, pinned: Mapping[str, Any]) -> None:
+        words = [problem.matrix.hash, problem.width, str(problem.dtype), device.name, device.arch, dict(pinned)]
+        text = json.dumps([*words, nvcc_version(), implementation_version("lo_spmm")], sort_keys=True, default=str)
+        digest = hashlib.sha256(text.encode())
+        digest.update(problem.values.data)
+        self.path: Path = cache_folder().parent / "plans" / "lo_spmm" / f"{digest.hexdigest()}.json"
+
+    def read(self) -> tuple[Remembered, Binary] | None:
+        """Give what was kept and its code; None where there is nothing, or where any of it is not what was written."""
+        with suppress(OSError, ValueError, KeyError, TypeError, _AbsentError):
+            head, _, text = self.path.read_text(encoding="utf-8").partition("\n")
+            if hashlib.sha256(text.encode()).hexdigest() != head:
+                return None
+            facts = json.loads(text)
+            told = facts["search"]
+            seen = tuple(Candidate(**{**one, "samples_us": tuple(one["samples_us"])}) for one in told["seen"])
+            search = Search(told["candidates"], told["compiled"], told["measured"], told["cores"], seen)
+            size = TileSize(**facts["size"])
+            key = facts["code_key"]
+            kept = Remembered(size, facts["num_tiles"], facts["config"], facts["phases_s"], search, key)
+            return kept, cached(key, _absent)
+        return None
+
+    def write(self, plan: Remembered) -> None:
+        """Keep it; a cache that cannot be written costs only time."""
+        text = json.dumps(asdict(plan))
+        with suppress(OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile("w", dir=self.path.parent, delete=False, encoding="utf-8") as file:
+                file.write(f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}")
+            Path(file.name).replace(self.path)
+
+
+@contextmanager
+def empty_cache() -> Iterator[None]:
+    """Let this process find nothing that was compiled or built before; what it makes inside is thrown away after."""
+    before = os.environ.get("SPMARK_CACHE")
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["SPMARK_CACHE"] = folder
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ["SPMARK_CACHE"]
+            else:
+                os.environ["SPMARK_CACHE"] = before
+
+
+def _absent() -> NoReturn:
+    raise _AbsentError

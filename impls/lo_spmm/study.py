@@ -1,0 +1,85 @@
+"""How well proxies order candidates: Kendall's tau between their times and those of the kernels they stand for.
+
+The paper shows that proxies find fast kernels (table 4) and gives no rank correlation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import groupby
+from typing import Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from spmark.impls.core.errors import BuildError
+from spmark.impls.lo_spmm.search import Space
+from spmark.impls.lo_spmm.space import TileSize
+from spmark.impls.lo_spmm.training import kendall
+from spmark.impls.lo_spmm.tuning import Runner, kernel_of
+
+CANDIDATES = 10
+
+
+class Compared(BaseModel):
+    """Candidates of one layer by both ways; a line of a file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    schema_version: Literal[1] = 1
+    layer: str
+    device: str
+    sizes: tuple[TileSize, ...]
+    real_us: tuple[float, ...]
+    """Medians."""
+    proxy_us: tuple[float, ...]
+    estimate: tuple[float, ...]
+    """Cycles."""
+
+    @property
+    def tau(self) -> float:
+        """Kendall's tau of proxies and kernels."""
+        return kendall(np.array(self.proxy_us), np.array(self.real_us))
+
+    @property
+    def tau_of_estimate(self) -> float:
+        """The same of the estimate."""
+        return kendall(np.array(self.estimate), np.array(self.real_us))
+
+    @property
+    def regret(self) -> float:
+        """What the proxies' choice costs over the best of these candidates."""
+        return self.real_us[int(np.argmin(self.proxy_us))] / min(self.real_us) - 1
+
+
+def spread_out(space: Space, count: int = CANDIDATES) -> list[TileSize]:
+    """Choose candidates evenly over the order of their estimates, from the best to the worst."""
+    ordered = sorted(space.survivors.sizes, key=space.cycles)
+    places = np.unique(np.linspace(0, len(ordered) - 1, min(count, len(ordered))).round().astype(int))
+    return [ordered[place] for place in places]
+
+
+def compare(layer: str, space: Space, runner: Runner, sizes: Sequence[TileSize]) -> Compared:
+    """Time candidates for real and by proxies.
+
+    A proxy is made for the candidates of an M1 and ``cpt`` together, as in a search. What cannot be built is left out.
+    """
+    real: dict[TileSize, float] = {}
+    proxy: dict[TileSize, float] = {}
+    groups = [list(group) for _, group in groupby(sorted(sizes, key=kernel_of), key=kernel_of)]
+    for found, proxies in ((real, False), (proxy, True)):
+        runner.prepare(groups, proxies)
+        for together in groups:
+            with suppress(BuildError):
+                samples = runner.samples_us(together, proxies)
+                found |= {size: float(np.median(times)) for size, times in samples.items()}
+    timed = tuple(size for size in real if size in proxy)
+    return Compared(
+        layer=layer,
+        device=space.device.name,
+        sizes=timed,
+        real_us=tuple(real[size] for size in timed),
+        proxy_us=tuple(proxy[size] for size in timed),
+        estimate=tuple(space.cycles(size) for size in timed),
+    )

@@ -1,0 +1,160 @@
+"""How one of the tile sizes that are left is chosen: LO-SpMM's way, its rivals' and ours, over the same kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+from typing import Protocol
+
+import numpy as np
+
+from spmark.impls.core.errors import BuildError, SpmarkError
+from spmark.impls.core.interfaces import Candidate, Search
+from spmark.impls.formats.threads import cores
+from spmark.impls.lo_spmm.constraints import Survivors
+from spmark.impls.lo_spmm.rank import RankModel
+from spmark.impls.lo_spmm.search import Dealt, Space
+from spmark.impls.lo_spmm.space import TileSize
+
+RANKED = 10
+"""Candidates that a rank model leaves (sections 3.5 and 7)."""
+KERNELS = 3
+"""Pairs of M1 and columns of a thread that `Mode.NEAR` assembles."""
+
+
+class Mode(StrEnum):
+    """What chooses."""
+
+    ESTIMATE = "estimate"
+    """Ours: the least `spmark.impls.lo_spmm.select.estimate`; nothing is run."""
+    NEAR = "near"
+    """Ours: the real kernels of the pairs of M1 and columns of a thread that the estimate prefers, at every N1."""
+    EXHAUSTIVE = "exhaustive"
+    """Every candidate's real kernel, as SparTA does."""
+    EC_SPMM = "ec_spmm"
+    """The real kernels of the rank model's best, as EC-SpMM does."""
+    LO_SPMM = "lo_spmm"
+    """Every candidate's proxy."""
+    LO_SPMM_RANK = "lo_spmm_rank"
+    """The proxies of the rank model's best."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether candidates are run on the device."""
+        return self is not Mode.ESTIMATE
+
+    @property
+    def ranks(self) -> bool:
+        """Whether a rank model is asked."""
+        return self in (Mode.EC_SPMM, Mode.LO_SPMM_RANK)
+
+    @property
+    def by_proxies(self) -> bool:
+        """Whether what is run are proxies."""
+        return self in (Mode.LO_SPMM, Mode.LO_SPMM_RANK)
+
+
+class Runner(Protocol):
+    """Compiles and times candidates."""
+
+    def prepare(self, groups: Sequence[Sequence[TileSize]], proxies: bool) -> None:
+        """Compile what several groups of candidates will need, side by side; what fails is told by `samples_us`."""
+        ...
+
+    def samples_us(self, sizes: Sequence[TileSize], proxies: bool) -> Mapping[TileSize, list[float]]:
+        """Give the times of candidates that share M1 and ``cpt``, and so a kernel.
+
+        Raises
+        ------
+        SpmarkError
+            None of them can be built.
+        """
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What was chosen and seen."""
+
+    size: TileSize
+    dealt: Dealt
+    survivors: Survivors
+    record: Search
+
+
+def choose(space: Space, mode: Mode, runner: Runner | None = None, model: RankModel | None = None) -> Found:
+    """Choose among the survivors of the constraints.
+
+    Parameters
+    ----------
+    space : Space
+        Of `spmark.impls.lo_spmm.search.explore`.
+    mode : Mode
+    runner : Runner, optional
+        For the modes that run candidates; with one candidate it is not needed.
+    model : RankModel, optional
+        For the modes that rank.
+
+    Raises
+    ------
+    BuildError
+        No candidate could be run; carries the reasons.
+    """
+    sizes = space.survivors.sizes
+    if model is not None and mode.ranks:
+        predicted = dict(zip(sizes, model.score(np.stack([space.features(size) for size in sizes])), strict=True))
+        left = sorted(sizes, key=predicted.__getitem__)[:RANKED]
+    else:
+        predicted = {size: space.cycles(size) for size in sizes}
+        left = _nearest(predicted) if mode is Mode.NEAR else list(sizes)
+    if not mode.runs or len(left) == 1 or runner is None:
+        best = min(left, key=predicted.__getitem__)
+        return _found(space, best, [_candidate(size, predicted[size]) for size in sizes])
+    samples, reasons = _run(left, runner, mode.by_proxies)
+    if not samples:
+        raise BuildError("no candidate of the search could be used: " + "; ".join(dict.fromkeys(reasons.values())))
+    best = min(samples, key=lambda size: float(np.median(samples[size])))
+    seen = [_candidate(size, predicted[size], samples.get(size, ()), reasons.get(size, "")) for size in sizes]
+    return _found(space, best, seen, compiled=len({kernel_of(size) for size in left}), measured=len(samples))
+
+
+def _nearest(predicted: Mapping[TileSize, float]) -> list[TileSize]:
+    """Give every candidate of the kernels whose best estimates are least."""
+    kernels: list[tuple[int, int]] = []
+    for size in sorted(predicted, key=predicted.__getitem__):
+        if kernel_of(size) not in kernels:
+            kernels.append(kernel_of(size))
+    return [size for size in predicted if kernel_of(size) in kernels[:KERNELS]]
+
+
+def _run(
+    sizes: Sequence[TileSize], runner: Runner, proxies: bool
+) -> tuple[dict[TileSize, list[float]], dict[TileSize, str]]:
+    samples: dict[TileSize, list[float]] = {}
+    reasons: dict[TileSize, str] = {}
+    ordered = sorted(sizes, key=lambda size: (kernel_of(size), size))
+    groups = [list(group) for _, group in groupby(ordered, key=kernel_of)]
+    runner.prepare(groups, proxies)
+    for together in groups:
+        try:
+            samples |= runner.samples_us(together, proxies)
+        except (SpmarkError, MemoryError) as error:
+            reasons |= dict.fromkeys(together, str(error) or type(error).__name__)
+    return samples, reasons
+
+
+def kernel_of(size: TileSize) -> tuple[int, int]:
+    """Give what candidates share that one kernel serves: M1 and the columns of a thread."""
+    return size.tile_rows, size.cpt
+
+
+def _candidate(size: TileSize, predicted: float, samples: Sequence[float] = (), reason: str = "") -> Candidate:
+    names = ("tile_rows", "threads", "cpt", "tiles_per_block")
+    return Candidate({name: getattr(size, name) for name in names}, float(predicted), tuple(samples), reason)
+
+
+def _found(space: Space, size: TileSize, seen: Sequence[Candidate], compiled: int = 0, measured: int = 0) -> Found:
+    record = Search(space.considered, compiled, measured, cores() if compiled else 1, tuple(seen))
+    return Found(size, space.dealt(size.tile_rows), space.survivors, record)

@@ -1,0 +1,121 @@
+"""Random problems, labels that survive an end, and models trained on them; a made-up device answers."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rank_fakes import EstimatedDevice
+
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.errors import DatasetError
+from spmark.impls.lo_spmm import labels
+from spmark.impls.lo_spmm.features import FEATURES
+from spmark.impls.lo_spmm.labels import KERNELS, LAUNCHES, LabelRow, drawn, label_all, measure, read_labels, synthetic
+from spmark.impls.lo_spmm.rank import Card, RankModel
+from spmark.impls.lo_spmm.reorder import Order
+from spmark.impls.lo_spmm.search import Pins, Space, explore
+from spmark.impls.lo_spmm.training import take_over, train
+from spmark.impls.runtime.device import shipped_calibration
+
+H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
+
+
+def space_of(seed: int) -> Space:
+    return explore(synthetic(seed), H200, Order.NONE, Pins())
+
+
+def test_problems_keep_to_the_ranges_and_differ() -> None:
+    problems = [synthetic(seed) for seed in range(40)]
+    assert len({problem.matrix.hash for problem in problems}) == 40
+    assert synthetic(3).matrix.hash == problems[3].matrix.hash
+    for problem in problems:
+        assert all(64 <= side <= 2048 for side in problem.matrix.shape)
+        assert 508 <= problem.width <= 50_176
+        assert problem.width % 4 == 0
+        assert problem.matrix.nnz <= 50_000
+        assert 0.5 <= problem.matrix.values.min() < problem.matrix.values.max() <= 1
+
+
+def test_drawn_candidates_share_kernels() -> None:
+    space = space_of(1)
+    groups = drawn(space, 1)
+    assert 1 <= len(groups) <= KERNELS
+    for sizes in groups:
+        assert len({(size.tile_rows, size.cpt) for size in sizes}) == 1
+        assert len(set(sizes)) == len(sizes) <= LAUNCHES
+        assert set(sizes) <= set(space.survivors.sizes)
+    assert groups == drawn(space, 1)
+
+
+def test_what_cannot_be_built_is_told() -> None:
+    space = space_of(1)
+    broken = drawn(space, 1)[0][0].tile_rows
+    row = measure(1, space, EstimatedDevice(space, broken))
+    assert {one.reason for one in row.tried if one.tile_rows == broken} == {"broken"}
+    assert all(one.samples_us for one in row.tried if one.tile_rows != broken)
+    assert all(len(one.features) == len(FEATURES) for one in row.tried)
+
+
+def test_labels_go_on_where_they_were(tmp_path: Path) -> None:
+    path, later = tmp_path / "shard.jsonl", time.monotonic() + 60
+    assert label_all(path, range(3), space_of, EstimatedDevice, later) == (3, 0)
+    assert label_all(path, range(5), space_of, EstimatedDevice, time.monotonic()) == (0, 2)
+    with path.open("a") as file:
+        file.write('{"schema_version": 1, "seed": 9')
+    asked: list[int] = []
+
+    def watched(seed: int) -> Space:
+        asked.append(seed)
+        return space_of(seed)
+
+    assert label_all(path, range(5), watched, EstimatedDevice, later) == (2, 0)
+    assert sorted(asked) == [3, 4]
+    assert [row.seed for row in read_labels([path])] == [0, 1, 2, 3, 4]
+
+
+def rows_of(count: int) -> list[LabelRow]:
+    return [measure(seed, (space := space_of(seed)), EstimatedDevice(space)) for seed in range(count)]
+
+
+def test_one_device_and_one_order_of_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.jsonl"
+    label_all(path, range(1), space_of, EstimatedDevice, time.monotonic() + 60)
+    other = tmp_path / "b.jsonl"
+    row = read_labels([path])[0]
+    other.write_text(row.model_copy(update={"device": "other", "seed": 7}).model_dump_json() + "\n")
+    with pytest.raises(DatasetError, match="one device, found nvidia-h200, other"):
+        read_labels([path, other])
+    monkeypatch.setattr(labels, "FEATURES", FEATURES[::-1])
+    with pytest.raises(DatasetError, match="measure labels again"):
+        read_labels([path])
+
+
+def test_a_model_orders_what_it_has_not_seen(tmp_path: Path) -> None:
+    pytest.importorskip("lightgbm")
+    model = train(rows_of(45), Card(gpu="fake", labels_sha256="0", groups=0, candidates=0, ranges={}))
+    assert model.card.groups == 45
+    assert model.card.held_out["kendall_tau"] > 0.5
+    assert model.card.held_out["regret_of_first_ten"] < model.card.held_out["regret_of_first"] < 0.3
+    assert set(model.card.ranges) == set(FEATURES)
+    kept = model.save(tmp_path / "m.json")
+    assert RankModel.load(tmp_path / "m.json") == kept
+    assert train(rows_of(45), model.card).trees == model.trees
+
+
+def test_trees_predict_what_lightgbm_does() -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    rng = np.random.default_rng(0)
+    samples = rng.uniform(0, 1, (300, len(FEATURES)))
+    target = samples[:, 0] * samples[:, 3] + (samples[:, 7] > 0.3)
+    booster = lightgbm.train({"verbosity": -1, "num_threads": 1}, lightgbm.Dataset(samples, target), 20)
+    card = Card(gpu="fake", labels_sha256="0", groups=1, candidates=1, ranges={})
+    scores = RankModel(card=card, trees=take_over(booster)).score(samples)
+    np.testing.assert_allclose(-scores, booster.predict(samples, raw_score=True), rtol=1e-12)
+
+
+def test_too_few_labels() -> None:
+    with pytest.raises(DatasetError, match="at least 20 problems"):
+        train(rows_of(2), Card(gpu="fake", labels_sha256="0", groups=0, candidates=0, ranges={}))

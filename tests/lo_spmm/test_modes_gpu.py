@@ -1,0 +1,76 @@
+"""Every mode on a GPU: what it chooses is right, its accounts add up, and a second build only loads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from problems import dense_operands, random_csr
+from rank_fakes import stump
+
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.errors import DeviceError
+from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.problem import Op, Problem
+from spmark.impls.lo_spmm.plan import LoSpmm
+from spmark.impls.lo_spmm.tuning import RANKED, Mode
+from spmark.impls.runtime.device import find
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture
+def device() -> DeviceSpec:
+    try:
+        return find("cuda")
+    except DeviceError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def problem() -> Problem:
+    lengths = np.random.default_rng(2).binomial(96, 0.1, 400).tolist()
+    lengths[7] = 0
+    return Problem(Op.SPMM, random_csr(400, 96, lengths), 1000)
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_mode(
+    mode: Mode, problem: Problem, device: DeviceSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import cupy
+
+    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
+    stump(6, 10).save(tmp_path / "model.json")
+    how = LoSpmm(mode=str(mode), model=str(tmp_path / "model.json"), cpt=1)
+    assert how.unsupported(problem, device) is None
+    plan = how.build(problem, device)
+    operands = dense_operands(problem)
+    given = [cupy.asarray(operand) for operand in operands]
+    results = []
+    for built in (plan, how.build(problem, device)):
+        out = cupy.full(problem.out_shape, np.nan, np.float32)
+        built.run(given, out)
+        results.append(out.get())
+        assert reference(problem, operands).max_error(results[-1]) <= tolerance(problem)
+        assert built.config == plan.config
+        assert built.search == plan.search
+        assert {name: built.phases_s[name] for name in ("search", "convert", "compile")} == {
+            name: plan.phases_s[name] for name in ("search", "convert", "compile")
+        }
+    np.testing.assert_array_equal(*results)
+    assert plan.search is not None
+    measured = [one for one in plan.search.seen if one.samples_us]
+    assert len(measured) == plan.search.measured
+    assert bool(measured) == mode.runs
+    if mode.ranks:
+        assert len(measured) == RANKED
+
+
+def test_anew_reads_no_cache(
+    problem: Problem, device: DeviceSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
+    LoSpmm(mode="estimate", anew=True).build(problem, device)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]

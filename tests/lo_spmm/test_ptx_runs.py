@@ -1,0 +1,81 @@
+"""Whole kernels in PTX, entry point included, followed thread by thread."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from problems import dense_operands, random_csr
+from ptx_machine import Machine
+
+from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.problem import Csr, Op, Problem
+from spmark.impls.lo_spmm.conv import ConvShape
+from spmark.impls.lo_spmm.emit_ptx import entry_ptx, function_ptx
+from spmark.impls.lo_spmm.kernel import Ending, Schedule, UnrolledKernel, make_tiles
+from spmark.impls.lo_spmm.reorder import deal_rows
+from spmark.impls.lo_spmm.space import TileSize, grid_of
+
+MATRIX = random_csr(11, 30, [3, 2, 9, 1, 1, 4, 12, 4, 30, 2, 5])
+
+
+def kernel_of(matrix: Csr, rows: int, width: int, schedule: Schedule, **more: object) -> UnrolledKernel:
+    tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, rows))
+    return UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), width, schedule, **more)  # type: ignore[arg-type]
+
+
+def launch(kernel: UnrolledKernel, size: TileSize, operand: np.ndarray, out: np.ndarray) -> Machine:
+    functions = "".join(function_ptx(kernel, number) for number in range(len(kernel.tiles)))
+    machine = Machine(entry_ptx(kernel, "sm_90") + functions, operand, out)
+    machine.launch(grid_of(size, kernel.dispatch.size, kernel.width), size.block_threads, size.threads)
+    return machine
+
+
+@pytest.mark.parametrize(
+    ("size", "width"),
+    [(TileSize(4, 32), 70), (TileSize(4, 32, 2, 2), 70), (TileSize(2, 32, 4, 4), 132), (TileSize(6, 64, 1, 8), 33)],
+    ids=str,
+)
+@pytest.mark.parametrize("warm", [False, True])
+def test_spmm(size: TileSize, width: int, warm: bool) -> None:
+    """J is no multiple of N1, nor the tiles of those of a block: some threads have nothing to do."""
+    problem = Problem(Op.SPMM, MATRIX, width)
+    kernel = kernel_of(MATRIX, size.tile_rows, width, Schedule(size.cpt, 3, 2), warm=warm)
+    operands = dense_operands(problem)
+    out = np.full(problem.out_shape, np.nan, np.float32)
+    machine = launch(kernel, size, operands[0], out)
+    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    assert machine.warmed == (set(range(operands[0].nbytes // 128)) if warm else set())
+
+
+@pytest.mark.parametrize(
+    ("conv", "size"),
+    [
+        (ConvShape(2, 3, 7, 6, 4, (3, 3), 1, 1), TileSize(2, 32)),
+        (ConvShape(2, 2, 8, 9, 3, (3, 2), 2, 1), TileSize(2, 32, 1, 2)),
+        (ConvShape(3, 5, 5, 5, 6, (1, 1), 1, 0), TileSize(4, 64)),
+        (ConvShape(1, 2, 9, 11, 3, (5, 3), 3, 2), TileSize(3, 32)),
+    ],
+    ids=str,
+)
+def test_conv2d(conv: ConvShape, size: TileSize) -> None:
+    """What the loops of im2col give, with the bias and the activation; nothing outside of the images is read."""
+    rng = np.random.default_rng(0)
+    depth = conv.channels * conv.taps[0] * conv.taps[1]
+    matrix = random_csr(conv.filters, depth, rng.integers(1, depth + 1, conv.filters).tolist())
+    bias = rng.uniform(-1, 1, conv.filters).astype(np.float32)
+    kernel = kernel_of(matrix, size.tile_rows, conv.columns, Schedule(1, 4), conv=conv, ending=Ending(bias, relu=True))
+    images = rng.uniform(-1, 1, (conv.batch, conv.channels, conv.height, conv.width)).astype(np.float32)
+    out = np.full((conv.batch, conv.filters, *conv.out_size), np.nan, np.float32)
+    launch(kernel, size, images, out)
+    edge = conv.padding
+    padded = np.pad(images.astype(np.float64), ((0, 0), (0, 0), (edge, edge), (edge, edge)))
+    columns = np.zeros((depth, conv.batch, *conv.out_size))
+    for k in range(depth):
+        channel, tap = divmod(k, conv.taps[0] * conv.taps[1])
+        down, right = divmod(tap, conv.taps[1])
+        seen = padded[:, channel, down :: conv.stride, right :: conv.stride]
+        columns[k] = seen[:, : conv.out_size[0], : conv.out_size[1]]
+    dense = np.zeros(matrix.shape)
+    dense[matrix.rows_of_entries(), matrix.indices] = matrix.values
+    expected = np.maximum(np.einsum("ok,knyx->noyx", dense, columns) + bias[:, None, None], 0)
+    np.testing.assert_allclose(out, expected, rtol=0, atol=1e-5)

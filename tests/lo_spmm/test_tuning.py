@@ -1,0 +1,114 @@
+"""What each mode looks at, and what it takes; a made-up device answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+from problems import random_csr
+from rank_fakes import stump
+
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.errors import BuildError, CompileError
+from spmark.impls.core.problem import Op, Problem
+from spmark.impls.lo_spmm.features import FEATURES
+from spmark.impls.lo_spmm.reorder import Order
+from spmark.impls.lo_spmm.search import Pins, Space, explore
+from spmark.impls.lo_spmm.space import TileSize
+from spmark.impls.lo_spmm.tuning import KERNELS, RANKED, Mode, choose
+from spmark.impls.runtime.device import shipped_calibration
+
+H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
+
+
+@pytest.fixture(scope="module")
+def space() -> Space:
+    lengths = np.random.default_rng(7).binomial(200, 0.1, 600).tolist()
+    return explore(Problem(Op.SPMM, random_csr(600, 200, lengths), 512), H200, Order.GREEDY, Pins())
+
+
+class Device:
+    """Times by a formula in which 12 rows, 96 threads and two columns are best."""
+
+    def __init__(self, broken: int = 0) -> None:
+        self.broken = broken
+        self.asked: list[tuple[tuple[TileSize, ...], bool]] = []
+        self.prepared: list[TileSize] = []
+
+    def prepare(self, groups: Sequence[Sequence[TileSize]], proxies: bool) -> None:
+        self.prepared += [size for sizes in groups for size in sizes]
+
+    def samples_us(self, sizes: Sequence[TileSize], proxies: bool) -> Mapping[TileSize, list[float]]:
+        self.asked.append((tuple(sizes), proxies))
+        assert len({(size.tile_rows, size.cpt) for size in sizes}) == 1
+        if sizes[0].tile_rows == self.broken or self.broken < 0:
+            raise CompileError("lo_spmm", "ptxas", "out of luck")
+        return {size: [self.time_us(size)] * 3 for size in sizes}
+
+    @staticmethod
+    def time_us(size: TileSize) -> float:
+        return abs(size.tile_rows - 12) + abs(size.threads - 96) / 32 + abs(size.cpt - 2) + size.tiles_per_block
+
+    @property
+    def sizes(self) -> list[TileSize]:
+        return [size for sizes, _ in self.asked for size in sizes]
+
+
+def test_the_estimate_runs_nothing(space: Space) -> None:
+    found = choose(space, Mode.ESTIMATE)
+    assert found.size == min(space.survivors.sizes, key=space.cycles)
+    assert found.record.candidates == space.survivors.counts["space"]
+    assert (found.record.compiled, found.record.measured) == (0, 0)
+    assert len(found.record.seen) == space.survivors.counts["balance"]
+
+
+@pytest.mark.parametrize(("mode", "proxies"), [(Mode.EXHAUSTIVE, False), (Mode.LO_SPMM, True)])
+def test_every_candidate_is_run_and_the_fastest_taken(space: Space, mode: Mode, proxies: bool) -> None:
+    device = Device()
+    found = choose(space, mode, device)
+    assert found.size == TileSize(12, 96, 2, 1)
+    assert sorted(device.sizes) == sorted(space.survivors.sizes) == sorted(device.prepared)
+    assert {told for _, told in device.asked} == {proxies}
+    assert found.record.measured == len(space.survivors.sizes)
+    assert found.record.compiled == len(device.asked)
+    assert found.dealt is space.dealt(12)
+
+
+@pytest.mark.parametrize(("mode", "proxies"), [(Mode.EC_SPMM, False), (Mode.LO_SPMM_RANK, True)])
+def test_a_rank_model_leaves_ten(space: Space, mode: Mode, proxies: bool) -> None:
+    device = Device()
+    model = stump(FEATURES.index("tile_rows"), 30)
+    found = choose(space, mode, device, model)
+    assert len(device.sizes) == RANKED
+    # The stump prefers more than thirty rows.
+    assert min(size.tile_rows for size in device.sizes) > 30
+    assert {told for _, told in device.asked} == {proxies}
+    assert found.size == min(device.sizes, key=Device.time_us)
+    assert found.record.measured == RANKED
+    assert len(found.record.seen) == len(space.survivors.sizes)
+
+
+def test_near_runs_all_launches_of_a_few_kernels(space: Space) -> None:
+    device = Device()
+    found = choose(space, Mode.NEAR, device)
+    kernels = {(size.tile_rows, size.cpt) for size in device.sizes}
+    assert len(kernels) == KERNELS == found.record.compiled
+    best = min(space.survivors.sizes, key=space.cycles)
+    assert (best.tile_rows, best.cpt) in kernels
+    of_them = [size for size in space.survivors.sizes if (size.tile_rows, size.cpt) in kernels]
+    assert sorted(device.sizes) == sorted(of_them)
+    assert found.size == min(of_them, key=Device.time_us)
+
+
+def test_what_cannot_be_built_has_a_reason_and_does_not_win(space: Space) -> None:
+    found = choose(space, Mode.EXHAUSTIVE, Device(broken=12))
+    assert found.size.tile_rows in (8, 16)
+    assert {"out of luck" in one.reason for one in found.record.seen if one.config["tile_rows"] == 12} == {True}
+    with pytest.raises(BuildError, match="out of luck"):
+        choose(space, Mode.EXHAUSTIVE, Device(broken=-1))
+
+
+def test_one_candidate_needs_no_device(space: Space) -> None:
+    alone = explore(space.problem, H200, Order.NONE, Pins(8, 64, 1, 1))
+    assert choose(alone, Mode.EXHAUSTIVE).size == TileSize(8, 64, 1, 1)
