@@ -51,6 +51,12 @@ class Step(_Part):
     """Filters, as ``spmark run --only`` takes them."""
     shows: str
     """What the reader sees once these cases are there."""
+    as_listed: bool = False
+    """Run the implementations that the sweep lists, which may be variants of one, instead of the paper's."""
+
+    def overrides(self, paper: Paper) -> list[str]:
+        """Give what ``--set`` takes to run the sweep for a paper."""
+        return [] if self.as_listed else [f"implementations={json.dumps(paper.implementations)}"]
 
 
 class Paper(_Part):
@@ -85,14 +91,14 @@ class StepCases:
     paper: Paper
     step: Step
     sweep: Sweep
-    """With the paper's implementations; its name is the folder of the records."""
+    """With the implementations that are run; its name is the folder of the records."""
     cases: tuple[Case, ...]
 
     def origin(self, device: str) -> RunOrigin:
         """Give the ``spmark run`` that measures the same."""
-        names = implementations_override(self.paper)
+        overrides = self.step.overrides(self.paper)
         return RunOrigin(
-            command_line(self.step.sweep, device=device, only=self.step.only, overrides=[names]), self.sweep
+            command_line(self.step.sweep, device=device, only=self.step.only, overrides=overrides), self.sweep
         )
 
 
@@ -185,7 +191,7 @@ def missing(paper: Paper, kind: DeviceKind) -> list[str]:
 def steps(paper: Paper, kind: DeviceKind) -> list[StepCases]:
     """Give a paper's cases on a kind of device, most important first.
 
-    The implementations are the paper's, whatever the sweep itself would run.
+    The implementations are the paper's, unless a step asks for the sweep's own.
 
     Raises
     ------
@@ -194,14 +200,9 @@ def steps(paper: Paper, kind: DeviceKind) -> list[StepCases]:
     """
     found = []
     for step in paper.steps:
-        sweep = Sweep.load(step.sweep, [implementations_override(paper)])
+        sweep = Sweep.load(step.sweep, step.overrides(paper))
         found.append(StepCases(paper, step, sweep, tuple(select(expand(sweep, kind), step.only))))
     return found
-
-
-def implementations_override(paper: Paper) -> str:
-    """Give what ``--set`` takes to run a sweep with a paper's implementations."""
-    return f"implementations={json.dumps(paper.implementations)}"
 
 
 def in_turns(papers: Sequence[Paper], kind: DeviceKind) -> list[StepCases]:
