@@ -1,7 +1,7 @@
 """An interpreter of the PTX that `spmark.impls.lo_spmm.emit_ptx` writes: one thread after the other, on two arrays.
 
 It knows the instructions that the emitter uses and no more; an access outside of the arrays or to an element of a
-misaligned vector fails, and so does a read of a register that nothing has written.
+misaligned vector fails, and so does a read of a register that nothing has written or a result that 32 bits do not hold.
 """
 
 from __future__ import annotations
@@ -45,14 +45,20 @@ def _value(word: str, given: list[float]) -> float:
     if word in _FLOATS:
         return _FLOATS[word](*given)
     whole = [int(one) for one in given]
-    return _CHOICES[word](*whole) if word in _CHOICES else _ARITHMETIC[word.rpartition(".")[0]](*whole)
+    if word in _CHOICES:
+        return _CHOICES[word](*whole)
+    operation, _, kind = word.rpartition(".")
+    result = _ARITHMETIC[operation](*whole)
+    if kind.endswith("32") and operation != "mul.wide":
+        assert -(1 << 31) <= result < 1 << 32, f"{word} of {whole} does not fit 32 bits"
+    return result
 
 
 def _functions(text: str) -> dict[str, list[str]]:
     """Split a module into bodies by name; a line holds one instruction or label."""
     found = {}
     for kind, name, body in re.findall(r"\.visible \.(entry|func) (\w+)\(.*?\n\{\n(.*?)\n\}", text, re.DOTALL):
-        lines = (line.strip() for line in body.replace(":\n", ":\n").splitlines())
+        lines = (line.strip() for line in body.splitlines())
         found[name if kind == "func" else "entry"] = [line for line in lines if line and not line.startswith(".")]
     return found
 
@@ -70,11 +76,15 @@ class Machine:
         """Run every thread."""
         for y in range(grid[1]):
             for x in range(grid[0]):
-                for thread in range(threads):
-                    facts = {"%tid.x": thread, "%ctaid.x": x, "%ctaid.y": y, "%ntid.x": threads}
-                    facts |= {"%nctaid.x": grid[0], "%nctaid.y": grid[1]}
-                    facts |= {"[b]": FROM, "[c]": TO, "[threads]": tile_threads}
-                    self._run("entry", facts)
+                self.block((x, y), grid, threads, tile_threads)
+
+    def block(self, place: Sequence[int], grid: Sequence[int], threads: int, tile_threads: int) -> None:
+        """Run the threads of one thread block."""
+        for thread in range(threads):
+            facts = {"%tid.x": thread, "%ctaid.x": place[0], "%ctaid.y": place[1], "%ntid.x": threads}
+            facts |= {"%nctaid.x": grid[0], "%nctaid.y": grid[1]}
+            facts |= {"[b]": FROM, "[c]": TO, "[threads]": tile_threads}
+            self._run("entry", facts)
 
     def _run(self, name: str, registers: dict[str, float]) -> None:
         lines = self._functions[name]

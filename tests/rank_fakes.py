@@ -28,6 +28,9 @@ class EstimatedDevice:
     def prepare(self, groups: Sequence[Sequence[TileSize]], proxies: bool) -> None:
         pass
 
+    def count_kernels(self, groups: Sequence[Sequence[TileSize]], proxies: bool) -> int:
+        return len(groups)
+
     def samples_us(self, sizes: Sequence[TileSize], proxies: bool) -> Mapping[TileSize, list[float]]:
         if sizes[0].tile_rows == self.broken:
             raise BuildError("broken")

@@ -1,6 +1,7 @@
 """Attention masks that formulas give exactly: LogSparse, Strided, the one-sided block band and the butterfly.
 
-One more pattern is drawn: `interleaved`, our reconstruction of what STile's figure 12 sketches.
+More patterns are drawn: `interleaved`, our reconstruction of what STile's figure 12 sketches, and the matrices that
+LO-SpMM's figures describe: `similar` (figure 6) and `few_columns` (figures 4 and 9).
 
 The formulas are those whose counts are the published ones (STile, table 4; SparseTIR, section 4.3), which differ in
 details from the masks that they are named after: see each function.
@@ -31,12 +32,16 @@ _LARGEST = 1 << 20
 
 
 class Patterns:
-    """Square masks by formula: ``logsparse_N``, ``strided_N``, ``band_N``, ``butterfly_N``, ``interleaved_N``.
+    """Masks by formula: ``logsparse_N``, ``strided_N``, ``band_N``, ``butterfly_N``, ``interleaved_N``, and others.
+
+    The others are ``similar_N`` and, with N columns and ``rows`` (128) rows, ``few_columns_N``; those are square.
 
     A further ``_label`` after N tells apart masks of other arguments: strided takes ``stride`` (default: the root of
     N, rounded down), band ``block`` (16) and ``blocks`` (16), butterfly ``block`` (16), interleaved ``block``
-    (16), ``length`` (32), ``density`` (0.7) and ``seed`` (0). All take ``heads`` (1): so many
-    copies stand on the diagonal, each with values of its own, which is what a batch of attention heads multiplies by.
+    (16), ``length`` (32), ``density`` (0.7) and ``seed`` (0), similar ``block`` (32), ``similarity`` (0.0),
+    ``ratio`` (1.0), ``density`` (0.02) and ``seed`` (0), few_columns ``columns`` (N), ``nnz`` (one a column) and
+    ``seed`` (0). All take ``heads`` (1): so many copies stand on the diagonal, each with values of its own, which is
+    what a batch of attention heads multiplies by.
     """
 
     name: ClassVar[str] = "patterns"
@@ -72,7 +77,8 @@ class Patterns:
         where = f"patterns/{name}"
         heads = argument(where, args, "heads", 1, (1, _LARGEST // size))
         rows, cols = _FORMULAS[match[1]](where, size, {key: args[key] for key in args if key != "heads"})
-        mask = csr_from_edges((size, size), rows, cols, None, MatrixKind.SYNTHETIC, merge=True, where=where)
+        num_rows = argument(where, args, "rows", _ROWS[match[1]], (1, _LARGEST)) if match[1] in _ROWS else size
+        mask = csr_from_edges((num_rows, size), rows, cols, None, MatrixKind.SYNTHETIC, merge=True, where=where)
         return _on_diagonal(mask, heads)
 
 
@@ -168,12 +174,76 @@ def interleaved(where: str, size: int, args: Args) -> Edges:
     return _joined([dense, (np.repeat(rows, length), cols[half + drawn.ravel()])])
 
 
+def similar(where: str, size: int, args: Args) -> Edges:
+    """Blocks of rows of which the second half repeats a share of the first's places (LO-SpMM, section 4.3, figure 6).
+
+    Block i + B / 2 of B has ``similarity`` of the places of block i, chosen at random, and for each of the others
+    another column of the same row. Of two blocks 2 i and 2 i + 1 the second has ``ratio`` times the non-zeros of the
+    first; a block's rows have as many as each other, or one more. The paper gives N = 1024 in 32 blocks, 98 %
+    sparsity, similarities from 0 to 0.9 and ratios from 1 to 3, and not how places are drawn: here uniformly.
+    """
+    only(where, args, "block", "similarity", "ratio", "density", "seed")
+    block = argument(where, args, "block", min(32, size), (1, size))
+    grid = _grid(where, size, block)
+    if grid % 4:
+        raise DatasetError(f"{where}: expected blocks in fours, pairs of either half, found {grid} of {block} rows")
+    similarity = argument(where, args, "similarity", 0.0, (0.0, 1.0))
+    ratio = argument(where, args, "ratio", 1.0, (1.0, 1e3))
+    density = argument(where, args, "density", 0.02, (0.0, 0.25))
+    bits = np.random.PCG64(argument(where, args, "seed", 0, (0, 2**31)))
+    first = round(2 * density * block * size / (1 + ratio))
+    counts = first, round(2 * density * block * size) - first
+    cols: list[NDArray[np.int64]] = []
+    repeated: list[NDArray[np.int64]] = []
+    for number in range(grid // 2):
+        whole, over = divmod(counts[number % 2], block)
+        held = counts[number % 2]
+        changed = np.ones(held, bool)
+        changed[_shuffled(bits, held)[: round(similarity * held)]] = False
+        at = 0
+        for row in range(block):
+            length = whole + (row < over)
+            drawn = _shuffled(bits, size)[: 2 * length]  # at most half of the columns: others are left
+            cols.append(drawn[:length])
+            repeated.append(np.where(changed[at : at + length], drawn[length:], drawn[:length]))
+            at += length
+    lengths = np.array([row.size for row in cols + repeated], np.int64)
+    return np.repeat(np.arange(size, dtype=np.int64), lengths), np.concatenate(cols + repeated)
+
+
+def few_columns(where: str, size: int, args: Args) -> Edges:
+    """So many non-zeros in so many of N columns: what LO-SpMM's figures 4 and 9 vary one of.
+
+    Columns are drawn; they have as many non-zeros as each other, or one more, and so have the ``rows`` rows. The
+    paper's figure 4 has 128 rows of 2,048 columns with 2,048 to 4,096 non-zeros, figure 9 half of the places of
+    some rows.
+    """
+    only(where, args, "rows", "columns", "nnz", "seed")
+    num_rows = argument(where, args, "rows", _ROWS["few_columns"], (1, _LARGEST))
+    columns = argument(where, args, "columns", size, (1, size))
+    nnz = argument(where, args, "nnz", columns, (columns, columns * num_rows))
+    bits = np.random.PCG64(argument(where, args, "seed", 0, (0, 2**31)))
+    kept, rows = _shuffled(bits, size)[:columns], _shuffled(bits, num_rows)
+    whole, over = divmod(nnz, columns)
+    # One row after the other, around: no column has a row twice.
+    return rows[np.arange(nnz) % num_rows], np.repeat(kept, whole + (np.arange(columns) < over))
+
+
+def _shuffled(bits: np.random.PCG64, count: int) -> NDArray[np.int64]:
+    """Give 0 .. count - 1 in the order of random keys, so that NumPy's version does not matter. O(count log count)."""
+    return np.argsort(bits.random_raw(count), kind="stable").astype(np.int64)
+
+
+_ROWS: Mapping[str, int] = {"few_columns": 128}
+"""Rows of what is not square, where ``rows`` does not say."""
 _FORMULAS: Mapping[str, Callable[[str, int, Args], Edges]] = {
     "logsparse": logsparse,
     "strided": strided,
     "band": band,
     "butterfly": butterfly,
     "interleaved": interleaved,
+    "similar": similar,
+    "few_columns": few_columns,
 }
 
 

@@ -16,7 +16,7 @@ MOST_COV_ROW = 0.25
 MOST_WASTE_COL = 0.25
 STAGES = ("space", "registers", "utilisation", "balance")
 """In the order in which they are applied; the first is the whole space."""
-_GRANULE = 8
+REGISTER_GRANULE = 8
 """Registers of a thread are handed out in eights (256 of a warp)."""
 _CROWDED = 96
 
@@ -38,7 +38,7 @@ class Limits:
     @classmethod
     def of(cls, device: DeviceSpec) -> Limits:
         """Take an NVIDIA GPU's: 255 registers a thread and 1,024 threads a block on every architecture since sm_35."""
-        return cls(255, device.registers_per_sm, MOST_THREADS, device.warp_size, device.num_sms, 12, _GRANULE)
+        return cls(255, device.registers_per_sm, MOST_THREADS, device.warp_size, device.num_sms, 12, REGISTER_GRANULE)
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def estimate_registers(tile_rows: int, cpt: int, prefetch: int, fixed: int = 12)
 def register_cap(tile_rows: int, cpt: int, prefetch: int) -> int:
     """Give the cap for the compiler: the estimate, rounded up to what the hardware hands out; at most 255."""
     estimate = estimate_registers(tile_rows, cpt, prefetch)
-    return min(255, ceil_div(estimate, _GRANULE) * _GRANULE)
+    return min(255, ceil_div(estimate, REGISTER_GRANULE) * REGISTER_GRANULE)
 
 
 def cov_row(tile_nnz: NDArray[np.int64]) -> float:

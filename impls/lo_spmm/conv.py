@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 MOST_TAPS = 32
 """Of a padded convolution: one bit of a mask each."""
+MOST_ELEMENTS = 1 << 29
+"""Of the input and of the output: a place is found with 32 bits, and offsets are immediates of bytes."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,9 @@ class ConvShape:
             raise ValueError(f"expected an input as large as a filter of {self.taps}, found {self}")
         if self.padding and self.taps[0] * self.taps[1] > MOST_TAPS:
             raise ValueError(f"expected at most {MOST_TAPS} taps of a padded convolution, found {self.taps}")
+        most = max(self.image, self.filters * self.out_area)
+        if self.batch * most >= MOST_ELEMENTS:
+            raise ValueError(f"expected input and output below 2 GiB of float32, found {self.batch * most:,} elements")
 
     @property
     def out_size(self) -> tuple[int, int]:

@@ -12,11 +12,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from spmark.impls.lo_spmm.conv import ConvShape
-from spmark.impls.lo_spmm.kernel import NAME, Tile, UnrolledKernel, steps
+from spmark.impls.lo_spmm.kernel import INSTRUCTION_BYTES, NAME, Tile, UnrolledKernel, steps
 from spmark.impls.runtime.target import ceil_div
 
 _ELEMENT_BYTES = 4
-_INSTRUCTION_BYTES = 16
 _OTHER_INSTRUCTIONS = 40
 """Of a function beside loads, products and stores; a line too many does no harm."""
 _LINE_BYTES = 128
@@ -28,8 +27,10 @@ _WARMING_BLOCKS = 2
 """Thread blocks of each tile that ask for its code: those that come after find it."""
 _MOST_WARMED_BYTES = 8 << 20
 """Of B: a small part of L2, so that nothing is driven out."""
-_VERSIONS = ((100, "8.6"), (90, "7.8"), (0, "7.0"))
-"""PTX by the lowest compute capability that needs it."""
+_VERSIONS = (
+    (121, "8.8"), (120, "8.7"), (103, "8.8"), (100, "8.6"), (89, "7.8"), (87, "7.4"), (86, "7.1"), (0, "7.0"),
+)  # fmt: skip
+"""PTX that knows an architecture, by the lowest compute capability that it goes for."""
 
 
 def head(arch: str) -> str:
@@ -100,7 +101,7 @@ W{number}:
   add.u64 %rd5, %rd4, %rd5;
   prefetch.global.L2 [%rd5];
   add.u32 %r6, %r6, %r5;
-  setp.lt.u32 %p, %r6, {ceil_div(instructions * _INSTRUCTION_BYTES, _LINE_BYTES)};
+  setp.lt.u32 %p, %r6, {ceil_div(instructions * INSTRUCTION_BYTES, _LINE_BYTES)};
   @%p bra W{number};
 C{number}:
   call tile_{number}, {_arguments(kernel)};

@@ -41,6 +41,14 @@ def load_assembled(binary: Binary, block_threads: Sequence[int]) -> dict[int, Ke
     }
 
 
+def describe_compiled(kernels: Mapping[int, Kernel]) -> Code:
+    """Give C++ that NVRTC compiled, by threads of a thread block, with what its binaries say."""
+    binaries = {threads: kernel.binary for threads, kernel in kernels.items() if isinstance(kernel, CudaKernel)}
+    by_block = {threads: binary.registers for threads, binary in binaries.items()}
+    code_bytes = sum(len(binary.cubin) for binary in binaries.values())
+    return Code(dict(kernels), code_bytes, max(by_block.values()), by_block=by_block)
+
+
 class GpuRunner:
     """Compiles and times the candidates of one problem (`spmark.impls.lo_spmm.tuning.Runner`).
 
@@ -126,6 +134,12 @@ class GpuRunner:
 
         with ThreadPoolExecutor(min(len(groups), cores())) as pool:
             list(pool.map(make, groups))
+
+    def count_kernels(self, groups: Sequence[Sequence[TileSize]], proxies: bool) -> int:
+        """Count one for each group of PTX, and of C++ one for each size of a thread block."""
+        if is_assembled(self._target, self._emitter):
+            return len(groups)
+        return sum(len(self._block_threads(sizes, proxies)) for sizes in groups)
 
     def _block_threads(self, sizes: Sequence[TileSize], proxies: bool) -> list[int]:
         """Give the block sizes to compile for: a proxy in C++ is compiled once, for its largest."""

@@ -22,6 +22,8 @@ from spmark.impls.lo_spmm.conv import ConvShape
 
 NAME = "lo_spmm"
 """Of the kernel that both emitters write."""
+INSTRUCTION_BYTES = 16
+"""On every architecture since sm_70."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.digest import implementation_version
-from spmark.impls.core.errors import DatasetError, SpmarkError
+from spmark.impls.core.errors import CompileError, DatasetError, SpmarkError
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.core.recordfile import RecordFile, read_rows
 from spmark.impls.formats.threads import cores
@@ -109,14 +110,18 @@ def drawn(space: Space, seed: int) -> list[list[TileSize]]:
 
 
 def prepare(seed: int, device: DeviceSpec) -> Space:
-    """Search a problem's space and assemble what will be measured of it, which needs no GPU."""
+    """Search a problem's space and assemble what will be measured of it, which needs no GPU.
+
+    What cannot be assembled is told when it is measured.
+    """
     space = explore(synthetic(seed), device, Order.GREEDY, Pins())
     for sizes in drawn(space, seed):
         rows, cpt = sizes[0].tile_rows, sizes[0].cpt
         tiles = make_tiles(space.problem.matrix, space.problem.values, space.dealt(rows).rows)
         schedule = Schedule(cpt, space.pins.depth(rows, cpt))
         kernel = UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), space.problem.width, schedule)
-        assemble(kernel, device.arch, register_cap(rows, cpt, schedule.prefetch), workers=1)
+        with suppress(CompileError):
+            assemble(kernel, device.arch, register_cap(rows, cpt, schedule.prefetch), workers=1)
     return space
 
 

@@ -165,6 +165,12 @@ def _checked(problem: Problem, device: DeviceSpec) -> Problem:
 
 
 def _ending(bias: NDArray[np.float32] | None, num_rows: int, relu: bool) -> Ending:
-    if bias is not None and (bias.shape != (num_rows,) or not np.isfinite(bias).all()):
-        raise ValueError(f"expected a finite bias of {num_rows} elements, found shape {bias.shape}")
-    return Ending(None if bias is None else np.asarray(bias, np.float32), relu)
+    if bias is None:
+        return Ending(None, relu)
+    with np.errstate(over="ignore"):  # a float64 beyond float32 is refused with the infinities
+        added = np.asarray(bias, np.float32)
+    if added.shape != (num_rows,) or not np.isfinite(added).all():
+        raise ValueError(
+            f"expected a bias of {num_rows} elements that float32 holds, found shape {added.shape}: {added}"
+        )
+    return Ending(added, relu)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -17,15 +16,15 @@ from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import Problem
 from spmark.impls.lo_spmm.assemble import assemble, cache_key
-from spmark.impls.lo_spmm.constraints import register_cap
+from spmark.impls.lo_spmm.constraints import REGISTER_GRANULE, register_cap
 from spmark.impls.lo_spmm.emit_cuda import cuda_source
-from spmark.impls.lo_spmm.kernel import NAME, UnrolledKernel
+from spmark.impls.lo_spmm.kernel import INSTRUCTION_BYTES, NAME, UnrolledKernel
+from spmark.impls.lo_spmm.proxies import resident_blocks
+from spmark.impls.lo_spmm.remembered import write_whole
 from spmark.impls.lo_spmm.space import TileSize, grid_of
 from spmark.impls.runtime.compile import Binary, cache_folder
-from spmark.impls.runtime.target import Kernel, Target
+from spmark.impls.runtime.target import Kernel, Target, ceil_div
 from spmark.impls.runtime.template import KernelTemplate
-
-_REGISTER_UNIT = 8
 
 
 class Emitter(StrEnum):
@@ -45,9 +44,15 @@ class Code:
     """Loaded, by threads of a thread block."""
     code_bytes: int
     registers: int
-    """Of a thread, 0 where the host runs it."""
+    """Of a thread, the most where block sizes differ; 0 where the host runs it."""
     cache_key: str = ""
     """Of PTX: what a later process may read the machine code under."""
+    by_block: Mapping[int, int] = field(default_factory=dict)
+    """Of C++: registers by threads of a thread block, each of which is compiled for itself."""
+
+    def registers_at(self, block_threads: int) -> int:
+        """Give the registers of a thread of a block of that many."""
+        return self.by_block.get(block_threads, self.registers)
 
 
 def make_code(
@@ -68,11 +73,16 @@ def make_code(
         return load_binary(binary, block_threads, cache_key(kernel, device.arch, cap))
     instances = []
     for threads in block_threads:
-        source = _source_file(cuda_source(kernel, max(1, device.registers_per_sm // (cap * threads))))
+        # ptxas ignores a bound that no multiprocessor could hold, and with it the cap.
+        source = _source_file(cuda_source(kernel, resident_blocks(threads, cap, device)))
         instances.append(KernelTemplate(source, NAME, {"threads": (threads,)}).instance(threads=threads))
-    loaded = target.load(instances)
+    kernels = dict(zip(block_threads, target.load(instances), strict=True))
+    if device.kind is DeviceKind.CUDA:
+        from spmark.impls.lo_spmm.gpu import describe_compiled
+
+        return describe_compiled(kernels)
     instructions = kernel.schedule.cpt * sum(tile.nnz for tile in kernel.tiles)
-    return Code(dict(zip(block_threads, loaded, strict=True)), 16 * instructions, cap)
+    return Code(kernels, INSTRUCTION_BYTES * instructions, 0)
 
 
 def cap_of(kernel: UnrolledKernel) -> int:
@@ -100,11 +110,11 @@ def check_fits(code: Code, size: TileSize, target: Target) -> None:
     BuildError
         A block of that many threads does not fit a multiprocessor; the assembler needed more than the estimate.
     """
-    rounded = -(-code.registers // _REGISTER_UNIT) * _REGISTER_UNIT
-    if rounded * size.block_threads > target.spec.registers_per_sm:
+    registers = code.registers_at(size.block_threads)
+    if ceil_div(registers, REGISTER_GRANULE) * REGISTER_GRANULE * size.block_threads > target.spec.registers_per_sm:
         raise BuildError(
             f"{NAME}: expected at most {target.spec.registers_per_sm:,} registers for {size.block_threads} threads, "
-            f"found {code.registers} for each; pin fewer tiles_per_block or threads"
+            f"found {registers} for each; pin fewer tiles_per_block or threads"
         )
 
 
@@ -152,14 +162,20 @@ class Launch:
 
 
 def _source_file(text: str) -> Path:
-    """Keep a generated source beside the compiled kernels, named by its content; written whole or not at all."""
+    """Keep a generated source beside the compiled kernels, named by its content; written whole or not at all.
+
+    One that holds something else is written again.
+
+    Raises
+    ------
+    BuildError
+        It cannot be written.
+    """
     path = cache_folder() / "sources" / f"{NAME}_{hashlib.sha256(text.encode()).hexdigest()[:24]}.cu"
-    if not path.is_file():
-        try:
+    try:
+        if not path.is_file() or path.read_bytes() != text.encode():
             path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-                file.write(text)
-            Path(file.name).replace(path)
-        except OSError as error:
-            raise BuildError(f"{path}: the generated source cannot be written: {error.strerror}") from error
+            write_whole(path, text)
+    except OSError as error:
+        raise BuildError(f"{path}: the generated source cannot be written: {error.strerror}") from error
     return path

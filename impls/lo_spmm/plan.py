@@ -24,11 +24,11 @@ from spmark.impls.lo_spmm.rank import SHIPPED, exists, find
 from spmark.impls.lo_spmm.remembered import PlanCache, Remembered, empty_cache
 from spmark.impls.lo_spmm.reorder import Order
 from spmark.impls.lo_spmm.search import Pins, explore
-from spmark.impls.lo_spmm.space import MOST_THREADS, TileSize
+from spmark.impls.lo_spmm.space import MOST_THREADS, THREADS, TILE_ROWS, TileSize
 from spmark.impls.lo_spmm.tuning import Found, Mode, choose
 from spmark.impls.runtime.compile import Binary
 from spmark.impls.runtime.plan import DevicePlan
-from spmark.impls.runtime.target import MAX_GRID, Target, open_target
+from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
 from spmark.impls.runtime.template import KernelTemplate
 
 _MOST_NNZ = {DeviceKind.CUDA: 1 << 20, DeviceKind.HOST_SIMT: 1 << 14}
@@ -37,6 +37,8 @@ _LONGEST_ROW_ON_HOST = 1024
 """g++'s time grows with the square of a function's loads, of which each is guarded."""
 _MOST_BYTES = 1 << 31
 """Offsets into B and C are immediates of 32 bits."""
+_MOST_MARKS = 4 << 30
+"""Bytes that `spmark.impls.lo_spmm.reorder` may take."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +86,10 @@ class LoSpmm:
             raise ValueError(f"expected tile_rows in [1, 255], or 0 to search, found {self.tile_rows}")
         if self.threads % 32 or not 0 <= self.threads <= MOST_THREADS:
             raise ValueError(f"expected threads in whole warps, at most 1024, or 0 to search, found {self.threads}")
-        if self.tiles_per_block < 0 or max(1, self.tiles_per_block) * self.threads > MOST_THREADS:
+        if self.tiles_per_block < 0 or self.tiles_per_block * (self.threads or THREADS[0]) > MOST_THREADS:
             raise ValueError(
                 f"expected tiles_per_block whose threads are at most {MOST_THREADS}, found {self.tiles_per_block} "
-                f"of {self.threads} threads"
+                f"of {self.threads or THREADS[0]} threads"
             )
 
     def chooser(self, device: DeviceSpec) -> Mode:
@@ -119,11 +121,22 @@ class LoSpmm:
             yield f"expected B and C below 2 GiB, found {max(matrix.shape):,} rows of {problem.width:,} columns"
         if matrix.num_rows > MAX_GRID[1]:
             yield f"expected at most {MAX_GRID[1]:,} rows, found {matrix.num_rows:,}"
+        tiles = ceil_div(matrix.num_rows, self.tile_rows or TILE_ROWS[0])
+        if self.order == Order.GREEDY and tiles * matrix.num_cols > _MOST_MARKS:
+            yield f"expected at most 4 GiB of marks for order greedy, found {tiles:,} x {matrix.num_cols:,}"
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Search, write the kernel, and compile or assemble it, or load what was built before."""
         with empty_cache() if self.anew and device.kind is DeviceKind.CUDA else nullcontext():
             return LoSpmmPlan(problem, open_target(device), self)
+
+
+def _cache_of(problem: Problem, device: DeviceSpec, how: LoSpmm) -> PlanCache:
+    """Give where a plan is kept; a model's file may come to hold another model under the same name."""
+    pinned = asdict(how)
+    if how.chooser(device).ranks:
+        pinned["model_digest"] = find(how.model).digest
+    return PlanCache(problem, device, pinned)
 
 
 class LoSpmmPlan(DevicePlan):
@@ -144,7 +157,8 @@ class LoSpmmPlan(DevicePlan):
         if not matrix.nnz:
             return
         emitter = Emitter(how.emitter)
-        cache = PlanCache(problem, target.spec, asdict(how)) if is_assembled(target, emitter) else None
+        with self.phase("search"):
+            cache = _cache_of(problem, target.spec, how) if is_assembled(target, emitter) else None
         held = cache.read() if cache else None
         if held is not None:
             self._load(problem, *held)
@@ -207,8 +221,10 @@ class LoSpmmPlan(DevicePlan):
         with self.phase("compile"):
             code, size = make_for(kernel, self.target, emitter, size)
         self.config |= {"emitter": str(Emitter.PTX if assembled else Emitter.CUDA)}
+        if code.registers:
+            self.config["registers"] = code.registers_at(size.block_threads)
         if assembled:
-            self.config |= {"registers": code.registers, "warm": how.warm}
+            self.config["warm"] = how.warm
         self.config["tiles_per_block"] = size.tiles_per_block
         self._take(code, size, len(tiles), problem)
         return size, len(tiles), code

@@ -28,8 +28,8 @@ _BLOCKS_PER_SM = 32
 
 
 @dataclass(frozen=True)
-class Launch:
-    """A proxy's arguments for one candidate."""
+class ProxyArguments:
+    """How a proxy is launched for one candidate."""
 
     grid: tuple[int, int, int]
     threads: int
@@ -77,7 +77,7 @@ def shared_for(blocks: int, device: DeviceSpec) -> int:
 
 def launch_for(
     size: TileSize, num_tiles: int, width: int, *, registers: int, own_registers: int, device: DeviceSpec
-) -> Launch:
+) -> ProxyArguments:
     """Give the arguments that make a proxy stand for one candidate.
 
     Shared memory is taken only where the proxy's own registers would let other numbers of blocks in: what it takes, the
@@ -96,7 +96,7 @@ def launch_for(
     active, own = (
         active_blocks(grid[0] * grid[1], size.block_threads, count, device) for count in (registers, own_registers)
     )
-    return Launch(grid, size.block_threads, 0 if own == active else shared_for(active, device))
+    return ProxyArguments(grid, size.block_threads, 0 if own == active else shared_for(active, device))
 
 
 def active_tiles(size: TileSize, num_tiles: int, width: int, registers: int, device: DeviceSpec) -> int:

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -38,6 +39,9 @@ class Remembered:
     """Of its machine code in the cache of compiled kernels."""
 
 
+_EMPTYING = threading.RLock()
+
+
 class _AbsentError(Exception):
     """There is no machine code of that name, or it is damaged."""
 
@@ -64,7 +68,7 @@ class PlanCache:
         """Give what was kept and its code; None where there is nothing, or where any of it is not what was written."""
         with suppress(OSError, ValueError, KeyError, TypeError, _AbsentError):
             head, _, text = self.path.read_text(encoding="utf-8").partition("\n")
-            if hashlib.sha256(text.encode()).hexdigest() != head:
+            if self._seal(text) != head:
                 return None
             facts = json.loads(text)
             told = facts["search"]
@@ -73,24 +77,32 @@ class PlanCache:
             size = TileSize(**facts["size"])
             key = facts["code_key"]
             kept = Remembered(size, facts["num_tiles"], facts["config"], facts["phases_s"], search, key)
-            return kept, cached(key, _absent)
+            binary = cached(key, _absent)
+            # The cache of compiled kernels knows whether an entry is whole, not whether it lies under its own name.
+            return (kept, binary) if _digest(binary) == facts["code_sha256"] else None
         return None
 
     def write(self, plan: Remembered) -> None:
-        """Keep it; a cache that cannot be written costs only time."""
-        text = json.dumps(asdict(plan))
-        with suppress(OSError):
+        """Keep it with a digest of its code; a cache that cannot be written, or has no such code, costs only time."""
+        with suppress(OSError, _AbsentError):
+            text = json.dumps({**asdict(plan), "code_sha256": _digest(cached(plan.code_key, _absent))})
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", dir=self.path.parent, delete=False, encoding="utf-8") as file:
-                file.write(f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}")
-            Path(file.name).replace(self.path)
+            write_whole(self.path, f"{self._seal(text)}\n{text}")
+
+    def _seal(self, text: str) -> str:
+        """Give a digest of a plan and of its name, so that a file that came here from elsewhere is none."""
+        return hashlib.sha256(f"{self.path.stem}\n{text}".encode()).hexdigest()
 
 
 @contextmanager
 def empty_cache() -> Iterator[None]:
-    """Let this process find nothing that was compiled or built before; what it makes inside is thrown away after."""
-    before = os.environ.get("SPMARK_CACHE")
-    with tempfile.TemporaryDirectory() as folder:
+    """Let this process find nothing that was compiled or built before; what it makes inside is thrown away after.
+
+    Compilers run in processes of their own, so it is the environment that changes, of all threads. Two threads take
+    turns; one that builds without asking for an empty cache meanwhile finds none either.
+    """
+    with _EMPTYING, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        before = os.environ.get("SPMARK_CACHE")
         os.environ["SPMARK_CACHE"] = folder
         try:
             yield
@@ -99,6 +111,29 @@ def empty_cache() -> Iterator[None]:
                 del os.environ["SPMARK_CACHE"]
             else:
                 os.environ["SPMARK_CACHE"] = before
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that others see all of it or what was there before, in a folder that exists.
+
+    Raises
+    ------
+    OSError
+        It cannot be written; nothing is left behind.
+    """
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
+        part = Path(file.name)
+        try:
+            file.write(text)
+            file.close()
+            part.replace(path)
+        except OSError:
+            part.unlink(missing_ok=True)
+            raise
+
+
+def _digest(binary: Binary) -> str:
+    return hashlib.sha256(binary.cubin).hexdigest()
 
 
 def _absent() -> NoReturn:

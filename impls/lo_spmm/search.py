@@ -13,7 +13,15 @@ from spmark.impls.lo_spmm.constraints import Limits, Survivors, cov_row, survivo
 from spmark.impls.lo_spmm.features import candidate_features, count_tiles
 from spmark.impls.lo_spmm.reorder import Order, deal_rows
 from spmark.impls.lo_spmm.select import estimate
-from spmark.impls.lo_spmm.space import COLUMNS_PER_THREAD, THREADS, TILE_ROWS, TILES_PER_BLOCK, TileSize, tile_sizes
+from spmark.impls.lo_spmm.space import (
+    COLUMNS_PER_THREAD,
+    MOST_THREADS,
+    THREADS,
+    TILE_ROWS,
+    TILES_PER_BLOCK,
+    TileSize,
+    tile_sizes,
+)
 
 _FEW_ROWS = 8
 """M1 up to which a thread has registers for twice as many loads."""
@@ -107,7 +115,7 @@ def explore(problem: Problem, device: DeviceSpec, order: Order, pins: Pins) -> S
     Raises
     ------
     ValueError
-        The pinned ``cpt`` does not divide J.
+        The pinned ``cpt`` does not divide J, or a thread block has no threads for so many tiles.
     """
     num_rows = int(np.count_nonzero(problem.matrix.row_lengths))
     sizes = list(
@@ -121,7 +129,10 @@ def explore(problem: Problem, device: DeviceSpec, order: Order, pins: Pins) -> S
         )
     )
     if not sizes:
-        raise ValueError(f"expected a cpt that divides J = {problem.width}, found {pins.cpt}")
+        raise ValueError(
+            f"expected a cpt that divides J = {problem.width} and tiles_per_block whose threads are at most "
+            f"{MOST_THREADS}, found {pins}"
+        )
     space = Space(problem, device, order, pins, len(sizes))
     space.survivors = survivors(
         sizes,

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.lo_spmm.constraints import register_cap
+from spmark.impls.lo_spmm.kernel import INSTRUCTION_BYTES
 from spmark.impls.lo_spmm.proxies import resident_blocks
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.runtime.target import ceil_div
 
-_INSTRUCTION_BYTES = 16
 _ENTRY_INSTRUCTIONS = 30
 _ISSUE = 1.28 / 4
 """Cycles of an instruction of a warp: four schedulers."""
@@ -97,7 +97,7 @@ def estimate(
     tiles = busiest * together
     # Columns that several tiles of a block need come to the multiprocessor once.
     shared = num_cols * (1 - (1 - min(loads / num_cols, 1 - 1e-4)) ** together)
-    moved = (num_cols + num_rows) * width * 4 + nnz.size * instructions * _INSTRUCTION_BYTES
+    moved = (num_cols + num_rows) * width * 4 + nnz.size * instructions * INSTRUCTION_BYTES
     rate = max(device.copy_bytes_per_s, 1e9) * _MEMORY_SHARE / _CYCLES_PER_S
     return Estimate(
         issue=tiles * warps * instructions * _ISSUE,

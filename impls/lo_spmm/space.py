@@ -69,15 +69,16 @@ def tile_sizes(
         J. A vector load needs rows of B that start aligned, so ``cpt`` divides it; one N1 beyond J is kept for each
         ``cpt``.
     tile_rows, threads, columns_per_thread, tiles_per_block : sequence of int
-        Values to combine, increasing. Several tiles of a block are no more than there are, nor than it has threads for.
+        Values to combine, increasing. A block has threads for all of its tiles; several are no more than there are,
+        but for the least that is asked for.
     """
     for rows in _up_to(tile_rows, num_rows):
         for cpt in columns_per_thread:
             if width % cpt == 0:
                 for count in _up_to(threads, ceil_div(width, cpt)):
                     for together in tiles_per_block:
-                        fits = together <= ceil_div(num_rows, rows) and together * count <= MOST_THREADS
-                        if together == tiles_per_block[0] or fits:
+                        needed = together == tiles_per_block[0] or together <= ceil_div(num_rows, rows)
+                        if needed and together * count <= MOST_THREADS:
                             yield TileSize(rows, count, cpt, together)
 
 

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
+from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import BuildError
 from spmark.impls.lo_spmm.search import Space
 from spmark.impls.lo_spmm.space import TileSize
@@ -36,6 +37,7 @@ class Compared(BaseModel):
     proxy_us: tuple[float, ...]
     estimate: tuple[float, ...]
     """Cycles."""
+    implementation_version: str = ""
 
     @property
     def tau(self) -> float:
@@ -49,7 +51,9 @@ class Compared(BaseModel):
 
     @property
     def regret(self) -> float:
-        """What the proxies' choice costs over the best of these candidates."""
+        """What the proxies' choice costs over the best of these candidates; NaN where none could be built."""
+        if not self.sizes:
+            return float("nan")
         return self.real_us[int(np.argmin(self.proxy_us))] / min(self.real_us) - 1
 
 
@@ -71,7 +75,7 @@ def compare(layer: str, space: Space, runner: Runner, sizes: Sequence[TileSize])
     for found, proxies in ((real, False), (proxy, True)):
         runner.prepare(groups, proxies)
         for together in groups:
-            with suppress(BuildError):
+            with suppress(BuildError, MemoryError):
                 samples = runner.samples_us(together, proxies)
                 found |= {size: float(np.median(times)) for size, times in samples.items()}
     timed = tuple(size for size in real if size in proxy)
@@ -82,4 +86,5 @@ def compare(layer: str, space: Space, runner: Runner, sizes: Sequence[TileSize])
         real_us=tuple(real[size] for size in timed),
         proxy_us=tuple(proxy[size] for size in timed),
         estimate=tuple(space.cycles(size) for size in timed),
+        implementation_version=implementation_version("lo_spmm"),
     )

@@ -100,7 +100,9 @@ def _held_out(groups: Sequence[Group], card: Card) -> dict[str, float]:
 
 
 def kendall(left: NDArray[np.float64], right: NDArray[np.float64]) -> float:
-    """Give Kendall's tau-b of two scores of the same candidates; NaN where one of them is constant."""
+    """Give Kendall's tau-b of two scores of the same candidates; NaN where one is constant or there are none."""
+    if left.size < 2:
+        return float("nan")
     from scipy.stats import kendalltau
 
     return float(kendalltau(left, right).statistic)

@@ -63,6 +63,10 @@ class Runner(Protocol):
         """Compile what several groups of candidates will need, side by side; what fails is told by `samples_us`."""
         ...
 
+    def count_kernels(self, groups: Sequence[Sequence[TileSize]], proxies: bool) -> int:
+        """Give how many kernels `prepare` and `samples_us` compile for groups: C++ one for each size of a block."""
+        ...
+
     def samples_us(self, sizes: Sequence[TileSize], proxies: bool) -> Mapping[TileSize, list[float]]:
         """Give the times of candidates that share M1 and ``cpt``, and so a kernel.
 
@@ -112,12 +116,14 @@ def choose(space: Space, mode: Mode, runner: Runner | None = None, model: RankMo
     if not mode.runs or len(left) == 1 or runner is None:
         best = min(left, key=predicted.__getitem__)
         return _found(space, best, [_candidate(size, predicted[size]) for size in sizes])
-    samples, reasons = _run(left, runner, mode.by_proxies)
+    ordered = sorted(left, key=lambda size: (kernel_of(size), size))
+    groups = [list(group) for _, group in groupby(ordered, key=kernel_of)]
+    samples, reasons = _run(groups, runner, mode.by_proxies)
     if not samples:
         raise BuildError("no candidate of the search could be used: " + "; ".join(dict.fromkeys(reasons.values())))
     best = min(samples, key=lambda size: float(np.median(samples[size])))
     seen = [_candidate(size, predicted[size], samples.get(size, ()), reasons.get(size, "")) for size in sizes]
-    return _found(space, best, seen, compiled=len({kernel_of(size) for size in left}), measured=len(samples))
+    return _found(space, best, seen, runner.count_kernels(groups, mode.by_proxies), len(samples))
 
 
 def _nearest(predicted: Mapping[TileSize, float]) -> list[TileSize]:
@@ -130,12 +136,10 @@ def _nearest(predicted: Mapping[TileSize, float]) -> list[TileSize]:
 
 
 def _run(
-    sizes: Sequence[TileSize], runner: Runner, proxies: bool
+    groups: Sequence[Sequence[TileSize]], runner: Runner, proxies: bool
 ) -> tuple[dict[TileSize, list[float]], dict[TileSize, str]]:
     samples: dict[TileSize, list[float]] = {}
     reasons: dict[TileSize, str] = {}
-    ordered = sorted(sizes, key=lambda size: (kernel_of(size), size))
-    groups = [list(group) for _, group in groupby(ordered, key=kernel_of)]
     runner.prepare(groups, proxies)
     for together in groups:
         try:

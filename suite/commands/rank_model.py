@@ -161,7 +161,8 @@ def _show(file: Path, rows: Sequence[Compared], as_json: bool) -> None:
          "regret": row.regret}
         for row in rows
     ]  # fmt: skip
-    mean = float(np.mean([row.tau for row in rows])) if rows else float("nan")
+    taus = [row.tau for row in rows if not np.isnan(row.tau)]
+    mean = float(np.mean(taus)) if taus else float("nan")
     if as_json:
         answer({"file": file, "kendall_tau": mean, "layers": told})
         return

@@ -56,7 +56,7 @@ def test_registers_are_as_estimated_and_nothing_spills(tile_rows: int, cpt: int,
     assert abs(binary.registers - estimate) <= max(8, 0.1 * binary.registers), (binary.registers, estimate)
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
+@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"])
 def test_every_architecture(arch: str) -> None:
     binary = assemble(layer(16, 1, 8), arch, register_cap(16, 1, 8), workers=1)
     assert binary.spill_bytes == 0

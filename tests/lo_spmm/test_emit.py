@@ -95,7 +95,26 @@ def test_a_kernel_asks_for_its_code_and_for_a_small_operand(width: int, asked: b
     assert "prefetch" not in entry_ptx(cold, "sm_90")
 
 
-@pytest.mark.parametrize(("arch", "version"), [("sm_80", "7.0"), ("sm_90", "7.8"), ("sm_100", "8.6")])
+@pytest.mark.parametrize("value", AWKWARD)
+def test_literals_of_ptx_keep_every_bit(value: np.float32) -> None:
+    matrix = random_csr(1, 3, [1])
+    text = function_ptx(kernel_of(Csr((1, 3), matrix.indptr, matrix.indices, value.reshape(1)), 1, 8, Schedule()), 0)
+    ((*_, bits, _),) = FMA.findall(text)
+    assert int(bits, 16) == value.view(np.uint32)
+
+
+@pytest.mark.parametrize(
+    ("arch", "version"),
+    [
+        ("sm_80", "7.0"),
+        ("sm_86", "7.1"),
+        ("sm_89", "7.8"),
+        ("sm_90", "7.8"),
+        ("sm_100", "8.6"),
+        ("sm_103", "8.8"),
+        ("sm_120", "8.7"),
+    ],
+)
 def test_ptx_asks_for_no_newer_language_than_it_needs(arch: str, version: str) -> None:
     assert head(arch).splitlines() == [f".version {version}", f".target {arch}", ".address_size 64"]
 

@@ -10,7 +10,7 @@ import pytest
 from rank_fakes import EstimatedDevice
 
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.errors import CompileError, DatasetError
 from spmark.impls.lo_spmm import labels
 from spmark.impls.lo_spmm.features import FEATURES
 from spmark.impls.lo_spmm.labels import KERNELS, LAUNCHES, LabelRow, drawn, label_all, measure, read_labels, synthetic
@@ -57,6 +57,14 @@ def test_what_cannot_be_built_is_told() -> None:
     assert {one.reason for one in row.tried if one.tile_rows == broken} == {"broken"}
     assert all(one.samples_us for one in row.tried if one.tile_rows != broken)
     assert all(len(one.features) == len(FEATURES) for one in row.tried)
+
+
+def test_what_cannot_be_assembled_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object, **facts: object) -> None:
+        raise CompileError("lo_spmm", "ptxas", "out of luck")
+
+    monkeypatch.setattr(labels, "assemble", fail)
+    assert labels.prepare(1, H200).survivors.sizes
 
 
 def test_labels_go_on_where_they_were(tmp_path: Path) -> None:

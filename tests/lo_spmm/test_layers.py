@@ -98,6 +98,10 @@ def test_what_is_refused() -> None:
         conv2d(weights, (1, 2, 2, 8), HOST)
     with pytest.raises(ValueError, match="at most 32 taps"):
         ConvShape(1, 2, 9, 9, 4, (7, 7), padding=3)
+    with pytest.raises(ValueError, match="below 2 GiB of float32, found 536,870,912 elements"):
+        ConvShape(2, 1, 1 << 14, 1 << 14, 1, (1, 1), stride=64)
+    with pytest.raises(ValueError, match="that float32 holds"):
+        conv2d(weights, (1, 2, 8, 8), HOST, bias=np.full(4, 1e39))
     with pytest.raises(ValueError, match="bias of 4 elements"):
         conv2d(weights, (1, 2, 8, 8), HOST, bias=np.zeros(3, np.float32))
     with pytest.raises(UnsupportedError, match="not zero"):

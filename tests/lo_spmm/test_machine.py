@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from compilers import needs_compilers
+from problems import random_csr
 
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.errors import BuildError
+from spmark.impls.core.errors import BuildError, CompileError
+from spmark.impls.lo_spmm import machine
+from spmark.impls.lo_spmm.kernel import Schedule, UnrolledKernel, make_tiles
 from spmark.impls.lo_spmm.machine import Code, check_fits, fitting
+from spmark.impls.lo_spmm.proxies import resident_blocks
+from spmark.impls.lo_spmm.reorder import deal_rows
 from spmark.impls.lo_spmm.space import TileSize
+from spmark.impls.runtime.compile import cache_folder, compile_kernel
 from spmark.impls.runtime.device import shipped_calibration
+from spmark.impls.runtime.target import Kernel
+from spmark.impls.runtime.template import Instance
 
 TARGET = SimpleNamespace(spec=DeviceSpec.load(shipped_calibration("nvidia-h200")))
 
@@ -31,3 +44,58 @@ def test_a_tile_that_does_not_fit_alone() -> None:
     with pytest.raises(BuildError, match="65,536 registers for 1024 threads, found 65 for each"):
         fitting(code(65), TileSize(16, 1024), TARGET)
     check_fits(code(64), TileSize(16, 1024), TARGET)
+
+
+def test_blocks_that_were_compiled_by_themselves_have_registers_of_their_own() -> None:
+    each = Code({}, 0, 128, by_block={128: 128, 1024: 64})
+    check_fits(each, TileSize(16, 1024), TARGET)
+    check_fits(each, TileSize(16, 128), TARGET)
+    assert (each.registers_at(1024), each.registers_at(128), code(40).registers_at(7)) == (64, 128, 40)
+
+
+@needs_compilers
+@pytest.mark.parametrize(("threads", "cap"), [(32, 24), (64, 24), (256, 40), (1024, 64)])
+def test_launch_bounds_are_some_that_the_compiler_keeps(
+    threads: int, cap: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ptxas warns of others, and ignores them."""
+    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
+    blocks = resident_blocks(threads, cap, TARGET.spec)
+    source = tmp_path / "k.cu"
+    sums = "\n".join(f"  float s{i} = p[{i} * n];" for i in range(200))
+    ends = "\n".join(f"  p[{i}] = s{(i * 7) % 200};" for i in range(200))
+    source.write_text(
+        f"template <int threads> __global__ void __launch_bounds__(threads, {blocks}) k(float* p, int n) {{\n"
+        f"{sums}\n{ends}\n}}\n"
+    )
+    binary = compile_kernel(source, f"k<{threads}>", "sm_90")
+    assert binary.registers * threads * blocks <= TARGET.spec.registers_per_sm
+
+
+def test_a_kernel_in_c_has_such_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
+    matrix = random_csr(4, 20, [5] * 4)
+    tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, 2))
+    kernel = UnrolledKernel(tiles, np.arange(2, dtype=np.int32), 64, Schedule(1, 8))
+    sources: list[str] = []
+
+    def load(instances: Sequence[Instance]) -> list[Kernel]:
+        sources.extend(one.template.source.read_text() for one in instances)
+        raise CompileError("lo_spmm", "nvrtc", "seen enough")
+
+    target = SimpleNamespace(spec=TARGET.spec, load=load)
+    with pytest.raises(CompileError, match="seen enough"):
+        machine.make_code(kernel, target, machine.Emitter.CUDA, [32, 1024])
+    # 24 registers of 32 threads would go 85 times into 65,536: no multiprocessor holds as many blocks.
+    assert [re.findall(r"__launch_bounds__\(threads, (\d+)\)", text) for text in sources] == [["32"], ["2"]]
+
+
+@pytest.mark.parametrize("damage", ["", "__global__ void lo_spmm() {}"])
+def test_a_damaged_source_is_written_again(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
+    path = machine._source_file("// what was generated")
+    path.write_text(damage)
+    assert machine._source_file("// what was generated") == path
+    assert path.read_text() == "// what was generated"
+    assert [found.name for found in (cache_folder() / "sources").iterdir()] == [path.name]
+    assert re.fullmatch(r"lo_spmm_[0-9a-f]{24}\.cu", path.name)

@@ -79,3 +79,43 @@ def test_conv2d(conv: ConvShape, size: TileSize) -> None:
     dense[matrix.rows_of_entries(), matrix.indices] = matrix.values
     expected = np.maximum(np.einsum("ok,knyx->noyx", dense, columns) + bias[:, None, None], 0)
     np.testing.assert_allclose(out, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("cpt", [1, 4])
+def test_the_last_columns_of_the_widest_operand(cpt: int) -> None:
+    """Places are found in 32 bits as far as plans go: arrays below 2 GiB, of which only these pages are touched."""
+    width = (1 << 29) - 4
+    kernel = kernel_of(random_csr(1, 1, [1]), 1, width, Schedule(cpt))
+    operand, out = np.zeros((1, width), np.float32), np.zeros((1, width), np.float32)
+    operand[0, -124:] = np.linspace(1, 2, 124, dtype=np.float32)
+    size = TileSize(1, 32, cpt)
+    grid = grid_of(size, 1, width)
+    machine = Machine(entry_ptx(kernel, "sm_90") + function_ptx(kernel, 0), operand, out)
+    machine.block((grid[0] - 1, 0), grid, 32, 32)
+    done = width - (grid[0] - 1) * size.tile_width
+    assert done == 32 * cpt - 4
+    np.testing.assert_array_equal(out[0, -done:], operand[0, -done:] * kernel.tiles[0].values[0])
+
+
+def test_the_last_pixel_of_the_largest_images() -> None:
+    conv = ConvShape(2, 1, 1 << 14, (1 << 14) - 1, 1, (1, 1))
+    kernel = kernel_of(random_csr(1, 1, [1]), 1, conv.columns, Schedule(), conv=conv)
+    images, out = (np.zeros((2, 1, 1 << 14, (1 << 14) - 1), np.float32) for _ in range(2))
+    images[-1, 0, -1, -3:] = (0.5, 0.25, 2.0)
+    grid = grid_of(TileSize(1, 32), 1, conv.columns)
+    Machine(entry_ptx(kernel, "sm_90") + function_ptx(kernel, 0), images, out).block((grid[0] - 1, 0), grid, 32, 32)
+    np.testing.assert_array_equal(out[-1, 0, -1, -3:], images[-1, 0, -1, -3:] * kernel.tiles[0].values[0])
+
+
+def test_the_machine_knows_how_wide_a_register_is() -> None:
+    text = """.visible .entry k(.param .u64 b)
+{
+  mov.u32 %r1, %ctaid.x;
+  mul.lo.u32 %r1, %r1, 65536;
+  exit;
+}
+"""
+    machine = Machine(text, np.zeros(1, np.float32), np.zeros(1, np.float32))
+    machine.block((65535, 0), (1 << 20, 1), 1, 1)
+    with pytest.raises(AssertionError, match="does not fit 32 bits"):
+        machine.block((65536, 0), (1 << 20, 1), 1, 1)

@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 from problems import matrices, random_csr
 
+from spmark.datasets.cache import Cache
+from spmark.datasets.load import load_matrix
+from spmark.datasets.sweep import MatrixSpec
 from spmark.impls.core.problem import Csr
 from spmark.impls.lo_spmm.features import count_tiles
 from spmark.impls.lo_spmm.reorder import Order, deal_rows
@@ -80,6 +83,20 @@ def test_more_alike_rows_need_fewer_loads() -> None:
     assert loads[0] > loads[1] > loads[2]
     assert max(plain) - min(plain) < 0.1 * plain[0]
     assert all(ours < theirs for ours, theirs in zip(loads, plain, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("similarity", "ratio", "greedy", "plain"),
+    [(0.0, 1.0, 13_771, 15_581), (0.6, 3.0, 12_554, 14_771), (0.9, 1.0, 9_505, 15_578)],
+)
+def test_loads_of_figure_6_s_matrix(similarity: float, ratio: float, greedy: int, plain: int) -> None:
+    """Its full size; the sums that the folder's README tells."""
+    spec = MatrixSpec(source="patterns", name="similar_1024", args={"similarity": similarity, "ratio": ratio})
+    matrix = load_matrix(spec, Cache.default(), 0).csr
+    nnz, nnc = count_tiles(matrix, deal_rows(matrix, 32))
+    assert int(nnc.sum()) == greedy
+    assert nnz.std() / nnz.mean() < 0.05
+    assert int(count_tiles(matrix, deal_rows(matrix, 32, Order.NONE))[1].sum()) == plain
 
 
 def test_a_partitioner_finds_rows_that_are_alike() -> None:

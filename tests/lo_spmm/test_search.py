@@ -8,7 +8,7 @@ from problems import random_csr
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import OperandError
-from spmark.impls.core.problem import Op, Problem
+from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.lo_spmm.features import FEATURES, candidate_features, count_tiles
 from spmark.impls.lo_spmm.kernel import make_tiles
 from spmark.impls.lo_spmm.plan import LoSpmm
@@ -63,6 +63,16 @@ def test_pins_hold(problem: Problem) -> None:
         explore(problem, H200, Order.NONE, Pins(cpt=3))
 
 
+def test_a_block_never_has_more_threads_than_it_may() -> None:
+    """Where so small a problem has every constraint waived, too."""
+    tiny = Problem(Op.SPMM, random_csr(60, 20, [3] * 60), 4000)
+    space = explore(tiny, H200, Order.NONE, Pins(tiles_per_block=8))
+    assert {size.tiles_per_block for size in space.survivors.sizes} == {8}
+    assert max(size.block_threads for size in space.survivors.sizes) <= 1024
+    with pytest.raises(ValueError, match="tiles_per_block whose threads are at most 1024"):
+        explore(tiny, H200, Order.NONE, Pins(tiles_per_block=40))
+
+
 def test_loads_in_flight_follow_the_columns_of_a_thread() -> None:
     assert [Pins().depth(*pair) for pair in ((8, 1), (12, 1), (8, 2), (2, 4))] == [32, 16, 8, 8]
     assert Pins(prefetch=5).depth(8, 2) == 5
@@ -89,6 +99,7 @@ def test_the_estimate_knows_what_sharing_saves(problem: Problem) -> None:
         ({"cpt": 3}, "cpt"),
         ({"mode": "luck"}, "mode"),
         ({"threads": 512, "tiles_per_block": 3}, "at most 1024"),
+        ({"tiles_per_block": 33}, "at most 1024, found 33 of 32 threads"),
         ({"order": "best"}, "order"),
         ({"emitter": "sass"}, "emitter"),
         ({"threads": 48}, "warps"),
@@ -111,6 +122,12 @@ def test_too_long_kernels_are_refused_with_the_reason(problem: Problem) -> None:
     assert "at most 1,024 non-zeros in a row" in str(LoSpmm().unsupported(hub, host))
     assert LoSpmm().unsupported(hub, H200) is None
     assert "expected a GPU" in str(LoSpmm(mode="lo_spmm").unsupported(hub, host))
+    apart = np.zeros(60_001, np.int32)
+    apart[1:] = 1
+    scattered = Problem(Op.SPMM, Csr((60_000, 200_000), apart, np.zeros(1, np.int32), np.ones(1, np.float32)), 8)
+    assert "at most 4 GiB of marks" in str(LoSpmm().unsupported(scattered, H200))
+    assert LoSpmm(order="none").unsupported(scattered, H200) is None
+    assert LoSpmm(tile_rows=4).unsupported(scattered, H200) is None
     assert "the rank model nobody" in str(LoSpmm(mode="ec_spmm", model="nobody").unsupported(hub, H200))
 
 

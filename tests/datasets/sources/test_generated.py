@@ -79,6 +79,41 @@ def test_interleaved_is_drawn_from_its_seed(cache):
     assert np.diff(one.indptr).max() <= 16 + 32
 
 
+@pytest.mark.parametrize(("similarity", "ratio"), [(0.0, 1.0), (0.4, 3.0), (0.9, 1.0), (1.0, 2.0)])
+def test_similar_blocks_share_so_many_places(cache, similarity, ratio):
+    """The matrix of LO-SpMM's figure 6, smaller: eight blocks of 16 rows."""
+    csr = load(cache, "patterns", "similar_128", block=16, similarity=similarity, ratio=ratio, density=0.1)
+    rows = rows_of(csr)
+    counts = [sum(len(row) for row in rows[at : at + 16]) for at in range(0, 128, 16)]
+    assert counts[:4] == counts[4:]
+    assert counts[1] / counts[0] == pytest.approx(ratio, rel=0.02)
+    assert csr.nnz == pytest.approx(0.1 * 128 * 128, rel=0.01)
+    for block in range(4):
+        lengths = {len(row) for row in rows[16 * block : 16 * block + 16]}
+        assert max(lengths) - min(lengths) <= 1
+        shared = sum(len(rows[16 * block + row] & rows[16 * block + 64 + row]) for row in range(16))
+        assert shared == round(similarity * counts[block])
+
+
+def test_similar_is_drawn_from_its_seed(cache):
+    one, same, other = (
+        load(cache, "patterns", f"similar_64_{label}", block=8, density=0.1, seed=seed)
+        for label, seed in (("a", 1), ("b", 1), ("c", 2))
+    )
+    np.testing.assert_array_equal(one.indices, same.indices)
+    assert rows_of(one) != rows_of(other)
+
+
+@pytest.mark.parametrize(("rows", "columns", "nnz"), [(128, 32, 4096), (128, 300, 1000), (8, 64, 256), (5, 7, 7)])
+def test_few_columns_hold_all_non_zeros_evenly(cache, rows, columns, nnz):
+    csr = load(cache, "patterns", "few_columns_300_label", rows=rows, columns=columns, nnz=nnz)
+    assert (csr.shape, csr.nnz) == ((rows, 300), nnz)
+    by_column = np.bincount(csr.indices, minlength=300)
+    assert np.count_nonzero(by_column) == columns
+    assert np.ptp(by_column[by_column > 0]) <= 1
+    assert np.ptp(csr.row_lengths) <= 1
+
+
 @pytest.mark.parametrize(
     ("name", "nnz"),
     [("logsparse_4096", 90_115), ("strided_4096", 766_144), ("band_4096", 1_017_856), ("butterfly_4096", 589_824)],
@@ -91,12 +126,19 @@ def test_published_counts(cache, name, nnz):
 @pytest.mark.parametrize(
     ("name", "args", "message"),
     [
-        ("logsparse", {}, "expected a formula out of logsparse, strided, band, butterfly, interleaved and a size"),
+        (
+            "logsparse",
+            {},
+            "expected a formula out of logsparse, strided, band, butterfly, interleaved, similar, few_columns and a",
+        ),
         ("logspar_64", {}, "expected a formula"),
         ("logsparse_1", {}, "expected a formula .* and a size"),
         ("logsparse_64", {"stride": 3}, "expected arguments out of none, found stride"),
         ("strided_64", {"stride": 0}, r"expected stride to be an integer in \[1, 64\], found 0"),
         ("strided_64", {"stride": 1.5}, "found 1.5"),
+        ("similar_64", {"block": 32}, "expected blocks in fours, .* found 2 of 32 rows"),
+        ("similar_64", {"block": 24}, "divides"),
+        ("few_columns_64", {"nnz": 63}, r"expected nnz to be an integer in \[64, 8192\], found 63"),
         ("strided_64", {"stride": True}, "found True"),
         ("band_100", {}, "a size that the block size 16 divides, found 100"),
         ("butterfly_48", {}, "expected a power of two of block rows, found 3"),

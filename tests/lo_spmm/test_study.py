@@ -1,0 +1,64 @@
+"""What the comparison of proxies with kernels says, with a device that answers by the estimate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+from problems import random_csr
+from rank_fakes import EstimatedDevice
+
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.problem import Op, Problem
+from spmark.impls.lo_spmm.reorder import Order
+from spmark.impls.lo_spmm.search import Pins, Space, explore
+from spmark.impls.lo_spmm.space import TileSize
+from spmark.impls.lo_spmm.study import CANDIDATES, compare, spread_out
+from spmark.impls.runtime.device import shipped_calibration
+
+H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
+
+
+@pytest.fixture(scope="module")
+def space() -> Space:
+    lengths = np.random.default_rng(7).binomial(200, 0.1, 600).tolist()
+    return explore(Problem(Op.SPMM, random_csr(600, 200, lengths), 512), H200, Order.GREEDY, Pins())
+
+
+class Backwards(EstimatedDevice):
+    """Proxies are the faster the slower their kernels are."""
+
+    def samples_us(self, sizes: Sequence[TileSize], proxies: bool) -> Mapping[TileSize, list[float]]:
+        times = super().samples_us(sizes, proxies)
+        return {size: [1 / one for one in samples] for size, samples in times.items()} if proxies else times
+
+
+def test_candidates_are_from_the_best_to_the_worst(space: Space) -> None:
+    sizes = spread_out(space)
+    cycles = sorted(space.cycles(size) for size in space.survivors.sizes)
+    assert len(set(sizes)) == CANDIDATES
+    assert [space.cycles(sizes[0]), space.cycles(sizes[-1])] == [cycles[0], cycles[-1]]
+
+
+def test_proxies_that_order_alike_and_backwards(space: Space) -> None:
+    sizes = spread_out(space)
+    alike = compare("a", space, EstimatedDevice(space), sizes)
+    assert (alike.tau, alike.regret) == (pytest.approx(1), 0)
+    assert alike.implementation_version
+    backwards = compare("a", space, Backwards(space), sizes)
+    assert backwards.tau == pytest.approx(-1)
+    assert backwards.regret == pytest.approx(max(backwards.real_us) / min(backwards.real_us) - 1)
+    assert backwards.tau_of_estimate == pytest.approx(alike.tau_of_estimate)
+
+
+def test_what_cannot_be_built_is_left_out(space: Space) -> None:
+    sizes = spread_out(space)
+    broken = sizes[0].tile_rows
+    found = compare("a", space, EstimatedDevice(space, broken), sizes)
+    assert sorted(found.sizes) == sorted(size for size in sizes if size.tile_rows != broken)
+    nothing = compare("a", space, EstimatedDevice(space, broken), [sizes[0]])
+    assert nothing.sizes == ()
+    assert math.isnan(nothing.regret)
+    assert math.isnan(nothing.tau)
