@@ -42,7 +42,7 @@ def _liteform_h200(matrix: Csr, op: Op, dtype: DType, width: int) -> float:
     from spmark.impls.liteform.compose import Form, choose
     from spmark.impls.liteform.cost import count
     from spmark.impls.liteform.features import Features
-    from spmark.impls.liteform.plan import gathered_where_it_pays, weights_of
+    from spmark.impls.liteform.plan import gathered_where_it_pays
     from spmark.impls.liteform.predictor import find as find_predictor
     from spmark.impls.liteform.schedule import table_for
     from spmark.impls.liteform.search import search, table_of
@@ -53,7 +53,7 @@ def _liteform_h200(matrix: Csr, op: Op, dtype: DType, width: int) -> float:
     features, table = Features.of(matrix), table_for(device.name)
     choice = choose(features, width, find_predictor(device.name), Form.CELL, 0)
     order = gathered_where_it_pays(Problem(op, matrix, width, dtype), table)
-    weights = weights_of(table, order)
+    weights = table.weights_for(order is not None) if table else None
     counts = count(matrix, choice.partitions, columns=weights is None)
     found = search(table_of(counts, width, weights=weights), counts.widest)
     # The cost counts loads and stores of elements; at the rate of a copy they take so long.

@@ -98,17 +98,11 @@ class Slow:
 
     def light_ms(self, shape: int, pieces: list[list[int]]) -> float:
         price = self.shapes.price
-        column_bytes, _, a, b, c, d = price.line
         columns = len({int(self.matrix.indices[at]) for piece in pieces for at in piece})
-        moved = price.fixed[shape] + columns * column_bytes
-        roof = max(moved, price.least[shape])
-        cost = a * roof + b
         rows = [self.row[piece[0]] for piece in pieces]
         inside = {row: sum(len(p) for p, r in zip(pieces, rows, strict=True) if r == row) for row in rows}
         alone = all(inside[row] == len(self.of_rows([row])) and inside[row] <= price.width[shape] for row in inside)
-        if alone:
-            return float(cost)
-        return float(cost * max(1.0, c * max(moved + price.again[shape], price.least[shape]) / roof + d))
+        return float((price.plain_ms if alone else price.atomic_ms)[shape, 0, columns])
 
     def pick(self, items: list[int], cost: float) -> None:
         tile = len(self.cost)

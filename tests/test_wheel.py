@@ -23,7 +23,7 @@ from spmark.impls.core.recordfile import read_rows
 
 ROOT = Path(__file__).parents[1]
 MAPPED = ("impls", "datasets", "suite", "report")
-DATA = (".cu", ".cuh", ".h", ".hpp", ".cpp", ".yaml", ".json", ".html", ".css", ".js")
+DATA = (".cu", ".cuh", ".h", ".hpp", ".cpp", ".yaml", ".json", ".npz", ".html", ".css", ".js")
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
 
@@ -97,6 +97,9 @@ def test_the_wheel_has_every_module_and_data_file(wheel: Path) -> None:
         if path.suffix in (".py", *DATA) or path.name == "py.typed"
     }
     assert {f"spmark/{folder}/py.typed" for folder in MAPPED} <= wanted
+    kinds = {"impls/liteform/models": ".npz", "impls/liteform/schedules": ".json", "impls/stile/calibrations": ".json"}
+    for folder, kind in kinds.items():
+        assert [name for name in wanted if name.startswith(f"spmark/{folder}/") and name.endswith(kind)], folder
     assert not wanted - contents(wheel), "missing from the wheel (a folder of modules needs an __init__.py)"
 
 
@@ -109,6 +112,16 @@ def test_the_wheel_has_nothing_else(wheel: Path) -> None:
 def test_the_installed_package_is_the_one_that_runs(installed: Installed) -> None:
     where = installed.run("python", "-c", "import spmark.impls.table, spmark.suite as s; print(*s.__path__)")
     assert where.stdout.strip() == str(installed.package / "suite"), where.stderr
+
+
+def test_what_was_measured_once_is_found_where_it_is_installed(installed: Installed) -> None:
+    program = (
+        "from spmark.impls.liteform.predictor import SHIPPED, find, shipped\n"
+        "from spmark.impls.liteform.schedule import table_for\n"
+        "print(*shipped(), find(SHIPPED).card.gpu, len(table_for('nvidia-h200').entries) > 0)\n"
+    )
+    found = installed.run("python", "-c", program)
+    assert found.stdout.split() == ["nvidia-h200", "published-v100", "nvidia-h200", "True"], found.stderr
 
 
 def test_the_packaged_smoke_sweep_runs(installed: Installed) -> None:

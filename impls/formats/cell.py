@@ -60,10 +60,12 @@ class CellFormat:
         Raises
         ------
         ValueError
-            A width is no power of two, or there is no partition.
+            A width is no power of two, there is no partition, or k is negative.
         BuildError
             More than 2^31 - 1 elements would be stored.
         """
+        if block_power is not None and block_power < 0:
+            raise ValueError(f"expected blocks of 2^k elements with k of at least 0, found k = {block_power}")
         layout = cell_layout(matrix, max_widths, tail_in_last)
         return cls(HybFormat.from_layout(matrix, layout), len(max_widths), block_power)
 

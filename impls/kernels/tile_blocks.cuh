@@ -1,15 +1,14 @@
 // The body of SpMM over block tiles on the matrix unit (see tile_spmm.cu): float16 operands, float32 sums.
 //
 // After STile (Fang, Shen, Wang and Chen, SIGMOD 2024, section 4), whose kernel stages gathered rows of B in shared
-// memory. A window of 16 rows meets every row of B once, so that staging shares nothing: lanes read rows of B
-// into the unit's registers, several groups ahead.
+// memory. A window of rows meets every row of B once, so that staging shares nothing: lanes read rows of B into the
+// unit's registers, one group ahead or several.
 #pragma once
 
 #include <spmark/overlap.cuh>
 #include <spmark/warp.cuh>
 
-#include "row_target.cuh"
-#include "strips.cuh"
+#include "tile_rows.cuh"
 
 namespace spmark {
 
@@ -17,23 +16,25 @@ constexpr int kTileGroup = 16;  // columns of A in a group: the k of mma
 
 // C[targets[p, r], j] (+)= sum over the groups q of panel p, and their columns s, of A_q[r, s] B[indices[q, s], j].
 //
-// A warp takes a run of a panel's groups and 8 * columns columns of C; the operands of kAhead groups are on their way
+// A warp takes a run of a panel's groups and 8 * columns columns of C; the operands of `ahead` groups are on their way
 // at any time. Where a task says so the warps of a thread block have runs of one panel and add up in shared memory.
+//   height    rows of a panel, 16 or 8
 //   tasks     4 integers a warp: panel, or -1 for none; first group; end of the groups; whether the warps of the thread
 //             block share the panel
 //   indices   16 columns a group
-//   pieces    256 halves a group as lanes hold them for mma_m16n8k16, eight a lane
-//   targets   16 rows a panel (see RowTarget), kNoRow where the panel has nothing of a row
+//   pieces    height x 16 halves a group as lanes hold them for mma_m16n8k16: its first operand for 16 rows, its second
+//             for 8
+//   targets   `height` rows a panel (see RowTarget), kNoRow where the panel has nothing of a row
 //   dense     B, num_cols x width, row-major; width is a multiple of 8
-template <int columns, int threads>
+template <int height, int columns, int ahead, int threads>
 struct TileBlocks {
+  using Rows = TileRows<height, columns>;
   static constexpr int kTile = 8 * columns;
   static constexpr int kWarps = threads / kWarpSize;
-  static constexpr int kAhead = 16 / columns;  // groups whose operands are on their way: as much as registers hold
-  static_assert(columns == 4 || columns == 8, "two or four groups are fetched ahead");
+  static_assert(ahead == 1 || ahead % 2 == 0, "lanes hold the columns of two groups at a time");
 
   struct Shared {
-    float sums[kWarps - 1][4 * columns][kWarpSize];
+    float sums[kWarps - 1][Rows::kSums][kWarpSize];
   };
 
   static __device__ __forceinline__ void run(Shared& shared, int item, int tile, const int* __restrict__ tasks,
@@ -46,7 +47,7 @@ struct TileBlocks {
     const int from = tile * kTile + columns * g;  // the first of this lane's columns of B
     const int* const named = indices + static_cast<int64_t>(task[1]) * kTileGroup;
     const auto* const held_a =
-        reinterpret_cast<const unsigned*>(pieces) + (static_cast<int64_t>(task[1]) * kWarpSize + lane) * 4;
+        reinterpret_cast<const unsigned*>(pieces) + (static_cast<int64_t>(task[1]) * kWarpSize + lane) * Rows::kWords;
 
     // The lanes hold the columns of two groups, those of the next two are on their way.
     const auto columns_of = [&](int q) {
@@ -58,8 +59,9 @@ struct TileBlocks {
         now = later;
         later = columns_of(q + 2);
       }
-      Operands<columns> held = {};
-      if (q < count) held.a = load_streaming<4>(held_a + static_cast<int64_t>(q) * (4 * kWarpSize));
+      typename Rows::Held held = {};
+      if (q < count)
+        held.a = load_streaming<Rows::kWords>(held_a + static_cast<int64_t>(q) * (Rows::kWords * kWarpSize));
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int row = shuffle(kFullMask, now, odd * kTileGroup + row_of_lane(t, i));
@@ -70,43 +72,34 @@ struct TileBlocks {
       return held;
     };
 
-    float sums[columns][4] = {};
-    Operands<columns> held[kAhead];
+    Rows rows;
+    typename Rows::Held held[ahead];
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) held[i] = fetch(i, i % 2);
+    for (int i = 0; i < ahead; ++i) held[i] = fetch(i, i % 2);
 #pragma unroll 1
-    for (int q = 0; q < count; q += kAhead) {
+    for (int q = 0; q < count; q += ahead) {
 #pragma unroll
-      for (int i = 0; i < kAhead; ++i) {
-        multiply(sums, held[i]);  // zeros past the last group
-        held[i] = fetch(q + kAhead + i, i % 2);
+      for (int i = 0; i < ahead; ++i) {
+        rows.add(held[i]);  // zeros past the last group
+        held[i] = fetch(q + ahead + i, (ahead == 1 ? q + 1 : i) % 2);
       }
     }
 
     if (task[3] != 0) {  // of all warps or none
       if (warp > 0) {
 #pragma unroll
-        for (int i = 0; i < 4 * columns; ++i) shared.sums[warp - 1][i][lane] = sums[i / 4][i % 4];
+        for (int i = 0; i < Rows::kSums; ++i) shared.sums[warp - 1][i][lane] = rows.sum(i);
       }
       __syncthreads();  // the first warp adds up what the others have found
       if (warp > 0) return;
 #pragma unroll 1
       for (int w = 0; w < kWarps - 1; ++w)
 #pragma unroll
-        for (int i = 0; i < 4 * columns; ++i) sums[i / 4][i % 4] += shared.sums[w][i][lane];
+        for (int i = 0; i < Rows::kSums; ++i) rows.sum(i) += shared.sums[w][i][lane];
     }
     if (task[0] < 0) return;
     wait_for_previous_grid();  // which clears what is added into
-
-#pragma unroll
-    for (int side = 0; side < 2; ++side) {
-      const int row = targets[task[0] * kTileGroup + g + side * 8];
-#pragma unroll
-      for (int part = 0; part < columns / 4; ++part) {
-        const int column = tile * kTile + 2 * columns * t + 8 * part;
-        if (column < target.width) target.write(row, column, eight_sums(sums, side, part));
-      }
-    }
+    rows.write(target, targets + task[0] * height, tile * kTile, lane);
   }
 };
 

@@ -11,34 +11,44 @@
 
 using namespace spmark;
 
-// C = A B, A the sum of both parts. Each body says what its arrays are; of both come first its items and its tiles of
+// C = A B, A the sum of all parts. Each body says what its arrays are; of each come first its items and its tiles of
 // columns, 0 where A has no such part.
 //   width       J, a multiple of 8
+//   mixed       whether there are ELL rows or rows without elements, whose body takes registers
+//   ahead       groups of block tiles whose operands are on their way; few leave registers for more thread blocks
 //   dense, out  B and C, row-major, aligned to 16 bytes
 //   sums        float32 workspace of the rows that pieces share
 // The workspace is cleared before this grid, with which it may overlap; shared rows are rounded after it.
-template <int columns, int vector, int vectors, int lanes, int threads>
-__global__ void __launch_bounds__(threads, vector == 8 ? 4 : 5)
+template <bool mixed, int columns, int ahead, int vector, int vectors, int lanes, int threads>
+__global__ void __launch_bounds__(threads, (mixed ? vector == 8 : ahead * columns == 16) ? 4 : (ahead == 1 ? 6 : 5))
     spmm_tiles(int width,  //
-               int block_items, int block_tiles, const int* __restrict__ block_tasks,
-               const int* __restrict__ block_indices, const half* __restrict__ block_pieces,
-               const int* __restrict__ block_targets,  //
+               int high_items, int high_tiles, const int* __restrict__ high_tasks, const int* __restrict__ high_indices,
+               const half* __restrict__ high_pieces, const int* __restrict__ high_targets,  //
+               int low_items, int low_tiles, const int* __restrict__ low_tasks, const int* __restrict__ low_indices,
+               const half* __restrict__ low_pieces, const int* __restrict__ low_targets,  //
                int ell_items, int ell_tiles, const int* __restrict__ ell_ranges, const int* __restrict__ ell_rows,
                const int* __restrict__ ell_indices, const half* __restrict__ ell_values,  //
                const half* __restrict__ dense, half* out, float* sums) {
   static_assert(columns == 8 ? vector == 8 : vectors == 1 && lanes == 8, "as wide a tile of ELL rows as of blocks");
-  using Blocks = TileBlocks<columns, threads>;
+  using High = TileBlocks<16, columns, ahead, threads>;
+  using Low = TileBlocks<8, columns, ahead, threads>;
   using Ell = EllBuckets<half, vector, vectors, lanes, threads>;
-  __shared__ LargestOf<typename Blocks::Shared, typename Ell::Shared> shared;
+  __shared__ LargestOf<typename High::Shared, typename Low::Shared, typename Ell::Shared> shared;
   const RowTarget<half> target{out, sums, width};
   run_fused(blockIdx.x,
-            body(block_items, block_tiles,
+            body(high_items, high_tiles,
                  [&](Place at) {
-                   Blocks::run(shared.template as<typename Blocks::Shared>(), at.item, at.tile, block_tasks,
-                               block_indices, block_pieces, block_targets, dense, target);
+                   High::run(shared.template as<typename High::Shared>(), at.item, at.tile, high_tasks, high_indices,
+                             high_pieces, high_targets, dense, target);
+                 }),
+            body(low_items, low_tiles,
+                 [&](Place at) {
+                   Low::run(shared.template as<typename Low::Shared>(), at.item, at.tile, low_tasks, low_indices,
+                            low_pieces, low_targets, dense, target);
                  }),
             body(ell_items, ell_tiles, [&](Place at) {
-              Ell::run(shared.template as<typename Ell::Shared>(), at.item, at.tile, width, ell_ranges, ell_rows,
-                       ell_indices, ell_values, dense, out, sums);
+              if constexpr (mixed)
+                Ell::run(shared.template as<typename Ell::Shared>(), at.item, at.tile, width, ell_ranges, ell_rows,
+                         ell_indices, ell_values, dense, out, sums);
             }));
 }

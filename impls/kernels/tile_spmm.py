@@ -16,6 +16,7 @@ from spmark.impls.formats.tiles import GROUP, Blocks, TileFormat
 from spmark.impls.kernels.block_spmm import mma_pieces
 from spmark.impls.kernels.composed import NO_ROW
 from spmark.impls.kernels.ell_buckets import EMPTY_ROWS, NEVER, block_ranges, empty_ranges, numbered_rows
+from spmark.impls.kernels.panel_spmm import transposed_pieces
 from spmark.impls.kernels.shared_rows import SharedRows
 from spmark.impls.runtime.fusion import Body, FusedLaunch, FusedTemplate, Share
 from spmark.impls.runtime.plan import DevicePlan
@@ -23,7 +24,11 @@ from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import TemplateValue
 
 HEIGHT = 16
-"""Rows of a block tile."""
+"""Rows of a block tile, as most are."""
+HEIGHTS = (HEIGHT, 8)
+"""Rows of block tiles that there are kernels for."""
+AHEAD = {4: (4, 2), 8: (2, 1)}
+"""Groups whose operands are on their way, by columns of a lane: as many as registers hold, and half as many."""
 _WARP, _THREADS = 32, 128
 _WARPS = _THREADS // _WARP
 ALONE = (4, 16)
@@ -31,26 +36,42 @@ ALONE = (4, 16)
 panels are few, many where there are enough to keep all warps busy."""
 MOST = 64
 """Groups of a warp, beyond which a panel is divided between thread blocks, which then add up atomically."""
+_NO_ELL = {"vector": 8, "vectors": 1, "lanes": 8}
+"""Of the kernels without ELL rows, where it makes no difference."""
 _INT, _HALF = "int32", "float16"
-_BLOCKS = Body("tile_blocks", (_INT, _INT, _HALF, _INT))
+_PANELS = tuple(Body(f"tile_blocks_{height}", (_INT, _INT, _HALF, _INT)) for height in HEIGHTS)
 _ELL = Body("ell_buckets", (_INT, _INT, _INT, _HALF))
 
 
 def _fits(values: Mapping[str, TemplateValue]) -> bool:
-    """Give every J a tile: loads of half the width for the narrowest alone, two side by side for the wide alone."""
+    """Give every J a tile: loads of half the width for the narrowest alone, two side by side for the wide alone.
+
+    ELL rows take so many registers that fewer groups ahead make no room; without them nothing else differs.
+    """
+    most, fewer = AHEAD[int(values["columns"])]
+    if not values["mixed"]:
+        return values["ahead"] in {most, fewer} and all(values[k] == v for k, v in _NO_ELL.items())
     if values["columns"] == 4:
-        return values["lanes"] == 8 and values["vectors"] == 1
-    return values["vector"] == 8
+        return values["ahead"] == most and values["lanes"] == 8 and values["vectors"] == 1
+    return values["ahead"] == most and values["vector"] == 8
 
 
 SPMM_TILES = FusedTemplate(
     Path(__file__).parent / "tile_spmm.cu",
     "spmm_tiles",
-    {"columns": (4, 8), "vector": (4, 8), "vectors": (1, 2), "lanes": (8, 16, 32), "threads": (_THREADS,)},
+    {
+        "mixed": (False, True),
+        "columns": (4, 8),
+        "ahead": (1, 2, 4),
+        "vector": (4, 8),
+        "vectors": (1, 2),
+        "lanes": (8, 16, 32),
+        "threads": (_THREADS,),
+    },
     legal=_fits,
     max_registers=128,
     max_spill_bytes=16,  # three registers less than the narrowest tile would take keep one more block resident
-    bodies=(_BLOCKS, _ELL),
+    bodies=(*_PANELS, _ELL),
 )
 
 
@@ -63,11 +84,14 @@ class TileSpmmPlan(DevicePlan):
         J a multiple of 8.
     target : Target
     held : TileFormat
-        Block tiles of `HEIGHT` rows, ELL rows, or both.
+        Block tiles of `HEIGHTS` rows, ELL rows, or both.
     config : mapping
         What `DevicePlan.config` says; the schedule below is part of it.
     alone : int
         Groups of a panel that one warp takes by itself.
+    shallow : bool
+        Have the operands of half as many groups on their way as registers hold (`AHEAD`), so that more thread blocks
+        fit. Without effect where there are ELL rows or rows without elements, whose body takes the registers.
     vector, vectors, lanes, work, spread, together : int
         Of the ELL rows, as of `spmark.impls.kernels.ell_buckets.EllBucketsPlan`.
     arrays : sequence of device arrays, optional
@@ -93,51 +117,50 @@ class TileSpmmPlan(DevicePlan):
         spread: int = NEVER,
         together: int = NEVER,
         alone: int = ALONE[0],
+        shallow: bool = False,
         arrays: Sequence[DeviceArray] = (),
     ) -> None:
-        if problem.width % 8 or problem.dtype is not DType.FLOAT16 or held.runs or set(held.blocks) - {HEIGHT}:
+        if problem.width % 8 or problem.dtype is not DType.FLOAT16 or held.runs or set(held.blocks) - {*HEIGHTS}:
             raise BuildError(
-                f"expected float16, J a multiple of 8, block tiles of {HEIGHT} rows and ELL tiles, found "
+                f"expected float16, J a multiple of 8, block tiles of {HEIGHTS} rows and ELL tiles, found "
                 f"{problem.dtype}, {problem.width}, blocks of {[*held.blocks]} rows{' and runs' * bool(held.runs)}"
             )
+        columns = 4 if problem.width <= 32 else 8
         schedule = {"vector": vector, "vectors": vectors, "lanes": lanes, "work": work}
         schedule |= {"spread": spread, "together": together, "alone": alone}
         super().__init__(problem, target, {**config, **schedule}, alignment=16)
         self.stored = held.stored
-        columns = 4 if problem.width <= 32 else 8
         with self.phase("convert"):
-            blocks = held.blocks.get(HEIGHT) or _no_blocks()
-            tasks, pieces = panel_tasks(blocks.indptr, alone)
-            use = _use(held, blocks, pieces)
-            targets = np.full(blocks.rows.shape, NO_ROW, np.int32)
-            real = blocks.rows >= 0
-            targets[real] = use.targets(blocks.rows[real], numbered=True)
+            blocks = [held.blocks.get(height) or _no_blocks(height) for height in HEIGHTS]
+            tasks = [panel_tasks(part.indptr, alone) for part in blocks]
+            use = _use(held, [np.repeat(b.rows, pieces, axis=0) for b, (_, pieces) in zip(blocks, tasks, strict=True)])
+            targets = [_targets(part.rows, use) for part in blocks]
             groups = _THREADS // lanes
             ranges, rows = _ell_ranges(held, use, groups, work, _WARP // lanes, spread, together)
+            mixed = ranges.shape[0] > 0
+            self.config["ahead"] = ahead = AHEAD[columns][shallow and not mixed]
             lists = () if arrays else _elements(held, blocks)
         with self.phase("upload"):
             self.arrays = list(arrays) or [target.upload(array) for array in lists]
             self.device_bytes += sum(array.nbytes for array in self.arrays)
-            named, halves, indices, values = self.arrays
-            shares = {
-                _BLOCKS.name: Share(
-                    tasks.shape[0] // _WARPS,
-                    ceil_div(problem.width, 8 * columns),
-                    (self.upload(tasks), named, halves, self.upload(targets)),
-                ),
-                _ELL.name: Share(
-                    ranges.shape[0],
-                    ceil_div(problem.width, vector * vectors * lanes),
-                    (self.upload(ranges), self.upload(rows), indices, values),
-                ),
-            }
+            shares = {}
+            across = ceil_div(problem.width, 8 * columns)
+            for i, body in enumerate(_PANELS):
+                given = self.upload(tasks[i][0]), *self.arrays[2 * i : 2 * i + 2], self.upload(targets[i])
+                shares[body.name] = Share(tasks[i][0].shape[0] // _WARPS, across, given)
+            shares[_ELL.name] = Share(
+                ranges.shape[0],
+                ceil_div(problem.width, vector * vectors * lanes),
+                (self.upload(ranges), self.upload(rows), *self.arrays[-2:]),
+            )
             # Rows without elements are cleared by the grid itself.
             use = RowUse(use.num_rows, use.shared, empty=np.empty(0, np.int32))
             self._shared = SharedRows(self, use, problem.width, problem.dtype, 8)
         self.deterministic = use.shared.size == 0
         with self.phase("compile"):
-            tile = {"columns": columns, "vector": vector, "vectors": vectors, "lanes": lanes}
-            self._launch = FusedLaunch(target, SPMM_TILES.instance(**tile, threads=_THREADS), shares)
+            ell = {"vector": vector, "vectors": vectors, "lanes": lanes} if mixed else _NO_ELL
+            tile = {"mixed": mixed, "columns": columns, "ahead": ahead, **ell, "threads": _THREADS}
+            self._launch = FusedLaunch(target, SPMM_TILES.instance(**tile), shares)
         self._width = np.int32(problem.width)
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
@@ -188,25 +211,31 @@ def panel_tasks(indptr: NDArray[np.int32], alone: int) -> tuple[NDArray[np.int32
     return tasks.reshape(-1, 4), pieces
 
 
-def _no_blocks() -> Blocks:
+def _no_blocks(height: int) -> Blocks:
     nothing = np.empty(0, np.int32)
     return Blocks(
-        np.empty((0, HEIGHT), np.int32),
+        np.empty((0, height), np.int32),
         np.zeros(1, np.int32),
         np.empty((0, GROUP), np.int32),
-        np.empty((0, HEIGHT, GROUP), np.float32),
+        np.empty((0, height, GROUP), np.float32),
         nothing,
         np.empty(0, np.int64),
     )
 
 
-def _use(held: TileFormat, blocks: Blocks, pieces: NDArray[np.int64]) -> RowUse:
-    """Find who shares rows, with panels that several thread blocks take."""
-    rows = np.repeat(blocks.rows, pieces, axis=0)
-    every = [rows[rows >= 0]]
+def _use(held: TileFormat, panels: list[NDArray[np.int32]]) -> RowUse:
+    """Find who shares rows; of a panel that several thread blocks take the rows are listed for each."""
+    every = [rows[rows >= 0] for rows in panels]
     if held.ell:
         every.append(held.ell.rows[held.ell.rows >= 0])
     return row_use(held.shape[0], every)
+
+
+def _targets(rows: NDArray[np.int32], use: RowUse) -> NDArray[np.int32]:
+    targets = np.full(rows.shape, NO_ROW, np.int32)
+    real = rows >= 0
+    targets[real] = use.targets(rows[real], numbered=True)
+    return targets
 
 
 def _ell_ranges(  # noqa: PLR0917
@@ -221,12 +250,11 @@ def _ell_ranges(  # noqa: PLR0917
     return np.concatenate([ranges, empty]), np.concatenate([rows, use.empty])
 
 
-def _elements(held: TileFormat, blocks: Blocks) -> tuple[NDArray[np.generic], ...]:
+def _elements(held: TileFormat, blocks: list[Blocks]) -> tuple[NDArray[np.generic], ...]:
     """Give columns and values of blocks, in the order of the unit's registers, and of ELL rows."""
     ell = (held.ell.indices, held.ell.values) if held.ell else (np.empty(0, np.int32), np.empty(0, np.float32))
-    return (
-        blocks.indices.reshape(-1),
-        mma_pieces(blocks.values).reshape(-1),
-        ell[0],
-        ell[1].astype(np.float16),
-    )
+    panels: list[NDArray[np.generic]] = []
+    for part in blocks:
+        ordered = mma_pieces if part.values.shape[1] == HEIGHT else transposed_pieces
+        panels += [part.indices.reshape(-1), ordered(part.values).reshape(-1)]
+    return *panels, ell[0], ell[1].astype(np.float16)

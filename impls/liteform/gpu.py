@@ -11,7 +11,7 @@ from math import inf
 import numpy as np
 
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.errors import SpmarkError, UnsupportedError
+from spmark.impls.core.errors import BuildError, SpmarkError, UnsupportedError
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.cell import cell_layout, cell_pieces, lay_pieces
@@ -185,7 +185,13 @@ class ScheduleTimer:
         self._timed: list[Timed] = []
 
     def row(self, matrix: str) -> ScheduleRow:
-        """Measure, and give everything under the matrix's name."""
+        """Measure, and give everything under the matrix's name.
+
+        Raises
+        ------
+        BuildError
+            None of the schedules could be timed.
+        """
         top = int(self._counts.widest[0])
         powers = range(min(_NARROWEST, top), min(_WIDEST, top) + 1)
         middle = self._middle()
@@ -200,6 +206,10 @@ class ScheduleTimer:
                 continue
             for way in self._ways():
                 self._try(power, way, candidates(self._width, self._dtype, self._loads, 1 << power))
+        if not self._timed:
+            raise BuildError(
+                f"{matrix}: expected a schedule that computes the product at J = {self._width}, found none"
+            )
         self._refine(powers)
         bench = self._bench
         return ScheduleRow(

@@ -1,6 +1,7 @@
 """Measured labels as a table: which format was fastest for a matrix and width, and in how many partitions.
 
-Two kinds of files are read: the authors' published CSV (a V100) and what `spmark.impls.liteform.labels` measures.
+Two kinds of files are read: the authors' published CSV (a V100) and what `spmark.impls.liteform.labels`
+measures, by `spmark.impls.liteform.measured`.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Labels:
     """One row for each matrix and width; float64 where nothing else is said, NaN or infinite where nothing ran."""
 
     matrix: NDArray[Any]
-    """(n,) names; rows of one name are one matrix."""
+    """(n,) names; rows of one name are one matrix, or one matrix in one dtype, which then follows a blank."""
     num_rows: NDArray[np.float64]
     num_cols: NDArray[np.float64]
     nnz: NDArray[np.float64]
@@ -160,14 +161,22 @@ def drawn_split(samples: int, rng: np.random.Generator, share: float = 0.8) -> t
 def disjoint_split(
     matrix: NDArray[Any], rng: np.random.Generator, share: float = 0.8
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Split by matrix: all widths of one are on the same side, and exactly ``share`` of the matrices train.
+    """Split by matrix: all widths and dtypes of one are on the same side, and ``share`` of the matrices train.
+
+    Parameters
+    ----------
+    matrix : (n,) str
+        `Labels.matrix`; what follows a blank is a dtype and tells no matrices apart.
+    rng : Generator
+    share : float
 
     Returns
     -------
     train, test : (n,), (m,) int64
         Positions in order.
     """
-    names = np.unique(matrix)
-    trained = rng.permutation(names)[: max(1, int(names.size * share))]
-    on_train = np.isin(matrix, trained)
+    names, of_row = np.unique([str(name).partition(" ")[0] for name in matrix], return_inverse=True)
+    trained = np.zeros(names.size, np.bool_)
+    trained[rng.permutation(names.size)[: max(1, int(names.size * share))]] = True
+    on_train = trained[of_row]
     return np.flatnonzero(on_train), np.flatnonzero(~on_train)

@@ -10,23 +10,22 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, fields
 from functools import partial
-from math import inf, log2
+from math import inf
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar
+from typing import Annotated, Literal, Protocol, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from spmark.impls.core.errors import DatasetError, SpmarkError
+from spmark.impls.core.errors import RecordError, SpmarkError
 from spmark.impls.core.problem import Csr, DType
 from spmark.impls.core.recordfile import RecordFile, read_rows
 from spmark.impls.liteform.climb import Point, climb, published_start
 from spmark.impls.liteform.compose import Form
 from spmark.impls.liteform.features import Features
-from spmark.impls.liteform.labelled import Labels
 from spmark.impls.liteform.loops import MAX_POWER
 
 WIDTHS = (32, 64, 128, 256, 512)
@@ -34,8 +33,6 @@ WIDTHS = (32, 64, 128, 256, 512)
 MAX_SAMPLES = 10
 """Most samples of a config."""
 MAX_PARTITION_POWER = 7
-_TIED = 0.03
-"""Shares by which medians of a few samples differ without meaning it."""
 _log = logging.getLogger(__name__)
 
 
@@ -69,6 +66,10 @@ class Timer(Protocol):
         ...
 
 
+Samples = dict[int, list[Annotated[float, Field(gt=0, allow_inf_nan=False)]]]
+"""Microseconds by J."""
+
+
 class Tried(BaseModel):
     """A config with its times."""
 
@@ -76,7 +77,7 @@ class Tried(BaseModel):
 
     partitions: int
     max_width: int
-    samples_us: dict[int, list[float]] = {}
+    samples_us: Samples = {}
     reason: str = ""
 
 
@@ -94,7 +95,7 @@ class LabelRow(BaseModel):
     dtype: DType
     widths: tuple[int, ...]
     features: dict[str, float]
-    fixed_us: dict[str, dict[int, list[float]]]
+    fixed_us: dict[str, Samples]
     """Samples by format and J; a format that could not be is missing."""
     refused: dict[str, str] = {}
     """Why a fixed format is missing."""
@@ -105,6 +106,13 @@ class LabelRow(BaseModel):
     """Whether the climb ended by itself, and not because its time was up."""
     spent_s: float
     implementation_version: str = ""
+
+    @field_validator("features")
+    @classmethod
+    def _has_every_feature(cls, found: dict[str, float]) -> dict[str, float]:
+        if found.keys() != (wanted := {field.name for field in fields(Features)}):
+            raise ValueError(f"expected the features {', '.join(sorted(wanted))}, found {', '.join(sorted(found))}")
+        return found
 
 
 class _TimeIsUpError(Exception):
@@ -216,9 +224,29 @@ def measure(
     )
 
 
-def measured_before(path: Path) -> set[tuple[str, str]]:
-    """Give (matrix, dtype) of every row in a file of labels; nothing where there is none yet."""
-    return {(row.matrix, row.dtype.value) for row in read_rows(path, LabelRow)} if path.is_file() else set()
+def measured_before(path: Path, device: str, version: str) -> set[tuple[str, str]]:
+    """Give (matrix, dtype) of every row in a file of labels that is gone on with; nothing where there is none yet.
+
+    Rows that another version of the implementation measured count, with a warning.
+
+    Raises
+    ------
+    RecordError
+        The labels are another device's, or a line is no label.
+    """
+    rows = list(read_rows(path, LabelRow)) if path.is_file() else []
+    devices = sorted({row.device for row in rows} - {device})
+    if devices:
+        raise RecordError(
+            f"{path}: expected labels of {device}, found those of {', '.join(devices)}; name another folder with --out"
+        )
+    others = sum(row.implementation_version != version for row in rows)
+    if others:
+        _log.warning(
+            "%s: %d of %d labels were measured by another version and are kept; name another folder to measure anew",
+            path, others, len(rows),
+        )  # fmt: skip
+    return {(row.matrix, row.dtype.value) for row in rows}
 
 
 def label_all(  # noqa: PLR0917
@@ -227,8 +255,8 @@ def label_all(  # noqa: PLR0917
     dtypes: Sequence[DType],
     make: Callable[[str, Matrix, DType], LabelRow],
     ends: float,
-    count: int,
-) -> tuple[int, int]:
+    have: Set[tuple[str, str]] = frozenset(),
+) -> int:
     """Label what has no row yet, each row on disk before the next matrix begins.
 
     Parameters
@@ -242,19 +270,17 @@ def label_all(  # noqa: PLR0917
         Measures one; what it raises on purpose is passed over, so that one broken matrix does not end a shard.
     ends : float
         Of the monotonic clock: no matrix is begun after it.
-    count : int
-        Matrices.
+    have : set of (matrix, dtype)
+        `measured_before` of the file.
 
     Returns
     -------
-    made, left : int
-        Rows written, and rows that are still missing.
+    int
+        Rows written.
     """
-    have = measured_before(path)
-    made = known = 0
+    made = 0
     with RecordFile(path) as file:
         for name, matrix in matrices:
-            known += sum((name, dtype.value) in have for dtype in dtypes)
             if isinstance(matrix, str):
                 _log.warning("%s has no label: %s", name, matrix)
                 continue
@@ -270,85 +296,4 @@ def label_all(  # noqa: PLR0917
                 made += 1
             if time.monotonic() >= ends:
                 break
-    return made, count * len(dtypes) - made - known
-
-
-def partition_regret(rows: Iterable[LabelRow], predict: Callable[[Features, int], int]) -> float:
-    """Give what predicted numbers of partitions cost in time, each with its own best bucket width.
-
-    Parameters
-    ----------
-    rows : iterable of LabelRow
-    predict : callable
-        Partitions for features and J; where that number was not tried, the nearest that was is taken.
-
-    Returns
-    -------
-    float
-        Geometric mean over all matrices and J of the time over that of the best number, minus 1; NaN without times.
-    """
-    logs = []
-    for row in rows:
-        sizes = {name: row.features[name] for name in (field.name for field in fields(Features))}
-        for width in row.widths:
-            best: dict[int, float] = {}
-            for tried in row.tried:
-                if tried.samples_us.get(width):
-                    time_us = float(np.median(tried.samples_us[width]))
-                    best[tried.partitions] = min(time_us, best.get(tried.partitions, inf))
-            if best:
-                wanted = predict(Features(**sizes), width)  # type: ignore[arg-type]
-                taken = min(best, key=lambda partitions: abs(log2(partitions / wanted)))
-                logs.append(log2(best[taken] / min(best.values())))
-    return float(2 ** np.mean(logs) - 1) if logs else float("nan")
-
-
-def read_measured(path: Path, both: bool = True) -> tuple[Labels, str]:
-    """Read a file of labels as a table.
-
-    Parameters
-    ----------
-    path : Path
-    both : bool
-        Compare CELL with the faster of CSR and BSR, as the paper says, or with CSR alone, as its public code does.
-
-    Returns
-    -------
-    labels : Labels
-        A row for each matrix, dtype and J at which CELL and CSR have times.
-    gpu : str
-
-    Raises
-    ------
-    DatasetError
-        The file holds no labels, or those of several devices.
-    RecordError
-        A line is no label.
-    """
-    rows = list(read_rows(path, LabelRow))
-    devices = sorted({row.device for row in rows})
-    if len(devices) != 1:
-        raise DatasetError(f"{path}: expected labels of one device, found {', '.join(devices) or 'none'}")
-    found = [line for row in rows for width in row.widths if (line := _line(row, width, both)) is not None]
-    if not found:
-        raise DatasetError(f"{path}: expected labels with times, found none")
-    names, numbers = zip(*found, strict=True)
-    columns = np.array(numbers, np.float64).T
-    return Labels(np.array(names), *columns), devices[0]
-
-
-def _line(row: LabelRow, width: int, both: bool) -> tuple[str, tuple[float, ...]] | None:
-    """Give the fields of `Labels` for one J, in their order; None where CELL or CSR has no time."""
-    times = [(float(np.median(t.samples_us[width])), t) for t in row.tried if t.samples_us.get(width)]
-    forms = (Form.CSR, Form.BSR) if both else (Form.CSR,)
-    fixed = [float(np.median(row.fixed_us[f][width])) for f in forms if row.fixed_us.get(f.value, {}).get(width)]
-    if not times or not row.fixed_us.get(Form.CSR.value):
-        return None
-    cell_us = min(times, key=lambda pair: pair[0])[0]
-    # Of configs that noise cannot tell apart the simplest is meant to be learned.
-    tied = [pair for pair in times if pair[0] <= (1 + _TIED) * cell_us]
-    best = min(tied, key=lambda pair: (pair[1].partitions, pair[0]))[1]
-    sizes = ("num_rows", "num_cols", "nnz", "avg_length", "min_length", "max_length", "std_length")
-    features = tuple(row.features[name] for name in sizes)
-    chosen = (width, best.partitions, best.max_width, cell_us, min(fixed), min(fixed) / cell_us, row.spent_s)
-    return f"{row.matrix} {row.dtype}", (*features, *chosen)
+    return made

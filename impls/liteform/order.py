@@ -22,7 +22,6 @@ from spmark.impls.formats.threads import equal_shares, run_all
 WINDOW: Final = 32
 """Rows side by side, about what a thread block takes."""
 _WINDOWS: Final = 256
-_LAST = 0xFFFFFFFF
 _SALTS: Final = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
 
 

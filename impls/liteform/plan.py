@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from time import perf_counter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Built, Candidate, Plan, Search
-from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.formats.cell import cell_layout
 from spmark.impls.formats.hyb import prepare
@@ -26,17 +25,19 @@ from spmark.impls.kernels.csr_spmm import SPMM_CSR, CsrSpmmPlan, coarsen_for, ve
 from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS, EllBucketsPlan
 from spmark.impls.kernels.hyb_convert import FILL_ELL_BUCKETS, HybConverter
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
+from spmark.impls.kernels.tile_spmm import SPMM_TILES
 from spmark.impls.kernels.zeroing import ZERO_ROWS
 from spmark.impls.liteform.compose import BLOCK, Choice, Form, choose, fixed_form
 from spmark.impls.liteform.cost import Counts, count, power_of
+from spmark.impls.liteform.dense import LEAST_SHARE, Dense, refusal
+from spmark.impls.liteform.dense_plan import dense_plan, faster
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.order import RowOrder, distinct_share, gathered
 from spmark.impls.liteform.predictor import SHIPPED, find
 from spmark.impls.liteform.schedule import Schedule, Table, rule, schedule_for, table_for
 from spmark.impls.liteform.search import Method, Widths, search, table_of
-from spmark.impls.liteform.weights import Weights
 from spmark.impls.runtime.plan import DevicePlan
-from spmark.impls.runtime.target import MAX_GRID, ceil_div, open_target
+from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
 from spmark.impls.runtime.template import KernelTemplate
 
 _MOST_PARTITIONS = 1024
@@ -66,6 +67,7 @@ class LiteForm:
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (
         SPMM_ELL_BUCKETS, FILL_ELL_BUCKETS, ROUND_SHARED_ROWS, ZERO_ROWS, SPMM_CSR, SPMM_BLOCKS,
+        SPMM_TILES,
     )  # fmt: skip
 
     format: str = Form.AUTO
@@ -86,18 +88,18 @@ class LiteForm:
     """Rows in A's order (``given``), those together that share columns (``gathered``), or as is expected to pay."""
     tail_in_last: bool = False
     """Leave the rest of a folded row in the widest bucket, as the paper does, instead of putting it where it fits."""
+    dense: str = Dense.NEVER
+    """Dense pieces of CELL on the matrix unit: ``never``, ``always`` (float16, one partition), or ``measured``: where
+    they win on the device, which the build then runs, against buckets in one partition."""
     model: str = SHIPPED
     """A model that ships, or the path of one that ``spmark train liteform`` wrote."""
 
     def __post_init__(self) -> None:
-        if self.format not in set(Form):
-            raise ValueError(f"expected a format out of {', '.join(Form)}, found {self.format!r}")
-        if self.search not in set(Method):
-            raise ValueError(f"expected a search out of {', '.join(Method)}, found {self.search!r}")
-        if self.cost not in set(Cost):
-            raise ValueError(f"expected a cost out of {', '.join(Cost)}, found {self.cost!r}")
-        if self.order not in set(Order):
-            raise ValueError(f"expected an order out of {', '.join(Order)}, found {self.order!r}")
+        for name, known in (("format", Form), ("search", Method), ("cost", Cost), ("order", Order), ("dense", Dense)):
+            if getattr(self, name) not in set(known):
+                raise ValueError(f"expected {name} out of {', '.join(known)}, found {getattr(self, name)!r}")
+        if self.dense == Dense.ALWAYS and self.partitions > 1:
+            raise ValueError(f"expected one partition, or 0, for dense pieces always, found {self.partitions}")
         if not 0 <= self.partitions <= _MOST_PARTITIONS:
             raise ValueError(
                 f"expected partitions in [1, {_MOST_PARTITIONS}], or 0 to predict, found {self.partitions}"
@@ -108,25 +110,31 @@ class LiteForm:
             raise ValueError(f"expected block to be a power of two of at least 8, or 0, found {self.block}")
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
-        """Refuse widths beyond the grid, and blocks in float32."""
+        """Refuse widths beyond the grid, and blocks and dense pieces where the matrix unit does not compute."""
         if self.format == Form.BSR and problem.dtype is not DType.FLOAT16:
             return f"expected float16 for bsr, which the matrix unit computes, found {problem.dtype}"
+        if self.dense == Dense.ALWAYS and (reason := refusal(problem)):
+            return reason
         schedule = rule(problem.width, problem.dtype, 1)
         if ceil_div(problem.width, schedule.vector * schedule.lanes) > MAX_GRID[1]:
             return f"expected J of at most {MAX_GRID[1] * schedule.vector * schedule.lanes}, found {problem.width}"
         return None
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
-        """Compose, convert and upload; nothing is run on the device."""
+        """Compose, convert and upload; nothing is run on the device unless dense pieces are to be measured."""
         own = Built()
         with own.phase("compile"):
             # What a process pays once: Numba's loops from its cache, and the model's file.
             prepare()
             predictor = find(self.model)
+            table = table_for(device.name)
+            target = open_target(device)
         with own.phase("features"):
             features = Features.of(problem.matrix)
         with own.phase("select"):
-            choice = choose(features, problem.width, predictor, Form(self.format), self.partitions)
+            # Tiles of one matrix are not partitioned.
+            partitions = 1 if self.dense == Dense.ALWAYS else self.partitions
+            choice = choose(features, problem.width, predictor, Form(self.format), partitions)
             form = choice.form
             if form is Form.CSR and self.format == Form.AUTO:
                 form = fixed_form(problem.matrix, problem.dtype)
@@ -134,19 +142,33 @@ class LiteForm:
         if choice.fallback:
             facts["fallback"] = choice.fallback
         if form is Form.CELL:
-            plan: DevicePlan = self._cell(problem, device, choice, facts, own)
+            plan = self._composed(problem, target, table, choice, facts, own)
         else:
-            plan = _fixed(problem, device, form, facts, own)
+            plan = _fixed(problem, target, form, facts, own)
         _add_phases(plan, own.phases_s)
         return plan
 
-    def _cell(
-        self, problem: Problem, device: DeviceSpec, choice: Choice, facts: dict[str, Any], own: Built
+    def _composed(  # noqa: PLR0917
+        self, problem: Problem, target: Target, table: Table | None, choice: Choice, facts: dict[str, Any], own: Built
     ) -> DevicePlan:
-        table = table_for(device.name)
+        if self.dense == Dense.ALWAYS:
+            return self._dense(problem, target, table, facts, 0.0)
+        plain = self._cell(problem, target, table, choice, facts, own)
+        asked = self.dense == Dense.MEASURED and target.spec.kind is DeviceKind.CUDA
+        if not asked or choice.partitions > 1 or refusal(problem):
+            return plain
+        plan, seconds = faster(
+            plain, lambda: self._dense(problem, target, table, facts, LEAST_SHARE), problem, target.spec
+        )
+        own.phases_s["select"] += seconds
+        return plan
+
+    def _cell(  # noqa: PLR0917
+        self, problem: Problem, target: Target, table: Table | None, choice: Choice, facts: dict[str, Any], own: Built
+    ) -> DevicePlan:
         with own.phase("convert"):
             order = self._ordered(problem, table)
-        weights = weights_of(table, order) if self.cost == Cost.MEASURED else None
+        weights = table.weights_for(order is not None) if table and self.cost == Cost.MEASURED else None
         with own.phase("search"):
             counts = count(problem.matrix, choice.partitions, columns=weights is None)
             costs = table_of(counts, problem.width, bound=self.bound, weights=weights, tail_in_last=self.tail_in_last)
@@ -154,19 +176,12 @@ class LiteForm:
         max_widths = [1 << int(power) for power in widths.powers]
         with own.phase("convert"):
             layout = cell_layout(problem.matrix, max_widths, self.tail_in_last, order.rows if order else None)
-        target = open_target(device)
         converter = HybConverter(problem, target)
         arrays = converter.fill(layout)
-        schedule = schedule_for(
-            device.name,
-            problem.width,
-            problem.dtype,
-            nnz=problem.matrix.nnz,
-            max_width=max(max_widths),
-            gathered=order is not None,
-        )
+        with own.phase("search"):
+            schedule = _schedule_of(problem, target, max(max_widths), gathered=order is not None)
         arguments = scheduled(schedule, order, choice.partitions) | ({"work": self.block} if self.block else {})
-        facts |= {
+        told = facts | {
             "partitions": choice.partitions,
             "max_widths": run_lengths(max_widths),
             "max_width": max(max_widths),
@@ -174,11 +189,35 @@ class LiteForm:
             "cost": widths.cost,
             "order": Order.GATHERED.value if order else Order.GIVEN.value,
         }
-        plan = EllBucketsPlan(problem, target, layout, facts, arrays=arrays, **arguments)
+        plan = EllBucketsPlan(problem, target, layout, told, arrays=arrays, **arguments)
         plan.device_bytes += sum(array.nbytes for array in arrays)
         _add_phases(plan, converter.phases_s)
         plan.search = _seen(costs, counts, widths)
         return plan
+
+    def _dense(
+        self, problem: Problem, target: Target, table: Table | None, facts: Mapping[str, Any], least_share: float
+    ) -> DevicePlan:
+        weights = table.weights if table and self.cost == Cost.MEASURED else None
+
+        def widest_of(rest: Csr) -> int:
+            counts = count(rest, 1, columns=weights is None)
+            costs = table_of(counts, problem.width, bound=self.bound, weights=weights, tail_in_last=self.tail_in_last)
+            return 1 << int(self._widths(counts, costs).powers[0])
+
+        def schedule_of(max_width: int) -> Schedule:
+            return _schedule_of(problem, target, max_width, gathered=False)
+
+        how = {"partitions": 1, "search": self.search}
+        return dense_plan(
+            problem,
+            target,
+            {**facts, **how},
+            widest_of=widest_of,
+            schedule_of=schedule_of,
+            tail_in_last=self.tail_in_last,
+            least_share=least_share,
+        )
 
     def _widths(self, counts: Counts, costs: NDArray[np.float64]) -> Widths:
         if not self.max_width:
@@ -197,24 +236,20 @@ def _add_phases(plan: DevicePlan, phases_s: Mapping[str, float]) -> None:
         plan.phases_s[phase] = plan.phases_s.get(phase, 0.0) + seconds
 
 
-def _fixed(problem: Problem, device: DeviceSpec, form: Form, facts: dict[str, Any], own: Built) -> DevicePlan:
-    started = perf_counter()
-    target = open_target(device)
+def _schedule_of(problem: Problem, target: Target, max_width: int, *, gathered: bool) -> Schedule:
+    nnz = problem.matrix.nnz
+    return schedule_for(target.spec.name, problem.width, problem.dtype, nnz=nnz, max_width=max_width, gathered=gathered)
+
+
+def _fixed(problem: Problem, target: Target, form: Form, facts: dict[str, Any], own: Built) -> DevicePlan:
     if form is Form.BSR:
-        held = BsrFormat.from_csr(problem.matrix, BLOCK, BLOCK)
-        own.phases_s["convert"] = own.phases_s.get("convert", 0.0) + perf_counter() - started
+        with own.phase("convert"):
+            held = BsrFormat.from_csr(problem.matrix, BLOCK, BLOCK)
         depth = BLOCK if vector_of(problem.width) > 1 else BLOCK // 2
         return BlockSpmmPlan(problem, target, held, {**facts, "block": BLOCK}, tile=64, depth=depth)
     vector, lanes = vector_and_lanes(problem.width, problem.dtype)
-    coarsen = coarsen_for(problem, device)
+    coarsen = coarsen_for(problem, target.spec)
     return CsrSpmmPlan(problem, target, facts, vector=vector, lanes=lanes, coarsen=coarsen)
-
-
-def weights_of(table: Table | None, order: RowOrder | None) -> Weights | None:
-    """Give a GPU's weights for an order of rows; None without a table, which leaves the paper's cost."""
-    if table is None or order is None:
-        return table.weights if table else None
-    return table.gathering.weights if table.gathering else table.weights
 
 
 def gathered_where_it_pays(problem: Problem, table: Table | None) -> RowOrder | None:

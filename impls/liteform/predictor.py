@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -105,9 +104,10 @@ def load(path: Path) -> Predictor:
         It is missing, damaged, of another schema or of another order of features.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays: dict[str, NDArray[Any]] = {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zipfile.LargeZipFile) as error:
+        # Opened here, since NumPy leaves a file open whose list of contents is damaged.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
+            arrays: dict[str, NDArray[Any]] = {name: held[name] for name in held.files}
+    except Exception as error:  # a damaged archive raises whatever its reader stumbles over, zlib.error for one
         raise BuildError(f"{path}: expected a model file, found none that can be read: {error}") from error
     if _CARD not in arrays:
         raise BuildError(f"{path}: expected a model file with a card, found {', '.join(sorted(arrays)) or 'nothing'}")
@@ -127,6 +127,8 @@ def load(path: Path) -> Predictor:
         )
         for name, order in _FEATURES.items()
     }
+    if forests["selection"].classes.tolist() != [0, 1] or forests["partitions"].classes.min() < 1:
+        raise BuildError(f"{path}: expected classes 0 and 1, and numbers of partitions, found others; train it again")
     return Predictor(card, **forests)
 
 

@@ -16,7 +16,7 @@ from math import log2
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import DType
@@ -68,13 +68,13 @@ class Entry(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     dtype: DType
-    width: int
+    width: PositiveInt
     """J."""
     gathered: bool = False
     """Whether rows that share columns stand together."""
-    nnz: int
+    nnz: PositiveInt
     """Non-zeros of the matrix."""
-    max_width: int
+    max_width: PositiveInt
     """Widest bucket."""
     schedule: Schedule
 
@@ -112,6 +112,10 @@ class Table(BaseModel):
     """Rows stay as they are without."""
     made_with: str = ""
     """The command, and what was measured with it."""
+
+    def weights_for(self, gathered: bool) -> Weights | None:
+        """Give the weights for an order of rows, A's where the gathered one has none."""
+        return self.gathering.weights if gathered and self.gathering else self.weights
 
 
 def widest_vector(width: int, dtype: DType) -> int:
@@ -237,18 +241,30 @@ def candidates(width: int, dtype: DType, loads: int, max_width: int) -> Iterator
 def table_for(device: str) -> Table | None:
     """Give the table that ships for a device, or None; raises `BuildError` where it cannot be read."""
     path = Path(str(files("spmark.impls.liteform"))) / "schedules" / f"{device}.json"
-    return read_table(path) if path.is_file() else None
+    return read_table(path, device) if path.is_file() else None
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path, device: str = "") -> Table:
     """Read a table.
+
+    Parameters
+    ----------
+    path : Path
+    device : str
+        Whose table it must be; any by default.
 
     Raises
     ------
     BuildError
-        It cannot be read, or is none.
+        It cannot be read, is none, or is another device's.
     """
     try:
-        return Table.model_validate_json(path.read_text(encoding="utf-8"))
+        table = Table.model_validate_json(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, ValidationError) as error:
         raise BuildError(f"{path}: expected a table of schedules, found none that can be read: {error}") from error
+    if device and table.device != device:
+        raise BuildError(
+            f"{path}: expected the schedules of {device}, found those of {table.device}; "
+            "measure them there: spmark label liteform --schedules"
+        )
+    return table

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.problem import DType
@@ -69,6 +69,13 @@ class ScheduleRow(BaseModel):
     """Of rows of B that a block reads for the first time (`spmark.impls.liteform.order.distinct_share`)."""
     gathered_share: float
     timed: tuple[Timed, ...]
+
+    @field_validator("counted")
+    @classmethod
+    def _has_every_count(cls, found: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        if found.keys() != set(COUNTED) or any(len(counts) != POWERS for counts in found.values()):
+            raise ValueError(f"expected {', '.join(COUNTED)} of {POWERS} powers each, found others")
+        return found
 
     @property
     def counts(self) -> Counts:

@@ -23,6 +23,9 @@ from spmark.impls.stile.state import (
     WHOLE,
     WINDOWS,
     close_tile,
+    cover,
+    drop,
+    lie_in,
     open_tile,
     part,
     stretched,
@@ -38,20 +41,35 @@ def pick_single(  # noqa: PLR0917
     tile = open_tile(chosen, SINGLE, shape, window, cost_ms)
     first = groups.ptr[window] + at
     stop = min(first + shape + 1, groups.ptr[window + 1])
-    for m in range(groups.member_ptr[first], groups.member_ptr[stop]):
-        if owner[groups.members[m]] < 0:
-            take(owner, row_of, windows, groups, chosen, groups.members[m], tile)
+    begin, end = groups.member_ptr[first], groups.member_ptr[stop]
+    take(owner, row_of, windows, groups, chosen, groups.members, begin, end, tile)
     close_tile(chosen, windows, tile)
 
 
 @part
-def pick_whole(indptr: Any, owner: Any, row_of: Any, windows: Any, groups: Any, chosen: Any, window: Any) -> None:  # noqa: PLR0917
+def pick_whole(indptr: Any, owner: Any, windows: Any, groups: Any, chosen: Any, window: Any) -> None:  # noqa: PLR0917
     """Hold a window whole: every non-zero of its rows, also those that other tiles have."""
     tile = open_tile(chosen, WHOLE, -1, window, windows.whole_ms[window])
+    of, left, owned, home = windows.of, windows.left, chosen.owned, chosen.home
+    group_of, group_left, stale = groups.of, groups.left, groups.stale
+    held, taken = 0, 0
     for r in range(windows.row_ptr[window], windows.row_ptr[window + 1]):
         row = windows.rows[r]
         for at in range(indptr[row], indptr[row + 1]):
-            take(owner, row_of, windows, groups, chosen, at, tile)
+            old = owner[at]
+            if old < 0:
+                cover(at, row, of, left, group_of, group_left, stale)
+                taken += 1
+            else:
+                owned[old] -= 1
+                if owned[old] == 0:
+                    drop(chosen, windows, old)
+            owner[at] = tile
+        if indptr[row] < indptr[row + 1]:
+            lie_in(home, tile, row, of, held == 0)
+            held += indptr[row + 1] - indptr[row]
+    owned[tile] = held
+    chosen.tally[2] -= taken
     close_tile(chosen, windows, tile)
 
 
@@ -137,7 +155,7 @@ def _prefer(  # noqa: PLR0917
         if not average < below:
             return
         if whole <= groups.average[window]:
-            pick_whole(indptr, owner, row_of, windows, groups, chosen, window)
+            pick_whole(indptr, owner, windows, groups, chosen, window)
             return
         shape, at = groups.shape[window], groups.at[window]
         cost = costs[windows.height[window], shape]
@@ -238,7 +256,7 @@ def pick_blocks(  # noqa: PLR0917
     average = _whole_average(windows, window, withdraw) if whole else groups.average[window]
     limit = stretched(average, slack)
     if whole:
-        pick_whole(indptr, owner, row_of, windows, groups, chosen, window)
+        pick_whole(indptr, owner, windows, groups, chosen, window)
     else:
         pick_single(owner, row_of, windows, groups, chosen, window, groups.at[window], shape, costs[height, shape])
     if slack <= 0:
@@ -248,6 +266,6 @@ def pick_blocks(  # noqa: PLR0917
             continue
         held_whole = _whole_average(windows, other, withdraw)
         if held_whole < np.inf and held_whole <= limit:
-            pick_whole(indptr, owner, row_of, windows, groups, chosen, other)
+            pick_whole(indptr, owner, windows, groups, chosen, other)
         elif not whole and windows.height[other] == height and groups.average[other] <= limit:
             _sweep(owner, row_of, windows, groups, chosen, other, shape, costs[height, shape], limit)

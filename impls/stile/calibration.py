@@ -1,13 +1,16 @@
 """What the cost model knows of a GPU: a table of block tiles and the lines of the others, in the tables of its spec.
 
 Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.2. A calibration belongs to one GPU, operator and dtype. It
-is kept in `spmark.impls.core.devicespec.DeviceSpec.tables` under two names:
+is kept in `spmark.impls.core.devicespec.DeviceSpec.tables` under these names:
 
 ``stile_<op>_<dtype>_blocks``
     Rows of five: rows of the tile, columns of the tile, width of the part of J, milliseconds without atomic additions,
     milliseconds with them.
 ``stile_<op>_<dtype>_roofline``
     a, b, c, d and the peak in flops for each byte, for ELL tiles (SpMM) or one-dimensional tiles (SDDMM).
+``stile_<op>_<dtype>_net``, ``stile_<op>_<dtype>_net_atomic``
+    Networks for the same tiles without and (SpMM) with atomic additions, see `spmark.impls.stile.net`; where they were
+    trained.
 
 A cost is the time that one tile keeps one multiprocessor busy when all are: the time of many tiles, times the
 multiprocessors, over the tiles.
@@ -26,6 +29,7 @@ from numpy.typing import ArrayLike
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.problem import DType, Op
+from spmark.impls.stile.net import Net
 
 PUBLISHED = "nvidia-a100-sxm4-80gb"
 """The GPU whose constants the authors' code holds."""
@@ -73,15 +77,26 @@ class Calibration:
     blocks: tuple[BlockCost, ...]
     """Empty where block tiles were not measured: they are then no candidates."""
     line: Line
+    nets: tuple[Net, ...] = ()
+    """What predicts instead of the line, where it is there: without atomic additions, and for SpMM with them."""
 
     @classmethod
-    def of(cls, spec: DeviceSpec, op: Op, dtype: DType) -> Calibration:
+    def of(cls, spec: DeviceSpec, op: Op, dtype: DType, net: bool = False) -> Calibration:
         """Read a calibration out of a device's tables.
+
+        Parameters
+        ----------
+        spec : DeviceSpec
+        op : Op
+        dtype : DType
+        net : bool
+            Predict by the networks.
 
         Raises
         ------
         DeviceError
-            The device has none for the operator and dtype, or a table has not the length, sign or order it must have.
+            The device has none for the operator and dtype, no network where one is asked for, or a table has not the
+            length, sign or order it must have.
         """
         name = f"stile_{op}_{dtype}"
         found = spec.tables.get(f"{name}_roofline")
@@ -99,14 +114,32 @@ class Calibration:
         if len(flat) % _FIELDS:
             raise DeviceError(f"{spec.name}: expected {name}_blocks in rows of {_FIELDS}, found {len(flat)} numbers")
         blocks = tuple(_block(spec.name, name, flat[i : i + _FIELDS]) for i in range(0, len(flat), _FIELDS))
-        return cls(spec.name, spec.num_sms, op, dtype, blocks, Line(*found))
+        nets = tuple(_net(spec, key) for key in _net_names(op, dtype)) if net else ()
+        return cls(spec.name, spec.num_sms, op, dtype, blocks, Line(*found), nets)
 
     def tables(self) -> dict[str, list[float]]:
         """Give the tables that `of` reads."""
         name = f"stile_{self.op}_{self.dtype}"
         flat = [float(x) for b in self.blocks for x in (b.rows, b.cols, b.part, b.plain_ms, b.atomic_ms)]
         line = self.line
-        return {f"{name}_blocks": flat, f"{name}_roofline": [line.a, line.b, line.c, line.d, line.peak]}
+        nets = {key: net.table() for key, net in zip(_net_names(self.op, self.dtype), self.nets, strict=False)}
+        return {f"{name}_blocks": flat, f"{name}_roofline": [line.a, line.b, line.c, line.d, line.peak], **nets}
+
+
+def _net_names(op: Op, dtype: DType) -> list[str]:
+    """List the tables of networks; SDDMM never adds atomically."""
+    name = f"stile_{op}_{dtype}_net"
+    return [name, f"{name}_atomic"] if op is Op.SPMM else [name]
+
+
+def _net(spec: DeviceSpec, name: str) -> Net:
+    found = spec.tables.get(name)
+    if found is None:
+        raise DeviceError(
+            f"{spec.name}: expected a table {name} of STile's cost model, found none: the network was not trained for "
+            "this device; calibrate it with scikit-learn installed, or take cost_model: line"
+        )
+    return Net.from_table(found, f"{spec.name}: {name}")
 
 
 def _block(device: str, name: str, row: list[float]) -> BlockCost:
@@ -134,7 +167,7 @@ def shipped(device: str) -> Path:
     return Path(str(files("spmark.impls.stile") / "calibrations" / f"{device}.json"))
 
 
-def calibration_for(device: str, op: Op, dtype: DType, wanted: str = "") -> tuple[Calibration, str]:
+def calibration_for(device: str, op: Op, dtype: DType, wanted: str = "", net: bool = False) -> tuple[Calibration, str]:
     """Choose a calibration.
 
     Parameters
@@ -146,6 +179,8 @@ def calibration_for(device: str, op: Op, dtype: DType, wanted: str = "") -> tupl
     wanted : str
         Name of a calibrated device, or the path of a file that ``spmark calibrate --stile`` wrote; empty for the
         device's own, or where none ships the published A100's.
+    net : bool
+        Predict by its networks.
 
     Returns
     -------
@@ -156,14 +191,14 @@ def calibration_for(device: str, op: Op, dtype: DType, wanted: str = "") -> tupl
     Raises
     ------
     DeviceError
-        There is no such calibration, or it lacks the operator and dtype.
+        There is no such calibration, or it lacks the operator and dtype, or networks where they are asked for.
     """
     path = shipped(wanted or device)
     if wanted and not path.is_file():
         path = Path(wanted)
     elif not path.is_file():
         path = shipped(PUBLISHED)
-    found = Calibration.of(DeviceSpec.load(path), op, dtype)
+    found = Calibration.of(DeviceSpec.load(path), op, dtype, net)
     return found, found.device if found.device == device else f"{found.device}, not this GPU's"
 
 

@@ -5,9 +5,10 @@ Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import product
 from typing import Any
 
 import cupy
@@ -21,29 +22,19 @@ from spmark.impls.formats.tiles import GROUP
 from spmark.impls.kernels.ell_buckets import EllBucketsPlan
 from spmark.impls.kernels.sddmm import SddmmPlan
 from spmark.impls.kernels.tile_sddmm import TileSddmmPlan
-from spmark.impls.kernels.tile_spmm import TileSpmmPlan
+from spmark.impls.kernels.tile_spmm import HEIGHTS, TileSpmmPlan
 from spmark.impls.runtime.cudatiming import CudaStopwatch
 from spmark.impls.runtime.device import versions
 from spmark.impls.runtime.target import open_target
 from spmark.impls.stile import samples
-from spmark.impls.stile.calibration import Agreement, BlockCost, Calibration, fit_line
+from spmark.impls.stile.calibration import BlockCost, Calibration, Line
+from spmark.impls.stile.fitting import Fitted, Measured, fitted
 from spmark.impls.stile.schedule import block_tiles, ell_tiles, middle, run_schedules, tile_schedules
 
 TILES_PER_SM = 50
 """Copies of a tile for each multiprocessor: a tile's cost is the time of all, over these."""
 _WORK = 16
 _WARMUPS, _SAMPLES = 1, 7
-_HELD_OUT = 3
-"""Every third tile is not fitted, but predicted."""
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """Constants of one operator and dtype, and how well they predict tiles that were not fitted."""
-
-    calibration: Calibration
-    agreement: Agreement
-    """Of milliseconds of tiles that are no blocks, without atomic additions."""
 
 
 @dataclass(eq=False)
@@ -88,19 +79,19 @@ class Laboratory:
         return self.tile_ms(problem, EllBucketsPlan(problem, self._target, held, {}, arrays=arrays, **schedule))
 
     def blocks(self) -> Iterator[BlockCost]:
-        """Measure SpMM's block tiles in float16."""
-        for cols in samples.BLOCK_COLS:
+        """Measure SpMM's block tiles in float16, of every height that there are kernels for."""
+        for height, cols in product(HEIGHTS, samples.BLOCK_COLS):
             arrays: Sequence[Any] = ()
             for part in samples.SPMM_PARTS:
                 found = []
                 for shared in (False, True):
-                    held = samples.block_copies(cols, self.copies, shared)
+                    held = samples.block_copies(cols, self.copies, shared, height)
                     problem = Problem(Op.SPMM, _nothing(held.shape), part, DType.FLOAT16)
                     schedule = middle(block_tiles(part)[0])
                     plan = TileSpmmPlan(problem, self._target, held, {}, arrays=arrays, **schedule)
                     arrays = plan.arrays
                     found.append(self.tile_ms(problem, plan))
-                yield BlockCost(samples.HEIGHT, cols, part, found[0], max(found))
+                yield BlockCost(height, cols, part, found[0], max(found))
 
     def sddmm_blocks(self) -> Iterator[BlockCost]:
         """Measure SDDMM's block tile in float16 for slices of J."""
@@ -115,40 +106,36 @@ class Laboratory:
         """Measure and fit SpMM; float32 has no blocks, and ELL tiles of the narrower part alone."""
         half = dtype is DType.FLOAT16
         tiles = list(samples.ell_tiles(samples.SPMM_PARTS if half else samples.SPMM_PARTS[:1]))
-        r = {shared: [tile.roofline_bytes(dtype, self.peak, shared) for tile in tiles] for shared in (False, True)}
-        ms = {shared: [self.ell_ms(tile, dtype, shared) for tile in tiles] for shared in (False, True)}
-        return self._fitted(Op.SPMM, dtype, tuple(self.blocks()) if half else (), r, ms)
+
+        def measured(shared: bool) -> Measured:
+            return Measured.of(
+                (
+                    tile.roofline_bytes(dtype, self.peak, shared),
+                    tile.features(dtype, self.peak, shared),
+                    self.ell_ms(tile, dtype, shared),
+                )
+                for tile in tiles
+            )
+
+        plain, atomic = measured(shared=False), measured(shared=True)
+        return fitted(self._calibration(Op.SPMM, dtype, tuple(self.blocks()) if half else ()), plain, atomic)
 
     def fit_sddmm(self, dtype: DType) -> Fitted:
         """Measure and fit SDDMM; float32 has no blocks."""
-        r, ms = [], []
+        found = []
         for tile in samples.run_tiles():
             matrix = samples.run_copies(tile, self.copies)
             for width in samples.SDDMM_WIDTHS:
                 problem = Problem(Op.SDDMM, matrix, width, dtype)
                 plan = SddmmPlan(problem, self._target, {}, **run_schedules(width, dtype)[0])
-                r.append(tile.roofline_bytes(dtype, self.peak, width))
-                ms.append(self.tile_ms(problem, plan))
+                roof = tile.roofline_bytes(dtype, self.peak, width)
+                found.append((roof, tile.features(dtype, self.peak, width), self.tile_ms(problem, plan)))
         blocks = tuple(self.sddmm_blocks()) if dtype is DType.FLOAT16 else ()
-        return self._fitted(Op.SDDMM, dtype, blocks, {False: r, True: []}, {False: ms, True: []})
+        return fitted(self._calibration(Op.SDDMM, dtype, blocks), Measured.of(found), None)
 
-    def _fitted(
-        self,
-        op: Op,
-        dtype: DType,
-        blocks: tuple[BlockCost, ...],
-        r: Mapping[bool, Sequence[float]],
-        ms: Mapping[bool, Sequence[float]],
-    ) -> Fitted:
-        count = len(r[False])
-        out = np.arange(count) % _HELD_OUT == _HELD_OUT - 1
-        plain_r, plain_ms, atomic_r, atomic_ms = (
-            np.asarray(values)[~out] if values else np.empty(0) for values in (r[False], ms[False], r[True], ms[True])
-        )
-        line = fit_line(plain_r, plain_ms, atomic_r, atomic_ms, self.peak)
-        predicted = line.a * np.asarray(r[False])[out] + line.b
-        agreement = Agreement.of(predicted, np.asarray(ms[False])[out])
-        return Fitted(Calibration(self.spec.name, self.spec.num_sms, op, dtype, blocks, line), agreement)
+    def _calibration(self, op: Op, dtype: DType, blocks: tuple[BlockCost, ...]) -> Calibration:
+        line = Line(0.0, 0.0, 0.0, 1.0, self.peak)  # before it is fitted
+        return Calibration(self.spec.name, self.spec.num_sms, op, dtype, blocks, line)
 
 
 def calibrate(spec: DeviceSpec) -> tuple[DeviceSpec, list[Fitted]]:
@@ -167,14 +154,14 @@ def calibrate(spec: DeviceSpec) -> tuple[DeviceSpec, list[Fitted]]:
         By operator and dtype.
     """
     laboratory = Laboratory(spec)
-    fitted = [fit(dtype) for fit in (laboratory.fit_spmm, laboratory.fit_sddmm) for dtype in DType]
+    found = [fit(dtype) for fit in (laboratory.fit_spmm, laboratory.fit_sddmm) for dtype in DType]
     tables = dict(spec.tables)
-    for found in fitted:
-        tables |= found.calibration.tables()
+    for one in found:
+        tables |= one.tables()
     driver, cuda = versions(spec)
     how = f"spmark.impls.stile.gpu, {TILES_PER_SM} copies of a tile for each multiprocessor"
     made = {"driver": driver, "cuda": cuda, "on": f"{datetime.now(UTC):%Y-%m-%d}", "by": how}
-    return spec.model_copy(update={"tables": tables, "calibrated_with": made}), fitted
+    return spec.model_copy(update={"tables": tables, "calibrated_with": made}), found
 
 
 def _nothing(shape: tuple[int, int]) -> Csr:

@@ -11,12 +11,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.stile.block_loops import best_block, pick_blocks, prefer_blocks
-from spmark.impls.stile.level_loops import best_light, pick_light
+from spmark.impls.stile.level_loops import best_light, count_owned, pick_light
 from spmark.impls.stile.levels import make_level
 from spmark.impls.stile.space import Formats, Mode, Shapes
 from spmark.impls.stile.state import LIGHT, Chosen, Groups, Level, Windows
@@ -109,10 +110,12 @@ class Picked:
         """Cost of all tiles that have something, on one multiprocessor."""
         return float(self.cost_ms[self.used].sum())
 
-    @property
+    @cached_property
     def used(self) -> NDArray[np.int64]:
         """Tiles that have something, rising. O(nnz + tiles)."""
-        return np.flatnonzero(np.bincount(self.owner, minlength=self.kind.size))
+        counts = np.zeros(self.kind.size, np.int64)
+        count_owned(self.owner, counts)
+        return np.flatnonzero(counts)
 
 
 class Greedy:

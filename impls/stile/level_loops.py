@@ -41,6 +41,13 @@ def count_left(indptr: Any, owner: Any, first: Any, stop: Any, left: Any) -> Non
         left[row] = found
 
 
+@compiled(types.void, IN, I64)
+def count_owned(owner: Any, counts: Any) -> None:
+    """Count the non-zeros of every tile into ``counts`` (tiles,) int64, zeros to begin with."""
+    for at in range(owner.size):
+        counts[owner[at]] += 1
+
+
 @compiled(types.void, IN, IN, LONG, types.int64[:, ::1])
 def count_pieces(left: Any, whole: Any, widest: Any, counts: Any) -> None:
     """Count the pieces that rows are folded into, by kind of row and length.
@@ -104,11 +111,13 @@ def place_pieces(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
 
 
 @part
-def _rows_and_flag(owner: Any, row_of: Any, whole: Any, level: Any, tile: Any, width: Any) -> Any:  # noqa: PLR0917
+def _rows_and_flag(  # noqa: PLR0917
+    owner: Any, row_of: Any, whole: Any, items: Any, first: Any, stop: Any, width: Any
+) -> Any:
     """Give the non-zeros of a tile that have no owner, their runs of rows, and whether a row is in other tiles too."""
     gain, runs, run, row, atomic = 0, 0, 0, -1, 0
-    for i in range(level.first[tile], level.stop[tile]):
-        at = level.items[i]
+    for i in range(first, stop):
+        at = items[i]
         if owner[at] >= 0:
             continue
         if row_of[at] != row:
@@ -120,6 +129,18 @@ def _rows_and_flag(owner: Any, row_of: Any, whole: Any, level: Any, tile: Any, w
     if row >= 0 and (run < whole[row] or run > width):
         atomic = 1
     return gain, runs, atomic
+
+
+@part
+def _columns(indices: Any, items: Any, first: Any, stop: Any, stamp: Any, tile: Any) -> Any:  # noqa: PLR0917
+    """Count the columns that a tile names."""
+    columns = 0
+    for i in range(first, stop):
+        column = indices[items[i]]
+        if stamp[column] != tile:
+            stamp[column] = tile
+            columns += 1
+    return columns
 
 
 @compiled(types.void, IN, IN, I32, IN, LEVEL, PRICE, LONG, LONG, LONG, LONG, I32)
@@ -136,7 +157,7 @@ def price_tiles(  # noqa: PLR0917
     stop: Any,
     stamp: Any,
 ) -> None:
-    """Price candidates ``first:stop`` by the roofline.
+    """Price candidates ``first:stop``.
 
     Parameters
     ----------
@@ -154,21 +175,13 @@ def price_tiles(  # noqa: PLR0917
     stamp : (K,) int32
         Scratch, -1 to begin with.
     """
-    column_bytes, row_bytes, a, b, c, d = price.line
+    most_rows = price.plain_ms.shape[1] - 1
     for tile in range(first, stop):
-        columns = 0
-        for i in range(level.first[tile], level.stop[tile]):
-            column = indices[level.items[i]]
-            if stamp[column] != tile:
-                stamp[column] = tile
-                columns += 1
-        shape = level.shape[tile]
-        gain, rows, atomic = _rows_and_flag(owner, row_of, whole, level, tile, price.width[shape])
-        moved = price.fixed[shape] + columns * column_bytes + rows * row_bytes
-        roof = max(moved, price.least[shape])
-        level.plain_ms[tile] = a * roof + b
-        times = c * max(moved + price.again[shape], price.least[shape]) / roof + d
-        level.atomic_ms[tile] = level.plain_ms[tile] * max(1.0, times)
+        begin, end, shape = level.first[tile], level.stop[tile], level.shape[tile]
+        columns = _columns(indices, level.items, begin, end, stamp, tile)
+        gain, rows, atomic = _rows_and_flag(owner, row_of, whole, level.items, begin, end, price.width[shape])
+        level.plain_ms[tile] = price.plain_ms[shape, min(rows, most_rows), columns]
+        level.atomic_ms[tile] = price.atomic_ms[shape, min(rows, most_rows), columns]
         level.atomic[tile] = atomic & adds
         cost = level.atomic_ms[tile] if level.atomic[tile] else level.plain_ms[tile]
         level.average[tile] = cost / gain if gain > 0 else np.inf
@@ -179,7 +192,8 @@ def price_tiles(  # noqa: PLR0917
 def _rank(owner: Any, row_of: Any, whole: Any, level: Any, price: Any, adds: Any, clock: Any, tile: Any) -> None:  # noqa: PLR0917
     """Compute a candidate's average again; what once had to add atomically is taken to still have to."""
     level.seen[tile] = clock
-    gain, _, atomic = _rows_and_flag(owner, row_of, whole, level, tile, price.width[level.shape[tile]])
+    first, stop, width = level.first[tile], level.stop[tile], price.width[level.shape[tile]]
+    gain, _, atomic = _rows_and_flag(owner, row_of, whole, level.items, first, stop, width)
     level.atomic[tile] |= atomic & adds
     cost = level.atomic_ms[tile] if level.atomic[tile] else level.plain_ms[tile]
     level.average[tile] = cost / gain if gain > 0 else np.inf
@@ -246,8 +260,6 @@ def pick_light(  # noqa: PLR0917
                 continue
         cost = level.atomic_ms[tile] if level.atomic[tile] else level.plain_ms[tile]
         made = open_tile(chosen, LIGHT, shape, -1, cost)
-        for i in range(level.first[tile], level.stop[tile]):
-            if owner[level.items[i]] < 0:
-                take(owner, row_of, windows, groups, chosen, level.items[i], made)
+        take(owner, row_of, windows, groups, chosen, level.items, level.first[tile], level.stop[tile], made)
         close_tile(chosen, windows, made)
         level.average[tile] = np.inf

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from spmark.impls.formats.threads import SHARE, cores, equal_shares, run_all
 from spmark.impls.stile.level_loops import count_left, count_pieces, place_pieces, price_tiles
-from spmark.impls.stile.space import ONE_DIMENSION, Shapes
+from spmark.impls.stile.prices import ONE_DIMENSION
+from spmark.impls.stile.space import Shapes
 from spmark.impls.stile.state import Level
 from spmark.impls.stile.windows import Tiled
 

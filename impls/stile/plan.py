@@ -24,6 +24,7 @@ from spmark.impls.kernels.zeroing import ZERO_ROWS
 from spmark.impls.runtime.target import MAX_GRID, open_target
 from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.stile.calibration import Calibration, calibration_for
+from spmark.impls.stile.prices import CostModel
 from spmark.impls.stile.space import Formats, Mode
 from spmark.impls.stile.tune import Bench, Form, Wanted, forms_of
 
@@ -76,8 +77,11 @@ class Stile:
     """A calibrated GPU by name, or a file of ``spmark calibrate --stile``; empty for the device's own, or, where there
     is none, the published A100's."""
 
+    cost_model: str = CostModel.LINE
+    """``line``, the paper's, or ``mlp``, the network that it tried, where the calibration has one."""
+
     def __post_init__(self) -> None:
-        for field, known in (("mode", Mode), ("formats", Formats)):
+        for field, known in (("mode", Mode), ("formats", Formats), ("cost_model", CostModel)):
             if getattr(self, field) not in set(known):
                 raise ValueError(f"expected {field} out of {', '.join(known)}, found {getattr(self, field)!r}")
         if self.searched_width < 0 or not self.budget_s >= 0:
@@ -118,7 +122,9 @@ class Stile:
             # What a process pays once: Numba's loops from its cache.
             from spmark.impls.formats import tile_loops  # noqa: F401
             from spmark.impls.stile.search import search_each  # noqa: F401
-        calibration, label = calibration_for(device.name, problem.op, problem.dtype, self.calibration)
+        calibration, label = calibration_for(
+            device.name, problem.op, problem.dtype, self.calibration, self.cost_model == CostModel.MLP
+        )
         measured = self.tuned and device.kind is DeviceKind.CUDA and problem.matrix.nnz > 0
         with own.phase("search"):
             forms = self._forms(problem, calibration, measured)
@@ -154,6 +160,7 @@ class Stile:
             "local_search": self.local_search,
             "rearrange": self.rearrange,
             "calibration": label,
+            **({"cost_model": str(self.cost_model)} if self.cost_model != CostModel.LINE else {}),
             **({"searched_width": self.searched_width} if self.searched_width else {}),
         }
 

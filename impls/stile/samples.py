@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from spmark.impls.core.problem import Csr, DType
 from spmark.impls.formats.hyb import Bucket, HybFormat
 from spmark.impls.formats.tiles import GROUP, Blocks, TileFormat
-from spmark.impls.stile.space import ONE_DIMENSION, sectors
+from spmark.impls.stile.prices import ONE_DIMENSION, ell_bytes, features, run_bytes
 
 HEIGHT = 16
-"""Rows of a block tile."""
+"""Rows of a block tile, but for SpMM's lower ones."""
 SPMM_PARTS = (32, 64)
 """Columns of B that tiles are measured with."""
 SDDMM_PARTS = (16, 32, 64)
@@ -47,9 +47,14 @@ class EllTile:
     def roofline_bytes(self, dtype: DType, peak: float, atomic: bool) -> float:
         """Give R of table 3, in sectors, as the search counts it."""
         rows, width = self.pattern.shape
-        line = sectors(self.part * dtype.itemsize)
-        moved = sectors(rows * width * dtype.itemsize) + (self.columns + rows * (1 + atomic)) * line
-        return float(max(moved, 2.0 * rows * width * self.part / peak))
+        return float(ell_bytes(rows, width, self.columns, self.part, dtype.itemsize, peak, atomic))
+
+    def features(self, dtype: DType, peak: float, atomic: bool) -> NDArray[np.float64]:
+        """Give what the network looks at, (6,)."""
+        rows, width = self.pattern.shape
+        roof = self.roofline_bytes(dtype, peak, atomic)
+        found: NDArray[np.float64] = features(rows, width, rows, self.columns, self.part, roof)[0]
+        return found
 
 
 def ell_tiles(parts: tuple[int, ...], seed: int = 0) -> Iterator[EllTile]:
@@ -84,22 +89,22 @@ def ell_copies(tile: EllTile, copies: int, shared: bool) -> HybFormat:
     )
 
 
-def block_copies(cols: int, copies: int, shared: bool) -> TileFormat:
-    """Lay copies of a block tile of 16 x ``cols`` out; where ``shared`` every two of them add into the same rows."""
+def block_copies(cols: int, copies: int, shared: bool, height: int = HEIGHT) -> TileFormat:
+    """Lay copies of a block tile of ``height`` x ``cols`` out; where ``shared`` every two add into the same rows."""
     copy = np.arange(copies, dtype=np.int32)
     window = copy // 2 if shared else copy
-    rows = (window[:, None] * HEIGHT + np.arange(HEIGHT)).astype(np.int32)
+    rows = (window[:, None] * height + np.arange(height)).astype(np.int32)
     groups = copies * cols // GROUP
     blocks = Blocks(
         rows,
         np.arange(0, groups + 1, cols // GROUP, dtype=np.int32),
         np.arange(copies * cols, dtype=np.int32).reshape(-1, GROUP),
-        np.full((groups, HEIGHT, GROUP), 0.75, np.float32),
+        np.full((groups, height, GROUP), 0.75, np.float32),
         np.empty(0, np.int32),
         np.empty(0, np.int64),
     )
     shape = int(rows[-1, -1]) + 1, copies * cols
-    return TileFormat(shape, groups * HEIGHT * GROUP, {HEIGHT: blocks}, None, np.empty(0, np.int32), None)
+    return TileFormat(shape, groups * height * GROUP, {height: blocks}, None, np.empty(0, np.int32), None)
 
 
 def sddmm_block_copies(copies: int) -> tuple[Csr, TileFormat]:
@@ -140,8 +145,14 @@ class RunTile:
 
     def roofline_bytes(self, dtype: DType, peak: float, width: int) -> float:
         """Give R of table 3."""
-        moved = ((self.pattern.shape[0] + self.columns) * width + ONE_DIMENSION) * dtype.itemsize
-        return max(float(moved), 2.0 * ONE_DIMENSION * width / peak)
+        return float(run_bytes(self.pattern.shape[0], self.columns, width, dtype.itemsize, peak))
+
+    def features(self, dtype: DType, peak: float, width: int) -> NDArray[np.float64]:
+        """Give what the network looks at, (6,)."""
+        roof = self.roofline_bytes(dtype, peak, width)
+        named = self.pattern.shape[0], self.columns
+        found: NDArray[np.float64] = features(1, ONE_DIMENSION, *named, width, roof)[0]
+        return found
 
 
 def run_tiles(seed: int = 0) -> Iterator[RunTile]:

@@ -70,6 +70,8 @@ def walk(
         return
     best = starts[at]
     changes: list[Schedule] = [{"alone": alone} for alone in ALONE[1:]] if blocks else []
+    if blocks and not widest:
+        changes.append({"shallow": True})
     if widest:
         changes += [{"work": work} for work in _WORK]
     if widest >= _LONG:

@@ -59,8 +59,8 @@ class Found:
 
 @dataclass(frozen=True)
 class _Plan:
-    picked: tuple[tuple[NDArray[np.int64], Picked], ...]
-    """Of every column range its non-zeros and their tiles."""
+    picked: tuple[tuple[NDArray[np.int64] | None, Picked], ...]
+    """Of every column range its non-zeros, None for all of the matrix, and their tiles."""
     predicted_ms: float
     formats: Formats
     part: int
@@ -184,9 +184,11 @@ def _plan(  # noqa: PLR0917
     size = -(-matrix.num_cols // count)
     held = []
     for i in range(count):
-        inside = (matrix.indices >= i * size) & (matrix.indices < (i + 1) * size)
-        taken = matrix if count == 1 else split(matrix, inside)[0]
-        found = np.flatnonzero(inside), Greedy(Tiled.of(taken, whole), shapes, ell, rules, late).run()
+        taken, where = matrix, None
+        if count > 1:
+            inside = (matrix.indices >= i * size) & (matrix.indices < (i + 1) * size)
+            taken, where = split(matrix, inside)[0], np.flatnonzero(inside)
+        found = where, Greedy(Tiled.of(taken, whole), shapes, ell, rules, late).run()
         held += _rearranged(matrix, whole, found, shapes, ell, rules, late)
     spent = sum(picked.spent_ms for _, picked in held)
     return _Plan(tuple(held), spent * shapes.repeats / calibration.num_sms, rules.formats, shapes.part)
@@ -195,12 +197,12 @@ def _plan(  # noqa: PLR0917
 def _rearranged(  # noqa: PLR0917
     matrix: Csr,
     whole: NDArray[np.int32],
-    found: tuple[NDArray[np.int64], Picked],
+    found: tuple[NDArray[np.int64] | None, Picked],
     shapes: Shapes,
     ell: bool,
     rules: Rules,
     late: Callable[[], bool],
-) -> list[tuple[NDArray[np.int64], Picked]]:
+) -> list[tuple[NDArray[np.int64] | None, Picked]]:
     """Search what blocks have left once more where another order of rows makes it much denser.
 
     The paper regroups what is left level by level (section 3.1); its code keeps one order of rows for blocks. A band
@@ -210,8 +212,10 @@ def _rearranged(  # noqa: PLR0917
     light = picked.kind[picked.owner] == LIGHT
     if not (rules.rearrange and rules.formats is Formats.MIXED and shapes.heights) or light.all() or not light.any():
         return [found]
-    inside = np.zeros(matrix.nnz, np.bool_)
-    inside[where[light]] = True
+    inside = light
+    if where is not None:
+        inside = np.zeros(matrix.nnz, np.bool_)
+        inside[where[light]] = True
     rest = Tiled.of(split(matrix, inside)[0], whole)
     height = shapes.heights[0]
     if late() or area(rest, row_order(rest, height), height) > _MUCH_DENSER * area(rest, picked.order, height):
@@ -220,7 +224,8 @@ def _rearranged(  # noqa: PLR0917
     kept, left = (replace(picked, owner=picked.owner[which]) for which in (~light, light))
     if other.spent_ms >= left.spent_ms:
         return [found]
-    return [(where[~light], kept), *_rearranged(matrix, whole, (where[light], other), shapes, ell, rules, late)]
+    of_kept, of_other = (np.flatnonzero(which) if where is None else where[which] for which in (~light, light))
+    return [(of_kept, kept), *_rearranged(matrix, whole, (of_other, other), shapes, ell, rules, late)]
 
 
 def _selection(matrix: Csr, plan: _Plan, light: int) -> Selection:
@@ -233,7 +238,10 @@ def _selection(matrix: Csr, plan: _Plan, light: int) -> Selection:
         used = picked.used
         number = np.zeros(picked.kind.size, np.int32)
         number[used] = first_tile + np.arange(used.size, dtype=np.int32)
-        owner[where] = number[picked.owner]
+        if where is None:
+            owner = number[picked.owner]
+        else:
+            owner[where] = number[picked.owner]
         block = picked.kind[used] != LIGHT
         height = picked.height[used]
         keys = np.where(block, picked.window[used].astype(np.int64) * (tallest + 1) + height, -1)

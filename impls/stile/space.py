@@ -13,15 +13,12 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Op
 from spmark.impls.stile.calibration import BlockCost, Calibration
+from spmark.impls.stile.prices import ONE_DIMENSION, ROWS_OF_BUCKET, cheapest_ms, ell_price, run_price
 from spmark.impls.stile.state import GROUP, Price
 
-ONE_DIMENSION = 32
-"""Non-zeros of a one-dimensional tile, as in the public code."""
-_SECTOR = 32
 _THREADS_PER_BLOCK = 256
 _THREADS_PER_SM = 2048
 _WORKLOADS = (256, 128, 64, 32)
-_ROWS_OF_BUCKET = 8
 
 
 class Mode(StrEnum):
@@ -85,8 +82,8 @@ def widest_bucket(nnz: int, num_sms: int) -> int:
     least = 0.5 * _THREADS_PER_SM / _THREADS_PER_BLOCK
     for workload in _WORKLOADS:
         if nnz / (workload / 2) / num_sms >= least:
-            return workload // _ROWS_OF_BUCKET
-    return _WORKLOADS[-1] // _ROWS_OF_BUCKET
+            return workload // ROWS_OF_BUCKET
+    return _WORKLOADS[-1] // ROWS_OF_BUCKET
 
 
 def parts_of(calibration: Calibration, width: int, mode: Mode) -> tuple[int, ...]:
@@ -138,10 +135,9 @@ def shapes_of(  # noqa: PLR0917
     plain = _table(held, heights, [block.plain_ms for block in held])
     if not spmm:
         single, plain = single * slices, plain * slices
-    itemsize = calibration.dtype.itemsize
     widest = widest or widest_bucket(nnz, calibration.num_sms)
-    price = _ell(calibration, part, widest, itemsize) if spmm else _lines(calibration, width, itemsize)
-    return Shapes(part, slices if spmm else 1, heights, single, plain, price, _cheapest(price))
+    price = ell_price(calibration, part, widest) if spmm else run_price(calibration, width)
+    return Shapes(part, slices if spmm else 1, heights, single, plain, price, cheapest_ms(price))
 
 
 def _table(held: list[BlockCost], heights: tuple[int, ...], costs: list[float]) -> NDArray[np.float64]:
@@ -150,51 +146,3 @@ def _table(held: list[BlockCost], heights: tuple[int, ...], costs: list[float]) 
     for block, cost in zip(held, costs, strict=True):
         table[heights.index(block.rows), block.cols // GROUP - 1] = cost
     return table
-
-
-def _ell(calibration: Calibration, part: int, widest: int, itemsize: int) -> Price:
-    """Price ELL tiles as table 3 does, in sectors of 32 bytes as the public code counts them."""
-    widths = np.array([1 << power for power in range(widest.bit_length() - 1, -1, -1)], np.int64)
-    elements = widest * _ROWS_OF_BUCKET
-    rows = elements // widths
-    line = sectors(part * itemsize)
-    fixed = sectors(elements * itemsize) + rows * line
-    flops = 2.0 * elements * part
-    constants = calibration.line
-    return Price(
-        rows,
-        widths,
-        fixed.astype(np.float64),
-        (rows * line).astype(np.float64),
-        np.full(widths.size, flops / constants.peak),
-        np.array([line, 0.0, constants.a, constants.b, constants.c, constants.d]),
-    )
-
-
-def _lines(calibration: Calibration, width: int, itemsize: int) -> Price:
-    """Price the one-dimensional tile as table 3 does."""
-    constants = calibration.line
-    return Price(
-        np.ones(1, np.int64),
-        np.full(1, ONE_DIMENSION, np.int64),
-        np.full(1, float(ONE_DIMENSION * itemsize)),
-        np.zeros(1),
-        np.full(1, 2.0 * ONE_DIMENSION * width / constants.peak),
-        np.array([width * itemsize, width * itemsize, constants.a, constants.b, constants.c, constants.d]),
-    )
-
-
-def sectors(size_bytes: int) -> int:
-    """Round up to whole sectors, in bytes."""
-    return -(-size_bytes // _SECTOR) * _SECTOR
-
-
-def _cheapest(price: Price) -> float:
-    """Bound the average cost from below: full tiles whose rows have their columns in common, or a single row."""
-    column_bytes, row_bytes, a, b, _, _ = price.line
-    if row_bytes:
-        columns = np.sqrt(price.width)  # fewest rows and columns that hold so many non-zeros
-        moved = price.fixed + 2 * columns * column_bytes
-    else:
-        moved = price.fixed + price.width * column_bytes
-    return float(np.min((a * np.maximum(moved, price.least) + b) / (price.height * price.width)))

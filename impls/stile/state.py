@@ -103,20 +103,16 @@ class Chosen(NamedTuple):
 
 
 class Price(NamedTuple):
-    """The roofline of tiles that are no blocks, by shape."""
+    """What tiles that are no blocks cost, by shape and by how many rows and columns they name."""
 
     height: Any
     """(S,) int64 rows."""
     width: Any
     """(S,) int64 non-zeros of a row."""
-    fixed: Any
-    """(S,) float64 bytes that every tile moves."""
-    again: Any
-    """(S,) float64 bytes that atomic additions move on top."""
-    least: Any
-    """(S,) float64 bytes that could be moved during the arithmetic."""
-    line: Any
-    """(6,) float64: bytes of a column, bytes of a row, a, b, c, d."""
+    plain_ms: Any
+    """(S, rows + 1, columns + 1) float64; (S, 1, columns + 1) where rows make no difference. Nothing names none."""
+    atomic_ms: Any
+    """The same with atomic additions."""
 
 
 I32, I32S, I64, F64 = types.int32[::1], types.int32[:, ::1], types.int64[::1], types.float64[::1]
@@ -127,7 +123,8 @@ WINDOWS = types.NamedTuple((I32S, I64, I32, I32, I64, I64, F64, F64), Windows)
 GROUPS = types.NamedTuple((I32S, I64, I32, I64, I32, F64, I32, I32, U8), Groups)
 LEVEL = types.NamedTuple((I32, I64, I64, I32, F64, F64, F64, U8, I64), Level)
 CHOSEN = types.NamedTuple((types.int8[::1], I32, I32, F64, I64, I32S, I64, F64), Chosen)
-PRICE = types.NamedTuple((I64, I64, F64, F64, F64, F64), Price)
+_TABLE = types.float64[:, :, ::1]
+PRICE = types.NamedTuple((I64, I64, _TABLE, _TABLE), Price)
 COSTS = types.float64[:, ::1]
 
 
@@ -148,29 +145,79 @@ def drop(chosen: Any, windows: Any, tile: Any) -> None:
 
 
 @part
-def take(owner: Any, row_of: Any, windows: Any, groups: Any, chosen: Any, at: Any, tile: Any) -> None:  # noqa: PLR0917
-    """Give a non-zero to a tile, from another one if need be."""
-    old = owner[at]
-    if old >= 0:
-        chosen.owned[old] -= 1
-        if chosen.owned[old] == 0:
-            drop(chosen, windows, old)
-    else:
-        chosen.tally[2] -= 1
-        for a in range(windows.of.shape[1]):
-            window = windows.of[row_of[at], a]
-            windows.left[window] -= 1
-            if groups.of[at, a] >= 0:
-                groups.left[groups.of[at, a]] -= 1
-            groups.stale[window] = 1
-    owner[at] = tile
-    chosen.owned[tile] += 1
-    for a in range(windows.of.shape[1]):
-        window = windows.of[row_of[at], a]
-        if chosen.owned[tile] == 1:
-            chosen.home[tile, a] = window
-        elif chosen.home[tile, a] != window:
-            chosen.home[tile, a] = -1
+def cover(at: Any, row: Any, of: Any, left: Any, group_of: Any, group_left: Any, stale: Any) -> None:  # noqa: PLR0917
+    """Count a non-zero that had no tile as covered, in its windows and their groups.
+
+    Arrays are handed over one by one here and below: of a tuple's arrays every access counts references, atomically.
+    """
+    for a in range(of.shape[1]):
+        window = of[row, a]
+        left[window] -= 1
+        if group_of[at, a] >= 0:
+            group_left[group_of[at, a]] -= 1
+        stale[window] = 1
+
+
+@part
+def lie_in(home: Any, tile: Any, row: Any, of: Any, begins: Any) -> None:
+    """Note that a tile has something of a row: where it lies alone, as long as that is one window."""
+    for a in range(of.shape[1]):
+        if begins:
+            home[tile, a] = of[row, a]
+        elif home[tile, a] != of[row, a]:
+            home[tile, a] = -1
+
+
+@part
+def take_free(  # noqa: PLR0917
+    owner: Any,
+    row_of: Any,
+    items: Any,
+    first: Any,
+    stop: Any,
+    tile: Any,
+    of: Any,
+    left: Any,
+    group_of: Any,
+    group_left: Any,
+    stale: Any,
+    home: Any,
+) -> Any:
+    """Give a new tile those of ``items[first:stop]`` that no tile has; say how many."""
+    taken = 0
+    for i in range(first, stop):
+        at = items[i]
+        if owner[at] >= 0:
+            continue
+        row = row_of[at]
+        cover(at, row, of, left, group_of, group_left, stale)
+        lie_in(home, tile, row, of, taken == 0)
+        owner[at] = tile
+        taken += 1
+    return taken
+
+
+@part
+def take(  # noqa: PLR0917
+    owner: Any, row_of: Any, windows: Any, groups: Any, chosen: Any, items: Any, first: Any, stop: Any, tile: Any
+) -> None:
+    """Give a new tile those of ``items[first:stop]`` that no tile has."""
+    taken = take_free(
+        owner,
+        row_of,
+        items,
+        first,
+        stop,
+        tile,
+        windows.of,
+        windows.left,
+        groups.of,
+        groups.left,
+        groups.stale,
+        chosen.home,
+    )
+    chosen.owned[tile] += taken
+    chosen.tally[2] -= taken
 
 
 @part

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from multiprocessing import get_context
@@ -22,7 +23,7 @@ from spmark.datasets.sources.table import find_source
 from spmark.datasets.sweep import MatrixSpec
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.digest import implementation_version
-from spmark.impls.core.errors import DeviceError, RecordError, SpmarkError, SweepError
+from spmark.impls.core.errors import DatasetError, DeviceError, RecordError, SpmarkError, SweepError
 from spmark.impls.core.problem import DType
 from spmark.impls.core.recordfile import RecordFile, read_rows
 from spmark.suite.commands.console import answer, console, say
@@ -120,7 +121,13 @@ def spread_out(names: Sequence[str], count: int) -> set[str]:
 
 
 def loaded(names: Sequence[str], cache: Cache) -> Iterator[tuple[str, LoadedMatrix | str]]:
-    """Give matrices in order, loaded ahead by other processes; where one cannot be, the reason stands for it."""
+    """Give matrices in order, loaded ahead by other processes; where one cannot be, the reason stands for it.
+
+    Raises
+    ------
+    DatasetError
+        One of these processes was killed.
+    """
     waiting: deque[tuple[str, Future[LoadedMatrix | str]]] = deque()
     todo = iter(names)
     with ProcessPoolExecutor(_LOADERS, get_context("spawn")) as pool:
@@ -131,7 +138,14 @@ def loaded(names: Sequence[str], cache: Cache) -> Iterator[tuple[str, LoadedMatr
                 if not waiting:
                     return
                 name, future = waiting.popleft()
-                yield name, future.result()
+                try:
+                    found = future.result()
+                except BrokenProcessPool as error:
+                    raise DatasetError(
+                        f"{name}: a process that loads matrices was ended from outside, for want of memory perhaps; "
+                        "what was measured is kept: run the command again"
+                    ) from error
+                yield name, found
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -158,9 +172,10 @@ def _labels(  # noqa: PLR0917
     from spmark.impls.liteform.schedule import table_for
 
     compile_schedules(device, dtypes, WIDTHS, table_for(device.name))
-    before = measured_before(file)
-    fresh = [name for name in names if any((name, dtype.value) not in before for dtype in dtypes)]
     version = implementation_version("liteform")
+    before = measured_before(file, device.name, version)
+    missing = [name for name in names for dtype in dtypes if (name, dtype.value) not in before]
+    fresh = list(dict.fromkeys(missing))
 
     def make(name: str, matrix: LoadedMatrix, dtype: DType) -> LabelRow:
         about = About(name, matrix.kind.value, device.name, version)
@@ -169,7 +184,8 @@ def _labels(  # noqa: PLR0917
         start = start_width(matrix.csr, device)
         return measure(matrix.csr, timer, about, dtype=dtype, exhaustive=every, start_width=start, limit_s=_LIMIT_S)
 
-    return label_all(file, loaded(fresh, cache), dtypes, make, ends, len(fresh))
+    made = label_all(file, loaded(fresh, cache), dtypes, make, ends, before)
+    return made, len(missing) - made
 
 
 def _schedules(  # noqa: PLR0917

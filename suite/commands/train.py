@@ -114,7 +114,7 @@ def _check(method: str) -> None:
 def _labels(names: Sequence[str]) -> tuple[Labels, Card]:
     """Give labels of one kind, published or measured, and what is known of them."""
     from spmark.impls.liteform.labelled import joined, read_published
-    from spmark.impls.liteform.labels import read_measured
+    from spmark.impls.liteform.measured import read_measured
     from spmark.impls.liteform.predictor import Card
 
     if list(names) == [PUBLISHED]:
@@ -130,8 +130,10 @@ def _labels(names: Sequence[str]) -> tuple[Labels, Card]:
     if len(gpus) != 1:
         raise DatasetError(f"expected labels of one GPU, found {', '.join(gpus) or 'none'}")
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
-    origin = f"labels measured with spmark on {gpus[0]}"
-    return joined([labels for labels, _ in found]), Card(trained_on=origin, labels_sha256=digest, gpu=gpus[0])
+    labels = joined([labels for labels, _ in found])
+    dtypes = sorted({str(name).rpartition(" ")[-1] for name in labels.matrix})
+    origin = f"labels measured with spmark on {gpus[0]} in {' and '.join(dtypes)}"
+    return labels, Card(trained_on=origin, labels_sha256=digest, gpu=gpus[0])
 
 
 def labels_in(path: Path) -> list[Path]:

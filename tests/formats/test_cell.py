@@ -89,5 +89,7 @@ def test_illegal_widths_are_refused() -> None:
     matrix = matrices()["empty_rows"]
     with pytest.raises(ValueError, match="power of two, found 12"):
         CellFormat.from_csr(matrix, (12,))
+    with pytest.raises(ValueError, match="found k = -1"):
+        CellFormat.from_csr(matrix, (8,), block_power=-1)
     with pytest.raises(ValueError, match="at least one column partition"):
         CellFormat.from_csr(matrix, ())

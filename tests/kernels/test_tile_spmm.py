@@ -13,7 +13,7 @@ from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.tiles import BLOCK, ELL, RUN, Selection, TileFormat
-from spmark.impls.kernels.tile_spmm import ALONE, MOST, SPMM_TILES, TileSpmmPlan, panel_tasks
+from spmark.impls.kernels.tile_spmm import AHEAD, ALONE, HEIGHTS, MOST, SPMM_TILES, TileSpmmPlan, panel_tasks
 from spmark.impls.runtime.template import Instance
 
 INSTANCES = list(SPMM_TILES.instances())
@@ -24,14 +24,14 @@ def target() -> TableTarget:
     return TableTarget(SPMM_TILES)
 
 
-def select(matrix: Csr, share: float, seed: int = 0, width: int = 4) -> Selection:
+def select(matrix: Csr, share: float, seed: int = 0, width: int = 4, height: int = 16) -> Selection:
     """Give a share of the non-zeros to block tiles of random windows, the others to ELL tiles of a row each."""
     rng = np.random.default_rng(seed)
     row_of = matrix.rows_of_entries()
     order = rng.permutation(matrix.num_rows).astype(np.int32)
-    window_rows = np.append(order, np.full(-order.size % 16, -1, np.int32)).reshape(-1, 16)
+    window_rows = np.append(order, np.full(-order.size % height, -1, np.int32)).reshape(-1, height)
     window_of = np.empty(matrix.num_rows, np.int64)
-    window_of[order] = np.arange(order.size) // 16
+    window_of[order] = np.arange(order.size) // height
     block = rng.random(matrix.nnz) < share
     keys, owner = np.unique(np.where(block, window_of[row_of], window_rows.size + row_of), return_inverse=True)
     is_block = keys < window_rows.size
@@ -39,11 +39,26 @@ def select(matrix: Csr, share: float, seed: int = 0, width: int = 4) -> Selectio
     return Selection(
         owner.astype(np.int32),
         np.where(is_block, BLOCK, ELL).astype(np.int8),
-        np.where(is_block, 16, most).astype(np.int32),
+        np.where(is_block, height, most).astype(np.int32),
         np.where(is_block, 16, width).astype(np.int32),
         np.where(is_block, keys, -1).astype(np.int32),
         window_rows,
     )
+
+
+def both_heights(matrix: Csr, share: float, seed: int = 0) -> Selection:
+    """Give a share of the non-zeros to windows of 16 rows, a share of the others to windows of 8, and ELL the rest."""
+    high, low = select(matrix, share, seed), select(matrix, share, seed + 1, height=8)
+    owner = np.where(high.kind[high.owner] == BLOCK, high.owner, high.kind.size + low.owner)
+    used, owner = np.unique(owner, return_inverse=True)
+    rows = np.full((low.window_rows.shape[0], 16), -1, np.int32)
+    rows[:, :8] = low.window_rows
+    window = np.where(low.kind == BLOCK, low.window + high.window_rows.shape[0], -1).astype(np.int32)
+    whole = [
+        np.concatenate(pair)[used]
+        for pair in ((high.kind, low.kind), (high.height, low.height), (high.width, low.width), (high.window, window))
+    ]
+    return Selection(owner.astype(np.int32), *whole, np.concatenate([high.window_rows, rows]))
 
 
 def multiply(matrix: Csr, selection: Selection, width: int, target: TableTarget, **schedule: int) -> TileSpmmPlan:
@@ -66,10 +81,22 @@ MATRIX = random_csr(77, 290, [*RANDOM.integers(0, 40, 40), 290, 0, 0, *RANDOM.in
 @pytest.mark.parametrize("instance", INSTANCES, ids=lambda i: i.expression)
 def test_every_instance(instance: Instance, target: TableTarget) -> None:
     schedule = {name: int(instance.values[name]) for name in ("vector", "vectors", "lanes")}
+    ahead = int(instance.values["ahead"])
+    schedule["shallow"] = ahead == AHEAD[int(instance.values["columns"])][1]
     width = 24 if instance.values["columns"] == 4 else 2 * 64 + 8  # a tile more than full ones
+    if not instance.values["mixed"]:
+        full = random_csr(77, 290, [1, 290, *np.random.default_rng(5).integers(1, 60, 75)])
+        for height, alone in ((16, ALONE[0]), (8, ALONE[1]), (8, ALONE[0])):
+            plan = multiply(full, select(full, 1.0, height=height), width, target, alone=alone, **schedule)
+            assert plan.deterministic
+            assert plan.config["ahead"] == ahead
+        return
     for share, alone in ((0.6, ALONE[0]), (1.0, ALONE[1]), (0.0, ALONE[0])):
         plan = multiply(MATRIX, select(MATRIX, share), width, target, alone=alone, **schedule)
         assert plan.deterministic == (share == 1.0)
+        multiply(MATRIX, select(MATRIX, share, height=8), width, target, alone=alone, **schedule)
+    plan = multiply(MATRIX, both_heights(MATRIX, 0.5), width, target, alone=ALONE[0], **schedule)
+    assert not plan.deterministic
 
 
 @pytest.mark.xdist_group("tile_spmm")
@@ -86,13 +113,16 @@ def test_every_instance(instance: Instance, target: TableTarget) -> None:
 )
 def test_extremes(matrix: Csr, target: TableTarget) -> None:
     for share in (1.0, 0.5):
-        multiply(matrix, select(matrix, share), 32, target, vector=4, lanes=8)
+        for height in HEIGHTS:
+            multiply(matrix, select(matrix, share, height=height), 32, target, vector=4, lanes=8)
 
 
 @pytest.mark.xdist_group("tile_spmm")
 def test_long_panels_are_divided_and_added_up(target: TableTarget) -> None:
     matrix = random_csr(16, 16 * 4 * MOST + 40, [400] * 15 + [16 * 4 * MOST + 40])
     assert not multiply(matrix, select(matrix, 1.0), 8, target, vector=8, lanes=8).deterministic
+    low = random_csr(8, 16 * 4 * MOST + 40, [400] * 7 + [16 * 4 * MOST + 40])
+    assert not multiply(low, select(low, 1.0, height=8), 8, target, vector=8, lanes=8).deterministic
 
 
 @pytest.mark.parametrize("alone", ALONE)
@@ -118,6 +148,15 @@ def test_every_group_is_one_warps(alone: int) -> None:
 
 
 @pytest.mark.xdist_group("tile_spmm")
+def test_as_many_groups_ahead_as_there_is_room_for(target: TableTarget) -> None:
+    full = random_csr(32, 64, [20] * 32)
+    for width, (most, fewer) in ((24, AHEAD[4]), (64, AHEAD[8])):
+        for share, shallow, expected in ((1.0, False, most), (1.0, True, fewer), (0.5, True, most)):
+            plan = multiply(full, select(full, share), width, target, vector=8, lanes=8, shallow=shallow)
+            assert plan.config["ahead"] == expected
+
+
+@pytest.mark.xdist_group("tile_spmm")
 def test_refuses(target: TableTarget) -> None:
     held = TileFormat.from_csr(MATRIX, select(MATRIX, 0.5))
     runs = replace(select(MATRIX, 0.0), kind=np.full(int((MATRIX.row_lengths > 0).sum()), RUN, np.int8))
@@ -125,6 +164,7 @@ def test_refuses(target: TableTarget) -> None:
         (Problem(Op.SPMM, MATRIX, 20, DType.FLOAT16), held),
         (Problem(Op.SPMM, MATRIX, 32, DType.FLOAT32), held),
         (Problem(Op.SPMM, MATRIX, 32, DType.FLOAT16), TileFormat.from_csr(MATRIX, runs)),
+        (Problem(Op.SPMM, MATRIX, 32, DType.FLOAT16), TileFormat.from_csr(MATRIX, select(MATRIX, 0.5, height=4))),
     ):
         with pytest.raises(BuildError, match="J a multiple of 8"):
             TileSpmmPlan(problem, target, tiles, {}, vector=8, lanes=8, work=16)

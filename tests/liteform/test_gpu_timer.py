@@ -140,6 +140,17 @@ def test_a_schedule_with_a_wrong_result_is_left_out(monkeypatch: pytest.MonkeyPa
     assert 8 not in {timed.schedule.lanes for timed in row.timed}
 
 
+def test_where_no_schedule_can_be_timed_the_matrix_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_table(monkeypatch, None)
+
+    def check(trial: FakeTrial, plan: Any) -> None:
+        raise BuildError("wrong result")
+
+    monkeypatch.setattr(FakeTrial, "check", check)
+    with pytest.raises(BuildError, match="made/up: expected a schedule"):
+        gpu.ScheduleTimer(MATRIX, DEVICE, DType.FLOAT32, 64).row("made/up")
+
+
 def test_every_kernel_is_compiled_before(monkeypatch: pytest.MonkeyPatch) -> None:
     target = FakeTarget(DEVICE)
     monkeypatch.setattr(gpu, "open_target", lambda _: target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from math import inf
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from problems import random_csr
 
-from spmark.impls.core.errors import BuildError, DatasetError, UnsupportedError
+from spmark.impls.core.errors import BuildError, DatasetError, RecordError, UnsupportedError
 from spmark.impls.core.problem import Csr, DType
 from spmark.impls.liteform.climb import Point, climb, neighbours, published_start
 from spmark.impls.liteform.compose import Form
@@ -21,13 +22,15 @@ from spmark.impls.liteform.labels import (
     MAX_SAMPLES,
     About,
     LabelRow,
+    Tried,
     label_all,
     measure,
-    partition_regret,
-    read_measured,
+    measured_before,
 )
+from spmark.impls.liteform.measured import partition_regret, read_measured
 
 MATRIX = random_csr(60, 300, np.random.default_rng(0).integers(1, 200, 60).tolist())
+TRIED = Tried(partitions=1, max_width=8, samples_us={32: [3.0], 128: [4.0]})
 ABOUT = About("made/up", "synthetic", "fake-gpu", "0" * 16)
 
 
@@ -112,7 +115,7 @@ def test_what_fails_is_kept_with_its_reason_and_never_chosen(tmp_path: Path) -> 
     failed = [tried for tried in row.tried if tried.reason]
     assert {tried.max_width for tried in failed} == {64, 128, 256}
     path = tmp_path / "labels.jsonl"
-    label_all(path, [("made/up", MATRIX)], [DType.FLOAT32], lambda *_: row, inf, 1)
+    label_all(path, [("made/up", MATRIX)], [DType.FLOAT32], lambda *_: row, inf)
     labels, gpu = read_measured(path)
     assert gpu == "fake-gpu"
     assert labels.max_width.tolist() == [16, 32]
@@ -142,7 +145,7 @@ def test_the_time_limit_ends_the_climb() -> None:
 def test_labels_become_a_table(tmp_path: Path) -> None:
     path = tmp_path / "shard-01-of-01.jsonl"
     row = made(FakeTimer())
-    label_all(path, [("made/up", MATRIX)], [DType.FLOAT32], lambda *_: row, inf, 1)
+    label_all(path, [("made/up", MATRIX)], [DType.FLOAT32], lambda *_: row, inf)
     labels, _ = read_measured(path)
     assert labels.width.tolist() == [32, 128]
     assert labels.partitions.tolist() == [2, 4]
@@ -160,7 +163,7 @@ def test_blocks_count_as_a_fixed_format_where_there_are_any(tmp_path: Path) -> N
 
     path = tmp_path / "labels.jsonl"
     row = made(Blocks())
-    label_all(path, [("made/up", MATRIX)], [DType.FLOAT32], lambda *_: row, inf, 1)
+    label_all(path, [("made/up", MATRIX)], [DType.FLOAT32], lambda *_: row, inf)
     assert read_measured(path)[0].speedup.tolist() == [0.8, 0.2]
     assert read_measured(path, both=False)[0].speedup.tolist() == [5, 1.25]
 
@@ -186,15 +189,71 @@ def test_a_shard_goes_on_where_it_was(tmp_path: Path) -> None:
             raise DatasetError("broken")
         return row.model_copy(update={"matrix": name, "dtype": dtype})
 
-    def go_on(matrices: list, ends: float) -> tuple[int, int]:
-        return label_all(path, matrices, list(DType), make, ends, len(matrices))
+    def go_on(matrices: list, ends: float) -> int:
+        return label_all(path, matrices, list(DType), make, ends, measured_before(path, "fake-gpu", "0" * 16))
 
-    assert go_on(todo, time.monotonic() - 1) == (0, 8)
+    assert go_on(todo, time.monotonic() - 1) == 0
     assert calls == []
-    assert go_on(todo[:1], inf) == (2, 0)
-    assert go_on(todo, inf) == (2, 4)
+    assert go_on(todo[:1], inf) == 2
+    assert go_on(todo, inf) == 2
     assert calls[2:] == [(f"made/{n}", dtype) for n in (1, 2) for dtype in DType]
-    assert go_on(todo, inf) == (0, 4)
+    assert go_on(todo, inf) == 0
+
+
+def test_a_shard_of_another_device_is_not_gone_on_with(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "labels.jsonl"
+    assert measured_before(path, "fake-gpu", "") == set()
+    label_all(path, [("made/up", MATRIX)], [DType.FLOAT32], lambda *_: made(FakeTimer()), inf)
+    with pytest.raises(RecordError, match="expected labels of other-gpu, found those of fake-gpu; name"):
+        measured_before(path, "other-gpu", "0" * 16)
+    assert measured_before(path, "fake-gpu", "0" * 16) == {("made/up", "float32")}
+    assert not caplog.records
+    assert measured_before(path, "fake-gpu", "1" * 16) == {("made/up", "float32")}
+    assert "1 of 1 labels were measured by another version" in caplog.text
+
+
+def test_a_shard_that_was_cut_off_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    names = ["made/0", "made/1"]
+    by_name = {name: made(FakeTimer()).model_copy(update={"matrix": name}) for name in names}
+
+    def go_on() -> int:
+        todo = [(name, MATRIX) for name in names]
+        have = measured_before(path, "fake-gpu", "0" * 16)
+        return label_all(path, todo, [DType.FLOAT32], lambda name, *_: by_name[name], inf, have)
+
+    assert go_on() == 2
+    path.write_bytes(path.read_bytes()[:-40])
+    assert go_on() == 1
+    assert sorted(read_measured(path)[0].matrix) == [f"{name} float32" for name in names for _ in (32, 128)]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"features": {"num_rows": 3.0}}, "expected the features"),
+        ({"fixed_us": {"csr": {32: [0.0]}}}, "greater than 0"),
+        ({"tried": [{"partitions": 1, "max_width": 8, "samples_us": {32: [-1.0]}}]}, "greater than 0"),
+        ({"schema_version": 2}, "schema_version"),
+        ({"surprise": 1}, "surprise"),
+    ],
+    ids=str,
+)
+def test_a_line_that_means_nothing_is_refused(tmp_path: Path, change: dict, message: str) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_text(json.dumps(made(FakeTimer()).model_dump(mode="json") | change) + "\n")
+    with pytest.raises(RecordError, match=message) as caught:
+        read_measured(path)
+    assert f"{path}:1" in str(caught.value)
+
+
+def test_a_width_without_times_of_csr_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    for fixed_us in ({"csr": {128: [9.0]}}, {"csr": {32: [], 128: [9.0]}, "bsr": {32: [1.0]}}):
+        row = made(FakeTimer()).model_copy(update={"fixed_us": fixed_us, "tried": (TRIED,)})
+        path.unlink(missing_ok=True)
+        label_all(path, [("made/up", MATRIX)], [DType.FLOAT32], lambda *_, row=row: row, inf)
+        assert read_measured(path)[0].width.tolist() == [128]
 
 
 def test_of_configs_that_noise_cannot_tell_apart_the_fewest_partitions_are_learned(tmp_path: Path) -> None:
@@ -205,7 +264,7 @@ def test_of_configs_that_noise_cannot_tell_apart_the_fewest_partitions_are_learn
 
     path = tmp_path / "labels.jsonl"
     row = made(Level(), exhaustive=True)
-    label_all(path, [("made/up", MATRIX)], [DType.FLOAT32], lambda *_: row, inf, 1)
+    label_all(path, [("made/up", MATRIX)], [DType.FLOAT32], lambda *_: row, inf)
     labels, _ = read_measured(path)
     assert (labels.partitions[0], labels.max_width[0], labels.cell_us[0]) == (2, 16, 10)
 

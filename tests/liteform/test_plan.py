@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -136,6 +137,29 @@ def test_schedules_fit_their_width(width: int, dtype: DType) -> None:
     assert chosen.vector * dtype.itemsize <= 16
     assert isinstance(chosen, Schedule)
     assert chosen.work == 64
+
+
+@pytest.mark.parametrize(
+    ("config", "dtype"),
+    [
+        ({"format": "cell", "partitions": 1}, DType.FLOAT32),
+        ({"format": "cell", "order": "gathered", "cost": "paper"}, DType.FLOAT32),
+        ({"format": "csr"}, DType.FLOAT32),
+        ({"format": "bsr"}, DType.FLOAT16),
+    ],
+    ids=str,
+)
+def test_phases_add_up_to_the_build(config: dict[str, Any], dtype: DType) -> None:
+    lengths = np.random.default_rng(5).integers(0, 30, 20_000).tolist()
+    problem = Problem(Op.SPMM, random_csr(20_000, 5_000, lengths), 32, dtype)
+    device, shares = find_device("host-simt"), []
+    for _ in range(4):
+        started = perf_counter()
+        plan = LiteForm(**config).build(problem, device)
+        elapsed = perf_counter() - started
+        shares.append(sum(plan.phases_s.values()) / elapsed)
+    # A first build imports, and the host's scheduler may take what no phase can know of.
+    assert 0.9 <= max(shares) <= 1.0, shares
 
 
 def test_lists_of_widths_are_written_short() -> None:

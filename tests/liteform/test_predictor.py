@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,39 @@ def test_a_damaged_or_missing_file_is_refused(path: Path, tmp_path: Path) -> Non
         load(path)
     with pytest.raises(BuildError, match=r"expected a model out of .*published-v100"):
         find(str(tmp_path / "nothing.npz"))
+
+
+def test_bytes_that_changed_are_refused_whatever_they_mean_to_a_reader(path: Path) -> None:
+    whole, rng = path.read_bytes(), np.random.default_rng(3)
+    for number in range(60):
+        changed = bytearray(whole)
+        ends = [rng.integers(0, 300), len(whole) - 1 - rng.integers(0, 1500)]
+        for at in rng.integers(0, len(whole), 3) if number % 2 else ends:
+            changed[at] ^= int(rng.integers(1, 256))
+        path.write_bytes(changed)
+        try:
+            load(path)  # a date in the archive's list may change
+        except BuildError as error:
+            assert str(path) in str(error)
+
+
+def test_another_kind_of_file_is_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "array.npy", np.zeros(3))
+    with pytest.raises(BuildError, match="none that can be read"):
+        load(tmp_path / "array.npy")
+
+
+@pytest.mark.parametrize(("name", "classes"), [("selection", [0, 2]), ("partitions", [0])])
+def test_labels_that_mean_nothing_are_refused(
+    predictor: Predictor, tmp_path: Path, name: str, classes: list[int]
+) -> None:
+    forest = getattr(predictor, name)
+    others = forest.classes.copy()
+    others[: len(classes)] = classes
+    broken = replace(predictor, **{name: replace(forest, classes=others)})
+    broken.save(tmp_path / "broken.npz")
+    with pytest.raises(BuildError, match="expected classes 0 and 1"):
+        load(tmp_path / "broken.npz")
 
 
 def test_pickles_are_not_read(tmp_path: Path) -> None:

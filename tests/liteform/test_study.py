@@ -66,6 +66,13 @@ def test_the_honest_split_keeps_a_matrix_on_one_side() -> None:
     assert len(set(LABELS.matrix[train])) == 64
 
 
+def test_the_honest_split_keeps_the_dtypes_of_a_matrix_on_one_side() -> None:
+    names = np.array([f"source/{n} {dtype}" for n in range(10) for dtype in ("float16", "float32")])
+    train, test = disjoint_split(names, np.random.default_rng(1))
+    assert (train.size, test.size) == (16, 4)
+    assert not set(train // 2) & set(test // 2)
+
+
 def test_metrics_by_hand() -> None:
     truth, predicted = np.array([1, 1, 1, 4]), np.array([1, 1, 2, 2])
     assert balanced_accuracy(truth, predicted) == pytest.approx((2 / 3 + 0) / 2)

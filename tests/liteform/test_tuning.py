@@ -140,6 +140,18 @@ def test_a_table_goes_through_a_file(tmp_path: Path) -> None:
         read_table(path)
 
 
+def test_a_table_of_another_device_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "schedules"
+    folder.mkdir()
+    (folder / "my-gpu.json").write_text(Table(device="nvidia-h200", entries=()).model_dump_json())
+    monkeypatch.setattr("spmark.impls.liteform.schedule.files", lambda _: tmp_path)
+    table_for.cache_clear()
+    with pytest.raises(BuildError, match="expected the schedules of my-gpu, found those of nvidia-h200; measure them"):
+        table_for("my-gpu")
+    assert table_for("a-gpu-without-one") is None
+    table_for.cache_clear()
+
+
 def test_rows_of_several_devices_make_no_table() -> None:
     truth = Weights(2.0, 0.2, 10.0, 3.0, 1000.0)
     with pytest.raises(DatasetError, match="one device, found none"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,11 @@ from problems import dense_operands, matrices, random_csr
 from spmark.impls.core.errors import BuildError, DeviceError
 from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Csr, DType, Op, Problem
-from spmark.impls.formats.tiles import TileFormat
+from spmark.impls.formats.tiles import BLOCK, TileFormat
 from spmark.impls.kernels import trial
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.target import open_target
-from spmark.impls.stile.calibration import PUBLISHED, calibration_for, published_a100
+from spmark.impls.stile.calibration import PUBLISHED, BlockCost, Calibration, calibration_for, published_a100
 from spmark.impls.stile.greedy import Rules
 from spmark.impls.stile.plan import Stile
 from spmark.impls.stile.search import search
@@ -70,6 +71,21 @@ def test_what_a_plan_says() -> None:
 )
 def test_blocks_where_there_are_kernels_for_them(op: Op, width: int, dtype: DType, formats: set[str]) -> None:
     assert run(Problem(op, banded(), width, dtype), Stile()).config["formats"] in formats
+
+
+@pytest.mark.xdist_group("stile_plan")
+def test_windows_of_both_heights_where_both_are_calibrated(tmp_path: Path) -> None:
+    spec, path = published_a100(), tmp_path / "low.json"
+    own = Calibration.of(spec, Op.SPMM, DType.FLOAT16)
+    low = tuple(BlockCost(8, b.cols, b.part, 0.4 * b.plain_ms, 0.4 * b.atomic_ms) for b in own.blocks)
+    spec.model_copy(update={"tables": replace(own, blocks=own.blocks + low).tables()}).save(path)
+    problem = Problem(Op.SPMM, banded(), 32, DType.FLOAT16)
+    implementation = Stile(mode="paper", formats="blocks", calibration=str(path))
+    found = search(
+        problem.matrix, calibration_for("", Op.SPMM, DType.FLOAT16, str(path))[0], 32, implementation.rules()
+    )
+    assert 8 in found.selection.height[found.selection.kind == BLOCK]
+    run(problem, implementation)
 
 
 @pytest.mark.xdist_group("stile_plan")

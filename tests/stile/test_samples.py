@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from spmark.impls.core.problem import Csr, DType, Op
+from spmark.impls.kernels.tile_spmm import HEIGHTS
 from spmark.impls.stile import samples
 from spmark.impls.stile.calibration import calibration_for
 from spmark.impls.stile.levels import make_level
@@ -44,11 +45,13 @@ def test_what_is_priced_is_what_the_search_prices() -> None:
         ]
 
 
+@pytest.mark.parametrize("height", HEIGHTS)
 @pytest.mark.parametrize("shared", [False, True])
-def test_copies_of_block_tiles(shared: bool) -> None:
-    held = samples.block_copies(48, COPIES, shared)
-    (blocks,) = held.blocks.values()
-    assert blocks.rows.shape == (COPIES, 16)
+def test_copies_of_block_tiles(shared: bool, height: int) -> None:
+    held = samples.block_copies(48, COPIES, shared, height)
+    ((of, blocks),) = held.blocks.items()
+    assert of == height
+    assert blocks.rows.shape == (COPIES, height)
     assert set(np.bincount(blocks.rows.reshape(-1))) == {2 if shared else 1}
     assert np.diff(blocks.indptr).tolist() == [3] * COPIES
     assert np.unique(blocks.indices).size == blocks.indices.size == held.shape[1]

@@ -10,7 +10,7 @@ from spmark.impls.core.problem import DType
 from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS
 from spmark.impls.kernels.sddmm import SDDMM_CSR
 from spmark.impls.kernels.tile_sddmm import SDDMM_TILES
-from spmark.impls.kernels.tile_spmm import SPMM_TILES
+from spmark.impls.kernels.tile_spmm import AHEAD, SPMM_TILES
 from spmark.impls.runtime.template import C_TYPES
 from spmark.impls.stile.schedule import block_tiles, ell_tiles, run_schedules, tile_schedules, walk
 
@@ -28,7 +28,8 @@ def test_every_schedule_has_a_kernel(width: int) -> None:
         SDDMM_TILES.instance(vector=vector, lanes=tiles["lanes"], batch=tiles["batch"], threads=128)
     if width % 8 == 0:
         for tile in block_tiles(width):
-            SPMM_TILES.instance(columns=4 if width <= 32 else 8, **tile, threads=128)
+            columns = 4 if width <= 32 else 8
+            SPMM_TILES.instance(mixed=True, columns=columns, ahead=AHEAD[columns][0], **tile, threads=128)
 
 
 def walked(widest: int, blocks: bool, best: dict[str, Any], hopeless: float = 1e9) -> list[dict[str, Any]]:
@@ -52,5 +53,7 @@ def test_a_walk_ends_at_the_fastest() -> None:
 def test_a_walk_asks_for_what_there_is() -> None:
     assert all("by_row" not in schedule for schedule in walked(32, True, {}))
     assert {schedule.get("alone") for schedule in walked(0, True, {})} == {None, 16}
+    assert {schedule.get("shallow") for schedule in walked(0, True, {})} == {None, True}
+    assert {schedule.get("shallow") for schedule in walked(32, True, {})} == {None}
     assert {schedule["spread"] for schedule in walked(16, False, {})} == {NEVER}
     assert len(walked(64, False, {"work": 0}, hopeless=1.0)) == len(ell_tiles(256, DType.FLOAT16))

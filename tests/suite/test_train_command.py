@@ -68,7 +68,7 @@ def measured(path: Path, device: str = "fake-gpu") -> Path:
         )  # fmt: skip
     by_name = {row.matrix: row for row in rows}
     matrices = [(name, None) for name in by_name]
-    label_all(path, matrices, [DType.FLOAT32], lambda name, *_: by_name[name], inf, len(by_name))
+    label_all(path, matrices, [DType.FLOAT32], lambda name, *_: by_name[name], inf)
     return path
 
 
@@ -81,6 +81,7 @@ def test_a_model_is_trained_on_measured_labels(monkeypatch, tmp_path: Path, caps
     assert code == 0
     card = json.loads(capsys.readouterr().out)["card"]
     assert (card["name"], card["gpu"], card["rows"]["selection"]) == ("fake", "fake-gpu", 40)
+    assert card["trained_on"] == "labels measured with spmark on fake-gpu in float32"
     sample = read_published(published_csv(40), "x").selection()[0]
     assert find(str(out)).selection.predict(sample) in (0, 1)
 

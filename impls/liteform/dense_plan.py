@@ -1,0 +1,124 @@
+"""Plans with dense pieces on the matrix unit, and whether they are faster than buckets alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.errors import BuildError, SpmarkError
+from spmark.impls.core.interfaces import Built, Plan
+from spmark.impls.core.problem import Csr, Problem
+from spmark.impls.formats.tiles import TileFormat
+from spmark.impls.kernels.tile_spmm import TileSpmmPlan
+from spmark.impls.liteform.dense import LEAST_SHARE, Pieces, dense_pieces, dense_selection, rest_of, tile_arguments
+from spmark.impls.liteform.order import gathered
+from spmark.impls.liteform.schedule import Schedule
+from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.target import Target
+
+_ROUNDS, _SAMPLES = 3, 3
+
+
+def dense_plan(
+    problem: Problem,
+    target: Target,
+    facts: Mapping[str, Any],
+    *,
+    widest_of: Callable[[Csr], int],
+    schedule_of: Callable[[int], Schedule],
+    tail_in_last: bool,
+    least_share: float = LEAST_SHARE,
+) -> TileSpmmPlan:
+    """Take dense pieces out of the buckets, in A's order of rows or the gathered one, whichever has more in them.
+
+    Parameters
+    ----------
+    problem : Problem
+        That `spmark.impls.liteform.dense.refusal` does not refuse.
+    target : Target
+    facts : mapping
+        For the plan's config.
+    widest_of : callable
+        Widest bucket for what is left of the matrix, a power of two.
+    schedule_of : callable
+        Schedule for buckets up to a width.
+    tail_in_last : bool
+        As of CELL.
+    least_share : float
+        Of the non-zeros that must be in dense pieces.
+
+    Raises
+    ------
+    BuildError
+        Fewer are, or more elements would be stored than can be numbered.
+    """
+    own = Built()
+    with own.phase("convert"):
+        pieces = _fullest(problem.matrix)
+    if pieces.share < least_share:
+        raise BuildError(
+            f"expected {least_share:.0%} of the non-zeros in dense pieces, found {pieces.share:.1%}: buckets alone do"
+        )
+    with own.phase("search"):
+        max_width = widest_of(rest_of(problem.matrix, pieces))
+    with own.phase("convert"):
+        held = TileFormat.from_csr(problem.matrix, dense_selection(problem.matrix, pieces, max_width, tail_in_last))
+    schedule = tile_arguments(schedule_of(max_width), problem.width)
+    told = {**facts, "max_width": max_width, "max_widths": str(max_width), "dense": round(pieces.share, 4)}
+    plan = TileSpmmPlan(problem, target, held, told, **schedule)
+    for phase, seconds in own.phases_s.items():
+        plan.phases_s[phase] = plan.phases_s.get(phase, 0.0) + seconds
+    return plan
+
+
+def _fullest(matrix: Csr) -> Pieces:
+    return max((dense_pieces(matrix), dense_pieces(matrix, gathered(matrix).rows)), key=lambda found: found.share)
+
+
+def faster(
+    plain: DevicePlan, make: Callable[[], DevicePlan], problem: Problem, device: DeviceSpec
+) -> tuple[DevicePlan, float]:
+    """Keep a plan of buckets alone, or what ``make`` gives, whichever is faster on the GPU that is there.
+
+    Returns
+    -------
+    plan : DevicePlan
+    seconds : float
+        Spent on what was not kept, and on timing.
+    """
+    started = perf_counter()
+    try:
+        other = make()
+    except SpmarkError:
+        return plain, perf_counter() - started
+    kept = (plain, other)[fastest((plain, other), problem, device)]
+    kept.search = plain.search and replace(plain.search, measured=2)
+    thrown_away = sum(plain.phases_s.values()) - sum(kept.phases_s.values())
+    return kept, perf_counter() - started + thrown_away
+
+
+def fastest(plans: Sequence[Plan], problem: Problem, device: DeviceSpec) -> int:
+    """Give the place of the plan with the least median time on the GPU that is there, plans run in turns.
+
+    A plan that fails or computes something else is passed over, except for the first, which is kept where all do.
+    """
+    from spmark.impls.kernels.trial import Trial
+
+    trial = Trial(problem, device)
+    right = []
+    for place, plan in enumerate(plans):
+        try:
+            trial.check(plan)
+        except SpmarkError:
+            continue
+        right.append(place)
+    times: dict[int, list[float]] = {place: [] for place in right}
+    for _ in range(_ROUNDS):
+        for place in right:
+            times[place] += trial.times_us(plans[place], _SAMPLES)
+    return min(right, key=lambda place: float(np.median(times[place])), default=0)

@@ -1,0 +1,101 @@
+"""Files of measured labels as a table to train on, and what predicted numbers of partitions cost on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from math import inf, log2
+from pathlib import Path
+
+import numpy as np
+
+from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.recordfile import read_rows
+from spmark.impls.liteform.compose import Form
+from spmark.impls.liteform.features import Features
+from spmark.impls.liteform.labelled import Labels
+from spmark.impls.liteform.labels import LabelRow
+
+_TIED = 0.03
+"""Shares by which medians of a few samples differ without meaning it."""
+
+
+def partition_regret(rows: Iterable[LabelRow], predict: Callable[[Features, int], int]) -> float:
+    """Give what predicted numbers of partitions cost in time, each with its own best bucket width.
+
+    Parameters
+    ----------
+    rows : iterable of LabelRow
+    predict : callable
+        Partitions for features and J; where that number was not tried, the nearest that was is taken.
+
+    Returns
+    -------
+    float
+        Geometric mean over all matrices and J of the time over that of the best number, minus 1; NaN without times.
+    """
+    logs = []
+    for row in rows:
+        sizes = {name: row.features[name] for name in (field.name for field in fields(Features))}
+        for width in row.widths:
+            best: dict[int, float] = {}
+            for tried in row.tried:
+                if tried.samples_us.get(width):
+                    time_us = float(np.median(tried.samples_us[width]))
+                    best[tried.partitions] = min(time_us, best.get(tried.partitions, inf))
+            if best:
+                wanted = predict(Features(**sizes), width)  # type: ignore[arg-type]
+                taken = min(best, key=lambda partitions: abs(log2(partitions / wanted)))
+                logs.append(log2(best[taken] / min(best.values())))
+    return float(2 ** np.mean(logs) - 1) if logs else float("nan")
+
+
+def read_measured(path: Path, both: bool = True) -> tuple[Labels, str]:
+    """Read a file of labels as a table.
+
+    Parameters
+    ----------
+    path : Path
+    both : bool
+        Compare CELL with the faster of CSR and BSR, as the paper says, or with CSR alone, as its public code does.
+
+    Returns
+    -------
+    labels : Labels
+        A row for each matrix, dtype and J at which CELL and CSR have times; named ``source/matrix dtype``.
+    gpu : str
+
+    Raises
+    ------
+    DatasetError
+        The file holds no labels, or those of several devices.
+    RecordError
+        A line is no label.
+    """
+    rows = list(read_rows(path, LabelRow))
+    devices = sorted({row.device for row in rows})
+    if len(devices) != 1:
+        raise DatasetError(f"{path}: expected labels of one device, found {', '.join(devices) or 'none'}")
+    found = [line for row in rows for width in row.widths if (line := _line(row, width, both)) is not None]
+    if not found:
+        raise DatasetError(f"{path}: expected labels with times, found none")
+    names, numbers = zip(*found, strict=True)
+    columns = np.array(numbers, np.float64).T
+    return Labels(np.array(names), *columns), devices[0]
+
+
+def _line(row: LabelRow, width: int, both: bool) -> tuple[str, tuple[float, ...]] | None:
+    """Give the fields of `Labels` for one J, in their order; None where CELL or CSR has no time."""
+    times = [(float(np.median(t.samples_us[width])), t) for t in row.tried if t.samples_us.get(width)]
+    forms = (Form.CSR, Form.BSR) if both else (Form.CSR,)
+    fixed = [float(np.median(row.fixed_us[f][width])) for f in forms if row.fixed_us.get(f.value, {}).get(width)]
+    if not times or not row.fixed_us.get(Form.CSR.value, {}).get(width):
+        return None
+    cell_us = min(times, key=lambda pair: pair[0])[0]
+    # Of configs that noise cannot tell apart the simplest is meant to be learned.
+    tied = [pair for pair in times if pair[0] <= (1 + _TIED) * cell_us]
+    best = min(tied, key=lambda pair: (pair[1].partitions, pair[0]))[1]
+    sizes = ("num_rows", "num_cols", "nnz", "avg_length", "min_length", "max_length", "std_length")
+    features = tuple(row.features[name] for name in sizes)
+    chosen = (width, best.partitions, best.max_width, cell_us, min(fixed), min(fixed) / cell_us, row.spent_s)
+    return f"{row.matrix} {row.dtype}", (*features, *chosen)

@@ -1,0 +1,93 @@
+"""A small network as plain numbers: predicted by NumPy, kept in a calibration's tables, no pickles.
+
+scikit-learn trains (`spmark.impls.stile.training`); what was done to features and targets is part of the layers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.errors import DeviceError
+
+FEATURES = 6
+"""What a network looks at: see `spmark.impls.stile.prices.features`."""
+_DIGITS = 7
+
+
+@dataclass(frozen=True)
+class Net:
+    """Layers of rectified units; the last one gives the logarithm of milliseconds."""
+
+    sizes: tuple[int, ...]
+    """Features, units of each layer, 1."""
+    numbers: tuple[float, ...]
+    """Of each layer its weights (in, out), row-major, then its offsets (out,)."""
+
+    @classmethod
+    def of(cls, weights: Sequence[NDArray[np.float64]], offsets: Sequence[NDArray[np.float64]]) -> Net:
+        """Take over layers, to seven digits: a calibration is read by people too.
+
+        Parameters
+        ----------
+        weights : sequence of (in, out) float64
+        offsets : sequence of (out,) float64
+        """
+        sizes = (weights[0].shape[0], *(layer.shape[1] for layer in weights))
+        flat = np.concatenate([part.reshape(-1) for pair in zip(weights, offsets, strict=True) for part in pair])
+        return cls(sizes, tuple(float(f"{number:.{_DIGITS}g}") for number in flat.tolist()))
+
+    @classmethod
+    def from_table(cls, table: Sequence[float], where: str) -> Net:
+        """Read what `table` gave.
+
+        Raises
+        ------
+        DeviceError
+            The sizes are not of layers from `FEATURES` to 1, or there are not as many finite numbers as they need.
+        """
+        count = int(table[0]) if table and table[0] in range(2, 9) else 0
+        sizes = tuple(table[1 : 1 + count])
+        whole = len(sizes) == count and all(size in range(1, 1025) for size in sizes)
+        if not count or not whole or sizes[0] != FEATURES or sizes[-1] != 1:
+            raise DeviceError(
+                f"expected {where} to begin with the number of sizes and sizes from {FEATURES} to 1, found "
+                f"{list(table[: 1 + count])}: calibrate again"
+            )
+        net = cls(tuple(map(int, sizes)), tuple(map(float, table[1 + count :])))
+        wanted = sum((a + 1) * b for a, b in zip(net.sizes[:-1], net.sizes[1:], strict=True))
+        if len(net.numbers) != wanted or not all(map(math.isfinite, net.numbers)):
+            raise DeviceError(
+                f"expected {where} to hold {wanted} finite numbers for layers of {net.sizes}, found "
+                f"{len(net.numbers)}, of which {sum(map(math.isfinite, net.numbers))} are finite: calibrate again"
+            )
+        return net
+
+    def table(self) -> list[float]:
+        """Give what `from_table` reads: how many sizes, the sizes, the numbers."""
+        return [float(len(self.sizes)), *map(float, self.sizes), *self.numbers]
+
+    @cached_property
+    def _layers(self) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        flat, layers, at = np.asarray(self.numbers), [], 0
+        for a, b in zip(self.sizes[:-1], self.sizes[1:], strict=True):
+            layers.append((flat[at : at + a * b].reshape(a, b), flat[at + a * b : at + (a + 1) * b]))
+            at += (a + 1) * b
+        return layers
+
+    def milliseconds(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Predict, (n,) above zero.
+
+        Parameters
+        ----------
+        features : (n, f) float64
+        """
+        *hidden, (weights, offsets) = self._layers
+        for layer, offset in hidden:
+            features = np.maximum(features @ layer + offset, 0.0)
+        return np.exp(features @ weights + offsets)[:, 0]

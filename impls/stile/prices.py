@@ -1,0 +1,152 @@
+"""What tiles that are no blocks cost: by the roofline's line, or by a small network that was trained on measured tiles.
+
+Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.2, table 3, and section 5.6 for the network. Both depend on a
+tile's shape and on how many rows and columns it names, so that a search reads tables: one model costs it what the other
+does.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from spmark.impls.stile.calibration import Calibration
+from spmark.impls.stile.net import Net
+from spmark.impls.stile.state import Price
+
+ONE_DIMENSION = 32
+"""Non-zeros of a one-dimensional tile, as in the public code."""
+ROWS_OF_BUCKET = 8
+"""Rows of the widest ELL tile; all hold as many elements."""
+_SECTOR = 32
+
+
+class CostModel(StrEnum):
+    """What predicts the time of tiles that are no blocks."""
+
+    LINE = "line"
+    """The roofline: a straight line through measured tiles."""
+    MLP = "mlp"
+    """A network: layers of 64 and 32, as in the public code."""
+
+
+def sectors(size_bytes: int) -> int:
+    """Round up to whole sectors, in bytes."""
+    return -(-size_bytes // _SECTOR) * _SECTOR
+
+
+def ell_bytes(  # noqa: PLR0917
+    rows: int, width: int, columns: ArrayLike, part: int, itemsize: int, peak: float, atomic: bool
+) -> NDArray[np.float64]:
+    """Give R of an ELL tile of table 3, in sectors of 32 bytes as the public code counts them.
+
+    Parameters
+    ----------
+    rows, width : int
+        Shape of the tile.
+    columns : int, or (n,)
+        Different columns that it names.
+    part : int
+        Columns of the dense operand.
+    itemsize : int
+        Bytes of an element.
+    peak : float
+        Flops for each byte.
+    atomic : bool
+        Whether the result is added atomically.
+    """
+    line = sectors(part * itemsize)
+    moved = sectors(rows * width * itemsize) + (np.asarray(columns, np.float64) + rows * (1 + atomic)) * line
+    return np.maximum(moved, 2.0 * rows * width * part / peak)
+
+
+def run_bytes(rows: ArrayLike, columns: ArrayLike, width: int, itemsize: int, peak: float) -> NDArray[np.float64]:
+    """Give R of a one-dimensional tile of table 3 that names so many rows and columns, for J = ``width``."""
+    named = np.asarray(rows, np.float64) + np.asarray(columns, np.float64)
+    return np.maximum((named * width + ONE_DIMENSION) * itemsize, 2.0 * ONE_DIMENSION * width / peak)
+
+
+def features(  # noqa: PLR0917
+    height: int, width: int, rows: ArrayLike, columns: ArrayLike, part: int, roof_bytes: ArrayLike
+) -> NDArray[np.float64]:
+    """Give what the network looks at, (n, 6): logarithms of a tile's shape, of what it names, of J and of R.
+
+    Parameters
+    ----------
+    height, width : int
+        Shape; 1 and 32 of a one-dimensional tile.
+    rows, columns : (n,)
+        Different ones that the tile names.
+    part : int
+        Columns of the dense operand (SpMM), or J (SDDMM).
+    roof_bytes : (n,)
+        `ell_bytes` or `run_bytes`.
+    """
+    given = np.broadcast_arrays(height, width, rows, columns, part, roof_bytes)
+    return np.log2(np.stack([np.asarray(one, np.float64).reshape(-1) for one in given], axis=1))
+
+
+def ell_price(calibration: Calibration, part: int, widest: int) -> Price:
+    """Price ELL tiles of all widths by the columns that they name, the widest first. O(elements of a tile log of it).
+
+    Parameters
+    ----------
+    calibration : Calibration
+        With networks, these; otherwise its line.
+    part : int
+        Columns of the dense operand.
+    widest : int
+        Most non-zeros of a row, a power of two.
+    """
+    widths = np.array([1 << power for power in range(widest.bit_length() - 1, -1, -1)], np.int64)
+    elements = widest * ROWS_OF_BUCKET
+    columns = np.arange(1, elements + 1)
+    held = np.zeros((2, widths.size, 1, elements + 1))
+    for s, width in enumerate(widths.tolist()):
+        rows = elements // width
+        roof = [
+            ell_bytes(rows, width, columns, part, calibration.dtype.itemsize, calibration.line.peak, atomic)
+            for atomic in (False, True)
+        ]
+        sets = [features(rows, width, rows, columns, part, one) for one in roof] if calibration.nets else []
+        held[:, s, 0, 1:] = _costs(calibration, roof, sets)
+    return Price(elements // widths, widths, held[0], held[1])
+
+
+def run_price(calibration: Calibration, width: int) -> Price:
+    """Price the one-dimensional tile by the rows and columns that it names, for J = ``width``."""
+    rows, columns = (axis.reshape(-1) for axis in np.indices((ONE_DIMENSION, ONE_DIMENSION)) + 1)
+    roof = run_bytes(rows, columns, width, calibration.dtype.itemsize, calibration.line.peak)
+    sets = [features(1, ONE_DIMENSION, rows, columns, width, roof)] if calibration.nets else []
+    held = np.zeros((1, ONE_DIMENSION + 1, ONE_DIMENSION + 1))
+    held[0, 1:, 1:] = _costs(calibration, [roof], sets)[0].reshape(ONE_DIMENSION, ONE_DIMENSION)
+    return Price(np.ones(1, np.int64), np.full(1, ONE_DIMENSION, np.int64), held, held)
+
+
+def _costs(
+    calibration: Calibration, roof: list[NDArray[np.float64]], sets: list[NDArray[np.float64]]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Give milliseconds without and with atomic additions, which never make a tile cheaper."""
+    line = calibration.line
+    if calibration.nets:
+        nets: tuple[Net, ...] = calibration.nets
+        plain = nets[0].milliseconds(sets[0])
+        atomic = nets[-1].milliseconds(sets[-1]) if len(sets) == len(nets) else plain
+        return plain, np.maximum(plain, atomic)
+    plain = line.a * roof[0] + line.b
+    return plain, plain * np.maximum(1.0, line.c * roof[-1] / roof[0] + line.d)
+
+
+def cheapest_ms(price: Price) -> float:
+    """Bound what any tile costs for each of its non-zeros from below: as many as its rows and columns can have."""
+    shapes, rows, columns = (int(size) for size in price.plain_ms.shape)
+    least = np.inf
+    for s in range(shapes):
+        named = np.arange(1, columns)
+        height = np.full(1, price.height[s]) if rows == 1 else np.arange(1, rows)
+        most = np.minimum(price.height[s] * price.width[s], height[:, None] * np.minimum(named, price.width[s]))
+        costs = price.plain_ms[s] if rows == 1 else price.plain_ms[s, 1:]
+        least = min(least, float(np.min(costs[:, 1:] / most)))
+    return least

@@ -1,0 +1,200 @@
+"""The network of the cost model: what scikit-learn predicts, tables and back, what a search makes of it, refusals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from problems import random_csr
+
+from spmark.impls.core.errors import DeviceError
+from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.runtime.device import find
+from spmark.impls.stile import samples
+from spmark.impls.stile.calibration import Agreement, Calibration, Line, calibration_for, published_a100
+from spmark.impls.stile.fitting import Fitted, Measured, fitted
+from spmark.impls.stile.levels import make_level
+from spmark.impls.stile.net import FEATURES, Net
+from spmark.impls.stile.plan import Stile
+from spmark.impls.stile.prices import cheapest_ms, ell_price, features, run_price
+from spmark.impls.stile.search import search
+from spmark.impls.stile.space import Formats, Mode, shapes_of
+from spmark.impls.stile.training import train
+from spmark.impls.stile.windows import Tiled
+
+A100 = published_a100()
+PEAK = 40.0
+
+
+def bent(tile: samples.EllTile, atomic: bool) -> float:
+    """Make up milliseconds that no line fits: short rows gather slowly, wide ones add on top."""
+    rows, width = tile.pattern.shape
+    roof = tile.roofline_bytes(DType.FLOAT16, PEAK, atomic)
+    return 1e-7 * (roof * (1 + 3 / width) + 0.02 * roof**1.3 + 40 * rows)
+
+
+def spmm_fitted() -> Fitted:
+    tiles = list(samples.ell_tiles(samples.SPMM_PARTS))
+    plain, atomic = (
+        Measured.of(
+            (
+                tile.roofline_bytes(DType.FLOAT16, PEAK, shared),
+                tile.features(DType.FLOAT16, PEAK, shared),
+                bent(tile, shared),
+            )
+            for tile in tiles
+        )
+        for shared in (False, True)
+    )
+    calibration = Calibration.of(A100, Op.SPMM, DType.FLOAT16)
+    return fitted(replace(calibration, line=Line(0, 0, 0, 1, PEAK)), plain, atomic)
+
+
+@pytest.fixture(scope="module")
+def spmm() -> Fitted:
+    return spmm_fitted()
+
+
+@pytest.fixture(scope="module")
+def sddmm() -> Fitted:
+    def time(tile: samples.RunTile, width: int) -> float:
+        return 1e-7 * (tile.pattern.shape[0] * 3 + tile.columns) * width**0.9
+
+    found = [
+        (
+            tile.roofline_bytes(DType.FLOAT16, PEAK, width),
+            tile.features(DType.FLOAT16, PEAK, width),
+            time(tile, width),
+        )
+        for tile in samples.run_tiles()
+        for width in samples.SDDMM_WIDTHS
+    ]
+    calibration = Calibration.of(A100, Op.SDDMM, DType.FLOAT16)
+    return fitted(replace(calibration, line=Line(0, 0, 0, 1, PEAK)), Measured.of(found), None)
+
+
+def test_layers_are_what_scikit_learn_computes() -> None:
+    from sklearn.neural_network import MLPRegressor
+
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(40, FEATURES)), rng.normal(size=40)
+    model = MLPRegressor(hidden_layer_sizes=(7, 3), solver="lbfgs", max_iter=60, random_state=0).fit(x, y)
+    net = Net.of(model.coefs_, model.intercepts_)
+    assert net.sizes == (FEATURES, 7, 3, 1)
+    np.testing.assert_allclose(np.log(net.milliseconds(x)), model.predict(x), atol=1e-5)
+
+
+def test_tiles_it_has_not_seen_are_predicted_better_than_by_a_line(spmm: Fitted, sddmm: Fitted) -> None:
+    for found in (spmm, sddmm):
+        assert isinstance(found.learned_agreement, Agreement)
+        assert found.learned_agreement.pearson > 0.99
+        assert found.learned_agreement.rmse < found.agreement.rmse
+    assert len(spmm.learned.nets) == 2
+    assert len(sddmm.learned.nets) == 1
+
+
+def test_what_does_not_change_is_no_reason_to_divide_by_zero() -> None:
+    rng = np.random.default_rng(1)
+    x = np.concatenate([rng.uniform(0, 4, (30, 1)), np.full((30, FEATURES - 1), 5.0)], axis=1)
+    net = train(x, np.exp(x[:, 0] - 8))
+    np.testing.assert_allclose(np.log(net.milliseconds(x)), x[:, 0] - 8, atol=0.1)
+
+
+def test_training_is_repeatable(spmm: Fitted) -> None:
+    assert spmm_fitted().learned.nets == spmm.learned.nets
+
+
+def test_what_is_written_is_read_back(spmm: Fitted, sddmm: Fitted) -> None:
+    for found in (spmm, sddmm):
+        spec = A100.model_copy(update={"tables": found.tables()})
+        calibration = found.learned
+        assert Calibration.of(spec, calibration.op, calibration.dtype, net=True) == calibration
+        assert Calibration.of(spec, calibration.op, calibration.dtype) == found.calibration
+
+
+def test_a_level_costs_what_the_networks_say(spmm: Fitted) -> None:
+    lengths = np.random.default_rng(2).integers(0, 30, 60).tolist()
+    matrix = random_csr(60, 80, lengths)
+    calibration = spmm.learned
+    shapes = shapes_of(calibration, 64, 32, 10**6, Mode.CODE)
+    level = make_level(Tiled.of(matrix, matrix.row_lengths.astype(np.int32)), shapes, True, 0)
+    for tile, (first, stop) in enumerate(zip(level.first, level.stop, strict=True)):
+        columns = np.unique(matrix.indices[level.items[first:stop]]).size
+        width, height = (int(of[level.shape[tile]]) for of in (shapes.price.width, shapes.price.height))
+        moved = [max((256 + (columns + height * n) * 32) * 2, 2 * 256 * 32 / PEAK) for n in (1, 2)]
+        plain, atomic = (
+            float(net.milliseconds(features(height, width, height, columns, 32, roof))[0])
+            for net, roof in zip(calibration.nets, moved, strict=True)
+        )
+        assert level.plain_ms[tile] == pytest.approx(plain)
+        assert level.atomic_ms[tile] == pytest.approx(max(plain, atomic))
+        assert level.average[tile] >= shapes.cheapest_ms
+
+
+def test_nothing_is_cheaper_than_the_bound(spmm: Fitted, sddmm: Fitted) -> None:
+    for price in (ell_price(spmm.learned, 32, 8), run_price(sddmm.learned, 64), run_price(sddmm.calibration, 64)):
+        bound = cheapest_ms(price)
+        averages = []
+        for shape, (height, width) in enumerate(zip(price.height.tolist(), price.width.tolist(), strict=True)):
+            table = price.plain_ms[shape]
+            for rows in [height] if table.shape[0] == 1 else range(1, table.shape[0]):
+                for columns in range(1, table.shape[1]):
+                    held = min(height * width, rows * min(columns, width))
+                    averages.append(table[min(rows, table.shape[0] - 1), columns] / held)
+        assert bound == pytest.approx(min(averages))
+
+
+@pytest.mark.parametrize("op", Op)
+def test_a_search_takes_it(op: Op, spmm: Fitted, sddmm: Fitted) -> None:
+    matrix = random_csr(90, 120, np.random.default_rng(3).integers(0, 60, 90).tolist())
+    found = spmm if op is Op.SPMM else sddmm
+    plans = [search(matrix, one, 64) for one in (found.calibration, found.learned)]
+    assert plans[0].predicted_of[Formats.OTHER] != plans[1].predicted_of[Formats.OTHER]
+    for plan in plans:
+        assert plan.finished
+        assert plan.selection.owner.size == matrix.nnz
+
+
+@pytest.mark.xdist_group("stile_plan")
+def test_a_plan_names_it(tmp_path: Path, spmm: Fitted) -> None:
+    path = tmp_path / "own.json"
+    A100.model_copy(update={"name": "own", "tables": spmm.tables()}).save(path)
+    problem = Problem(Op.SPMM, random_csr(50, 60, [7] * 50), 32, DType.FLOAT16)
+    plan = Stile(cost_model="mlp", calibration=str(path)).build(problem, find("host-simt"))
+    assert plan.config["cost_model"] == "mlp"
+    assert plan.config["calibration"] == "own, not this GPU's"
+    assert "cost_model" not in Stile(calibration=str(path)).build(problem, find("host-simt")).config
+
+
+def test_who_has_no_network_says_so() -> None:
+    with pytest.raises(DeviceError, match=r"stile_spmm_float16_net.*not trained for this device"):
+        calibration_for("nvidia-h200", Op.SPMM, DType.FLOAT16, net=True)
+    with pytest.raises(ValueError, match="cost_model out of line, mlp"):
+        Stile(cost_model="forest")
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda table: [], "begin with the number of sizes"),
+        (lambda table: [4.0, 5.0, *table[2:]], "begin with the number of sizes"),
+        (lambda table: [4.0, 6.0, 0.5, *table[3:]], "begin with the number of sizes"),
+        (lambda table: [9.0, *table[1:]], "begin with the number of sizes"),
+        (lambda table: table[:-1], "finite numbers"),
+        (lambda table: [*table[:-1], float("nan")], "finite numbers"),
+    ],
+)
+def test_what_is_no_network_is_refused(change, what: str, spmm: Fitted) -> None:
+    name = "stile_spmm_float16_net"
+    spec = A100.model_copy(update={"tables": {**spmm.tables(), name: change(spmm.tables()[name])}})
+    with pytest.raises(DeviceError, match=what):
+        Calibration.of(spec, Op.SPMM, DType.FLOAT16, net=True)
+
+
+def test_times_must_be_of_the_tiles() -> None:
+    with pytest.raises(ValueError, match="times above zero"):
+        train(np.ones((3, FEATURES)), np.array([1.0, 0.0, 2.0]))
+    with pytest.raises(ValueError, match="times above zero"):
+        train(np.ones((3, FEATURES)), np.ones(2))
