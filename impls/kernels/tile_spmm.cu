@@ -29,7 +29,10 @@ __global__ void __launch_bounds__(threads, (mixed ? vector == 8 : ahead * column
                int ell_items, int ell_tiles, const int* __restrict__ ell_ranges, const int* __restrict__ ell_rows,
                const int* __restrict__ ell_indices, const half* __restrict__ ell_values,  //
                const half* __restrict__ dense, half* out, float* sums) {
-  static_assert(columns == 8 ? vector == 8 : vectors == 1 && lanes == 8, "as wide a tile of ELL rows as of blocks");
+  static_assert(ahead * columns == 16 || (!mixed && ahead * columns == 8), "as much ahead as registers hold, or half");
+  static_assert(mixed ? (columns == 8 ? vector == 8 : vectors == 1 && lanes == 8)
+                      : vector == 8 && vectors == 1 && lanes == 8,
+                "as wide a tile of ELL rows as of blocks, and one kernel where there are none");
   using High = TileBlocks<16, columns, ahead, threads>;
   using Low = TileBlocks<8, columns, ahead, threads>;
   using Ell = EllBuckets<half, vector, vectors, lanes, threads>;
