@@ -7,7 +7,6 @@
 // And the columns of the result are dealt out so that what a lane ends up with stands together in memory.
 
 #include <spmark/half.cuh>
-#include <spmark/mma.cuh>
 #include <spmark/vec.cuh>
 
 #include "half_words.cuh"
@@ -127,18 +126,7 @@ __global__ void __launch_bounds__(threads, vector == 8 ? 640 / threads : 1)
 
     float sum[4][4] = {};
     for (int j = 0; j < width; j += kStep) {
-#pragma unroll
-      for (int d = 0; d < kDepth; ++d) {
-#pragma unroll
-        for (int k = 0; k < 4; k += 2) {
-          const unsigned a[4] = {left[d][0].w[k], left[d][1].w[k], left[d][0].w[k + 1], left[d][1].w[k + 1]};
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            const unsigned b_words[2] = {right[d][i].w[k], right[d][i].w[k + 1]};
-            mma_m16n8k16(sum[i], a, b_words);
-          }
-        }
-      }
+      add_products(sum, left, right);
       const bool last = j + kStep >= width;
       if (last) {
         const int later = b + 2 * kPerUnit + load_at / block;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <spmark/half.cuh>
+#include <spmark/mma.cuh>
 #include <spmark/vec.cuh>
 
 namespace spmark {
@@ -36,6 +37,24 @@ __device__ __forceinline__ Words load_words(const half* row, int rest) {
     }
   }
   return words;
+}
+
+// sum[i] += X Y^T over `chunks` chunks: X is two rows of the lane's, eight apart, and of Y mma i has one.
+template <int chunks>
+__device__ __forceinline__ void add_products(float (&sum)[4][4], const Words (&left)[chunks][2],
+                                             const Words (&right)[chunks][4]) {
+#pragma unroll
+  for (int d = 0; d < chunks; ++d) {
+#pragma unroll
+    for (int k = 0; k < 4; k += 2) {
+      const unsigned a[4] = {left[d][0].w[k], left[d][1].w[k], left[d][0].w[k + 1], left[d][1].w[k + 1]};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const unsigned b[2] = {right[d][i].w[k], right[d][i].w[k + 1]};
+        mma_m16n8k16(sum[i], a, b);
+      }
+    }
+  }
 }
 
 }  // namespace spmark

@@ -2,7 +2,6 @@
 // where A has its non-zeros in CSR order.
 #pragma once
 
-#include <spmark/mma.cuh>
 #include <spmark/warp.cuh>
 
 #include "half_words.cuh"
@@ -93,18 +92,7 @@ struct TileBlocksSddmm {
       float sum[4][4] = {};
 #pragma unroll 1
       for (int j = 0; j < width; j += kStep) {
-#pragma unroll
-        for (int d = 0; d < kDepth; ++d) {
-#pragma unroll
-          for (int k = 0; k < 4; k += 2) {
-            const unsigned a[4] = {left[d][0].w[k], left[d][1].w[k], left[d][0].w[k + 1], left[d][1].w[k + 1]};
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-              const unsigned b[2] = {right[d][i].w[k], right[d][i].w[k + 1]};
-              mma_m16n8k16(sum[i], a, b);
-            }
-          }
-        }
+        add_products(sum, left, right);
         const bool last = j + kStep >= width;
         if (last) {
 #pragma unroll
