@@ -5,14 +5,11 @@ Every file appears whole or not at all (written beside its place, then renamed),
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import logging
 import os
 import re
-import tempfile
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -23,6 +20,7 @@ from spmark.datasets.download import download, file_digest
 from spmark.datasets.npzfile import read_npz, write_npz
 from spmark.datasets.source import Args, Facts, RawMatrix
 from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.files import whole
 from spmark.impls.core.record import MatrixKind
 
 _LAYOUT = 1
@@ -78,7 +76,7 @@ class Cache:
                 expected = sha256 or (note.read_text().strip() if note.exists() else None)
                 found = file_digest(path)
                 if not note.exists() and expected in (None, found):
-                    with _whole(note) as part:
+                    with whole(note) as part:
                         part.write_text(found + "\n")
         except OSError as error:
             raise DatasetError(
@@ -116,9 +114,9 @@ class Cache:
         """Store a parsed matrix; of two processes that do so at once both succeed, and a full disk is no error."""
         path = self._parsed_path(source, name, args)
         try:
-            with _whole(path) as part:
+            with whole(path) as part:
                 write_npz(part, matrix)
-            with _whole(path.with_suffix(".json")) as part:
+            with whole(path.with_suffix(".json")) as part:
                 part.write_text(json.dumps({**asdict(matrix.facts), "kind": str(matrix.kind)}))
         except OSError as error:
             _log.warning("%s/%s is not kept in the cache at %s: %s", source, name, self.root, error)
@@ -127,18 +125,3 @@ class Cache:
         readable = re.sub(r"[^A-Za-z0-9._@-]+", "_", name)[-80:]
         key = json.dumps([_LAYOUT, source, name, dict(args)], sort_keys=True)
         return self.root / "parsed" / source / f"{readable}-{hashlib.sha256(key.encode()).hexdigest()[:12]}.npz"
-
-
-@contextlib.contextmanager
-def _whole(path: Path) -> Iterator[Path]:
-    """Give a file to write beside ``path``; it takes that name once it is complete, and is removed otherwise."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=path.stem, suffix=".part", dir=path.parent)
-    os.close(handle)
-    part = Path(name)
-    part.chmod(0o644)  # others may share the cache; mkstemp lets only its maker read
-    try:
-        yield part
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

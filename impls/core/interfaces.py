@@ -71,6 +71,12 @@ class Search:
     """Host cores that worked on it."""
     seen: tuple[Candidate, ...] = ()
     """Every config with what was predicted and measured, for replay without a GPU."""
+    eligible: int = 0
+    """Configs that an exhaustive search would measure; 0 where that is not known."""
+    compile_s: float = 0.0
+    """Of the search's seconds, those in which it compiled candidates; 0 where it does not tell them apart."""
+    run_s: float = 0.0
+    """Of the search's seconds, those in which it ran candidates; likewise."""
 
 
 @dataclass
@@ -84,6 +90,7 @@ class Built:
     search: Search | None = None
     half_sums: bool = False
     deterministic: bool = True
+    order: NDArray[np.int32] | None = None
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -133,6 +140,15 @@ class Plan(Protocol):
         """Whether two runs on the same operands give the same bits."""
         ...
 
+    @property
+    def order(self) -> NDArray[np.int32] | None:
+        """Where SDDMM's result is in an order of its own: the position in A's CSR order of each element, (nnz,).
+
+        None where the result is in CSR order, as it is by default; a plan that is asked for another one names it here
+        and in its config. On the host; nothing of it is timed.
+        """
+        ...
+
     def run(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         """Enqueue on the current stream: no allocation, no synchronisation, no host read.
 
@@ -141,7 +157,7 @@ class Plan(Protocol):
         operands : sequence of arrays
             Of `Problem.operand_shapes`, row-major and contiguous, of the problem's dtype, on the plan's device.
         out : array
-            Of `Problem.out_shape`; complete afterwards whatever it held before.
+            Of `Problem.out_shape`; complete afterwards whatever it held before, in the plan's `order`.
 
         Raises
         ------

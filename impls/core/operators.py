@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import DType, Op, Problem
 
 SAMPLED_ROWS = 4096
@@ -152,8 +153,24 @@ class Reference:
     magnitude: NDArray[np.float64]
     """Same shape: the sum of |a| |b| over the terms, the scale of the rounding error."""
 
-    def select(self, problem: Problem, out: Any) -> Any:
-        """Give the part of ``out`` (NumPy or CuPy) that the reference covers."""
+    def select(self, problem: Problem, out: Any, order: NDArray[np.int32] | None = None) -> Any:
+        """Give the part of ``out`` (NumPy or CuPy) that the reference covers.
+
+        Parameters
+        ----------
+        problem : Problem
+        out : array
+            Of `Problem.out_shape`.
+        order : (nnz,) int32, optional
+            Position in A's CSR order of each element of ``out`` (`Plan.order`); None where that is the order.
+
+        Raises
+        ------
+        BuildError
+            ``order`` does not name every non-zero once, or the operator is SpMM, which has none.
+        """
+        if order is not None:
+            return out[_csr_places(problem, order)[self.entries]]
         if problem.op is Op.SDDMM:
             return out if self.entries.size == problem.matrix.nnz else out[self.entries]
         return out if self.rows.size == problem.matrix.num_rows else out[self.rows]
@@ -171,6 +188,24 @@ class Reference:
             error = np.where(difference == 0, 0.0, difference / self.magnitude)
         worst = float(np.max(np.where(np.isnan(error), np.inf, error)))
         return worst
+
+
+def _csr_places(problem: Problem, order: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Give where a result in another order has each non-zero, in CSR order."""
+    nnz = problem.matrix.nnz
+    if problem.op is not Op.SDDMM or order.shape != (nnz,):
+        wanted = f"({nnz},) of SDDMM" if problem.op is Op.SDDMM else f"none of {problem.op}"
+        raise BuildError(f"expected an order of the result of shape {wanted}, found {order.shape}")
+    places = np.full(nnz, -1, np.int64)
+    inside = order[(order >= 0) & (order < nnz)]
+    places[inside] = np.flatnonzero((order >= 0) & (order < nnz))
+    missing = int(np.count_nonzero(places < 0))
+    if missing:
+        raise BuildError(
+            f"expected an order of the result that names each of {nnz:,} non-zeros once, found {missing:,} that it "
+            "does not name"
+        )
+    return places
 
 
 def reference(problem: Problem, operands: Sequence[DenseRows], rows: NDArray[np.int64] | None = None) -> Reference:

@@ -13,7 +13,7 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.problem import DType, Op
 
 SCHEMA_VERSION: Final = 1
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 """Counts up when what is timed, or how, changes: results of two protocols are not compared."""
 
 
@@ -74,6 +74,12 @@ class SearchFacts(_Row):
     compiled: int
     measured: int
     cores: int
+    eligible: int = 0
+    """Configs that an exhaustive search would measure; 0 where the plan does not tell."""
+    compile_s: float = 0.0
+    """Of the phase ``search``, the seconds in which candidates were compiled; 0 where the plan does not tell."""
+    run_s: float = 0.0
+    """Of the phase ``search``, the seconds in which candidates were run; likewise."""
 
 
 class Baseline(_Row):

@@ -24,6 +24,7 @@ from typing import cast
 from platformdirs import user_cache_path
 
 from spmark.impls.core.errors import CompileError, DeviceError
+from spmark.impls.core.files import read_sealed, write_sealed
 from spmark.impls.runtime.toolchain import INCLUDE, cuda_include, nvcc_version, tool
 
 OPTIONS = ("-std=c++17", "-lineinfo")
@@ -47,6 +48,21 @@ class Binary:
     """Bytes stored to local memory because registers ran out."""
     shared_bytes: int
     """Static shared memory of a block."""
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """A source and its headers as they were read."""
+
+    looked_at: tuple[Path, ...]
+    """These, and where a header was looked for in vain: one that appears there is included from then on."""
+    stamps: tuple[tuple[int, ...] | None, ...]
+    """Time of the last change, size and inode of each; None where there is none."""
+    content: bytes
+
+
+_UNITS: dict[Path, _Unit] = {}
+"""By source; a process meets a few dozen."""
 
 
 def cache_folder() -> Path:
@@ -76,8 +92,7 @@ def compile_kernel(source: Path, expression: str, arch: str, compiler: str = "nv
     DeviceError
         The compiler is not installed.
     """
-    version = _nvrtc_version() if compiler == "nvrtc" else nvcc_version()
-    key = _key(source, included_headers(source), (*OPTIONS, compiler, version, arch, expression))
+    key = _kernel_key(source, expression, arch, compiler)
     compile_now = _compile_nvrtc if compiler == "nvrtc" else _compile_nvcc
     return cached(key, lambda: compile_now(source, expression, arch))
 
@@ -93,7 +108,7 @@ def cached(key: str, make: Callable[[], Binary]) -> Binary:
         Called where there is no entry, or one that does not hold what was written; what it raises passes through and
         leaves the cache as it was.
     """
-    path = cache_folder() / key[:2] / key
+    path = _place(key)
     binary = _read(path)
     if binary is None:
         binary = make()
@@ -102,7 +117,7 @@ def cached(key: str, make: Callable[[], Binary]) -> Binary:
 
 
 def compile_many(kernels: Iterable[tuple[Path, str, str]], workers: int | None = None) -> list[Binary | CompileError]:
-    """Compile (source, expression, architecture) triples at once in a pool of processes.
+    """Compile (source, expression, architecture) triples at once in a pool of processes; what is cached starts none.
 
     Returns
     -------
@@ -110,6 +125,12 @@ def compile_many(kernels: Iterable[tuple[Path, str, str]], workers: int | None =
         In the order given: the binary, or the error of a kernel that does not compile.
     """
     jobs = list(kernels)
+    held = [_read(_place(_kernel_key(*job, "nvrtc"))) for job in jobs]
+    made = iter(_compile_in_pool([job for job, binary in zip(jobs, held, strict=True) if binary is None], workers))
+    return [binary or next(made) for binary in held]
+
+
+def _compile_in_pool(jobs: list[tuple[Path, str, str]], workers: int | None) -> list[Binary | CompileError]:
     workers = min(workers or os.cpu_count() or 1, len(jobs))
     if workers <= 1:
         return [_compile_job(job) for job in jobs]
@@ -179,19 +200,26 @@ def assemble(ptx: str, arch: str, name: str = "ptx") -> Binary:
 
 def included_headers(source: Path) -> list[Path]:
     """Give every header of ours that ``source`` includes, directly or not, sorted; the toolkit's go by its version."""
+    return _walked(source)[0]
+
+
+def _walked(source: Path) -> tuple[list[Path], tuple[Path, ...]]:
+    """Give the headers, and every path at which one was looked for, there or not."""
     found: set[Path] = set()
+    looked: dict[Path, None] = {}
     pending = [source]
     while pending:
         current = pending.pop()
         for name in _INCLUDED.findall(current.read_text()):
             for folder in (current.parent, INCLUDE):
                 path = (folder / name).resolve()
+                looked[path] = None
                 if path.is_file():
                     if path not in found:
                         found.add(path)
                         pending.append(path)
                     break
-    return sorted(found)
+    return sorted(found), tuple(looked)
 
 
 def _compile_job(job: tuple[Path, str, str]) -> Binary | CompileError:
@@ -262,37 +290,60 @@ def _binary(cubin: bytes, symbol: str, log: str) -> Binary:
     )
 
 
-def _key(source: Path, headers: Sequence[Path], words: Sequence[str]) -> str:
+def _place(key: str) -> Path:
+    return cache_folder() / key[:2] / key
+
+
+def _kernel_key(source: Path, expression: str, arch: str, compiler: str) -> str:
+    version = _nvrtc_version() if compiler == "nvrtc" else nvcc_version()
+    return _key(source, (*OPTIONS, compiler, version, arch, expression))
+
+
+def _key(source: Path, words: Sequence[str]) -> str:
     digest = hashlib.sha256("\0".join(words).encode())
-    for path in (source, *headers):
-        digest.update(b"\0" + path.name.encode() + b"\0" + path.read_bytes())
+    digest.update(_content(source))
     return digest.hexdigest()
 
 
-def _read(path: Path) -> Binary | None:
-    """Read an entry: a line of JSON, then the cubin. Anything unreadable counts as absent."""
+def _content(source: Path) -> bytes:
+    """Give the names and bytes of a source and of its headers; they are walked again only where one has changed.
+
+    Walking them costs a millisecond, as much as all else that loading a kernel from the cache does.
+    """
+    unit = _UNITS.get(source)
+    if unit is None or unit.stamps != _stamps(unit.looked_at):
+        headers, looked_at = _walked(source)
+        stamps = _stamps((source, *looked_at))  # before they are read, so that a change in between is one
+        parts = (b"\0" + path.name.encode() + b"\0" + path.read_bytes() for path in (source, *headers))
+        unit = _UNITS[source] = _Unit((source, *looked_at), stamps, b"".join(parts))
+    return unit.content
+
+
+def _stamps(files: Iterable[Path]) -> tuple[tuple[int, ...] | None, ...]:
+    return tuple(map(_stamp, files))
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
     try:
-        head, _, cubin = path.read_bytes().partition(b"\n")
-        facts = json.loads(head)
-        if hashlib.sha256(cubin).hexdigest() != facts.pop("sha256"):
-            return None
-        return Binary(cubin, **facts)
-    except (OSError, ValueError, TypeError, KeyError):
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _read(path: Path) -> Binary | None:
+    """Read an entry: a line of JSON, then the cubin."""
+    head, _, cubin = (read_sealed(path) or b"").partition(b"\n")
+    try:
+        return Binary(cubin, **json.loads(head))
+    except (ValueError, TypeError):
         return None
 
 
 def _write(path: Path, binary: Binary) -> None:
-    """Write an entry; a cache that cannot be written (full, read-only) costs time, not the result."""
     facts = asdict(binary)
     cubin = facts.pop("cubin")
-    facts["sha256"] = hashlib.sha256(cubin).hexdigest()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(json.dumps(facts).encode() + b"\n" + cubin)
-        Path(file.name).replace(path)
-    except OSError:
-        return
+    write_sealed(path, json.dumps(facts).encode() + b"\n" + cubin)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""Timing on a GPU: events around each run, an L2 flush before it, and replay of captured graphs."""
+"""Timing on a GPU: events around each run, an L2 flush before it, a gate before all, and replay of captured graphs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import cupy
@@ -11,12 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.runtime.cuda import cuda_faults
+from spmark.impls.runtime.compile import compile_kernel
+from spmark.impls.runtime.cuda import cuda_faults, load_function
+from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.runtime.timing import Run, Stopwatch
 
 MIN_FLUSH_BYTES = 256 << 20
 REPLAYED = 20
 """Launches in a captured graph."""
+_GATE_NS = 50_000_000
 _LIMIT_PERSISTING_L2 = 0x06
 _THROTTLE_REASONS = {
     0x4: "power cap",
@@ -25,6 +30,43 @@ _THROTTLE_REASONS = {
     0x40: "hardware thermal slowdown",
     0x80: "hardware power brake",
 }
+
+
+GATE = KernelTemplate(Path(__file__).parent / "kernels" / "gate.cu", "gate", {"threads": (32,)})
+
+
+class Gate:
+    """Holds a stream back until the host has enqueued what is to be timed, so that no launch is waited for.
+
+    A host that shares its cores with compilers can be slower than the kernels it launches. Who synchronises inside of a
+    run, or enqueues more than the driver's queue takes, waits for the gate's limit once, 50 ms.
+
+    Parameters
+    ----------
+    arch : str
+        Architecture of the current device.
+    """
+
+    def __init__(self, arch: str) -> None:
+        self._kernel = _gate_kernel(arch, cupy.cuda.Device().id)
+        self._memory = cupy.cuda.alloc_pinned_memory(4)
+        self._opened = np.frombuffer(self._memory, np.int32, 1)
+        self._opened[0] = self._turn = 0
+
+    def close(self) -> None:
+        """Enqueue the gate on the current stream."""
+        self._turn += 1
+        args = (np.int32(self._turn), np.int64(_GATE_NS), np.int64(self._memory.ptr))
+        self._kernel((1, 1, 1), (32, 1, 1), args)
+
+    def open(self) -> None:
+        """Let the stream go on."""
+        self._opened[0] = self._turn
+
+
+@cache
+def _gate_kernel(arch: str, device: int) -> Any:
+    return load_function(compile_kernel(GATE.source, GATE.instance(threads=32).expression, arch))
 
 
 class CudaStopwatch(Stopwatch):
@@ -38,16 +80,17 @@ class CudaStopwatch(Stopwatch):
 
     def __init__(self, spec: DeviceSpec) -> None:
         self._flush = cupy.zeros(max(2 * spec.l2_bytes, MIN_FLUSH_BYTES), cupy.uint8)
-        self._nvml = _Nvml()
+        self._nvml, self._gate = _Nvml(), Gate(spec.arch)
         # Nothing of ours sets lines aside in L2, but a library might have: give the whole cache back.
         with suppress(Exception):
             cupy.cuda.runtime.deviceSetLimit(_LIMIT_PERSISTING_L2, 0)
 
     def batch(self, runs: Sequence[Run], rounds: int, cold: bool) -> NDArray[np.float64]:
-        """Enqueue ``rounds`` alternations at once, wait, and read the events."""
+        """Enqueue ``rounds`` alternations behind the gate, open it, wait, and read the events."""
         stream = cupy.cuda.get_current_stream()
         events = [[(cupy.cuda.Event(), cupy.cuda.Event()) for _ in runs] for _ in range(rounds)]
         with cuda_faults():
+            self._gate.close()
             for turn in events:
                 for run, (before, after) in zip(runs, turn, strict=True):
                     if cold:
@@ -55,6 +98,7 @@ class CudaStopwatch(Stopwatch):
                     before.record(stream)
                     run()
                     after.record(stream)
+            self._gate.open()
             stream.synchronize()
             return np.array([[cupy.cuda.get_elapsed_time(*pair) * 1e3 for pair in turn] for turn in events]).T
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import cupy
 import numpy as np
+from numpy.typing import NDArray
 
 from spmark.impls.core.errors import KernelFault
 
@@ -46,6 +47,32 @@ def _launch() -> Any:
     return function
 
 
+def argument_words(args: Sequence[Any], array: type[Any]) -> NDArray[np.int64]:
+    """Put arguments of a kernel into words of eight bytes, the first of which are the argument's.
+
+    All in one array: a run of a few microseconds must not wait for the host, so there is no object for each argument.
+
+    Parameters
+    ----------
+    args : sequence
+        Arrays on the device and NumPy scalars of up to eight bytes.
+    array : type
+        Of the arrays.
+
+    Returns
+    -------
+    (len(args),) int64
+    """
+    return np.array([a.data.ptr if isinstance(a, array) else _word(a) for a in args], np.int64)
+
+
+def _word(scalar: np.generic) -> int:
+    """Give a scalar's bytes as a number; a negative one may fill the bytes above its own."""
+    if scalar.dtype.kind in "iub":
+        return int(scalar)
+    return int.from_bytes(scalar.tobytes(), "little")
+
+
 def launch_overlapping(
     function: int, grid: tuple[int, int, int], threads: int, args: Sequence[Any], shared_bytes: int
 ) -> None:
@@ -65,13 +92,12 @@ def launch_overlapping(
     KernelFault
         The driver refuses.
     """
-    words = [np.uint64(a.data.ptr) if isinstance(a, cupy.ndarray) else a for a in args]
-    held = [np.asarray(word) for word in words]  # the driver copies what they hold before it returns
-    pointers = (ctypes.c_void_p * len(held))(*(one.ctypes.data for one in held))
+    held = argument_words(args, cupy.ndarray)  # the driver copies what they hold before it returns
+    pointers = held.ctypes.data + 8 * np.arange(held.size, dtype=np.int64)
     attribute = _Attribute(_PROGRAMMATIC_STREAM_SERIALIZATION, b"", 1, b"")
     config = _Config(
         grid, (threads, 1, 1), shared_bytes, cupy.cuda.get_current_stream().ptr, ctypes.pointer(attribute), 1
     )
-    status = _launch()(ctypes.byref(config), function, pointers, None)
+    status = _launch()(ctypes.byref(config), function, pointers.ctypes.data, None)
     if status:
         raise KernelFault(f"cuLaunchKernelEx: expected success, found CUDA error {status}")

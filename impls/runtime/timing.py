@@ -1,8 +1,8 @@
 """How runs are timed: cold caches, interleaved with a baseline, until the medians are known well enough.
 
 Facts behind the protocol: a memset of at least twice the L2 before every launch leaves no operand in the cache; events
-bracket what one `run` enqueues; host work of the next sample hides behind the memset of the last. Samples are never
-dropped.
+bracket what one `run` enqueues; a GPU begins a batch of samples when all of it is enqueued, so no sample holds time of
+the host. Samples are never dropped.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from spmark.impls.core.errors import RecordError
+from spmark.impls.core.files import whole
 from spmark.impls.core.record import CandidateRow, Environment, EnvironmentRow, Measurement
 from spmark.impls.core.recordfile import read_rows
 from spmark.report.load import record_files
@@ -177,9 +178,7 @@ def _read(path: Path) -> Mapping[str, Any]:
 def _replace(path: Path, content: bytes) -> None:
     """Write a file whole or not at all."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}.part")
-        part.write_bytes(content)
-        part.replace(path)
+        with whole(path) as part:
+            part.write_bytes(content)
     except OSError as error:
         raise RecordError(f"{path}: cannot be written: {error.strerror}") from error

@@ -5,6 +5,7 @@ import pytest
 from problems import dense_operands, matrices, problems, random_csr
 
 from spmark.impls.core import operators as module
+from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import (
     SAMPLED_ROWS,
     RandomOperand,
@@ -132,6 +133,28 @@ def test_reference_on_some_rows_and_in_pieces(op: Op, monkeypatch: pytest.Monkey
     np.testing.assert_allclose(part.result, expected, rtol=1e-12, atol=1e-12)
     out = whole.result.astype(np.float32)
     assert part.max_error(part.select(problem, out)) <= tolerance(problem)
+
+
+def test_a_result_in_another_order_is_put_right() -> None:
+    problem = Problem(Op.SDDMM, random_csr(30, 20, [7] * 29 + [0]), 8, DType.FLOAT32)
+    nnz = problem.matrix.nnz
+    order = np.random.default_rng(2).permutation(nnz).astype(np.int32)
+    for rows in (None, np.array([3, 17])):
+        part = reference(problem, dense_operands(problem), rows)
+        whole = reference(problem, dense_operands(problem)).result[order].astype(np.float32)
+        assert part.max_error(part.select(problem, whole, order)) <= tolerance(problem)
+        assert part.max_error(part.select(problem, whole)) > 0.1
+    for wrong, words in (
+        (order[1:], r"\(203,\) of SDDMM, found \(202,\)"),
+        (np.where(order == 5, 6, order), "found 1 that it does not name"),
+        (order - 1, "found 1 that it does not name"),
+        (order + 1, "found 1 that it does not name"),
+    ):
+        with pytest.raises(BuildError, match=words):
+            part.select(problem, whole, wrong)
+    dense = Problem(Op.SPMM, problem.matrix, 8, DType.FLOAT32)
+    with pytest.raises(BuildError, match="none of spmm"):
+        reference(dense, dense_operands(dense)).select(dense, np.zeros(dense.out_shape), order)
 
 
 def test_max_error_is_infinite_where_it_must_be() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from importlib import import_module
 
+from spmark.impls.kernels.column_bits import COUNT_MARKS, MARK_COLUMNS
 from spmark.impls.kernels.hyb_convert import FILL_ELL_BUCKETS
 from spmark.impls.kernels.zeroing import ZERO_ROWS
 from spmark.impls.runtime.template import KernelTemplate
@@ -12,7 +13,7 @@ from spmark.impls.table import IMPLEMENTATIONS
 
 
 def templates() -> list[KernelTemplate]:
-    shared = (ZERO_ROWS, FILL_ELL_BUCKETS)
+    shared = (ZERO_ROWS, FILL_ELL_BUCKETS, MARK_COLUMNS, COUNT_MARKS)
     found: dict[tuple[str, str], KernelTemplate] = {(str(t.source), t.name): t for t in shared}
     for entry in IMPLEMENTATIONS.values():
         module, _, label = entry.partition(":")

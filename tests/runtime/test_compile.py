@@ -165,3 +165,26 @@ def test_ptx_that_ptxas_refuses_is_a_compile_error(source: Path) -> None:
 
 def test_headers_are_followed_and_the_toolkits_are_not(source: Path) -> None:
     assert [p.name for p in included_headers(source)] == ["inner.cuh", "scale.cuh"]
+
+
+def test_headers_are_walked_again_only_where_one_has_changed(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Path] = []
+    walk = compiler._walked
+
+    def counted(path: Path) -> tuple[list[Path], tuple[Path, ...]]:
+        calls.append(path)
+        return walk(path)
+
+    monkeypatch.setattr(compiler, "_walked", counted)
+    first = compiler._key(source, ("words",))
+    assert compiler._key(source, ("words",)) == first
+    assert calls == [source]
+    header = source.parent / "scale.cuh"
+    text = header.read_text()
+    header.write_text(text + "// changed\n")
+    assert compiler._key(source, ("words",)) != first
+    header.unlink()
+    assert compiler._key(source, ("words",)) != first
+    header.write_text(text)
+    assert compiler._key(source, ("words",)) == first
+    assert calls == [source] * 4

@@ -1,0 +1,55 @@
+"""Files that are seen whole or not at all, and cache entries that show when they are not what was written."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """Give a file to write beside ``path``; it takes that name once it is complete, and is removed otherwise.
+
+    Folders that are missing are made. Processes may write the same file at once: the last one's stays.
+
+    Raises
+    ------
+    OSError
+        The file cannot be written; what was there before still is.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    os.close(handle)
+    part = Path(name)
+    part.chmod(0o644)  # others may share the folder; mkstemp lets only its maker read
+    try:
+        yield part
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_sealed(path: Path, content: bytes) -> None:
+    """Write a cache entry behind a digest of it and of its name.
+
+    A cache that cannot be written (full, read-only) costs time, not the result, so that nothing is raised.
+    """
+    with contextlib.suppress(OSError), whole(path) as part:
+        part.write_bytes(_seal(path, content) + b"\n" + content)
+
+
+def read_sealed(path: Path) -> bytes | None:
+    """Read a cache entry; None where there is none, or one that is damaged or was written under another name."""
+    try:
+        seal, _, content = path.read_bytes().partition(b"\n")
+    except OSError:
+        return None
+    return content if seal == _seal(path, content) else None
+
+
+def _seal(path: Path, content: bytes) -> bytes:
+    return hashlib.sha256(path.name.encode() + b"\0" + content).hexdigest().encode()
