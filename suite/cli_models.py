@@ -40,7 +40,7 @@ def label(
 ) -> None:
     """Measure labels on a GPU, matrix by matrix; the same command goes on where it was.
 
-    Exits with 1 while matrices are left.
+    Exits with 1 while matrices are left. What cannot be measured is kept with the reason and not tried again.
 
     For lo_spmm it measures kernels of random matrices; matrices and dtypes are not asked for.
 

@@ -174,11 +174,12 @@ class HybFormat(HybLayout):
 
 
 def prepare() -> None:
-    """Compile the loops behind conversions, or read them from Numba's cache; what a conversion does first otherwise.
+    """Compile the loops behind conversions and orders of rows, or read them from Numba's cache; done at first use else.
 
     Once a process: some seconds the first time on a machine, half a second after. A plan counts it as compiling.
     """
-    import_module("spmark.impls.formats.loops")
+    for loops in ("loops", "near_loops"):
+        import_module(f"spmark.impls.formats.{loops}")
 
 
 def powers_up_to(max_width: int) -> tuple[int, ...]:

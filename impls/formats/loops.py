@@ -255,30 +255,3 @@ def mark_dense_blocks(  # noqa: PLR0917
             marks[at] = counts[indices[at] // block_cols] >= least
         for at in range(begin, end):
             counts[indices[at] // block_cols] = 0
-
-
-@compiled(types.void, _IN, _IN, _OUT, _OUT, _LONG)
-def propagate_labels(indptr: Any, indices: Any, labels: Any, counts: Any, sweeps: Any) -> None:
-    """Give every vertex of a graph the label that most of its neighbours have, the lowest of several, sweep by sweep.
-
-    Parameters
-    ----------
-    indptr, indices : (I + 1,), (nnz,) int32
-        A symmetric pattern.
-    labels : (I,) int32
-        Changed in place; below I.
-    counts : (I,) int32
-        Zeros, and zeros again afterwards.
-    sweeps : int
-    """
-    for _ in range(sweeps):
-        for vertex in range(labels.size):
-            best, most = labels[vertex], 0
-            for at in range(indptr[vertex], indptr[vertex + 1]):
-                label = labels[indices[at]]
-                counts[label] += 1
-                if counts[label] > most or (counts[label] == most and label < best):
-                    best, most = label, counts[label]
-            for at in range(indptr[vertex], indptr[vertex + 1]):
-                counts[labels[indices[at]]] = 0
-            labels[vertex] = best

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.interfaces import Built, DeviceArray
 from spmark.impls.core.problem import Problem
 from spmark.impls.formats.hyb import UNIT, HybLayout, lay_out, powers_up_to, prepare
-from spmark.impls.formats.nearness import near_positions
+from spmark.impls.formats.nearness import near_order
 from spmark.impls.formats.pieces import Pieces, partition_columns
 from spmark.impls.runtime.target import Target
 from spmark.impls.runtime.template import C_TYPES, KernelTemplate
@@ -40,6 +40,7 @@ class HybConverter:
 
     Attributes
     ----------
+    target : Target
     phases_s : dict
         Seconds spent on the kernel and the host's loops (``compile``), on CSR (``upload``), and on all conversions so
         far (``convert``, what is uploaded for them included).
@@ -53,7 +54,7 @@ class HybConverter:
     """
 
     def __init__(self, problem: Problem, target: Target) -> None:
-        self._matrix, self._target, self._dtype = problem.matrix, target, problem.dtype
+        self._matrix, self.target, self._dtype = problem.matrix, target, problem.dtype
         self._accounts = Built()
         self.phases_s = self._accounts.phases_s
         with self._accounts.phase("compile"):
@@ -67,11 +68,16 @@ class HybConverter:
         self._positions: NDArray[np.int32] | None = None
 
     @property
+    def indices(self) -> DeviceArray:
+        """(nnz,) int32 columns of A on the target."""
+        return self._csr[0]
+
+    @property
     def positions(self) -> NDArray[np.int32]:
-        """The order that `near_positions` gives the rows, found when first asked for."""
+        """Places in the order that `spmark.impls.formats.nearness` gives the rows, found when first asked for."""
         if self._positions is None:
             with self._accounts.phase("convert"):
-                self._positions = near_positions(self._matrix)
+                self._positions = near_order(self._matrix).positions
         return self._positions
 
     def convert(self, partitions: int, max_width: int, near: bool = False) -> tuple[HybLayout, list[DeviceArray]]:
@@ -117,12 +123,12 @@ class HybConverter:
             As `convert`.
         """
         with self._accounts.phase("convert"):
-            indices = self._target.empty((layout.stored,), np.int32)
-            values = self._target.empty((layout.stored,), self._dtype.numpy)
+            indices = self.target.empty((layout.stored,), np.int32)
+            values = self.target.empty((layout.stored,), self._dtype.numpy)
             table = spans(layout)
-            held = [self._target.upload(array) for array in (table, layout.starts, layout.lengths)]
+            held = [self.target.upload(array) for array in (table, layout.starts, layout.lengths)]
             self._kernel.launch((table.shape[0], 1, 1), (*held, *self._csr, indices, values))
-            self._target.synchronize()
+            self.target.synchronize()
         return [indices, values]
 
 

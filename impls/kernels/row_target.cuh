@@ -17,6 +17,7 @@ __device__ __forceinline__ float* shared_sums(half*, float* sums) { return sums;
 // rows of the workspace. Both are cleared before the grid.
 template <typename T>
 struct RowTarget {
+  static constexpr bool kArrives = false;
   T* out;
   float* sums;
   int width;

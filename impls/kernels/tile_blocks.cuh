@@ -1,4 +1,4 @@
-// The body of SpMM over block tiles on the matrix unit (see tile_spmm.cu): float16 operands, float32 sums.
+// The body of SpMM over block tiles on the matrix unit (see tile_spmm.cu and tile_spmm_float.cu): float32 sums.
 //
 // After STile (Fang, Shen, Wang and Chen, SIGMOD 2024, section 4), whose kernel stages gathered rows of B in shared
 // memory. A window of rows meets every row of B once, so that staging shares nothing: lanes read rows of B into the
@@ -8,27 +8,28 @@
 #include <spmark/overlap.cuh>
 #include <spmark/warp.cuh>
 
+#include "row_target.cuh"
 #include "tile_rows.cuh"
 
 namespace spmark {
 
-constexpr int kTileGroup = 16;  // columns of A in a group: the k of mma
+constexpr int kTileGroup = 16;  // columns of A in a group
 
 // C[targets[p, r], j] (+)= sum over the groups q of panel p, and their columns s, of A_q[r, s] B[indices[q, s], j].
 //
 // A warp takes a run of a panel's groups and 8 * columns columns of C; the operands of `ahead` groups are on their way
 // at any time. Where a task says so the warps of a thread block have runs of one panel and add up in shared memory.
 //   height    rows of a panel, 16 or 8
-//   tasks     4 integers a warp: panel, or -1 for none; first group; end of the groups; whether the warps of the thread
-//             block share the panel
+//   tasks     4 integers a warp: panel, or -1 for none; first group; end of the groups; 0 where the warp has the panel
+//   by
+//             itself, n + 1 where the warps of the thread block share it, which is the n-th of those that do
 //   indices   16 columns a group
-//   pieces    height x 16 halves a group as lanes hold them for mma_m16n8k16: its first operand for 16 rows, its second
-//             for 8
-//   targets   `height` rows a panel (see RowTarget), kNoRow where the panel has nothing of a row
+//   pieces    height x 16 elements a group, as `Rows` has lanes hold them
+//   targets   `height` rows a panel (see RowTarget and PieceTarget), kNoRow where the panel has nothing of a row
 //   dense     B, num_cols x width, row-major; width is a multiple of 8
-template <int height, int columns, int ahead, int threads>
+template <typename T, int height, int columns, int ahead, int threads>
 struct TileBlocks {
-  using Rows = TileRows<height, columns>;
+  using Rows = TileRows<T, height, columns>;
   static constexpr int kTile = 8 * columns;
   static constexpr int kWarps = threads / kWarpSize;
   static_assert(ahead == 1 || ahead % 2 == 0, "lanes hold the columns of two groups at a time");
@@ -37,17 +38,17 @@ struct TileBlocks {
     float sums[kWarps - 1][Rows::kSums][kWarpSize];
   };
 
+  template <typename Target>
   static __device__ __forceinline__ void run(Shared& shared, int item, int tile, const int* __restrict__ tasks,
-                                             const int* __restrict__ indices, const half* __restrict__ pieces,
-                                             const int* __restrict__ targets, const half* __restrict__ dense,
-                                             const RowTarget<half>& target) {
+                                             const int* __restrict__ indices, const T* __restrict__ pieces,
+                                             const int* __restrict__ targets, const T* __restrict__ dense,
+                                             const Target& target) {
     const int warp = threadIdx.x / kWarpSize, lane = lane_id(), g = lane / 4, t = lane % 4;
     const Vec<int, 4> task = load_read_only<4>(tasks + (static_cast<int64_t>(item) * kWarps + warp) * 4);
     const int count = task[2] - task[1];
     const int from = tile * kTile + columns * g;  // the first of this lane's columns of B
     const int* const named = indices + static_cast<int64_t>(task[1]) * kTileGroup;
-    const auto* const held_a =
-        reinterpret_cast<const unsigned*>(pieces) + (static_cast<int64_t>(task[1]) * kWarpSize + lane) * Rows::kWords;
+    const T* const held_a = pieces + static_cast<int64_t>(task[1]) * (height * kTileGroup);
 
     // The lanes hold the columns of two groups, those of the next two are on their way.
     const auto columns_of = [&](int q) {
@@ -60,14 +61,12 @@ struct TileBlocks {
         later = columns_of(q + 2);
       }
       typename Rows::Held held = {};
-      if (q < count)
-        held.a = load_streaming<Rows::kWords>(held_a + static_cast<int64_t>(q) * (Rows::kWords * kWarpSize));
+      if (q < count) Rows::load_a(held, held_a + static_cast<int64_t>(q) * (height * kTileGroup), lane);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int row = shuffle(kFullMask, now, odd * kTileGroup + row_of_lane(t, i));
-        const half* source = dense + static_cast<int64_t>(row) * target.width + from;
-        if (q < count && from < target.width)
-          held.b[i] = load_read_only<columns / 2>(reinterpret_cast<const unsigned*>(source));
+        const T* source = dense + static_cast<int64_t>(row) * target.width + from;
+        if (q < count && from < target.width) Rows::load_b(held, i, source);
       }
       return held;
     };
@@ -98,8 +97,44 @@ struct TileBlocks {
         for (int i = 0; i < Rows::kSums; ++i) rows.sum(i) += shared.sums[w][i][lane];
     }
     if (task[0] < 0) return;
-    wait_for_previous_grid();  // which clears what is added into
-    rows.write(target, targets + task[0] * height, tile * kTile, lane);
+    if constexpr (!Target::kArrives) wait_for_previous_grid();  // which clears what is added into
+    write(rows, target, targets + task[0] * height, max(task[3] - 1, 0), tile * kTile, lane);
+  }
+
+private:
+  // `piece`: which of the thread blocks that share the panel this is.
+  template <typename Target>
+  static __device__ __forceinline__ void write(const Rows& rows, const Target& target, const int* targets, int piece,
+                                               int first, int lane) {
+    int to[2];
+#pragma unroll
+    for (int side = 0; side < 2; ++side) {
+      to[side] = targets[Rows::row(lane, side)];
+      if (Target::kArrives && to[side] < 0 && to[side] != kNoRow) to[side] -= piece;
+    }
+#pragma unroll
+    for (int side = 0; side < 2; ++side) {
+#pragma unroll
+      for (int part = 0; part < Rows::kParts; ++part) {
+        const int column = first + Rows::column(lane, part);
+        if (column < target.width) target.write(to[side], column, rows.part(side, part));
+      }
+    }
+    if constexpr (Target::kArrives) {
+      const Vec<int, 4> pieces[2] = {target.piece(to[0]), target.piece(to[1])};
+      __threadfence();  // what this lane has written is seen before the piece is counted
+      __syncwarp();
+#pragma unroll
+      for (int side = 0; side < 2; ++side) {
+        if (!target.last(to[side], pieces[side], Rows::leader(lane))) continue;
+        __threadfence();  // nothing is read that was there before the others came
+#pragma unroll
+        for (int part = 0; part < Rows::kParts; ++part) {
+          const int column = first + Rows::column(lane, part);
+          if (column < target.width) target.add_up(to[side], pieces[side], column, rows.part(side, part));
+        }
+      }
+    }
   }
 };
 

@@ -10,42 +10,51 @@
 
 namespace spmark {
 
-template <int height, int columns>
+template <typename T, int height, int columns>
 struct TileRows;
 
+// Two halves a word, as the unit takes them.
+__device__ __forceinline__ const unsigned* words(const half* p) { return reinterpret_cast<const unsigned*>(p); }
+
 template <int columns>
-struct TileRows<16, columns> {
-  static constexpr int kWords = 4;           // of A, two halves each, that a lane holds of a group
+struct TileRows<half, 16, columns> {
   static constexpr int kSums = 4 * columns;  // of a lane
   using Held = Operands<columns>;
   float sums[columns][4] = {};
 
+  static __device__ __forceinline__ void load_a(Held& held, const half* group, int lane) {
+    held.a = load_streaming<4>(words(group) + 4 * lane);
+  }
+  static __device__ __forceinline__ void load_b(Held& held, int i, const half* row) {
+    held.b[i] = load_read_only<columns / 2>(words(row));
+  }
+
   __device__ __forceinline__ float& sum(int i) { return sums[i / 4][i % 4]; }
   __device__ __forceinline__ void add(const Held& held) { multiply(sums, held); }
 
-  // Writes C from column `first` on; `targets` are the panel's.
-  __device__ __forceinline__ void write(const RowTarget<half>& target, const int* targets, int first, int lane) const {
-#pragma unroll
-    for (int side = 0; side < 2; ++side) {
-      const int row = targets[lane / 4 + side * 8];
-#pragma unroll
-      for (int part = 0; part < columns / 4; ++part) {
-        const int column = first + 2 * columns * (lane % 4) + 8 * part;
-        if (column < target.width) target.write(row, column, eight_sums(sums, side, part));
-      }
-    }
-  }
+  // Of two rows of the panel a lane has sums, of each `kParts` vectors of columns; `leader` is one of the row's lanes.
+  static constexpr int kParts = columns / 4;
+  static __device__ __forceinline__ int row(int lane, int side) { return lane / 4 + side * 8; }
+  static __device__ __forceinline__ int column(int lane, int part) { return 2 * columns * (lane % 4) + 8 * part; }
+  static __device__ __forceinline__ int leader(int lane) { return lane - lane % 4; }
+  __device__ __forceinline__ Vec<float, 8> part(int side, int part) const { return eight_sums(sums, side, part); }
 };
 
 template <int columns>
-struct TileRows<8, columns> {
-  static constexpr int kWords = 2;
+struct TileRows<half, 8, columns> {
   static constexpr int kSums = 2 * columns;
   struct Held {
     Vec<unsigned, 2> a;
     Vec<unsigned, columns / 2> b[4];
   };
   float sums[columns / 2][4] = {};  // rows g and g + 8 of mma m are columns 2m and 2m + 1 of this lane's
+
+  static __device__ __forceinline__ void load_a(Held& held, const half* group, int lane) {
+    held.a = load_streaming<2>(words(group) + 2 * lane);
+  }
+  static __device__ __forceinline__ void load_b(Held& held, int i, const half* row) {
+    held.b[i] = load_read_only<columns / 2>(words(row));
+  }
 
   __device__ __forceinline__ float& sum(int i) { return sums[i / 4][i % 4]; }
 
@@ -64,16 +73,15 @@ struct TileRows<8, columns> {
     }
   }
 
-  __device__ __forceinline__ void write(const RowTarget<half>& target, const int* targets, int first, int lane) const {
-    const int column = first + columns * (lane / 4);
-    if (column >= target.width) return;
+  static constexpr int kParts = 1;
+  static __device__ __forceinline__ int row(int lane, int side) { return 2 * (lane % 4) + side; }
+  static __device__ __forceinline__ int column(int lane, int) { return columns * (lane / 4); }
+  static __device__ __forceinline__ int leader(int lane) { return lane % 4; }
+  __device__ __forceinline__ Vec<float, columns> part(int side, int) const {
+    Vec<float, columns> found;
 #pragma unroll
-    for (int side = 0; side < 2; ++side) {
-      Vec<float, columns> found;
-#pragma unroll
-      for (int i = 0; i < columns; ++i) found[i] = sums[i / 2][i % 2 * 2 + side];
-      target.write(targets[2 * (lane % 4) + side], column, found);
-    }
+    for (int i = 0; i < columns; ++i) found[i] = sums[i / 2][i % 2 * 2 + side];
+    return found;
   }
 };
 

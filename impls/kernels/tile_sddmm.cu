@@ -1,5 +1,5 @@
 // SDDMM over tiles as one grid: block tiles on the matrix unit and runs of non-zeros, in float16 with float32 sums.
-// Deterministic: every non-zero is computed once and written where A has it in CSR order.
+// Deterministic: every non-zero is computed once and written where A has it in CSR order, or in the order of the tiles.
 //
 // The hybrid plans of STile (Fang, Shen, Wang and Chen, SIGMOD 2024, sections 2.2 and 4): tiles of both formats, fused
 // horizontally.
@@ -13,9 +13,10 @@ using namespace spmark;
 // D = X Y^T at A's non-zeros, times A's values where `scaled` is not 0. Each body says what its arrays are; of both
 // come first its items and its tiles, of which there is one.
 //   width   J;   values, x, y, out   see SddmmOperands;   run_count   non-zeros in runs
+//   listed  whether results go where `positions` say; otherwise one after the other, `block_count` of blocks first
 template <int vector, int lanes, int batch, int threads>
 __global__ void __launch_bounds__(threads, vector == 8 ? 4 : 1)
-    sddmm_tiles(int width, int scaled, int run_count,  //
+    sddmm_tiles(int width, int scaled, int listed, int block_count, int run_count,  //
                 int block_items, int block_tiles, const int* __restrict__ block_tasks,
                 const int* __restrict__ block_rows, const int* __restrict__ block_indices,
                 const int* __restrict__ block_starts, const unsigned char* __restrict__ block_slots,
@@ -27,7 +28,7 @@ __global__ void __launch_bounds__(threads, vector == 8 ? 4 : 1)
   static_assert(vector == 8 || lanes == 8, "narrow loads are not worth a variant");
   using Blocks = TileBlocksSddmm<vector, threads>;
   __shared__ typename Blocks::Shared shared;
-  const SddmmOperands operands{width, scaled, values, x, y, out};
+  const SddmmOperands operands{width, scaled, listed, values, x, y, out};
   run_fused(blockIdx.x,
             body(block_items, block_tiles,
                  [&](Place at) {
@@ -35,7 +36,7 @@ __global__ void __launch_bounds__(threads, vector == 8 ? 4 : 1)
                                block_positions, operands);
                  }),
             body(run_items, run_tiles, [&](Place at) {
-              RunsSddmm<vector, lanes, batch, threads>::run(at.item, run_count, run_rows, run_indices, run_positions,
-                                                            operands);
+              RunsSddmm<vector, lanes, batch, threads>::run(at.item, block_count, run_count, run_rows, run_indices,
+                                                            run_positions, operands);
             }));
 }

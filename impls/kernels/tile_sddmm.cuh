@@ -1,5 +1,5 @@
 // The bodies of SDDMM over tiles (see tile_sddmm.cu): block tiles on the matrix unit, and runs of non-zeros. Both write
-// where A has its non-zeros in CSR order.
+// where A has its non-zeros in CSR order, or one after the other.
 #pragma once
 
 #include <spmark/warp.cuh>
@@ -10,14 +10,21 @@
 namespace spmark {
 
 // What both read and write: X and Y, num_rows x width and num_cols x width, row-major, aligned to vector elements, and
-// so is width; values in CSR order, not read unless scaled; and the results in CSR order.
+// so is width; values, not read unless scaled, and results, both in CSR order or, unless `listed`, in that of the
+// tiles: the non-zeros of blocks as they stand, then those of runs.
 struct SddmmOperands {
   int width;
   int scaled;
+  int listed;
   const half* values;
   const half* x;
   const half* y;
   half* out;
+
+  // Where the result of a body's n-th non-zero belongs, whose first is the `first` of all.
+  __device__ __forceinline__ int place(const int* __restrict__ positions, int first, int n) const {
+    return listed ? positions[n] : first + n;
+  }
 
   __device__ __forceinline__ void write(int position, float sum) const {
     out[position] = from_float<half>(scaled ? sum * to_float(values[position]) : sum);
@@ -33,7 +40,7 @@ struct SddmmOperands {
 //   indices   16 columns a group
 //   starts    first non-zero of every group, and the end of the last one
 //   slots     of each non-zero 16 times its row within the panel plus its column within the group
-//   positions of each non-zero, in CSR order
+//   positions of each non-zero, in CSR order; not read unless `listed`
 template <int vector, int threads>
 struct TileBlocksSddmm {
   static constexpr int kHeight = 16, kGroup = 16;
@@ -116,19 +123,19 @@ struct TileBlocksSddmm {
       for (int n = first + lane; n < stop; n += kWarpSize) {
         const int slot = slots[n];
         const int column = slot % kGroup + (n < middle ? 0 : kGroup);
-        operands.write(positions[n], tile[slot / kGroup * kStride + column]);
+        operands.write(operands.place(positions, 0, n), tile[slot / kGroup * kStride + column]);
       }
       __syncwarp();  // nobody stores over what another lane still reads
     }
   }
 };
 
-// D[positions[n]] = sum_j X[rows[n], j] Y[indices[n], j] for `count` listed non-zeros.
+// D[positions[n]] = sum_j X[rows[n], j] Y[indices[n], j] for `count` non-zeros, before which `before` are in blocks.
 //
 // A group of `lanes` threads takes `batch` of them, which mostly share their row.
 template <int vector, int lanes, int batch, int threads>
 struct RunsSddmm {
-  static __device__ __forceinline__ void run(int item, int count, const int* __restrict__ rows,
+  static __device__ __forceinline__ void run(int item, int before, int count, const int* __restrict__ rows,
                                              const int* __restrict__ indices, const int* __restrict__ positions,
                                              const SddmmOperands& operands) {
     const int lane = threadIdx.x % lanes;
@@ -143,7 +150,7 @@ struct RunsSddmm {
       right[b] = operands.y + static_cast<int64_t>(indices[n]) * operands.width;
     }
     const float mine = batch_dots<vector, lanes>(left, right, lane, operands.width);
-    if (lane < batch && first + lane < count) operands.write(positions[first + lane], mine);
+    if (lane < batch && first + lane < count) operands.write(operands.place(positions, before, first + lane), mine);
   }
 };
 

@@ -44,7 +44,8 @@ SDDMM_TILES = FusedTemplate(
 class TileSddmmPlan(DevicePlan):
     """D = (X Y^T at A's non-zeros) in float16 over a `TileFormat`, scaled by A where the problem is.
 
-    Only where the tiles' non-zeros are is kept: what A holds is read where the problem is scaled, in CSR order.
+    Only where the tiles' non-zeros are is kept: what A holds is read where the problem is scaled, in the
+    result's order.
 
     Parameters
     ----------
@@ -58,6 +59,9 @@ class TileSddmmPlan(DevicePlan):
         Threads of a group, and non-zeros that it takes at once, of runs.
     groups : int
         Groups of 16 columns that a warp takes one after the other.
+    in_tiles : bool
+        Leave the result in the order of the tiles, which `order` then names: what a warp writes stands together, and no
+        positions are read. Otherwise in CSR order.
 
     Raises
     ------
@@ -75,6 +79,7 @@ class TileSddmmPlan(DevicePlan):
         lanes: int,
         batch: int,
         groups: int,
+        in_tiles: bool = False,
     ) -> None:
         if problem.dtype is not DType.FLOAT16 or held.ell or set(held.blocks) - {HEIGHT}:
             raise BuildError(
@@ -89,10 +94,14 @@ class TileSddmmPlan(DevicePlan):
             blocks = _block_arrays(held.blocks.get(HEIGHT), groups)
             empty = np.empty(0, np.int32)
             runs = (held.runs.rows, held.runs.indices, held.runs.held) if held.runs else (empty, empty, empty)
+            block_count, values = blocks[-1].size, problem.values
+            if in_tiles:
+                self.order = np.concatenate([blocks[-1], runs[-1]])
+                blocks, runs, values = (*blocks[:-1], empty), (*runs[:-1], empty), values[self.order]
         with self.phase("upload"):
             on_device = [tuple(self.upload(array) for array in part) for part in (blocks, runs)]
             # Unscaled, no value is read: an empty array stands in.
-            self._values = self.upload(problem.values if problem.scaled else problem.values[:0])
+            self._values = self.upload(values if problem.scaled else values[:0])
         items = ceil_div(runs[0].size, _THREADS // lanes * batch)
         shares = {
             _BLOCKS.name: Share(blocks[0].shape[0] // _WARPS, 1, on_device[0]),
@@ -101,7 +110,8 @@ class TileSddmmPlan(DevicePlan):
         with self.phase("compile"):
             instance = SDDMM_TILES.instance(vector=vector, lanes=lanes, batch=batch, threads=_THREADS)
             self._launch = FusedLaunch(target, instance, shares)
-        self._sizes = tuple(np.int32(size) for size in (problem.width, problem.scaled, runs[0].size))
+        sizes = (problem.width, problem.scaled, not in_tiles, block_count, runs[0].size)
+        self._sizes = tuple(np.int32(size) for size in sizes)
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         """One launch; it writes every non-zero."""

@@ -1,12 +1,14 @@
 // SpMM over tiles as one grid: block tiles on the matrix unit and ELL rows. Float16 operands, float32 sums.
 //
 // The hybrid plans of STile (Fang, Shen, Wang and Chen, SIGMOD 2024, sections 2.2 and 4): tiles of both formats, fused
-// horizontally. Rows that several tiles have something of are added up atomically, in an order that is not fixed.
+// horizontally. Rows that several tiles have something of are added up atomically, in an order that is not fixed; where
+// there are blocks alone, by the last thread block that has a piece of a row, always in the same order.
 
 #include <spmark/fusion.cuh>
 #include <spmark/half.cuh>
 
 #include "ell_buckets.cuh"
+#include "tile_arrivals.cuh"
 #include "tile_blocks.cuh"
 
 using namespace spmark;
@@ -18,7 +20,9 @@ using namespace spmark;
 //   ahead       groups of block tiles whose operands are on their way; few leave registers for more thread blocks
 //   dense, out  B and C, row-major, aligned to 16 bytes
 //   sums        float32 workspace of the rows that pieces share
-// The workspace is cleared before this grid, with which it may overlap; shared rows are rounded after it.
+//   row_pieces, counters   see PieceTarget; not used where there are ELL rows
+// Where there are ELL rows the workspace is cleared before this grid, with which it may overlap, and shared rows are
+// rounded after it.
 template <bool mixed, int columns, int ahead, int vector, int vectors, int lanes, int threads>
 __global__ void __launch_bounds__(threads, (mixed ? vector == 8 : ahead * columns == 16) ? 4 : (ahead == 1 ? 6 : 5))
     spmm_tiles(int width,  //
@@ -28,26 +32,32 @@ __global__ void __launch_bounds__(threads, (mixed ? vector == 8 : ahead * column
                const half* __restrict__ low_pieces, const int* __restrict__ low_targets,  //
                int ell_items, int ell_tiles, const int* __restrict__ ell_ranges, const int* __restrict__ ell_rows,
                const int* __restrict__ ell_indices, const half* __restrict__ ell_values,  //
-               const half* __restrict__ dense, half* out, float* sums) {
+               const half* __restrict__ dense, half* out, float* sums, const int* __restrict__ row_pieces,
+               int* counters) {
   static_assert(ahead * columns == 16 || (!mixed && ahead * columns == 8), "as much ahead as registers hold, or half");
   static_assert(mixed ? (columns == 8 ? vector == 8 : vectors == 1 && lanes == 8)
                       : vector == 8 && vectors == 1 && lanes == 8,
                 "as wide a tile of ELL rows as of blocks, and one kernel where there are none");
-  using High = TileBlocks<16, columns, ahead, threads>;
-  using Low = TileBlocks<8, columns, ahead, threads>;
+  using High = TileBlocks<half, 16, columns, ahead, threads>;
+  using Low = TileBlocks<half, 8, columns, ahead, threads>;
   using Ell = EllBuckets<half, vector, vectors, lanes, threads>;
   __shared__ LargestOf<typename High::Shared, typename Low::Shared, typename Ell::Shared> shared;
-  const RowTarget<half> target{out, sums, width};
+  const auto target = [&](int tile) {
+    if constexpr (mixed)
+      return RowTarget<half>{out, sums, width};
+    else
+      return PieceTarget<half>{out, sums, row_pieces, counters, width, tile, (width + High::kTile - 1) / High::kTile};
+  };
   run_fused(blockIdx.x,
             body(high_items, high_tiles,
                  [&](Place at) {
                    High::run(shared.template as<typename High::Shared>(), at.item, at.tile, high_tasks, high_indices,
-                             high_pieces, high_targets, dense, target);
+                             high_pieces, high_targets, dense, target(at.tile));
                  }),
             body(low_items, low_tiles,
                  [&](Place at) {
                    Low::run(shared.template as<typename Low::Shared>(), at.item, at.tile, low_tasks, low_indices,
-                            low_pieces, low_targets, dense, target);
+                            low_pieces, low_targets, dense, target(at.tile));
                  }),
             body(ell_items, ell_tiles, [&](Place at) {
               if constexpr (mixed)

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import DType, Problem
-from spmark.impls.formats.decompose import RowUse, row_use
+from spmark.impls.formats.decompose import RowUse
 from spmark.impls.formats.tiles import GROUP, Blocks, TileFormat
 from spmark.impls.kernels.block_spmm import mma_pieces
-from spmark.impls.kernels.composed import NO_ROW
 from spmark.impls.kernels.ell_buckets import EMPTY_ROWS, NEVER, block_ranges, empty_ranges, numbered_rows
 from spmark.impls.kernels.panel_spmm import transposed_pieces
 from spmark.impls.kernels.shared_rows import SharedRows
+from spmark.impls.kernels.tile_float import SPMM_TILES_FLOAT, VECTOR, VECTORS, split_pieces
+from spmark.impls.kernels.tile_tasks import ALONE, NO_PIECES, WARPS, Panels
 from spmark.impls.runtime.fusion import Body, FusedLaunch, FusedTemplate, Share
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
@@ -26,16 +27,10 @@ from spmark.impls.runtime.template import TemplateValue
 HEIGHT = 16
 """Rows of a block tile, as most are."""
 HEIGHTS = (HEIGHT, 8)
-"""Rows of block tiles that there are kernels for."""
+"""Rows of block tiles that there are kernels for; in float32 only `HEIGHT`."""
 AHEAD = {4: (4, 2), 8: (2, 1)}
 """Groups whose operands are on their way, by columns of a lane: as many as registers hold, and half as many."""
 _WARP, _THREADS = 32, 128
-_WARPS = _THREADS // _WARP
-ALONE = (4, 16)
-"""Groups of a panel that one warp takes by itself; of more the warps of a thread block take a part each. Few where the
-panels are few, many where there are enough to keep all warps busy."""
-MOST = 64
-"""Groups of a warp, beyond which a panel is divided between thread blocks, which then add up atomically."""
 _NO_ELL = {"vector": 8, "vectors": 1, "lanes": 8}
 """Of the kernels without ELL rows, where it makes no difference."""
 _INT, _HALF = "int32", "float16"
@@ -76,7 +71,7 @@ SPMM_TILES = FusedTemplate(
 
 
 class TileSpmmPlan(DevicePlan):
-    """C = A B in float16 over a `TileFormat`.
+    """C = A B over a `TileFormat`.
 
     Parameters
     ----------
@@ -84,23 +79,25 @@ class TileSpmmPlan(DevicePlan):
         J a multiple of 8.
     target : Target
     held : TileFormat
-        Block tiles of `HEIGHTS` rows, ELL rows, or both.
+        Block tiles of `HEIGHTS` rows (float32: `HEIGHT`), ELL rows, or both.
     config : mapping
         What `DevicePlan.config` says; the schedule below is part of it.
     alone : int
         Groups of a panel that one warp takes by itself.
     shallow : bool
         Have the operands of half as many groups on their way as registers hold (`AHEAD`), so that more thread blocks
-        fit. Without effect where there are ELL rows or rows without elements, whose body takes the registers.
+        fit. Float16 only; without effect where there are ELL rows or rows without elements, whose body takes the
+        registers.
     vector, vectors, lanes, work, spread, together : int
-        Of the ELL rows, as of `spmark.impls.kernels.ell_buckets.EllBucketsPlan`.
+        Of the ELL rows, as of `spmark.impls.kernels.ell_buckets.EllBucketsPlan`; in float32 loads of four elements, one
+        beside the other.
     arrays : sequence of device arrays, optional
         `arrays` of another plan of the same format.
 
     Raises
     ------
     BuildError
-        Tiles of another height, runs, or J without a kernel.
+        Tiles of another height, runs, or J or loads without a kernel.
     """
 
     def __init__(
@@ -120,95 +117,74 @@ class TileSpmmPlan(DevicePlan):
         shallow: bool = False,
         arrays: Sequence[DeviceArray] = (),
     ) -> None:
-        if problem.width % 8 or problem.dtype is not DType.FLOAT16 or held.runs or set(held.blocks) - {*HEIGHTS}:
+        half = problem.dtype is DType.FLOAT16
+        heights = HEIGHTS if half else HEIGHTS[:1]
+        if problem.width % 8 or held.runs or set(held.blocks) - {*heights}:
             raise BuildError(
-                f"expected float16, J a multiple of 8, block tiles of {HEIGHTS} rows and ELL tiles, found "
-                f"{problem.dtype}, {problem.width}, blocks of {[*held.blocks]} rows{' and runs' * bool(held.runs)}"
+                f"expected J a multiple of 8, block tiles of {heights} rows and ELL tiles for {problem.dtype}, found "
+                f"{problem.width}, blocks of {[*held.blocks]} rows{' and runs' * bool(held.runs)}"
             )
+        if not half and (vector, vectors) != (VECTOR, VECTORS):
+            raise BuildError(f"expected {VECTORS} load of {VECTOR} in float32, found {vectors} of {vector}")
         columns = 4 if problem.width <= 32 else 8
         schedule = {"vector": vector, "vectors": vectors, "lanes": lanes, "work": work}
         schedule |= {"spread": spread, "together": together, "alone": alone}
         super().__init__(problem, target, {**config, **schedule}, alignment=16)
         self.stored = held.stored
         with self.phase("convert"):
-            blocks = [held.blocks.get(height) or _no_blocks(height) for height in HEIGHTS]
-            tasks = [panel_tasks(part.indptr, alone) for part in blocks]
-            use = _use(held, [np.repeat(b.rows, pieces, axis=0) for b, (_, pieces) in zip(blocks, tasks, strict=True)])
-            targets = [_targets(part.rows, use) for part in blocks]
+            blocks = [held.blocks.get(height) or _no_blocks(height) for height in heights]
+            panels = Panels.of(blocks, alone)
+            use = panels.use(held.shape[0], held.ell.rows if held.ell else None)
             groups = _THREADS // lanes
-            ranges, rows = _ell_ranges(held, use, groups, work, _WARP // lanes, spread, together)
+            ranges, rows = _ell_ranges(held, use, half, groups, work, _WARP // lanes, spread, together)
             mixed = ranges.shape[0] > 0
-            self.config["ahead"] = ahead = AHEAD[columns][shallow and not mixed]
-            lists = () if arrays else _elements(held, blocks)
+            ahead = AHEAD[columns][shallow and not mixed] if half else 1
+            self.config["ahead"] = ahead
+            arrives = half and not mixed
+            targets, row_pieces = panels.pieces(use) if arrives else (panels.targets(use, half), NO_PIECES)
+            lists = () if arrays else _elements(held, blocks, half)
         with self.phase("upload"):
             self.arrays = list(arrays) or [target.upload(array) for array in lists]
             self.device_bytes += sum(array.nbytes for array in self.arrays)
             shares = {}
             across = ceil_div(problem.width, 8 * columns)
-            for i, body in enumerate(_PANELS):
-                given = self.upload(tasks[i][0]), *self.arrays[2 * i : 2 * i + 2], self.upload(targets[i])
-                shares[body.name] = Share(tasks[i][0].shape[0] // _WARPS, across, given)
+            for i, height in enumerate(heights):
+                given = self.upload(panels.tasks[i]), *self.arrays[2 * i : 2 * i + 2], self.upload(targets[i])
+                shares[f"tile_blocks_{height}"] = Share(panels.tasks[i].shape[0] // WARPS, across, given)
             shares[_ELL.name] = Share(
                 ranges.shape[0],
                 ceil_div(problem.width, vector * vectors * lanes),
                 (self.upload(ranges), self.upload(rows), *self.arrays[-2:]),
             )
-            # Rows without elements are cleared by the grid itself.
-            use = RowUse(use.num_rows, use.shared, empty=np.empty(0, np.int32))
-            self._shared = SharedRows(self, use, problem.width, problem.dtype, 8)
-        self.deterministic = use.shared.size == 0
+            # Rows without elements are cleared by the grid itself, and what arrives in pieces is put together by it.
+            around = RowUse(use.num_rows, use.shared[: 0 if arrives else None], empty=np.empty(0, np.int32))
+            self._shared = SharedRows(self, around, problem.width, problem.dtype, 8 if half else VECTOR)
+            self._last = (
+                self._sums(row_pieces, use.shared.size * across, problem.width) if half else (self._shared.sums,)
+            )
+        self.deterministic = around.shared.size == 0
         with self.phase("compile"):
-            ell = {"vector": vector, "vectors": vectors, "lanes": lanes} if mixed else _NO_ELL
-            tile = {"mixed": mixed, "columns": columns, "ahead": ahead, **ell, "threads": _THREADS}
-            self._launch = FusedLaunch(target, SPMM_TILES.instance(**tile), shares)
+            tile = {"mixed": mixed, "columns": columns, "threads": _THREADS}
+            if half:
+                ell = {"vector": vector, "vectors": vectors, "lanes": lanes} if mixed else _NO_ELL
+                instance = SPMM_TILES.instance(**tile, ahead=ahead, **ell)
+            else:
+                instance = SPMM_TILES_FLOAT.instance(**tile, lanes=lanes if mixed else _NO_ELL["lanes"])
+            self._launch = FusedLaunch(target, instance, shares)
         self._width = np.int32(problem.width)
 
+    def _sums(self, row_pieces: NDArray[np.int32], count: int, width: int) -> tuple[DeviceArray, ...]:
+        """Give the workspace, what pieces of rows there are, and their counters, 0 before and after every run."""
+        if not row_pieces.size:
+            return self._shared.sums, *(self.upload(np.zeros(4, np.int32)) for _ in range(2))
+        sums = self.workspace((row_pieces.shape[0], width), np.float32)
+        return sums, self.upload(row_pieces.reshape(-1)), self.upload(np.zeros(count, np.int32))
+
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        """Clear what is added up, compute in one grid, and round what was added up."""
+        """Compute in one grid; clear before it what is added up atomically, and round that after it."""
         self._shared.before(out)
-        self._launch.enqueue((self._width,), (operands[0], out, self._shared.sums), overlap=not self.deterministic)
+        self._launch.enqueue((self._width,), (operands[0], out, *self._last), overlap=not self.deterministic)
         self._shared.after(out)
-
-
-def panel_tasks(indptr: NDArray[np.int32], alone: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Deal panels out to warps: short ones to one each, long ones to all of a thread block, or of several.
-
-    Parameters
-    ----------
-    indptr : (p + 1,) int32
-        Groups of each panel, at least one.
-    alone : int
-        Most groups that one warp takes by itself.
-
-    Returns
-    -------
-    tasks : (4 n, 4) int32
-        For each warp of n thread blocks, longest work first: panel (-1: none), first group, end of the groups, 1 where
-        the warps of the block share the panel.
-    pieces : (p,) int64
-        Thread blocks that add into each panel's rows.
-    """
-    counts = np.diff(indptr).astype(np.int64)
-    pieces = np.maximum(1, -(-counts // (_WARPS * MOST)))
-    order = np.argsort(-counts // pieces, kind="stable")
-    long, short = order[counts[order] > alone], order[counts[order] <= alone]
-    panel = np.repeat(long, pieces[long])
-    piece = np.arange(panel.size) - np.repeat(np.cumsum(pieces[long]) - pieces[long], pieces[long])
-    # The part of each warp: cut between 0 and 1 of the panel.
-    part = piece[:, None] * _WARPS + np.arange(_WARPS + 1)
-    bounds = indptr[panel, None] + part * counts[panel, None] // (_WARPS * pieces[panel, None])
-    tasks = np.zeros((panel.size + ceil_div(short.size, _WARPS), _WARPS, 4), np.int32)
-    shared = tasks[: panel.size]
-    shared[:, :, 0], shared[:, :, 1], shared[:, :, 2], shared[:, :, 3] = (
-        panel[:, None],
-        bounds[:, :-1],
-        bounds[:, 1:],
-        1,
-    )
-    single = tasks[panel.size :].reshape(-1, 4)
-    single[:, 0] = -1
-    single[: short.size] = np.stack([short, indptr[short], indptr[short + 1], np.zeros_like(short)], axis=1)
-    return tasks.reshape(-1, 4), pieces
 
 
 def _no_blocks(height: int) -> Blocks:
@@ -223,38 +199,24 @@ def _no_blocks(height: int) -> Blocks:
     )
 
 
-def _use(held: TileFormat, panels: list[NDArray[np.int32]]) -> RowUse:
-    """Find who shares rows; of a panel that several thread blocks take the rows are listed for each."""
-    every = [rows[rows >= 0] for rows in panels]
-    if held.ell:
-        every.append(held.ell.rows[held.ell.rows >= 0])
-    return row_use(held.shape[0], every)
-
-
-def _targets(rows: NDArray[np.int32], use: RowUse) -> NDArray[np.int32]:
-    targets = np.full(rows.shape, NO_ROW, np.int32)
-    real = rows >= 0
-    targets[real] = use.targets(rows[real], numbered=True)
-    return targets
-
-
 def _ell_ranges(  # noqa: PLR0917
-    held: TileFormat, use: RowUse, groups: int, work: int, team: int, spread: int, together: int
+    held: TileFormat, use: RowUse, numbered: bool, groups: int, work: int, team: int, spread: int, together: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Give the ranges of ELL rows and of rows without elements, and the target of each."""
     ranges, rows = np.empty((0, 4), np.int32), np.empty(0, np.int32)
     if held.ell:
         ranges = block_ranges(held.ell, groups, work, team=team, spread=spread, together=together)
-        rows = numbered_rows(held.ell, use.shared)
+        rows = numbered_rows(held.ell, use.shared) if numbered else held.ell.rows
     empty = empty_ranges(rows.size, use.empty.size, groups * EMPTY_ROWS)
     return np.concatenate([ranges, empty]), np.concatenate([rows, use.empty])
 
 
-def _elements(held: TileFormat, blocks: list[Blocks]) -> tuple[NDArray[np.generic], ...]:
+def _elements(held: TileFormat, blocks: list[Blocks], half: bool) -> tuple[NDArray[np.generic], ...]:
     """Give columns and values of blocks, in the order of the unit's registers, and of ELL rows."""
     ell = (held.ell.indices, held.ell.values) if held.ell else (np.empty(0, np.int32), np.empty(0, np.float32))
     panels: list[NDArray[np.generic]] = []
     for part in blocks:
-        ordered = mma_pieces if part.values.shape[1] == HEIGHT else transposed_pieces
-        panels += [part.indices.reshape(-1), ordered(part.values).reshape(-1)]
-    return *panels, ell[0], ell[1].astype(np.float16)
+        high = mma_pieces if half else split_pieces
+        ordered = high(part.values) if part.values.shape[1] == HEIGHT else transposed_pieces(part.values)
+        panels += [part.indices.reshape(-1), ordered.reshape(-1)]
+    return *panels, ell[0], ell[1].astype(np.float16 if half else np.float32)

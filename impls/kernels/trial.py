@@ -57,7 +57,7 @@ class Trial:
         with cuda_faults():
             self._out.fill(np.nan)
             plan.run(self._operands, self._out)
-            selected = cupy.asnumpy(self._reference.select(self._problem, self._out))
+            selected = cupy.asnumpy(self._reference.select(self._problem, self._out, plan.order))
         error, allowed = self._reference.max_error(selected), tolerance(self._problem)
         if not error <= allowed:
             raise BuildError(f"wrong result: expected an error of at most {allowed:.3g}, found {error:.3g}")

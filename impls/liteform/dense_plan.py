@@ -13,10 +13,10 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError, SpmarkError
 from spmark.impls.core.interfaces import Built, Plan
 from spmark.impls.core.problem import Csr, Problem
+from spmark.impls.formats.nearness import near_order
 from spmark.impls.formats.tiles import TileFormat
 from spmark.impls.kernels.tile_spmm import TileSpmmPlan
 from spmark.impls.liteform.dense import LEAST_SHARE, Pieces, dense_pieces, dense_selection, rest_of, tile_arguments
-from spmark.impls.liteform.order import gathered
 from spmark.impls.liteform.schedule import Schedule
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target
@@ -33,6 +33,7 @@ def dense_plan(
     schedule_of: Callable[[int], Schedule],
     tail_in_last: bool,
     least_share: float = LEAST_SHARE,
+    gather: bool = True,
 ) -> TileSpmmPlan:
     """Take dense pieces out of the buckets, in A's order of rows or the gathered one, whichever has more in them.
 
@@ -51,6 +52,8 @@ def dense_plan(
         As of CELL.
     least_share : float
         Of the non-zeros that must be in dense pieces.
+    gather : bool
+        Whether the gathered order is looked at too.
 
     Raises
     ------
@@ -59,7 +62,7 @@ def dense_plan(
     """
     own = Built()
     with own.phase("convert"):
-        pieces = _fullest(problem.matrix)
+        pieces = _fullest(problem.matrix) if gather else dense_pieces(problem.matrix)
     if pieces.share < least_share:
         raise BuildError(
             f"expected {least_share:.0%} of the non-zeros in dense pieces, found {pieces.share:.1%}: buckets alone do"
@@ -77,7 +80,7 @@ def dense_plan(
 
 
 def _fullest(matrix: Csr) -> Pieces:
-    return max((dense_pieces(matrix), dense_pieces(matrix, gathered(matrix).rows)), key=lambda found: found.share)
+    return max((dense_pieces(matrix), dense_pieces(matrix, near_order(matrix).rows)), key=lambda found: found.share)
 
 
 def faster(

@@ -16,6 +16,7 @@ from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.cell import cell_layout, cell_pieces, lay_pieces
 from spmark.impls.formats.hyb import HybLayout
+from spmark.impls.formats.nearness import RowOrder, distinct_share, near_order
 from spmark.impls.formats.pieces import Pieces
 from spmark.impls.formats.threads import cores
 from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBucketsPlan
@@ -24,7 +25,6 @@ from spmark.impls.kernels.trial import Trial
 from spmark.impls.liteform.compose import Form
 from spmark.impls.liteform.cost import count
 from spmark.impls.liteform.labels import WIDTHS
-from spmark.impls.liteform.order import RowOrder, distinct_share, gathered
 from spmark.impls.liteform.plan import LiteForm, scheduled
 from spmark.impls.liteform.schedule import Schedule, Table, candidates, schedule_for, table_for, tiles
 from spmark.impls.liteform.search import search, table_of
@@ -58,7 +58,7 @@ class _Bench:
     @cached_property
     def order(self) -> RowOrder:
         """Rows that share columns together."""
-        return gathered(self.matrix)
+        return near_order(self.matrix)
 
     @cached_property
     def shares(self) -> tuple[float, float]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -138,11 +137,6 @@ def read_published(text: str, where: str) -> Labels:
     arrays = {field: np.array(values) for field, values in columns.items()}
     arrays["cell_us"], arrays["csr_us"] = arrays["cell_us"] * 1e3, arrays["csr_us"] * 1e3
     return Labels(np.array(names), **arrays)
-
-
-def joined(tables: Sequence[Labels]) -> Labels:
-    """Give the rows of several tables, one after the other."""
-    return Labels(*(np.concatenate([getattr(table, field.name) for table in tables]) for field in fields(Labels)))
 
 
 def drawn_split(samples: int, rng: np.random.Generator, share: float = 0.8) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -8,21 +8,18 @@ and the climb may begin at the width of least cost instead of at narrow buckets,
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from math import inf
-from pathlib import Path
-from typing import Annotated, Literal, Protocol, TypeVar
+from typing import Annotated, Literal, Protocol
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from spmark.impls.core.errors import RecordError, SpmarkError
+from spmark.impls.core.errors import SpmarkError
 from spmark.impls.core.problem import Csr, DType
-from spmark.impls.core.recordfile import RecordFile, read_rows
 from spmark.impls.liteform.climb import Point, climb, published_start
 from spmark.impls.liteform.compose import Form
 from spmark.impls.liteform.features import Features
@@ -33,10 +30,6 @@ WIDTHS = (32, 64, 128, 256, 512)
 MAX_SAMPLES = 10
 """Most samples of a config."""
 MAX_PARTITION_POWER = 7
-_log = logging.getLogger(__name__)
-
-
-Matrix = TypeVar("Matrix")
 
 
 @dataclass(frozen=True)
@@ -222,78 +215,3 @@ def measure(
         complete=complete,
         spent_s=time.monotonic() - started,
     )
-
-
-def measured_before(path: Path, device: str, version: str) -> set[tuple[str, str]]:
-    """Give (matrix, dtype) of every row in a file of labels that is gone on with; nothing where there is none yet.
-
-    Rows that another version of the implementation measured count, with a warning.
-
-    Raises
-    ------
-    RecordError
-        The labels are another device's, or a line is no label.
-    """
-    rows = list(read_rows(path, LabelRow)) if path.is_file() else []
-    devices = sorted({row.device for row in rows} - {device})
-    if devices:
-        raise RecordError(
-            f"{path}: expected labels of {device}, found those of {', '.join(devices)}; name another folder with --out"
-        )
-    others = sum(row.implementation_version != version for row in rows)
-    if others:
-        _log.warning(
-            "%s: %d of %d labels were measured by another version and are kept; name another folder to measure anew",
-            path, others, len(rows),
-        )  # fmt: skip
-    return {(row.matrix, row.dtype.value) for row in rows}
-
-
-def label_all(  # noqa: PLR0917
-    path: Path,
-    matrices: Iterable[tuple[str, Matrix | str]],
-    dtypes: Sequence[DType],
-    make: Callable[[str, Matrix, DType], LabelRow],
-    ends: float,
-    have: Set[tuple[str, str]] = frozenset(),
-) -> int:
-    """Label what has no row yet, each row on disk before the next matrix begins.
-
-    Parameters
-    ----------
-    path : Path
-        File of labels, appended to.
-    matrices : iterable of (name, matrix)
-        Taken one after the other as long as there is time; a text instead of a matrix says why there is none.
-    dtypes : sequence of DType
-    make : callable
-        Measures one; what it raises on purpose is passed over, so that one broken matrix does not end a shard.
-    ends : float
-        Of the monotonic clock: no matrix is begun after it.
-    have : set of (matrix, dtype)
-        `measured_before` of the file.
-
-    Returns
-    -------
-    int
-        Rows written.
-    """
-    made = 0
-    with RecordFile(path) as file:
-        for name, matrix in matrices:
-            if isinstance(matrix, str):
-                _log.warning("%s has no label: %s", name, matrix)
-                continue
-            for dtype in dtypes:
-                if (name, dtype.value) in have or time.monotonic() >= ends:
-                    continue
-                try:
-                    row = make(name, matrix, dtype)
-                except SpmarkError as error:
-                    _log.warning("%s in %s has no label: %s", name, dtype, error)
-                    continue
-                file.append(row)
-                made += 1
-            if time.monotonic() >= ends:
-                break
-    return made

@@ -1,4 +1,4 @@
-"""The compiled loops of composing: what a tree says, what each column partition holds, and which rows share columns.
+"""The compiled loops of composing: what a tree says, and what each column partition holds.
 
 Importing this module compiles them, or reads them from Numba's cache, as `spmark.impls.formats.loops` does; they hold
 no lock of Python's, so that threads can run them side by side on ranges of rows.
@@ -20,7 +20,6 @@ _SHORT_IN = types.Array(types.int16, 1, "C", readonly=True)
 _REAL_IN = types.Array(types.float64, 1, "C", readonly=True)
 _REALS_IN = types.Array(types.float64, 2, "C", readonly=True)
 _COUNTS = types.int64[:, ::1]
-_WORDS_IN, _WORDS = types.Array(types.uint32, 1, "C", readonly=True), types.uint32[::1]
 
 
 @compiled(types.void, _IN, _SHORT_IN, _REAL_IN, _IN, _IN, _REALS_IN, types.float32[::1], types.float64[::1])
@@ -150,66 +149,3 @@ def count_columns(marks: Any, width: Any, own: Any, above: Any) -> None:
                 seen = True
             if seen:
                 above[partition, power] += 1
-
-
-@compiled(types.void, _IN, _IN, _WORDS_IN, _WORDS_IN, _LONG, _LONG, _WORDS, _WORDS)
-def least_of_two(  # noqa: PLR0917
-    indptr: Any, indices: Any, ranks: Any, others: Any, first: Any, stop: Any, least: Any, least_other: Any
-) -> None:
-    """Give rows ``first:stop`` the least rank of their columns, in two rankings; the greatest word without columns.
-
-    Parameters
-    ----------
-    indptr, indices : int32
-        A in CSR.
-    ranks, others : (K,) uint32
-    first, stop : int
-    least, least_other : (I,) uint32
-    """
-    for row in range(first, stop):
-        low, low_other = types.uint32(0xFFFFFFFF), types.uint32(0xFFFFFFFF)
-        for at in range(indptr[row], indptr[row + 1]):
-            column = indices[at]
-            low = min(low, ranks[column])
-            low_other = min(low_other, others[column])
-        least[row] = low
-        least_other[row] = low_other
-
-
-@compiled(types.void, _IN, _IN, _WORDS_IN, _LONG, _LONG, _WORDS)
-def least_of_one(indptr: Any, indices: Any, ranks: Any, first: Any, stop: Any, least: Any) -> None:  # noqa: PLR0917
-    """Do as `least_of_two` in one ranking."""
-    for row in range(first, stop):
-        low = types.uint32(0xFFFFFFFF)
-        for at in range(indptr[row], indptr[row + 1]):
-            low = min(low, ranks[indices[at]])
-        least[row] = low
-
-
-@compiled(types.UniTuple(_LONG, 2), _IN, _IN, _IN, types.int64[::1], _LONG, types.int32[::1])
-def distinct_columns(indptr: Any, indices: Any, rows: Any, begins: Any, window: Any, seen: Any) -> Any:  # noqa: PLR0917
-    """Count the distinct columns of windows of rows, and their non-zeros.
-
-    Parameters
-    ----------
-    indptr, indices : int32
-        A in CSR.
-    rows : (n,) int32
-        The order of rows.
-    begins : (windows,) int64
-        First place of each window.
-    window : int
-        Rows of a window.
-    seen : (K,) int32
-        All -1; afterwards the last window that has touched a column.
-    """
-    distinct = total = 0
-    for number in range(begins.size):
-        for place in range(begins[number], min(begins[number] + window, rows.size)):
-            row = rows[place]
-            total += indptr[row + 1] - indptr[row]
-            for at in range(indptr[row], indptr[row + 1]):
-                if seen[indices[at]] != number:
-                    seen[indices[at]] = number
-                    distinct += 1
-    return distinct, total

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from math import inf, log2
 from pathlib import Path
@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.problem import DType
 from spmark.impls.core.recordfile import read_rows
 from spmark.impls.liteform.compose import Form
 from spmark.impls.liteform.features import Features
@@ -50,38 +51,56 @@ def partition_regret(rows: Iterable[LabelRow], predict: Callable[[Features, int]
     return float(2 ** np.mean(logs) - 1) if logs else float("nan")
 
 
-def read_measured(path: Path, both: bool = True) -> tuple[Labels, str]:
-    """Read a file of labels as a table.
+def read_labels(paths: Sequence[Path]) -> list[LabelRow]:
+    """Read files of labels of one device, every matrix and dtype once however the files were sharded.
+
+    Where there are several rows of one, the one in which every config was tried is taken, else one that is complete,
+    else the last.
+
+    Raises
+    ------
+    DatasetError
+        The files hold no labels, or those of several devices.
+    RecordError
+        A line is no label.
+    """
+    found: dict[tuple[str, str, DType], LabelRow] = {}
+    for row in (row for path in paths for row in read_rows(path, LabelRow)):
+        key = row.device, row.matrix, row.dtype
+        held = found.get(key)
+        if held is None or (row.exhaustive, row.complete) >= (held.exhaustive, held.complete):
+            found[key] = row
+    devices = sorted({row.device for row in found.values()})
+    if len(devices) != 1:
+        where = ", ".join(map(str, paths))
+        raise DatasetError(f"{where}: expected labels of one device, found {', '.join(devices) or 'none'}")
+    return list(found.values())
+
+
+def table_of(rows: Iterable[LabelRow], both: bool = True) -> Labels:
+    """Give labels as a table.
 
     Parameters
     ----------
-    path : Path
+    rows : iterable of LabelRow
     both : bool
         Compare CELL with the faster of CSR and BSR, as the paper says, or with CSR alone, as its public code does.
 
     Returns
     -------
-    labels : Labels
+    Labels
         A row for each matrix, dtype and J at which CELL and CSR have times; named ``source/matrix dtype``.
-    gpu : str
 
     Raises
     ------
     DatasetError
-        The file holds no labels, or those of several devices.
-    RecordError
-        A line is no label.
+        No row has times.
     """
-    rows = list(read_rows(path, LabelRow))
-    devices = sorted({row.device for row in rows})
-    if len(devices) != 1:
-        raise DatasetError(f"{path}: expected labels of one device, found {', '.join(devices) or 'none'}")
     found = [line for row in rows for width in row.widths if (line := _line(row, width, both)) is not None]
     if not found:
-        raise DatasetError(f"{path}: expected labels with times, found none")
+        raise DatasetError("expected labels with times of CELL and CSR, found none")
     names, numbers = zip(*found, strict=True)
-    columns = np.array(numbers, np.float64).T
-    return Labels(np.array(names), *columns), devices[0]
+    return Labels(np.array(names), *np.array(numbers, np.float64).T)
 
 
 def _line(row: LabelRow, width: int, both: bool) -> tuple[str, tuple[float, ...]] | None:

@@ -7,7 +7,7 @@ Multiplication on GPUs", HPDC 2025.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, ClassVar
 
@@ -20,7 +20,9 @@ from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.formats.cell import cell_layout
 from spmark.impls.formats.hyb import prepare
+from spmark.impls.formats.nearness import RowOrder, distinct_share, near_order
 from spmark.impls.kernels.block_spmm import SPMM_BLOCKS, BlockSpmmPlan, vector_of
+from spmark.impls.kernels.column_bits import COUNT_MARKS, MARK_COLUMNS, ColumnBits
 from spmark.impls.kernels.csr_spmm import SPMM_CSR, CsrSpmmPlan, coarsen_for, vector_and_lanes
 from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS, EllBucketsPlan
 from spmark.impls.kernels.hyb_convert import FILL_ELL_BUCKETS, HybConverter
@@ -29,10 +31,9 @@ from spmark.impls.kernels.tile_spmm import SPMM_TILES
 from spmark.impls.kernels.zeroing import ZERO_ROWS
 from spmark.impls.liteform.compose import BLOCK, Choice, Form, choose, fixed_form
 from spmark.impls.liteform.cost import Counts, count, power_of
-from spmark.impls.liteform.dense import LEAST_SHARE, Dense, refusal
+from spmark.impls.liteform.dense import LEAST_SHARE, Dense, pays, refusal
 from spmark.impls.liteform.dense_plan import dense_plan, faster
 from spmark.impls.liteform.features import Features
-from spmark.impls.liteform.order import RowOrder, distinct_share, gathered
 from spmark.impls.liteform.predictor import SHIPPED, find
 from spmark.impls.liteform.schedule import Schedule, Table, rule, schedule_for, table_for
 from spmark.impls.liteform.search import Method, Widths, search, table_of
@@ -41,6 +42,9 @@ from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
 from spmark.impls.runtime.template import KernelTemplate
 
 _MOST_PARTITIONS = 1024
+_MANY = 1 << 20
+"""Non-zeros from which distinct columns are counted where the matrix is converted, if they also outnumber the rows and
+columns: what is sent for it, 4 bytes each, is then less than the words that the host would touch."""
 
 
 class Cost(StrEnum):
@@ -67,7 +71,7 @@ class LiteForm:
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (
         SPMM_ELL_BUCKETS, FILL_ELL_BUCKETS, ROUND_SHARED_ROWS, ZERO_ROWS, SPMM_CSR, SPMM_BLOCKS,
-        SPMM_TILES,
+        SPMM_TILES, MARK_COLUMNS, COUNT_MARKS,
     )  # fmt: skip
 
     format: str = Form.AUTO
@@ -88,9 +92,10 @@ class LiteForm:
     """Rows in A's order (``given``), those together that share columns (``gathered``), or as is expected to pay."""
     tail_in_last: bool = False
     """Leave the rest of a folded row in the widest bucket, as the paper does, instead of putting it where it fits."""
-    dense: str = Dense.NEVER
-    """Dense pieces of CELL on the matrix unit: ``never``, ``always`` (float16, one partition), or ``measured``: where
-    they win on the device, which the build then runs, against buckets in one partition."""
+    dense: str = Dense.PREDICTED
+    """Dense pieces of CELL on the matrix unit: ``never``, ``always`` (float16, one partition), ``predicted``: where a
+    sample of the rows says that they win, or ``measured``: where they win on the device, which the build then runs,
+    both against buckets in one partition."""
     model: str = SHIPPED
     """A model that ships, or the path of one that ``spmark train liteform`` wrote."""
 
@@ -153,6 +158,8 @@ class LiteForm:
     ) -> DevicePlan:
         if self.dense == Dense.ALWAYS:
             return self._dense(problem, target, table, facts, 0.0)
+        if self._predicted(problem, choice, own):
+            return self._dense(problem, target, table, facts, 0.0, gather=False)
         plain = self._cell(problem, target, table, choice, facts, own)
         asked = self.dense == Dense.MEASURED and target.spec.kind is DeviceKind.CUDA
         if not asked or choice.partitions > 1 or refusal(problem):
@@ -169,14 +176,14 @@ class LiteForm:
         with own.phase("convert"):
             order = self._ordered(problem, table)
         weights = table.weights_for(order is not None) if table and self.cost == Cost.MEASURED else None
+        converter = HybConverter(problem, target)
+        counts = _counted(problem.matrix, choice.partitions, converter, own, columns=weights is None)
         with own.phase("search"):
-            counts = count(problem.matrix, choice.partitions, columns=weights is None)
             costs = table_of(counts, problem.width, bound=self.bound, weights=weights, tail_in_last=self.tail_in_last)
             widths = self._widths(counts, costs)
         max_widths = [1 << int(power) for power in widths.powers]
         with own.phase("convert"):
             layout = cell_layout(problem.matrix, max_widths, self.tail_in_last, order.rows if order else None)
-        converter = HybConverter(problem, target)
         arrays = converter.fill(layout)
         with own.phase("search"):
             schedule = _schedule_of(problem, target, max(max_widths), gathered=order is not None)
@@ -195,8 +202,23 @@ class LiteForm:
         plan.search = _seen(costs, counts, widths)
         return plan
 
+    def _predicted(self, problem: Problem, choice: Choice, own: Built) -> bool:
+        """Tell whether dense pieces are expected to win; not where what is pinned has no meaning for them."""
+        pinned = self.order == Order.GATHERED or self.block or choice.partitions > 1
+        if self.dense != Dense.PREDICTED or pinned or refusal(problem):
+            return False
+        with own.phase("select"):
+            return pays(problem.matrix)
+
     def _dense(
-        self, problem: Problem, target: Target, table: Table | None, facts: Mapping[str, Any], least_share: float
+        self,
+        problem: Problem,
+        target: Target,
+        table: Table | None,
+        facts: Mapping[str, Any],
+        least_share: float,
+        *,
+        gather: bool = True,
     ) -> DevicePlan:
         weights = table.weights if table and self.cost == Cost.MEASURED else None
 
@@ -217,6 +239,7 @@ class LiteForm:
             schedule_of=schedule_of,
             tail_in_last=self.tail_in_last,
             least_share=least_share,
+            gather=gather,
         )
 
     def _widths(self, counts: Counts, costs: NDArray[np.float64]) -> Widths:
@@ -227,7 +250,7 @@ class LiteForm:
 
     def _ordered(self, problem: Problem, table: Table | None) -> RowOrder | None:
         if self.order == Order.GATHERED:
-            return gathered(problem.matrix)
+            return near_order(problem.matrix)
         return gathered_where_it_pays(problem, table) if self.order == Order.AUTO else None
 
 
@@ -239,6 +262,18 @@ def _add_phases(plan: DevicePlan, phases_s: Mapping[str, float]) -> None:
 def _schedule_of(problem: Problem, target: Target, max_width: int, *, gathered: bool) -> Schedule:
     nnz = problem.matrix.nnz
     return schedule_for(target.spec.name, problem.width, problem.dtype, nnz=nnz, max_width=max_width, gathered=gathered)
+
+
+def _counted(matrix: Csr, partitions: int, converter: HybConverter, own: Built, columns: bool) -> Counts:
+    """Count a matrix; distinct columns, where they are asked for, on the target of a converter if that is less work."""
+    if not columns or matrix.nnz < max(_MANY, matrix.num_rows + matrix.num_cols):
+        with own.phase("search"):
+            return count(matrix, partitions, columns)
+    with own.phase("compile"):
+        bits = ColumnBits(converter.target, partitions)
+    with own.phase("search"):
+        touched, above = bits.count(matrix.indptr, converter.indices, matrix.num_cols)
+        return replace(count(matrix, partitions, columns=False), columns=touched, columns_above=above)
 
 
 def _fixed(problem: Problem, target: Target, form: Form, facts: dict[str, Any], own: Built) -> DevicePlan:
@@ -257,7 +292,7 @@ def gathered_where_it_pays(problem: Problem, table: Table | None) -> RowOrder | 
     rule = table.gathering if table else None
     if rule is None or not rule.asks(problem.matrix.nnz, problem.width, problem.dtype):
         return None
-    found = gathered(problem.matrix)
+    found = near_order(problem.matrix)
     worth = distinct_share(problem.matrix, found) <= rule.most_share * distinct_share(problem.matrix)
     return found if worth else None
 

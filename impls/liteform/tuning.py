@@ -37,6 +37,9 @@ _STARTS = tuple(
 _SHARES = (0.97, 0.95, 0.9, 0.85, 0.8, 0.7)
 _WIDTHS = (1, 64, 128, 256)
 _LOADS = (0, 2_000_000, 4_000_000, 8_000_000, 16_000_000, 32_000_000, 64_000_000)
+_CREDIBLE, _WORTH = 0.1, 0.01
+"""Share of the time that gathering is believed to gain or lose at most, since a median may be off by more; and that it
+must gain where it is done, since finding an order takes time."""
 
 
 class Timed(BaseModel):
@@ -66,7 +69,7 @@ class ScheduleRow(BaseModel):
     counted: dict[str, tuple[int, ...]]
     """By power of two, what `COUNTED` names of one partition."""
     given_share: float
-    """Of rows of B that a block reads for the first time (`spmark.impls.liteform.order.distinct_share`)."""
+    """Of rows of B that a block reads for the first time (`spmark.impls.formats.nearness.distinct_share`)."""
     gathered_share: float
     timed: tuple[Timed, ...]
 
@@ -176,15 +179,16 @@ def fitted_gathering(rows: Sequence[ScheduleRow]) -> Gathering | None:
     for row in rows:
         times = [[t.time_us for t in row.timed if t.gathered is way] for way in (False, True)]
         if all(len(found) >= MANY for found in times):
-            gain = float(np.log(min(times[1]) / min(times[0])))
-            pairs.append((row.width, row.nnz * row.width, row.gathered_share / row.given_share, gain))
+            gain = float(np.clip(np.log(min(times[1]) / min(times[0])), -_CREDIBLE, _CREDIBLE))
+            width = row.width * row.dtype.itemsize // DType.FLOAT32.itemsize  # as `Gathering.asks` counts
+            pairs.append((width, row.nnz * width, row.gathered_share / row.given_share, gain))
     if not pairs:
         return None
     widths, loads, shares, gains = (np.array(column) for column in zip(*pairs, strict=True))
 
     def total(rule: Gathering) -> float:
         taken = (widths >= rule.least_width) & (loads >= rule.least_loads) & (shares <= rule.most_share)
-        return float(gains[taken].sum())
+        return float((gains[taken] + _WORTH).sum())
 
     rules = [Gathering(*bounds, weights=_STARTS[0]) for bounds in product(_WIDTHS, _LOADS, _SHARES)]
     best = min(rules, key=total)

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import BuildError, SpmarkError
+from spmark.impls.core.files import read_sealed, write_sealed
 from spmark.impls.core.interfaces import Candidate, Search
 from spmark.impls.core.problem import Problem
 from spmark.impls.kernels.ell_buckets import LANES, NEVER
@@ -213,8 +213,8 @@ class TuningCache:
 
     def read(self) -> Remembered | None:
         """Give what was found before; None where there is nothing that can be read."""
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            facts = json.loads(self.path.read_text())
+        with suppress(ValueError, KeyError, TypeError):
+            facts = json.loads(read_sealed(self.path) or b"")
             seen = tuple(Candidate(c["config"], None, tuple(c["samples_us"]), c["reason"]) for c in facts["seen"])
             return Remembered(facts["config"], facts["search_s"], seen)
         return None
@@ -223,11 +223,7 @@ class TuningCache:
         """Keep it; a cache that cannot be written costs only time."""
         seen = [{"config": c.config, "samples_us": c.samples_us, "reason": c.reason} for c in found.seen]
         text = json.dumps({"config": found.config, "search_s": found.search_s, "seen": seen})
-        with suppress(OSError):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            partial = self.path.with_suffix(f".{perf_counter()}.tmp")
-            partial.write_text(text)
-            partial.replace(self.path)
+        write_sealed(self.path, text.encode())
 
 
 def describe(seen: tuple[Candidate, ...]) -> Search:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from rich.markup import escape
 
@@ -32,6 +32,7 @@ from spmark.suite.reproduce import seconds
 
 if TYPE_CHECKING:
     from spmark.impls.liteform.labels import LabelRow
+    from spmark.impls.liteform.tuning import ScheduleRow
 
 _log = logging.getLogger(__name__)
 SOURCES = ("mirror", "seeded")
@@ -78,24 +79,27 @@ def measure_labels(request: LabelRequest) -> int:
     ends = time.monotonic() + seconds(request.budget)
     wanted = _dtypes(request.dtypes)
     cache, screen = Cache.default(), console(request.as_json)
-    names = list(matrices_of(request.patterns, cache))
+    names = list(dict.fromkeys(matrices_of(request.patterns, cache)))
     mine = list(_shard(names, request.shard))
     if not mine:
         raise SweepError(f"expected matrices that fit {', '.join(request.patterns) or 'the sources'}, found none")
     device = gpu_named(request.device)
     number, total = parsed_shard(request.shard)
     shard = f"{number:02d}-of-{total:02d}"
-    if request.schedules:
-        # No .jsonl, which is what a folder of labels consists of.
-        file = request.out / device.name / f"schedules-{shard}.ndjson"
-        made, left = _schedules(file, mine, wanted, device, cache, ends)
-    else:
-        file = request.out / device.name / f"shard-{shard}.jsonl"
-        made, left = _labels(file, mine, wanted, device, cache, ends, spread_out(names, request.exhaustive))
+    # No .jsonl but for labels, which is what a folder of labels consists of.
+    folder, job = request.out / device.name, _Job(mine, wanted, device, cache, ends)
+    with _Skips(folder / f"skipped-{shard}.ndjson", device.name) as skips:
+        if request.schedules:
+            file = folder / f"schedules-{shard}.ndjson"
+            made, left = _schedules(file, job, skips)
+        else:
+            file = folder / f"shard-{shard}.jsonl"
+            made, left = _labels(file, job, skips, spread_out(names, request.exhaustive))
     if request.as_json:
-        answer({"file": file, "made": made, "left": left})
+        answer({"file": file, "made": made, "left": left, "skipped": len(skips.known), "skips": skips.path})
     else:
-        say(screen, escape(f"{file}: {made} made, {left} left"))
+        why = f", {len(skips.known)} skipped, see {skips.path}" if skips.known else ""
+        say(screen, escape(f"{file}: {made} made, {left} left{why}"))
     return left
 
 
@@ -158,70 +162,120 @@ def _load(name: str, cache: Cache) -> LoadedMatrix | str:
         return str(error)
 
 
-def _labels(  # noqa: PLR0917
-    file: Path,
-    names: Sequence[str],
-    dtypes: Sequence[DType],
-    device: DeviceSpec,
-    cache: Cache,
-    ends: float,
-    exhaustive: set[str],
-) -> tuple[int, int]:
-    from spmark.impls.liteform.gpu import GpuTimer, compile_schedules, start_width
-    from spmark.impls.liteform.labels import WIDTHS, About, label_all, measure, measured_before
-    from spmark.impls.liteform.schedule import table_for
+@dataclass(frozen=True)
+class _Job:
+    """What a shard measures, on what and until when."""
 
-    compile_schedules(device, dtypes, WIDTHS, table_for(device.name))
-    version = implementation_version("liteform")
-    before = measured_before(file, device.name, version)
-    missing = [name for name in names for dtype in dtypes if (name, dtype.value) not in before]
-    fresh = list(dict.fromkeys(missing))
+    names: Sequence[str]
+    dtypes: Sequence[DType]
+    device: DeviceSpec
+    cache: Cache
+    ends: float
+
+
+class _Skips:
+    """What this version has found that it cannot measure: kept beside the shard, and not tried again."""
+
+    def __init__(self, path: Path, device: str) -> None:
+        from spmark.impls.liteform.shards import skipped_before
+
+        self.path, self._device, self.version = path, device, implementation_version("liteform")
+        self.known = skipped_before(path, device, self.version)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    _file: RecordFile | None = None
+
+    def add(self, matrix: str, dtype: DType, reason: str, width: int = 0) -> None:
+        """Keep one more, with the reason."""
+        from spmark.impls.liteform.shards import Skipped
+
+        self._file = self._file or RecordFile(self.path)
+        row = Skipped(
+            matrix=matrix, device=self._device, dtype=dtype, width=width, reason=reason,
+            implementation_version=self.version,
+        )  # fmt: skip
+        self._file.append(row)
+        self.known.add((matrix, dtype, width))
+
+
+def _labels(file: Path, job: _Job, skips: _Skips, exhaustive: set[str]) -> tuple[int, int]:
+    from spmark.impls.liteform.gpu import GpuTimer, compile_schedules, start_width
+    from spmark.impls.liteform.labels import WIDTHS, About, measure
+    from spmark.impls.liteform.schedule import table_for
+    from spmark.impls.liteform.shards import label_all, measured_before
+
+    device = job.device
+    compile_schedules(device, job.dtypes, WIDTHS, table_for(device.name))
+    before = measured_before(sorted(file.parent.glob("shard-*.jsonl")), device.name, skips.version)
+    before |= {(name, dtype.value) for name, dtype, width in skips.known if not width}
+    missing = [name for name in job.names for dtype in job.dtypes if (name, dtype.value) not in before]
+    fresh, known = list(dict.fromkeys(missing)), len(skips.known)
 
     def make(name: str, matrix: LoadedMatrix, dtype: DType) -> LabelRow:
-        about = About(name, matrix.kind.value, device.name, version)
+        about = About(name, matrix.kind.value, device.name, skips.version)
         every = name in exhaustive and matrix.csr.nnz <= _EXHAUSTIVE_NNZ
         timer = GpuTimer(matrix.csr, device, dtype)
         start = start_width(matrix.csr, device)
         return measure(matrix.csr, timer, about, dtype=dtype, exhaustive=every, start_width=start, limit_s=_LIMIT_S)
 
-    made = label_all(file, loaded(fresh, cache), dtypes, make, ends, before)
-    return made, len(missing) - made
+    made = label_all(file, loaded(fresh, job.cache), job.dtypes, make, job.ends, before, skips.add)
+    return made, len(missing) - made - (len(skips.known) - known)
 
 
-def _schedules(  # noqa: PLR0917
-    file: Path, names: Sequence[str], dtypes: Sequence[DType], device: DeviceSpec, cache: Cache, ends: float
-) -> tuple[int, int]:
+def _schedules(file: Path, job: _Job, skips: _Skips) -> tuple[int, int]:
     """Time schedules on matrices, and write what they say with the table that follows from it."""
-    from spmark.impls.liteform.gpu import ScheduleTimer, compile_schedules
+    from spmark.impls.liteform.gpu import compile_schedules
     from spmark.impls.liteform.labels import WIDTHS
     from spmark.impls.liteform.tuning import ScheduleRow, make_table
 
-    compile_schedules(device, dtypes, WIDTHS, None)
-    before = {(r.matrix, r.dtype, r.width) for r in read_rows(file, ScheduleRow)} if file.is_file() else set()
+    compile_schedules(job.device, job.dtypes, WIDTHS, None)
+    shards = [row for path in sorted(file.parent.glob("schedules-*.ndjson")) for row in read_rows(path, ScheduleRow)]
+    before = {(row.matrix, row.dtype, row.width) for row in shards} | skips.known
+    every = [(name, dtype, width) for name in job.names for dtype in job.dtypes for width in WIDTHS]
+    missing = [one for one in every if one not in before]
     made = left = 0
+    warm = False
     with RecordFile(file) as rows:
-        for name, matrix in loaded(names, cache):
-            for dtype in dtypes:
-                for width in WIDTHS:
-                    if (name, dtype, width) in before:
-                        continue
-                    if isinstance(matrix, str) or time.monotonic() >= ends:
-                        left += 1
-                        continue
-                    try:
-                        rows.append(ScheduleTimer(matrix.csr, device, dtype, width).row(name))
+        for name, matrix in loaded(list(dict.fromkeys(name for name, *_ in missing)), job.cache):
+            for _, dtype, width in (one for one in missing if one[0] == name):
+                if isinstance(matrix, str):
+                    skips.add(name, dtype, matrix, width)
+                elif time.monotonic() >= job.ends:
+                    left += 1
+                else:
+                    if not warm:  # what a process measures first is slow, whatever the reason: once for nothing
+                        _schedule_row(job.device, name, matrix, dtype, width)
+                        warm = True
+                    found = _schedule_row(job.device, name, matrix, dtype, width)
+                    if isinstance(found, str):
+                        skips.add(name, dtype, found, width)
+                    else:
+                        rows.append(found)
                         made += 1
-                    except SpmarkError as error:
-                        _log.warning("%s in %s at J = %d: %s", name, dtype, width, error)
-                        left += 1
-    every = [row for shard in sorted(file.parent.glob("schedules-*.ndjson")) for row in read_rows(shard, ScheduleRow)]
-    table = make_table(every, "spmark label liteform --schedules")
+    every_row = [row for path in sorted(file.parent.glob("schedules-*.ndjson")) for row in read_rows(path, ScheduleRow)]
+    table = make_table(every_row, "spmark label liteform --schedules")
     path = file.parent / "schedules.json"
     try:
-        path.write_text(table.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        path.write_text(table.model_dump_json(exclude_defaults=True) + "\n", encoding="utf-8")
     except OSError as error:
         raise RecordError(f"{path}: the table cannot be written: {error.strerror}; name another folder") from error
     return made, left
+
+
+def _schedule_row(device: DeviceSpec, name: str, matrix: LoadedMatrix, dtype: DType, width: int) -> ScheduleRow | str:
+    from spmark.impls.liteform.gpu import ScheduleTimer
+
+    try:
+        return ScheduleTimer(matrix.csr, device, dtype, width).row(name)
+    except SpmarkError as error:
+        _log.warning("%s in %s at J = %d: %s", name, dtype, width, error)
+        return str(error)
 
 
 def gpu_named(name: str) -> DeviceSpec:

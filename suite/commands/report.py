@@ -26,11 +26,14 @@ def draw(
     SweepError
         There is no such paper.
     """
+    from spmark.report.candidates import load_candidates
     from spmark.report.content import compose
     from spmark.report.load import load_records
     from spmark.report.page import write_site
 
-    report = compose(load_records(list(results)), baseline, title, _paper(paper) if paper else None)
+    folders = list(results)
+    chosen = _paper(paper) if paper else None
+    report = compose(load_records(folders), baseline, title, chosen, load_candidates(folders))
     index = write_site(report, out)
     if as_json:
         answer({"page": index, "notices": report.notices})

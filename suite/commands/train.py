@@ -25,6 +25,7 @@ from spmark.suite.commands.console import answer, console, say, table
 
 if TYPE_CHECKING:
     from spmark.impls.liteform.labelled import Labels
+    from spmark.impls.liteform.labels import LabelRow
     from spmark.impls.liteform.predictor import Card
     from spmark.report.study import RatioRow, ScoreRow, Source, Study
 
@@ -59,16 +60,22 @@ def train_predictor(request: TrainRequest) -> None:
         The model cannot be written.
     """
     _check(request.method)
+    from spmark.impls.liteform.held_out import held_out
     from spmark.impls.liteform.training import train
 
-    labels, about = _labels(request.labels)
+    labels, about, rows = _labels(request.labels)
     command = f"spmark train {request.method} " + " ".join(f"--labels {Path(name).name}" for name in request.labels)
-    predictor = train(labels, about.model_copy(update={"name": request.name, "made_with": {"command": command}}))
-    card = predictor.save(request.out)
+    about = about.model_copy(update={"name": request.name, "made_with": {"command": command}})
+    scores = held_out(rows, about) if rows else {}
+    card = train(labels, about).save(request.out)
     if request.as_json:
-        answer({"file": request.out, "card": card.model_dump()})
+        told = {name: spread._asdict() for name, spread in scores.items()}
+        answer({"file": request.out, "card": card.model_dump(), "held_out": told})
         return
     screen = console(request.as_json)
+    if scores:
+        lines = [{"what": name, **spread._asdict()} for name, spread in scores.items()]
+        screen.print(table("On matrices that were held out", lines, plain=True))
     say(screen, escape(f"{request.out}: {card.trained_on}; {card.rows['selection']} matrices"))
 
 
@@ -111,29 +118,26 @@ def _check(method: str) -> None:
         raise SweepError(f"expected a method with predictors out of {', '.join(METHODS)}, found {method!r}")
 
 
-def _labels(names: Sequence[str]) -> tuple[Labels, Card]:
-    """Give labels of one kind, published or measured, and what is known of them."""
-    from spmark.impls.liteform.labelled import joined, read_published
-    from spmark.impls.liteform.measured import read_measured
+def _labels(names: Sequence[str]) -> tuple[Labels, Card, list[LabelRow]]:
+    """Give labels of one kind, published or measured, what is known of them, and rows of those that are measured."""
+    from spmark.impls.liteform.labelled import read_published
+    from spmark.impls.liteform.measured import read_labels, table_of
     from spmark.impls.liteform.predictor import Card
 
     if list(names) == [PUBLISHED]:
         about = TABLES[LITEFORM_LABELS]
         labels = read_published(read_table(about.name, Cache.default()), about.name)
         origin = f"the authors' published labels ({about.licence}): {about.citation}"
-        return labels, Card(trained_on=origin, labels_sha256=about.sha256, gpu=about.gpu)
+        return labels, Card(trained_on=origin, labels_sha256=about.sha256, gpu=about.gpu), []
     if PUBLISHED in names or not names:
         raise DatasetError(f"expected --labels {PUBLISHED}, or files of measured labels, found {', '.join(names)}")
     files = [path for name in names for path in labels_in(Path(name))]
-    found = [read_measured(path) for path in files]
-    gpus = sorted({gpu for _, gpu in found})
-    if len(gpus) != 1:
-        raise DatasetError(f"expected labels of one GPU, found {', '.join(gpus) or 'none'}")
+    rows = read_labels(files)
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
-    labels = joined([labels for labels, _ in found])
-    dtypes = sorted({str(name).rpartition(" ")[-1] for name in labels.matrix})
-    origin = f"labels measured with spmark on {gpus[0]} in {' and '.join(dtypes)}"
-    return labels, Card(trained_on=origin, labels_sha256=digest, gpu=gpus[0])
+    dtypes = sorted({row.dtype.value for row in rows})
+    gpu = rows[0].device
+    origin = f"labels measured with spmark on {gpu} in {' and '.join(dtypes)}"
+    return table_of(rows), Card(trained_on=origin, labels_sha256=digest, gpu=gpu), rows
 
 
 def labels_in(path: Path) -> list[Path]:

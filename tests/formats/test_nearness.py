@@ -1,18 +1,22 @@
-"""The order of rows that puts those that share columns together."""
+"""The order of rows that puts those together which share columns."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import random_csr
+from problems import matrices, random_csr
 from scipy import sparse
 
 from spmark.impls.core.problem import Csr
+from spmark.impls.formats import nearness
+from spmark.impls.formats.cell import CellFormat, cell_layout
 from spmark.impls.formats.hyb import HybFormat
-from spmark.impls.formats.nearness import near_positions
+from spmark.impls.formats.nearness import WINDOW, distinct_share, near_order
+
+RNG = np.random.default_rng(12)
 
 
-def _shuffled_communities(count: int, size: int, seed: int) -> tuple[Csr, np.ndarray]:
+def cliques(count: int, size: int, seed: int) -> tuple[Csr, np.ndarray]:
     """Give a graph of cliques whose vertices are dealt at random, and each vertex's clique."""
     rng = np.random.default_rng(seed)
     clique = rng.permutation(np.repeat(np.arange(count), size))
@@ -22,28 +26,109 @@ def _shuffled_communities(count: int, size: int, seed: int) -> tuple[Csr, np.nda
     return Csr.checked(found.shape, found.indptr, found.indices, found.data), clique
 
 
-def test_it_is_a_permutation_and_brings_communities_together() -> None:
-    matrix, clique = _shuffled_communities(12, 9, 3)
-    positions = near_positions(matrix)
-    assert sorted(positions) == list(range(matrix.num_rows))
-    changes = np.count_nonzero(np.diff(clique[np.argsort(positions)]))
+def communities(groups: int = 20, members: int = 40, shuffled: bool = True) -> Csr:
+    """Draw a graph whose vertices know only those of their own group, numbered at random."""
+    count = groups * members
+    place = RNG.permutation(count) if shuffled else np.arange(count)
+    columns: list[list[int]] = [[] for _ in range(count)]
+    for vertex in range(count):
+        others = vertex // members * members + RNG.choice(members, 12, replace=False)
+        columns[place[vertex]] = sorted(place[others].tolist())
+    indptr = np.concatenate([[0], np.cumsum([len(row) for row in columns])])
+    indices = np.concatenate(columns)
+    return Csr.checked((count, count), indptr, indices, RNG.uniform(0.5, 1, indices.size))
+
+
+@pytest.fixture(params=["small", "large"])
+def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Take every matrix for a large one, in which the votes are few and dealt out, or as it is."""
+    if request.param == "large":
+        monkeypatch.setattr(nearness, "_SMALL", -1)
+        monkeypatch.setattr(nearness, "_FEW", -1)
+    return str(request.param)
+
+
+@pytest.mark.parametrize("name", matrices())
+@pytest.mark.usefixtures("size")
+def test_it_is_a_permutation_and_always_the_same(name: str) -> None:
+    matrix = matrices()[name]
+    order = near_order(matrix)
+    assert order.rows.dtype == order.positions.dtype == np.int32
+    assert np.array_equal(np.sort(order.rows), np.arange(matrix.num_rows))
+    assert np.array_equal(order.rows[order.positions], np.arange(matrix.num_rows))
+    assert np.array_equal(near_order(matrix).rows, order.rows)
+
+
+@pytest.mark.parametrize("lengths", [[0] * 7, [0, 3, 7, 1, 0, 2, 5], [7] * 7], ids=str)
+@pytest.mark.usefixtures("size")
+def test_any_square_matrix_has_one(lengths: list[int]) -> None:
+    assert sorted(near_order(random_csr(7, 7, lengths)).rows) == list(range(7))
+
+
+def test_cliques_stand_together() -> None:
+    matrix, clique = cliques(12, 9, 3)
+    changes = np.count_nonzero(np.diff(clique[near_order(matrix).rows]))
     assert changes == 11
     assert np.count_nonzero(np.diff(clique)) > 50
 
 
-@pytest.mark.parametrize("lengths", [[0] * 7, [0, 3, 7, 1, 0, 2, 5], [7] * 7], ids=str)
-def test_any_square_matrix_has_one(lengths: list[int]) -> None:
-    assert sorted(near_positions(random_csr(7, 7, lengths))) == list(range(7))
+@pytest.mark.usefixtures("size")
+def test_hidden_communities_stand_together() -> None:
+    matrix = communities()
+    order = near_order(matrix)
+    assert distinct_share(matrix, order) < 0.5 * distinct_share(matrix)
+    # Numbered group by group there is little to find.
+    tidy = communities(shuffled=False)
+    assert distinct_share(tidy, near_order(tidy)) > 0.8 * distinct_share(tidy)
 
 
-def test_others_are_refused() -> None:
-    with pytest.raises(ValueError, match="expected a square matrix, found 4 x 9"):
-        near_positions(random_csr(4, 9, [1, 2, 3, 4]))
+def test_the_better_of_two_orders_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    ring = np.arange(600)
+    numbers = np.random.default_rng(5).permutation(600)
+    ends = np.stack([(ring - 1) % 600, (ring + 1) % 600, (ring + 2) % 600], 1)
+    indices = np.empty((600, 3), np.int64)
+    indices[numbers] = np.sort(numbers[ends], axis=1)
+    matrix = Csr.checked((600, 600), np.arange(601) * 3, indices.ravel(), RNG.uniform(0.5, 1, 1800))
+    better = distinct_share(matrix, near_order(matrix))
+    monkeypatch.setattr(nearness, "_SMALL", 0)
+    assert better < 0.9 * distinct_share(matrix, near_order(matrix)) < 0.9 * distinct_share(matrix)
+
+
+@pytest.mark.usefixtures("size")
+def test_it_does_not_depend_on_how_many_cores_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix = communities(40, 50)
+    alone = near_order(matrix).rows
+    bounds = np.array([0, 1, 700, 701, 2000])
+    monkeypatch.setattr(nearness, "cores", lambda: 4)
+    monkeypatch.setattr(nearness, "equal_shares", lambda indptr: bounds)
+    assert np.array_equal(near_order(matrix).rows, alone)
+
+
+def test_rows_that_share_columns_of_a_rectangle_stand_together() -> None:
+    first, second = np.arange(0, 12), np.arange(5000, 5012)
+    rows = [first if row % 2 else second for row in range(64)]
+    matrix = Csr.checked((64, 6000), np.arange(65) * 12, np.concatenate(rows), RNG.uniform(0.5, 1, 64 * 12))
+    assert sorted(set((near_order(matrix).rows[:32] % 2).tolist())) in ([0], [1])
+
+
+def test_the_share_is_that_of_a_slow_count() -> None:
+    matrix = random_csr(200, 90, RNG.integers(0, 30, 200).tolist())
+    rows = [row for row in near_order(matrix).rows.tolist() if matrix.row_lengths[row]]
+    distinct = total = 0
+    for begin in range(0, len(rows) // WINDOW * WINDOW, WINDOW):
+        columns = [
+            column
+            for row in rows[begin : begin + WINDOW]
+            for column in matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]].tolist()
+        ]
+        distinct, total = distinct + len(set(columns)), total + len(columns)
+    assert distinct_share(matrix, near_order(matrix)) == distinct / total
+    assert distinct_share(matrices()["no_nonzeros"]) == 1.0
 
 
 def test_rows_of_a_bucket_stand_in_that_order() -> None:
-    matrix, _ = _shuffled_communities(5, 6, 8)
-    positions = near_positions(matrix)
+    matrix, _ = cliques(5, 6, 8)
+    positions = near_order(matrix).positions
     held = HybFormat.from_csr(matrix, 1, 8, positions=positions)
     for bucket in held.buckets:
         rows = held.rows[bucket.first : bucket.first + bucket.count]
@@ -51,3 +136,18 @@ def test_rows_of_a_bucket_stand_in_that_order() -> None:
     back = held.to_csr()
     assert np.array_equal(back.indices, matrix.indices)
     assert np.array_equal(back.values, matrix.values)
+
+
+@pytest.mark.parametrize("widths", [(16,), (4, 8, 2)], ids=str)
+def test_cell_in_another_order_is_the_same_matrix(widths: tuple[int, ...]) -> None:
+    matrix = communities(4, 30)
+    order = near_order(matrix)
+    layout = cell_layout(matrix, widths, order=order.rows)
+    back = HybFormat.from_layout(matrix, layout).to_csr()
+    assert all(np.array_equal(getattr(back, name), getattr(matrix, name)) for name in ("indptr", "indices", "values"))
+    assert layout.stored == CellFormat.from_csr(matrix, widths, tail_in_last=True).stored or layout.stored <= (
+        CellFormat.from_csr(matrix, widths).stored
+    )
+    for bucket in layout.buckets:
+        rows = layout.rows[bucket.first : bucket.first + bucket.count]
+        assert (np.diff(order.positions[rows[rows >= 0]]) >= 0).all()

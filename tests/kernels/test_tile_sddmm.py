@@ -34,13 +34,19 @@ def with_runs(matrix: Csr, share: float) -> Selection:
 def sample(
     matrix: Csr, share: float, width: int, scaled: bool, target: TableTarget, schedule: dict[str, int]
 ) -> TileSddmmPlan:
-    """Build, run over NaN and compare with the reference."""
+    """Build, run over NaN and compare with the reference, in both orders, whose elements are the same."""
     problem = Problem(Op.SDDMM, matrix, width, DType.FLOAT16, scaled)
-    plan = TileSddmmPlan(problem, target, TileFormat.from_csr(matrix, with_runs(matrix, share)), {}, **schedule)
-    operands = dense_operands(problem)
-    out = np.full(problem.out_shape, np.nan, np.float16)
-    plan.run(operands, out)
-    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    held = TileFormat.from_csr(matrix, with_runs(matrix, share))
+    operands, truth = dense_operands(problem), reference(problem, dense_operands(problem))
+    found = []
+    for in_tiles in (True, False):
+        plan = TileSddmmPlan(problem, target, held, {}, in_tiles=in_tiles, **schedule)
+        out = np.full(problem.out_shape, np.nan, np.float16)
+        plan.run(operands, out)
+        found.append(truth.select(problem, out, plan.order))
+        assert truth.max_error(found[-1]) <= tolerance(problem)
+    np.testing.assert_array_equal(*found)
+    assert plan.order is None
     assert plan.deterministic
     return plan
 
@@ -69,6 +75,24 @@ def test_every_instance(instance: Instance, target: TableTarget) -> None:
 def test_extremes(matrix: Csr, target: TableTarget) -> None:
     for share in (1.0, 0.5, 0.0):
         sample(matrix, share, 16, True, target, {"lanes": 8, "batch": 4, "groups": 8})
+
+
+@pytest.mark.xdist_group("tile_sddmm")
+def test_an_order_of_tiles_is_another_and_spares_positions(target: TableTarget) -> None:
+    problem = Problem(Op.SDDMM, MATRIX, 32, DType.FLOAT16, scaled=True)
+    held = TileFormat.from_csr(MATRIX, with_runs(MATRIX, 0.5))
+    schedule = {"lanes": 8, "batch": 4, "groups": 8}
+    in_csr, in_tiles = (TileSddmmPlan(problem, target, held, {}, in_tiles=on, **schedule) for on in (False, True))
+    assert in_csr.device_bytes - in_tiles.device_bytes == 4 * MATRIX.nnz
+    assert (np.sort(in_tiles.order) == np.arange(MATRIX.nnz)).all()
+    operands, out = dense_operands(problem), np.full(problem.out_shape, np.nan, np.float16)
+    in_tiles.run(operands, out)
+    truth = reference(problem, operands)
+    assert truth.max_error(truth.select(problem, out, in_tiles.order)) <= tolerance(problem)
+    assert truth.max_error(truth.select(problem, out)) > 0.1
+    swapped = in_tiles.order.copy()
+    swapped[[3, 90]] = swapped[[90, 3]]
+    assert truth.max_error(truth.select(problem, out, swapped)) > 0.01
 
 
 def test_tasks_cut_panels() -> None:

@@ -41,7 +41,7 @@ class Product:
         full = reference(problem, dense_operands(problem))
         self.right = np.zeros(problem.out_shape)
         self.right[rows] = full.result
-        self.fault, self.runs = fault, 0
+        self.fault, self.runs, self.order = fault, 0, None
 
     def run(self, operands: Sequence[Any], out: Any) -> None:
         self.runs += 1

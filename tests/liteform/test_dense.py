@@ -15,7 +15,7 @@ from spmark.impls.formats.cell import CellFormat
 from spmark.impls.formats.tiles import BLOCK, TileFormat
 from spmark.impls.kernels.tile_spmm import SPMM_TILES
 from spmark.impls.liteform import dense_plan as made
-from spmark.impls.liteform.dense import dense_pieces, dense_selection, refusal, rest_of, tile_arguments
+from spmark.impls.liteform.dense import dense_pieces, dense_selection, pays, refusal, rest_of, tile_arguments
 from spmark.impls.liteform.plan import LiteForm
 from spmark.impls.liteform.schedule import candidates, rule
 from spmark.impls.runtime.device import find as find_device
@@ -170,6 +170,41 @@ def test_the_faster_plan_is_kept_and_the_other_is_accounted_for(
         raise BuildError("too few")
 
     assert made.faster(plain, none, problem, HOST)[0] is plain
+
+
+def banded(num_rows: int, reach: int) -> Csr:
+    """Give a band with values that are drawn."""
+    rows = np.arange(num_rows)
+    inside = np.abs(rows[:, np.newaxis] - rows) <= reach
+    indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(inside, 1))])
+    return Csr.checked(inside.shape, indptr, np.nonzero(inside)[1], RNG.uniform(0.5, 1, np.count_nonzero(inside)))
+
+
+@pytest.mark.parametrize("num_rows", [16, 100, 1000])
+def test_a_sample_of_rows_says_whether_pieces_pay(num_rows: int) -> None:
+    for matrix, expected in (
+        (banded(num_rows, 40), True),
+        (banded(num_rows, 0), False),
+        (random_csr(num_rows, 4000, [5] * num_rows), False),
+    ):
+        share = dense_pieces(matrix, least_full=0.5).share
+        assert pays(matrix) == expected == (share >= 0.5)
+    assert not pays(matrices()["no_nonzeros"])
+
+
+def test_pieces_are_taken_where_they_are_expected_to_pay() -> None:
+    band = banded(96, 24)
+    problem = Problem(Op.SPMM, band, 32, DType.FLOAT16)
+    plan = LiteForm(format="cell", partitions=1).build(problem, HOST)
+    assert plan.config["dense"] == pytest.approx(dense_pieces(band).share, abs=1e-4)
+    operands, out = dense_operands(problem), np.full(problem.out_shape, np.nan, np.float16)
+    plan.run(operands, out)
+    expected = reference(problem, operands)
+    assert expected.max_error(out) <= tolerance(problem)
+    for pinned in ({"dense": "never"}, {"order": "gathered"}, {"block": 8}, {"partitions": 2}):
+        assert "dense" not in LiteForm(**{"format": "cell", "partitions": 1, **pinned}).build(problem, HOST).config
+    for other in (Problem(Op.SPMM, band, 32, DType.FLOAT32), Problem(Op.SPMM, MIXED, 32, DType.FLOAT16)):
+        assert "dense" not in LiteForm(format="cell", partitions=1).build(other, HOST).config
 
 
 def test_too_few_in_dense_pieces_make_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:

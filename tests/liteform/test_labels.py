@@ -17,21 +17,28 @@ from spmark.impls.core.problem import Csr, DType
 from spmark.impls.liteform.climb import Point, climb, neighbours, published_start
 from spmark.impls.liteform.compose import Form
 from spmark.impls.liteform.features import Features
-from spmark.impls.liteform.labelled import joined
+from spmark.impls.liteform.labelled import Labels
 from spmark.impls.liteform.labels import (
     MAX_SAMPLES,
     About,
     LabelRow,
     Tried,
-    label_all,
     measure,
-    measured_before,
 )
-from spmark.impls.liteform.measured import partition_regret, read_measured
+from spmark.impls.liteform.measured import partition_regret, read_labels, table_of
+from spmark.impls.liteform.shards import Skipped, label_all, measured_before, skipped_before
 
 MATRIX = random_csr(60, 300, np.random.default_rng(0).integers(1, 200, 60).tolist())
 TRIED = Tried(partitions=1, max_width=8, samples_us={32: [3.0], 128: [4.0]})
 ABOUT = About("made/up", "synthetic", "fake-gpu", "0" * 16)
+
+
+def read(path: Path, both: bool = True) -> Labels:
+    return table_of(read_labels([path]), both)
+
+
+def there(path: Path) -> list[Path]:
+    return [path] if path.is_file() else []
 
 
 class FakeTimer:
@@ -116,7 +123,7 @@ def test_what_fails_is_kept_with_its_reason_and_never_chosen(tmp_path: Path) -> 
     assert {tried.max_width for tried in failed} == {64, 128, 256}
     path = tmp_path / "labels.jsonl"
     label_all(path, [("made/up", MATRIX)], [DType.FLOAT32], lambda *_: row, inf)
-    labels, gpu = read_measured(path)
+    labels, gpu = read(path), read_labels([path])[0].device
     assert gpu == "fake-gpu"
     assert labels.max_width.tolist() == [16, 32]
 
@@ -146,14 +153,13 @@ def test_labels_become_a_table(tmp_path: Path) -> None:
     path = tmp_path / "shard-01-of-01.jsonl"
     row = made(FakeTimer())
     label_all(path, [("made/up", MATRIX)], [DType.FLOAT32], lambda *_: row, inf)
-    labels, _ = read_measured(path)
+    labels = read(path)
     assert labels.width.tolist() == [32, 128]
     assert labels.partitions.tolist() == [2, 4]
     assert labels.max_width.tolist() == [16, 64]
     assert labels.cell_us.tolist() == [10, 40]
     assert labels.speedup.tolist() == [5, 5]
     assert labels.nnz.tolist() == [MATRIX.nnz] * 2
-    assert joined([labels, labels]).size == 4
 
 
 def test_blocks_count_as_a_fixed_format_where_there_are_any(tmp_path: Path) -> None:
@@ -164,8 +170,8 @@ def test_blocks_count_as_a_fixed_format_where_there_are_any(tmp_path: Path) -> N
     path = tmp_path / "labels.jsonl"
     row = made(Blocks())
     label_all(path, [("made/up", MATRIX)], [DType.FLOAT32], lambda *_: row, inf)
-    assert read_measured(path)[0].speedup.tolist() == [0.8, 0.2]
-    assert read_measured(path, both=False)[0].speedup.tolist() == [5, 1.25]
+    assert read(path).speedup.tolist() == [0.8, 0.2]
+    assert read(path, both=False).speedup.tolist() == [5, 1.25]
 
 
 def test_regret_of_the_partitions_by_hand() -> None:
@@ -190,7 +196,7 @@ def test_a_shard_goes_on_where_it_was(tmp_path: Path) -> None:
         return row.model_copy(update={"matrix": name, "dtype": dtype})
 
     def go_on(matrices: list, ends: float) -> int:
-        return label_all(path, matrices, list(DType), make, ends, measured_before(path, "fake-gpu", "0" * 16))
+        return label_all(path, matrices, list(DType), make, ends, measured_before(there(path), "fake-gpu", "0" * 16))
 
     assert go_on(todo, time.monotonic() - 1) == 0
     assert calls == []
@@ -200,15 +206,58 @@ def test_a_shard_goes_on_where_it_was(tmp_path: Path) -> None:
     assert go_on(todo, inf) == 0
 
 
+def test_what_cannot_be_labelled_is_told_with_the_reason(tmp_path: Path) -> None:
+    row = made(FakeTimer())
+    told: list[tuple[str, DType, str]] = []
+
+    def make(name: str, matrix: Csr, dtype: DType) -> LabelRow:
+        if name == "made/broken":
+            raise DatasetError("broken")
+        return row.model_copy(update={"matrix": name, "dtype": dtype})
+
+    todo = [("made/up", MATRIX), ("made/none", "no such file"), ("made/broken", MATRIX)]
+    path = tmp_path / "labels.jsonl"
+    assert label_all(path, todo, [DType.FLOAT32], make, inf, frozenset(), lambda *one: told.append(one)) == 1
+    assert told == [("made/none", DType.FLOAT32, "no such file"), ("made/broken", DType.FLOAT32, "broken")]
+    assert label_all(path, todo, [DType.FLOAT32], make, -inf, frozenset(), lambda *one: told.append(one)) == 0
+    assert len(told) == 2, "what there was no time for may still be labelled"
+
+
+def test_only_the_same_version_on_the_same_device_skips_again(tmp_path: Path) -> None:
+    path = tmp_path / "skipped.ndjson"
+    assert skipped_before(path, "fake-gpu", "1") == set()
+    rows = [
+        Skipped(matrix="a", device=device, dtype=DType.FLOAT16, width=32, reason="why", implementation_version=version)
+        for device, version in (("fake-gpu", "1"), ("other-gpu", "2"))
+    ]
+    path.write_text("".join(row.model_dump_json() + "\n" for row in rows))
+    assert skipped_before(path, "fake-gpu", "1") == {("a", DType.FLOAT16, 32)}
+    assert skipped_before(path, "fake-gpu", "2") == set()
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_matrix_in_two_shards_counts_once(tmp_path: Path, first: int) -> None:
+    every, climbed = made(FakeTimer(), exhaustive=True), made(FakeTimer())
+    paths = [tmp_path / "shard-01-of-01.jsonl", tmp_path / "shard-01-of-02.jsonl"]
+    for path, row in zip(paths, (every, climbed) if first else (climbed, every), strict=True):
+        other = row.model_copy(update={"dtype": DType.FLOAT16})
+        for one in (row, other):
+            label_all(path, [("made/up", MATRIX)], [one.dtype], lambda *_, one=one: one, inf)
+    rows = read_labels(paths)
+    assert [(row.dtype, row.exhaustive) for row in rows] == [(DType.FLOAT32, True), (DType.FLOAT16, True)]
+    assert measured_before(paths, "fake-gpu", "0" * 16) == {("made/up", "float32"), ("made/up", "float16")}
+    assert table_of(rows).size == 4
+
+
 def test_a_shard_of_another_device_is_not_gone_on_with(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "labels.jsonl"
-    assert measured_before(path, "fake-gpu", "") == set()
+    assert measured_before([], "fake-gpu", "") == set()
     label_all(path, [("made/up", MATRIX)], [DType.FLOAT32], lambda *_: made(FakeTimer()), inf)
     with pytest.raises(RecordError, match="expected labels of other-gpu, found those of fake-gpu; name"):
-        measured_before(path, "other-gpu", "0" * 16)
-    assert measured_before(path, "fake-gpu", "0" * 16) == {("made/up", "float32")}
+        measured_before([path], "other-gpu", "0" * 16)
+    assert measured_before([path], "fake-gpu", "0" * 16) == {("made/up", "float32")}
     assert not caplog.records
-    assert measured_before(path, "fake-gpu", "1" * 16) == {("made/up", "float32")}
+    assert measured_before([path], "fake-gpu", "1" * 16) == {("made/up", "float32")}
     assert "1 of 1 labels were measured by another version" in caplog.text
 
 
@@ -219,13 +268,13 @@ def test_a_shard_that_was_cut_off_goes_on(tmp_path: Path) -> None:
 
     def go_on() -> int:
         todo = [(name, MATRIX) for name in names]
-        have = measured_before(path, "fake-gpu", "0" * 16)
+        have = measured_before(there(path), "fake-gpu", "0" * 16)
         return label_all(path, todo, [DType.FLOAT32], lambda name, *_: by_name[name], inf, have)
 
     assert go_on() == 2
     path.write_bytes(path.read_bytes()[:-40])
     assert go_on() == 1
-    assert sorted(read_measured(path)[0].matrix) == [f"{name} float32" for name in names for _ in (32, 128)]
+    assert sorted(read(path).matrix) == [f"{name} float32" for name in names for _ in (32, 128)]
 
 
 @pytest.mark.parametrize(
@@ -243,7 +292,7 @@ def test_a_line_that_means_nothing_is_refused(tmp_path: Path, change: dict, mess
     path = tmp_path / "labels.jsonl"
     path.write_text(json.dumps(made(FakeTimer()).model_dump(mode="json") | change) + "\n")
     with pytest.raises(RecordError, match=message) as caught:
-        read_measured(path)
+        read(path)
     assert f"{path}:1" in str(caught.value)
 
 
@@ -253,7 +302,7 @@ def test_a_width_without_times_of_csr_is_left_out(tmp_path: Path) -> None:
         row = made(FakeTimer()).model_copy(update={"fixed_us": fixed_us, "tried": (TRIED,)})
         path.unlink(missing_ok=True)
         label_all(path, [("made/up", MATRIX)], [DType.FLOAT32], lambda *_, row=row: row, inf)
-        assert read_measured(path)[0].width.tolist() == [128]
+        assert read(path).width.tolist() == [128]
 
 
 def test_of_configs_that_noise_cannot_tell_apart_the_fewest_partitions_are_learned(tmp_path: Path) -> None:
@@ -265,7 +314,7 @@ def test_of_configs_that_noise_cannot_tell_apart_the_fewest_partitions_are_learn
     path = tmp_path / "labels.jsonl"
     row = made(Level(), exhaustive=True)
     label_all(path, [("made/up", MATRIX)], [DType.FLOAT32], lambda *_: row, inf)
-    labels, _ = read_measured(path)
+    labels = read(path)
     assert (labels.partitions[0], labels.max_width[0], labels.cell_us[0]) == (2, 16, 10)
 
 
@@ -273,4 +322,4 @@ def test_a_file_without_labels_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "labels.jsonl"
     path.write_text("")
     with pytest.raises(DatasetError, match="one device, found none"):
-        read_measured(path)
+        read(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from time import perf_counter
 from typing import Any
 
@@ -9,10 +10,13 @@ import numpy as np
 import pytest
 from problems import dense_operands, matrices, random_csr
 
+from spmark.impls.core.interfaces import Built
 from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.kernels.hyb_convert import HybConverter
+from spmark.impls.liteform import plan as plan_module
 from spmark.impls.liteform.compose import Choice, Form, choose, estimated_blocks, fixed_form
-from spmark.impls.liteform.cost import count
+from spmark.impls.liteform.cost import Counts, count
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.plan import LiteForm, run_lengths
 from spmark.impls.liteform.predictor import SHIPPED, find
@@ -20,6 +24,7 @@ from spmark.impls.liteform.schedule import Entry, Gathering, Schedule, Table, ru
 from spmark.impls.liteform.search import search, table_of
 from spmark.impls.liteform.weights import Weights
 from spmark.impls.runtime.device import find as find_device
+from spmark.impls.runtime.target import open_target
 
 RNG = np.random.default_rng(4)
 MATRIX = random_csr(90, 130, [*RNG.integers(0, 20, 88), 120, 97])
@@ -192,3 +197,27 @@ def test_a_gpu_s_table_decides_cost_schedule_and_order(monkeypatch: pytest.Monke
     assert plan_with(Gathering(32, 0, 10.0, folded), order="given")["order"] == "given"
     paper = plan_with(None, cost="paper")
     assert paper["cost"] == search(table_of(count(MATRIX, 1), 32), count(MATRIX, 1).widest).cost
+
+
+@pytest.mark.parametrize("partitions", [1, 5])
+def test_distinct_columns_of_large_matrices_are_counted_where_the_matrix_is(
+    monkeypatch: pytest.MonkeyPatch, partitions: int
+) -> None:
+    matrix = random_csr(60, 400, np.random.default_rng(3).integers(0, 300, 60).tolist())
+    problem, target = Problem(Op.SPMM, matrix, 32), open_target(find_device("host-simt"))
+    chosen = LiteForm(format="cell", partitions=partitions, cost="paper")
+    on_host = chosen.build(problem, find_device("host-simt")).config
+    monkeypatch.setattr(plan_module, "_MANY", 0)
+    own = Built()
+    found = plan_module._counted(matrix, partitions, HybConverter(problem, target), own, columns=True)
+    expected = count(matrix, partitions)
+    for field in fields(Counts):
+        np.testing.assert_array_equal(getattr(found, field.name), getattr(expected, field.name), field.name)
+    assert set(own.phases_s) == {"compile", "search"}
+    assert chosen.build(problem, find_device("host-simt")).config == on_host
+    # With fewer non-zeros than rows and columns to send, the host counts.
+    asked: list[int] = []
+    monkeypatch.setattr(plan_module, "ColumnBits", lambda *_: asked.append(1))
+    few = random_csr(60, 400, [2] * 60)
+    plan_module._counted(few, 1, HybConverter(Problem(Op.SPMM, few, 32), target), Built(), columns=True)
+    assert not asked

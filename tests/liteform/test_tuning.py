@@ -126,6 +126,23 @@ def test_rows_are_gathered_where_that_was_faster() -> None:
     assert fitted_gathering([row(1, truth)]) is None
 
 
+def test_gathering_is_not_decided_by_one_time_that_is_off_nor_done_for_next_to_nothing() -> None:
+    truth = Weights(2.0, 0.2, 10.0, 3.0, 1000.0)
+    one_is_off = [row(1, truth, 32, gain=0.3), *(row(seed, truth, 32, gain=1.04) for seed in range(2, 6))]
+    assert fitted_gathering(one_is_off) is None, "even the sum of the logarithms says otherwise"
+    assert fitted_gathering([row(seed, truth, 256, gain=0.995) for seed in range(3)]) is None
+    assert fitted_gathering([row(seed, truth, 256, gain=0.98) for seed in range(3)]) is not None
+
+
+def test_rows_of_b_count_by_their_bytes_when_gathering_is_decided() -> None:
+    truth = Weights(2.0, 0.2, 10.0, 3.0, 1000.0)
+    half = [row(seed, truth, 256, gain=0.8).model_copy(update={"dtype": DType.FLOAT16}) for seed in range(2)]
+    rule = fitted_gathering([*half, row(3, truth, 64, gain=1.2)])
+    assert rule is not None
+    assert rule.least_width == 128
+    assert all(rule.asks(one.nnz, one.width, one.dtype) for one in half)
+
+
 def test_a_table_goes_through_a_file(tmp_path: Path) -> None:
     truth = Weights(2.0, 0.2, 10.0, 3.0, 1000.0)
     table = make_table([row(seed, truth, 128, gain=0.8) for seed in range(3)], "a command")

@@ -30,6 +30,19 @@ DEVICE = find("cpu")
 QUICK = Options(max_seconds=0.02)
 
 
+def matrix_order(nnz: int) -> np.ndarray:
+    """Give the order that SDDMM's results are left in."""
+    return np.random.default_rng(1).permutation(nnz).astype(np.int32)
+
+
+_ORDERS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "right": lambda order: order,
+    "invert": lambda order: np.argsort(order).astype(np.int32),
+    "name_one_twice": lambda order: np.append(order[:-1], order[0]),
+    "name_too_few": lambda order: order[:-1],
+}
+
+
 class Deed(Built):
     """A plan that computes the truth and then does something to it."""
 
@@ -38,10 +51,17 @@ class Deed(Built):
         self.problem, self.do = problem, do
         self.search = Search(1, seen=(Candidate({"a": 1}, predicted=2.0),))
 
+        if problem.op is Op.SDDMM and do in _ORDERS:
+            self.order = _ORDERS[do](matrix_order(problem.matrix.nnz))
+
     def run(self, operands: Any, out: Any) -> None:
         from scipy import sparse
 
         matrix = self.problem.matrix
+        if self.problem.op is Op.SDDMM:
+            dots = np.einsum("pj,pj->p", operands[0][matrix.rows_of_entries()], operands[1][matrix.indices])
+            out[:] = dots[matrix_order(matrix.nnz)]
+            return
         a = sparse.csr_array((matrix.values, matrix.indices, matrix.indptr), shape=matrix.shape)
         if self.do == "leave_a_row":
             out[1:] = (a @ operands[0])[1:]
@@ -81,12 +101,21 @@ class Doer:
         return Deed(problem, self.do)
 
 
+@dataclass(frozen=True)
+class Sampler(Doer):
+    """The same for SDDMM, whose results it leaves in an order of its own."""
+
+    name: ClassVar[str] = "sampler"
+    ops: ClassVar[frozenset[Op]] = frozenset({Op.SDDMM})
+
+
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     module = types.ModuleType("spmark.impls.doer.plan")
-    module.Doer = Doer  # type: ignore[attr-defined]
+    module.Doer, module.Sampler = Doer, Sampler  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "spmark.impls.doer.plan", module)
-    table = {**IMPLEMENTATIONS, "doer": "spmark.impls.doer.plan:Doer"}
+    own = {"doer": "spmark.impls.doer.plan:Doer", "sampler": "spmark.impls.doer.plan:Sampler"}
+    table = {**IMPLEMENTATIONS, **own}
     monkeypatch.setattr("spmark.impls.table.IMPLEMENTATIONS", table)
     monkeypatch.setattr(rows, "implementation_version", lambda package: "0" * 16)
     return Bench(DEVICE, Cache.default(), "environment", QUICK)
@@ -126,6 +155,23 @@ def test_a_right_result_is_checked_and_timed(bench: Bench) -> None:
     assert row.matrix_kind is MatrixKind.SYNTHETIC
     assert len(row.matrix_hash) == 64
     assert row.environment == "environment"
+
+
+@pytest.mark.parametrize(
+    ("do", "status", "words"),
+    [
+        ("right", Status.OK, ""),
+        ("forget", Status.WRONG_RESULT, "largest relative error"),
+        ("invert", Status.WRONG_RESULT, "largest relative error"),
+        ("name_one_twice", Status.BUILD_ERROR, "found 1 that it does not name"),
+        ("name_too_few", Status.BUILD_ERROR, "expected an order of the result of shape"),
+    ],
+)
+def test_a_result_in_an_order_of_its_own(bench: Bench, do: str, status: Status, words: str) -> None:
+    row = ask(bench, do, op=Op.SDDMM, implementation="sampler")
+    assert row.status is status, row.reason
+    assert words in row.reason
+    assert bool(row.samples_us) == (status is Status.OK)
 
 
 def test_what_the_search_saw_comes_along(bench: Bench) -> None:

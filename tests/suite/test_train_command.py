@@ -13,13 +13,17 @@ from label_fakes import published_csv
 
 from spmark.datasets.cache import Cache
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.errors import DeviceError, SweepError
+from spmark.impls.core.errors import BuildError, DeviceError, SweepError
 from spmark.impls.core.problem import Csr, DType
+from spmark.impls.core.recordfile import read_rows
+from spmark.impls.liteform.compose import Form
 from spmark.impls.liteform.cost import count
 from spmark.impls.liteform.labelled import read_published
-from spmark.impls.liteform.labels import LabelRow, Tried, label_all
+from spmark.impls.liteform.labels import LabelRow, Tried
+from spmark.impls.liteform.measured import read_labels
 from spmark.impls.liteform.predictor import find
 from spmark.impls.liteform.schedule import Schedule, read_table
+from spmark.impls.liteform.shards import Skipped, label_all
 from spmark.impls.liteform.tuning import COUNTED, ScheduleRow, Timed
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.suite import cli
@@ -79,7 +83,11 @@ def test_a_model_is_trained_on_measured_labels(monkeypatch, tmp_path: Path, caps
         monkeypatch, "train", "liteform", "--labels", str(labels.parent), "--name", "fake", "--out", str(out), "--json"
     )
     assert code == 0
-    card = json.loads(capsys.readouterr().out)["card"]
+    told = json.loads(capsys.readouterr().out)
+    card, scores = told["card"], told["held_out"]
+    assert scores["partitions, regret"]["least"] <= scores["partitions, regret"]["mean"]
+    assert scores["partitions, regret of one"]["greatest"] >= 0
+    assert 0 <= scores["selection, accuracy"]["mean"] <= 1
     assert (card["name"], card["gpu"], card["rows"]["selection"]) == ("fake", "fake-gpu", 40)
     assert card["trained_on"] == "labels measured with spmark on fake-gpu in float32"
     sample = read_published(published_csv(40), "x").selection()[0]
@@ -90,7 +98,7 @@ def test_labels_of_two_gpus_are_not_mixed(monkeypatch, tmp_path: Path, capsys) -
     measured(tmp_path / "labels" / "a.jsonl")
     measured(tmp_path / "labels" / "b.jsonl", "other-gpu")
     assert spmark(monkeypatch, "train", "liteform", "--labels", str(tmp_path / "labels")) == 2
-    assert "expected labels of one GPU, found fake-gpu, other-gpu" in capsys.readouterr().err
+    assert "expected labels of one device, found fake-gpu, other-gpu" in capsys.readouterr().err
 
 
 def test_the_study_is_written_with_its_page(monkeypatch, tables: None, tmp_path: Path, capsys) -> None:
@@ -192,14 +200,61 @@ def test_a_table_of_schedules_is_made_shard_by_shard(monkeypatch: pytest.MonkeyP
         "patterns": ("seeded/mesh_03", "seeded/no_such"), "dtypes": ("float32",), "schedules": True, "out": tmp_path
     }  # fmt: skip
     assert measure_labels(request(shard="1/2", **how)) == 0
-    assert measure_labels(request(shard="2/2", **how)) == 5, "a J each of what cannot be loaded"
+    assert measure_labels(request(shard="2/2", **how)) == 0, "what cannot be loaded is not left over"
     folder = tmp_path / device.name
     assert {path.name for path in folder.iterdir()} == {
-        "schedules-01-of-02.ndjson", "schedules-02-of-02.ndjson", "schedules.json"
+        "schedules-01-of-02.ndjson", "schedules-02-of-02.ndjson", "schedules.json", "skipped-02-of-02.ndjson"
     }  # fmt: skip
+    skipped = list(read_rows(folder / "skipped-02-of-02.ndjson", Skipped))
+    assert [(row.matrix, row.width) for row in skipped] == [("seeded/no_such", j) for j in (32, 64, 128, 256, 512)]
+    assert all("no_such" in row.reason for row in skipped)
+    assert measure_labels(request(shard="2/2", **how)) == 0
+    assert len(list(read_rows(folder / "skipped-02-of-02.ndjson", Skipped))) == 5, "nothing is skipped twice"
     table = read_table(folder / "schedules.json")
     assert {entry.width for entry in table.entries} == {32, 64, 128, 256, 512}
     assert {entry.schedule.work for entry in table.entries} == {8}
     before = (folder / "schedules-01-of-02.ndjson").read_bytes()
     assert measure_labels(request(shard="1/2", **how)) == 0
     assert (folder / "schedules-01-of-02.ndjson").read_bytes() == before, "nothing is measured twice"
+
+
+def test_labels_are_made_shard_by_shard_and_what_cannot_be_is_skipped(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpu = pytest.importorskip("spmark.impls.liteform.gpu", reason="needs CuPy")
+    device = DeviceSpec.load(shipped_calibration("nvidia-h200"))
+
+    class FakeTimer:
+        def __init__(self, matrix: Csr, *_: object) -> None:
+            if "banded" in names_of[matrix.hash]:
+                raise BuildError("nothing to time")
+
+        def fixed(self, form: Form, width: int) -> list[float]:
+            return [9.0]
+
+        def prepare(self, configs: object) -> None:
+            pass
+
+        def cell(self, partitions: int, max_width: int) -> dict[int, list[float]]:
+            return {width: [5.0 + partitions + abs(max_width - 16)] for width in (32, 64, 128, 256, 512)}
+
+    monkeypatch.setattr(gpu, "GpuTimer", FakeTimer)
+    monkeypatch.setattr(gpu, "compile_schedules", lambda *_: None)
+    monkeypatch.setattr(gpu, "start_width", lambda *_: 16)
+    monkeypatch.setattr(label, "gpu_named", lambda _: device)
+    monkeypatch.setattr(label, "loaded", lambda names, cache: ((name, label._load(name, cache)) for name in names))
+    how = {"dtypes": ("float32",), "budget": "60s", "out": tmp_path}
+    names = ("seeded/mesh_03", "seeded/no_such", "seeded/banded_03")
+    held = ((name, label._load(name, Cache.default())) for name in names)
+    names_of = {found.csr.hash: name for name, found in held if not isinstance(found, str)}
+    assert measure_labels(request(patterns=(*names, "seeded/mesh_03"), **how)) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["made"], told["left"], told["skipped"]) == (1, 0, 2)
+    folder = tmp_path / device.name
+    skipped = {row.matrix: row.reason for row in read_rows(folder / "skipped-01-of-01.ndjson", Skipped)}
+    assert skipped.keys() == {"seeded/no_such", "seeded/banded_03"}
+    assert skipped["seeded/banded_03"] == "nothing to time"
+    # Another sharding finds what is there; what was skipped is tried once more by a shard that has not yet.
+    assert measure_labels(request(patterns=names, shard="1/2", **how)) == 0
+    assert json.loads(capsys.readouterr().out)["made"] == 0
+    assert len(read_labels(sorted(folder.glob("*.jsonl")))) == 1

@@ -1,0 +1,84 @@
+// What a warp holds and sums of a panel of sixteen rows in float32 (see tile_blocks.cuh): every product as three of
+// tf32.
+//
+// A float32 is the sum of a tf32 and of what that leaves, which another tf32 holds but for its last bit: high x high +
+// high x low + low x high is the product but for low x low, 2^-22 of it at most (Markidis et al., IPDPS workshops
+// 2018). The unit cuts what it adds up; eight columns at a time are therefore added up by themselves, small terms
+// first, and to the others outside of it, where sums are rounded (Ootomo and Yokota, IJHPCA 2022). Operands are finite.
+#pragma once
+
+#include "tile_rows.cuh"
+
+namespace spmark {
+
+// A float32 as the sum of two tf32, in the bits that mma takes.
+struct Split {
+  unsigned high;
+  unsigned low;
+};
+
+__device__ __forceinline__ Split split(float value) {
+  const unsigned high = to_tf32(value);
+  float rounded;
+  memcpy(&rounded, &high, sizeof(rounded));
+  return {high, to_tf32(value - rounded)};
+}
+
+template <int columns>
+struct TileRows<float, 16, columns> {
+  static constexpr int kSums = 4 * columns;
+  static constexpr int kLoads = columns / 4;  // of a row of B, 16 bytes each
+  struct Held {
+    Vec<float, 4> a[2];  // of each eight columns, two of row g and the same two of row g + 8
+    Vec<float, 4> b[4][kLoads];
+  };
+  float sums[columns][4] = {};
+
+  static __device__ __forceinline__ void load_a(Held& held, const float* group, int lane) {
+#pragma unroll
+    for (int step = 0; step < 2; ++step) held.a[step] = load_streaming<4>(group + (step * kWarpSize + lane) * 4);
+  }
+  static __device__ __forceinline__ void load_b(Held& held, int i, const float* row) {
+#pragma unroll
+    for (int part = 0; part < kLoads; ++part) held.b[i][part] = load_read_only<4>(row + 4 * part);
+  }
+
+  __device__ __forceinline__ float& sum(int i) { return sums[i / 4][i % 4]; }
+
+  // Column n of mma m is column columns * n + m of the warp's; its k are this lane's rows 2 step and 2 step + 1.
+  __device__ __forceinline__ void add(const Held& held) {
+#pragma unroll
+    for (int step = 0; step < 2; ++step) {
+      unsigned high[4], low[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const Split one = split(held.a[step][i % 2 * 2 + i / 2]);
+        high[i] = one.high;
+        low[i] = one.low;
+      }
+#pragma unroll
+      for (int m = 0; m < columns; ++m) {
+        const Split first = split(held.b[2 * step][m / 4][m % 4]), second = split(held.b[2 * step + 1][m / 4][m % 4]);
+        const unsigned b_high[2] = {first.high, second.high}, b_low[2] = {first.low, second.low};
+        float found[4] = {};
+        mma_m16n8k8(found, low, b_high);
+        mma_m16n8k8(found, high, b_low);
+        mma_m16n8k8(found, high, b_high);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sums[m][i] += found[i];
+      }
+    }
+  }
+
+  static constexpr int kParts = columns / 2;  // of four columns: 16 bytes
+  static __device__ __forceinline__ int row(int lane, int side) { return lane / 4 + side * 8; }
+  static __device__ __forceinline__ int column(int lane, int part) { return 2 * columns * (lane % 4) + 4 * part; }
+  static __device__ __forceinline__ int leader(int lane) { return lane - lane % 4; }
+  __device__ __forceinline__ Vec<float, 4> part(int side, int part) const {
+    const Vec<float, 8> eight = eight_sums(sums, side, part / 2);
+    const int from = part % 2 * 4;
+    return {eight[from], eight[from + 1], eight[from + 2], eight[from + 3]};
+  }
+};
+
+}  // namespace spmark

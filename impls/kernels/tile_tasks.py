@@ -1,0 +1,131 @@
+"""How block tiles are dealt out to warps, and where the sums of each go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.formats.decompose import RowUse, row_use
+from spmark.impls.formats.tiles import Blocks
+from spmark.impls.kernels.composed import NO_ROW
+from spmark.impls.runtime.target import ceil_div
+
+WARPS = 4
+"""Of a thread block."""
+ALONE = (4, 16)
+"""Groups of a panel that one warp takes by itself; of more the warps of a thread block take a part each. Few where the
+panels are few, many where there are enough to keep all warps busy."""
+MOST = 64
+"""Groups of a warp, beyond which a panel is divided between thread blocks, each of which brings a piece of its rows."""
+NO_PIECES = np.empty((0, 4), np.int32)
+"""Where sums are added up atomically."""
+
+
+@dataclass(frozen=True, eq=False)
+class Panels:
+    """Panels of one height or two, dealt out."""
+
+    rows: tuple[NDArray[np.int32], ...]
+    """Of each height (p, R): rows of A, -1 where there is none."""
+    tasks: tuple[NDArray[np.int32], ...]
+    """Of each height what `panel_tasks` gives."""
+    counts: tuple[NDArray[np.int64], ...]
+    """Of each height (p,): thread blocks that a panel is divided between; each brings a piece of every row."""
+
+    @classmethod
+    def of(cls, blocks: Sequence[Blocks], alone: int) -> Panels:
+        """Deal panels out; ``alone`` as of `panel_tasks`."""
+        dealt = [panel_tasks(part.indptr, alone) for part in blocks]
+        return cls(tuple(part.rows for part in blocks), *zip(*dealt, strict=True))
+
+    def use(self, num_rows: int, others: NDArray[np.int32] | None = None) -> RowUse:
+        """Find who shares rows, with each other or with ``others``: rows of what is no block, -1 for none."""
+        every = [np.repeat(rows, counts, axis=0) for rows, counts in zip(self.rows, self.counts, strict=True)]
+        if others is not None:
+            every.append(others)
+        return row_use(num_rows, [rows[rows >= 0] for rows in every])
+
+    def targets(self, use: RowUse, numbered: bool) -> list[NDArray[np.int32]]:
+        """Say where sums go that are added up atomically: of each height (p, R), as `RowUse.targets` or `NO_ROW`."""
+        found = []
+        for rows in self.rows:
+            targets = np.full(rows.shape, NO_ROW, np.int32)
+            targets[rows >= 0] = use.targets(rows[rows >= 0], numbered)
+            found.append(targets)
+        return found
+
+    def pieces(self, use: RowUse) -> tuple[list[NDArray[np.int32]], NDArray[np.int32]]:
+        """Give pieces of shared rows numbers, so that whoever brings the last of a row finds all. O(rows log of it).
+
+        Parameters
+        ----------
+        use : RowUse
+            Of `use`, without others.
+
+        Returns
+        -------
+        targets : list of (p, R) int32
+            r where row r is written whole, -1 - n where the panel's first piece is piece n, `NO_ROW`.
+        pieces : (n, 4) int32
+            Of each piece: row of C, first and end of the pieces of that row, number of the row among the shared ones.
+        """
+        every = np.concatenate([rows.reshape(-1) for rows in self.rows])
+        times = np.concatenate([np.repeat(n, rows.shape[1]) for rows, n in zip(self.rows, self.counts, strict=True)])
+        number = np.full(use.num_rows, -1, np.int64)
+        number[use.shared] = np.arange(use.shared.size)
+        of = np.where(every >= 0, number[every], -1)
+        entries = np.flatnonzero(of >= 0)
+        entries = entries[np.argsort(of[entries], kind="stable")]
+        targets = np.where(every >= 0, every, NO_ROW).astype(np.int32)
+        targets[entries] = times[entries] - np.cumsum(times[entries]) - 1
+        sizes = np.zeros(use.shared.size, np.int64)
+        np.add.at(sizes, of[entries], times[entries])
+        ends = np.cumsum(sizes)
+        pieces = np.stack([use.shared, ends - sizes, ends, np.arange(use.shared.size)], axis=1).astype(np.int32)
+        bounds = np.cumsum([rows.size for rows in self.rows])[:-1]
+        found = [flat.reshape(rows.shape) for flat, rows in zip(np.split(targets, bounds), self.rows, strict=True)]
+        return found, np.repeat(pieces, sizes, axis=0)
+
+
+def panel_tasks(indptr: NDArray[np.int32], alone: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Deal panels out to warps: short ones to one each, long ones to all of a thread block, or of several.
+
+    Parameters
+    ----------
+    indptr : (p + 1,) int32
+        Groups of each panel, at least one.
+    alone : int
+        Most groups that one warp takes by itself.
+
+    Returns
+    -------
+    tasks : (4 n, 4) int32
+        For each warp of n thread blocks, longest work first: panel (-1: none), first group, end of the groups, 0 where
+        the warp has the panel by itself, k + 1 where the warps of the block share it and k blocks before share it too.
+    pieces : (p,) int64
+        Thread blocks that add into each panel's rows.
+    """
+    counts = np.diff(indptr).astype(np.int64)
+    pieces = np.maximum(1, -(-counts // (WARPS * MOST)))
+    order = np.argsort(-counts // pieces, kind="stable")
+    long, short = order[counts[order] > alone], order[counts[order] <= alone]
+    panel = np.repeat(long, pieces[long])
+    piece = np.arange(panel.size) - np.repeat(np.cumsum(pieces[long]) - pieces[long], pieces[long])
+    # The part of each warp: cut between 0 and 1 of the panel.
+    part = piece[:, None] * WARPS + np.arange(WARPS + 1)
+    bounds = indptr[panel, None] + part * counts[panel, None] // (WARPS * pieces[panel, None])
+    tasks = np.zeros((panel.size + ceil_div(short.size, WARPS), WARPS, 4), np.int32)
+    shared = tasks[: panel.size]
+    shared[:, :, 0], shared[:, :, 1], shared[:, :, 2], shared[:, :, 3] = (
+        panel[:, None],
+        bounds[:, :-1],
+        bounds[:, 1:],
+        piece[:, None] + 1,
+    )
+    single = tasks[panel.size :].reshape(-1, 4)
+    single[:, 0] = -1
+    single[: short.size] = np.stack([short, indptr[short], indptr[short + 1], np.zeros_like(short)], axis=1)
+    return tasks.reshape(-1, 4), pieces

@@ -1,0 +1,85 @@
+"""How good predictors trained on one's own labels are on matrices that they have not seen."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from spmark.impls.liteform.labelled import Labels, disjoint_split
+from spmark.impls.liteform.labels import LabelRow
+from spmark.impls.liteform.measured import partition_regret, table_of
+from spmark.impls.liteform.models import balanced_accuracy
+from spmark.impls.liteform.predictor import Card, Predictor
+from spmark.impls.liteform.study import selection_regret
+from spmark.impls.liteform.training import train
+
+
+class Spread(NamedTuple):
+    """A number over several splits."""
+
+    mean: float
+    least: float
+    greatest: float
+
+
+def held_out(rows: Sequence[LabelRow], card: Card, splits: int = 10) -> dict[str, Spread]:
+    """Train on four fifths of the matrices and predict the others, several times.
+
+    Parameters
+    ----------
+    rows : sequence of LabelRow
+        As `spmark.impls.liteform.measured.read_labels` gives them.
+    card : Card
+    splits : int
+        Seeds of `disjoint_split`, from 0.
+
+    Returns
+    -------
+    dict
+        Accuracies, balanced accuracies and regrets in time of both models, each beside that of an answer that is
+        always the same; NaN where a split has no times.
+
+    Raises
+    ------
+    DatasetError
+        As `train`.
+    """
+    labels = table_of(rows)
+    found: dict[str, list[float]] = defaultdict(list)
+    for seed in range(splits):
+        on_train, on_test = disjoint_split(labels.matrix, np.random.default_rng(seed))
+        predictor = train(labels.take(on_train), card)
+        test = labels.take(on_test)
+        names = {str(name) for name in test.matrix}
+        seen = [row for row in rows if f"{row.matrix} {row.dtype}" in names]
+        for name, value in (*_selection(predictor, test), *_partitions(predictor, test, seen)):
+            found[name].append(value)
+    return {name: Spread(float(np.mean(values)), min(values), max(values)) for name, values in found.items()}
+
+
+def _selection(predictor: Predictor, test: Labels) -> Iterator[tuple[str, float]]:
+    one = test.one_per_matrix()
+    wins = one.wins.astype(np.int64)
+    said = np.array([predictor.selection.predict(sample) for sample in one.selection()])
+    yield "selection, accuracy", float(np.mean(said == wins))
+    yield "selection, balanced accuracy", balanced_accuracy(wins, said)
+    yield "selection, commonest label", float(max(wins.mean(), 1 - wins.mean()))
+    every = np.array([predictor.selection.predict(sample) for sample in test.selection()], np.bool_)
+    yield "selection, regret", selection_regret(test, every)
+    yield "selection, regret of the labels", selection_regret(test, test.wins)
+    yield "selection, regret of always CELL", selection_regret(test, np.ones(test.size, np.bool_))
+
+
+def _partitions(predictor: Predictor, test: Labels, rows: Sequence[LabelRow]) -> Iterator[tuple[str, float]]:
+    winners = test.where_cell_wins()
+    if winners.size:
+        truth = winners.partitions.astype(np.int64)
+        said = np.array([predictor.partitions.predict(sample) for sample in winners.partition_features()])
+        yield "partitions, accuracy", float(np.mean(said == truth))
+        yield "partitions, balanced accuracy", balanced_accuracy(truth, said)
+        yield "partitions, share of one", float(np.mean(truth == 1))
+    yield "partitions, regret", partition_regret(rows, lambda f, j: int(predictor.partitions.predict(f.partitions(j))))
+    yield "partitions, regret of one", partition_regret(rows, lambda *_: 1)
