@@ -7,7 +7,8 @@ is kept in `spmark.impls.core.devicespec.DeviceSpec.tables` under these names:
     Rows of five: rows of the tile, columns of the tile, width of the part of J, milliseconds without atomic additions,
     milliseconds with them.
 ``stile_<op>_<dtype>_roofline``
-    a, b, c, d and the peak in flops for each byte, for ELL tiles (SpMM) or one-dimensional tiles (SDDMM).
+    a, b, c, d, the peak in flops for each byte, and the least bytes of a read of a row (a sector where it is left out),
+    for ELL tiles (SpMM) or one-dimensional tiles (SDDMM).
 ``stile_<op>_<dtype>_net``, ``stile_<op>_<dtype>_net_atomic``
     Networks for the same tiles without and (SpMM) with atomic additions, see `spmark.impls.stile.net`; where they were
     trained.
@@ -33,6 +34,10 @@ from spmark.impls.stile.net import Net
 
 PUBLISHED = "nvidia-a100-sxm4-80gb"
 """The GPU whose constants the authors' code holds."""
+SECTOR = 32
+"""Bytes that memory is read in, which table 3's R is counted in."""
+_SAME = 1e-9
+"""Difference of ratios that is rounding."""
 _FIELDS = 5
 
 
@@ -63,6 +68,8 @@ class Line:
     d: float
     peak: float
     """Flops for each byte: peak rate over peak bandwidth."""
+    read_bytes: float = SECTOR
+    """What a row of B that an ELL tile reads counts at least: a sector as published, or a cache line."""
 
 
 @dataclass(frozen=True)
@@ -106,9 +113,11 @@ class Calibration:
                 f"{spec.name}: expected a table {name}_roofline of STile's cost model, found {held}: calibrate this "
                 "device, or search for one that is calibrated"
             )
-        if len(found) != _FIELDS or not all(map(math.isfinite, found)) or min(found[0], found[4]) <= 0 or found[1] < 0:
+        whole = len(found) in {_FIELDS, _FIELDS + 1} and all(map(math.isfinite, found))
+        if not whole or min(found[0], *found[4:]) <= 0 or found[1] < 0:
             raise DeviceError(
-                f"{spec.name}: expected {name}_roofline to be a > 0, b >= 0, c, d, peak > 0, found {found}"
+                f"{spec.name}: expected {name}_roofline to be a > 0, b >= 0, c, d, peak > 0 and, where it is there, "
+                f"bytes of a read > 0, found {found}"
             )
         flat = spec.tables.get(f"{name}_blocks", [])
         if len(flat) % _FIELDS:
@@ -123,7 +132,8 @@ class Calibration:
         flat = [float(x) for b in self.blocks for x in (b.rows, b.cols, b.part, b.plain_ms, b.atomic_ms)]
         line = self.line
         nets = {key: net.table() for key, net in zip(_net_names(self.op, self.dtype), self.nets, strict=False)}
-        return {f"{name}_blocks": flat, f"{name}_roofline": [line.a, line.b, line.c, line.d, line.peak], **nets}
+        roofline = [line.a, line.b, line.c, line.d, line.peak, float(line.read_bytes)]
+        return {f"{name}_blocks": flat, f"{name}_roofline": roofline, **nets}
 
 
 def _net_names(op: Op, dtype: DType) -> list[str]:
@@ -233,7 +243,12 @@ def fit_line(
     a, b = _straight(r, ms)
     if b < 0:
         a, b = float(r @ ms / (r @ r)), 0.0
-    c, d = _straight(r_atomic / r, ms_atomic / ms) if r_atomic.size else (0.0, 1.0)
+    if not r_atomic.size:
+        return Line(a, b, 0.0, 1.0, peak)
+    more, longer = r_atomic / r, ms_atomic / ms
+    if np.ptp(more) < _SAME:  # arithmetic bounds every tile: additions move no roof
+        return Line(a, b, 0.0, float(longer.mean()), peak)
+    c, d = _straight(more, longer)
     return Line(a, b, c, d, peak)
 
 

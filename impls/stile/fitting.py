@@ -5,40 +5,99 @@ Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.2 (algorithm 1) and s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.errors import UnsupportedError
-from spmark.impls.stile.calibration import Agreement, Calibration, fit_line
+from spmark.impls.core.errors import DeviceError, UnsupportedError
+from spmark.impls.core.problem import DType, Op
+from spmark.impls.stile.calibration import SECTOR, Agreement, Calibration, Line, fit_line
+from spmark.impls.stile.prices import ONE_DIMENSION, ell_bytes, features, run_bytes
 from spmark.impls.stile.training import train
 
 HELD_OUT = 3
 """Every third tile is not fitted, but predicted."""
+_PEAKS = tuple(2.0 ** (-half / 2) for half in range(13))
+"""Shares of the device's peak that the roofline is tried with: what a kernel reaches, which gathers as it computes."""
+_READS = (float(SECTOR), 128.0)
+"""Least bytes of a read of a row of B that the roofline is tried with: a sector, a cache line."""
+_FIELDS = 6
+_DIGITS = 6
+
+Tile = tuple[int, int, int, int]
+"""Rows, non-zeros of a row, different columns, and columns of the dense operand (SpMM) or J (SDDMM)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Tiles that are no blocks, all without atomic additions or all with them."""
+    """Tiles that are no blocks: ELL tiles of SpMM, one-dimensional ones of SDDMM."""
 
-    roof_bytes: NDArray[np.float64]
-    """(n,) R of table 3."""
-    features: NDArray[np.float64]
-    """(n, 6) of `spmark.impls.stile.prices.features`."""
-    milliseconds: NDArray[np.float64]
-    """(n,) of one tile, on one multiprocessor."""
+    tiles: NDArray[np.float64]
+    """(n, 4) of each a `Tile`."""
+    plain_ms: NDArray[np.float64]
+    """(n,) of one tile, on one multiprocessor, where nothing else adds into its rows."""
+    atomic_ms: NDArray[np.float64]
+    """(n,) of its atomic twin; 0 for SDDMM, which never adds."""
 
     @classmethod
-    def of(cls, tiles: Iterable[tuple[float, NDArray[np.float64], float]]) -> Measured:
-        """Gather tiles; of each its R, features and milliseconds."""
-        roof, features, times = zip(*tiles, strict=True)
-        return cls(np.asarray(roof), np.stack(features), np.asarray(times))
+    def of(cls, tiles: Iterable[tuple[Tile, float, float]]) -> Measured:
+        """Gather tiles with their milliseconds, to six digits."""
+        rounded = [(*tile, *(float(f"{ms:.{_DIGITS}g}") for ms in times)) for tile, *times in tiles]
+        return cls.from_table([float(number) for row in rounded for number in row], "measured tiles")
+
+    @classmethod
+    def from_table(cls, table: Sequence[float], where: str) -> Measured:
+        """Read what `table` gave.
+
+        Raises
+        ------
+        DeviceError
+            The numbers are not tiles and times.
+        """
+        rows = np.asarray(table, np.float64)
+        if rows.size % _FIELDS or not np.isfinite(rows).all():
+            raise DeviceError(
+                f"expected {where} in rows of {_FIELDS} finite numbers, found {rows.size}: calibrate again"
+            )
+        rows = rows.reshape(-1, _FIELDS)
+        if not (rows[:, :5] > 0).all() or not (rows[:, 5] >= 0).all():
+            raise DeviceError(f"expected {where} to be shapes and times above zero, found others: calibrate again")
+        return cls(rows[:, :4], rows[:, 4], rows[:, 5])
+
+    def table(self) -> list[float]:
+        """Give what `from_table` reads: of each tile its four numbers and both times."""
+        return [float(x) for x in np.column_stack([self.tiles, self.plain_ms, self.atomic_ms]).reshape(-1)]
 
     def some(self, which: NDArray[np.bool_]) -> Measured:
         """Give those of a mask (n,)."""
-        return Measured(self.roof_bytes[which], self.features[which], self.milliseconds[which])
+        return Measured(self.tiles[which], self.plain_ms[which], self.atomic_ms[which])
+
+    def roof_bytes(
+        self, op: Op, dtype: DType, peak: float, atomic: bool = False, read_bytes: float = SECTOR
+    ) -> NDArray[np.float64]:
+        """Give R of table 3, (n,), as the search counts it."""
+        found = [
+            ell_bytes(rows, width, columns, part, dtype.itemsize, peak, atomic, read_bytes)
+            if op is Op.SPMM
+            else run_bytes(rows, columns, part, dtype.itemsize, peak)
+            for rows, width, columns, part in self.tiles.astype(int).tolist()
+        ]
+        return np.array(found, np.float64)
+
+    def features(self, op: Op, dtype: DType, line: Line, atomic: bool = False) -> NDArray[np.float64]:
+        """Give what the network looks at, (n, 6)."""
+        rows, width, columns, part = self.tiles.T
+        roof = self.roof_bytes(op, dtype, line.peak, atomic, line.read_bytes)
+        if op is Op.SDDMM:
+            return features(1, ONE_DIMENSION, rows, columns, part, roof)
+        found = [
+            features(int(h), int(w), h, c, int(p), r)[0]
+            for h, w, c, p, r in zip(rows, width, columns, part, roof, strict=True)
+        ]
+        return np.array(found)
 
 
 @dataclass(frozen=True)
@@ -52,33 +111,57 @@ class Fitted:
     """The same with networks, trained on the same tiles; None where scikit-learn is not installed."""
     learned_agreement: Agreement | None
     """What `agreement` is of the line, of the first network."""
+    measured: Measured
+    """What both were fitted to and held against."""
 
     def tables(self) -> dict[str, list[float]]:
-        """Give what a calibration file holds."""
-        return (self.learned or self.calibration).tables()
+        """Give what a calibration file holds: the constants, and the tiles, so that they can be fitted anew."""
+        found = (self.learned or self.calibration).tables()
+        return {**found, tiles_name(self.calibration.op, self.calibration.dtype): self.measured.table()}
 
 
-def fitted(calibration: Calibration, plain: Measured, atomic: Measured | None) -> Fitted:
+def tiles_name(op: Op, dtype: DType) -> str:
+    """Name the table of measured tiles."""
+    return f"stile_{op}_{dtype}_tiles"
+
+
+def fitted(calibration: Calibration, measured: Measured) -> Fitted:
     """Fit the line, and the networks where scikit-learn is installed, to two tiles out of three, and predict the third.
 
     Parameters
     ----------
     calibration : Calibration
-        Says the device, the peak and what blocks cost; the rest of its line is not looked at.
-    plain : Measured
-    atomic : Measured, optional
-        The same tiles' twins; none for SDDMM, which never adds atomically.
+        Says the device, the operator, the peak and what blocks cost; the rest of its line is not looked at. The line's
+        own peak is the share of this one that fits best: where rows are gathered, arithmetic waits for them. So are the
+        least bytes of a read of SpMM's B, a sector or a cache line.
+    measured : Measured
     """
-    kept = np.arange(plain.milliseconds.size) % HELD_OUT != HELD_OUT - 1
-    own, out = plain.some(kept), plain.some(~kept)
-    twins = atomic.some(kept) if atomic else own.some(np.zeros(own.milliseconds.size, np.bool_))
-    peak = calibration.line.peak
-    line = fit_line(own.roof_bytes, own.milliseconds, twins.roof_bytes, twins.milliseconds, peak)
+    op, dtype = calibration.op, calibration.dtype
+    kept = np.arange(measured.plain_ms.size) % HELD_OUT != HELD_OUT - 1
+    own, out = measured.some(kept), measured.some(~kept)
+    reads = _READS if op is Op.SPMM else _READS[:1]
+    line = min(
+        (_line(own, op, dtype, share * calibration.line.peak, read) for read, share in product(reads, _PEAKS)),
+        key=lambda line: float(np.sum((_predicted(line, own, op, dtype) - own.plain_ms) ** 2)),
+    )
     found = replace(calibration, line=line)
-    agreement = Agreement.of(line.a * out.roof_bytes + line.b, out.milliseconds)
+    agreement = Agreement.of(_predicted(line, out, op, dtype), out.plain_ms)
+    sides = ((False, own.plain_ms), (True, own.atomic_ms))[: 2 if op is Op.SPMM else 1]
     try:
-        nets = tuple(train(one.features, one.milliseconds) for one in ((own, twins) if atomic else (own,)))
+        nets = tuple(train(own.features(op, dtype, line, atomic), times) for atomic, times in sides)
     except UnsupportedError:
-        return Fitted(found, agreement, None, None)
-    learned = Agreement.of(nets[0].milliseconds(out.features), out.milliseconds)
-    return Fitted(found, agreement, replace(found, nets=nets), learned)
+        return Fitted(found, agreement, None, None, measured)
+    learned = Agreement.of(nets[0].milliseconds(out.features(op, dtype, line)), out.plain_ms)
+    return Fitted(found, agreement, replace(found, nets=nets), learned, measured)
+
+
+def _line(tiles: Measured, op: Op, dtype: DType, peak: float, read_bytes: float) -> Line:
+    roof = tiles.roof_bytes(op, dtype, peak, read_bytes=read_bytes)
+    if op is Op.SDDMM:
+        return fit_line(roof, tiles.plain_ms, [], [], peak)
+    atomic = tiles.roof_bytes(op, dtype, peak, atomic=True, read_bytes=read_bytes)
+    return replace(fit_line(roof, tiles.plain_ms, atomic, tiles.atomic_ms, peak), read_bytes=read_bytes)
+
+
+def _predicted(line: Line, tiles: Measured, op: Op, dtype: DType) -> NDArray[np.float64]:
+    return line.a * tiles.roof_bytes(op, dtype, line.peak, read_bytes=line.read_bytes) + line.b

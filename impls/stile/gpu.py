@@ -23,6 +23,7 @@ from spmark.impls.kernels.ell_buckets import EllBucketsPlan
 from spmark.impls.kernels.sddmm import SddmmPlan
 from spmark.impls.kernels.tile_sddmm import TileSddmmPlan
 from spmark.impls.kernels.tile_spmm import HEIGHTS, TileSpmmPlan
+from spmark.impls.kernels.tile_tasks import ALONE
 from spmark.impls.runtime.cudatiming import CudaStopwatch
 from spmark.impls.runtime.device import versions
 from spmark.impls.runtime.target import open_target
@@ -34,7 +35,7 @@ from spmark.impls.stile.schedule import block_tiles, ell_tiles, middle, run_sche
 TILES_PER_SM = 50
 """Copies of a tile for each multiprocessor: a tile's cost is the time of all, over these."""
 _WORK = 16
-_WARMUPS, _SAMPLES = 1, 7
+_WARMUPS, _SAMPLES = 1, 9
 
 
 @dataclass(eq=False)
@@ -78,19 +79,23 @@ class Laboratory:
         arrays = [self._target.upload(a) for a in (held.indices, held.values.astype(dtype.numpy))]
         return self.tile_ms(problem, EllBucketsPlan(problem, self._target, held, {}, arrays=arrays, **schedule))
 
-    def blocks(self) -> Iterator[BlockCost]:
-        """Measure SpMM's block tiles in float16, of every height that there are kernels for."""
-        for height, cols in product(HEIGHTS, samples.BLOCK_COLS):
+    def blocks(self, dtype: DType) -> Iterator[BlockCost]:
+        """Measure SpMM's block tiles, of every height that there are kernels for, by one warp or a whole block."""
+        heights = HEIGHTS if dtype is DType.FLOAT16 else HEIGHTS[:1]
+        for height, cols in product(heights, samples.BLOCK_COLS):
             arrays: Sequence[Any] = ()
             for part in samples.SPMM_PARTS:
                 found = []
                 for shared in (False, True):
                     held = samples.block_copies(cols, self.copies, shared, height)
-                    problem = Problem(Op.SPMM, _nothing(held.shape), part, DType.FLOAT16)
-                    schedule = middle(block_tiles(part)[0])
-                    plan = TileSpmmPlan(problem, self._target, held, {}, arrays=arrays, **schedule)
-                    arrays = plan.arrays
-                    found.append(self.tile_ms(problem, plan))
+                    problem = Problem(Op.SPMM, _nothing(held.shape), part, dtype)
+                    times = []
+                    for alone in ALONE if cols > GROUP * ALONE[0] else ALONE[:1]:
+                        schedule = {**middle(block_tiles(part, dtype)[0]), "alone": alone}
+                        plan = TileSpmmPlan(problem, self._target, held, {}, arrays=arrays, **schedule)
+                        arrays = plan.arrays
+                        times.append(self.tile_ms(problem, plan))
+                    found.append(min(times))
                 yield BlockCost(height, cols, part, found[0], max(found))
 
     def sddmm_blocks(self) -> Iterator[BlockCost]:
@@ -103,22 +108,12 @@ class Laboratory:
             yield BlockCost(samples.HEIGHT, GROUP, part, cost, cost)
 
     def fit_spmm(self, dtype: DType) -> Fitted:
-        """Measure and fit SpMM; float32 has no blocks, and ELL tiles of the narrower part alone."""
-        half = dtype is DType.FLOAT16
-        tiles = list(samples.ell_tiles(samples.SPMM_PARTS if half else samples.SPMM_PARTS[:1]))
-
-        def measured(shared: bool) -> Measured:
-            return Measured.of(
-                (
-                    tile.roofline_bytes(dtype, self.peak, shared),
-                    tile.features(dtype, self.peak, shared),
-                    self.ell_ms(tile, dtype, shared),
-                )
-                for tile in tiles
-            )
-
-        plain, atomic = measured(shared=False), measured(shared=True)
-        return fitted(self._calibration(Op.SPMM, dtype, tuple(self.blocks()) if half else ()), plain, atomic)
+        """Measure and fit SpMM."""
+        found = [
+            (tile.tile, self.ell_ms(tile, dtype, shared=False), self.ell_ms(tile, dtype, shared=True))
+            for tile in samples.ell_tiles(samples.SPMM_PARTS)
+        ]
+        return fitted(self._calibration(Op.SPMM, dtype, tuple(self.blocks(dtype))), Measured.of(found))
 
     def fit_sddmm(self, dtype: DType) -> Fitted:
         """Measure and fit SDDMM; float32 has no blocks."""
@@ -128,10 +123,9 @@ class Laboratory:
             for width in samples.SDDMM_WIDTHS:
                 problem = Problem(Op.SDDMM, matrix, width, dtype)
                 plan = SddmmPlan(problem, self._target, {}, **run_schedules(width, dtype)[0])
-                roof = tile.roofline_bytes(dtype, self.peak, width)
-                found.append((roof, tile.features(dtype, self.peak, width), self.tile_ms(problem, plan)))
+                found.append((tile.tile(width), self.tile_ms(problem, plan), 0.0))
         blocks = tuple(self.sddmm_blocks()) if dtype is DType.FLOAT16 else ()
-        return fitted(self._calibration(Op.SDDMM, dtype, blocks), Measured.of(found), None)
+        return fitted(self._calibration(Op.SDDMM, dtype, blocks), Measured.of(found))
 
     def _calibration(self, op: Op, dtype: DType, blocks: tuple[BlockCost, ...]) -> Calibration:
         line = Line(0.0, 0.0, 0.0, 1.0, self.peak)  # before it is fitted

@@ -12,12 +12,14 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.interfaces import Built, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.threads import cores
 from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS
 from spmark.impls.kernels.sddmm import SDDMM_CSR
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
+from spmark.impls.kernels.tile_float import SPMM_TILES_FLOAT
 from spmark.impls.kernels.tile_sddmm import SDDMM_TILES
 from spmark.impls.kernels.tile_spmm import SPMM_TILES
 from spmark.impls.kernels.zeroing import ZERO_ROWS
@@ -25,7 +27,7 @@ from spmark.impls.runtime.target import MAX_GRID, open_target
 from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.stile.calibration import Calibration, calibration_for
 from spmark.impls.stile.prices import CostModel
-from spmark.impls.stile.space import Formats, Mode
+from spmark.impls.stile.space import Formats, Mode, Order
 from spmark.impls.stile.tune import Bench, Form, Wanted, forms_of
 
 if TYPE_CHECKING:  # brings the compiled loops along
@@ -49,7 +51,7 @@ class Stile:
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (
-        *(SPMM_TILES, SDDMM_TILES, SPMM_ELL_BUCKETS, SDDMM_CSR, ROUND_SHARED_ROWS, ZERO_ROWS),
+        *(SPMM_TILES, SPMM_TILES_FLOAT, SDDMM_TILES, SPMM_ELL_BUCKETS, SDDMM_CSR, ROUND_SHARED_ROWS, ZERO_ROWS),
     )
 
     mode: str = Mode.CODE
@@ -77,11 +79,13 @@ class Stile:
     """A calibrated GPU by name, or a file of ``spmark calibrate --stile``; empty for the device's own, or, where there
     is none, the published A100's."""
 
+    order: str = Order.CSR
+    """SDDMM's result in ``csr`` order, or in that of the ``tiles`` (`Plan.order` names it) where there are blocks."""
     cost_model: str = CostModel.LINE
     """``line``, the paper's, or ``mlp``, the network that it tried, where the calibration has one."""
 
     def __post_init__(self) -> None:
-        for field, known in (("mode", Mode), ("formats", Formats), ("cost_model", CostModel)):
+        for field, known in (("mode", Mode), ("formats", Formats), ("cost_model", CostModel), ("order", Order)):
             if getattr(self, field) not in set(known):
                 raise ValueError(f"expected {field} out of {', '.join(known)}, found {getattr(self, field)!r}")
         if self.searched_width < 0 or not self.budget_s >= 0:
@@ -108,10 +112,12 @@ class Stile:
         """Refuse widths beyond the grid, and blocks alone where there is no kernel for them."""
         if problem.width > 8 * MAX_GRID[1]:
             return f"expected J of at most {8 * MAX_GRID[1]}, found {problem.width}"
+        if problem.op is Op.SPMM and self.order != Order.CSR:
+            return f"expected order: csr of SpMM, whose result is dense, found {self.order}"
         if self.formats == Formats.BLOCKS and not _has_blocks(problem):
             return (
-                f"expected float16, and for SpMM J a multiple of {_MATRIX_UNIT_COLUMNS}, for block tiles alone, found "
-                f"{problem.dtype} and {problem.width}"
+                f"expected float16 for SDDMM, and J a multiple of {_MATRIX_UNIT_COLUMNS} for SpMM, for block tiles "
+                f"alone, found {problem.dtype} and {problem.width}"
             )
         return None
 
@@ -125,11 +131,16 @@ class Stile:
         calibration, label = calibration_for(
             device.name, problem.op, problem.dtype, self.calibration, self.cost_model == CostModel.MLP
         )
+        if self.formats == Formats.BLOCKS and not calibration.blocks:
+            raise UnsupportedError(
+                f"expected costs of block tiles of {problem.op} in {problem.dtype} for block tiles alone, found none "
+                f"for {label}: calibrate them (spmark calibrate --stile)"
+            )
         measured = self.tuned and device.kind is DeviceKind.CUDA and problem.matrix.nnz > 0
         with own.phase("search"):
             forms = self._forms(problem, calibration, measured)
         started = perf_counter()
-        bench = Bench(problem, open_target(device), self._facts(label))
+        bench = Bench(problem, open_target(device), self._facts(problem, label))
         plan = bench.fastest(forms, device) if measured else bench.build(forms[0])
         if measured:
             # All that was built and timed on the way, but for the plan that was kept.
@@ -152,7 +163,7 @@ class Stile:
                 wanted += [Wanted(self.rules(False, widest), near=True) for widest in _WIDER]
         return forms_of(problem, calibration, width, wanted, budget_s)
 
-    def _facts(self, label: str) -> dict[str, Any]:
+    def _facts(self, problem: Problem, label: str) -> dict[str, Any]:
         return {
             "mode": str(self.mode),
             "levels": self.levels,
@@ -160,12 +171,14 @@ class Stile:
             "local_search": self.local_search,
             "rearrange": self.rearrange,
             "calibration": label,
+            **({"order": str(self.order)} if problem.op is Op.SDDMM else {}),
             **({"cost_model": str(self.cost_model)} if self.cost_model != CostModel.LINE else {}),
             **({"searched_width": self.searched_width} if self.searched_width else {}),
         }
 
 
 def _has_blocks(problem: Problem) -> bool:
-    """Tell whether there is a kernel for block tiles: matrix units do not compute in float32."""
-    whole = problem.op is Op.SDDMM or problem.width % _MATRIX_UNIT_COLUMNS == 0
-    return problem.dtype is DType.FLOAT16 and whole
+    """Tell whether there is a kernel for block tiles."""
+    if problem.op is Op.SDDMM:
+        return problem.dtype is DType.FLOAT16
+    return problem.width % _MATRIX_UNIT_COLUMNS == 0

@@ -12,7 +12,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from spmark.impls.stile.calibration import Calibration
+from spmark.impls.stile.calibration import SECTOR, Calibration
 from spmark.impls.stile.net import Net
 from spmark.impls.stile.state import Price
 
@@ -20,7 +20,6 @@ ONE_DIMENSION = 32
 """Non-zeros of a one-dimensional tile, as in the public code."""
 ROWS_OF_BUCKET = 8
 """Rows of the widest ELL tile; all hold as many elements."""
-_SECTOR = 32
 
 
 class CostModel(StrEnum):
@@ -34,13 +33,22 @@ class CostModel(StrEnum):
 
 def sectors(size_bytes: int) -> int:
     """Round up to whole sectors, in bytes."""
-    return -(-size_bytes // _SECTOR) * _SECTOR
+    return -(-size_bytes // SECTOR) * SECTOR
 
 
 def ell_bytes(  # noqa: PLR0917
-    rows: int, width: int, columns: ArrayLike, part: int, itemsize: int, peak: float, atomic: bool
+    rows: int,
+    width: int,
+    columns: ArrayLike,
+    part: int,
+    itemsize: int,
+    peak: float,
+    atomic: bool,
+    read_bytes: float = SECTOR,
 ) -> NDArray[np.float64]:
     """Give R of an ELL tile of table 3, in sectors of 32 bytes as the public code counts them.
+
+    The least bytes of a read are not in the paper: a row of B of half a cache line costs what a whole line does.
 
     Parameters
     ----------
@@ -56,9 +64,12 @@ def ell_bytes(  # noqa: PLR0917
         Flops for each byte.
     atomic : bool
         Whether the result is added atomically.
+    read_bytes : float
+        What a row of B counts at least.
     """
     line = sectors(part * itemsize)
-    moved = sectors(rows * width * itemsize) + (np.asarray(columns, np.float64) + rows * (1 + atomic)) * line
+    read = np.asarray(columns, np.float64) * max(line, read_bytes)
+    moved = sectors(rows * width * itemsize) + read + rows * (1 + atomic) * line
     return np.maximum(moved, 2.0 * rows * width * part / peak)
 
 
@@ -101,13 +112,13 @@ def ell_price(calibration: Calibration, part: int, widest: int) -> Price:
         Most non-zeros of a row, a power of two.
     """
     widths = np.array([1 << power for power in range(widest.bit_length() - 1, -1, -1)], np.int64)
-    elements = widest * ROWS_OF_BUCKET
+    elements, line = widest * ROWS_OF_BUCKET, calibration.line
     columns = np.arange(1, elements + 1)
     held = np.zeros((2, widths.size, 1, elements + 1))
     for s, width in enumerate(widths.tolist()):
         rows = elements // width
         roof = [
-            ell_bytes(rows, width, columns, part, calibration.dtype.itemsize, calibration.line.peak, atomic)
+            ell_bytes(rows, width, columns, part, calibration.dtype.itemsize, line.peak, atomic, line.read_bytes)
             for atomic in (False, True)
         ]
         sets = [features(rows, width, rows, columns, part, one) for one in roof] if calibration.nets else []

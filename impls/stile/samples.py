@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.problem import Csr, DType
+from spmark.impls.core.problem import Csr
 from spmark.impls.formats.hyb import Bucket, HybFormat
 from spmark.impls.formats.tiles import GROUP, Blocks, TileFormat
-from spmark.impls.stile.prices import ONE_DIMENSION, ell_bytes, features, run_bytes
+from spmark.impls.stile.fitting import Tile
+from spmark.impls.stile.prices import ONE_DIMENSION
 
 HEIGHT = 16
 """Rows of a block tile, but for SpMM's lower ones."""
@@ -44,17 +45,11 @@ class EllTile:
     pattern: NDArray[np.int32]
     """(rows, width) columns from 0."""
 
-    def roofline_bytes(self, dtype: DType, peak: float, atomic: bool) -> float:
-        """Give R of table 3, in sectors, as the search counts it."""
+    @property
+    def tile(self) -> Tile:
+        """Give what is known of it beside its times."""
         rows, width = self.pattern.shape
-        return float(ell_bytes(rows, width, self.columns, self.part, dtype.itemsize, peak, atomic))
-
-    def features(self, dtype: DType, peak: float, atomic: bool) -> NDArray[np.float64]:
-        """Give what the network looks at, (6,)."""
-        rows, width = self.pattern.shape
-        roof = self.roofline_bytes(dtype, peak, atomic)
-        found: NDArray[np.float64] = features(rows, width, rows, self.columns, self.part, roof)[0]
-        return found
+        return rows, width, self.columns, self.part
 
 
 def ell_tiles(parts: tuple[int, ...], seed: int = 0) -> Iterator[EllTile]:
@@ -143,16 +138,10 @@ class RunTile:
     pattern: NDArray[np.int32]
     """(rows, non-zeros of a row) columns from 0."""
 
-    def roofline_bytes(self, dtype: DType, peak: float, width: int) -> float:
-        """Give R of table 3."""
-        return float(run_bytes(self.pattern.shape[0], self.columns, width, dtype.itemsize, peak))
-
-    def features(self, dtype: DType, peak: float, width: int) -> NDArray[np.float64]:
-        """Give what the network looks at, (6,)."""
-        roof = self.roofline_bytes(dtype, peak, width)
-        named = self.pattern.shape[0], self.columns
-        found: NDArray[np.float64] = features(1, ONE_DIMENSION, *named, width, roof)[0]
-        return found
+    def tile(self, width: int) -> Tile:
+        """Give what is known of it beside its times, for J = ``width``."""
+        rows, each = self.pattern.shape
+        return rows, each, self.columns, width
 
 
 def run_tiles(seed: int = 0) -> Iterator[RunTile]:

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from spmark.impls.core.problem import DType
+from spmark.impls.kernels import tile_float
 from spmark.impls.kernels.ell_buckets import LANES, NEVER
-from spmark.impls.kernels.tile_spmm import ALONE
+from spmark.impls.kernels.tile_tasks import ALONE
 
 Schedule = dict[str, Any]
 _WORK = (16, 64, 8, 128)
-_LONG_ROWS = ((NEVER, 64), (32, NEVER), (32, 128), (NEVER, 32))
+_LONG_ROWS = ((NEVER, 64), (32, NEVER), (32, 128), (NEVER, 32), (128, NEVER))
 """From what width a warp and a thread block share an ELL row, as they are tried."""
 _LONG = 32
 
@@ -28,8 +29,12 @@ def ell_tiles(width: int, dtype: DType) -> list[Schedule]:
     return found or [{"vector": vectors[-1], "vectors": 1, "lanes": LANES[0]}]
 
 
-def block_tiles(width: int) -> list[Schedule]:
+def block_tiles(width: int, dtype: DType = DType.FLOAT16) -> list[Schedule]:
     """List those of `ell_tiles` that `spmark.impls.kernels.tile_spmm` has kernels for; J is a multiple of 8."""
+    if dtype is DType.FLOAT32:
+        loads = {"vector": tile_float.VECTOR, "vectors": tile_float.VECTORS}
+        lanes = [n for n in LANES[::-1] if tile_float.VECTOR * n <= width] if width > 32 else []
+        return [{**loads, "lanes": n} for n in lanes or LANES[:1]]
     if width <= 32:
         return [{"vector": v, "vectors": 1, "lanes": LANES[0]} for v in (4, 8)]
     found = [one for one in ell_tiles(width, DType.FLOAT16) if one["vector"] == 8]
@@ -41,10 +46,11 @@ def middle(tile: Mapping[str, Any]) -> Schedule:
     return {**tile, "work": 32, "spread": NEVER, "together": NEVER}
 
 
-def walk(
+def walk(  # noqa: PLR0917
     tiles: list[Schedule],
     widest: int,
     blocks: bool,
+    half: bool,
     time_us: Callable[[Schedule], float],
     hopeless: Callable[[float], bool],
 ) -> None:
@@ -58,19 +64,23 @@ def walk(
         Widest ELL row; 0 where there is none.
     blocks : bool
         Whether there are block tiles.
+    half : bool
+        Whether they are of float16.
     time_us : callable
         Time of a schedule, infinite where it cannot be built; asked once for each.
     hopeless : callable
         Whether a time of the best tile is so long that walking on is of no use.
     """
     starts = [middle(tile) for tile in (tiles if widest else tiles[:1])]
+    if blocks:
+        starts = [{**start, "alone": alone} for start in starts for alone in ALONE]
     times = [(time_us(start), i) for i, start in enumerate(starts)]
     best_us, at = min(times)
     if hopeless(best_us):
         return
     best = starts[at]
-    changes: list[Schedule] = [{"alone": alone} for alone in ALONE[1:]] if blocks else []
-    if blocks and not widest:
+    changes: list[Schedule] = []
+    if blocks and half and not widest:
         changes.append({"shallow": True})
     if widest:
         changes += [{"work": work} for work in _WORK]

@@ -32,6 +32,13 @@ DIVISIONS = (1, 2, 4)
 _MUCH_DENSER = 0.75
 """Groups of columns in another order over those in the order at hand, below which what is left is searched again."""
 
+_MUCH_CHEAPER = 0.5
+"""Share of their cost that tiles which are no blocks are given while two orders of rows are looked for: only blocks
+that are that much better keep what they hold from the second order."""
+
+_Pieces = list[tuple[NDArray[np.int64] | None, Picked]]
+"""Of every column range or order of rows its non-zeros, None for all of the matrix, and their tiles."""
+
 
 @dataclass(frozen=True, eq=False)
 class Found:
@@ -182,16 +189,71 @@ def _plan(  # noqa: PLR0917
         rules = replace(rules, slack=math.inf)
         shapes = replace(shapes, heights=(), single_ms=shapes.single_ms[:0], plain_ms=shapes.plain_ms[:0])
     size = -(-matrix.num_cols // count)
-    held = []
+    held: _Pieces = []
     for i in range(count):
         taken, where = matrix, None
         if count > 1:
             inside = (matrix.indices >= i * size) & (matrix.indices < (i + 1) * size)
             taken, where = split(matrix, inside)[0], np.flatnonzero(inside)
-        found = where, Greedy(Tiled.of(taken, whole), shapes, ell, rules, late).run()
-        held += _rearranged(matrix, whole, found, shapes, ell, rules, late)
+        tiled = Tiled.of(taken, whole)
+        found = where, Greedy(tiled, shapes, ell, rules, late).run()
+        alone = rules.formats is Formats.BLOCKS
+        pieces = [found] if alone else _rearranged(matrix, whole, found, shapes, ell, rules, late)
+        if len(pieces) == 1 and (alone or _mostly_blocks(found[1])):
+            other = _in_two_orders(matrix, whole, where, shapes, ell, rules, late)
+            pieces = other if _spent_ms(other) < _spent_ms(pieces) else pieces
+        held += pieces
     spent = sum(picked.spent_ms for _, picked in held)
     return _Plan(tuple(held), spent * shapes.repeats / calibration.num_sms, rules.formats, shapes.part)
+
+
+def _spent_ms(held: _Pieces) -> float:
+    """Give the cost of tiles; infinite where there are none."""
+    return sum(picked.spent_ms for _, picked in held) if held else math.inf
+
+
+def _mostly_blocks(picked: Picked) -> bool:
+    """Tell whether blocks hold more than half of the non-zeros, so that too few are left to be rearranged."""
+    return 2 * int(np.count_nonzero(picked.kind[picked.owner] == LIGHT)) < picked.owner.size
+
+
+def _in_two_orders(  # noqa: PLR0917
+    matrix: Csr,
+    whole: NDArray[np.int32],
+    where: NDArray[np.int64] | None,
+    shapes: Shapes,
+    ell: bool,
+    rules: Rules,
+    late: Callable[[], bool],
+) -> _Pieces:
+    """Search blocks in one order of rows where they pay by far, and in another all that these leave.
+
+    Blocks that hold a window whole may cost less than anything else in their order, and still more than blocks in two.
+    Nothing, where the rest is not much denser in another order.
+    """
+    inside = np.ones(matrix.nnz, np.bool_)
+    if where is not None:
+        inside[:] = False
+        inside[where] = True
+    if not rules.rearrange or late():
+        return []
+    tiled = Tiled.of(split(matrix, inside)[0] if where is not None else matrix, whole)
+    price = shapes.price._replace(
+        plain_ms=shapes.price.plain_ms * _MUCH_CHEAPER, atomic_ms=shapes.price.atomic_ms * _MUCH_CHEAPER
+    )
+    strict = replace(shapes, price=price, cheapest_ms=shapes.cheapest_ms * _MUCH_CHEAPER)
+    picked = Greedy(tiled, strict, ell, replace(rules, formats=Formats.MIXED), late).run()
+    light = picked.kind[picked.owner] == LIGHT
+    if light.all() or not light.any():
+        return []
+    at = np.flatnonzero(inside)
+    left = np.zeros(matrix.nnz, np.bool_)
+    left[at[light]] = True
+    rest, height = Tiled.of(split(matrix, left)[0], whole), shapes.heights[0]
+    if late() or area(rest, row_order(rest, height), height) > _MUCH_DENSER * area(rest, picked.order, height):
+        return []
+    other = Greedy(rest, shapes, ell, rules, late).run()
+    return [(at[~light], replace(picked, owner=picked.owner[~light])), (at[light], other)]
 
 
 def _rearranged(  # noqa: PLR0917

@@ -41,6 +41,14 @@ class Formats(StrEnum):
     """ELL for SpMM, one-dimensional for SDDMM."""
 
 
+class Order(StrEnum):
+    """In what order SDDMM leaves its result."""
+
+    CSR = "csr"
+    TILES = "tiles"
+    """Tile after tile, as the public code does, but without the zeros of blocks; where there are no blocks, `CSR`."""
+
+
 @dataclass(frozen=True, eq=False)
 class Shapes:
     """Tiles for one part of J, and what they cost."""

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError, SpmarkError
 from spmark.impls.core.interfaces import Built, Candidate, DeviceArray, Search
-from spmark.impls.core.problem import Csr, Op, Problem
+from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.hyb import HybFormat
-from spmark.impls.formats.nearness import near_positions
+from spmark.impls.formats.nearness import near_order
 from spmark.impls.formats.tiles import Selection, TileFormat
 from spmark.impls.kernels.ell_buckets import EllBucketsPlan
 from spmark.impls.kernels.sddmm import SddmmPlan
@@ -38,6 +38,7 @@ from spmark.impls.stile.schedule import (
     tile_schedules,
     walk,
 )
+from spmark.impls.stile.space import Order
 
 if TYPE_CHECKING:  # both bring the compiled loops along
     from spmark.impls.stile.greedy import Rules
@@ -116,8 +117,8 @@ def forms_of(
         left_s = budget_s - (perf_counter() - started)
         if forms and left_s <= 0:
             break
-        positions = near_positions(problem.matrix) if one.near else None
-        order = None if positions is None else np.argsort(positions).astype(np.int32)
+        near = near_order(problem.matrix) if one.near else None
+        order, positions = (near.rows, near.positions) if near else (None, None)
         matrix, at = in_order(problem.matrix, order)
         for found in search_each(matrix, calibration, width, one.rules, left_s):
             selection = found.selection
@@ -237,7 +238,7 @@ class _Converted:
 
     def _tiles(self) -> list[Schedule]:
         width, dtype = self._problem.width, self._problem.dtype
-        return block_tiles(width) if self._held.blocks else ell_tiles(width, dtype)
+        return block_tiles(width, dtype) if self._held.blocks else ell_tiles(width, dtype)
 
     def walk(self, time_us: Callable[[Schedule], float], hopeless: Callable[[float], bool]) -> None:
         """Have schedules timed, few of them where a form is hopeless."""
@@ -248,7 +249,8 @@ class _Converted:
                 if number == _FEW and hopeless(best_us):
                     return
         else:
-            walk(self._tiles(), self.form.widest, bool(self._held.blocks), time_us, hopeless)
+            half = self._problem.dtype is DType.FLOAT16
+            walk(self._tiles(), self.form.widest, bool(self._held.blocks), half, time_us, hopeless)
 
     def plan(self, schedule: Schedule) -> DevicePlan:
         """Build with a schedule; what all plans of the form share is told by each."""
@@ -264,8 +266,10 @@ class _Converted:
         problem, target, held = self._problem, self._target, self._held
         if problem.op is Op.SDDMM:
             if held.blocks:
-                return TileSddmmPlan(problem, target, held, self._config, **schedule)
-            return SddmmPlan(problem, target, self._config, **schedule)
+                in_tiles = self._config.get("order") == Order.TILES
+                return TileSddmmPlan(problem, target, held, self._config, in_tiles=in_tiles, **schedule)
+            # Runs alone stand in CSR order, whatever was asked for.
+            return SddmmPlan(problem, target, {**self._config, "order": str(Order.CSR)}, **schedule)
         if held.blocks:
             plan: TileSpmmPlan | EllBucketsPlan = TileSpmmPlan(
                 problem, target, held, self._config, arrays=self._arrays, **schedule

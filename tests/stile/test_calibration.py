@@ -32,10 +32,12 @@ def test_the_h200_that_ships() -> None:
         for dtype in DType:
             found, label = calibration_for("nvidia-h200", op, dtype)
             assert (found.device, label, found.num_sms) == ("nvidia-h200", "nvidia-h200", 132)
-            assert bool(found.blocks) == (dtype is DType.FLOAT16)
+            assert bool(found.blocks) == (op is Op.SPMM or dtype is DType.FLOAT16)
     spmm, _ = calibration_for("nvidia-h200", Op.SPMM, DType.FLOAT16)
-    assert {block.part for block in spmm.blocks} == {32, 64}
-    assert [block.cols for block in spmm.blocks if block.part == 64] == list(range(16, 161, 16))
+    assert {(block.rows, block.part) for block in spmm.blocks} == {(16, 32), (16, 64), (8, 32), (8, 64)}
+    for rows in (16, 8):
+        cols = [block.cols for block in spmm.blocks if (block.rows, block.part) == (rows, 64)]
+        assert cols == list(range(16, 161, 16))
 
 
 def test_what_is_written_is_read_back() -> None:

@@ -46,7 +46,7 @@ def test_more_work_takes_longer(spec: DeviceSpec) -> None:
     laboratory = Laboratory(spec)
     one, *_ = (tile for tile in samples.ell_tiles((64,)) if tile.pattern.size == 256)
     assert 0 < laboratory.ell_ms(one, DType.FLOAT16, shared=False) < laboratory.ell_ms(one, DType.FLOAT16, shared=True)
-    costs = {(block.rows, block.cols): block for block in laboratory.blocks() if block.part == 64}
+    costs = {(block.rows, block.cols): block for block in laboratory.blocks(DType.FLOAT16) if block.part == 64}
     for height in HEIGHTS:
         assert costs[height, 16].plain_ms < costs[height, 160].plain_ms
     assert all(block.plain_ms <= block.atomic_ms for block in costs.values())

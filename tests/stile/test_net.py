@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from problems import random_csr
 
+from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.device import find
 from spmark.impls.stile import samples
-from spmark.impls.stile.calibration import Agreement, Calibration, Line, calibration_for, published_a100
-from spmark.impls.stile.fitting import Fitted, Measured, fitted
+from spmark.impls.stile.calibration import Agreement, Calibration, Line, calibration_for, published_a100, shipped
+from spmark.impls.stile.fitting import HELD_OUT, Fitted, Measured, fitted, tiles_name
 from spmark.impls.stile.levels import make_level
 from spmark.impls.stile.net import FEATURES, Net
 from spmark.impls.stile.plan import Stile
@@ -31,25 +32,15 @@ PEAK = 40.0
 def bent(tile: samples.EllTile, atomic: bool) -> float:
     """Make up milliseconds that no line fits: short rows gather slowly, wide ones add on top."""
     rows, width = tile.pattern.shape
-    roof = tile.roofline_bytes(DType.FLOAT16, PEAK, atomic)
+    roof = float(Measured.of([(tile.tile, 1.0, 1.0)]).roof_bytes(Op.SPMM, DType.FLOAT16, PEAK, atomic)[0])
     return 1e-7 * (roof * (1 + 3 / width) + 0.02 * roof**1.3 + 40 * rows)
 
 
 def spmm_fitted() -> Fitted:
     tiles = list(samples.ell_tiles(samples.SPMM_PARTS))
-    plain, atomic = (
-        Measured.of(
-            (
-                tile.roofline_bytes(DType.FLOAT16, PEAK, shared),
-                tile.features(DType.FLOAT16, PEAK, shared),
-                bent(tile, shared),
-            )
-            for tile in tiles
-        )
-        for shared in (False, True)
-    )
+    found = Measured.of((tile.tile, bent(tile, False), bent(tile, True)) for tile in tiles)
     calibration = Calibration.of(A100, Op.SPMM, DType.FLOAT16)
-    return fitted(replace(calibration, line=Line(0, 0, 0, 1, PEAK)), plain, atomic)
+    return fitted(replace(calibration, line=Line(0, 0, 0, 1, PEAK)), found)
 
 
 @pytest.fixture(scope="module")
@@ -62,17 +53,11 @@ def sddmm() -> Fitted:
     def time(tile: samples.RunTile, width: int) -> float:
         return 1e-7 * (tile.pattern.shape[0] * 3 + tile.columns) * width**0.9
 
-    found = [
-        (
-            tile.roofline_bytes(DType.FLOAT16, PEAK, width),
-            tile.features(DType.FLOAT16, PEAK, width),
-            time(tile, width),
-        )
-        for tile in samples.run_tiles()
-        for width in samples.SDDMM_WIDTHS
-    ]
+    found = Measured.of(
+        (tile.tile(width), time(tile, width), 0.0) for tile in samples.run_tiles() for width in samples.SDDMM_WIDTHS
+    )
     calibration = Calibration.of(A100, Op.SDDMM, DType.FLOAT16)
-    return fitted(replace(calibration, line=Line(0, 0, 0, 1, PEAK)), Measured.of(found), None)
+    return fitted(replace(calibration, line=Line(0, 0, 0, 1, PEAK)), found)
 
 
 def test_layers_are_what_scikit_learn_computes() -> None:
@@ -112,6 +97,59 @@ def test_what_is_written_is_read_back(spmm: Fitted, sddmm: Fitted) -> None:
         calibration = found.learned
         assert Calibration.of(spec, calibration.op, calibration.dtype, net=True) == calibration
         assert Calibration.of(spec, calibration.op, calibration.dtype) == found.calibration
+
+
+def test_measured_tiles_are_kept_and_give_the_same_constants(spmm: Fitted, sddmm: Fitted) -> None:
+    for found in (spmm, sddmm):
+        op, dtype = found.calibration.op, found.calibration.dtype
+        again = Measured.from_table(found.tables()[tiles_name(op, dtype)], "here")
+        given = replace(found.calibration, line=Line(0, 0, 0, 1, PEAK))
+        assert fitted(given, again).calibration == found.calibration
+    assert (sddmm.measured.atomic_ms == 0).all()
+    for table, words in (([1.0] * 7, "rows of 6"), ([1.0] * 4 + [0.0, 1.0], "above zero"), ([np.nan] * 6, "finite")):
+        with pytest.raises(DeviceError, match=words):
+            Measured.from_table(table, "there")
+
+
+@pytest.mark.parametrize("op", Op)
+@pytest.mark.parametrize("dtype", DType)
+def test_the_h200s_own_tiles(op: Op, dtype: DType) -> None:
+    """What ships predicts the tiles that it was not fitted to, the network better than the line."""
+    found, _ = calibration_for("nvidia-h200", op, dtype, net=True)
+    table = DeviceSpec.load(shipped("nvidia-h200")).tables[tiles_name(op, dtype)]
+    tiles = Measured.from_table(table, "what ships")
+    out = tiles.some(np.arange(tiles.plain_ms.size) % HELD_OUT == HELD_OUT - 1)
+    line = found.line
+    by_line = line.a * out.roof_bytes(op, dtype, line.peak, read_bytes=line.read_bytes) + line.b
+    by_net = found.nets[0].milliseconds(out.features(op, dtype, line))
+    ours, learned = (Agreement.of(predicted, out.plain_ms) for predicted in (by_line, by_net))
+    assert ours.pearson > (0.95 if op is Op.SPMM else 0.99)
+    assert learned.pearson > 0.99
+    assert learned.rmse < ours.rmse
+
+
+@pytest.mark.parametrize("read_bytes", [32.0, 128.0])
+def test_what_a_read_costs_at_least_is_fitted(read_bytes: float) -> None:
+    tiles = Measured.of((tile.tile, 1.0, 1.0) for tile in samples.ell_tiles(samples.SPMM_PARTS))
+    roofs = [tiles.roof_bytes(Op.SPMM, DType.FLOAT16, PEAK, atomic, read_bytes) for atomic in (False, True)]
+    made = replace(tiles, plain_ms=2e-8 * roofs[0] + 1e-4, atomic_ms=3e-8 * roofs[1] + 1e-4)
+    calibration = replace(Calibration.of(A100, Op.SPMM, DType.FLOAT16), line=Line(0, 0, 0, 1, PEAK))
+    found = fitted(calibration, made)
+    assert found.calibration.line.read_bytes == read_bytes
+    kept = Calibration.of(A100.model_copy(update={"tables": found.tables()}), Op.SPMM, DType.FLOAT16)
+    assert kept.line == found.calibration.line
+
+
+@pytest.mark.parametrize("share", [1.0, 1 / 16, 1 / 64])
+def test_the_peak_is_what_the_kernel_reaches(share: float) -> None:
+    """Times that follow a roofline with less arithmetic than the device has are fitted by that one."""
+    tiles = Measured.of((tile.tile, 1.0, 1.0) for tile in samples.ell_tiles(samples.SPMM_PARTS))
+    roofs = [tiles.roof_bytes(Op.SPMM, DType.FLOAT16, share * PEAK, atomic) for atomic in (False, True)]
+    made = replace(tiles, plain_ms=2e-8 * roofs[0] + 1e-4, atomic_ms=3e-8 * roofs[1] + 1e-4)
+    calibration = replace(Calibration.of(A100, Op.SPMM, DType.FLOAT16), line=Line(0, 0, 0, 1, PEAK))
+    found = fitted(calibration, made)
+    assert found.agreement.pearson > 0.999
+    assert found.calibration.line.peak == pytest.approx(share * PEAK) or share == 1.0
 
 
 def test_a_level_costs_what_the_networks_say(spmm: Fitted) -> None:
@@ -170,7 +208,7 @@ def test_a_plan_names_it(tmp_path: Path, spmm: Fitted) -> None:
 
 def test_who_has_no_network_says_so() -> None:
     with pytest.raises(DeviceError, match=r"stile_spmm_float16_net.*not trained for this device"):
-        calibration_for("nvidia-h200", Op.SPMM, DType.FLOAT16, net=True)
+        Calibration.of(A100, Op.SPMM, DType.FLOAT16, net=True)
     with pytest.raises(ValueError, match="cost_model out of line, mlp"):
         Stile(cost_model="forest")
 

@@ -9,11 +9,17 @@ from spmark.impls.core.problem import Csr, DType, Op
 from spmark.impls.kernels.tile_spmm import HEIGHTS
 from spmark.impls.stile import samples
 from spmark.impls.stile.calibration import calibration_for
+from spmark.impls.stile.fitting import Measured, Tile
 from spmark.impls.stile.levels import make_level
 from spmark.impls.stile.space import Mode, shapes_of
 from spmark.impls.stile.windows import Tiled
 
 COPIES = 8
+
+
+def roof_bytes(tile: Tile, op: Op, peak: float) -> float:
+    """Give R of one tile in float16."""
+    return float(Measured.of([(tile, 1.0, 1.0)]).roof_bytes(op, DType.FLOAT16, peak)[0])
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -40,9 +46,7 @@ def test_what_is_priced_is_what_the_search_prices() -> None:
         matrix = Csr((rows, tile.columns), indptr, tile.pattern.reshape(-1), np.ones(tile.pattern.size, np.float32))
         shapes = shapes_of(calibration, 32, 32, 0, Mode.CODE, 32)
         level = make_level(Tiled.of(matrix, matrix.row_lengths.astype(np.int32)), shapes, True, 0)
-        assert level.plain_ms.tolist() == [
-            pytest.approx(line.a * tile.roofline_bytes(DType.FLOAT16, line.peak, atomic=False) + line.b)
-        ]
+        assert level.plain_ms.tolist() == [pytest.approx(line.a * roof_bytes(tile.tile, Op.SPMM, line.peak) + line.b)]
 
 
 @pytest.mark.parametrize("height", HEIGHTS)
@@ -74,4 +78,4 @@ def test_copies_of_runs() -> None:
         assert matrix.nnz == 32 * COPIES
         assert matrix.num_cols == tile.columns * COPIES
         moved = (tile.pattern.shape[0] + tile.columns) * 64 + 32
-        assert tile.roofline_bytes(DType.FLOAT16, 1e9, 64) == 2 * moved
+        assert roof_bytes(tile.tile(64), Op.SDDMM, 1e9) == 2 * moved
