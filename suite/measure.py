@@ -238,7 +238,8 @@ class Bench:
         setting.out.fill(np.nan)
         plan.run(setting.operands, setting.out)
         self._lab.synchronize()
-        error = setting.reference.max_error(self._lab.to_host(setting.reference.select(problem, setting.out)))
+        selected = setting.reference.select(problem, setting.out, plan.order)
+        error = setting.reference.max_error(self._lab.to_host(selected))
         unwritten = int(xp.count_nonzero(xp.isnan(setting.out)))
         allowed = tolerance(problem, plan.half_sums)
         if unwritten or error > allowed:
@@ -376,6 +377,12 @@ def _plan_facts(plan: Plan) -> dict[str, Any]:
     }
     if search is not None:
         facts["search"] = SearchFacts(
-            candidates=search.candidates, compiled=search.compiled, measured=search.measured, cores=search.cores
+            candidates=search.candidates,
+            compiled=search.compiled,
+            measured=search.measured,
+            cores=search.cores,
+            eligible=search.eligible,
+            compile_s=search.compile_s,
+            run_s=search.run_s,
         )
     return facts

@@ -99,8 +99,8 @@ class Machine:
                     continue
                 line = guard[2]
             word, _, rest = line.rstrip(";").partition(" ")
-            if word.endswith(":"):
-                continue
+            if word.endswith(":") or word == "griddepcontrol.launch_dependents":
+                continue  # a label, and when the next grid begins
             if word == "exit":
                 return
             if word == "bra":

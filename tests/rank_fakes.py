@@ -24,6 +24,7 @@ class EstimatedDevice:
 
     def __init__(self, space: Space, broken: int = 0) -> None:
         self.space, self.broken = space, broken
+        self.compile_s = 0.0
 
     def prepare(self, groups: Sequence[Sequence[TileSize]], proxies: bool) -> None:
         pass

@@ -1,4 +1,4 @@
-"""PTX of an unrolled kernel to one cubin: functions assembled side by side by ptxas, then linked by nvlink.
+"""PTX of an unrolled kernel to one cubin: functions assembled side by side by ptxas, then linked (`link`).
 
 What is linked is kept on disk by content (`spmark.impls.runtime.compile.cached`).
 """
@@ -19,6 +19,7 @@ from spmark.impls.core.errors import CompileError
 from spmark.impls.formats.threads import cores
 from spmark.impls.lo_spmm.emit_ptx import entry_ptx, function_ptx, head
 from spmark.impls.lo_spmm.kernel import NAME, UnrolledKernel
+from spmark.impls.lo_spmm.link import link
 from spmark.impls.runtime.compile import Binary, cached
 from spmark.impls.runtime.toolchain import nvcc_version, tool
 
@@ -27,8 +28,11 @@ TIMEOUT_S = 600.0
 _MOST_REGISTERS = 255
 _STEP = 8
 _OBJECTS_PER_CORE = 4
-"""So that cores end at about the same time; each object also costs a start of ptxas (tens of ms)."""
+"""So that cores end at about the same time."""
+_LEAST_INSTRUCTIONS = 1000
+"""Of an object, where there are as many: starting ptxas takes as long as a few hundred do (tens of ms)."""
 _SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores")
+
 _LINKED = re.compile(rf"properties for '{NAME}':\s*\n[^\n]*used (\d+) registers.* (\d+) stack", re.MULTILINE)
 
 
@@ -52,9 +56,9 @@ def assemble(kernel: UnrolledKernel, arch: str, cap: int, workers: int | None = 
     Raises
     ------
     CompileError
-        ptxas or nvlink failed, was killed or did not end within `TIMEOUT_S`; the cache is as before.
+        ptxas or the linker failed, was killed or did not end within `TIMEOUT_S`; the cache is as before.
     DeviceError
-        ptxas or nvlink is not installed.
+        ptxas is not installed, or no linker.
     """
     return cached(cache_key(kernel, arch, cap), lambda: _assemble(kernel, arch, cap, workers or cores()))
 
@@ -87,17 +91,18 @@ def _in_pieces(kernel: UnrolledKernel, arch: str, cap: int, workers: int) -> Bin
         (folder / "entry.ptx").write_text(entry_ptx(kernel, arch))
         _object(folder, "entry", arch, needed)
         objects = [f"{name}.o" for name in ("entry", *sources)]
-        log = _run(folder, "nvlink", f"-arch={arch}", "-v", *objects, "-o", "out.cubin")
+        cubin, log = link(folder, objects, arch, _run)
         linked = _LINKED.search(log)
         if linked is None:
-            raise CompileError(NAME, "nvlink", f"expected the properties of {NAME}, found\n{log}")
-        return Binary((folder / "out.cubin").read_bytes(), NAME, int(linked[1]), int(linked[2]), 0)
+            raise CompileError(NAME, "linker", f"expected the properties of {NAME}, found\n{log}")
+        return Binary(cubin, NAME, int(linked[1]), int(linked[2]), 0)
 
 
 def _shares(kernel: UnrolledKernel, count: int) -> list[list[int]]:
     """Deal the functions to at most ``count`` objects of about as many instructions, largest first."""
     loads = np.array([tile.nnz * kernel.schedule.cpt + tile.nnc for tile in kernel.tiles])
-    shares: list[list[int]] = [[] for _ in range(min(count, len(kernel.tiles)))]
+    count = min(count, len(kernel.tiles), max(1, int(loads.sum()) // _LEAST_INSTRUCTIONS))
+    shares: list[list[int]] = [[] for _ in range(count)]
     held = np.zeros(len(shares), np.int64)
     for number in np.argsort(-loads, kind="stable").tolist():
         least = int(held.argmin())

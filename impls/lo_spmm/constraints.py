@@ -18,6 +18,8 @@ STAGES = ("space", "registers", "utilisation", "balance")
 """In the order in which they are applied; the first is the whole space."""
 REGISTER_GRANULE = 8
 """Registers of a thread are handed out in eights (256 of a warp)."""
+SUB_PARTITIONS = 4
+"""Of a multiprocessor, each with a quarter of the registers and of the warps of a thread block; since sm_70."""
 _CROWDED = 96
 
 
@@ -34,11 +36,23 @@ class Limits:
     """Of a thread beside sums and loaded elements: addresses, and what the compiler keeps."""
     register_granule: int = 1
     """Registers of a thread are handed out in so many at once."""
+    sub_partitions: int = 1
+    """A warp's registers lie in one of them."""
 
     @classmethod
     def of(cls, device: DeviceSpec) -> Limits:
         """Take an NVIDIA GPU's: 255 registers a thread and 1,024 threads a block on every architecture since sm_35."""
-        return cls(255, device.registers_per_sm, MOST_THREADS, device.warp_size, device.num_sms, 12, REGISTER_GRANULE)
+        limits = 255, device.registers_per_sm, MOST_THREADS, device.warp_size, device.num_sms
+        return cls(*limits, 12, REGISTER_GRANULE, SUB_PARTITIONS)
+
+    def most_warps(self, registers: int) -> int:
+        """Give the warps that fit a multiprocessor side by side, by the registers of a thread.
+
+        Each sub-partition holds whole warps: with 200 registers it has room for two and a half, and a thread block of
+        ten warps, whose registers are fewer than the multiprocessor's, cannot be launched.
+        """
+        of_warp = ceil_div(max(1, registers), self.register_granule) * self.register_granule * self.warp_size
+        return self.sub_partitions * (self.registers_per_block // self.sub_partitions // of_warp)
 
 
 @dataclass(frozen=True)
@@ -52,6 +66,12 @@ class Survivors:
     """The stage that nothing passed, where there was one: `sizes` are then those before it."""
     balance: Mapping[int, float] = field(default_factory=dict)
     """COV_row by M1, of those that were asked for."""
+
+    def joined(self, more: Survivors) -> Survivors:
+        """Add what is left of another part of the space, of which nothing was waived for want of better."""
+        counts = {stage: count + more.counts[stage] for stage, count in self.counts.items()}
+        sizes = self.sizes if more.relaxed else self.sizes + more.sizes
+        return Survivors(sizes, counts, self.relaxed, {**more.balance, **self.balance})
 
 
 def estimate_registers(tile_rows: int, cpt: int, prefetch: int, fixed: int = 12) -> int:
@@ -113,12 +133,12 @@ def survivors(
 
     def registers(size: TileSize) -> bool:
         needed = estimate_registers(size.tile_rows, size.cpt, depth(size.tile_rows, size.cpt), limits.fixed_registers)
-        of_block = ceil_div(needed, limits.register_granule) * limits.register_granule * size.block_threads
-        return needed <= limits.registers_per_thread and of_block <= limits.registers_per_block
+        warps = ceil_div(size.block_threads, limits.warp_size)
+        return needed <= limits.registers_per_thread and warps <= limits.most_warps(needed)
 
     def utilisation(size: TileSize) -> bool:
         whole_warps = size.threads % limits.warp_size == 0 and size.block_threads <= limits.threads_per_block
-        row_blocks = ceil_div(ceil_div(num_rows, size.tile_rows), size.tiles_per_block)
+        row_blocks = ceil_div(ceil_div(num_rows, size.tile_rows) * size.split, size.tiles_per_block)
         blocks = row_blocks * ceil_div(width, size.tile_width)
         return whole_warps and 2 * blocks >= limits.num_sms
 

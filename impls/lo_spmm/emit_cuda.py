@@ -11,6 +11,7 @@ from spmark.impls.lo_spmm.conv import ConvShape
 from spmark.impls.lo_spmm.kernel import NAME, Tile, UnrolledKernel, steps
 
 _HEAD = """\
+#include <spmark/overlap.cuh>
 #include <spmark/vec.cuh>
 
 using namespace spmark;
@@ -25,14 +26,11 @@ def literal(value: float) -> str:
     return f"{float(value).hex()}f"
 
 
-def cuda_source(kernel: UnrolledKernel, min_blocks: int = 1) -> str:
-    """Write the whole kernel as a template over its block size, ``lo_spmm<threads>(b, c, tile_threads)``.
+def cuda_source(kernel: UnrolledKernel) -> str:
+    """Write the whole kernel as a template, ``lo_spmm<threads, min_blocks>(b, c, tile_threads)``.
 
-    Parameters
-    ----------
-    kernel : UnrolledKernel
-    min_blocks : int
-        Thread blocks that must fit a multiprocessor, which caps registers as ``--maxrregcount`` does in the paper.
+    ``min_blocks`` thread blocks of ``threads`` must fit a multiprocessor, which caps registers as ``--maxrregcount``
+    does in the paper. All block sizes share the text.
     """
     functions = "\n".join(_function(kernel, number) for number in range(len(kernel.tiles)))
     more = ", first, valid" if kernel.conv else ""
@@ -41,14 +39,15 @@ def cuda_source(kernel: UnrolledKernel, min_blocks: int = 1) -> str:
         for tile, number in enumerate(kernel.dispatch.tolist())
     )
     place = _place_of_pixel(kernel.conv) if kernel.conv else _PLACE_OF_COLUMNS
+    begin = "\n  let_next_grid_begin();" if kernel.followed else ""
     cpt = kernel.schedule.cpt
     return f"""{_HEAD}
 using Columns = Vec<float, {cpt}>;  // of a thread, moved at once
 
 {functions}
-template <int threads>
-__global__ void __launch_bounds__(threads, {min_blocks})
-    {NAME}(const float* __restrict__ b, float* __restrict__ c, unsigned tile_threads) {{
+template <int threads, int min_blocks>
+__global__ void __launch_bounds__(threads, min_blocks)
+    {NAME}(const float* __restrict__ b, float* __restrict__ c, unsigned tile_threads) {{{begin}
   const unsigned tile = blockIdx.y * (blockDim.x / tile_threads) + threadIdx.x / tile_threads;
   const unsigned column = (blockIdx.x * tile_threads + threadIdx.x % tile_threads) * {cpt};
   if (column >= {kernel.width}) return;

@@ -16,6 +16,8 @@ from spmark.impls.lo_spmm.kernel import INSTRUCTION_BYTES, NAME, Tile, UnrolledK
 from spmark.impls.runtime.target import ceil_div
 
 _ELEMENT_BYTES = 4
+_FIRST_TO_OVERLAP = 90
+"""Compute capability from which a grid can let the next one begin."""
 _OTHER_INSTRUCTIONS = 40
 """Of a function beside loads, products and stores; a line too many does no harm."""
 _LINE_BYTES = 128
@@ -33,10 +35,13 @@ _VERSIONS = (
 """PTX that knows an architecture, by the lowest compute capability that it goes for."""
 
 
+def _capability(arch: str) -> int:
+    return int(arch.removeprefix("sm_").rstrip("af"))
+
+
 def head(arch: str) -> str:
     """Give the first lines of a module for ``arch`` (``sm_90``)."""
-    capability = int(arch.removeprefix("sm_").rstrip("af"))
-    version = next(version for lowest, version in _VERSIONS if capability >= lowest)
+    version = next(version for lowest, version in _VERSIONS if _capability(arch) >= lowest)
     return f".version {version}\n.target {arch}\n.address_size 64\n"
 
 
@@ -51,13 +56,15 @@ def entry_ptx(kernel: UnrolledKernel, arch: str) -> str:
     used = sorted(set(kernel.dispatch.tolist()))
     table = ", ".join(f"L{number}" for number in kernel.dispatch.tolist())
     calls = "\n".join(_call(kernel, number) for number in used)
+    overlaps = kernel.followed and _capability(arch) >= _FIRST_TO_OVERLAP
+    begin = "\n  griddepcontrol.launch_dependents;" if overlaps else ""
     return f"""{head(arch)}
 {declared}
 .visible .entry {NAME}(.param .u64 b, .param .u64 c, .param .u32 threads)
 {{
   .reg .pred %p;
   .reg .b32 %r<16>;
-  .reg .b64 %rd<6>;
+  .reg .b64 %rd<6>;{begin}
   mov.u32 %r1, %tid.x;
   mov.u32 %r2, %ctaid.x;
   mov.u32 %r3, %ctaid.y;

@@ -17,22 +17,36 @@ FEATURES: Final = (*PAPER, "cpt", "tiles_per_block")
 """In the order of `candidate_features`."""
 
 
-def count_tiles(matrix: Csr, dealt: Sequence[NDArray[np.int32]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def count_tiles(
+    matrix: Csr, dealt: Sequence[NDArray[np.int32]], part_of: NDArray[np.int32] | None = None, parts: int = 1
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Count what each row tile holds, without laying it out.
+
+    Parameters
+    ----------
+    matrix : Csr
+    dealt : sequence of (m,) int32
+        Rows of each tile.
+    part_of : (K,) int32, optional
+        Part of each column, where tiles are cut (`spmark.impls.lo_spmm.parts.part_of_columns`).
+    parts : int
+        How many there are.
 
     Returns
     -------
-    nnz, nnc : (tiles,) int64
-        Non-zeros and non-empty columns. O(nnz log nnz).
+    nnz, nnc : (tiles,) or (parts * tiles,) int64
+        Non-zeros and non-empty columns, part by part. O(nnz log nnz).
     """
     tile_of = np.full(matrix.num_rows, -1, np.int64)
     for number, rows in enumerate(dealt):
         tile_of[rows] = number
     tiles = tile_of[matrix.rows_of_entries()]
-    dealt_entries = tiles >= 0
+    dealt_entries, count = tiles >= 0, len(dealt) * parts
+    if part_of is not None:
+        tiles += len(dealt) * part_of[matrix.indices]
     places = np.unique(tiles[dealt_entries] * matrix.num_cols + matrix.indices[dealt_entries])
-    nnz = np.bincount(tiles[dealt_entries], minlength=len(dealt))
-    nnc = np.bincount(places // matrix.num_cols, minlength=len(dealt))
+    nnz = np.bincount(tiles[dealt_entries], minlength=count)
+    nnc = np.bincount(places // matrix.num_cols, minlength=count)
     return nnz, nnc
 
 

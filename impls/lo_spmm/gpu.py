@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from time import perf_counter
 
 import cupy
 import numpy as np
@@ -16,13 +17,23 @@ from spmark.impls.core.operators import random_operands
 from spmark.impls.formats.threads import cores
 from spmark.impls.lo_spmm.assemble import assemble
 from spmark.impls.lo_spmm.constraints import register_cap
-from spmark.impls.lo_spmm.kernel import NAME, Schedule, Tile, UnrolledKernel, make_tiles
-from spmark.impls.lo_spmm.machine import Code, Emitter, Launch, cap_of, check_fits, is_assembled, make_code
-from spmark.impls.lo_spmm.proxies import active_tiles, launch_for, make_proxy
+from spmark.impls.lo_spmm.kernel import NAME, Schedule, Tile, UnrolledKernel
+from spmark.impls.lo_spmm.machine import (
+    Code,
+    Emitter,
+    Launch,
+    cap_of,
+    check_fits,
+    instances_of,
+    is_assembled,
+    make_code,
+)
+from spmark.impls.lo_spmm.parts import PartSums, tiles_of
+from spmark.impls.lo_spmm.proxies import LEAST_INSTRUCTIONS, active_tiles, launch_for, make_proxy
 from spmark.impls.lo_spmm.search import Space
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.lo_spmm.tuning import kernel_of
-from spmark.impls.runtime.compile import Binary
+from spmark.impls.runtime.compile import Binary, compile_many
 from spmark.impls.runtime.cuda import CudaKernel, cuda_faults, load_function
 from spmark.impls.runtime.cudatiming import CudaStopwatch
 from spmark.impls.runtime.target import Kernel, Target, ceil_div
@@ -84,8 +95,10 @@ class GpuRunner:
         source.fill(self._operand, cupy)
         self._out = cupy.empty(problem.out_shape, problem.dtype.numpy)
         self._stopwatch = CudaStopwatch(target.spec)
-        self._kernels: dict[tuple[int, int, bool], UnrolledKernel] = {}
-        self._tiles: dict[int, tuple[Tile, ...]] = {}
+        self._kernels: dict[tuple[int, int, int, bool], UnrolledKernel] = {}
+        self._tiles: dict[tuple[int, int], tuple[Tile, ...]] = {}
+        self._sums: dict[int, PartSums] = {}
+        self.compile_s = 0.0
 
     def samples_us(self, sizes: Sequence[TileSize], proxies: bool) -> Mapping[TileSize, list[float]]:
         """Give the times of candidates that share M1 and ``cpt``, interleaved and from cold caches.
@@ -102,7 +115,8 @@ class GpuRunner:
             One broke the device.
         """
         kernel = self._kernel(sizes, proxies)
-        code = make_code(kernel, self._target, self._emitter, self._block_threads(sizes, proxies))
+        with self._compiling():
+            code = make_code(kernel, self._target, self._emitter, self._block_threads(sizes, proxies))
         if proxies:
             for loaded in code.kernels.values():  # the same function: what is opted in to is of all that share it
                 loaded.allow_shared(self._target.spec.shared_bytes_per_block)
@@ -122,8 +136,10 @@ class GpuRunner:
         return {size: [round(float(t), 3) for t in times] for size, times in zip(runs, samples, strict=True)}
 
     def prepare(self, groups: Sequence[Sequence[TileSize]], proxies: bool) -> None:
-        """Assemble the kernels of several groups of candidates side by side; C++ is compiled when it is needed."""
+        """Assemble or compile the kernels of several groups of candidates side by side."""
         if not is_assembled(self._target, self._emitter):
+            with self._compiling():
+                self._compile(groups, proxies)
             return
         workers = max(1, ceil_div(2 * cores(), len(groups)))
 
@@ -132,8 +148,28 @@ class GpuRunner:
                 kernel = self._kernel(sizes, proxies)
                 assemble(kernel, self._target.spec.arch, cap_of(kernel), workers)
 
-        with ThreadPoolExecutor(min(len(groups), cores())) as pool:
+        with self._compiling(), ThreadPoolExecutor(min(len(groups), cores())) as pool:
             list(pool.map(make, groups))
+
+    def _compile(self, groups: Sequence[Sequence[TileSize]], proxies: bool) -> None:
+        """Have processes compile all block sizes of all kernels into the cache, the longest texts first."""
+        instances = [
+            instance
+            for sizes in groups
+            for instance in instances_of(
+                self._kernel(sizes, proxies), self._target.spec, self._block_threads(sizes, proxies)
+            )
+        ]
+        instances.sort(key=lambda one: one.template.source.stat().st_size, reverse=True)
+        compile_many([(one.template.source, one.expression, self._target.spec.arch) for one in instances], cores())
+
+    @contextmanager
+    def _compiling(self) -> Iterator[None]:
+        started = perf_counter()
+        try:
+            yield
+        finally:
+            self.compile_s += perf_counter() - started
 
     def count_kernels(self, groups: Sequence[Sequence[TileSize]], proxies: bool) -> int:
         """Count one for each group of PTX, and of C++ one for each size of a thread block."""
@@ -147,33 +183,56 @@ class GpuRunner:
         return wanted[-1:] if proxies and not is_assembled(self._target, self._emitter) else wanted
 
     def _kernel(self, sizes: Sequence[TileSize], proxies: bool) -> UnrolledKernel:
-        rows, cpt = kernel_of(sizes[0])
-        key = rows, cpt, proxies
+        key = *kernel_of(sizes[0]), proxies
         if key not in self._kernels:
-            self._kernels[key] = self._described(sizes, rows, cpt, proxies)
+            self._kernels[key] = self._described(sizes, proxies)
         return self._kernels[key]
 
-    def _described(self, sizes: Sequence[TileSize], rows: int, cpt: int, proxies: bool) -> UnrolledKernel:
-        problem = self._space.problem
-        if rows not in self._tiles:
-            self._tiles[rows] = make_tiles(problem.matrix, problem.values, self._space.dealt(rows).rows)
-        tiles = self._tiles[rows]
+    def _described(self, sizes: Sequence[TileSize], proxies: bool) -> UnrolledKernel:
+        problem, (rows, cpt, split) = self._space.problem, kernel_of(sizes[0])
+        if (rows, split) not in self._tiles:
+            self._tiles[rows, split] = tiles_of(problem, self._space.dealt(rows).rows, split)
+        tiles = self._tiles[rows, split]
         schedule = Schedule(cpt, self._space.pins.depth(rows, cpt), self._cpl)
         if not proxies:
-            return UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), problem.width, schedule, self._warm)
+            dispatch = np.arange(len(tiles), dtype=np.int32)
+            return UnrolledKernel(tiles, dispatch, problem.width, schedule, self._warm, followed=split > 1)
         sparsity = 1 - problem.matrix.nnz / (problem.matrix.num_rows * problem.matrix.num_cols)
         registers = register_cap(rows, cpt, schedule.prefetch)
         active = [active_tiles(size, len(tiles), problem.width, registers, self._target.spec) for size in sizes]
-        return make_proxy(tiles, sparsity, active, width=problem.width, schedule=schedule, warm=self._warm)
+        # In C++ the paper's number of functions: NVRTC's time grows faster than what it compiles.
+        least = LEAST_INSTRUCTIONS if is_assembled(self._target, self._emitter) else 0
+        return make_proxy(
+            tiles,
+            sparsity,
+            active,
+            width=problem.width,
+            schedule=schedule,
+            warm=self._warm,
+            least_instructions=least,
+        )
 
     def _real(self, code: Code, size: TileSize, kernel: UnrolledKernel) -> Callable[[], None]:
         launch = Launch.of(code, size, kernel.dispatch.size, self._space.problem)
+        if size.split > 1:
+            sums = self._parts(size.split)
+
+            def run_parts() -> None:
+                launch.enqueue(self._operand, sums.partial)
+                sums.enqueue(self._out)
+
+            return run_parts
 
         def run() -> None:
             self._clear(self._out)
             launch.enqueue(self._operand, self._out)
 
         return run
+
+    def _parts(self, split: int) -> PartSums:
+        if split not in self._sums:
+            self._sums[split] = PartSums(self._target, self._space.problem, split)
+        return self._sums[split]
 
     def _proxy(self, code: Code, size: TileSize, kernel: UnrolledKernel) -> Callable[[], None]:
         """Make the launch that stands for a candidate: it reads and writes where the real one does."""
@@ -183,7 +242,8 @@ class GpuRunner:
         args = launch_for(size, tiles, width, registers=registers, own_registers=own, device=self._target.spec)
         loaded = code.kernels.get(args.threads) or _resized(next(iter(code.kernels.values())), args.threads)
         launch = Launch(loaded, args.grid, np.uint32(size.threads))
-        return lambda: launch.enqueue(self._operand, self._out, args.shared_bytes)
+        out = self._out if size.split == 1 else self._parts(size.split).partial
+        return lambda: launch.enqueue(self._operand, out, args.shared_bytes)
 
 
 def _resized(kernel: Kernel, threads: int) -> Kernel:

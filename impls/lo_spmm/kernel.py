@@ -119,6 +119,8 @@ class UnrolledKernel:
     conv: ConvShape | None = None
     """Of a convolution: B and C are its input and output, and a thread has one column."""
     ending: Ending = field(default_factory=Ending)
+    followed: bool = False
+    """Whether a grid comes after that adds what this one writes, and may begin before this one ends."""
 
     @property
     def tile_rows(self) -> int:
@@ -143,7 +145,7 @@ class UnrolledKernel:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of everything that the emitters read. O(nnz)."""
-        facts = (self.width, self.schedule, self.warm, self.conv, self.ending.relu, len(self.tiles))
+        facts = (self.width, self.schedule, self.warm, self.conv, self.ending.relu, self.followed, len(self.tiles))
         held = hashlib.sha256(repr(facts).encode())
         held.update(self.dispatch.data)
         if self.ending.bias is not None:

@@ -41,7 +41,9 @@ GROUPS = 400
 KERNELS = 2
 LAUNCHES = 16
 """Tile sizes of a kernel that are timed."""
-_PREPARED = 16
+_WORKERS = 4
+"""Assemblers of each problem: the largest of a batch has a hundred times the instructions of the smallest."""
+_PREPARED = 32
 """Problems whose kernels are assembled, side by side, before these are measured."""
 
 
@@ -121,7 +123,7 @@ def prepare(seed: int, device: DeviceSpec) -> Space:
         schedule = Schedule(cpt, space.pins.depth(rows, cpt))
         kernel = UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), space.problem.width, schedule)
         with suppress(CompileError):
-            assemble(kernel, device.arch, register_cap(rows, cpt, schedule.prefetch), workers=1)
+            assemble(kernel, device.arch, register_cap(rows, cpt, schedule.prefetch), workers=_WORKERS)
     return space
 
 
@@ -163,12 +165,12 @@ def label_all(
     make_runner: Callable[[Space], Runner],
     ends: float,
 ) -> tuple[int, int]:
-    """Label the problems that have no row yet.
+    """Label the problems that have no row yet, in this file or in another shard's beside it.
 
     Parameters
     ----------
     path : Path
-        File of labels, appended to; each row is on disk before the next problem begins.
+        File of labels, ``shard*.jsonl``, appended to; each row is on disk before the next problem begins.
     seeds : iterable of int
     make_space : callable
         `prepare` on a device.
@@ -182,7 +184,7 @@ def label_all(
     made, left : int
         Rows written, and problems that are still without one.
     """
-    have = {row.seed for row in read_rows(path, LabelRow)} if path.is_file() else set()
+    have = {row.seed for file in path.parent.glob("shard*.jsonl") for row in read_rows(file, LabelRow)}
     wanted = [seed for seed in seeds if seed not in have]
     made = 0
     batches = (wanted[start : start + _PREPARED] for start in range(0, len(wanted), _PREPARED))

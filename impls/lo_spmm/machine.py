@@ -11,20 +11,20 @@ from pathlib import Path
 
 import numpy as np
 
-from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError
+from spmark.impls.core.files import whole
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import Problem
 from spmark.impls.lo_spmm.assemble import assemble, cache_key
-from spmark.impls.lo_spmm.constraints import REGISTER_GRANULE, register_cap
+from spmark.impls.lo_spmm.constraints import Limits, register_cap
 from spmark.impls.lo_spmm.emit_cuda import cuda_source
 from spmark.impls.lo_spmm.kernel import INSTRUCTION_BYTES, NAME, UnrolledKernel
 from spmark.impls.lo_spmm.proxies import resident_blocks
-from spmark.impls.lo_spmm.remembered import write_whole
 from spmark.impls.lo_spmm.space import TileSize, grid_of
 from spmark.impls.runtime.compile import Binary, cache_folder
-from spmark.impls.runtime.target import Kernel, Target, ceil_div
-from spmark.impls.runtime.template import KernelTemplate
+from spmark.impls.runtime.target import Kernel, Target
+from spmark.impls.runtime.template import Instance, KernelTemplate
 
 
 class Emitter(StrEnum):
@@ -71,11 +71,7 @@ def make_code(
     if is_assembled(target, emitter):
         binary = assemble(kernel, device.arch, cap, workers)
         return load_binary(binary, block_threads, cache_key(kernel, device.arch, cap))
-    instances = []
-    for threads in block_threads:
-        # ptxas ignores a bound that no multiprocessor could hold, and with it the cap.
-        source = _source_file(cuda_source(kernel, resident_blocks(threads, cap, device)))
-        instances.append(KernelTemplate(source, NAME, {"threads": (threads,)}).instance(threads=threads))
+    instances = instances_of(kernel, device, block_threads)
     kernels = dict(zip(block_threads, target.load(instances), strict=True))
     if device.kind is DeviceKind.CUDA:
         from spmark.impls.lo_spmm.gpu import describe_compiled
@@ -83,6 +79,24 @@ def make_code(
         return describe_compiled(kernels)
     instructions = kernel.schedule.cpt * sum(tile.nnz for tile in kernel.tiles)
     return Code(kernels, INSTRUCTION_BYTES * instructions, 0)
+
+
+def instances_of(kernel: UnrolledKernel, device: DeviceSpec, block_threads: Sequence[int]) -> list[Instance]:
+    """Write a kernel's C++ and give what is compiled of it: an instance for each block size.
+
+    Raises
+    ------
+    BuildError
+        The source cannot be written.
+    """
+    source, cap = _source_file(cuda_source(kernel)), cap_of(kernel)
+    instances = []
+    for threads in block_threads:
+        # ptxas ignores a bound that no multiprocessor could hold, and with it the cap.
+        blocks = resident_blocks(threads, cap, device)
+        template = KernelTemplate(source, NAME, {"threads": (threads,), "min_blocks": (blocks,)})
+        instances.append(template.instance(threads=threads, min_blocks=blocks))
+    return instances
 
 
 def cap_of(kernel: UnrolledKernel) -> int:
@@ -111,10 +125,11 @@ def check_fits(code: Code, size: TileSize, target: Target) -> None:
         A block of that many threads does not fit a multiprocessor; the assembler needed more than the estimate.
     """
     registers = code.registers_at(size.block_threads)
-    if ceil_div(registers, REGISTER_GRANULE) * REGISTER_GRANULE * size.block_threads > target.spec.registers_per_sm:
+    most = Limits.of(target.spec).most_warps(registers) * target.spec.warp_size
+    if size.block_threads > most:
         raise BuildError(
-            f"{NAME}: expected at most {target.spec.registers_per_sm:,} registers for {size.block_threads} threads, "
-            f"found {registers} for each; pin fewer tiles_per_block or threads"
+            f"{NAME}: expected at most {most} threads of {registers} registers in a thread block, found "
+            f"{size.block_threads}; pin fewer tiles_per_block or threads"
         )
 
 
@@ -174,8 +189,8 @@ def _source_file(text: str) -> Path:
     path = cache_folder() / "sources" / f"{NAME}_{hashlib.sha256(text.encode()).hexdigest()[:24]}.cu"
     try:
         if not path.is_file() or path.read_bytes() != text.encode():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, text)
+            with whole(path) as part:
+                part.write_text(text, encoding="utf-8")
     except OSError as error:
         raise BuildError(f"{path}: the generated source cannot be written: {error.strerror}") from error
     return path

@@ -18,13 +18,14 @@ from spmark.impls.core.interfaces import DeviceArray, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.kernels.zeroing import ZERO_ROWS, RowZeroing
 from spmark.impls.lo_spmm.hypergraph import is_installed
-from spmark.impls.lo_spmm.kernel import NAME, Schedule, UnrolledKernel, make_tiles
+from spmark.impls.lo_spmm.kernel import NAME, Schedule, UnrolledKernel
 from spmark.impls.lo_spmm.machine import Code, Emitter, Launch, is_assembled, load_binary, make_for
+from spmark.impls.lo_spmm.parts import SUM_PARTS, PartSums, tiles_of, workspace_bytes
 from spmark.impls.lo_spmm.rank import SHIPPED, exists, find
 from spmark.impls.lo_spmm.remembered import PlanCache, Remembered, empty_cache
 from spmark.impls.lo_spmm.reorder import Order
 from spmark.impls.lo_spmm.search import Pins, explore
-from spmark.impls.lo_spmm.space import MOST_THREADS, THREADS, TILE_ROWS, TileSize
+from spmark.impls.lo_spmm.space import MOST_THREADS, SPLITS, THREADS, TILE_ROWS, TileSize
 from spmark.impls.lo_spmm.tuning import Found, Mode, choose
 from spmark.impls.runtime.compile import Binary
 from spmark.impls.runtime.plan import DevicePlan
@@ -48,7 +49,7 @@ class LoSpmm:
     name: ClassVar[str] = NAME
     ops: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
-    kernels: ClassVar[tuple[KernelTemplate, ...]] = (ZERO_ROWS,)
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = (ZERO_ROWS, SUM_PARTS)
 
     tile_rows: int = 0
     """M1; 0 searches, as with the next two."""
@@ -58,6 +59,8 @@ class LoSpmm:
     """Neighbouring columns of a thread: 1, 2 or 4."""
     tiles_per_block: int = 0
     """Row tiles of a thread block; the paper's have 1."""
+    split: int = 0
+    """Parts of the columns of A, each with tiles of its own: 1, 2, 4 or 8; 0 searches, in the modes that are ours."""
     prefetch: int = 0
     """Columns of a tile in flight (b of algorithm 2); 0 follows M1 and ``cpt``."""
     cpl: int = 0
@@ -82,6 +85,8 @@ class LoSpmm:
                 raise ValueError(f"expected an {name} out of {', '.join(known)}, found {value!r}")
         if self.mode and self.mode not in set(Mode):
             raise ValueError(f"expected a mode out of {', '.join(Mode)}, found {self.mode!r}")
+        if self.split and self.split not in SPLITS:
+            raise ValueError(f"expected split out of {', '.join(map(str, SPLITS))}, or 0 to search, found {self.split}")
         if not 0 <= self.tile_rows <= 255:
             raise ValueError(f"expected tile_rows in [1, 255], or 0 to search, found {self.tile_rows}")
         if self.threads % 32 or not 0 <= self.threads <= MOST_THREADS:
@@ -119,8 +124,10 @@ class LoSpmm:
             yield f"expected at most {_LONGEST_ROW_ON_HOST:,} non-zeros in a row on the host, found {longest:,}"
         if max(matrix.shape) * problem.width * problem.dtype.itemsize >= _MOST_BYTES:
             yield f"expected B and C below 2 GiB, found {max(matrix.shape):,} rows of {problem.width:,} columns"
-        if matrix.num_rows > MAX_GRID[1]:
-            yield f"expected at most {MAX_GRID[1]:,} rows, found {matrix.num_rows:,}"
+        if self.split and workspace_bytes(problem, self.split) >= _MOST_BYTES:
+            yield f"expected {self.split} times C below 2 GiB, found {problem.out_shape} elements"
+        if matrix.num_rows * max(1, self.split) > MAX_GRID[1]:
+            yield f"expected at most {MAX_GRID[1]:,} rows in all parts, found {matrix.num_rows * max(1, self.split):,}"
         tiles = ceil_div(matrix.num_rows, self.tile_rows or TILE_ROWS[0])
         if self.order == Order.GREEDY and tiles * matrix.num_cols > _MOST_MARKS:
             yield f"expected at most 4 GiB of marks for order greedy, found {tiles:,} x {matrix.num_cols:,}"
@@ -140,7 +147,11 @@ def _cache_of(problem: Problem, device: DeviceSpec, how: LoSpmm) -> PlanCache:
 
 
 class LoSpmmPlan(DevicePlan):
-    """C = A B by one launch, and one before it that clears the rows that A leaves empty; deterministic."""
+    """C = A B by one launch, and one before it that clears the rows that A leaves empty; deterministic.
+
+    Where the columns of A are cut into parts, a launch after it adds these instead, empty rows included: runs of such a
+    plan must not overlap.
+    """
 
     def __init__(self, problem: Problem, target: Target, how: LoSpmm) -> None:
         matrix = problem.matrix
@@ -150,6 +161,7 @@ class LoSpmmPlan(DevicePlan):
         super().__init__(problem, target, {"order": str(how.order)}, alignment=problem.dtype.itemsize * cleared)
         self.stored = matrix.nnz
         self._launch: Launch | None = None
+        self._sums: PartSums | None = None
         self._zeroing: RowZeroing | None = None
         if empty.size:
             with self.phase("upload"):
@@ -181,7 +193,8 @@ class LoSpmmPlan(DevicePlan):
     def _search(self, problem: Problem, how: LoSpmm, emitter: Emitter) -> Found:
         mode = how.chooser(self.target.spec)
         with self.phase("search"):
-            pins = Pins(how.tile_rows, how.threads, how.cpt, how.tiles_per_block, how.prefetch)
+            split = how.split or (0 if mode.splits else 1)
+            pins = Pins(how.tile_rows, how.threads, how.cpt, how.tiles_per_block, how.prefetch, split)
             space = explore(problem, self.target.spec, Order(how.order), pins)
             runner = None
             if mode.runs and len(space.survivors.sizes) > 1:
@@ -197,6 +210,7 @@ class LoSpmmPlan(DevicePlan):
             "threads": size.threads,
             "cpt": size.cpt,
             "tiles_per_block": size.tiles_per_block,
+            "split": size.split,
             "tile_width": size.tile_width,
             "prefetch": pins.depth(size.tile_rows, size.cpt),
             "cpl": how.cpl,
@@ -214,10 +228,10 @@ class LoSpmmPlan(DevicePlan):
         """Write and compile the chosen kernel; gives the size that fits, the number of row tiles, and the code."""
         size, assembled = found.size, is_assembled(self.target, emitter)
         with self.phase("convert"):
-            tiles = make_tiles(problem.matrix, problem.values, found.dealt.rows)
+            tiles = tiles_of(problem, found.dealt.rows, size.split)
             dispatch = np.arange(len(tiles), dtype=np.int32)
             schedule = Schedule(size.cpt, self.config["prefetch"], how.cpl)
-            kernel = UnrolledKernel(tiles, dispatch, problem.width, schedule, how.warm)
+            kernel = UnrolledKernel(tiles, dispatch, problem.width, schedule, how.warm, followed=size.split > 1)
         with self.phase("compile"):
             code, size = make_for(kernel, self.target, emitter, size)
         self.config |= {"emitter": str(Emitter.PTX if assembled else Emitter.CUDA)}
@@ -232,14 +246,21 @@ class LoSpmmPlan(DevicePlan):
     def _take(self, code: Code, size: TileSize, num_tiles: int, problem: Problem) -> None:
         self._launch = Launch.of(code, size, num_tiles, problem)
         self._alignment = max(self._alignment, problem.dtype.itemsize * size.cpt)
-        self.device_bytes += code.code_bytes
+        self.device_bytes += code.code_bytes + workspace_bytes(problem, size.split)
+        if size.split > 1:
+            self._sums = PartSums(self.target, problem, size.split)
+            self._alignment = max(self._alignment, self._sums.alignment)
 
     def _clear(self, out: DeviceArray) -> None:
         if self._zeroing is not None:
             self._zeroing.enqueue(out)
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        """Clear empty rows, then compute the others."""
+        """Clear empty rows, then compute the others; or compute parts of all, then add them."""
+        if self._launch is not None and self._sums is not None:
+            self._launch.enqueue(operands[0], self._sums.partial)
+            self._sums.enqueue(out)
+            return
         self._clear(out)
         if self._launch is not None:
             self._launch.enqueue(operands[0], out)

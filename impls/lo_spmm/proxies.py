@@ -14,13 +14,19 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 
 from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.lo_spmm.constraints import Limits
 from spmark.impls.lo_spmm.kernel import Schedule, Tile, UnrolledKernel
 from spmark.impls.lo_spmm.space import TileSize, grid_of
 from spmark.impls.runtime.target import ceil_div
 
 _CLUSTERS_PER_BLOCK = 3
-_MOST_CLUSTERS = 12
-"""Of a proxy: more than run side by side on a multiprocessor in any candidate that is not far from the best."""
+_MOST_CLUSTERS = 48
+"""That section 5.1.2's rule asks for: more functions than run side by side on a multiprocessor in any candidate that is
+not far from the best."""
+LEAST_INSTRUCTIONS = 32_000
+"""Of a proxy in PTX, where its kernel has as many: half a megabyte of code, which no multiprocessor holds."""
+_TIE = 1e-3
+"""Far below the least difference of two counts."""
 _LOOP_CONSTANT = 300
 _RESERVED_SHARED_BYTES = 1024
 """What CUDA keeps of each thread block's shared memory, compute capability 8.0 and newer."""
@@ -46,9 +52,9 @@ def resident_blocks(threads: int, registers: int, device: DeviceSpec) -> int:
     threads, registers : int
         Of a thread block, and of one of its threads.
     """
-    # Registers go out to warps in units of 256.
-    per_block = ceil_div(registers * device.warp_size, 256) * 256 * ceil_div(threads, device.warp_size)
-    return max(1, min(device.registers_per_sm // per_block, device.max_threads_per_sm // threads, _BLOCKS_PER_SM))
+    warps = Limits.of(device).most_warps(registers)
+    by_registers = warps // ceil_div(threads, device.warp_size)
+    return max(1, min(by_registers, device.max_threads_per_sm // threads, _BLOCKS_PER_SM))
 
 
 def active_blocks(num_blocks: int, threads: int, registers: int, device: DeviceSpec) -> int:
@@ -108,7 +114,8 @@ def active_tiles(size: TileSize, num_tiles: int, width: int, registers: int, dev
 def cluster_tiles(nnc: NDArray[np.int64], nnz: NDArray[np.int64], count: int) -> NDArray[np.int32]:
     """Put tiles into at most ``count`` clusters by loads and products (section 5.1.2).
 
-    Agglomerative (Ward), Euclidean distance of the two counts as they are. O(tiles^2).
+    Agglomerative (Ward), Euclidean distance of the two counts as they are; of tiles with the same counts it is drawn
+    which are nearer, since clusters would be fewer if they stayed together. O(tiles^2).
 
     Returns
     -------
@@ -117,7 +124,7 @@ def cluster_tiles(nnc: NDArray[np.int64], nnz: NDArray[np.int64], count: int) ->
     """
     if nnc.size <= count:
         return np.arange(nnc.size, dtype=np.int32)
-    points = np.column_stack((nnc, nnz)).astype(np.float64)
+    points = np.column_stack((nnc, nnz)) + np.random.default_rng(0).uniform(0, _TIE, (nnc.size, 2))
     labels = fcluster(linkage(points, "ward"), count, "maxclust")
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse].astype(np.int32)
@@ -137,12 +144,13 @@ def make_proxy(
     width: int,
     schedule: Schedule,
     warm: bool = True,
-    seed: int = 0,
+    least_instructions: int = LEAST_INSTRUCTIONS,
 ) -> UnrolledKernel:
     """Reduce a kernel to a proxy of all its N1.
 
-    Every cluster becomes one function: loads of some columns of its most central tile, spread over all of them, and the
-    cluster's mean of products for each load, dealt to the sums in turn. Sums are stored, so no compiler drops them.
+    Every cluster becomes one function: of its most central tile, or of some columns of it, spread over all of them.
+    Products go to the sums that they go to in the tile, since compilers order them by it. Sums are stored, so no
+    compiler drops them. A kernel with few instructions is its own proxy.
 
     Parameters
     ----------
@@ -151,34 +159,38 @@ def make_proxy(
     sparsity : float
         Of A.
     active : sequence of int
-        `active_tiles` of every candidate that the proxy serves: three clusters are kept for each of the most,
-        and `_MOST_CLUSTERS` altogether.
+        `active_tiles` of every candidate that the proxy serves: three clusters are kept for each of the most, at
+        most `_MOST_CLUSTERS`.
     width : int
         J.
     schedule : Schedule
     warm : bool
         `UnrolledKernel.warm` of the kernel.
-    seed : int
-        Of the weights, which differ so that no two products are one.
+    least_instructions : int
+        There are more clusters where these would have fewer together.
     """
     nnc = np.array([tile.nnc for tile in tiles], np.int64)
     nnz = np.array([tile.nnz for tile in tiles], np.int64)
-    cluster = cluster_tiles(nnc, nnz, min(_CLUSTERS_PER_BLOCK * max(active), _MOST_CLUSTERS))
-    rng = np.random.default_rng(seed)
+    loads = loop_length(float(nnc.mean()), sparsity)
+    instructions = loads * (1 + schedule.cpt * nnz.sum() / max(1, nnc.sum()))
+    # Only where there is much code is it fetched as slowly as a kernel's.
+    least = int(least_instructions / instructions)
+    cluster = cluster_tiles(nnc, nnz, max(min(_CLUSTERS_PER_BLOCK * max(active), _MOST_CLUSTERS), least))
     functions = []
     for number in range(int(cluster.max(initial=-1)) + 1):
         members = np.flatnonzero(cluster == number)
         centre = np.array([nnc[members].mean(), nnz[members].mean()])
         distance = np.hypot(nnc[members] - centre[0], nnz[members] - centre[1])
         model = tiles[int(members[distance.argmin()])]
-        functions.append(_proxy_tile(model, centre, loop_length(centre[0], sparsity), rng))
+        functions.append(_proxy_tile(model, loop_length(centre[0], sparsity)))
     return UnrolledKernel(tuple(functions), cluster, width, schedule, warm)
 
 
-def _proxy_tile(model: Tile, centre: NDArray[np.float64], loads: int, rng: np.random.Generator) -> Tile:
-    loads = min(loads, model.nnc)
-    cols = model.cols[np.linspace(0, model.nnc - 1, loads).round().astype(np.int64)]
-    starts = np.floor(np.arange(loads + 1) * (centre[1] / centre[0])).astype(np.int64)
-    entries = int(starts[-1])
-    sums = (np.arange(entries) % model.rows.size).astype(np.int32)
-    return Tile(model.rows, cols, starts, sums, rng.uniform(0.5, 1, entries).astype(np.float32))
+def _proxy_tile(model: Tile, loads: int) -> Tile:
+    if loads >= model.nnc:
+        return model
+    kept = np.linspace(0, model.nnc - 1, loads).round().astype(np.int64)
+    lengths = np.diff(model.starts)[kept]
+    starts = np.append(0, np.cumsum(lengths))
+    entries = np.repeat(model.starts[kept] - starts[:-1], lengths) + np.arange(starts[-1])
+    return Tile(model.rows, model.cols[kept], starts, model.sums[entries], model.values[entries])

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.digest import implementation_version
+from spmark.impls.core.files import read_sealed, write_sealed
 from spmark.impls.core.interfaces import Candidate, Search
 from spmark.impls.core.problem import Problem
 from spmark.impls.lo_spmm.space import TileSize
@@ -66,32 +67,20 @@ class PlanCache:
 
     def read(self) -> tuple[Remembered, Binary] | None:
         """Give what was kept and its code; None where there is nothing, or where any of it is not what was written."""
-        with suppress(OSError, ValueError, KeyError, TypeError, _AbsentError):
-            head, _, text = self.path.read_text(encoding="utf-8").partition("\n")
-            if self._seal(text) != head:
-                return None
-            facts = json.loads(text)
+        with suppress(ValueError, KeyError, TypeError, _AbsentError):
+            facts = json.loads(read_sealed(self.path) or b"")
             told = facts["search"]
             seen = tuple(Candidate(**{**one, "samples_us": tuple(one["samples_us"])}) for one in told["seen"])
-            search = Search(told["candidates"], told["compiled"], told["measured"], told["cores"], seen)
+            search = Search(**{**told, "seen": seen})
             size = TileSize(**facts["size"])
             key = facts["code_key"]
             kept = Remembered(size, facts["num_tiles"], facts["config"], facts["phases_s"], search, key)
-            binary = cached(key, _absent)
-            # The cache of compiled kernels knows whether an entry is whole, not whether it lies under its own name.
-            return (kept, binary) if _digest(binary) == facts["code_sha256"] else None
+            return kept, cached(key, _absent)
         return None
 
     def write(self, plan: Remembered) -> None:
-        """Keep it with a digest of its code; a cache that cannot be written, or has no such code, costs only time."""
-        with suppress(OSError, _AbsentError):
-            text = json.dumps({**asdict(plan), "code_sha256": _digest(cached(plan.code_key, _absent))})
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self.path, f"{self._seal(text)}\n{text}")
-
-    def _seal(self, text: str) -> str:
-        """Give a digest of a plan and of its name, so that a file that came here from elsewhere is none."""
-        return hashlib.sha256(f"{self.path.stem}\n{text}".encode()).hexdigest()
+        """Keep it; a cache that cannot be written costs only time."""
+        write_sealed(self.path, json.dumps(asdict(plan)).encode())
 
 
 @contextmanager
@@ -111,29 +100,6 @@ def empty_cache() -> Iterator[None]:
                 del os.environ["SPMARK_CACHE"]
             else:
                 os.environ["SPMARK_CACHE"] = before
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that others see all of it or what was there before, in a folder that exists.
-
-    Raises
-    ------
-    OSError
-        It cannot be written; nothing is left behind.
-    """
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
-        part = Path(file.name)
-        try:
-            file.write(text)
-            file.close()
-            part.replace(path)
-        except OSError:
-            part.unlink(missing_ok=True)
-            raise
-
-
-def _digest(binary: Binary) -> str:
-    return hashlib.sha256(binary.cubin).hexdigest()
 
 
 def _absent() -> NoReturn:

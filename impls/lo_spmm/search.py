@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,20 +12,26 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.problem import Problem
 from spmark.impls.lo_spmm.constraints import Limits, Survivors, cov_row, survivors
 from spmark.impls.lo_spmm.features import candidate_features, count_tiles
+from spmark.impls.lo_spmm.parts import part_of_columns
 from spmark.impls.lo_spmm.reorder import Order, deal_rows
 from spmark.impls.lo_spmm.select import estimate
 from spmark.impls.lo_spmm.space import (
     COLUMNS_PER_THREAD,
     MOST_THREADS,
+    SPLITS,
     THREADS,
     TILE_ROWS,
     TILES_PER_BLOCK,
     TileSize,
+    grid_of,
     tile_sizes,
 )
+from spmark.impls.runtime.target import ceil_div
 
 _FEW_ROWS = 8
 """M1 up to which a thread has registers for twice as many loads."""
+_FEW_BLOCKS = 2
+"""Thread blocks of each multiprocessor beyond which columns are not cut further."""
 
 
 def loads_in_flight(tile_rows: int, cpt: int) -> int:
@@ -36,13 +43,14 @@ def loads_in_flight(tile_rows: int, cpt: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Dealt:
-    """The row tiles of one M1."""
+    """The row tiles of one M1, and of one number of parts of the columns."""
 
     rows: list[NDArray[np.int32]]
+    """Of each tile; the same in all parts."""
     nnz: NDArray[np.int64]
-    """(tiles,)"""
+    """(parts * tiles,)"""
     nnc: NDArray[np.int64]
-    """(tiles,)"""
+    """(parts * tiles,)"""
 
     @property
     def cov_row(self) -> float:
@@ -52,13 +60,17 @@ class Dealt:
 
 @dataclass(frozen=True)
 class Pins:
-    """Parts of the answer that are given; 0 is searched, and of ``prefetch`` is `loads_in_flight`."""
+    """Parts of the answer that are given; 0 is searched, and of ``prefetch`` is `loads_in_flight`.
+
+    Columns of A are not cut unless ``split`` says so: neither the paper nor the rank model's features know of it.
+    """
 
     tile_rows: int = 0
     threads: int = 0
     cpt: int = 0
     tiles_per_block: int = 0
     prefetch: int = 0
+    split: int = 1
 
     def depth(self, tile_rows: int, cpt: int) -> int:
         """Give the loads in flight of a thread with so many sums of so many columns."""
@@ -76,18 +88,23 @@ class Space:
     considered: int = 0
     """Tile sizes before the constraints."""
     survivors: Survivors = field(default_factory=lambda: Survivors((), {}))
-    _dealt: dict[int, Dealt] = field(default_factory=dict)
+    _dealt: dict[tuple[int, int], Dealt] = field(default_factory=dict)
 
-    def dealt(self, tile_rows: int) -> Dealt:
-        """Give the row tiles of an M1."""
-        if tile_rows not in self._dealt:
-            rows = deal_rows(self.problem.matrix, tile_rows, self.order)
-            self._dealt[tile_rows] = Dealt(rows, *count_tiles(self.problem.matrix, rows))
-        return self._dealt[tile_rows]
+    def dealt(self, tile_rows: int, split: int = 1) -> Dealt:
+        """Give the row tiles of an M1, cut into parts."""
+        if (tile_rows, split) not in self._dealt:
+            matrix, finest = self.problem.matrix, SPLITS[-1]
+            rows = deal_rows(matrix, tile_rows, self.order)
+            counts = count_tiles(matrix, rows, part_of_columns(matrix, finest), finest)
+            for parts in SPLITS:
+                # Fewer parts are unions of the finest.
+                nnz, nnc = (one.reshape(parts, finest // parts, -1).sum(1).ravel() for one in counts)
+                self._dealt[tile_rows, parts] = Dealt(rows, nnz, nnc)
+        return self._dealt[tile_rows, split]
 
     def cycles(self, size: TileSize) -> float:
         """Estimate what a candidate takes."""
-        dealt, matrix = self.dealt(size.tile_rows), self.problem.matrix
+        dealt, matrix = self.dealt(size.tile_rows, size.split), self.problem.matrix
         depth = self.pins.depth(size.tile_rows, size.cpt)
         return estimate(
             size, matrix.shape, self.problem.width, (dealt.nnz, dealt.nnc), prefetch=depth, device=self.device
@@ -95,7 +112,7 @@ class Space:
 
     def features(self, size: TileSize) -> NDArray[np.float64]:
         """Give what the rank model sees of a candidate (`spmark.impls.lo_spmm.features.FEATURES`)."""
-        dealt = self.dealt(size.tile_rows)
+        dealt = self.dealt(size.tile_rows, size.split)
         return candidate_features(self.problem.matrix, self.problem.width, size, dealt.nnz, dealt.nnc)
 
 
@@ -126,20 +143,32 @@ def explore(problem: Problem, device: DeviceSpec, order: Order, pins: Pins) -> S
             (pins.threads,) if pins.threads else THREADS,
             (pins.cpt,) if pins.cpt else COLUMNS_PER_THREAD,
             tiles_per_block=(pins.tiles_per_block,) if pins.tiles_per_block else TILES_PER_BLOCK,
+            splits=(pins.split,) if pins.split else SPLITS,
         )
     )
+    whole = [size for size in sizes if size.split == 1]
+    cut = [size for size in sizes if size.split > 1]
+    if whole:
+        cut = [size for size in cut if _is_worth_splitting(size, num_rows, problem.width, device)]
     if not sizes:
         raise ValueError(
             f"expected a cpt that divides J = {problem.width} and tiles_per_block whose threads are at most "
             f"{MOST_THREADS}, found {pins}"
         )
-    space = Space(problem, device, order, pins, len(sizes))
-    space.survivors = survivors(
-        sizes,
-        num_rows,
-        problem.width,
-        Limits.of(device),
-        depth=pins.depth,
-        tile_nnz=lambda rows: space.dealt(rows).nnz,
-    )
+    space = Space(problem, device, order, pins, len(whole) + len(cut))
+
+    def left(of: Sequence[TileSize]) -> Survivors:
+        limits, width = Limits.of(device), problem.width
+        return survivors(of, num_rows, width, limits, depth=pins.depth, tile_nnz=lambda rows: space.dealt(rows).nnz)
+
+    # Apart, since a small problem's parts alone may fill half of a device, and may not be worth their sum for all that.
+    space.survivors = left(whole or cut)
+    if whole and cut:
+        space.survivors = space.survivors.joined(left(cut))
     return space
+
+
+def _is_worth_splitting(size: TileSize, num_rows: int, width: int, device: DeviceSpec) -> bool:
+    """Tell whether half of the parts would leave multiprocessors with few thread blocks: cutting further adds loads."""
+    columns, rows, _ = grid_of(size, ceil_div(num_rows, size.tile_rows), width)
+    return columns * rows * size.split // 2 < _FEW_BLOCKS * device.num_sms

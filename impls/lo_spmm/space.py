@@ -17,6 +17,8 @@ TILE_ROWS = (2, 4, 8, 12, 16, 20, 24, 32, 48, 64, 96, 128)
 THREADS = (32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024)
 COLUMNS_PER_THREAD = (1, 2, 4)
 TILES_PER_BLOCK = (1, 2, 3, 4, 6, 8)
+SPLITS = (1, 2, 4, 8)
+"""Parts that the columns of A are cut into; the paper does not cut them."""
 MOST_THREADS = 1024
 """Of a thread block, on every architecture since sm_20."""
 
@@ -33,6 +35,8 @@ class TileSize:
     """Neighbouring columns of a thread, loaded at once."""
     tiles_per_block: int = 1
     """Row tiles of a thread block, each with threads of its own."""
+    split: int = 1
+    """Parts of the columns of A, each with tiles of its own (`spmark.impls.lo_spmm.parts`)."""
 
     @property
     def tile_width(self) -> int:
@@ -46,7 +50,10 @@ class TileSize:
 
 
 def grid_of(size: TileSize, num_tiles: int, width: int) -> tuple[int, int, int]:
-    """Give the thread blocks of a launch: columns first, so that blocks of the same tiles follow each other."""
+    """Give the thread blocks of a launch: columns first, so that blocks of the same tiles follow each other.
+
+    ``num_tiles`` counts each part's.
+    """
     return ceil_div(width, size.tile_width), ceil_div(num_tiles, size.tiles_per_block), 1
 
 
@@ -58,6 +65,7 @@ def tile_sizes(
     columns_per_thread: Sequence[int] = COLUMNS_PER_THREAD,
     *,
     tiles_per_block: Sequence[int] = TILES_PER_BLOCK,
+    splits: Sequence[int] = (1,),
 ) -> Iterator[TileSize]:
     """Walk the space of one problem.
 
@@ -68,7 +76,7 @@ def tile_sizes(
     width : int
         J. A vector load needs rows of B that start aligned, so ``cpt`` divides it; one N1 beyond J is kept for each
         ``cpt``.
-    tile_rows, threads, columns_per_thread, tiles_per_block : sequence of int
+    tile_rows, threads, columns_per_thread, tiles_per_block, splits : sequence of int
         Values to combine, increasing. A block has threads for all of its tiles; several are no more than there are,
         but for the least that is asked for.
     """
@@ -79,7 +87,8 @@ def tile_sizes(
                     for together in tiles_per_block:
                         needed = together == tiles_per_block[0] or together <= ceil_div(num_rows, rows)
                         if needed and together * count <= MOST_THREADS:
-                            yield TileSize(rows, count, cpt, together)
+                            for split in splits:
+                                yield TileSize(rows, count, cpt, together, split)
 
 
 def _up_to(values: Sequence[int], most: int) -> Iterator[int]:

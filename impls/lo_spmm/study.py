@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from spmark.impls.core.digest import implementation_version
-from spmark.impls.core.errors import BuildError
+from spmark.impls.core.errors import SpmarkError
 from spmark.impls.lo_spmm.search import Space
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.lo_spmm.training import kendall
@@ -67,7 +67,8 @@ def spread_out(space: Space, count: int = CANDIDATES) -> list[TileSize]:
 def compare(layer: str, space: Space, runner: Runner, sizes: Sequence[TileSize]) -> Compared:
     """Time candidates for real and by proxies.
 
-    A proxy is made for the candidates of an M1 and ``cpt`` together, as in a search. What cannot be built is left out.
+    A proxy is made for the candidates of an M1 and ``cpt`` together, as in a search. What cannot be built or launched
+    is left out.
     """
     real: dict[TileSize, float] = {}
     proxy: dict[TileSize, float] = {}
@@ -75,7 +76,7 @@ def compare(layer: str, space: Space, runner: Runner, sizes: Sequence[TileSize])
     for found, proxies in ((real, False), (proxy, True)):
         runner.prepare(groups, proxies)
         for together in groups:
-            with suppress(BuildError, MemoryError):
+            with suppress(SpmarkError, MemoryError):
                 samples = runner.samples_us(together, proxies)
                 found |= {size: float(np.median(times)) for size, times in samples.items()}
     timed = tuple(size for size in real if size in proxy)

@@ -81,8 +81,12 @@ def _group(row: LabelRow) -> Group:
 
 
 def _held_out(groups: Sequence[Group], card: Card) -> dict[str, float]:
-    """Give what the best of the first and of the first ten cost over the best of all, and Kendall's tau (means)."""
-    first, ten, taus = [], [], []
+    """Score models on the problems that they did not see, on average over these.
+
+    What the first and the best of the first ten cost over the best of all, how often that one is among the ten, the
+    normalised discounted cumulative gain of the ten, and Kendall's tau.
+    """
+    first, ten, taus, recalled, gains = [], [], [], [], []
     for fold in range(_FOLDS):
         trees = _fitted([group for at, group in enumerate(groups) if at % _FOLDS != fold])
         model = RankModel(card=card, trees=trees)
@@ -92,11 +96,27 @@ def _held_out(groups: Sequence[Group], card: Card) -> dict[str, float]:
             first.append(times[order[0]] / times.min())
             ten.append(times[order[:RANKED]].min() / times.min())
             taus.append(kendall(scores, times))
+            recalled.append(times.argmin() in order[:RANKED])
+            relevance = _relevance(times)
+            gains.append(_gain(relevance[order]) / _gain(np.sort(relevance)[::-1]))
     return {
         "regret_of_first": round(float(np.exp(np.mean(np.log(first))) - 1), 4),
         "regret_of_first_ten": round(float(np.exp(np.mean(np.log(ten))) - 1), 4),
+        "best_in_first_ten": round(float(np.mean(recalled)), 4),
+        "ndcg_ten": round(float(np.mean(gains)), 4),
         "kendall_tau": round(float(np.nanmean(taus)), 4),
     }
+
+
+def _relevance(times: NDArray[np.float64]) -> NDArray[np.int64]:
+    levels: NDArray[np.int64] = np.floor(LEVELS * times.min() / times).astype(np.int64)
+    return levels
+
+
+def _gain(relevance: NDArray[np.int64]) -> float:
+    """Give the discounted cumulative gain of the first ten, with gains as in training."""
+    shown = relevance[:RANKED]
+    return float((shown / np.log2(np.arange(shown.size) + 2)).sum())
 
 
 def kendall(left: NDArray[np.float64], right: NDArray[np.float64]) -> float:
@@ -115,7 +135,7 @@ def _fitted(groups: Sequence[Group]) -> Trees:
         raise UnsupportedError(
             f"expected LightGBM for training, found none ({error}); install the extra: pip install 'spmark[train]'"
         ) from error
-    relevance = [np.floor(LEVELS * times.min() / times).astype(np.int64) for _, times in groups]
+    relevance = [_relevance(times) for _, times in groups]
     data = lightgbm.Dataset(
         np.concatenate([features for features, _ in groups]),
         np.concatenate(relevance),

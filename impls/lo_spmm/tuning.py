@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
-from typing import Protocol
+from time import perf_counter
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from spmark.impls.lo_spmm.space import TileSize
 
 RANKED = 10
 """Candidates that a rank model leaves (sections 3.5 and 7)."""
+SAMPLED = 4
+"""Of `Mode.SAMPLED`: one in so many pairs of M1 and columns of a thread."""
 KERNELS = 3
 """Pairs of M1 and columns of a thread that `Mode.NEAR` assembles."""
 
@@ -33,6 +36,9 @@ class Mode(StrEnum):
     """Ours: the real kernels of the pairs of M1 and columns of a thread that the estimate prefers, at every N1."""
     EXHAUSTIVE = "exhaustive"
     """Every candidate's real kernel, as SparTA does."""
+    SAMPLED = "sampled"
+    """Every candidate of one kernel in `SAMPLED`: what `EXHAUSTIVE` would cost where it cannot be waited for is
+    extrapolated from what one candidate of these took."""
     EC_SPMM = "ec_spmm"
     """The real kernels of the rank model's best, as EC-SpMM does."""
     LO_SPMM = "lo_spmm"
@@ -55,9 +61,17 @@ class Mode(StrEnum):
         """Whether what is run are proxies."""
         return self in (Mode.LO_SPMM, Mode.LO_SPMM_RANK)
 
+    @property
+    def splits(self) -> bool:
+        """Whether columns of A are cut where nothing is pinned: the papers' ways do not know of it."""
+        return self in (Mode.ESTIMATE, Mode.NEAR)
+
 
 class Runner(Protocol):
     """Compiles and times candidates."""
+
+    compile_s: float
+    """Seconds so far in which candidates were compiled, and nothing else was done."""
 
     def prepare(self, groups: Sequence[Sequence[TileSize]], proxies: bool) -> None:
         """Compile what several groups of candidates will need, side by side; what fails is told by `samples_us`."""
@@ -88,6 +102,15 @@ class Found:
     record: Search
 
 
+class Spent(NamedTuple):
+    """What running candidates took."""
+
+    compiled: int = 0
+    measured: int = 0
+    compile_s: float = 0.0
+    run_s: float = 0.0
+
+
 def choose(space: Space, mode: Mode, runner: Runner | None = None, model: RankModel | None = None) -> Found:
     """Choose among the survivors of the constraints.
 
@@ -112,27 +135,42 @@ def choose(space: Space, mode: Mode, runner: Runner | None = None, model: RankMo
         left = sorted(sizes, key=predicted.__getitem__)[:RANKED]
     else:
         predicted = {size: space.cycles(size) for size in sizes}
-        left = _nearest(predicted) if mode is Mode.NEAR else list(sizes)
+        left = _nearest(predicted) if mode is Mode.NEAR else _sampled(sizes) if mode is Mode.SAMPLED else list(sizes)
     if not mode.runs or len(left) == 1 or runner is None:
         best = min(left, key=predicted.__getitem__)
         return _found(space, best, [_candidate(size, predicted[size]) for size in sizes])
     ordered = sorted(left, key=lambda size: (kernel_of(size), size))
     groups = [list(group) for _, group in groupby(ordered, key=kernel_of)]
+    started, compiled_before = perf_counter(), runner.compile_s
     samples, reasons = _run(groups, runner, mode.by_proxies)
+    compile_s = runner.compile_s - compiled_before
+    run_s = perf_counter() - started - compile_s
     if not samples:
         raise BuildError("no candidate of the search could be used: " + "; ".join(dict.fromkeys(reasons.values())))
     best = min(samples, key=lambda size: float(np.median(samples[size])))
     seen = [_candidate(size, predicted[size], samples.get(size, ()), reasons.get(size, "")) for size in sizes]
-    return _found(space, best, seen, runner.count_kernels(groups, mode.by_proxies), len(samples))
+    compiled = runner.count_kernels(groups, mode.by_proxies)
+    return _found(space, best, seen, Spent(compiled, len(samples), compile_s, run_s))
+
+
+def _sampled(sizes: Sequence[TileSize]) -> list[TileSize]:
+    """Give the candidates of one in `SAMPLED` kernels, of all columns of a thread, from the middle of the first."""
+    kernels = sorted({kernel_of(size) for size in sizes})
+    kept = set(kernels[min(SAMPLED // 2, len(kernels) - 1) :: SAMPLED])
+    return [size for size in sizes if kernel_of(size) in kept]
 
 
 def _nearest(predicted: Mapping[TileSize, float]) -> list[TileSize]:
-    """Give every candidate of the kernels whose best estimates are least."""
-    kernels: list[tuple[int, int]] = []
-    for size in sorted(predicted, key=predicted.__getitem__):
-        if kernel_of(size) not in kernels:
-            kernels.append(kernel_of(size))
-    return [size for size in predicted if kernel_of(size) in kernels[:KERNELS]]
+    """Give every candidate of the kernels whose best estimates are least, among them one of uncut columns.
+
+    What adding parts costs is the estimate's least certain term.
+    """
+    ordered = list(dict.fromkeys(kernel_of(size) for size in sorted(predicted, key=predicted.__getitem__)))
+    kept = ordered[:KERNELS]
+    whole = [kernel for kernel in ordered if kernel[-1] == 1]
+    if whole and not set(whole) & set(kept):
+        kept[-1] = whole[0]
+    return [size for size in predicted if kernel_of(size) in kept]
 
 
 def _run(
@@ -149,16 +187,26 @@ def _run(
     return samples, reasons
 
 
-def kernel_of(size: TileSize) -> tuple[int, int]:
-    """Give what candidates share that one kernel serves: M1 and the columns of a thread."""
-    return size.tile_rows, size.cpt
+def kernel_of(size: TileSize) -> tuple[int, int, int]:
+    """Give what candidates share that one kernel serves: M1, the columns of a thread and the parts of A's columns."""
+    return size.tile_rows, size.cpt, size.split
 
 
 def _candidate(size: TileSize, predicted: float, samples: Sequence[float] = (), reason: str = "") -> Candidate:
-    names = ("tile_rows", "threads", "cpt", "tiles_per_block")
+    names = ("tile_rows", "threads", "cpt", "tiles_per_block", "split")
     return Candidate({name: getattr(size, name) for name in names}, float(predicted), tuple(samples), reason)
 
 
-def _found(space: Space, size: TileSize, seen: Sequence[Candidate], compiled: int = 0, measured: int = 0) -> Found:
-    record = Search(space.considered, compiled, measured, cores() if compiled else 1, tuple(seen))
-    return Found(size, space.dealt(size.tile_rows), space.survivors, record)
+def _found(space: Space, size: TileSize, seen: Sequence[Candidate], spent: Spent | None = None) -> Found:
+    spent = spent or Spent()
+    record = Search(
+        space.considered,
+        spent.compiled,
+        spent.measured,
+        cores() if spent.compiled else 1,
+        tuple(seen),
+        len(space.survivors.sizes),
+        spent.compile_s,
+        spent.run_s,
+    )
+    return Found(size, space.dealt(size.tile_rows, size.split), space.survivors, record)

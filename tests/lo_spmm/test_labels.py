@@ -82,6 +82,7 @@ def test_labels_go_on_where_they_were(tmp_path: Path) -> None:
     assert label_all(path, range(5), watched, EstimatedDevice, later) == (2, 0)
     assert sorted(asked) == [3, 4]
     assert [row.seed for row in read_labels([path])] == [0, 1, 2, 3, 4]
+    assert label_all(tmp_path / "shard-2.jsonl", range(3, 7), space_of, EstimatedDevice, later) == (2, 0)
 
 
 def rows_of(count: int) -> list[LabelRow]:

@@ -74,3 +74,32 @@ def test_anew_reads_no_cache(
     monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
     LoSpmm(mode="estimate", anew=True).build(problem, device)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("emitter", ["ptx", "cuda"])
+@pytest.mark.parametrize("split", [2, 4, 8])
+def test_split_columns_add_up(split: int, emitter: str, problem: Problem, device: DeviceSpec) -> None:
+    """Also on a second run, whose workspace holds the first one's parts, and replayed from a graph."""
+    import cupy
+
+    plan = LoSpmm(tile_rows=12, threads=96, cpt=2, tiles_per_block=2, split=split, emitter=emitter).build(
+        problem, device
+    )
+    given = []
+    stream = cupy.cuda.Stream(non_blocking=True)
+    out = cupy.empty(problem.out_shape, np.float32)
+    for seed in range(2):
+        operands = tuple(operand * (seed + 1) for operand in dense_operands(problem))
+        given = [cupy.asarray(operand) for operand in operands]
+        out.fill(np.nan)
+        plan.run(given, out)
+        assert reference(problem, operands).max_error(out.get()) <= tolerance(problem)
+    expected = out.get()
+    with stream:
+        stream.begin_capture()
+        plan.run(given, out)
+        graph = stream.end_capture()
+        out.fill(np.nan)
+        graph.launch(stream)
+    stream.synchronize()
+    np.testing.assert_array_equal(out.get(), expected)

@@ -8,7 +8,7 @@ from problems import random_csr
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.lo_spmm.emit_ptx import function_ptx
-from spmark.impls.lo_spmm.kernel import Schedule, make_tiles
+from spmark.impls.lo_spmm.kernel import Schedule, Tile, UnrolledKernel, make_tiles
 from spmark.impls.lo_spmm.proxies import (
     active_blocks,
     active_tiles,
@@ -31,6 +31,11 @@ def test_clusters_part_what_is_far_apart() -> None:
     assert cluster_tiles(nnc, nnz, 3).tolist() == [0, 1, 0, 2, 1, 0]
     assert cluster_tiles(nnc, nnz, 1).tolist() == [0] * 6
     assert cluster_tiles(nnc, nnz, 6).tolist() == list(range(6))
+
+
+def test_tiles_alike_are_as_many_clusters_as_asked_for() -> None:
+    same = np.full(40, 12)
+    assert np.unique(cluster_tiles(same, same, 30)).size == 30
 
 
 @pytest.mark.parametrize(
@@ -70,13 +75,30 @@ def test_loops_are_cut_by_the_paper_s_rule() -> None:
     assert loop_length(0.2, 0.9) == 1
 
 
+def test_a_kernel_with_few_instructions_is_its_own_proxy() -> None:
+    matrix = random_csr(64, 100, [10] * 64)
+    tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, 8))
+    proxy = make_proxy(tiles, 0.9, [1], width=64, schedule=Schedule(2))
+    assert proxy.digest == UnrolledKernel(tiles, np.arange(8, dtype=np.int32), 64, Schedule(2)).digest
+
+
+def test_a_proxy_has_code_that_no_cache_holds() -> None:
+    matrix = random_csr(512, 1000, [100] * 512)
+    tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, 4))
+    for cpt in (1, 2):
+        proxy = make_proxy(tiles, 0.9, [1], width=64, schedule=Schedule(cpt))
+        assert 28_000 < sum(tile.nnc + cpt * tile.nnz for tile in proxy.tiles) < 36_000
+        assert len(proxy.tiles) < len(tiles)
+        assert np.bincount(proxy.dispatch, minlength=len(proxy.tiles)).min() >= 1
+
+
 def test_a_proxy_keeps_the_ratio_of_its_cluster() -> None:
     rng = np.random.default_rng(2)
     lengths = np.r_[rng.integers(300, 320, 64), rng.integers(100, 110, 64)].tolist()
     matrix = random_csr(128, 1000, lengths)
     tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, 8, Order.NONE))
     sparsity = 1 - matrix.nnz / (128 * 1000)
-    proxy = make_proxy(tiles, sparsity, [1, 1], width=64, schedule=Schedule(1))
+    proxy = make_proxy(tiles, sparsity, [1, 1], width=64, schedule=Schedule(1), least_instructions=0)
     assert len(proxy.tiles) == 3
     assert proxy.dispatch.size == len(tiles)
     for number, tile in enumerate(proxy.tiles):
@@ -84,8 +106,16 @@ def test_a_proxy_keeps_the_ratio_of_its_cluster() -> None:
         mean = sum(t.nnz for t in members) / sum(t.nnc for t in members)
         assert tile.nnz / tile.nnc == pytest.approx(mean, rel=0.02)
         assert tile.nnc == min(loop_length(np.mean([t.nnc for t in members]), sparsity), tile.nnc)
-        assert np.ptp(np.bincount(tile.sums)) <= 1
+        # Products go where they go in a tile of the cluster.
+        (model,) = (t for t in members if np.array_equal(t.rows, tile.rows))
+        held = {(col, *sums) for col, sums in _columns(model)}
+        assert {(col, *sums) for col, sums in _columns(tile)} <= held
         # Nothing can be dropped: as many distinct weights as products, and every sum is stored.
         assert np.unique(tile.values).size == tile.nnz
         assert function_ptx(proxy, number).count("st.global") == tile.rows.size
     assert sum(tile.nnz for tile in proxy.tiles) < 0.3 * matrix.nnz
+
+
+def _columns(tile: Tile) -> list[tuple[int, list[int]]]:
+    sums = np.split(tile.sums, tile.starts[1:-1])
+    return [(int(col), of_column.tolist()) for col, of_column in zip(tile.cols, sums, strict=True)]

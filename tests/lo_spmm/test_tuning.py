@@ -16,7 +16,7 @@ from spmark.impls.lo_spmm.features import FEATURES
 from spmark.impls.lo_spmm.reorder import Order
 from spmark.impls.lo_spmm.search import Pins, Space, explore
 from spmark.impls.lo_spmm.space import TileSize
-from spmark.impls.lo_spmm.tuning import KERNELS, RANKED, Mode, choose
+from spmark.impls.lo_spmm.tuning import KERNELS, RANKED, SAMPLED, Mode, choose, kernel_of
 from spmark.impls.runtime.device import shipped_calibration
 
 H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
@@ -35,16 +35,18 @@ class Device:
         self.broken = broken
         self.asked: list[tuple[tuple[TileSize, ...], bool]] = []
         self.prepared: list[TileSize] = []
+        self.compile_s = 0.0
 
     def prepare(self, groups: Sequence[Sequence[TileSize]], proxies: bool) -> None:
         self.prepared += [size for sizes in groups for size in sizes]
+        self.compile_s += 1e-3 * len(self.prepared)
 
     def count_kernels(self, groups: Sequence[Sequence[TileSize]], proxies: bool) -> int:
         return sum(len({size.block_threads for size in sizes}) for sizes in groups)
 
     def samples_us(self, sizes: Sequence[TileSize], proxies: bool) -> Mapping[TileSize, list[float]]:
         self.asked.append((tuple(sizes), proxies))
-        assert len({(size.tile_rows, size.cpt) for size in sizes}) == 1
+        assert len({(size.tile_rows, size.cpt, size.split) for size in sizes}) == 1
         if sizes[0].tile_rows == self.broken or self.broken < 0:
             raise CompileError("lo_spmm", "ptxas", "out of luck")
         return {size: [self.time_us(size)] * 3 for size in sizes}
@@ -103,6 +105,38 @@ def test_near_runs_all_launches_of_a_few_kernels(space: Space) -> None:
     of_them = [size for size in space.survivors.sizes if (size.tile_rows, size.cpt) in kernels]
     assert sorted(device.sizes) == sorted(of_them)
     assert found.size == min(of_them, key=Device.time_us)
+
+
+def test_near_counts_each_number_of_parts_as_a_kernel(space: Space) -> None:
+    device = Device()
+    few = Problem(Op.SPMM, random_csr(96, 2000, [200] * 96), 256)
+    found = choose(explore(few, H200, Order.GREEDY, Pins(split=0)), Mode.NEAR, device)
+    assert len({(size.tile_rows, size.cpt, size.split) for size in device.sizes}) == KERNELS == len(device.asked)
+    assert min(size.split for size in device.sizes) == 1 < max(size.split for size in device.sizes)
+    assert found.dealt.nnz.size == found.size.split * len(found.dealt.rows)
+
+
+def test_a_sample_is_of_whole_kernels_with_all_columns_of_a_thread(space: Space) -> None:
+    device = Device()
+    found = choose(space, Mode.SAMPLED, device)
+    kernels = {(size.tile_rows, size.cpt) for size in device.sizes}
+    every = {(size.tile_rows, size.cpt) for size in space.survivors.sizes}
+    assert len(every) / SAMPLED - 1 < len(kernels) <= len(every) / SAMPLED + 1
+    assert {cpt for _, cpt in kernels} == {1, 2, 4}
+    assert sorted(device.sizes) == [size for size in sorted(space.survivors.sizes) if kernel_of(size)[:2] in kernels]
+    assert found.record.eligible == len(space.survivors.sizes) > found.record.measured == len(device.sizes)
+
+
+def test_a_search_tells_compiling_from_running(space: Space) -> None:
+    device = Device()
+    record = choose(space, Mode.EXHAUSTIVE, device).record
+    assert record.compile_s == pytest.approx(1e-3 * len(device.prepared))
+    assert record.eligible == record.measured
+    earlier = device.compile_s
+    again = choose(space, Mode.SAMPLED, device).record
+    assert again.compile_s == pytest.approx(device.compile_s - earlier)
+    nothing = choose(space, Mode.ESTIMATE).record
+    assert (nothing.compile_s, nothing.run_s) == (0, 0)
 
 
 def test_what_cannot_be_built_has_a_reason_and_does_not_win(space: Space) -> None:

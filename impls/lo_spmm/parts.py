@@ -1,0 +1,126 @@
+"""Split K: the columns of A in parts whose tiles are chains of their own, and the launch that adds what they give.
+
+Not the paper's. Code that is run once is fetched about as slowly as one warp runs it, so that few rows of many columns
+are few long chains on few multiprocessors. A part of the columns is a matrix like any other: its tiles write to a
+workspace as to the rows of a taller C, and a second grid, which is launched while the first ends, adds the parts in
+their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.interfaces import DeviceArray
+from spmark.impls.core.problem import Csr, Problem
+from spmark.impls.lo_spmm.kernel import Tile, make_tiles
+from spmark.impls.lo_spmm.space import SPLITS
+from spmark.impls.runtime.target import Target, ceil_div
+from spmark.impls.runtime.template import KernelTemplate
+
+_THREADS = 128
+SUM_PARTS = KernelTemplate(
+    Path(__file__).parent / "kernels" / "sum_parts.cu",
+    "sum_parts",
+    {"parts": tuple(split for split in SPLITS if split > 1), "vector": (1, 2, 4), "threads": (_THREADS,)},
+    max_registers=40,
+)
+
+
+def part_of_columns(matrix: Csr, split: int) -> NDArray[np.int32]:
+    """Cut the columns into ranges with about as many non-zeros; those of half as many parts are pairs of these.
+
+    Returns
+    -------
+    (K,) int32
+        Part of each column, increasing, each below ``split``.
+    """
+    counts = np.bincount(matrix.indices, minlength=matrix.num_cols)
+    middle = np.cumsum(counts) - counts / 2  # a column goes where its middle lies
+    parts: NDArray[np.int32] = np.minimum(middle * split / max(1, matrix.nnz), split - 1).astype(np.int32)
+    return parts
+
+
+def split_tiles(tiles: Sequence[Tile], part_of: NDArray[np.int32], split: int, num_rows: int) -> tuple[Tile, ...]:
+    """Cut tiles by the parts of their columns.
+
+    Parameters
+    ----------
+    tiles : sequence of Tile
+    part_of : (K,) int32
+        Of `part_of_columns`.
+    split : int
+    num_rows : int
+        I: row r of part p is row ``p I + r`` of what is written.
+
+    Returns
+    -------
+    tuple of Tile
+        All of the first part, then all of the second; one without entries writes zeros.
+    """
+    cut = []
+    bounds = [np.searchsorted(part_of[tile.cols], np.arange(split + 1)).tolist() for tile in tiles]
+    for part in range(split):
+        for tile, bound in zip(tiles, bounds, strict=True):
+            starts = tile.starts[bound[part] : bound[part + 1] + 1]
+            entries = slice(int(starts[0]), int(starts[-1]))
+            cut.append(
+                Tile(
+                    (tile.rows + part * num_rows).astype(np.int32),
+                    tile.cols[bound[part] : bound[part + 1]],
+                    starts - starts[0],
+                    tile.sums[entries],
+                    tile.values[entries],
+                )
+            )
+    return tuple(cut)
+
+
+def tiles_of(problem: Problem, dealt: Sequence[NDArray[np.int32]], split: int) -> tuple[Tile, ...]:
+    """Lay out the tiles of dealt rows (`spmark.impls.lo_spmm.kernel.make_tiles`), each in ``split`` parts."""
+    matrix = problem.matrix
+    tiles = make_tiles(matrix, problem.values, dealt)
+    return tiles if split == 1 else split_tiles(tiles, part_of_columns(matrix, split), split, matrix.num_rows)
+
+
+def workspace_bytes(problem: Problem, split: int) -> int:
+    """Give what the parts' results take beside C."""
+    rows, width = problem.out_shape
+    return 0 if split == 1 else split * rows * width * problem.dtype.itemsize
+
+
+class PartSums:
+    """The workspace of a split kernel and the launch that adds it up; runs of one must not overlap.
+
+    Parameters
+    ----------
+    target : Target
+    problem : Problem
+    split : int
+        More than 1.
+
+    Attributes
+    ----------
+    partial : device array
+        (split, I, J) float32: what the kernel writes. Rows that no tile writes stay zero.
+    alignment : int
+        Bytes that the address of C must be a multiple of.
+    """
+
+    def __init__(self, target: Target, problem: Problem, split: int) -> None:
+        shape = (split, *problem.out_shape)
+        elements = int(np.prod(problem.out_shape, dtype=np.int64))
+        vector = next(v for v in (4, 2, 1) if elements % v == 0)
+        self.partial: DeviceArray = target.empty(shape, problem.dtype.numpy)
+        self.partial.fill(0)
+        self.alignment = vector * problem.dtype.itemsize
+        (self._kernel,) = target.load([SUM_PARTS.instance(parts=split, vector=vector, threads=_THREADS)])
+        self._elements = np.int64(elements)
+        self._grid = ceil_div(elements, vector * _THREADS), 1, 1
+
+    def enqueue(self, out: DeviceArray) -> None:
+        """Write all of ``out``; the grid may begin before the kernel's has ended, and waits for it."""
+        self._kernel.launch(self._grid, (self._elements, self.partial, out), overlap=True)
