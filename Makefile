@@ -45,12 +45,16 @@ help: ## say what there is
 quickstart: .venv/.run-$(EXTRA) ## install, run a small sweep, draw its page under out/quickstart
 	@$(BIN)/spmark quickstart --out out/quickstart
 
-# README's figures: of every published sweep (repeated runs of one code, which are no sweep, have files of other names).
+# The speed-ups of every published sweep (repeated runs of one code, which are no sweep, have files of other names), and the
+# figures that figures.txt names for it.
 figures: .venv/.run-$(EXTRA) ## redraw README's figures from the published records
 	@set -e; for records in report/reference/*/*/records.jsonl.gz; do \
 	  folder=$${records%/*}; page=out/$${folder#report/}; \
 	  $(BIN)/spmark report "$$folder" --out "$$page"; \
 	  cp "$$page"/figures/*-speedup-per-matrix.png "$$folder/speedup.png"; \
+	  for figure in $$(sed -n "s/^$${folder##*/}:// p" report/reference/figures.txt); do \
+	    cp "$$page"/figures/*-"$$figure".png "$$folder/$$figure.png"; \
+	  done; \
 	done
 
 install: .venv/.dev-$(EXTRA) ## make .venv with all that the targets below need

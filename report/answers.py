@@ -20,9 +20,10 @@ from spmark.report.derive import derive
 from spmark.report.published import FACTS, Claim, Measure, Statistic
 from spmark.report.statistics import NOTHING, Interval, geometric_mean
 from spmark.report.study import published_study
+from spmark.report.tiles import published_agreement
 
 _SPEEDUPS = (Statistic.GEOMEAN_SPEEDUP, Statistic.SPEEDUP_RANGE, Statistic.MIN_SPEEDUP, Statistic.MAX_SPEEDUP)
-_TIMED = (*_SPEEDUPS, Statistic.MEDIAN_MS)
+_TIMED = (*_SPEEDUPS, Statistic.MEDIAN_MS, Statistic.MEAN_LOSS, Statistic.TIME_SPREAD)
 _VALUE, _LOW, _HIGH = "value", "value_low", "value_high"
 _KEY = ["op", "dtype", "matrix", "width", "seed"]
 _MOST_NAMED = 4
@@ -103,6 +104,8 @@ def answer(claim: Claim, records: Records, matrices: dict[str, tuple[str, ...]])
         return Answer(missing=missing)
     if measure.statistic is Statistic.PREDICTION:
         return _prediction(claim)
+    if measure.statistic is Statistic.TILES:
+        return _tiles(claim, str(records.frame["device"].iloc[0]))
     chosen, lacking, covered = _chosen(claim, _valued(records, measure), matrices)
     rows = chosen[np.isfinite(chosen[_VALUE].to_numpy(np.float64))]
     if rows.empty:
@@ -148,6 +151,18 @@ def _prediction(claim: Claim) -> Answer:
     return Answer(interval, interval, len(score.values), 1.0, tuple(filter(None, [score.note])), (remark,))
 
 
+def _tiles(claim: Claim, device: str) -> Answer:
+    """Look the agreement of a device's calibration with tiles up that it was not fitted to."""
+    about = claim.conditions
+    for held in published_agreement(device):
+        if (held.operator, held.dtype) == (about.op, about.dtype):
+            value = held.metric(claim.measure.metric)
+            exact = Interval(nan if value is None else value, nan, nan)
+            differs = tuple(filter(None, [claim.measure.differs]))
+            return Answer(exact, exact, held.count, reservations=differs, remarks=(f"{held.count} tiles held out",))
+    return Answer(missing=f"no calibration of {device} with tiles held out is kept")
+
+
 def _fact(claim: Claim, records: Records, matrices: dict[str, tuple[str, ...]]) -> Answer:
     patterns = [pattern for name in claim.conditions.matrices for pattern in matrices[name]]
     rows = records.matrices[records.matrices["plain"].map(lambda name: _matches(name, patterns))]
@@ -168,32 +183,43 @@ def _valued(records: Records, measure: Measure) -> pd.DataFrame:
     if measure.statistic in _SPEEDUPS:
         low, high = rows["speedup_low"], rows["speedup_high"]
         return rows.assign(**{_VALUE: rows["speedup"], _LOW: low, _HIGH: high})
-    if measure.statistic is Statistic.MEDIAN_MS:
+    if measure.statistic in (Statistic.MEDIAN_MS, Statistic.TIME_SPREAD):
         times = {_VALUE: "median_us", _LOW: "median_us_low", _HIGH: "median_us_high"}
         return rows.assign(**{name: rows[column] * 1e-3 for name, column in times.items()})
+    return rows.assign(value=_without_ends(records, measure, rows), value_low=nan, value_high=nan)
+
+
+def _without_ends(records: Records, measure: Measure, rows: pd.DataFrame) -> pd.Series[float]:
+    """Give the values of a statistic whose single cases have no interval."""
+    if measure.statistic is Statistic.MEAN_LOSS:
+        return 100 * (_relative_time(rows) / _of_other(records, measure, rows, "time") - 1).abs()
     if measure.statistic is Statistic.PADDED_SHARE:
-        return _plain(rows, 100 * rows["padding"] / (1 + rows["padding"]))
+        return 100 * rows["padding"] / (1 + rows["padding"])
     if measure.statistic is Statistic.MEMORY_RATIO:
         held = rows["device_bytes"].where((rows["status"] == Status.OK.value) & (rows["device_bytes"] > 0))
-        return _plain(rows, held / _of_other(records, measure, rows, "device_bytes"))
+        return held / _of_other(records, measure, rows, "device_bytes")
     spent = _search_s(rows, measure)
-    if not measure.over:
-        return _plain(rows, spent)
-    return _plain(rows, _of_other(records, measure, rows, "search") / spent.where(spent > 0))
-
-
-def _plain(rows: pd.DataFrame, values: pd.Series[float]) -> pd.DataFrame:
-    return rows.assign(value=values, value_low=nan, value_high=nan)
+    return _of_other(records, measure, rows, "search") / spent.where(spent > 0) if measure.over else spent
 
 
 def _search_s(rows: pd.DataFrame, measure: Measure) -> pd.Series[float]:
     return rows["phases_s"].map(lambda spent: sum(spent.get(phase, 0.0) for phase in measure.phases) if spent else nan)
 
 
+def _relative_time(rows: pd.DataFrame) -> pd.Series[float]:
+    """Give the median over that of the interleaved baseline, which takes the drift between two cases out."""
+    own = rows["samples_us"].map(lambda samples: np.median(samples) if len(samples) else nan)
+    beside = rows["baseline_samples_us"].map(lambda samples: np.median(samples) if len(samples) else nan)
+    return own / beside
+
+
 def _of_other(records: Records, measure: Measure, rows: pd.DataFrame, what: str) -> pd.Series[float]:
     """Give the value of ``over`` in the cases of ``rows``."""
     other = records.frame[records.frame["label"] == measure.over].drop_duplicates(_KEY, keep="last")
-    values = _search_s(other, measure) if what == "search" else other[what].astype(float)
+    if what == "search":
+        values = _search_s(other, measure)
+    else:
+        values = _relative_time(other) if what == "time" else other[what].astype(float)
     found = dict(zip(other[_KEY].itertuples(index=False, name=None), values, strict=True))
     keys = rows[_KEY].itertuples(index=False, name=None)
     return pd.Series([found.get(key, nan) or nan for key in keys], index=rows.index, dtype=np.float64)
@@ -251,6 +277,11 @@ def _why_none(measure: Measure, chosen: pd.DataFrame) -> str:
 Ends = tuple[Interval, Interval]
 
 
+def _spread(rows: pd.DataFrame) -> Interval:
+    alike = rows.groupby(["op", "dtype", "width", "num_rows", "num_cols", "nnz"])[_VALUE]
+    return Interval(float((alike.max() / alike.min()).max()), nan, nan)
+
+
 def _geomean(rows: pd.DataFrame) -> Interval:
     if len(rows) == 1:
         return _own(rows.iloc[0])
@@ -302,5 +333,7 @@ _STATISTICS: dict[Statistic, Callable[[pd.DataFrame], Ends]] = {
     Statistic.SEARCH_RATIO: _one(_geomean),
     Statistic.MAX_SEARCH_RATIO: _one(_greatest),
     Statistic.MEMORY_RATIO: _one(_geomean),
+    Statistic.MEAN_LOSS: _one(_mean),
+    Statistic.TIME_SPREAD: _one(_spread),
     Statistic.PADDED_SHARE: _one(_mean),
 }

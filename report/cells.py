@@ -21,6 +21,11 @@ HEADINGS = {
     "max_rel_error": "error", "build_s": "build (s)", "choosing_s": "choosing (s)",
     "break_even_runs": "break-even (runs)", "break_even_runs_with_compile": "break-even with compile (runs)",
     "matrix_kind": "kind", "matrix_hash": "pattern",
+    "over_best_speedup": "over the best other", "most_often": "which is most often", "fastest_share": "fastest of all",
+    "over_next_speedup": "over the best other choice", "paid_off_share": "pay off",
+    "time_ratio": "time over it", "search_ratio": "search time over it", "rmse_us": "RMSE (µs)",
+    "pearson_score": "Pearson", "log_pearson_score": "Pearson of logarithms", "spearman_score": "Spearman",
+    "bias_ratio": "predicted over measured",
 }  # fmt: skip
 _PHASE_HEADING = "{} (s)"
 
@@ -91,7 +96,7 @@ def _digits(value: float) -> str:
 
 
 _FORMS: tuple[tuple[str | tuple[str, ...], Callable[[float], str]], ...] = (
-    ("speedup", lambda value: f"{value:#.3g}×" if value < 99.95 else f"{value:,.0f}×"),
+    (("speedup", "_ratio"), lambda value: f"{value:#.3g}×" if value < 99.95 else f"{value:,.0f}×"),
     (("_share", "padding"), lambda value: f"{value:.1%}"),
     ("_score", lambda value: f"{value:.3f}"),
     ("_bytes", lambda value: f"{value / 1e6:,.1f} MB"),

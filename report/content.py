@@ -12,14 +12,20 @@ import pandas as pd
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.record import Environment, Status
-from spmark.report import tables
+from spmark.report import candidates, tables
+from spmark.report.choices import choice_table
+from spmark.report.costmodel import cost_model_table
 from spmark.report.derive import baseline_names, choose_baseline, derive
+from spmark.report.extrapolated import extrapolated_table
 from spmark.report.figures import draw_all
 from spmark.report.load import current
+from spmark.report.peers import best_other_table
 from spmark.report.plot import Drawing
+from spmark.report.predictions import agreement_table
 from spmark.report.published import PAPERS
 from spmark.report.scorecard import scorecard_tables
 from spmark.report.tables import Chapter, Table
+from spmark.report.variants import variant_table
 
 Facts = list[tuple[str, str]]
 NO_RECORDS = "There are no records here: nothing was measured yet, so there is nothing to show."
@@ -73,7 +79,11 @@ class Report:
 
 
 def compose(
-    frame: pd.DataFrame, baseline: str | None = None, title: str | None = None, paper: Paper | None = None
+    frame: pd.DataFrame,
+    baseline: str | None = None,
+    title: str | None = None,
+    paper: Paper | None = None,
+    seen: pd.DataFrame | None = None,
 ) -> Report:
     """Build the report of loaded records.
 
@@ -88,6 +98,8 @@ def compose(
         The sweeps' names by default, or the paper's.
     paper : Paper, optional
         Only the records of this paper's sweeps are reported; all of them, with a notice, where none is of these.
+    seen : DataFrame, optional
+        What searches saw, as `spmark.report.candidates.load_candidates` gives it.
 
     Raises
     ------
@@ -110,7 +122,7 @@ def compose(
     papers = (paper.name,) if paper and paper.name in PAPERS else PAPERS
     older = frame.groupby("device").size() - kept.groupby("device").size()
     sections = [
-        _section(str(device), part.reset_index(drop=True), baseline, int(older[device]), papers)
+        _section(str(device), part.reset_index(drop=True), baseline, int(older[device]), papers, seen)
         for device, part in kept.groupby("device", sort=False)
     ]
     return Report(heading, notices, sections)
@@ -130,13 +142,26 @@ def slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "device"
 
 
-def _section(device: str, frame: pd.DataFrame, wanted: str | None, older: int, papers: Sequence[str]) -> Section:
+def _section(  # noqa: PLR0917
+    device: str,
+    frame: pd.DataFrame,
+    wanted: str | None,
+    older: int,
+    papers: Sequence[str],
+    candidates_: pd.DataFrame | None,
+) -> Section:
     baseline = choose_baseline(frame, wanted)
     derived = derive(frame, baseline)
     kind = DeviceKind(frame["device_kind"].iloc[0])
-    blocks: list[Drawing | Table] = [*draw_all(derived, baseline)]
+    seen = None if candidates_ is None else candidates.measured(derived, candidates_)
+    blocks: list[Drawing | Table] = [*draw_all(derived, baseline, seen)]
     if baseline:
-        blocks += [make(derived, baseline) for make in (tables.overall_table, tables.matrix_table, tables.width_table)]
+        made = (tables.overall_table, tables.matrix_table, tables.width_table, tables.break_even_table)
+        blocks += [make(derived, baseline) for make in made]
+        blocks.append(best_other_table(derived))
+    blocks += [variant_table(derived), cost_model_table(derived), extrapolated_table(derived)]
+    if seen is not None:
+        blocks += [agreement_table(seen), choice_table(seen)]
     if kind is DeviceKind.HOST_SIMT:
         blocks.append(tables.checked_table(derived))
     blocks += [

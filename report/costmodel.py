@@ -15,6 +15,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 from spmark.report.panels import grid
 from spmark.report.plot import Plot
 from spmark.report.style import WIDTH_IN, Look, in_style
+from spmark.report.tables import Table
 
 _PROBLEM = ["op", "dtype", "matrix", "width"]
 _LOOKS = {"cost": Look("#0072b2", "o", "////"), "time": Look("#d55e00", "s")}
@@ -74,6 +75,18 @@ def least(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
+def cost_model_table(derived: pd.DataFrame) -> Table:
+    """Give `least` of every problem, and whether the two widths are equal or neighbours."""
+    note = (
+        "Width of the widest bucket at which the cost model's cost is least, and at which the measured time is; steps "
+        "are powers of two between them, and regret is how much longer the width of least cost takes."
+    )
+    ends = least(priced(derived))
+    shown = ends.assign(near=np.where(ends["steps"].abs() <= 1, "yes", "no")) if len(ends) else ends
+    shown = shown.rename(columns={"regret": "regret_share", "near": "equal or neighbours"})
+    return Table("cost-model", "Cost model: widths of least cost and of least time", note, shown)
+
+
 @in_style
 def cost_model(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
     """Draw cost and time over the bucket width for the largest matrix, and how often they agree.
@@ -110,11 +123,13 @@ def cost_model(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
     bars.set_ylabel("cases")
     bars.xaxis.set_major_locator(MaxNLocator(integer=True))
     bars.yaxis.set_major_locator(MaxNLocator(integer=True))
-    near = float((ends["steps"].abs() <= 1).mean())
+    close = ends["steps"].abs() <= 1
+    near, everywhere = float(close.mean()), float(close.groupby([ends["matrix"]]).all().mean())
     regret = float(np.exp(np.mean(np.log1p(ends["regret"]))) - 1)
     caption = (
         "Cost model and measured time over the width of the widest bucket, each over its least: the largest matrix on "
         f"the left; on the right, how far the width of least cost is from that of least time in {len(ends)} cases. "
-        f"They are equal or neighbours in {near:.0%}; the width of least cost takes {regret:.1%} longer in the mean."
+        f"They are equal or neighbours in {near:.0%} of the cases, and at every J on {everywhere:.0%} of "
+        f"{ends['matrix'].nunique()} matrices; the width of least cost takes {regret:.1%} longer in the mean."
     )
     return Plot("cost-model", caption, figure, rows.merge(ends.drop(columns="nnz"), on=_PROBLEM))

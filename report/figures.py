@@ -16,14 +16,20 @@ from matplotlib.ticker import FuncFormatter
 
 from spmark.report.costmodel import cost_model, priced
 from spmark.report.costs import break_even, search_time, searched
+from spmark.report.groups import MOST_GROUPS
+from spmark.report.memory import held, memory_per_matrix
+from spmark.report.overheads import built, overhead_by_phase
 from spmark.report.panels import grouped_bars, name_groups, sorted_curves, stacked
 from spmark.report.plot import Drawing, Plot, by_size, in_panel_order, looks_of, panels_of, render
-from spmark.report.speedups import MOST_GROUPS, speedup_over_size, speedup_per_matrix, speedup_per_width
+from spmark.report.predictions import predicted, predicted_times
+from spmark.report.series import series_of, time_over_series
+from spmark.report.speedups import speedup_over_size, speedup_per_matrix, speedup_per_width
 from spmark.report.statistics import Interval, geometric_mean
 from spmark.report.style import WIDTH_IN, in_style
+from spmark.report.variants import RATIOS, drawable, variant_ratios
 
 
-def draw_all(derived: pd.DataFrame, baseline: str | None) -> list[Drawing]:
+def draw_all(derived: pd.DataFrame, baseline: str | None, seen: pd.DataFrame | None = None) -> list[Drawing]:
     """Draw what the records of one device hold.
 
     Parameters
@@ -32,15 +38,19 @@ def draw_all(derived: pd.DataFrame, baseline: str | None) -> list[Drawing]:
         As `spmark.report.derive.derive` gives it.
     baseline : str or None
         What the speed-ups are over, for captions and axes.
+    seen : DataFrame, optional
+        What searches measured, as `spmark.report.candidates.measured` gives it.
     """
     resultless = sorted(set(derived["label"]) - set(derived.loc[derived["median_us"].notna(), "label"]))
     derived = derived[~derived["label"].isin(resultless)]
-    drawings = [render(plot) for plot in _plots(derived, baseline)]
+    drawings = [render(plot) for plot in _plots(derived, baseline, seen)]
     left_out = f" Without any result here, so not drawn: {', '.join(resultless)}." if resultless else ""
     return [replace(drawing, caption=drawing.caption + left_out) for drawing in drawings]
 
 
-def _plots(derived: pd.DataFrame, baseline: str | None) -> list[Callable[[float], Plot]]:
+def _plots(
+    derived: pd.DataFrame, baseline: str | None, seen: pd.DataFrame | None = None
+) -> list[Callable[[float], Plot]]:
     """List what can be drawn, each as a function of the width."""
     plots: list[Callable[[float], Plot]] = []
     rivals = derived[~derived["is_baseline"]]
@@ -53,14 +63,23 @@ def _plots(derived: pd.DataFrame, baseline: str | None) -> list[Callable[[float]
         ]
         if rivals.loc[rivals["speedup"].notna() & rivals["nnz"].notna(), "matrix"].nunique() > 1:
             plots.append(partial(_sized, speedup_over_size, derived, baseline))
+    if not series_of(derived).empty:
+        plots.append(partial(_sized, time_over_series, derived))
+    plots += [partial(_sized, variant_ratios, derived, ratio) for ratio in RATIOS if drawable(derived, ratio)]
     if derived["roofline_share"].notna().any():
         plots.append(partial(_sized, roofline_share, derived))
     if not searched(derived).empty:
         plots.append(partial(_sized, search_time, derived))
+    if not built(derived).empty:
+        plots.append(partial(_sized, overhead_by_phase, derived))
     if not priced(derived).empty:
         plots.append(partial(_sized, cost_model, derived))
+    if seen is not None and not predicted(seen).empty:
+        plots.append(partial(_sized, predicted_times, seen))
     if baseline and rivals["break_even_runs"].notna().any():
         plots.append(partial(_sized, break_even, derived, baseline))
+    if baseline and not held(derived).empty:
+        plots.append(partial(_sized, memory_per_matrix, derived, baseline))
     return plots
 
 

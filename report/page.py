@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from string import Template
 
 from spmark.impls.core.errors import RecordError
+from spmark.report.candidates import load_candidates
 from spmark.report.cells import Cell, heading, shown
 from spmark.report.content import Facts, Paper, Report, Section, compose, slug
 from spmark.report.latex import latex
@@ -64,7 +65,7 @@ def write_report(
     RecordError
         Records cannot be read, the baseline is in none of them, or ``out`` cannot be written.
     """
-    return write_site(compose(load_records(folders), baseline, title, paper), out)
+    return write_site(compose(load_records(folders), baseline, title, paper, load_candidates(folders)), out)
 
 
 def write_site(report: Report, out: Path) -> Path:

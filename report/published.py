@@ -51,8 +51,14 @@ class Statistic(StrEnum):
     MAX_SEARCH_RATIO = "max_search_ratio"
     MEMORY_RATIO = "memory_ratio"
     """Geometric mean of the bytes that the plan of ``of`` holds divided by those of ``over``."""
+    MEAN_LOSS = "mean_loss"
+    """Mean over the cases of how far the time of ``of`` is from that of ``over``, in per cent of the latter."""
+    TIME_SPREAD = "time_spread"
+    """Greatest ratio of two median times of ``of`` among matrices of one shape, J and number of non-zeros."""
     PADDED_SHARE = "padded_share"
     """Stored elements that are padding, in per cent of all stored ones."""
+    TILES = "tiles"
+    """How well a calibrated cost model predicts single tiles: ``metric`` (`spmark.report.tiles`)."""
     PREDICTION = "prediction"
     """How well a predictor does: ``metric`` of ``model`` in the paper's published study (`spmark.report.study`)."""
     NUM_ROWS = "num_rows"
@@ -123,13 +129,15 @@ class Measure(_Part):
     def _either(self) -> Self:
         if (self.statistic is None) == (not self.none):
             raise ValueError("expected a statistic, or 'none' with the reason why there is none; found both or neither")
-        if self.statistic in RATIOS and not (self.of and self.over):
+        if self.statistic in (*RATIOS, Statistic.MEAN_LOSS) and not (self.of and self.over):
             raise ValueError(f"expected 'of' and 'over' for {self.statistic}, found {self.of!r} and {self.over!r}")
         if self.statistic in _OF_ONE and not self.of:
             raise ValueError(f"expected 'of' for {self.statistic}, found nothing")
-        predicts = bool(self.task and self.model and self.metric)
-        if predicts != (self.statistic is Statistic.PREDICTION):
-            raise ValueError(f"expected task, model and metric for a prediction and nothing else, found {self}")
+        predicts = bool(self.task and self.model)
+        if predicts != (self.statistic is Statistic.PREDICTION) or bool(self.metric) != (self.statistic in _METRICS):
+            raise ValueError(
+                f"expected task, model and metric for a prediction, metric for tiles, nothing else, found {self}"
+            )
         return self
 
 
@@ -140,12 +148,15 @@ FACTS: Final = frozenset({Statistic.NUM_ROWS, Statistic.NUM_COLS, Statistic.NNZ,
 _OF_ONE = frozenset(
     {
         Statistic.MEDIAN_MS,
+        Statistic.TIME_SPREAD,
         Statistic.SEARCH_S,
         Statistic.SEARCH_RANGE_S,
         Statistic.PADDED_SHARE,
         Statistic.PREDICTION,
+        Statistic.TILES,
     }
 )
+_METRICS = frozenset({Statistic.PREDICTION, Statistic.TILES})
 _RANGES = frozenset({Statistic.SPEEDUP_RANGE, Statistic.SEARCH_RANGE_S})
 
 
@@ -247,7 +258,7 @@ class Published(_Part):
                 raise ValueError(f"expected every id once, found {claim.id!r} twice")
             seen.add(claim.id)
             unknown = set(claim.conditions.matrices) - self.matrices.keys()
-            of_matrices = claim.measure.statistic not in (None, Statistic.PREDICTION)
+            of_matrices = claim.measure.statistic not in (None, *_METRICS)
             if of_matrices and (unknown or not claim.conditions.matrices):
                 raise ValueError(
                     f"{claim.id}: expected conditions.matrices out of {', '.join(self.matrices)} for a claim that is "

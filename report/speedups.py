@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 
 from spmark.impls.core.record import MatrixKind
 from spmark.report.derive import PROBLEM
+from spmark.report.groups import MOST_GROUPS, MOST_POOLED, groups_of
 from spmark.report.means import kinds, mean_speedups, mean_speedups_by_kind
 from spmark.report.panels import (
     ALL,
@@ -35,8 +36,6 @@ from spmark.report.plot import Plot, by_size, in_panel_order, looks_of, panels_o
 from spmark.report.statistics import Interval
 from spmark.report.style import COLUMN_IN, WIDTH_IN, Look, in_style
 
-MOST_GROUPS = 16
-"""Matrices up to which each has its own bars; more are drawn as curves over the sorted matrices."""
 LEAST_BAR = 1 / 6
 """Bars of speed-ups are cut here: a dense product on a graph would make all others look alike."""
 LEAST_POINT = 1 / 8
@@ -50,6 +49,8 @@ _MADE = (MatrixKind.SYNTHETIC.value, MatrixKind.TWIN.value)
 def speedup_per_matrix(derived: pd.DataFrame, baseline: str, width_in: float = WIDTH_IN) -> Plot:
     """Draw each matrix's geometric-mean speed-up as bars, or as sorted curves where matrices are many.
 
+    Of many matrices, layers of one source and sparsity have one bar together, if that leaves few enough.
+
     Parameters
     ----------
     derived : DataFrame
@@ -60,9 +61,13 @@ def speedup_per_matrix(derived: pd.DataFrame, baseline: str, width_in: float = W
         Width of the figure in inches.
     """
     rivals = derived[~derived["is_baseline"]]
-    series, matrices = looks_of(rivals), by_size(rivals)
-    data = _means_per_matrix(derived)
-    curves = len(matrices) > MOST_GROUPS
+    series = looks_of(rivals)
+    _, matrices = groups_of(derived)
+    pools = len(matrices) < rivals["matrix"].nunique()
+    curves = len(matrices) > (MOST_POOLED if pools else MOST_GROUPS)
+    if curves:
+        matrices = by_size(rivals)
+    data = _means_per_matrix(derived, pooled=not curves)
     totals = [group for group in dict.fromkeys(data["group"]) if group not in matrices]
     panels = panels_of(data)
     groups = [] if curves else [*matrices, *totals]
@@ -84,23 +89,29 @@ def speedup_per_matrix(derived: pd.DataFrame, baseline: str, width_in: float = W
             "implementation on its own."
         )
     else:
+        layers = ", and of all layers of a sparsity (per cent of zeros) together" if pools else ""
         caption = (
-            f"Geometric-mean speed-up over {baseline} (1.0) per matrix; whiskers are 95 % bootstrap intervals over its "
-            "widths, and over matrices in the shaded groups, which are means over all matrices of a kind"
-            f"{' and over all kinds mixed' if len(totals) > 1 else ''}. Every bar of a group is over the same cases, "
-            "those that all implementations with a bar in it solved: their number n stands under the name. A cross "
-            "marks an implementation that solved no more than half of what any solved (its own mean stands in the "
-            "table), and a bar that would leave the panel ends in its value."
+            f"Geometric-mean speed-up over {baseline} (1.0) per matrix{layers}; whiskers are 95 % bootstrap intervals "
+            f"over its widths, and over matrices in {'these and ' if pools else ''}the shaded groups, which are "
+            f"means over all matrices of a kind{' and over all kinds mixed' if len(totals) > 1 else ''}. Every bar "
+            "of a group is over the same cases, those that all implementations with a bar in it solved: their number n "
+            "stands under the name. A cross marks an implementation that solved no more than half of what any solved "
+            "(its own mean stands in the table), and a bar that would leave the panel ends in its value."
         )
     return Plot("speedup-per-matrix", caption, figure, data)
 
 
-def _means_per_matrix(derived: pd.DataFrame) -> pd.DataFrame:
-    single = mean_speedups(derived, ["matrix"]).rename(columns={"matrix": "group"})
+def _means_per_matrix(derived: pd.DataFrame, *, pooled: bool) -> pd.DataFrame:
+    groups = groups_of(derived)[0] if pooled else derived["matrix"].astype(str)
+    derived = derived.assign(group=groups)
+    layers = derived["group"] != derived["matrix"]
+    single = mean_speedups(derived[~layers], ["matrix"]).rename(columns={"matrix": "group"})
+    if layers.any():
+        single = pd.concat([single, mean_speedups(derived[layers], ["group"])], ignore_index=True)
     total = mean_speedups_by_kind(derived)
     alone = total["kinds"].nunique() == 1
     total = total.assign(group=[ALL if alone else f"{ALL} {kind.split(':')[0]}" for kind in total["kinds"]])
-    keys = ["op", "dtype", "matrix"]
+    keys = ["op", "dtype", "group"]
     problems = derived.drop_duplicates(list(PROBLEM))
     counts = {(*key,): len(part) for key, part in problems.groupby(keys)}
     for (op, dtype, kind), part in problems.groupby(["op", "dtype", "matrix_kind"]):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
 import pandas as pd
 
 from spmark.impls.core.interfaces import PHASES
@@ -105,6 +106,23 @@ def build_table(derived: pd.DataFrame, baseline: str | None) -> Table:
         break_even_runs=built["break_even_runs"], break_even_runs_with_compile=built["break_even_runs_with_compile"]
     )
     return Table("build", "What building cost", note, _filled(_ordered(frame)), Chapter.CASES)
+
+
+def break_even_table(derived: pd.DataFrame, baseline: str) -> Table:
+    """Give after how many runs plans have paid off: the median over the cases at each J, and the share that does."""
+    note = (
+        f"Runs after which choosing (features, select, search, convert) has paid off against {baseline}, whose own "
+        "preprocessing counts as paid: the median over cases, ‘never’ where half of them are slower. The column beside "
+        "it counts compiling too. The share is of the cases that pay off at all."
+    )
+    counts = ["break_even_runs", "break_even_runs_with_compile"]
+    rows = derived[~derived["is_baseline"] & derived["break_even_runs"].notna()]
+    keys = ["op", "dtype", "width", "label"]
+    grouped = rows.groupby(keys, sort=True)
+    medians = grouped[counts].median()
+    paid = rows.assign(paid_off_share=np.isfinite(rows["break_even_runs"])).groupby(keys)["paid_off_share"].mean()
+    shown = grouped.size().rename("cases").to_frame().join(medians).join(paid).reset_index()
+    return Table("break-even", "When plans have paid off", note, shown)
 
 
 def failure_groups(frame: pd.DataFrame) -> Table:

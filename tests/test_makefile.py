@@ -22,7 +22,9 @@ case "$*" in
   "report "*)
     for out in "$@"; do :; done
     mkdir -p "$out/figures"
-    echo "of $2" > "$out/figures/some-gpu-speedup-per-matrix.png"
+    for figure in speedup-per-matrix cost-model roofline; do
+      echo "$figure of $2" > "$out/figures/some-gpu-$figure.png"
+    done
     exit "${MAKE_TEST_NO_REPORT:-0}" ;;
   "-m venv .venv")
     mkdir -p .venv/bin
@@ -133,10 +135,15 @@ def test_figures_are_those_of_every_published_sweep(checkout: Checkout) -> None:
         (published / name / "records.jsonl.gz").touch()
     (published / "gpu" / "aa").mkdir()
     (published / "gpu" / "aa" / "aa.jsonl.gz").touch()
+    (published / "figures.txt").write_text("sweep_b: cost-model\nsweep: roofline\n")
     made = checkout.make("figures")
     assert made.returncode == 0, made.stderr
-    drawn = {path.parent.relative_to(published).as_posix(): path.read_text() for path in published.rglob("speedup.png")}
-    assert drawn == {name: f"of report/reference/{name}\n" for name in ("gpu/sweep_a", "gpu/sweep_b", "other/sweep_a")}
+    drawn = {path.relative_to(published).as_posix(): path.read_text() for path in published.rglob("*.png")}
+    folders = ("gpu/sweep_a", "gpu/sweep_b", "other/sweep_a")
+    assert drawn == {
+        **{f"{name}/speedup.png": f"speedup-per-matrix of report/reference/{name}\n" for name in folders},
+        "gpu/sweep_b/cost-model.png": "cost-model of report/reference/gpu/sweep_b\n",
+    }
 
     assert checkout.make("figures", MAKE_TEST_NO_REPORT="1").returncode != 0, "a report that fails is not passed over"
     assert len(checkout.calls("spmark report")) == 1

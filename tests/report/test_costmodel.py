@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spmark.impls.core.record import ProblemFacts
-from spmark.report.costmodel import cost_model, least, priced
+from spmark.report.costmodel import cost_model, cost_model_table, least, priced
 from spmark.report.derive import derive
 from spmark.report.load import load_records
 
@@ -57,6 +57,12 @@ def test_the_least_by_cost_and_by_time(derived) -> None:
 def test_the_caption_counts_neighbours(derived) -> None:
     plot = cost_model(derived)
     assert "in 2 cases" in plot.caption
-    assert "neighbours in 50%" in plot.caption
+    assert "neighbours in 50% of the cases, and at every J on 50% of 2 matrices" in plot.caption
     assert "50.0% longer" in plot.caption
     assert len(plot.data) == 6
+
+
+def test_the_table_says_which_are_neighbours(derived) -> None:
+    frame = cost_model_table(derived).frame.set_index("matrix")
+    assert frame["equal or neighbours"].to_dict() == {"ogb/small": "yes", "ogb/large": "no"}
+    assert cost_model_table(derived[derived["matrix"] == "ogb/lone"]).frame.empty

@@ -17,8 +17,9 @@ from spmark.impls.core.problem import DType, Op
 from spmark.report import figures, panels
 from spmark.report.derive import derive
 from spmark.report.figures import draw_all
+from spmark.report.groups import MOST_GROUPS
 from spmark.report.load import load_records
-from spmark.report.speedups import MOST_GROUPS, speedup_per_matrix
+from spmark.report.speedups import speedup_per_matrix
 from spmark.report.style import COLUMN_IN, RC, WIDTH_IN, looks
 
 GRAPHS = (
@@ -46,9 +47,10 @@ def test_what_is_drawn(derived_of):
         "speedup-over-size",
         "roofline",
         "search-time",
+        "overhead-by-phase",
         "break-even",
     ]
-    assert [drawing.name for drawing in draw_all(derived, None)] == ["roofline", "search-time"]
+    assert [drawing.name for drawing in draw_all(derived, None)] == ["roofline", "search-time", "overhead-by-phase"]
 
 
 def test_matrices_of_unknown_size_are_not_drawn_over_it(derived_of):
@@ -78,6 +80,22 @@ def test_many_matrices_become_curves(derived_of):
     assert "pattern: 17 matrices" in drawings["speedup-per-width-spmm-float32"].csv
 
 
+def test_many_layers_have_one_bar_for_each_sparsity(derived_of):
+    layers = [f"dnn_layers/l{i}_8x8@{sparsity}" for i in range(6) for sparsity in ("0.7", "0.9", "0.95")]
+    plot = speedup_per_matrix(derived_of(matrices=[*layers, "ogb/arxiv"], widths=(32,), samples=8), "cusparse_best")
+    groups = list(dict.fromkeys(plot.data["group"]))
+    assert groups == ["ogb/arxiv", "dnn_layers 70 %", "dnn_layers 90 %", "dnn_layers 95 %", "all"]
+    assert set(plot.data.loc[plot.data["group"].str.startswith("dnn"), "problems"]) == {6}
+    ticks = [label.get_text() for label in plot.figure.axes[0].get_xticklabels()]
+    assert [tick.split("\n")[0] for tick in ticks] == [
+        "arxiv",
+        "dnn_layers 70 %",
+        "dnn_layers 90 %",
+        "dnn_layers 95 %",
+        "all",
+    ]
+
+
 @pytest.mark.parametrize(
     ("matrices", "width_in"),
     [(GRAPHS, WIDTH_IN), (GRAPHS, COLUMN_IN), (LAYERS, WIDTH_IN), (GRAPHS[:1], COLUMN_IN)],
@@ -87,7 +105,7 @@ def test_no_text_runs_into_other_text(derived_of, matrices, width_in):
     names = ("cusparse_best", "cusparse", "cublas", "gespmm", "sparsetir", "stile")
     derived = derived_of(matrices=matrices, implementations=names, ops=(Op.SPMM, Op.SDDMM), samples=8)
     drawn = [plot(width_in).figure for plot in figures._plots(derived, "cusparse_best")]
-    assert len(drawn) == (7 if len(matrices) > 1 else 6)
+    assert len(drawn) == (8 if len(matrices) > 1 else 7)
     with rc_context(dict(RC)):
         for figure in drawn:
             canvas = FigureCanvasAgg(figure)

@@ -75,8 +75,8 @@ def test_the_page_asks_for_nothing_outside_itself(report):
         for address in read(path).addresses:
             assert address.startswith(("data:", "#")) or (index.parent / address).is_file()
     reader = read(index)
-    assert reader.tags.count("img") == reader.tags.count("source") == 1 + 4 + 4
-    assert len(list((index.parent / "figures").glob("*.csv"))) == 9
+    assert reader.tags.count("img") == reader.tags.count("source") == 1 + 5 + 4
+    assert len(list((index.parent / "figures").glob("*.csv"))) == 10
 
 
 def test_every_failure_stands_with_its_reason_escaped(report):
