@@ -63,7 +63,7 @@ def choose(features: Features, width: int, predictor: Predictor, form: Form, par
     outside = predictor.outside(features, width)
     if outside:
         return Choice(Form.CELL, max(partitions, 1), outside)
-    if form is Form.AUTO and not predictor.selection.predict(features.selection()):
+    if form is Form.AUTO and not predictor.pays(features, width):
         return Choice(Form.CSR, 1)
     predicted = partitions or predictor.partitions.predict(features.partitions(width))
     return Choice(Form.CELL, min(predicted, features.num_cols))

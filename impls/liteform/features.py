@@ -14,6 +14,8 @@ from spmark.impls.core.problem import Csr
 
 SELECTION = ("num_rows", "num_cols", "nnz", "avg_length", "min_length", "max_length", "std_length")
 """Features of the format selection, in the order of its models."""
+SELECTION_BY_WIDTH = (*SELECTION, "width")
+"""The same with J, which the paper leaves out: the format is then chosen for each J by itself."""
 PARTITIONS = (
     "num_rows", "num_cols", "nnz", "avg_density", "min_density", "max_density", "std_density", "width",
 )  # fmt: skip
@@ -46,9 +48,10 @@ class Features:
             float(lengths.std()),
         )
 
-    def selection(self) -> NDArray[np.float64]:
-        """Give (7,) float64 in the order of `SELECTION`."""
-        return np.array([getattr(self, name) for name in SELECTION], np.float64)
+    def selection(self, width: int | None = None) -> NDArray[np.float64]:
+        """Give (7,) float64 in the order of `SELECTION`, or with J (8,) in that of `SELECTION_BY_WIDTH`."""
+        own = [getattr(self, name) for name in SELECTION]
+        return np.array(own if width is None else [*own, width], np.float64)
 
     def partitions(self, width: int) -> NDArray[np.float64]:
         """Give (8,) float64 in the order of `PARTITIONS`: densities are lengths over K."""

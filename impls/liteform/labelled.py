@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -75,13 +76,18 @@ class Labels:
         """(n,) whether the speed-up is at least `SPEEDUP`; a missing measurement is none."""
         return np.nan_to_num(self.speedup, nan=0.0) >= SPEEDUP
 
+    @property
+    def faster(self) -> NDArray[np.bool_]:
+        """(n,) whether CELL is not slower at all; a missing measurement is none."""
+        return np.nan_to_num(self.speedup, nan=0.0) >= 1
+
     def take(self, index: NDArray[Any]) -> Labels:
         """Give some rows."""
         return Labels(*(getattr(self, field.name)[index] for field in fields(self)))
 
-    def selection(self) -> NDArray[np.float64]:
-        """Give (n, 7) features in the order of `SELECTION`."""
-        return np.column_stack([getattr(self, name) for name in SELECTION])
+    def selection(self, names: Sequence[str] = SELECTION) -> NDArray[np.float64]:
+        """Give (n, 7) features in the order of `SELECTION`, or (n, 8) in that of `SELECTION_BY_WIDTH`."""
+        return np.column_stack([getattr(self, name) for name in names])
 
     def partition_features(self) -> NDArray[np.float64]:
         """Give (n, 8) features in the order of `PARTITIONS`."""

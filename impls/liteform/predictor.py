@@ -20,12 +20,16 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.liteform.features import PARTITIONS, SELECTION, Features
+from spmark.impls.liteform.features import PARTITIONS, SELECTION, SELECTION_BY_WIDTH, Features
 from spmark.impls.liteform.forest import Forest, forest_from
 
 SHIPPED: Final = "nvidia-h200"
 """The file that is taken by default."""
-_FEATURES: Mapping[str, tuple[str, ...]] = {"selection": SELECTION, "partitions": PARTITIONS}
+_FEATURES: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "selection": (SELECTION, SELECTION_BY_WIDTH),
+    "partitions": (PARTITIONS,),
+}
+"""Orders that a model may have."""
 _CARD = "card"
 
 
@@ -58,19 +62,31 @@ class Predictor:
 
     card: Card
     selection: Forest
-    """Says 1 where CELL is expected to be faster by a tenth than the fixed formats."""
+    """Says 1 where CELL is expected to be faster than the fixed formats: by a tenth, or, where it is told J, at all."""
     partitions: Forest
     """Says how many column partitions CELL should have."""
 
+    @property
+    def by_width(self) -> bool:
+        """Whether the format is chosen for each J by itself."""
+        return self.card.features["selection"] == SELECTION_BY_WIDTH
+
+    def pays(self, features: Features, width: int) -> bool:
+        """Say whether CELL is expected to be faster than the fixed formats."""
+        return bool(self.selection.predict(self._selection(features, width)))
+
+    def _selection(self, features: Features, width: int) -> NDArray[np.float64]:
+        return features.selection(width if self.by_width else None)
+
     def outside(self, features: Features, width: int) -> str:
         """Say which feature lies outside of what was trained on; empty where none does."""
-        samples = {"selection": features.selection(), "partitions": features.partitions(width)}
+        samples = {"selection": self._selection(features, width), "partitions": features.partitions(width)}
         for name, sample in samples.items():
             forest: Forest = getattr(self, name)
             place = forest.outside(sample)
             if place is not None:
                 return (
-                    f"{_FEATURES[name][place]} of {sample[place]:.6g} is outside of the training range, "
+                    f"{self.card.features[name][place]} of {sample[place]:.6g} is outside of the training range, "
                     f"{forest.low[place]:.6g} to {forest.high[place]:.6g}"
                 )
         return ""
@@ -112,9 +128,10 @@ def load(path: Path) -> Predictor:
     if _CARD not in arrays:
         raise BuildError(f"{path}: expected a model file with a card, found {', '.join(sorted(arrays)) or 'nothing'}")
     card = _card(arrays.pop(_CARD), path)
-    if card.features != _FEATURES:
+    known = card.features.keys() == _FEATURES.keys()
+    if not known or any(order not in _FEATURES[name] for name, order in card.features.items()):
         raise BuildError(
-            f"{path}: expected features in the order {dict(_FEATURES)}, found {card.features}; "
+            f"{path}: expected features in the order of one of {dict(_FEATURES)}, found {card.features}; "
             "train the model again: spmark train liteform"
         )
     if _digest(arrays) != card.digest:
@@ -125,7 +142,7 @@ def load(path: Path) -> Predictor:
             len(order),
             f"{path}: {name}",
         )
-        for name, order in _FEATURES.items()
+        for name, order in card.features.items()
     }
     if forests["selection"].classes.tolist() != [0, 1] or forests["partitions"].classes.min() < 1:
         raise BuildError(f"{path}: expected classes 0 and 1, and numbers of partitions, found others; train it again")

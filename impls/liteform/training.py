@@ -7,7 +7,7 @@ from importlib.metadata import version
 import numpy as np
 
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.liteform.features import PARTITIONS, SELECTION
+from spmark.impls.liteform.features import PARTITIONS, SELECTION, SELECTION_BY_WIDTH
 from spmark.impls.liteform.forest import Forest
 from spmark.impls.liteform.labelled import Labels
 from spmark.impls.liteform.models import FOREST, fit, model_kinds
@@ -16,17 +16,19 @@ from spmark.impls.liteform.predictor import Card, Predictor
 _LEAST = 10
 
 
-def train(labels: Labels, card: Card) -> Predictor:
+def train(labels: Labels, card: Card, by_width: bool = False) -> Predictor:
     """Train both models on all labels.
 
-    The selection sees the first width of every matrix and the number of partitions every row in which CELL wins, as in
-    the public code; its settings are theirs, seed included.
+    The selection sees the first width of every matrix, asks for a speed-up of 1.1 and does not know J; the number of
+    partitions sees every row in which CELL wins so, as in the public code; its settings are theirs, seed included.
 
     Parameters
     ----------
     labels : Labels
     card : Card
         What is known of the labels; rows, features and versions are filled in.
+    by_width : bool
+        Ours: the selection sees every row with its J, and asks whether CELL is faster at all.
 
     Raises
     ------
@@ -34,20 +36,22 @@ def train(labels: Labels, card: Card) -> Predictor:
         Too few labels, or all of one class.
     """
     one, winners = labels.one_per_matrix(), labels.where_cell_wins()
-    if one.size < _LEAST or winners.size < _LEAST or one.wins.all() or not one.wins.any():
+    seen, order = (labels, SELECTION_BY_WIDTH) if by_width else (one, SELECTION)
+    wins = seen.faster if by_width else seen.wins
+    if one.size < _LEAST or winners.size < _LEAST or wins.all() or not wins.any():
         raise DatasetError(
             f"expected at least {_LEAST} matrices, some of which CELL wins on and some not, found {one.size} with "
-            f"{int(one.wins.sum())} wins; measure more labels"
+            f"{int(wins.sum())} wins; measure more labels"
         )
     forest = model_kinds()[FOREST]
-    selection_x, partition_x = one.selection(), winners.partition_features()
-    selection = fit(forest, selection_x, one.wins.astype(np.int64))
+    selection_x, partition_x = seen.selection(order), winners.partition_features()
+    selection = fit(forest, selection_x, wins.astype(np.int64))
     partitions = fit(forest, partition_x, winners.partitions.astype(np.int64))
     made_with = {"scikit-learn": version("scikit-learn"), "numpy": version("numpy"), **card.made_with}
     filled = card.model_copy(
         update={
-            "rows": {"selection": one.size, "partitions": winners.size},
-            "features": {"selection": SELECTION, "partitions": PARTITIONS},
+            "rows": {"selection": seen.size, "partitions": winners.size},
+            "features": {"selection": order, "partitions": PARTITIONS},
             "made_with": made_with,
         }
     )

@@ -67,7 +67,7 @@ def train_predictor(request: TrainRequest) -> None:
     command = f"spmark train {request.method} " + " ".join(f"--labels {Path(name).name}" for name in request.labels)
     about = about.model_copy(update={"name": request.name, "made_with": {"command": command}})
     scores = held_out(rows, about) if rows else {}
-    card = train(labels, about).save(request.out)
+    card = train(labels, about, by_width=bool(rows)).save(request.out)
     if request.as_json:
         told = {name: spread._asdict() for name, spread in scores.items()}
         answer({"file": request.out, "card": card.model_dump(), "held_out": told})
@@ -76,7 +76,7 @@ def train_predictor(request: TrainRequest) -> None:
     if scores:
         lines = [{"what": name, **spread._asdict()} for name, spread in scores.items()]
         screen.print(table("On matrices that were held out", lines, plain=True))
-    say(screen, escape(f"{request.out}: {card.trained_on}; {card.rows['selection']} matrices"))
+    say(screen, escape(f"{request.out}: {card.trained_on}; {labels.one_per_matrix().size} matrices"))
 
 
 def reproduce_study(method: str, seeds: int, slow: bool, out: Path, as_json: bool) -> None:

@@ -82,7 +82,7 @@ def test_every_format_computes_the_product(config: dict[str, Any], dtype: DType,
 def test_the_models_are_asked_and_fallbacks_give_a_reason() -> None:
     inside = Features(20_000, 20_000, 400_000, 20.0, 0, 3000, 60.0)
     asked = choose(inside, 128, PREDICTOR, Form.AUTO, 0)
-    assert asked.form is (Form.CELL if PREDICTOR.selection.predict(inside.selection()) else Form.CSR)
+    assert asked.form is (Form.CELL if PREDICTOR.pays(inside, 128) else Form.CSR)
     assert choose(inside, 128, PREDICTOR, Form.CELL, 0).partitions == PREDICTOR.partitions.predict(
         inside.partitions(128)
     )

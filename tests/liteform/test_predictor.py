@@ -13,7 +13,7 @@ import pytest
 from label_fakes import published_csv
 
 from spmark.impls.core.errors import BuildError, DatasetError
-from spmark.impls.liteform.features import PARTITIONS, SELECTION, Features
+from spmark.impls.liteform.features import PARTITIONS, SELECTION, SELECTION_BY_WIDTH, Features
 from spmark.impls.liteform.forest import Forest
 from spmark.impls.liteform.labelled import read_published
 from spmark.impls.liteform.models import FOREST, fit, model_kinds
@@ -51,12 +51,12 @@ def test_our_trees_say_what_scikit_learn_says_on_10_000_rows(kind: str) -> None:
 
 def test_one_prediction_takes_less_than_half_a_millisecond() -> None:
     predictor = find(SHIPPED)
-    sample = Features(10_000, 10_000, 200_000, 20.0, 0, 300, 30.0).selection()
-    predictor.selection.predict(sample)
+    features = Features(10_000, 10_000, 200_000, 20.0, 0, 300, 30.0)
+    predictor.pays(features, 128)
     times = []
     for _ in range(50):
         started = time.perf_counter()
-        predictor.selection.predict(sample)
+        predictor.pays(features, 128)
         times.append(time.perf_counter() - started)
     assert np.median(times) < 0.5e-3
 
@@ -65,7 +65,7 @@ def test_one_prediction_takes_less_than_half_a_millisecond() -> None:
     ("name", "gpu", "origin", "rows", "classes"),
     [
         ("published-v100", "V100", "published", {"selection": 2279, "partitions": 4991}, [1, 2, 4, 8, 16, 32, 64, 128]),
-        ("nvidia-h200", "h200", "measured with spmark", {"selection": 490, "partitions": 1207}, [1, 2, 4, 8, 16, 128]),
+        ("nvidia-h200", "h200", "measured with spmark", {"selection": 2450, "partitions": 1207}, [1, 2, 4, 8, 16, 128]),
     ],
 )
 def test_models_that_ship_are_whole_and_say_where_they_are_from(
@@ -197,3 +197,22 @@ def test_outside_of_the_training_range_is_said(predictor: Predictor) -> None:
 def test_too_few_labels_are_refused() -> None:
     with pytest.raises(DatasetError, match="at least 10 matrices"):
         train(LABELS.take(np.arange(6)), ABOUT)
+
+
+def test_a_model_that_knows_the_width_chooses_for_each(tmp_path: Path) -> None:
+    by_width = train(LABELS, ABOUT, by_width=True)
+    by_width.save(tmp_path / "own.npz")
+    back = load(tmp_path / "own.npz")
+    assert back.by_width
+    assert back.card.features["selection"] == SELECTION_BY_WIDTH
+    assert back.card.rows["selection"] == LABELS.size
+    forest = back.selection
+    for sample in LABELS.selection(SELECTION_BY_WIDTH)[:200]:
+        features = Features(*sample[:-1].tolist())
+        assert back.pays(features, int(sample[-1])) == bool(forest.predict(sample))
+    said = np.array([forest.predict(sample) for sample in LABELS.selection(SELECTION_BY_WIDTH)])
+    assert np.mean(said == LABELS.faster) > 0.99, "a forest knows what it was trained on"
+    low, high = LABELS.width.min(), LABELS.width.max()
+    middle = Features(*(float(np.median(column)) for column in LABELS.selection().T))  # type: ignore[arg-type]
+    assert back.outside(middle, int(low)) == back.outside(middle, int(high)) == ""
+    assert "width" in back.outside(middle, int(high) + 1)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.record import Status
+from spmark.impls.core.record import PROTOCOL_VERSION, Status
 from spmark.report.compare import Verdict, compare
 from spmark.report.load import load_every_run
 from spmark.report.sides import read_side, side_of
@@ -217,7 +217,7 @@ def test_few_samples_are_not_tested(records, tmp_path):
 @pytest.mark.parametrize("what", ["device", "protocol"])
 def test_another_device_or_protocol_is_refused_without_across(records, tmp_path, what):
     spec = records.device_spec("other-gpu") if what == "device" else None
-    changes = {"device": "other-gpu"} if what == "device" else {"protocol_version": 2}
+    changes = {"device": "other-gpu"} if what == "device" else {"protocol_version": PROTOCOL_VERSION + 1}
     before, after = side(records, tmp_path / "a"), side(records, tmp_path / "b", spec=spec, time=1.2, **changes)
     with pytest.raises(RecordError, match="--across"):
         compare(before, after, (QUIET, QUIET))

@@ -18,6 +18,7 @@ from spmark.impls.core.problem import Csr, DType
 from spmark.impls.core.recordfile import read_rows
 from spmark.impls.liteform.compose import Form
 from spmark.impls.liteform.cost import count
+from spmark.impls.liteform.features import SELECTION_BY_WIDTH
 from spmark.impls.liteform.labelled import read_published
 from spmark.impls.liteform.labels import LabelRow, Tried
 from spmark.impls.liteform.measured import read_labels
@@ -88,9 +89,9 @@ def test_a_model_is_trained_on_measured_labels(monkeypatch, tmp_path: Path, caps
     assert scores["partitions, regret"]["least"] <= scores["partitions, regret"]["mean"]
     assert scores["partitions, regret of one"]["greatest"] >= 0
     assert 0 <= scores["selection, accuracy"]["mean"] <= 1
-    assert (card["name"], card["gpu"], card["rows"]["selection"]) == ("fake", "fake-gpu", 40)
+    assert (card["name"], card["gpu"], card["rows"]["selection"]) == ("fake", "fake-gpu", 80)
     assert card["trained_on"] == "labels measured with spmark on fake-gpu in float32"
-    sample = read_published(published_csv(40), "x").selection()[0]
+    sample = read_published(published_csv(40), "x").selection(SELECTION_BY_WIDTH)[0]
     assert find(str(out)).selection.predict(sample) in (0, 1)
 
 
