@@ -197,7 +197,6 @@ class LiteForm:
             "order": Order.GATHERED.value if order else Order.GIVEN.value,
         }
         plan = EllBucketsPlan(problem, target, layout, told, arrays=arrays, **arguments)
-        plan.device_bytes += sum(array.nbytes for array in arrays)
         _add_phases(plan, converter.phases_s)
         plan.search = _seen(costs, counts, widths)
         return plan
