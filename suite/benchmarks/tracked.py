@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, ClassVar
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Of the measurements that are compared: a commit of another protocol is n/a."""
 VERSION = f"protocol-{PROTOCOL}"
 OPS = ("spmm", "sddmm")

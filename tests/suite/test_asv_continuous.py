@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from spmark.suite.benchmarks.tracked import PROTOCOL
+
 pytest.importorskip("asv", reason="airspeed velocity is not installed (extra asv)")
 pytestmark = pytest.mark.slow
 
@@ -47,14 +49,14 @@ def track(cases):
 def answer(case):
     name = case.get("implementation", "")
     if name not in ("scipy_cpu", "numba_cpu"):
-        return {{"protocol": 1, "status": "unsupported", "reason": "not here"}}
+        return {{"protocol": {protocol}, "status": "unsupported", "reason": "not here"}}
     key = [case["op"], name, case["matrix"], case["width"], case["dtype"]]
     rng = random.Random(f"{{COMMIT}} {{key}}")
     run = 20e-6 * (1.1 if key in SLOWER["kernel"] else 1) * rng.gauss(1, BETWEEN)
     search = 0.3 * (1.1 if key[:3] in SLOWER["search"] else 1) * rng.gauss(1, BETWEEN)
     builds = [search * rng.gauss(1, BUILDS) for _ in range(case["builds"])]
     return {{
-        "protocol": 1, "status": "ok", "reason": "",
+        "protocol": {protocol}, "status": "ok", "reason": "",
         "samples_s": [run * rng.gauss(1, WITHIN) for _ in range(60)],
         "baseline_s": [20e-6 * rng.gauss(1, WITHIN) for _ in range(60)],
         "cpu_s": builds, "phases_s": {{"search": builds}}, "stored": 1000, "device_bytes": 8000, "candidates": [],
@@ -85,7 +87,7 @@ def continuous(tmp_path):
         for commit, planted in enumerate(({}, slower)):
             given = {"kernel": [], "search": []} | planted
             path = root / "src" / "spmark" / "suite" / "measure.py"
-            path.write_text(MEASURE.format(commit=commit, slower=given))
+            path.write_text(MEASURE.format(commit=commit, slower=given, protocol=PROTOCOL))
             subprocess.run([*git, "add", "pyproject.toml", "src"], check=True)
             subprocess.run([*git, "commit", "--quiet", "--message", f"core: step {commit}"], check=True)
         options = ["--machine", "quiet", "-b", "Live(Spmm|Plans)", "--factor", "1.05"]
