@@ -198,13 +198,11 @@ def assemble(ptx: str, arch: str, name: str = "ptx") -> Binary:
     return cached(key, make)
 
 
-def included_headers(source: Path) -> list[Path]:
-    """Give every header of ours that ``source`` includes, directly or not, sorted; the toolkit's go by its version."""
-    return _walked(source)[0]
+def included_headers(source: Path) -> tuple[list[Path], tuple[Path, ...]]:
+    """Give every header of ours that ``source`` includes, directly or not, sorted; the toolkit's go by its version.
 
-
-def _walked(source: Path) -> tuple[list[Path], tuple[Path, ...]]:
-    """Give the headers, and every path at which one was looked for, there or not."""
+    Beside them stand all paths at which one was looked for, there or not.
+    """
     found: set[Path] = set()
     looked: dict[Path, None] = {}
     pending = [source]
@@ -312,7 +310,7 @@ def _content(source: Path) -> bytes:
     """
     unit = _UNITS.get(source)
     if unit is None or unit.stamps != _stamps(unit.looked_at):
-        headers, looked_at = _walked(source)
+        headers, looked_at = included_headers(source)
         stamps = _stamps((source, *looked_at))  # before they are read, so that a change in between is one
         parts = (b"\0" + path.name.encode() + b"\0" + path.read_bytes() for path in (source, *headers))
         unit = _UNITS[source] = _Unit((source, *looked_at), stamps, b"".join(parts))

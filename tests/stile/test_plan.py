@@ -115,7 +115,7 @@ def test_tunables(op: Op, config: dict[str, Any]) -> None:
 
 
 def calibrated_in_float32(path: Path) -> str:
-    """Give a calibration whose block tiles cost the same in float32: none ships."""
+    """Give a calibration whose block tiles cost the same in float32; the published one has none."""
     spec = published_a100()
     half, own = (Calibration.of(spec, Op.SPMM, dtype) for dtype in (DType.FLOAT16, DType.FLOAT32))
     spec.model_copy(update={"tables": replace(own, blocks=half.blocks).tables()}).save(path)
