@@ -32,8 +32,8 @@ class EstimatedDevice:
     def count_kernels(self, groups: Sequence[Sequence[TileSize]], proxies: bool) -> int:
         return len(groups)
 
-    def samples_us(self, sizes: Sequence[TileSize], proxies: bool) -> Mapping[TileSize, list[float]]:
+    def samples_us(self, sizes: Sequence[TileSize], proxies: bool, samples: int = 2) -> Mapping[TileSize, list[float]]:
         if sizes[0].tile_rows == self.broken:
             raise BuildError("broken")
         shorter = 0.5 if proxies else 1.0
-        return {size: [shorter * (self.space.cycles(size) / 1755 + 0.001 * size.threads)] * 2 for size in sizes}
+        return {size: [shorter * (self.space.cycles(size) / 1755 + 0.001 * size.threads)] * samples for size in sizes}

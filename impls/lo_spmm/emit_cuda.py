@@ -111,14 +111,26 @@ def _body(kernel: UnrolledKernel, tile: Tile) -> Iterator[str]:
                 yield " ".join(f"v{slot}_{lane} = {place}.v[{lane}];" for lane in lanes)
             else:
                 yield f"v{slot}_0 = valid >> {taps[position]} & 1 ? {place}.v[0] : 0.0f;"
+        if step.column == 0:
+            yield from _empty_rows(kernel, tile)
         for entry in step.entries:
             for lane in lanes:
                 total, element = f"s{sums[entry]}_{lane}", f"v{step.column % depth}_{lane}"
                 yield f"{total} = fmaf({literal(values[entry])}, {element}, {total});"
-    for number, offset in enumerate(kernel.store_offsets(tile)):
+    if not tile.nnc:
+        yield from _empty_rows(kernel, tile)
+    for number, offset in enumerate(kernel.store_offsets(tile.rows)):
         results = [f"s{number}_{lane}" for lane in lanes]
         if kernel.ending.relu:
             results = [f"{name} < 0.0f ? 0.0f : {name}" for name in results]
         yield " ".join(
             f"c[{offset // cpt}ll].v[{lane}] = {result};" for lane, result in zip(lanes, results, strict=True)
         )
+
+
+def _empty_rows(kernel: UnrolledKernel, tile: Tile) -> Iterator[str]:
+    """Store constants, after the first loads: what they take then passes while the thread waits for these anyway."""
+    cpt = kernel.schedule.cpt
+    for row, offset in zip(tile.empty.tolist(), kernel.store_offsets(tile.empty), strict=True):
+        constant = literal(kernel.ending.of_empty(row))
+        yield " ".join(f"c[{offset // cpt}ll].v[{lane}] = {constant};" for lane in range(cpt))

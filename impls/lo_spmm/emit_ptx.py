@@ -98,7 +98,7 @@ def _call(kernel: UnrolledKernel, number: int) -> str:
     if not kernel.warm:
         return f"L{number}:\n  call tile_{number}, {_arguments(kernel)};\n  exit;"
     tile = kernel.tiles[number]
-    instructions = tile.nnz * kernel.schedule.cpt + tile.nnc + tile.rows.size + _OTHER_INSTRUCTIONS
+    instructions = tile.nnz * kernel.schedule.cpt + tile.nnc + tile.stores + _OTHER_INSTRUCTIONS
     return f"""L{number}:
   setp.ge.u32 %p, %r2, {_WARMING_BLOCKS};
   @%p bra C{number};
@@ -190,7 +190,7 @@ def function_ptx(kernel: UnrolledKernel, number: int) -> str:
 
 def _body(kernel: UnrolledKernel, tile: Tile) -> Iterator[str]:
     cpt, depth = kernel.schedule.cpt, kernel.schedule.prefetch
-    vector = f".v{cpt}" if cpt > 1 else ""
+    vector = _vector(cpt)
     yield f".reg .f32 %s<{max(1, tile.rows.size * cpt)}>;"
     yield f".reg .f32 %v<{depth * cpt}>;"
     for number, row in enumerate(tile.rows.tolist()):
@@ -217,6 +217,8 @@ def _body(kernel: UnrolledKernel, tile: Tile) -> Iterator[str]:
             else:
                 yield f"mov.f32 {held[position % depth]}, {_literal(0.0)};"
                 yield f"@%p{taps[position]} {load}"
+        if step.column == 0:
+            yield from _empty_rows(kernel, tile)
         first, last = step.entries.start, step.entries.stop
         for lane in range(cpt):
             element = f", %v{step.column % depth * cpt + lane}"
@@ -226,17 +228,44 @@ def _body(kernel: UnrolledKernel, tile: Tile) -> Iterator[str]:
                     for total, word in zip(sums[first:last], words[first:last], strict=True)
                 ]
             )
-    for number, offset in enumerate(kernel.store_offsets(tile)):
-        if kernel.ending.relu:
-            for name in names[number * cpt : (number + 1) * cpt]:
-                yield f"max.NaN.f32 {name}, {name}, {_literal(0.0)};"
-        yield f"st.global{vector}.f32 [%rd2+{offset * _ELEMENT_BYTES}], {_registers('%s', number, cpt)};"
+    if not tile.nnc:
+        yield from _empty_rows(kernel, tile)
+    yield from _results(kernel, tile)
     yield "exit;"
+
+
+def _results(kernel: UnrolledKernel, tile: Tile) -> Iterator[str]:
+    """Store the sums."""
+    cpt = kernel.schedule.cpt
+    for number, offset in enumerate(kernel.store_offsets(tile.rows)):
+        if kernel.ending.relu:
+            for name in (f"%s{number * cpt + lane}" for lane in range(cpt)):
+                yield f"max.NaN.f32 {name}, {name}, {_literal(0.0)};"
+        yield f"st.global{_vector(cpt)}.f32 [%rd2+{offset * _ELEMENT_BYTES}], {_registers('%s', number, cpt)};"
+
+
+def _empty_rows(kernel: UnrolledKernel, tile: Tile) -> Iterator[str]:
+    """Store constants, after the first loads: what they take then passes while the thread waits for these anyway."""
+    cpt = kernel.schedule.cpt
+    lanes = f"{{{', '.join(['%z'] * cpt)}}}" if cpt > 1 else "%z"
+    held = ""
+    if tile.empty.size:
+        yield ".reg .f32 %z;"
+    for row, offset in zip(tile.empty.tolist(), kernel.store_offsets(tile.empty), strict=True):
+        constant = _literal(kernel.ending.of_empty(row))
+        if constant != held:  # without a bias all rows share one
+            yield f"mov.f32 %z, {constant};"
+            held = constant
+        yield f"st.global{_vector(cpt)}.f32 [%rd2+{offset * _ELEMENT_BYTES}], {lanes};"
 
 
 def _literal(value: float) -> str:
     """Write a float32 by its bits."""
     return f"0f{int(np.float32(value).view(np.uint32)):08X}"
+
+
+def _vector(cpt: int) -> str:
+    return f".v{cpt}" if cpt > 1 else ""
 
 
 def _registers(letter: str, number: int, cpt: int) -> str:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr
 from spmark.impls.lo_spmm.conv import ConvShape
+from spmark.impls.lo_spmm.reorder import deal_empty_rows
 
 NAME = "lo_spmm"
 """Of the kernel that both emitters write."""
@@ -61,6 +62,8 @@ class Tile:
     """(nnz,) which sum an entry adds to."""
     values: NDArray[np.float32]
     """(nnz,) weights."""
+    empty: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
+    """Rows of C to which what the ending makes of zero is stored, a constant: no sum and no register is theirs."""
 
     @property
     def nnz(self) -> int:
@@ -71,6 +74,11 @@ class Tile:
     def nnc(self) -> int:
         """Non-empty columns: loads."""
         return int(self.cols.size)
+
+    @property
+    def stores(self) -> int:
+        """Rows of C that are written."""
+        return int(self.rows.size + self.empty.size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +93,11 @@ class Ending:
     def start(self, row: int) -> float:
         """Give what the sums of a row begin with."""
         return 0.0 if self.bias is None else float(self.bias[row])
+
+    def of_empty(self, row: int) -> float:
+        """Give the result in a row of A without entries."""
+        start = self.start(row)
+        return max(start, 0.0) if self.relu else start
 
 
 class Step(NamedTuple):
@@ -137,10 +150,10 @@ class UnrolledKernel:
         cols = tile.cols.astype(np.int64) * self.width if self.conv is None else self.conv.load_offsets(tile.cols)
         return [int(offset) for offset in cols.tolist()]
 
-    def store_offsets(self, tile: Tile) -> list[int]:
-        """Give the elements from a thread's place in C to each of a tile's rows."""
+    def store_offsets(self, rows: NDArray[np.int32]) -> list[int]:
+        """Give the elements from a thread's place in C to rows of it."""
         apart = self.width if self.conv is None else self.conv.out_area
-        return [int(offset) for offset in (tile.rows.astype(np.int64) * apart).tolist()]
+        return [int(offset) for offset in (rows.astype(np.int64) * apart).tolist()]
 
     @cached_property
     def digest(self) -> str:
@@ -151,7 +164,7 @@ class UnrolledKernel:
         if self.ending.bias is not None:
             held.update(b"bias" + np.ascontiguousarray(self.ending.bias).tobytes())
         for tile in self.tiles:
-            for array in (tile.rows, tile.cols, tile.starts, tile.sums, tile.values):
+            for array in (tile.rows, tile.cols, tile.starts, tile.sums, tile.values, tile.empty):
                 held.update(array.size.to_bytes(8, "little"))
                 held.update(np.ascontiguousarray(array).data)
         return held.hexdigest()
@@ -180,7 +193,8 @@ def steps(tile: Tile, schedule: Schedule) -> Iterator[Step]:
 def make_tiles(matrix: Csr, values: NDArray[np.float32], dealt: Sequence[NDArray[np.int32]]) -> tuple[Tile, ...]:
     """Lay out the tiles of dealt rows (`spmark.impls.lo_spmm.reorder.deal_rows`). O(nnz log nnz).
 
-    A row's products keep the order of its columns, so a tile's sums do not depend on how rows are dealt.
+    A row's products keep the order of its columns, so a tile's sums do not depend on how rows are dealt. Rows without
+    entries are spread evenly over the tiles (`spmark.impls.lo_spmm.reorder.deal_empty_rows`).
 
     Parameters
     ----------
@@ -189,6 +203,11 @@ def make_tiles(matrix: Csr, values: NDArray[np.float32], dealt: Sequence[NDArray
         Weights; stored zeros are kept.
     dealt : sequence of (m,) int32
         Distinct rows of each tile.
+
+    Returns
+    -------
+    tuple of Tile
+        One for each of ``dealt``, then those of empty rows alone, of which most matrices need none.
 
     Raises
     ------
@@ -207,6 +226,7 @@ def make_tiles(matrix: Csr, values: NDArray[np.float32], dealt: Sequence[NDArray
     order = np.lexsort((sum_of[entry_rows], matrix.indices, tile_of[entry_rows]))
     order = order[np.searchsorted(tile_of[entry_rows[order]], 0) :]
     ends = np.searchsorted(tile_of[entry_rows[order]], np.arange(len(dealt) + 1))
+    empty = deal_empty_rows(matrix, dealt)
     tiles = []
     for number, rows in enumerate(dealt):
         entries = order[ends[number] : ends[number + 1]]
@@ -218,6 +238,12 @@ def make_tiles(matrix: Csr, values: NDArray[np.float32], dealt: Sequence[NDArray
                 np.append(starts, entries.size).astype(np.int64),
                 sum_of[entry_rows[entries]],
                 np.asarray(values, np.float32)[entries],
+                empty[number],
             )
         )
-    return tuple(tiles)
+    return (*tiles, *(_without_entries(rows) for rows in empty[len(dealt) :]))
+
+
+def _without_entries(empty: NDArray[np.int32]) -> Tile:
+    none = np.zeros(0, np.int32)
+    return Tile(none, none, np.zeros(1, np.int64), none, np.zeros(0, np.float32), empty)

@@ -46,9 +46,7 @@ class SparseLayer(DevicePlan):
             found = choose(explore(problem, device, Order.GREEDY, pins), Mode.ESTIMATE)
         size, self.search = found.size, found.record
         with self.phase("convert"):
-            empty = np.flatnonzero(matrix.row_lengths == 0).astype(np.int32)
-            unused = [empty[start : start + size.tile_rows] for start in range(0, empty.size, size.tile_rows)]
-            tiles = make_tiles(matrix, problem.values, [*found.dealt.rows, *unused])
+            tiles = make_tiles(matrix, problem.values, found.dealt.rows)
             schedule = Schedule(size.cpt, pins.depth(size.tile_rows, size.cpt))
             dispatch = np.arange(len(tiles), dtype=np.int32)
             kernel = UnrolledKernel(tiles, dispatch, problem.width, schedule, conv=conv, ending=ending)

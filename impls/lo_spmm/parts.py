@@ -59,7 +59,8 @@ def split_tiles(tiles: Sequence[Tile], part_of: NDArray[np.int32], split: int, n
     Returns
     -------
     tuple of Tile
-        All of the first part, then all of the second; one without entries writes zeros.
+        All of the first part, then all of the second; one without entries writes zeros. Empty rows are in none: the
+        grid that adds the parts writes every row of C, and finds zeros where no tile has written (`PartSums`).
     """
     cut = []
     bounds = [np.searchsorted(part_of[tile.cols], np.arange(split + 1)).tolist() for tile in tiles]
@@ -83,7 +84,9 @@ def tiles_of(problem: Problem, dealt: Sequence[NDArray[np.int32]], split: int) -
     """Lay out the tiles of dealt rows (`spmark.impls.lo_spmm.kernel.make_tiles`), each in ``split`` parts."""
     matrix = problem.matrix
     tiles = make_tiles(matrix, problem.values, dealt)
-    return tiles if split == 1 else split_tiles(tiles, part_of_columns(matrix, split), split, matrix.num_rows)
+    if split == 1:
+        return tiles
+    return split_tiles(tiles[: len(dealt)], part_of_columns(matrix, split), split, matrix.num_rows)
 
 
 def workspace_bytes(problem: Problem, split: int) -> int:

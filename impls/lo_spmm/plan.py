@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -77,6 +77,8 @@ class LoSpmm:
     """Whether a kernel in PTX asks for its code before it runs it."""
     anew: bool = False
     """Build as if nothing had been built before, on a GPU: for measuring what a search costs."""
+    again: bool = False
+    """Build what is not kept yet, then load it, and account for the loading alone: for measuring what that costs."""
 
     def __post_init__(self) -> None:
         Schedule(self.cpt or 1, self.prefetch or 1, self.cpl)
@@ -118,6 +120,8 @@ class LoSpmm:
             yield f"expected the rank model {self.model}, found none; see spmark label lo_spmm, spmark train lo_spmm"
         if self.order == Order.HYPERGRAPH and not is_installed():
             yield "expected Mt-KaHyPar for order hypergraph, found none; install the extra: spmark[hypergraph]"
+        if self.again and (device.kind is not DeviceKind.CUDA or self.emitter != Emitter.PTX):
+            yield f"expected emitter ptx on a GPU for again: no other plan is kept, found {self.emitter}, {device.kind}"
         if matrix.nnz > most:
             yield f"expected at most {most:,} non-zeros in one unrolled kernel, found {matrix.nnz:,}"
         if device.kind is DeviceKind.HOST_SIMT and longest > _LONGEST_ROW_ON_HOST:
@@ -135,45 +139,46 @@ class LoSpmm:
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Search, write the kernel, and compile or assemble it, or load what was built before."""
         with empty_cache() if self.anew and device.kind is DeviceKind.CUDA else nullcontext():
+            if self.again:
+                LoSpmmPlan(problem, open_target(device), replace(self, again=False))
             return LoSpmmPlan(problem, open_target(device), self)
 
 
 def _cache_of(problem: Problem, device: DeviceSpec, how: LoSpmm) -> PlanCache:
     """Give where a plan is kept; a model's file may come to hold another model under the same name."""
-    pinned = asdict(how)
+    pinned = asdict(replace(how, again=False))
     if how.chooser(device).ranks:
         pinned["model_digest"] = find(how.model).digest
     return PlanCache(problem, device, pinned)
 
 
 class LoSpmmPlan(DevicePlan):
-    """C = A B by one launch, and one before it that clears the rows that A leaves empty; deterministic.
+    """C = A B by one launch, which also writes the rows that A leaves empty; deterministic.
 
-    Where the columns of A are cut into parts, a launch after it adds these instead, empty rows included: runs of such a
-    plan must not overlap.
+    Where the columns of A are cut into parts, a launch after it adds these: runs of such a plan must not overlap. Where
+    A has no entries at all, the launch is one that clears C.
     """
 
     def __init__(self, problem: Problem, target: Target, how: LoSpmm) -> None:
         matrix = problem.matrix
-        empty = np.flatnonzero(matrix.row_lengths == 0).astype(np.int32)
         # Rows are cleared four elements at a time where J allows it.
-        cleared = next(v for v in (4, 2, 1) if problem.width % v == 0) if empty.size else 1
+        cleared = next(v for v in (4, 2, 1) if problem.width % v == 0) if not matrix.nnz else 1
         super().__init__(problem, target, {"order": str(how.order)}, alignment=problem.dtype.itemsize * cleared)
         self.stored = matrix.nnz
         self._launch: Launch | None = None
         self._sums: PartSums | None = None
         self._zeroing: RowZeroing | None = None
-        if empty.size:
-            with self.phase("upload"):
-                self._zeroing = RowZeroing(self, empty, problem.width, problem.dtype)
         if not matrix.nnz:
+            with self.phase("upload"):
+                every = np.arange(matrix.num_rows, dtype=np.int32)
+                self._zeroing = RowZeroing(self, every, problem.width, problem.dtype)
             return
         emitter = Emitter(how.emitter)
         with self.phase("search"):
             cache = _cache_of(problem, target.spec, how) if is_assembled(target, emitter) else None
-        held = cache.read() if cache else None
+            held = cache.read() if cache else None
         if held is not None:
-            self._load(problem, *held)
+            self._load(problem, *held, alone=how.again)
             return
         found = self._search(problem, how, emitter)
         size, num_tiles, code = self._make(problem, how, emitter, found)
@@ -181,12 +186,15 @@ class LoSpmmPlan(DevicePlan):
             spent = {name: seconds for name, seconds in self.phases_s.items() if name != "upload"}
             cache.write(Remembered(size, num_tiles, self.config, spent, self.search, code.cache_key))
 
-    def _load(self, problem: Problem, kept: Remembered, binary: Binary) -> None:
-        """Take over what was built before: only loading costs, and what building cost is told again."""
+    def _load(self, problem: Problem, kept: Remembered, binary: Binary, alone: bool) -> None:
+        """Take over what was built before: only loading costs; unless that is to stand alone, building is told too."""
         with self.phase("upload"):
             code = load_binary(binary, [kept.size.block_threads], kept.code_key)
             self._take(code, kept.size, kept.num_tiles, problem)
         self.config |= kept.config
+        if alone:
+            self.config["loaded"] = True
+            return
         self.phases_s |= kept.phases_s
         self.search = kept.search
 
@@ -200,7 +208,7 @@ class LoSpmmPlan(DevicePlan):
             if mode.runs and len(space.survivors.sizes) > 1:
                 from spmark.impls.lo_spmm.gpu import GpuRunner
 
-                runner = GpuRunner(space, self.target, emitter=emitter, cpl=how.cpl, clear=self._clear, warm=how.warm)
+                runner = GpuRunner(space, self.target, emitter=emitter, cpl=how.cpl, warm=how.warm)
             found = choose(space, mode, runner, find(how.model) if mode.ranks else None)
         size = found.size
         self.search = found.record
@@ -251,16 +259,12 @@ class LoSpmmPlan(DevicePlan):
             self._sums = PartSums(self.target, problem, size.split)
             self._alignment = max(self._alignment, self._sums.alignment)
 
-    def _clear(self, out: DeviceArray) -> None:
+    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+        """Compute all of C; or parts of it, then add them; or clear it, where A has no entries."""
         if self._zeroing is not None:
             self._zeroing.enqueue(out)
-
-    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        """Clear empty rows, then compute the others; or compute parts of all, then add them."""
-        if self._launch is not None and self._sums is not None:
+        elif self._launch is not None and self._sums is not None:
             self._launch.enqueue(operands[0], self._sums.partial)
             self._sums.enqueue(out)
-            return
-        self._clear(out)
-        if self._launch is not None:
+        elif self._launch is not None:
             self._launch.enqueue(operands[0], out)

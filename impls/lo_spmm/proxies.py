@@ -136,6 +136,53 @@ def loop_length(nnc: float, sparsity: float) -> int:
     return max(1, round(kept))
 
 
+@dataclass(frozen=True)
+class Extent:
+    """How much code a proxy has while it keeps all columns that section 5.1.3 leaves."""
+
+    clusters: int
+    """Functions, at most."""
+    of_function: float
+    """Instructions of one, on average: loads and products."""
+
+    @property
+    def instructions(self) -> float:
+        """Of all functions."""
+        return self.clusters * self.of_function
+
+
+def extent_of(
+    nnc: NDArray[np.int64],
+    nnz: NDArray[np.int64],
+    sparsity: float,
+    active: Sequence[int],
+    *,
+    cpt: int,
+    least_instructions: int = LEAST_INSTRUCTIONS,
+) -> Extent:
+    """Give the clusters of a kernel's tiles that become functions (section 5.1.2), and how long these are.
+
+    Parameters
+    ----------
+    nnc, nnz : (tiles,) int64
+        Loads and products of every tile.
+    sparsity : float
+        Of A.
+    active : sequence of int
+        `active_tiles` of every candidate that the proxy serves: three clusters are kept for each of the most, at
+        most `_MOST_CLUSTERS`.
+    cpt : int
+        Columns of a thread.
+    least_instructions : int
+        There are more clusters where these would have fewer together.
+    """
+    loads = loop_length(float(nnc.mean()), sparsity)
+    of_function = loads * (1 + cpt * float(nnz.sum()) / max(1, int(nnc.sum())))
+    # Only where there is much code is it fetched as slowly as a kernel's.
+    least = int(least_instructions / of_function)
+    return Extent(min(nnc.size, max(min(_CLUSTERS_PER_BLOCK * max(active), _MOST_CLUSTERS), least)), of_function)
+
+
 def make_proxy(
     tiles: Sequence[Tile],
     sparsity: float,
@@ -145,52 +192,50 @@ def make_proxy(
     schedule: Schedule,
     warm: bool = True,
     least_instructions: int = LEAST_INSTRUCTIONS,
+    share: float = 1.0,
 ) -> UnrolledKernel:
     """Reduce a kernel to a proxy of all its N1.
 
-    Every cluster becomes one function: of its most central tile, or of some columns of it, spread over all of them.
+    Every cluster becomes one function: of its most central tile, or of some columns of it, spread over all of A's.
     Products go to the sums that they go to in the tile, since compilers order them by it. Sums are stored, so no
-    compiler drops them. A kernel with few instructions is its own proxy.
+    compiler drops them. A kernel with few instructions is its own proxy, unless loops are cut further.
 
     Parameters
     ----------
     tiles : sequence of Tile
         Of the kernel.
-    sparsity : float
-        Of A.
-    active : sequence of int
-        `active_tiles` of every candidate that the proxy serves: three clusters are kept for each of the most, at
-        most `_MOST_CLUSTERS`.
+    sparsity, active, least_instructions
+        See `extent_of`.
     width : int
         J.
     schedule : Schedule
     warm : bool
         `UnrolledKernel.warm` of the kernel.
-    least_instructions : int
-        There are more clusters where these would have fewer together.
+    share : float
+        Of the columns that section 5.1.3 leaves, how many are kept, in (0, 1]; the same for all kernels that are
+        compared.
     """
     nnc = np.array([tile.nnc for tile in tiles], np.int64)
     nnz = np.array([tile.nnz for tile in tiles], np.int64)
-    loads = loop_length(float(nnc.mean()), sparsity)
-    instructions = loads * (1 + schedule.cpt * nnz.sum() / max(1, nnc.sum()))
-    # Only where there is much code is it fetched as slowly as a kernel's.
-    least = int(least_instructions / instructions)
-    cluster = cluster_tiles(nnc, nnz, max(min(_CLUSTERS_PER_BLOCK * max(active), _MOST_CLUSTERS), least))
+    extent = extent_of(nnc, nnz, sparsity, active, cpt=schedule.cpt, least_instructions=least_instructions)
+    cluster = cluster_tiles(nnc, nnz, extent.clusters)
     functions = []
     for number in range(int(cluster.max(initial=-1)) + 1):
         members = np.flatnonzero(cluster == number)
         centre = np.array([nnc[members].mean(), nnz[members].mean()])
         distance = np.hypot(nnc[members] - centre[0], nnz[members] - centre[1])
         model = tiles[int(members[distance.argmin()])]
-        functions.append(_proxy_tile(model, loop_length(centre[0], sparsity)))
+        functions.append(_proxy_tile(model, share * loop_length(centre[0], sparsity) / max(1.0, centre[0])))
     return UnrolledKernel(tuple(functions), cluster, width, schedule, warm)
 
 
-def _proxy_tile(model: Tile, loads: int) -> Tile:
-    if loads >= model.nnc:
+def _proxy_tile(model: Tile, share: float) -> Tile:
+    """Keep a share of A's columns, the same of every tile: rows of B that tiles share stay as many in proportion."""
+    if share >= 1:
         return model
-    kept = np.linspace(0, model.nnc - 1, loads).round().astype(np.int64)
+    kept = np.flatnonzero(np.floor((model.cols + 1.0) * share) > np.floor(model.cols * share))
+    kept = kept if kept.size else np.zeros(1, np.int64)
     lengths = np.diff(model.starts)[kept]
     starts = np.append(0, np.cumsum(lengths))
     entries = np.repeat(model.starts[kept] - starts[:-1], lengths) + np.arange(starts[-1])
-    return Tile(model.rows, model.cols[kept], starts, model.sums[entries], model.values[entries])
+    return Tile(model.rows, model.cols[kept], starts, model.sums[entries], model.values[entries], model.empty)

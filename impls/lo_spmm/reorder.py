@@ -5,6 +5,7 @@ LO-SpMM, section 4, algorithm 1.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -15,9 +16,13 @@ from numpy.typing import NDArray
 from spmark.impls.core.problem import Csr
 from spmark.impls.formats.loops import compiled
 from spmark.impls.lo_spmm.hypergraph import partition_rows
+from spmark.impls.runtime.target import ceil_div
 
 _LONG = types.int64
 _IN = types.Array(types.int32, 1, "C", readonly=True)
+MOST_EMPTY = 128
+"""Empty rows of a tile up to which none is made for them alone: so many that the tallest matrix of hardly anything else
+needs 512 functions, since each takes the assembler milliseconds, and few enough to be stored in about a microsecond."""
 
 
 class Order(StrEnum):
@@ -32,7 +37,7 @@ class Order(StrEnum):
 
 
 def deal_rows(matrix: Csr, tile_rows: int, order: Order = Order.GREEDY) -> list[NDArray[np.int32]]:
-    """Give the rows of every tile, increasing; empty rows are in none.
+    """Give the rows of every tile, increasing; empty rows are dealt by `deal_empty_rows`.
 
     Rows come in the order of their lengths, shortest first. Each goes to the tile with the fewest non-empty columns
     once it has joined, of those with room and fewer non-zeros than the mean of all tiles; where no tile with room is
@@ -64,6 +69,29 @@ def deal_rows(matrix: Csr, tile_rows: int, order: Order = Order.GREEDY) -> list[
     by_tile = rows[np.lexsort((rows, tile_of))]
     ends = np.cumsum(np.bincount(tile_of, minlength=count))
     return [by_tile[start:stop] for start, stop in zip([0, *ends[:-1]], ends, strict=True)] if count else []
+
+
+def deal_empty_rows(matrix: Csr, dealt: Sequence[NDArray[np.int32]]) -> list[NDArray[np.int32]]:
+    """Spread the rows without entries over tiles, so that no launch of their own has to clear them.
+
+    A store of a constant needs no register and waits for nothing, so they come on top of M1, to each tile about as many
+    neighbouring ones. What would be more than a tile's own rows, and more than `MOST_EMPTY`, goes to further tiles.
+
+    Parameters
+    ----------
+    matrix : Csr
+    dealt : sequence of (m,) int32
+        Of `deal_rows`.
+
+    Returns
+    -------
+    list of (e,) int32
+        Increasing: of each tile that is dealt, in their order, then of those that have empty rows alone.
+    """
+    empty = np.flatnonzero(matrix.row_lengths == 0).astype(np.int32)
+    room = max([MOST_EMPTY, *(rows.size for rows in dealt)])
+    count = max(len(dealt), ceil_div(empty.size, room))
+    return np.array_split(empty, count) if count else []
 
 
 @compiled(types.void, _IN, _IN, _IN, _LONG, types.float64, _LONG, _LONG, types.int32[::1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from spmark.impls.core.problem import Problem
 from spmark.impls.lo_spmm.constraints import Limits, Survivors, cov_row, survivors
 from spmark.impls.lo_spmm.features import candidate_features, count_tiles
 from spmark.impls.lo_spmm.parts import part_of_columns
-from spmark.impls.lo_spmm.reorder import Order, deal_rows
+from spmark.impls.lo_spmm.reorder import MOST_EMPTY, Order, deal_rows
 from spmark.impls.lo_spmm.select import estimate
 from spmark.impls.lo_spmm.space import (
     COLUMNS_PER_THREAD,
@@ -90,6 +91,11 @@ class Space:
     survivors: Survivors = field(default_factory=lambda: Survivors((), {}))
     _dealt: dict[tuple[int, int], Dealt] = field(default_factory=dict)
 
+    @cached_property
+    def empty_rows(self) -> int:
+        """Rows of A without entries."""
+        return int(np.count_nonzero(self.problem.matrix.row_lengths == 0))
+
     def dealt(self, tile_rows: int, split: int = 1) -> Dealt:
         """Give the row tiles of an M1, cut into parts."""
         if (tile_rows, split) not in self._dealt:
@@ -106,8 +112,9 @@ class Space:
         """Estimate what a candidate takes."""
         dealt, matrix = self.dealt(size.tile_rows, size.split), self.problem.matrix
         depth = self.pins.depth(size.tile_rows, size.cpt)
+        counts, empty = (dealt.nnz, dealt.nnc), min(self.empty_rows, MOST_EMPTY * len(dealt.rows))
         return estimate(
-            size, matrix.shape, self.problem.width, (dealt.nnz, dealt.nnc), prefetch=depth, device=self.device
+            size, matrix.shape, self.problem.width, counts, prefetch=depth, device=self.device, empty_rows=empty
         ).cycles
 
     def features(self, size: TileSize) -> NDArray[np.float64]:

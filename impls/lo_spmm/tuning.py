@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
@@ -19,12 +20,22 @@ from spmark.impls.lo_spmm.rank import RankModel
 from spmark.impls.lo_spmm.search import Dealt, Space
 from spmark.impls.lo_spmm.space import TileSize
 
+SAMPLES = 5
+"""Of every candidate that is run."""
 RANKED = 10
 """Candidates that a rank model leaves (sections 3.5 and 7)."""
 SAMPLED = 4
 """Of `Mode.SAMPLED`: one in so many pairs of M1 and columns of a thread."""
-KERNELS = 3
-"""Pairs of M1 and columns of a thread that `Mode.NEAR` assembles."""
+KERNELS = 4
+"""That `Mode.NEAR` assembles."""
+MANY_PRODUCTS = 200_000
+"""Non-zeros beyond which it assembles one less: code takes most of the seconds of such a build."""
+HOPELESS = 1.6
+"""Over the least estimate: kernels whose own least is beyond it have no proxy. Of 16 layers of which an H200 measured
+all candidates, the best kernel's was within 1.2."""
+FINALISTS = 8
+"""Candidates that are measured again, side by side, before one is taken."""
+FINAL_SAMPLES = 15
 
 
 class Mode(StrEnum):
@@ -42,7 +53,7 @@ class Mode(StrEnum):
     EC_SPMM = "ec_spmm"
     """The real kernels of the rank model's best, as EC-SpMM does."""
     LO_SPMM = "lo_spmm"
-    """Every candidate's proxy."""
+    """Every candidate's proxy, but for kernels that the estimate sees no hope for."""
     LO_SPMM_RANK = "lo_spmm_rank"
     """The proxies of the rank model's best."""
 
@@ -81,8 +92,10 @@ class Runner(Protocol):
         """Give how many kernels `prepare` and `samples_us` compile for groups: C++ one for each size of a block."""
         ...
 
-    def samples_us(self, sizes: Sequence[TileSize], proxies: bool) -> Mapping[TileSize, list[float]]:
-        """Give the times of candidates that share M1 and ``cpt``, and so a kernel.
+    def samples_us(
+        self, sizes: Sequence[TileSize], proxies: bool, samples: int = SAMPLES
+    ) -> Mapping[TileSize, list[float]]:
+        """Give the times of candidates, by turns, and of each so many.
 
         Raises
         ------
@@ -135,7 +148,7 @@ def choose(space: Space, mode: Mode, runner: Runner | None = None, model: RankMo
         left = sorted(sizes, key=predicted.__getitem__)[:RANKED]
     else:
         predicted = {size: space.cycles(size) for size in sizes}
-        left = _nearest(predicted) if mode is Mode.NEAR else _sampled(sizes) if mode is Mode.SAMPLED else list(sizes)
+        left = _looked_at(mode, predicted, space.problem.matrix.nnz)
     if not mode.runs or len(left) == 1 or runner is None:
         best = min(left, key=predicted.__getitem__)
         return _found(space, best, [_candidate(size, predicted[size]) for size in sizes])
@@ -143,14 +156,38 @@ def choose(space: Space, mode: Mode, runner: Runner | None = None, model: RankMo
     groups = [list(group) for _, group in groupby(ordered, key=kernel_of)]
     started, compiled_before = perf_counter(), runner.compile_s
     samples, reasons = _run(groups, runner, mode.by_proxies)
+    finals = _finals(samples, runner, mode.by_proxies)
+    samples |= finals
     compile_s = runner.compile_s - compiled_before
     run_s = perf_counter() - started - compile_s
     if not samples:
         raise BuildError("no candidate of the search could be used: " + "; ".join(dict.fromkeys(reasons.values())))
-    best = min(samples, key=lambda size: float(np.median(samples[size])))
+    best = min(finals or samples, key=lambda size: float(np.median(samples[size])))
     seen = [_candidate(size, predicted[size], samples.get(size, ()), reasons.get(size, "")) for size in sizes]
     compiled = runner.count_kernels(groups, mode.by_proxies)
     return _found(space, best, seen, Spent(compiled, len(samples), compile_s, run_s))
+
+
+def promising(predicted: Mapping[TileSize, float]) -> list[TileSize]:
+    """Give every candidate of the kernels whose least estimate is at most `HOPELESS` times the least of all."""
+    least: dict[tuple[int, int, int], float] = {}
+    for size, estimate in predicted.items():
+        least[kernel_of(size)] = min(estimate, least.get(kernel_of(size), estimate))
+    bound = HOPELESS * min(least.values(), default=0.0)
+    return [size for size in predicted if least[kernel_of(size)] <= bound]
+
+
+def _looked_at(mode: Mode, predicted: Mapping[TileSize, float], nnz: int) -> list[TileSize]:
+    """Give what a mode that does not rank compares."""
+    match mode:
+        case Mode.NEAR:
+            return _nearest(predicted, KERNELS if nnz <= MANY_PRODUCTS else KERNELS - 1)
+        case Mode.LO_SPMM:
+            return promising(predicted)
+        case Mode.SAMPLED:
+            return _sampled(list(predicted))
+        case _:
+            return list(predicted)
 
 
 def _sampled(sizes: Sequence[TileSize]) -> list[TileSize]:
@@ -160,13 +197,13 @@ def _sampled(sizes: Sequence[TileSize]) -> list[TileSize]:
     return [size for size in sizes if kernel_of(size) in kept]
 
 
-def _nearest(predicted: Mapping[TileSize, float]) -> list[TileSize]:
+def _nearest(predicted: Mapping[TileSize, float], most: int) -> list[TileSize]:
     """Give every candidate of the kernels whose best estimates are least, among them one of uncut columns.
 
     What adding parts costs is the estimate's least certain term.
     """
     ordered = list(dict.fromkeys(kernel_of(size) for size in sorted(predicted, key=predicted.__getitem__)))
-    kept = ordered[:KERNELS]
+    kept = ordered[:most]
     whole = [kernel for kernel in ordered if kernel[-1] == 1]
     if whole and not set(whole) & set(kept):
         kept[-1] = whole[0]
@@ -185,6 +222,19 @@ def _run(
         except (SpmarkError, MemoryError) as error:
             reasons |= dict.fromkeys(together, str(error) or type(error).__name__)
     return samples, reasons
+
+
+def _finals(samples: Mapping[TileSize, list[float]], runner: Runner, proxies: bool) -> Mapping[TileSize, list[float]]:
+    """Measure the fastest again: of hundreds of medians of a few samples the least is mostly luck.
+
+    They take turns, so that none runs after itself and finds its code in caches.
+    """
+    fastest = sorted(samples, key=lambda size: float(np.median(samples[size])))[:FINALISTS]
+    if len(fastest) < 2:
+        return {}
+    with suppress(SpmarkError, MemoryError):
+        return runner.samples_us(fastest, proxies, FINAL_SAMPLES)
+    return {}
 
 
 def kernel_of(size: TileSize) -> tuple[int, int, int]:

@@ -129,7 +129,7 @@ def _runner(space: Space, device: DeviceSpec) -> Runner:
     from spmark.impls.lo_spmm.machine import Emitter
     from spmark.impls.runtime.target import open_target
 
-    return GpuRunner(space, open_target(device), emitter=Emitter.PTX, cpl=0, clear=lambda out: None)
+    return GpuRunner(space, open_target(device), emitter=Emitter.PTX, cpl=0)
 
 
 def _compare_proxies(

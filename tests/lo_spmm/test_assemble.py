@@ -16,7 +16,7 @@ from spmark.impls.core.errors import CompileError
 from spmark.impls.lo_spmm import assemble as module
 from spmark.impls.lo_spmm.assemble import assemble
 from spmark.impls.lo_spmm.constraints import estimate_registers, register_cap
-from spmark.impls.lo_spmm.kernel import Schedule, UnrolledKernel, make_tiles
+from spmark.impls.lo_spmm.kernel import Ending, Schedule, UnrolledKernel, make_tiles
 from spmark.impls.lo_spmm.proxies import make_proxy
 from spmark.impls.lo_spmm.reorder import deal_rows
 from spmark.impls.runtime.compile import cache_folder
@@ -76,6 +76,22 @@ def test_a_proxy_is_assembled_like_any_kernel() -> None:
     proxy = make_proxy(kernel.tiles * 3, 0.5, [1], width=512, schedule=kernel.schedule, least_instructions=0)
     assert len(proxy.tiles) < proxy.dispatch.size == 6
     assert assemble(proxy, "sm_90", register_cap(4, 1, 8), workers=1).spill_bytes == 0
+
+
+@pytest.mark.parametrize(("cpt", "biased"), [(1, False), (4, False), (4, True)])
+def test_constants_of_empty_rows_need_no_more_registers(cpt: int, biased: bool) -> None:
+    """Forty of them in a tile of eight rows: without a bias, what is stored is the register that is always zero."""
+    full, empty = random_csr(8, 60, [20] * 8), random_csr(48, 60, [20] * 8 + [0] * 40)
+    needed = []
+    for matrix in (full, empty):
+        tiles = make_tiles(matrix, matrix.values, [np.arange(8, dtype=np.int32)])
+        bias = np.linspace(-1, 1, matrix.num_rows, dtype=np.float32) if biased else None
+        schedule, dispatch = Schedule(cpt, 8), np.arange(len(tiles), dtype=np.int32)
+        kernel = UnrolledKernel(tiles, dispatch, 64, schedule, ending=Ending(bias))
+        binary = assemble(kernel, "sm_90", register_cap(8, cpt, 8), workers=1)
+        assert binary.spill_bytes == 0
+        needed.append(binary.registers)
+    assert needed[1] <= needed[0] + 2
 
 
 def test_a_second_time_comes_from_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,15 +14,16 @@ from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.lo_spmm.emit_cuda import cuda_source, literal
 from spmark.impls.lo_spmm.emit_ptx import entry_ptx, function_ptx, head
-from spmark.impls.lo_spmm.kernel import NAME, Schedule, UnrolledKernel, make_tiles
+from spmark.impls.lo_spmm.kernel import NAME, Ending, Schedule, UnrolledKernel, make_tiles
 from spmark.impls.lo_spmm.plan import LoSpmm
 from spmark.impls.lo_spmm.reorder import deal_rows
 from spmark.impls.runtime.device import find
+from spmark.impls.runtime.host.target import HostKernel
 
 LOAD = re.compile(r"ld\.global\.nc(?:\.v\d)?\.f32 \{?([^}\]]*?)\}?, \[%rd1\+(\d+)\];")
 FMA = re.compile(r"fma\.rn\.f32 (%s\d+), (%v\d+), 0f([0-9A-F]{8}), (%s\d+);")
 STORE = re.compile(r"st\.global(?:\.v\d)?\.f32 \[%rd2\+(\d+)\], \{?([^}]*?)\}?;")
-ZERO = re.compile(r"mov\.f32 (%s\d+), 0f00000000;")
+ZERO = re.compile(r"mov\.f32 (%s\d+|%z), 0f00000000;")
 AWKWARD = np.array([-0.0, 0.0, 1e-45, -1.1754942e-38, 3.4028235e38, -0.1, 1 / 3, 1.0], np.float32)
 
 
@@ -67,11 +69,36 @@ def test_ptx_does_every_product_once(name: str, schedule: Schedule) -> None:
     for number in range(len(kernel.tiles)):
         found |= effects(function_ptx(kernel, number), 40)
     bits = matrix.values.view(np.uint32).tolist()
-    for row in np.flatnonzero(matrix.row_lengths).tolist():
+    for row in range(matrix.num_rows):
         span = range(matrix.indptr[row], matrix.indptr[row + 1])
         for lane in range(schedule.cpt):
             assert found.pop((row, lane)) == [(int(matrix.indices[at]), bits[at]) for at in span]
     assert not found
+
+
+@pytest.mark.parametrize("ending", [Ending(), Ending(np.array([0.5, -2, -0.5, 3, 1], np.float32), relu=True)], ids=str)
+def test_constants_are_stored_while_the_first_loads_are_on_their_way(ending: Ending) -> None:
+    """One tile of two rows, three that are empty: no sum, no product and one register is theirs."""
+    matrix = random_csr(5, 20, [0, 9, 0, 12, 0])
+    tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, 8))
+    kernel = UnrolledKernel(tiles, np.zeros(1, np.int32), 8, Schedule(2, 4), ending=ending)
+    assert kernel.tile_rows == 2
+    lines = function_ptx(kernel, 0).splitlines()
+    stores = [at for at, line in enumerate(lines) if "%z, %z" in line]
+    loads = [at for at, line in enumerate(lines) if LOAD.search(line)]
+    assert loads[3] < stores[0]
+    assert stores[-1] < min(at for at, line in enumerate(lines) if FMA.search(line))
+    assert stores[-1] < loads[4]
+    held, found = np.float32(np.nan), []
+    for line in lines:
+        if constant := re.search(r"mov\.f32 %z, 0f([0-9A-F]{8});", line):
+            held = np.array(int(constant[1], 16), np.uint32).view(np.float32)[()]
+        elif "%z" in line and (store := STORE.search(line)):
+            found.append((int(store[1]) // 32, held))
+    assert found == [(0, ending.of_empty(0)), (2, ending.of_empty(2)), (4, ending.of_empty(4))]
+    assert [value for _, value in found] == ([0.5, 0, 1] if ending.relu else [0, 0, 0])
+    assert sum("mov.f32 %z" in line for line in lines) == (3 if ending.relu else 1)
+    assert sum(".reg .f32 %s<4>;" in line for line in lines) == 1
 
 
 def test_ptx_entry_reaches_the_function_of_every_block() -> None:
@@ -124,6 +151,41 @@ def test_literals_of_c_keep_every_bit(value: np.float32) -> None:
     text = literal(value)
     assert text.endswith("f")
     assert np.float32(float.fromhex(text[:-1])).view(np.uint32) == value.view(np.uint32)
+
+
+LENGTHS = {
+    "first": [0, 0, 9, 1, 12, 4],
+    "middle": [3, 0, 9, 0, 0, 4],
+    "last": [3, 9, 1, 12, 0, 0],
+    "all_but_one": [0, 0, 0, 0, 7, 0],
+    "most": [0, 5, *[0] * 270, 2, 0],
+    "all": [0] * 6,
+}
+
+
+@pytest.mark.parametrize("split", [1, 2])
+@pytest.mark.parametrize("name", LENGTHS)
+def test_c_writes_empty_rows_by_the_one_launch(name: str, split: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    launched: list[str] = []
+    enqueue = HostKernel.launch
+
+    def launch(self: HostKernel, *args: Any, **more: Any) -> None:
+        launched.append(self.instance.template.name)
+        enqueue(self, *args, **more)
+
+    monkeypatch.setattr(HostKernel, "launch", launch)
+    lengths = LENGTHS[name]
+    problem = Problem(Op.SPMM, random_csr(len(lengths), 20, lengths), 38)
+    how = LoSpmm(tile_rows=2, threads=32, cpt=2, tiles_per_block=2, split=split)
+    plan = how.build(problem, find("host-simt"))
+    operands = dense_operands(problem)
+    for _ in range(2):
+        launched.clear()
+        out = np.full(problem.out_shape, np.nan, np.float32)
+        plan.run(operands, out)
+        assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    expected = ["zero_rows"] if name == "all" else [NAME] if split == 1 else [NAME, "sum_parts"]
+    assert launched == expected
 
 
 @pytest.mark.parametrize(

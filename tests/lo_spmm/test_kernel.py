@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from problems import matrices, random_csr
@@ -28,6 +30,18 @@ def test_tiles_hold_the_matrix(name: str) -> None:
     expected[matrix.rows_of_entries(), matrix.indices] = matrix.values
     np.testing.assert_array_equal(found, expected)
     assert sum(tile.nnz for tile in tiles_of(name, 5)) == matrix.nnz
+
+
+@pytest.mark.parametrize("name", matrices())
+def test_tiles_write_every_row_once(name: str) -> None:
+    """Empty rows as constants, which are in nobody's sums."""
+    matrix = matrices()[name]
+    tiles = tiles_of(name, 5)
+    written = np.concatenate([rows for tile in tiles for rows in (tile.rows, tile.empty)])
+    np.testing.assert_array_equal(np.sort(written), np.arange(matrix.num_rows))
+    empty = np.concatenate([tile.empty for tile in tiles])
+    np.testing.assert_array_equal(np.sort(empty), np.flatnonzero(matrix.row_lengths == 0))
+    assert [tile.stores for tile in tiles] == [tile.rows.size + tile.empty.size for tile in tiles]
 
 
 @pytest.mark.parametrize("cpl", [0, 1, 4, 100])
@@ -74,13 +88,15 @@ def test_weights_are_numbers(bad: float) -> None:
 def test_digest_sees_everything() -> None:
     tiles = tiles_of("under_32_rows", 4)
     dispatch = np.arange(len(tiles), dtype=np.int32)
-    other = Tile(tiles[0].rows, tiles[0].cols, tiles[0].starts, tiles[0].sums, -tiles[0].values)
+    other = replace(tiles[0], values=-tiles[0].values)
+    fuller = replace(tiles[0], empty=np.array([6], np.int32))
     kernels = [
         UnrolledKernel(tiles, dispatch, 32, Schedule()),
         UnrolledKernel(tiles, dispatch[::-1].copy(), 32, Schedule()),
         UnrolledKernel(tiles, dispatch, 64, Schedule()),
         UnrolledKernel(tiles, dispatch, 32, Schedule(2)),
         UnrolledKernel((other, *tiles[1:]), dispatch, 32, Schedule()),
+        UnrolledKernel((fuller, *tiles[1:]), dispatch, 32, Schedule()),
     ]
     assert len({kernel.digest for kernel in kernels}) == len(kernels)
     assert UnrolledKernel(tiles_of("under_32_rows", 4), dispatch, 32, Schedule()).digest == kernels[0].digest

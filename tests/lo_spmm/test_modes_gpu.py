@@ -76,6 +76,20 @@ def test_anew_reads_no_cache(
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
+def test_again_tells_what_loading_costs(
+    problem: Problem, device: DeviceSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether or not there is a plan to load; it is the one that was built."""
+    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
+    loaded = LoSpmm(mode="estimate", again=True).build(problem, device)
+    built = LoSpmm(mode="estimate").build(problem, device)
+    for plan in (loaded, LoSpmm(mode="estimate", again=True).build(problem, device)):
+        assert set(plan.phases_s) == {"search", "upload"}
+        assert plan.phases_s["search"] < built.phases_s["search"] + built.phases_s["compile"]
+        assert plan.search is None
+        assert plan.config == {**built.config, "loaded": True}
+
+
 @pytest.mark.parametrize("emitter", ["ptx", "cuda"])
 @pytest.mark.parametrize("split", [2, 4, 8])
 def test_split_columns_add_up(split: int, emitter: str, problem: Problem, device: DeviceSpec) -> None:

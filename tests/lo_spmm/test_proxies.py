@@ -116,6 +116,29 @@ def test_a_proxy_keeps_the_ratio_of_its_cluster() -> None:
     assert sum(tile.nnz for tile in proxy.tiles) < 0.3 * matrix.nnz
 
 
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.75])
+def test_a_shorter_proxy_keeps_the_same_columns_of_all_tiles(share: float) -> None:
+    """So that rows of B which several tiles of a thread block need stay as many in proportion."""
+    matrix = random_csr(96, 1000, [100] * 96)
+    tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, 8))
+    proxy = make_proxy(tiles, 0.9, [1], width=64, schedule=Schedule(1), share=share)
+    assert len(proxy.tiles) == len(tiles)  # few instructions, so all functions are there
+    kept = set(np.concatenate([tile.cols for tile in proxy.tiles]).tolist())
+    assert len(kept) == pytest.approx(1000 * share, rel=0.02)
+    for tile, number in zip(tiles, proxy.dispatch.tolist(), strict=True):
+        shorter = proxy.tiles[number]
+        assert _columns(shorter) == [(col, sums) for col, sums in _columns(tile) if col in kept]
+        assert shorter.nnc == pytest.approx(tile.nnc * share, rel=0.25)
+        assert shorter.values.size == shorter.nnz == shorter.starts[-1]
+
+
+def test_a_proxy_is_never_empty() -> None:
+    matrix = random_csr(8, 1000, [3] * 8)
+    tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, 2))
+    proxy = make_proxy(tiles, 0.997, [1], width=64, schedule=Schedule(1), share=1e-6)
+    assert all(tile.nnc == 1 <= tile.nnz for tile in proxy.tiles)
+
+
 def _columns(tile: Tile) -> list[tuple[int, list[int]]]:
     sums = np.split(tile.sums, tile.starts[1:-1])
     return [(int(col), of_column.tolist()) for col, of_column in zip(tile.cols, sums, strict=True)]

@@ -47,6 +47,24 @@ def test_spmm(size: TileSize, width: int, warm: bool) -> None:
     assert machine.warmed == (set(range(operands[0].nbytes // 128)) if warm else set())
 
 
+@pytest.mark.parametrize("size", [TileSize(2, 32), TileSize(2, 32, 2, 2), TileSize(4, 32, 4, 3)], ids=str)
+@pytest.mark.parametrize(
+    "lengths",
+    [[0, 0, 9, 1, 12], [3, 0, 9, 0, 0, 4], [3, 9, 1, 0, 0, 0], [0, 0, 5, 0, 0], [4, *[0] * 270, 3]],
+    ids=["first", "middle", "last", "all_but_one", "most"],
+)
+def test_empty_rows_are_written_by_the_kernel(lengths: list[int], size: TileSize) -> None:
+    """J is no multiple of N1; where most rows are empty some tiles have no others."""
+    problem = Problem(Op.SPMM, random_csr(len(lengths), 30, lengths), 44)
+    kernel = kernel_of(problem.matrix, size.tile_rows, 44, Schedule(size.cpt, 3))
+    assert (len(kernel.tiles) > len(deal_rows(problem.matrix, size.tile_rows))) == (len(lengths) > 256)
+    operands = dense_operands(problem)
+    out = np.full(problem.out_shape, np.nan, np.float32)
+    launch(kernel, size, operands[0], out)
+    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    assert not out[np.array(lengths) == 0].any()
+
+
 @pytest.mark.parametrize(
     ("conv", "size"),
     [
@@ -61,7 +79,9 @@ def test_conv2d(conv: ConvShape, size: TileSize) -> None:
     """What the loops of im2col give, with the bias and the activation; nothing outside of the images is read."""
     rng = np.random.default_rng(0)
     depth = conv.channels * conv.taps[0] * conv.taps[1]
-    matrix = random_csr(conv.filters, depth, rng.integers(1, depth + 1, conv.filters).tolist())
+    lengths = rng.integers(1, depth + 1, conv.filters)
+    lengths[1] = 0  # its pixels hold what the activation makes of the bias
+    matrix = random_csr(conv.filters, depth, lengths.tolist())
     bias = rng.uniform(-1, 1, conv.filters).astype(np.float32)
     kernel = kernel_of(matrix, size.tile_rows, conv.columns, Schedule(1, 4), conv=conv, ending=Ending(bias, relu=True))
     images = rng.uniform(-1, 1, (conv.batch, conv.channels, conv.height, conv.width)).astype(np.float32)

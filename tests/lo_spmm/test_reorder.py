@@ -11,7 +11,7 @@ from spmark.datasets.load import load_matrix
 from spmark.datasets.sweep import MatrixSpec
 from spmark.impls.core.problem import Csr
 from spmark.impls.lo_spmm.features import count_tiles
-from spmark.impls.lo_spmm.reorder import Order, deal_rows
+from spmark.impls.lo_spmm.reorder import Order, deal_empty_rows, deal_rows
 
 
 def slowly(matrix: Csr, tile_rows: int) -> list[list[int]]:
@@ -53,6 +53,29 @@ def test_every_row_with_entries_is_in_one_tile(order: Order, name: str) -> None:
     tiles = deal_rows(matrix, 4, order)
     assert all(0 < tile.size <= 4 for tile in tiles)
     np.testing.assert_array_equal(np.sort(np.concatenate(tiles)), np.flatnonzero(matrix.row_lengths))
+
+
+@pytest.mark.parametrize(
+    ("full", "empty", "tile_rows", "tiles", "most"),
+    [
+        (40, 10, 4, 10, 1),
+        (40, 60, 4, 10, 6),
+        (4, 0, 4, 1, 0),
+        (64, 50, 64, 1, 50),
+        (1, 300, 4, 3, 100),
+        (0, 9, 4, 1, 9),
+    ],
+)
+def test_empty_rows_are_spread_evenly(full: int, empty: int, tile_rows: int, tiles: int, most: int) -> None:
+    """On top of the rows of tiles that are there, and by tiles of their own where these have no room."""
+    lengths = np.random.default_rng(0).permutation([2] * full + [0] * empty)
+    matrix = random_csr(full + empty, 30, lengths.tolist())
+    dealt = deal_rows(matrix, tile_rows)
+    found = deal_empty_rows(matrix, dealt)
+    assert len(found) == tiles >= len(dealt)
+    np.testing.assert_array_equal(np.concatenate(found), np.flatnonzero(lengths == 0))
+    assert max(rows.size for rows in found) == most
+    assert max(rows.size for rows in found) - min(rows.size for rows in found) <= 1
 
 
 def similar_blocks(similarity: float, block_rows: int = 16, blocks: int = 16, cols: int = 512) -> Csr:

@@ -14,7 +14,7 @@ from spmark.impls.lo_spmm.kernel import make_tiles
 from spmark.impls.lo_spmm.plan import LoSpmm
 from spmark.impls.lo_spmm.reorder import Order, deal_rows
 from spmark.impls.lo_spmm.search import Pins, explore
-from spmark.impls.lo_spmm.select import Estimate, estimate
+from spmark.impls.lo_spmm.select import Estimate, estimate, loads_ahead
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.runtime.device import find, shipped_calibration
 
@@ -93,6 +93,29 @@ def test_the_estimate_knows_what_sharing_saves(problem: Problem) -> None:
     assert max(vars(vectors).values()) <= vectors.cycles <= sum(vars(vectors).values())
 
 
+def test_the_estimate_knows_how_far_loads_run_ahead(problem: Problem) -> None:
+    """What is asked for bounds it; between the sizes that were looked at the nearest stands for a tile."""
+    assert [loads_ahead(rows, 1, 16) for rows in (12, 13, 16, 128)] == [9.1, 9.1, 5.4, 16]
+    assert loads_ahead(32, 1, 1) == loads_ahead(2, 4, 1) == 1
+    assert loads_ahead(200, 4, 8) == loads_ahead(32, 4, 8)
+    counts = count_tiles(problem.matrix, deal_rows(problem.matrix, 16))
+    few, many = (estimate(TileSize(16, 128), (600, 200), 512, counts, prefetch=depth, device=H200) for depth in (2, 4))
+    assert few.latency == 2 * many.latency
+
+
+def test_the_estimate_counts_the_stores_of_empty_rows(problem: Problem) -> None:
+    counts = count_tiles(problem.matrix, deal_rows(problem.matrix, 16))
+    tiles = counts[0].size
+
+    def chain(empty: int, split: int = 1) -> float:
+        size = TileSize(16, 512, split=split)
+        return estimate(size, (600, 200), 512, counts, prefetch=8, device=H200, empty_rows=empty).chain
+
+    assert chain(5 * tiles) - chain(0) == pytest.approx(5 * 9.37)
+    assert chain(5 * tiles, 2) == chain(0, 2)
+    assert explore(problem, H200, Order.GREEDY, Pins()).empty_rows == 12
+
+
 @pytest.mark.parametrize(
     ("config", "said"),
     [
@@ -142,7 +165,8 @@ def test_a_plan_tells_what_each_constraint_left() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lengths", "width", "cpt", "bytes_"), [([3, 2], 8, 1, 4), ([3, 2], 8, 2, 8), ([3, 0], 8, 1, 16), ([3, 0], 6, 1, 8)]
+    ("lengths", "width", "cpt", "bytes_"),
+    [([3, 2], 8, 1, 4), ([3, 2], 8, 2, 8), ([3, 0], 8, 1, 4), ([0, 0], 8, 1, 16), ([0, 0], 6, 1, 8)],
 )
 def test_addresses_are_as_aligned_as_what_moves_at_once(lengths: list[int], width: int, cpt: int, bytes_: int) -> None:
     small = Problem(Op.SPMM, random_csr(2, 5, lengths), width)

@@ -30,9 +30,9 @@ def space() -> Space:
 class Backwards(EstimatedDevice):
     """Proxies are the faster the slower their kernels are."""
 
-    def samples_us(self, sizes: Sequence[TileSize], proxies: bool) -> Mapping[TileSize, list[float]]:
-        times = super().samples_us(sizes, proxies)
-        return {size: [1 / one for one in samples] for size, samples in times.items()} if proxies else times
+    def samples_us(self, sizes: Sequence[TileSize], proxies: bool, samples: int = 2) -> Mapping[TileSize, list[float]]:
+        times = super().samples_us(sizes, proxies, samples)
+        return {size: [1 / one for one in of_one] for size, of_one in times.items()} if proxies else times
 
 
 def test_candidates_are_from_the_best_to_the_worst(space: Space) -> None:
