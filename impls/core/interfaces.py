@@ -74,9 +74,10 @@ class Search:
     eligible: int = 0
     """Configs that an exhaustive search would measure; 0 where that is not known."""
     compile_s: float = 0.0
-    """Of the search's seconds, those in which it compiled candidates; 0 where it does not tell them apart."""
+    """Of the seconds of the phases search and select, those in which candidates were compiled; 0 where the plan does
+    not tell them apart."""
     run_s: float = 0.0
-    """Of the search's seconds, those in which it ran candidates; likewise."""
+    """Likewise, those in which candidates were run."""
 
 
 @dataclass

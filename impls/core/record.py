@@ -77,9 +77,10 @@ class SearchFacts(_Row):
     eligible: int = 0
     """Configs that an exhaustive search would measure; 0 where the plan does not tell."""
     compile_s: float = 0.0
-    """Of the phase ``search``, the seconds in which candidates were compiled; 0 where the plan does not tell."""
+    """Of the phases ``search`` and ``select``, the seconds in which candidates were compiled; 0 where the plan does not
+    tell."""
     run_s: float = 0.0
-    """Of the phase ``search``, the seconds in which candidates were run; likewise."""
+    """Of the same phases, the seconds in which candidates were run; likewise."""
 
 
 class Baseline(_Row):

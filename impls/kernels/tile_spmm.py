@@ -84,6 +84,9 @@ class TileSpmmPlan(DevicePlan):
         What `DevicePlan.config` says; the schedule below is part of it.
     alone : int
         Groups of a panel that one warp takes by itself.
+    columns : int
+        Columns of C that a lane sums of block tiles: 8, or 4, which has twice as many warps with half the work each,
+        and where there are ELL rows takes one load of eight lanes. J up to 32 always has 4.
     shallow : bool
         Have the operands of half as many groups on their way as registers hold (`AHEAD`), so that more thread blocks
         fit. Float16 only; without effect where there are ELL rows or rows without elements, whose body takes the
@@ -114,6 +117,7 @@ class TileSpmmPlan(DevicePlan):
         spread: int = NEVER,
         together: int = NEVER,
         alone: int = ALONE[0],
+        columns: int = 8,
         shallow: bool = False,
         arrays: Sequence[DeviceArray] = (),
     ) -> None:
@@ -126,9 +130,9 @@ class TileSpmmPlan(DevicePlan):
             )
         if not half and (vector, vectors) != (VECTOR, VECTORS):
             raise BuildError(f"expected {VECTORS} load of {VECTOR} in float32, found {vectors} of {vector}")
-        columns = 4 if problem.width <= 32 else 8
+        columns = 4 if problem.width <= 32 else columns
         schedule = {"vector": vector, "vectors": vectors, "lanes": lanes, "work": work}
-        schedule |= {"spread": spread, "together": together, "alone": alone}
+        schedule |= {"spread": spread, "together": together, "alone": alone, "columns": columns}
         super().__init__(problem, target, {**config, **schedule}, alignment=16)
         self.stored = held.stored
         with self.phase("convert"):

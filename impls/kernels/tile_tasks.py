@@ -15,7 +15,7 @@ from spmark.impls.runtime.target import ceil_div
 
 WARPS = 4
 """Of a thread block."""
-ALONE = (4, 16)
+ALONE = (4, 8, 16, 32)
 """Groups of a panel that one warp takes by itself; of more the warps of a thread block take a part each. Few where the
 panels are few, many where there are enough to keep all warps busy."""
 MOST = 64

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
 import cupy
 import numpy as np
 
@@ -12,9 +15,11 @@ from spmark.impls.core.operators import random_operands, reference, sampled_rows
 from spmark.impls.core.problem import Problem
 from spmark.impls.runtime.cuda import cuda_faults
 from spmark.impls.runtime.cudatiming import CudaStopwatch
+from spmark.impls.runtime.timing import Stopping, take_samples
 
 _CHECKED_ROWS = 512
 _WARMUPS, _SAMPLES = 2, 9
+_ALTERNATING = Stopping(max_samples=50, max_seconds=0.1, warmups=_WARMUPS, batch=5)
 
 
 class Trial:
@@ -67,3 +72,11 @@ class Trial:
         run = [lambda: plan.run(self._operands, self._out)]
         self._stopwatch.batch(run, _WARMUPS, cold=True)
         return [float(sample) for sample in self._stopwatch.batch(run, samples, cold=True)[0]]
+
+    def alternating_us(self, plans: Sequence[Plan]) -> list[list[float]]:
+        """Give times of plans that were checked, in alternation by the suite's protocol, microseconds, each cold.
+
+        Samples are taken until all medians are known to 1 %, at least 10 and at most 50, or a tenth of a second is up.
+        """
+        runs = [partial(plan.run, self._operands, self._out) for plan in plans]
+        return take_samples(self._stopwatch, runs, _ALTERNATING).times_us

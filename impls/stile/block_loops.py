@@ -134,36 +134,6 @@ def _sweep(  # noqa: PLR0917
             at += 1
 
 
-@part
-def _prefer(  # noqa: PLR0917
-    indptr: Any,
-    owner: Any,
-    row_of: Any,
-    windows: Any,
-    groups: Any,
-    chosen: Any,
-    costs: Any,
-    withdraw: Any,
-    slack: Any,
-    below: Any,
-    window: Any,
-) -> None:
-    while windows.left[window] > 0:
-        _rank(windows, groups, costs, window)
-        whole = _whole_average(windows, window, withdraw)
-        average = min(whole, groups.average[window])
-        if not average < below:
-            return
-        if whole <= groups.average[window]:
-            pick_whole(indptr, owner, windows, groups, chosen, window)
-            return
-        shape, at = groups.shape[window], groups.at[window]
-        cost = costs[windows.height[window], shape]
-        pick_single(owner, row_of, windows, groups, chosen, window, at, shape, cost)
-        limit = min(stretched(average, slack), below)
-        _sweep(owner, row_of, windows, groups, chosen, window, shape, cost, limit)
-
-
 @compiled(types.void, IN, I32, IN, WINDOWS, GROUPS, CHOSEN, COSTS, LONG, REAL, REAL, LONG, LONG)
 def prefer_blocks(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
     indptr: Any,
@@ -195,7 +165,20 @@ def prefer_blocks(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
     below : float
     """
     for window in range(first, stop):
-        _prefer(indptr, owner, row_of, windows, groups, chosen, costs, withdraw, slack, below, window)
+        while windows.left[window] > 0:
+            _rank(windows, groups, costs, window)
+            whole = _whole_average(windows, window, withdraw)
+            average = min(whole, groups.average[window])
+            if not average < below:
+                break
+            if whole <= groups.average[window]:
+                pick_whole(indptr, owner, windows, groups, chosen, window)
+                break
+            shape, at = groups.shape[window], groups.at[window]
+            cost = costs[windows.height[window], shape]
+            pick_single(owner, row_of, windows, groups, chosen, window, at, shape, cost)
+            limit = min(stretched(average, slack), below)
+            _sweep(owner, row_of, windows, groups, chosen, window, shape, cost, limit)
 
 
 @compiled(types.Tuple((REAL, LONG, LONG)), WINDOWS, GROUPS, COSTS, LONG)

@@ -90,7 +90,7 @@ class Laboratory:
                     held = samples.block_copies(cols, self.copies, shared, height)
                     problem = Problem(Op.SPMM, _nothing(held.shape), part, dtype)
                     times = []
-                    for alone in ALONE if cols > GROUP * ALONE[0] else ALONE[:1]:
+                    for alone in {ALONE[0], ALONE[-1] if cols > GROUP * ALONE[0] else ALONE[0]}:
                         schedule = {**middle(block_tiles(part, dtype)[0]), "alone": alone}
                         plan = TileSpmmPlan(problem, self._target, held, {}, arrays=arrays, **schedule)
                         arrays = plan.arrays

@@ -21,7 +21,7 @@ from spmark.impls.stile.level_loops import best_light, count_owned, pick_light
 from spmark.impls.stile.levels import make_level
 from spmark.impls.stile.space import Formats, Mode, Shapes
 from spmark.impls.stile.state import LIGHT, Chosen, Groups, Level, Windows
-from spmark.impls.stile.windows import Tiled, make_groups, make_windows, row_order
+from spmark.impls.stile.windows import Tiled, begin, make_groups
 
 _CHOSEN_TO_BEGIN_WITH = 1024
 _WINDOWS_AT_ONCE = 1024
@@ -136,11 +136,10 @@ class Greedy:
 
     def __init__(self, tiled: Tiled, shapes: Shapes, ell: bool, rules: Rules, late: Callable[[], bool]) -> None:
         self._tiled, self._shapes, self._ell, self._rules, self._late = tiled, shapes, ell, rules, late
-        highest = shapes.heights[0] if shapes.heights else 0
-        stands = np.arange(tiled.matrix.num_rows, dtype=np.int32)
-        self._order = row_order(tiled, highest) if highest else stands
-        self._windows: Windows = make_windows(tiled, shapes, self._order, ell)
-        self._groups: Groups = make_groups(tiled, self._windows)
+        self._order: NDArray[np.int32]
+        self._windows: Windows
+        self._groups: Groups
+        self._order, self._windows, self._groups = begin(tiled, shapes, ell)
         self._chosen = _no_tiles(_CHOSEN_TO_BEGIN_WITH, len(shapes.heights), tiled.matrix.nnz)
         self._level: Level | None = None
         self._levels = 0
@@ -185,22 +184,14 @@ class Greedy:
         tiled = self._tiled
         return tiled.owner, tiled.row_of, tiled.whole, self._level, self._shapes.price, int(self._ell)
 
+    def _blocks(self) -> tuple[object, ...]:
+        tiled, held = self._tiled, (self._windows, self._groups, self._chosen)
+        return tiled.matrix.indptr, tiled.owner, tiled.row_of, *held, self._shapes.single_ms, self._rules.withdraw
+
     def _pick_blocks(self, average: float, window: int, whole: int, slack: float, event: Event) -> None:
-        tiled, before = self._tiled, self._chosen.tally.copy()
+        before = self._chosen.tally.copy()
         self._reserve(self._groups.left.size + self._windows.left.size)
-        pick_blocks(
-            tiled.matrix.indptr,
-            tiled.owner,
-            tiled.row_of,
-            self._windows,
-            self._groups,
-            self._chosen,
-            self._shapes.single_ms,
-            self._rules.withdraw,
-            slack,
-            window,
-            whole,
-        )
+        pick_blocks(*self._blocks(), slack, window, whole)
         self._fresh = False
         self._note(event, average, before)
 
@@ -214,25 +205,12 @@ class Greedy:
 
     def _beforehand(self) -> None:
         """Pick blocks that no ELL tile could beat, window by window."""
-        tiled, count = self._tiled, self._windows.left.size
+        count = self._windows.left.size
         before = self._chosen.tally.copy()
         for first in range(0, count, _WINDOWS_AT_ONCE):
             stop = min(first + _WINDOWS_AT_ONCE, count)
             self._reserve(int(self._groups.ptr[stop] - self._groups.ptr[first]) + stop - first)
-            prefer_blocks(
-                tiled.matrix.indptr,
-                tiled.owner,
-                tiled.row_of,
-                self._windows,
-                self._groups,
-                self._chosen,
-                self._shapes.single_ms,
-                self._rules.withdraw,
-                self._rules.slack,
-                self._shapes.cheapest_ms,
-                first,
-                stop,
-            )
+            prefer_blocks(*self._blocks(), self._rules.slack, self._shapes.cheapest_ms, first, stop)
             if self._late():
                 break
         self._note(Event.BEFOREHAND, self._shapes.cheapest_ms, before)

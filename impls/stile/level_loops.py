@@ -132,22 +132,29 @@ def _rows_and_flag(  # noqa: PLR0917
 
 
 @part
-def _columns(indices: Any, items: Any, first: Any, stop: Any, stamp: Any, tile: Any) -> Any:  # noqa: PLR0917
-    """Count the columns that a tile names."""
-    columns = 0
+def _names(  # noqa: PLR0917
+    row_of: Any, indices: Any, whole: Any, items: Any, first: Any, stop: Any, width: Any, stamp: Any, tile: Any
+) -> Any:
+    """Give the rows and columns that a new tile names, and whether a row is in other tiles too: one pass over all."""
+    columns, rows, begun, row, atomic = 0, 0, first, -1, 0
     for i in range(first, stop):
-        column = indices[items[i]]
-        if stamp[column] != tile:
-            stamp[column] = tile
-            columns += 1
-    return columns
+        at = items[i]
+        column = indices[at]
+        columns += stamp[column] != tile
+        stamp[column] = tile
+        if row_of[at] != row:
+            if row >= 0 and (i - begun < whole[row] or i - begun > width):
+                atomic = 1
+            row, begun, rows = row_of[at], i, rows + 1
+    if row >= 0 and (stop - begun < whole[row] or stop - begun > width):
+        atomic = 1
+    return rows, columns, atomic
 
 
-@compiled(types.void, IN, IN, I32, IN, LEVEL, PRICE, LONG, LONG, LONG, LONG, I32)
+@compiled(types.void, IN, IN, IN, LEVEL, PRICE, LONG, LONG, LONG, LONG, I32)
 def price_tiles(  # noqa: PLR0917
     row_of: Any,
     indices: Any,
-    owner: Any,
     whole: Any,
     level: Any,
     price: Any,
@@ -157,12 +164,11 @@ def price_tiles(  # noqa: PLR0917
     stop: Any,
     stamp: Any,
 ) -> None:
-    """Price candidates ``first:stop``.
+    """Price candidates ``first:stop``, none of whose non-zeros has an owner yet.
 
     Parameters
     ----------
     row_of, indices : (nnz,) int32
-    owner : (nnz,) int32
     whole : (I,) int32
         Non-zeros of each row.
     level : `Level`
@@ -176,15 +182,15 @@ def price_tiles(  # noqa: PLR0917
         Scratch, -1 to begin with.
     """
     most_rows = price.plain_ms.shape[1] - 1
+    items, begins, ends, shapes = level.items, level.first, level.stop, level.shape
     for tile in range(first, stop):
-        begin, end, shape = level.first[tile], level.stop[tile], level.shape[tile]
-        columns = _columns(indices, level.items, begin, end, stamp, tile)
-        gain, rows, atomic = _rows_and_flag(owner, row_of, whole, level.items, begin, end, price.width[shape])
+        begin, end, shape = begins[tile], ends[tile], shapes[tile]
+        rows, columns, atomic = _names(row_of, indices, whole, items, begin, end, price.width[shape], stamp, tile)
         level.plain_ms[tile] = price.plain_ms[shape, min(rows, most_rows), columns]
         level.atomic_ms[tile] = price.atomic_ms[shape, min(rows, most_rows), columns]
         level.atomic[tile] = atomic & adds
         cost = level.atomic_ms[tile] if level.atomic[tile] else level.plain_ms[tile]
-        level.average[tile] = cost / gain if gain > 0 else np.inf
+        level.average[tile] = cost / (end - begin) if end > begin else np.inf
         level.seen[tile] = clock
 
 

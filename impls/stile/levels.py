@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.formats.threads import SHARE, cores, equal_shares, run_all
+from spmark.impls.formats.threads import run_all
 from spmark.impls.stile.level_loops import count_left, count_pieces, place_pieces, price_tiles
 from spmark.impls.stile.prices import ONE_DIMENSION
 from spmark.impls.stile.space import Shapes
@@ -50,10 +50,9 @@ def make_level(tiled: Tiled, shapes: Shapes, ell: bool, clock: int) -> Level:
         np.zeros(count, np.uint8),
         np.zeros(count, np.int64),
     )
-    matrix = tiled.matrix
-    tasks = max(1, min(cores(), items.size // SHARE))
-    bounds = np.linspace(0, count, tasks + 1).astype(np.int64)
-    given = tiled.row_of, matrix.indices, tiled.owner, tiled.whole, level, shapes.price, int(ell), clock
+    matrix, tasks = tiled.matrix, tiled.tasks(items.size)
+    bounds = [count * i // tasks for i in range(tasks + 1)]
+    given = tiled.row_of, matrix.indices, tiled.whole, level, shapes.price, int(ell), clock
     run_all(price_tiles, [(*given, *share, np.full(matrix.num_cols, -1, np.int32)) for share in pairwise(bounds)])
     return level
 
@@ -67,7 +66,7 @@ def _ell_tiles(
     """
     matrix, widest = tiled.matrix, shapes.widest
     left = np.zeros(matrix.num_rows, np.int32)
-    shares = list(pairwise(equal_shares(matrix.indptr)))
+    shares = tiled.row_shares()
     run_all(count_left, [(matrix.indptr, tiled.owner, *share, left) for share in shares])
     counts = np.zeros((2, widest + 1), np.int64)
     own = [np.zeros_like(counts) for _ in shares]

@@ -26,9 +26,10 @@ from spmark.impls.kernels.zeroing import ZERO_ROWS
 from spmark.impls.runtime.target import MAX_GRID, open_target
 from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.stile.calibration import Calibration, calibration_for
+from spmark.impls.stile.forms import Form, Wanted, forms_of
 from spmark.impls.stile.prices import CostModel
 from spmark.impls.stile.space import Formats, Mode, Order
-from spmark.impls.stile.tune import Bench, Form, Wanted, forms_of
+from spmark.impls.stile.tune import Bench
 
 if TYPE_CHECKING:  # brings the compiled loops along
     from spmark.impls.stile.greedy import Rules

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 from spmark.impls.core.problem import DType
 from spmark.impls.kernels import tile_float
 from spmark.impls.kernels.ell_buckets import LANES, NEVER
 from spmark.impls.kernels.tile_tasks import ALONE
+from spmark.impls.stile.walk import Axis, Schedule
 
-Schedule = dict[str, Any]
-_WORK = (16, 64, 8, 128)
-_LONG_ROWS = ((NEVER, 64), (32, NEVER), (32, 128), (NEVER, 32), (128, NEVER))
+_WORK = (32, 16, 64, 8, 128)
+_LONG_ROWS = ((NEVER, NEVER), (NEVER, 64), (32, NEVER), (32, 64), (32, 128), (NEVER, 32), (128, NEVER))
 """From what width a warp and a thread block share an ELL row, as they are tried."""
 _LONG = 32
+_LARGE_BLOCK = 256
+"""Threads of a block that shares rows of B in its caches, of ELL rows whose threads take as much as they can."""
 
 
 def ell_tiles(width: int, dtype: DType) -> list[Schedule]:
@@ -27,6 +30,12 @@ def ell_tiles(width: int, dtype: DType) -> list[Schedule]:
     found = [{"vector": v, "vectors": 1, "lanes": n} for v in vectors for n in LANES[::-1] if v * n <= width]
     found += [{**one, "vectors": 2} for one in found if one["vector"] == most and 2 * most * one["lanes"] <= width]
     return found or [{"vector": vectors[-1], "vectors": 1, "lanes": LANES[0]}]
+
+
+def large_blocks(tiles: list[Schedule], dtype: DType) -> list[Schedule]:
+    """List those of `ell_tiles` for which there is a kernel with larger thread blocks, with these."""
+    most = 16 // dtype.itemsize
+    return [{**tile, "threads": _LARGE_BLOCK} for tile in tiles if (tile["vector"], tile["vectors"]) == (most, 2)]
 
 
 def block_tiles(width: int, dtype: DType = DType.FLOAT16) -> list[Schedule]:
@@ -42,19 +51,12 @@ def block_tiles(width: int, dtype: DType = DType.FLOAT16) -> list[Schedule]:
 
 
 def middle(tile: Mapping[str, Any]) -> Schedule:
-    """Give the schedule that a walk starts from, and that is taken where nothing is measured."""
-    return {**tile, "work": 32, "spread": NEVER, "together": NEVER}
+    """Give the schedule that is taken where nothing is measured."""
+    return {**tile, "work": _WORK[0], "spread": NEVER, "together": NEVER}
 
 
-def walk(  # noqa: PLR0917
-    tiles: list[Schedule],
-    widest: int,
-    blocks: bool,
-    half: bool,
-    time_us: Callable[[Schedule], float],
-    hopeless: Callable[[float], bool],
-) -> None:
-    """Walk along the axes of a schedule of SpMM from the fastest so far: tiles, panels, work, who shares rows, order.
+def axes_of(tiles: list[Schedule], widest: int, blocks: bool, half: bool) -> list[Axis]:
+    """List the axes of a schedule of SpMM, what binds most first: who shares rows and panels, tiles, work, order.
 
     Parameters
     ----------
@@ -66,38 +68,29 @@ def walk(  # noqa: PLR0917
         Whether there are block tiles.
     half : bool
         Whether they are of float16.
-    time_us : callable
-        Time of a schedule, infinite where it cannot be built; asked once for each.
-    hopeless : callable
-        Whether a time of the best tile is so long that walking on is of no use.
+
+    Returns
+    -------
+    list of Axis
+        What `spmark.impls.stile.walk.Walks` goes along; their first values are `middle` of the first tile.
     """
-    starts = [middle(tile) for tile in (tiles if widest else tiles[:1])]
-    if blocks:
-        starts = [{**start, "alone": alone} for start in starts for alone in ALONE]
-    times = [(time_us(start), i) for i, start in enumerate(starts)]
-    best_us, at = min(times)
-    if hopeless(best_us):
-        return
-    best = starts[at]
-    changes: list[Schedule] = []
-    if blocks and half and not widest:
-        changes.append({"shallow": True})
-    if widest:
-        changes += [{"work": work} for work in _WORK]
-    if widest >= _LONG:
-        changes += [{"spread": a, "together": b} for a, b in _LONG_ROWS if b == NEVER or b <= widest]
+    long_rows = [one for one in _LONG_ROWS if one[1] == NEVER or one[1] <= widest] if widest >= _LONG else []
+    sharing = [{"spread": a, "together": b} for a, b in long_rows or _LONG_ROWS[:1]]
     if not blocks:
-        changes.append({"by_row": True})
-    for change in changes:
-        best, best_us = _better(best, best_us, change, time_us)
-
-
-def _better(
-    best: Schedule, best_us: float, change: Schedule, time_us: Callable[[Schedule], float]
-) -> tuple[Schedule, float]:
-    changed = {**best, **change}
-    found = time_us(changed)
-    return (changed, found) if found < best_us else (best, best_us)
+        # Rows in A's order pay with long work alone, so that neither is tried without the other.
+        order = [{"work": work, "by_row": by_row} for by_row, work in product((False, True), _WORK)]
+        dtype = DType.FLOAT16 if half else DType.FLOAT32
+        return [sharing, [{"threads": 128, **tile} for tile in (*tiles, *large_blocks(tiles, dtype))], order]
+    panels: list[Schedule] = [{"alone": alone} for alone in ALONE]
+    if widest:
+        return [sharing, panels, tiles, [{"work": work} for work in _WORK]]
+    if half:
+        most = (8, 4) if tiles[0]["vector"] * LANES[0] > 32 else (4,)  # a narrow J has 4 always
+        panels = [
+            {"alone": alone, "columns": columns, "shallow": shallow}
+            for alone, columns, shallow in product(ALONE, most, (False, True))
+        ]
+    return [sharing, panels, tiles[:1], [{"work": _WORK[0]}]]
 
 
 def run_schedules(width: int, dtype: DType) -> list[Schedule]:

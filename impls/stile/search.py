@@ -8,7 +8,7 @@ divisions of the columns. No device is needed: all that is known of one is its `
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from time import perf_counter
@@ -18,26 +18,17 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr, Op
 from spmark.impls.formats import tiles
-from spmark.impls.formats.decompose import split
-from spmark.impls.formats.threads import run_all
+from spmark.impls.formats.threads import SHARE, run_all
 from spmark.impls.formats.tiles import Selection
 from spmark.impls.stile.calibration import Calibration
-from spmark.impls.stile.greedy import Greedy, Picked, Rules, Step
-from spmark.impls.stile.space import Formats, Mode, Shapes, parts_of, shapes_of
+from spmark.impls.stile.greedy import Picked, Rules, Step
+from spmark.impls.stile.mixture import Ground, Mixture, Piece, spent_ms
+from spmark.impls.stile.space import Formats, Mode, Shapes, parts_of, shapes_of, widest_bucket
 from spmark.impls.stile.state import LIGHT
-from spmark.impls.stile.windows import Tiled, area, row_order
+from spmark.impls.stile.windows import Once
 
 DIVISIONS = (1, 2, 4)
 """Numbers of column ranges that the paper's mode tries."""
-_MUCH_DENSER = 0.75
-"""Groups of columns in another order over those in the order at hand, below which what is left is searched again."""
-
-_MUCH_CHEAPER = 0.5
-"""Share of their cost that tiles which are no blocks are given while two orders of rows are looked for: only blocks
-that are that much better keep what they hold from the second order."""
-
-_Pieces = list[tuple[NDArray[np.int64] | None, Picked]]
-"""Of every column range or order of rows its non-zeros, None for all of the matrix, and their tiles."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,10 +55,33 @@ class Found:
     """Least predicted time of each mixture that was searched."""
 
 
+@dataclass(frozen=True, eq=False)
+class Sought:
+    """One of several searches that run together."""
+
+    rules: Rules
+    matrix: Csr
+    """Its non-zeros decide what is searched."""
+    ground: Callable[[], Ground]
+    """Gives the matrix in the order of rows that is searched, once a search begins."""
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A part of a search that needs nothing of the others."""
+
+    number: int
+    """Of the search."""
+    rules: Rules
+    """Of one mixture."""
+    part: int
+    divisions: int
+
+
 @dataclass(frozen=True)
 class _Plan:
-    picked: tuple[tuple[NDArray[np.int64] | None, Picked], ...]
-    """Of every column range its non-zeros, None for all of the matrix, and their tiles."""
+    pieces: tuple[Piece, ...]
+    """Of every column range, and of every order of rows there."""
     predicted_ms: float
     formats: Formats
     part: int
@@ -120,31 +134,110 @@ def search_each(
     The paper builds all three and keeps what is measured to be fastest (section 3.3).
     """
     rules = rules or Rules()
-    started = perf_counter()
+    ground = Ground(matrix, heavy([rules], calibration, time_budget_s))
+    (found,) = search_many([Sought(rules, matrix, lambda: ground)], calibration, width, time_budget_s)
+    return found
+
+
+def search_many(
+    sought: Sequence[Sought], calibration: Calibration, width: int, time_budget_s: float = math.inf
+) -> list[list[Found]]:
+    """Search as `search_each` does, all at once where the matrix is worth threads and time is not limited.
+
+    Parameters
+    ----------
+    sought : sequence of Sought
+        What would find the same basic format alone as one before it is left out.
+    calibration : Calibration
+    width : int
+        J.
+    time_budget_s : float
+        Of all: the first always gives something.
+
+    Returns
+    -------
+    list of list of Found
+        Of each search; empty where it had not begun in time or would find what another does.
+    """
+    started, prices = perf_counter(), Once()
 
     def late() -> bool:
         return perf_counter() - started > time_budget_s
 
-    def plan(formats: Formats, part: int, count: int) -> _Plan:
-        shapes = shapes_of(calibration, width, part, matrix.nnz, rules.mode, rules.widest)
-        return _plan(matrix, calibration, shapes, replace(rules, formats=formats), count, late)
+    def priced(job: _Job, nnz: int) -> Shapes:
+        return shapes_of(calibration, width, job.part, nnz, job.rules.mode, job.rules.widest)
 
-    divisions = DIVISIONS if _divides(rules.mode, calibration, matrix) else (1,)
-    parts = parts_of(calibration, width, rules.mode)
-    jobs = list(product(_mixtures(rules.formats, calibration), parts, divisions))
-    if math.isinf(time_budget_s):
-        plans = run_all(plan, jobs)  # they share nothing but the matrix
-    else:
-        plans = [plan(*jobs[0])]
+    def plan(job: _Job) -> _Plan:
+        ground = sought[job.number].ground()
+        nnz, rules = ground.matrix.nnz, job.rules
+        shapes = prices.get((job.part, nnz, rules.mode, rules.widest), lambda: priced(job, nnz))
+        return _plan(ground, calibration, shapes, job, late)
+
+    jobs = _jobs(sought, calibration, width)
+    if math.isfinite(time_budget_s):
+        plans = [plan(jobs[0])]
         while len(plans) < len(jobs) and not late():
-            plans.append(plan(*jobs[len(plans)]))
-    all_done = len(plans) == len(jobs) and all(picked.finished for one in plans for _, picked in one.picked)
+            plans.append(plan(jobs[len(plans)]))
+    elif max(one.matrix.nnz for one in sought) < SHARE:
+        plans = [plan(job) for job in jobs]
+    else:
+        longest_first = sorted(range(len(jobs)), key=lambda i: jobs[i].rules.formats is Formats.OTHER)
+        done = dict(zip(longest_first, run_all(plan, [(jobs[i],) for i in longest_first]), strict=True))
+        plans = [done[i] for i in range(len(jobs))]
+    found: list[list[Found]] = []
+    for number, one in enumerate(sought):
+        own = [plan for job, plan in zip(jobs, plans, strict=False) if job.number == number]
+        whole = len(plans) == len(jobs) or jobs[len(plans)].number > number
+        found.append(_best(one.ground().matrix, calibration.op, own, whole) if own else [])
+    return found
+
+
+def heavy(sought: Sequence[Rules], calibration: Calibration, time_budget_s: float = math.inf) -> int:
+    """Count the parts of searches that take long and run at once, and so share the cores; at least one."""
+    if math.isfinite(time_budget_s):
+        return 1
+    mixtures = [formats for rules in sought for formats in _mixtures(rules.formats, calibration)]
+    return max(1, len(mixtures) - mixtures.count(Formats.OTHER))
+
+
+def _jobs(sought: Sequence[Sought], calibration: Calibration, width: int) -> list[_Job]:
+    """List the parts of all searches, without those that would find what is found before."""
+    jobs: list[_Job] = []
+    seen: set[object] = set()
+    for number, one in enumerate(sought):
+        rules = one.rules
+        divisions = DIVISIONS if _divides(rules.mode, calibration, one.matrix) else (1,)
+        parts = parts_of(calibration, width, rules.mode)
+        for formats in _mixtures(rules.formats, calibration):
+            asked = replace(rules, formats=formats)
+            reach = _reach(one.matrix, calibration, asked)
+            key = number if reach is None else (one.ground, replace(asked, widest=0), reach)
+            if key not in seen or reach is None:
+                seen.add(key)
+                jobs += [_Job(number, asked, *way) for way in product(parts, divisions)]
+    return jobs
+
+
+def _reach(matrix: Csr, calibration: Calibration, rules: Rules) -> int | None:
+    """Give the width of the widest tile that is no block, as far as the matrix alone decides it; else None."""
+    if rules.formats is Formats.MIXED or calibration.op is not Op.SPMM:
+        return None
+    if rules.formats is Formats.BLOCKS:
+        return 0
+    widest = rules.widest or widest_bucket(matrix.nnz, calibration.num_sms)
+    longest = int(matrix.row_lengths.max(initial=1))
+    return min(widest, 1 << (longest - 1).bit_length())
+
+
+def _best(matrix: Csr, op: Op, plans: Sequence[_Plan], whole: bool) -> list[Found]:
+    """Give the best plan of every mixture, the one predicted fastest first."""
+    finished = whole and all(piece.picked.finished for plan in plans for piece in plan.pieces)
     best: dict[Formats, _Plan] = {}
     for one in sorted(plans, key=lambda one: one.predicted_ms):
         best.setdefault(one.formats, one)
     predicted = {f: best[f].predicted_ms for f in Formats if f in best}
-    light = tiles.ELL if calibration.op is Op.SPMM else tiles.RUN
-    return [_found(matrix, one, light, all_done, predicted) for one in best.values()]
+    light = tiles.ELL if op is Op.SPMM else tiles.RUN
+    return [_found(matrix, one, light, finished, predicted) for one in best.values()]
 
 
 def _found(matrix: Csr, plan: _Plan, light: int, finished: bool, predicted: Mapping[Formats, float]) -> Found:
@@ -153,11 +246,11 @@ def _found(matrix: Csr, plan: _Plan, light: int, finished: bool, predicted: Mapp
         plan.predicted_ms,
         plan.formats,
         plan.part,
-        len(plan.picked),
-        max(picked.levels for _, picked in plan.picked),
-        sum(picked.withdrawn for _, picked in plan.picked),
+        len(plan.pieces),
+        max(piece.picked.levels for piece in plan.pieces),
+        sum(piece.picked.withdrawn for piece in plan.pieces),
         finished,
-        plan.picked[0][1].trace,
+        plan.pieces[0].picked.trace,
         predicted,
     )
 
@@ -178,116 +271,16 @@ def _divides(mode: Mode, calibration: Calibration, matrix: Csr) -> bool:
     return mode is Mode.PAPER and calibration.op is Op.SPMM and matrix.num_cols >= DIVISIONS[-1]
 
 
-def _plan(  # noqa: PLR0917
-    matrix: Csr, calibration: Calibration, shapes: Shapes, rules: Rules, count: int, late: Callable[[], bool]
-) -> _Plan:
-    """Search one mixture over ``count`` column ranges."""
-    ell = calibration.op is Op.SPMM
-    whole = matrix.row_lengths.astype(np.int32)
+def _plan(ground: Ground, calibration: Calibration, shapes: Shapes, job: _Job, late: Callable[[], bool]) -> _Plan:
+    """Search one mixture over ranges of columns."""
+    rules = job.rules
     if rules.formats is Formats.OTHER:
         # Tiles of one level do not overlap but at the ends of widths, so that all of a shape are taken at once.
         rules = replace(rules, slack=math.inf)
         shapes = replace(shapes, heights=(), single_ms=shapes.single_ms[:0], plain_ms=shapes.plain_ms[:0])
-    size = -(-matrix.num_cols // count)
-    held: _Pieces = []
-    for i in range(count):
-        taken, where = matrix, None
-        if count > 1:
-            inside = (matrix.indices >= i * size) & (matrix.indices < (i + 1) * size)
-            taken, where = split(matrix, inside)[0], np.flatnonzero(inside)
-        tiled = Tiled.of(taken, whole)
-        found = where, Greedy(tiled, shapes, ell, rules, late).run()
-        alone = rules.formats is Formats.BLOCKS
-        pieces = [found] if alone else _rearranged(matrix, whole, found, shapes, ell, rules, late)
-        if len(pieces) == 1 and (alone or _mostly_blocks(found[1])):
-            other = _in_two_orders(matrix, whole, where, shapes, ell, rules, late)
-            pieces = other if _spent_ms(other) < _spent_ms(pieces) else pieces
-        held += pieces
-    spent = sum(picked.spent_ms for _, picked in held)
-    return _Plan(tuple(held), spent * shapes.repeats / calibration.num_sms, rules.formats, shapes.part)
-
-
-def _spent_ms(held: _Pieces) -> float:
-    """Give the cost of tiles; infinite where there are none."""
-    return sum(picked.spent_ms for _, picked in held) if held else math.inf
-
-
-def _mostly_blocks(picked: Picked) -> bool:
-    """Tell whether blocks hold more than half of the non-zeros, so that too few are left to be rearranged."""
-    return 2 * int(np.count_nonzero(picked.kind[picked.owner] == LIGHT)) < picked.owner.size
-
-
-def _in_two_orders(  # noqa: PLR0917
-    matrix: Csr,
-    whole: NDArray[np.int32],
-    where: NDArray[np.int64] | None,
-    shapes: Shapes,
-    ell: bool,
-    rules: Rules,
-    late: Callable[[], bool],
-) -> _Pieces:
-    """Search blocks in one order of rows where they pay by far, and in another all that these leave.
-
-    Blocks that hold a window whole may cost less than anything else in their order, and still more than blocks in two.
-    Nothing, where the rest is not much denser in another order.
-    """
-    inside = np.ones(matrix.nnz, np.bool_)
-    if where is not None:
-        inside[:] = False
-        inside[where] = True
-    if not rules.rearrange or late():
-        return []
-    tiled = Tiled.of(split(matrix, inside)[0] if where is not None else matrix, whole)
-    price = shapes.price._replace(
-        plain_ms=shapes.price.plain_ms * _MUCH_CHEAPER, atomic_ms=shapes.price.atomic_ms * _MUCH_CHEAPER
-    )
-    strict = replace(shapes, price=price, cheapest_ms=shapes.cheapest_ms * _MUCH_CHEAPER)
-    picked = Greedy(tiled, strict, ell, replace(rules, formats=Formats.MIXED), late).run()
-    light = picked.kind[picked.owner] == LIGHT
-    if light.all() or not light.any():
-        return []
-    at = np.flatnonzero(inside)
-    left = np.zeros(matrix.nnz, np.bool_)
-    left[at[light]] = True
-    rest, height = Tiled.of(split(matrix, left)[0], whole), shapes.heights[0]
-    if late() or area(rest, row_order(rest, height), height) > _MUCH_DENSER * area(rest, picked.order, height):
-        return []
-    other = Greedy(rest, shapes, ell, rules, late).run()
-    return [(at[~light], replace(picked, owner=picked.owner[~light])), (at[light], other)]
-
-
-def _rearranged(  # noqa: PLR0917
-    matrix: Csr,
-    whole: NDArray[np.int32],
-    found: tuple[NDArray[np.int64] | None, Picked],
-    shapes: Shapes,
-    ell: bool,
-    rules: Rules,
-    late: Callable[[], bool],
-) -> list[tuple[NDArray[np.int64] | None, Picked]]:
-    """Search what blocks have left once more where another order of rows makes it much denser.
-
-    The paper regroups what is left level by level (section 3.1); its code keeps one order of rows for blocks. A band
-    and the strides beside it are dense in two different orders.
-    """
-    where, picked = found
-    light = picked.kind[picked.owner] == LIGHT
-    if not (rules.rearrange and rules.formats is Formats.MIXED and shapes.heights) or light.all() or not light.any():
-        return [found]
-    inside = light
-    if where is not None:
-        inside = np.zeros(matrix.nnz, np.bool_)
-        inside[where[light]] = True
-    rest = Tiled.of(split(matrix, inside)[0], whole)
-    height = shapes.heights[0]
-    if late() or area(rest, row_order(rest, height), height) > _MUCH_DENSER * area(rest, picked.order, height):
-        return [found]
-    other = Greedy(rest, shapes, ell, rules, late).run()
-    kept, left = (replace(picked, owner=picked.owner[which]) for which in (~light, light))
-    if other.spent_ms >= left.spent_ms:
-        return [found]
-    of_kept, of_other = (np.flatnonzero(which) if where is None else where[which] for which in (~light, light))
-    return [(of_kept, kept), *_rearranged(matrix, whole, (of_other, other), shapes, ell, rules, late)]
+    pieces = Mixture(ground, shapes, calibration.op is Op.SPMM, rules, late).pieces(job.divisions)
+    predicted_ms = spent_ms(pieces) * shapes.repeats / calibration.num_sms
+    return _Plan(tuple(pieces), predicted_ms, rules.formats, shapes.part)
 
 
 def _selection(matrix: Csr, plan: _Plan, light: int) -> Selection:
@@ -295,8 +288,8 @@ def _selection(matrix: Csr, plan: _Plan, light: int) -> Selection:
     owner = np.zeros(matrix.nnz, np.int32)
     parts, rows = [], []
     first_tile, first_window = 0, 0
-    tallest = max((int(p.height[p.kind != LIGHT].max(initial=1)) for _, p in plan.picked), default=1)
-    for where, picked in plan.picked:
+    tallest = max((int(p.height[p.kind != LIGHT].max(initial=1)) for _, p in plan.pieces), default=1)
+    for where, picked in plan.pieces:
         used = picked.used
         number = np.zeros(picked.kind.size, np.int32)
         number[used] = first_tile + np.arange(used.size, dtype=np.int32)

@@ -10,145 +10,49 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError, SpmarkError
 from spmark.impls.core.interfaces import Built, Candidate, DeviceArray, Search
-from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.hyb import HybFormat
-from spmark.impls.formats.nearness import near_order
-from spmark.impls.formats.tiles import Selection, TileFormat
+from spmark.impls.formats.tiles import TileFormat
 from spmark.impls.kernels.ell_buckets import EllBucketsPlan
 from spmark.impls.kernels.sddmm import SddmmPlan
 from spmark.impls.kernels.tile_sddmm import TileSddmmPlan
 from spmark.impls.kernels.tile_spmm import TileSpmmPlan
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target
-from spmark.impls.stile.calibration import Calibration
-from spmark.impls.stile.schedule import (
-    Schedule,
-    block_tiles,
-    ell_tiles,
-    middle,
-    run_schedules,
-    tile_schedules,
-    walk,
-)
+from spmark.impls.stile.forms import Form
+from spmark.impls.stile.schedule import axes_of, block_tiles, ell_tiles, middle, run_schedules, tile_schedules
 from spmark.impls.stile.space import Order
+from spmark.impls.stile.walk import Axis, Schedule, Timed, Walks
 
-if TYPE_CHECKING:  # both bring the compiled loops along
-    from spmark.impls.stile.greedy import Rules
-    from spmark.impls.stile.search import Found
+if TYPE_CHECKING:
+    from spmark.impls.kernels.trial import Trial
 
 _HOPELESS = 1.3
-"""Times the best plan so far, beyond which a form's schedules are not tried any further."""
+"""Times the best plan so far, beyond which a form's schedules of SDDMM are not tried any further."""
 _FEW = 3
 """Schedules of SDDMM after which that is asked."""
+_SAMPLES = (5, 10)
+"""Samples of every plan, and how many more of one that is not far behind."""
+_BEHIND = 1.25
+"""Times the fastest so far, from which a plan is far behind."""
+_FINALISTS = 5
+"""Fastest plans of all forms that are timed once more, in alternation."""
 
 
-@dataclass(frozen=True, eq=False)
-class Form:
-    """Tiles that a search found."""
+class _Tried(NamedTuple):
+    """A plan that was timed."""
 
-    found: Found
-    widest: int
-    """Widest ELL tile; 0 where there is none."""
-    positions: NDArray[np.int32] | None = None
-    """(I,) place of every row in the order that was searched; None where that is A's."""
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What a plan's config says of them."""
-        found = self.found
-        return {
-            "formats": str(found.formats),
-            "part": found.part,
-            "divisions": found.divisions,
-            "widest": self.widest,
-            "rows": "as they stand" if self.positions is None else "near",
-            "levels_used": found.levels,
-            "withdrawn": found.withdrawn,
-            "predicted_us": round(found.predicted_ms * 1e3, 4),
-            **({} if found.finished else {"search": "cut short"}),
-        }
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What to search."""
-
-    rules: Rules
-    near: bool = False
-    """Order rows so that those that share columns stand together before anything else (primitive 1)."""
-
-
-def forms_of(
-    problem: Problem, calibration: Calibration, width: int, wanted: Sequence[Wanted], budget_s: float
-) -> list[Form]:
-    """Search everything that is wanted.
-
-    Parameters
-    ----------
-    problem : Problem
-    calibration : Calibration
-    width : int
-        J that is searched for.
-    wanted : sequence of Wanted
-        A plan without measuring comes from the first; others that find tiles as wide are left out.
-    budget_s : float
-        Of all searches together: the first always gives something, those that have not begun by then are left out.
-
-    Returns
-    -------
-    list of Form
-        Those of the first search first, the one predicted fastest before the others.
-    """
-    from spmark.impls.formats.tiles import ELL
-    from spmark.impls.stile.search import search_each
-
-    forms: list[Form] = []
-    seen: set[tuple[str, int, bool]] = set()
-    started = perf_counter()
-    for one in wanted:
-        left_s = budget_s - (perf_counter() - started)
-        if forms and left_s <= 0:
-            break
-        near = near_order(problem.matrix) if one.near else None
-        order, positions = (near.rows, near.positions) if near else (None, None)
-        matrix, at = in_order(problem.matrix, order)
-        for found in search_each(matrix, calibration, width, one.rules, left_s):
-            selection = found.selection
-            widest = int(selection.width[selection.kind == ELL].max(initial=0))
-            if (str(found.formats), widest, one.near) not in seen:
-                seen.add((str(found.formats), widest, one.near))
-                selection = out_of_order(selection, order, at)
-                forms.append(Form(replace(found, selection=selection), widest, positions))
-    return forms
-
-
-def in_order(matrix: Csr, order: NDArray[np.int32] | None) -> tuple[Csr, NDArray[np.int64]]:
-    """Give the matrix with its rows in an order, (I,) of A's rows, and where A has each of its non-zeros, (nnz,)."""
-    if order is None:
-        return matrix, np.empty(0, np.int64)
-    lengths = matrix.row_lengths[order]
-    indptr = np.zeros(matrix.num_rows + 1, np.int64)
-    np.cumsum(lengths, out=indptr[1:])
-    at = np.repeat(matrix.indptr[order] - indptr[:-1], lengths) + np.arange(matrix.nnz)
-    return Csr(matrix.shape, indptr.astype(np.int32), matrix.indices[at], matrix.values[at]), at
-
-
-def out_of_order(selection: Selection, order: NDArray[np.int32] | None, at: NDArray[np.int64]) -> Selection:
-    """Translate what was selected of `in_order`'s matrix to A."""
-    if order is None:
-        return selection
-    owner = np.empty_like(selection.owner)
-    owner[at] = selection.owner
-    rows = selection.window_rows
-    return replace(selection, owner=owner, window_rows=np.where(rows >= 0, order[rows], -1).astype(np.int32))
+    us: float
+    number: int
+    """Of its candidate."""
+    plan: DevicePlan
 
 
 @dataclass(eq=False)
@@ -160,6 +64,10 @@ class Bench:
     facts: Mapping[str, Any]
     """Of every config."""
     seen: list[Candidate] = field(default_factory=list)
+    compile_s: float = 0.0
+    """Seconds in which candidates were compiled, but for the one that is kept."""
+    run_s: float = 0.0
+    """Seconds in which they were run: checked and timed."""
 
     def build(self, form: Form) -> DevicePlan:
         """Convert a form and build it with a schedule from the middle."""
@@ -170,6 +78,8 @@ class Bench:
     def fastest(self, forms: Sequence[Form], device: DeviceSpec) -> DevicePlan:
         """Build and time every form with several schedules; give the fastest plan.
 
+        A plan is timed by itself, and the fastest of all are timed once more in alternation.
+
         Raises
         ------
         BuildError
@@ -178,42 +88,95 @@ class Bench:
         from spmark.impls.kernels.trial import Trial
 
         trial = Trial(self.problem, device)
-        best: DevicePlan | None = None
-        best_us, reason = float("inf"), ""
+        leaders: list[_Tried] = []
 
-        def time_us(converted: _Converted, schedule: Schedule) -> float:
-            nonlocal best, best_us, reason
-            predicted = converted.form.found.predicted_ms * 1e-3
-            config = {**converted.form.facts, **schedule}
-            try:
-                plan = converted.plan(schedule)
-                samples = trial.samples_us(plan)
-            except (SpmarkError, MemoryError) as error:
-                reason = str(error) or type(error).__name__
-                self.seen.append(Candidate(config, predicted, reason=reason))
-                return float("inf")
-            self.seen.append(Candidate(config, predicted, tuple(samples)))
-            median = float(np.median(samples))
-            if median < best_us:
-                best, best_us = plan, median
-            return median
+        def best_us() -> float:
+            return leaders[0].us if leaders else float("inf")
 
+        walks: dict[tuple[bool, bool], Walks] = {}
         for form in sorted(forms, key=lambda form: form.found.predicted_ms):
             try:
                 converted = _Converted(self.problem, self.target, form, self.facts)
             except (SpmarkError, MemoryError) as error:
-                reason = str(error) or type(error).__name__
-                self.seen.append(Candidate(form.facts, form.found.predicted_ms * 1e-3, reason=reason))
+                self._fails(form, {}, error)
                 continue
-            converted.walk(partial(time_us, converted), lambda found_us: found_us > _HOPELESS * best_us)
-        if best is None:
+            time = partial(self._time, trial, leaders, converted)
+            if self.problem.op is Op.SDDMM:
+                _try_all(converted.schedules(), time, best_us)
+            else:
+                walks.setdefault(converted.kind, Walks(best_us)).walk(converted.axes(), time)
+        if not leaders:
+            reason = next((one.reason for one in reversed(self.seen) if one.reason), "nothing was searched")
             raise BuildError(f"expected a plan out of {len(self.seen)} to build and to be right, found none: {reason}")
-        return best
+        return self._last_round(trial, leaders)
+
+    def _time(self, trial: Trial, leaders: list[_Tried], converted: _Converted, schedule: Schedule) -> Timed:
+        """Build and time a plan, and keep it where it is among the fastest."""
+        form = converted.form
+        try:
+            plan = converted.plan(schedule)
+            self.compile_s += plan.phases_s.get("compile", 0.0)
+            samples = self._samples_us(trial, plan, _BEHIND * leaders[0].us if leaders else float("inf"))
+        except (SpmarkError, MemoryError) as error:
+            self._fails(form, schedule, error)
+            return Timed(schedule, float("inf"))
+        found = Timed.of(schedule, samples)
+        leaders.append(_Tried(found.us, len(self.seen), plan))
+        leaders.sort()
+        del leaders[_FINALISTS:]
+        self.seen.append(Candidate({**form.facts, **schedule}, form.found.predicted_ms * 1e-3, tuple(samples)))
+        return found
+
+    def _samples_us(self, trial: Trial, plan: DevicePlan, behind_us: float) -> list[float]:
+        started = perf_counter()
+        try:
+            trial.check(plan)
+            samples = trial.times_us(plan, _SAMPLES[0])
+            if float(np.median(samples)) < behind_us:
+                samples += trial.times_us(plan, _SAMPLES[1])
+            return samples
+        finally:
+            self.run_s += perf_counter() - started
+
+    def _fails(self, form: Form, schedule: Schedule, error: Exception) -> None:
+        reason = str(error) or type(error).__name__
+        self.seen.append(Candidate({**form.facts, **schedule}, form.found.predicted_ms * 1e-3, reason=reason))
+
+    def _last_round(self, trial: Trial, leaders: Sequence[_Tried]) -> DevicePlan:
+        """Time the fastest once more, in alternation, and give the fastest of these times."""
+        best = leaders[0]
+        if len(leaders) > 1:
+            started = perf_counter()
+            times = trial.alternating_us([one.plan for one in leaders])
+            self.run_s += perf_counter() - started
+            for one, samples in zip(leaders, times, strict=True):
+                candidate = self.seen[one.number]
+                self.seen[one.number] = replace(candidate, samples_us=(*candidate.samples_us, *samples))
+            best = leaders[int(np.argmin([np.median(samples) for samples in times]))]
+        self.compile_s -= best.plan.phases_s.get("compile", 0.0)
+        return best.plan
 
     def describe(self, cores: int) -> Search:
         """Tell what was considered and measured."""
         measured = sum(bool(candidate.samples_us) for candidate in self.seen)
-        return Search(len(self.seen), measured, measured, cores, tuple(self.seen))
+        return Search(
+            candidates=len(self.seen),
+            compiled=measured,
+            measured=measured,
+            cores=cores,
+            seen=tuple(self.seen),
+            compile_s=max(0.0, self.compile_s),
+            run_s=self.run_s,
+        )
+
+
+def _try_all(schedules: Sequence[Schedule], time: Callable[[Schedule], Timed], best_us: Callable[[], float]) -> None:
+    """Have schedules of SDDMM timed, few of them where a form is hopeless."""
+    own_us = float("inf")
+    for number, schedule in enumerate(schedules):
+        own_us = min(own_us, time(schedule).us)
+        if number == _FEW and own_us > _HOPELESS * best_us():
+            return
 
 
 class _Converted:
@@ -240,17 +203,15 @@ class _Converted:
         width, dtype = self._problem.width, self._problem.dtype
         return block_tiles(width, dtype) if self._held.blocks else ell_tiles(width, dtype)
 
-    def walk(self, time_us: Callable[[Schedule], float], hopeless: Callable[[float], bool]) -> None:
-        """Have schedules timed, few of them where a form is hopeless."""
-        if self._problem.op is Op.SDDMM:
-            best_us = float("inf")
-            for number, schedule in enumerate(self.schedules()):
-                best_us = min(best_us, time_us(schedule))
-                if number == _FEW and hopeless(best_us):
-                    return
-        else:
-            half = self._problem.dtype is DType.FLOAT16
-            walk(self._tiles(), self.form.widest, bool(self._held.blocks), half, time_us, hopeless)
+    @property
+    def kind(self) -> tuple[bool, bool]:
+        """Whether there are block tiles, and ELL rows."""
+        return bool(self._held.blocks), self.form.widest > 0
+
+    def axes(self) -> list[Axis]:
+        """List the axes of a schedule of SpMM."""
+        blocks, _ = self.kind
+        return axes_of(self._tiles(), self.form.widest, blocks, self._problem.dtype is DType.FLOAT16)
 
     def plan(self, schedule: Schedule) -> DevicePlan:
         """Build with a schedule; what all plans of the form share is told by each."""

@@ -6,18 +6,44 @@ their non-zeros, divide them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from threading import Lock
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr
-from spmark.impls.formats.threads import SHARE, cores, run_all
+from spmark.impls.formats.threads import SHARE, cores, equal_shares, run_all
 from spmark.impls.stile.space import Shapes
 from spmark.impls.stile.state import GROUP, Groups, Windows
 from spmark.impls.stile.window_loops import condense, count_columns
+
+
+class Once:
+    """Values that several threads need, each made by whoever asks first while the others wait for it."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._made: dict[Hashable, Future[Any]] = {}
+
+    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """Give the value of ``key``, by calling ``make`` where nobody has; what it raises is raised to all."""
+        with self._lock:
+            future = self._made.get(key)
+            mine = future is None
+            if future is None:
+                future = self._made[key] = Future()
+        if mine:
+            try:
+                future.set_result(make())
+            except BaseException as error:
+                future.set_exception(error)
+                raise
+        return future.result()
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,12 +58,69 @@ class Tiled:
     """(nnz,) row of each non-zero of ``matrix``."""
     owner: NDArray[np.int32]
     """(nnz,) tile that has it, or -1; changed by picks."""
+    threads: int
+    """Cores that its loops may take: others may search at the same time."""
+    begun: Once = field(default_factory=Once)
+    """What all searches of the matrix begin with."""
 
     @classmethod
-    def of(cls, matrix: Csr, whole: NDArray[np.int32]) -> Tiled:
-        """Begin with no tile."""
+    def of(cls, matrix: Csr, whole: NDArray[np.int32], threads: int = 0) -> Tiled:
+        """Begin with no tile; by default with all cores."""
         rows = np.repeat(np.arange(matrix.num_rows, dtype=np.int32), matrix.row_lengths)
-        return cls(matrix, whole, rows, np.full(matrix.nnz, -1, np.int32))
+        return cls(matrix, whole, rows, np.full(matrix.nnz, -1, np.int32), threads or cores())
+
+    def again(self) -> Tiled:
+        """Begin again with no tile; what searches begin with is kept."""
+        return replace(self, owner=np.full(self.matrix.nnz, -1, np.int32))
+
+    def tasks(self, work: int) -> int:
+        """Give the number of tasks that so many non-zeros are worth."""
+        return max(1, min(self.threads, work // SHARE))
+
+    def row_shares(self) -> list[tuple[int, int]]:
+        """Cut the rows into ranges for one task each."""
+        return self.begun.get("shares", self._row_shares)  # type: ignore[no-any-return]
+
+    def _row_shares(self) -> list[tuple[int, int]]:
+        matrix = self.matrix
+        tasks = self.tasks(matrix.nnz + matrix.num_rows)
+        if tasks == 1:
+            return [(0, matrix.num_rows)]
+        bounds = equal_shares(matrix.indptr)
+        few = np.linspace(0, bounds.size - 1, min(tasks, bounds.size - 1) + 1).astype(np.int64)
+        return list(pairwise(map(int, bounds[few])))
+
+
+def begin(tiled: Tiled, shapes: Shapes, whole_ones: bool) -> tuple[NDArray[np.int32], Windows, Groups]:
+    """Give what a search begins with; what does not depend on it is made once for all searches of the matrix.
+
+    Parameters
+    ----------
+    tiled : Tiled
+        Without owners yet.
+    shapes : Shapes
+    whole_ones : bool
+        Whether windows may be held whole at all.
+
+    Returns
+    -------
+    order : (I,) int32
+        Rows, window after window (`row_order`).
+    windows, groups : `Windows`, `Groups`
+        The search's own, as far as picks change them.
+    """
+    heights = shapes.heights
+    order = order_of(tiled, heights[0]) if heights else np.arange(tiled.matrix.num_rows, dtype=np.int32)
+    counted = tiled.begun.get(("counted", heights), lambda: _counted(tiled, heights, order))
+    windows = _windows(tiled, shapes, counted, whole_ones)
+    groups = tiled.begun.get(("groups", heights), lambda: make_groups(tiled, windows, (counted.columns, counted.nnz)))
+    changed = {name: getattr(groups, name).copy() for name in ("left", "average", "at", "shape", "stale")}
+    return order, windows, groups._replace(**changed)
+
+
+def order_of(tiled: Tiled, height: int) -> NDArray[np.int32]:
+    """Give `row_order`, made once for all searches of the matrix."""
+    return tiled.begun.get(("order", height), lambda: row_order(tiled, height))  # type: ignore[no-any-return]
 
 
 def row_order(tiled: Tiled, height: int) -> NDArray[np.int32]:
@@ -65,6 +148,56 @@ def area(tiled: Tiled, order: NDArray[np.int32], height: int) -> int:
     return int((-(-columns // GROUP)).sum())
 
 
+@dataclass(frozen=True, eq=False)
+class _Counted:
+    """Windows before they are priced."""
+
+    of: NDArray[np.int32]
+    row_ptr: NDArray[np.int64]
+    rows: NDArray[np.int32]
+    height: NDArray[np.int32]
+    """These as of `Windows`."""
+    columns: NDArray[np.int64]
+    """(W,) columns that each names."""
+    nnz: NDArray[np.int64]
+    divided: NDArray[np.bool_]
+    """(W,) whether a row goes on in other column ranges."""
+
+
+def _counted(tiled: Tiled, heights: tuple[int, ...], order: NDArray[np.int32]) -> _Counted:
+    matrix = tiled.matrix
+    num_rows = matrix.num_rows
+    of = np.zeros((num_rows, len(heights)), np.int32)
+    bounds, number = [np.zeros(1, np.int64)], []
+    first = 0
+    for a, height in enumerate(heights):
+        own = _bounds(num_rows, height)
+        of[order, a] = first + np.arange(num_rows, dtype=np.int32) // height
+        bounds.append(own[1:] + a * num_rows)
+        number.append(np.full(own.size - 1, a, np.int32))
+        first += own.size - 1
+    row_ptr = np.concatenate(bounds)
+    rows = np.tile(order, len(heights)) if heights else np.zeros(0, np.int32)
+    columns, nnz = _count(tiled, row_ptr, rows)
+    divided = np.zeros(nnz.size, np.bool_)
+    if nnz.size:
+        divided = np.logical_or.reduceat((matrix.row_lengths < tiled.whole)[rows], row_ptr[:-1])
+    return _Counted(of, row_ptr, rows, np.concatenate([*number, np.zeros(0, np.int32)]), columns, nnz, divided)
+
+
+def _windows(tiled: Tiled, shapes: Shapes, counted: _Counted, whole_ones: bool) -> Windows:
+    """Price holding each window whole."""
+    whole_ms = np.full(counted.nnz.size, np.inf)
+    if whole_ones and whole_ms.size:
+        for s in range(shapes.plain_ms.shape[1]):
+            tiles = -(-counted.columns // ((s + 1) * GROUP))
+            single, plain = shapes.single_ms[counted.height, s], shapes.plain_ms[counted.height, s]
+            cost = np.where(counted.divided, single, plain)
+            whole_ms = np.minimum(whole_ms, np.where(np.isfinite(cost), tiles * cost, np.inf))
+    held = counted.of, counted.row_ptr, counted.rows, counted.height, counted.nnz
+    return Windows(*held, counted.nnz.copy(), whole_ms, np.zeros(whole_ms.size))
+
+
 def make_windows(tiled: Tiled, shapes: Shapes, order: NDArray[np.int32], whole_ones: bool) -> Windows:
     """Cut the rows into windows of every height, and price holding each whole.
 
@@ -78,35 +211,23 @@ def make_windows(tiled: Tiled, shapes: Shapes, order: NDArray[np.int32], whole_o
     whole_ones : bool
         Whether windows may be held whole at all.
     """
-    matrix = tiled.matrix
-    num_rows, heights = matrix.num_rows, shapes.heights
-    of = np.zeros((num_rows, len(heights)), np.int32)
-    bounds, number = [np.zeros(1, np.int64)], []
-    first = 0
-    for a, height in enumerate(heights):
-        own = _bounds(num_rows, height)
-        of[order, a] = first + np.arange(num_rows, dtype=np.int32) // height
-        bounds.append(own[1:] + a * num_rows)
-        number.append(np.full(own.size - 1, a, np.int32))
-        first += own.size - 1
-    row_ptr = np.concatenate(bounds)
-    rows = np.tile(order, len(heights)) if heights else np.zeros(0, np.int32)
-    height_of = np.concatenate([*number, np.zeros(0, np.int32)])
-    columns, total = _count(tiled, row_ptr, rows)
-    whole_ms = np.full(total.size, np.inf)
-    if whole_ones and total.size:
-        divided = np.add.reduceat((matrix.row_lengths < tiled.whole)[rows], row_ptr[:-1], dtype=np.int64) > 0
-        for s in range(shapes.plain_ms.shape[1]):
-            tiles = -(-columns // ((s + 1) * GROUP))
-            cost = np.where(divided, shapes.single_ms[height_of, s], shapes.plain_ms[height_of, s])
-            whole_ms = np.minimum(whole_ms, np.where(np.isfinite(cost), tiles * cost, np.inf))
-    return Windows(of, row_ptr, rows, height_of, total, total.copy(), whole_ms, np.zeros(total.size))
+    return _windows(tiled, shapes, _counted(tiled, shapes.heights, order), whole_ones)
 
 
-def make_groups(tiled: Tiled, windows: Windows) -> Groups:
-    """Condense what is left of every window. O(nnz) for each height, on all cores."""
+def make_groups(
+    tiled: Tiled, windows: Windows, counted: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+) -> Groups:
+    """Condense what is left of every window. O(nnz) for each height, on all cores.
+
+    Parameters
+    ----------
+    tiled : Tiled
+    windows : `Windows`
+    counted : (W,) int64 arrays, optional
+        Columns and non-zeros that every window has left, where they are known.
+    """
     matrix = tiled.matrix
-    columns, nnz = _count(tiled, windows.row_ptr, windows.rows)
+    columns, nnz = counted or _count(tiled, windows.row_ptr, windows.rows)
     ptr = np.zeros(columns.size + 1, np.int64)
     np.cumsum(-(-columns // GROUP), out=ptr[1:])
     nnz_ptr = np.zeros(columns.size + 1, np.int64)
@@ -119,7 +240,7 @@ def make_groups(tiled: Tiled, windows: Windows) -> Groups:
     tasks = []
     for a in range(num_heights):
         first, stop = np.searchsorted(windows.height, (a, a + 1))
-        for share in _shares(nnz_ptr, int(first), int(stop)):
+        for share in _shares(tiled, nnz_ptr, int(first), int(stop)):
             scratch = np.zeros((3, matrix.num_cols), np.int32)
             given = matrix.indptr, matrix.indices, tiled.owner, windows.row_ptr, windows.rows, a, GROUP, *share
             tasks.append((*given, ptr, nnz_ptr, *scratch, of, members, member_ptr, left))
@@ -145,16 +266,18 @@ def _count(
     given = matrix.indptr, matrix.indices, tiled.owner, row_ptr, rows
     tasks = [
         (*given, *share, np.full(matrix.num_cols, -1, np.int32), columns, nnz)
-        for share in _shares(before[row_ptr], 0, count)
+        for share in _shares(tiled, before[row_ptr], 0, count)
     ]
     run_all(count_columns, tasks)
     return columns, nnz
 
 
-def _shares(before: NDArray[np.int64], first: int, stop: int) -> Iterator[tuple[int, int]]:
+def _shares(tiled: Tiled, before: NDArray[np.int64], first: int, stop: int) -> Iterator[tuple[int, int]]:
     """Cut windows ``first:stop`` into ranges of about equal work, ``before`` (W + 1,) counting it."""
     total = int(before[stop] - before[first])
-    tasks = max(1, min(cores(), total // SHARE))
+    tasks = tiled.tasks(total)
+    if tasks == 1:
+        return iter([(first, stop)])
     wanted = before[first] + np.linspace(0, total, tasks + 1)[1:-1]
     cuts = first + np.searchsorted(before[first:stop], wanted)
     return pairwise([first, *map(int, cuts), stop])

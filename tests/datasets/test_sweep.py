@@ -198,6 +198,7 @@ def test_circular_include(tmp_path):
         ("lo_spmm_fig10_speedup", 41 * 5 * 7),
         ("lo_spmm_fig11_search_time", 4 * 5 * 8),
         ("lo_spmm_fig11_search_time_c", 3 * 8),
+        ("lo_spmm_fig11_large_layer", 7),
         ("lo_spmm_fig11_extrapolated_c", 5 * 4 * 3),
         ("lo_spmm_table2", 4 * 5 * 5),
         ("lo_spmm_table4_mape", 12 * 5 * 6),
@@ -217,6 +218,8 @@ def test_circular_include(tmp_path):
         ("stile_table7_search_space", 2 * 3 * 2 * 8),
         ("stile_fig12_multilevel", 2 * 2 * 2 * 4),
         ("stile_fig14_cost_model", 2 * 8 * 3 * 2 * 2),
+        ("stile_modes", 2 * 5 * 4),
+        ("stile_tile_order", 4 * 5),
     ],
 )
 def test_packaged(name, cases):

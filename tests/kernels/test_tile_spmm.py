@@ -96,8 +96,9 @@ MATRIX = random_csr(77, 290, [*RANDOM.integers(0, 40, 40), 290, 0, 0, *RANDOM.in
 def test_every_instance(instance: Instance, target: TableTarget) -> None:
     schedule = {name: int(instance.values[name]) for name in ("vector", "vectors", "lanes")}
     ahead = int(instance.values["ahead"])
-    schedule["shallow"] = ahead == AHEAD[int(instance.values["columns"])][1]
-    width = 24 if instance.values["columns"] == 4 else 2 * 64 + 8  # a tile more than full ones
+    columns = schedule["columns"] = int(instance.values["columns"])
+    schedule["shallow"] = ahead == AHEAD[columns][1]
+    width = 2 * 8 * columns + 8  # a tile more than full ones
     if not instance.values["mixed"]:
         full = random_csr(77, 290, [1, 290, *np.random.default_rng(5).integers(1, 60, 75)])
         for height, alone in ((16, ALONE[0]), (8, ALONE[1]), (8, ALONE[0])):
@@ -111,6 +112,9 @@ def test_every_instance(instance: Instance, target: TableTarget) -> None:
         multiply(MATRIX, select(MATRIX, share, height=8), width, target, alone=alone, **schedule)
     plan = multiply(MATRIX, both_heights(MATRIX, 0.5), width, target, alone=ALONE[0], **schedule)
     assert not plan.deterministic
+    if columns == 4:  # what is narrow has no other
+        narrow = {**schedule, "columns": 8}
+        assert multiply(MATRIX, select(MATRIX, 0.6), 24, target, alone=ALONE[0], **narrow).config["columns"] == 4
 
 
 @pytest.mark.xdist_group("tile_spmm")

@@ -81,3 +81,15 @@ def test_a_wrong_result_is_refused_before_it_is_timed(fault: str, trial: Any) ->
     with pytest.raises(BuildError, match=r"wrong result: expected an error of at most .*, found (inf|nan|\d)"):
         trial.samples_us(plan)
     assert plan.runs == 1
+
+
+def test_plans_are_timed_in_alternation(trial: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Stopwatch, "state", lambda self: (0.0, []), raising=False)
+    problem = Problem(Op.SPMM, MATRIX, 24)
+    plans = [Product(problem, "") for _ in range(3)]
+    order: list[int] = []
+    for number, plan in enumerate(plans):
+        monkeypatch.setattr(plan, "run", lambda operands, out, number=number: order.append(number))
+    times = trial.alternating_us(plans)
+    assert [len(each) for each in times] == [10, 10, 10]  # all alike: known at once
+    assert order == [0, 1, 2] * (len(order) // 3)

@@ -1,4 +1,4 @@
-"""Schedules of tiles: those that there are kernels for, and the walk through them."""
+"""Schedules of tiles: those that there are kernels for, and the axes that are walked along."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spmark.impls.kernels.tile_float import SPMM_TILES_FLOAT, VECTOR, VECTORS
 from spmark.impls.kernels.tile_sddmm import SDDMM_TILES
 from spmark.impls.kernels.tile_spmm import AHEAD, SPMM_TILES
 from spmark.impls.runtime.template import C_TYPES
-from spmark.impls.stile.schedule import block_tiles, ell_tiles, run_schedules, tile_schedules, walk
+from spmark.impls.stile.schedule import axes_of, block_tiles, ell_tiles, middle, run_schedules, tile_schedules
 
 
 @pytest.mark.parametrize("width", [1, 3, 8, 20, 32, 40, 64, 128, 136, 512])
@@ -36,33 +36,28 @@ def test_every_schedule_has_a_kernel(width: int) -> None:
             SPMM_TILES.instance(mixed=True, columns=columns, ahead=AHEAD[columns][0], **tile, threads=128)
 
 
-def walked(
-    widest: int, blocks: bool, best: dict[str, Any], hopeless: float = 1e9, half: bool = True
-) -> list[dict[str, Any]]:
-    seen: list[dict[str, Any]] = []
+def test_axes_hold_what_there_is() -> None:
+    half, tiles = True, block_tiles(128)
+    assert names(ell_tiles(128, DType.FLOAT16), 64, False) == {*TILE, "threads", "spread", "together", "work", "by_row"}
+    assert names(tiles, 64, True) == {*TILE, "spread", "together", "work", "alone"}
+    assert names(tiles, 0, True) == {*TILE, "spread", "together", "work", "alone", "columns", "shallow"}
+    assert names(tiles, 0, True, half=False) == {*TILE, "spread", "together", "work", "alone"}
+    # Without ELL rows their loads, work and sharing make no difference; a narrow J has 4 columns of a lane always.
+    for width, panels in ((128, 16), (32, 8)):
+        assert [len(axis) for axis in axes_of(block_tiles(width), 0, True, half)] == [1, panels, 1, 1]
+    large = [one for one in axes_of(ell_tiles(128, DType.FLOAT16), 0, False, half)[1] if one["threads"] == 256]
+    assert large
+    for tile in large:
+        SPMM_ELL_BUCKETS.instance(T="half", **tile)
+    short, long = (axes_of(tiles, widest, False, half)[0] for widest in (16, 64))
+    assert short == [{"spread": NEVER, "together": NEVER}]
+    assert {one["together"] for one in long} == {NEVER, 64, 32}
+    first = {name: value for axis in axes_of(tiles, 64, False, half) for name, value in axis[0].items()}
+    assert first == {**middle(tiles[0]), "by_row": False, "threads": 128}
 
-    def time_us(schedule: dict[str, Any]) -> float:
-        seen.append(schedule)
-        return 10.0 + sum(schedule.get(name) != value for name, value in best.items())
 
-    walk(ell_tiles(256, DType.FLOAT16), widest, blocks, half, time_us, lambda us: us > hopeless)
-    return seen
+TILE = ("vector", "vectors", "lanes")
 
 
-def test_a_walk_ends_at_the_fastest() -> None:
-    best = {"lanes": 16, "vectors": 2, "work": 8, "spread": 32, "together": NEVER, "by_row": True}
-    assert walked(64, False, best)[-1].items() >= best.items()
-    seen = walked(64, False, {})
-    assert len(seen) == len({str(schedule) for schedule in seen})
-
-
-def test_a_walk_asks_for_what_there_is() -> None:
-    assert all("by_row" not in schedule for schedule in walked(32, True, {}))
-    for hopeless in (1e9, 1.0):  # who takes a panel is asked before a form is given up
-        assert {schedule.get("alone") for schedule in walked(0, True, {}, hopeless)} == {4, 16}
-    assert all("alone" not in schedule for schedule in walked(32, False, {}))
-    assert all("shallow" not in schedule for schedule in walked(0, True, {}, half=False))
-    assert {schedule.get("shallow") for schedule in walked(0, True, {})} == {None, True}
-    assert {schedule.get("shallow") for schedule in walked(32, True, {})} == {None}
-    assert {schedule["spread"] for schedule in walked(16, False, {})} == {NEVER}
-    assert len(walked(64, False, {"work": 0}, hopeless=1.0)) == len(ell_tiles(256, DType.FLOAT16))
+def names(tiles: list[dict[str, Any]], widest: int, blocks: bool, half: bool = True) -> set[str]:
+    return {name for axis in axes_of(tiles, widest, blocks, half) for one in axis for name in one}

@@ -17,7 +17,8 @@ from spmark.impls.core.problem import Csr, DType, Op
 from spmark.impls.formats.tiles import BLOCK, ELL, RUN, TileFormat
 from spmark.impls.stile.calibration import BlockCost, Calibration, published_a100
 from spmark.impls.stile.greedy import Event, Greedy, Rules
-from spmark.impls.stile.search import Found, search
+from spmark.impls.stile.mixture import Ground
+from spmark.impls.stile.search import Found, Sought, heavy, search, search_each, search_many
 from spmark.impls.stile.space import Formats, Mode, shapes_of
 from spmark.impls.stile.windows import Tiled
 
@@ -218,3 +219,51 @@ def test_blocks_that_were_not_measured_are_no_candidates() -> None:
 def test_rules_refuse(wrong: dict[str, float], what: str) -> None:
     with pytest.raises(ValueError, match=what):
         Rules(**wrong)
+
+
+@pytest.mark.parametrize("calibration", [SPMM, SDDMM], ids=["spmm", "sddmm"])
+@pytest.mark.parametrize("threads", [False, True])
+def test_searches_together_find_what_each_finds_alone(
+    calibration: Calibration, threads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matrix = mixed_matrix(np.random.default_rng(11), 400, 500)
+    monkeypatch.setattr("spmark.impls.stile.search.SHARE", 0 if threads else 10**9)
+    monkeypatch.setattr("spmark.impls.formats.threads.cores", lambda: 3)
+    asked = [Rules(), Rules(formats=Formats.OTHER, widest=128), Rules(Mode.PAPER), Rules(widest=64)]
+    ground = Ground(matrix)
+    together = search_many([Sought(one, matrix, lambda: ground) for one in asked], calibration, 64)
+    for rules, found in zip(asked, together, strict=True):
+        alone = {one.formats: one for one in search_each(matrix, calibration, 64, rules)}
+        assert found or rules.formats is Formats.OTHER
+        for one in found:
+            expected = alone[one.formats]
+            np.testing.assert_array_equal(one.selection.owner, expected.selection.owner)
+            np.testing.assert_array_equal(one.selection.window_rows, expected.selection.window_rows)
+            assert (one.predicted_ms, one.levels) == (expected.predicted_ms, expected.levels)
+
+
+def test_what_would_be_found_again_is_left_out() -> None:
+    matrix = random_csr(300, 400, np.random.default_rng(3).integers(1, 30, 300).tolist())
+    ground = Ground(matrix)
+    first = Sought(Rules(widest=32), matrix, lambda: ground)
+    asked = [
+        first,
+        replace(first, rules=Rules(widest=128)),
+        replace(first, rules=Rules(formats=Formats.OTHER, widest=512)),
+    ]
+    found = search_many(asked, SPMM, 64)
+    # No row is longer than 32, and blocks know of no widths.
+    assert [sorted(one.formats for one in each) for each in found] == [sorted(Formats), [Formats.MIXED], []]
+    other = replace(asked[1], ground=lambda: Ground(matrix))
+    assert [len(each) for each in search_many([first, other], SPMM, 64)] == [3, 3]  # rows may stand in another order
+    assert heavy([one.rules for one in asked], SPMM) == 4
+
+
+def test_together_the_first_search_is_finished_and_late_ones_are_left_out() -> None:
+    matrix = mixed_matrix(np.random.default_rng(9), 300, 400)
+    ground = Ground(matrix)
+    sought = [Sought(Rules(widest=widest), matrix, lambda: ground) for widest in (0, 128)]
+    first, second = search_many(sought, SPMM, 64, time_budget_s=0.0)
+    assert first
+    assert not first[0].finished
+    assert second == []

@@ -1,0 +1,140 @@
+"""What is searched for a plan, at once, and the tiles that are found.
+
+Where plans are measured, longer ELL rows and another order of rows are searched beside the paper's three mixtures (Fang
+et al., SIGMOD 2024, section 3.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.problem import Csr, Problem
+from spmark.impls.formats.nearness import RowOrder, near_order
+from spmark.impls.formats.tiles import ELL, Selection
+from spmark.impls.stile.calibration import Calibration
+
+if TYPE_CHECKING:  # all bring the compiled loops along
+    from spmark.impls.stile.greedy import Rules
+    from spmark.impls.stile.mixture import Ground
+    from spmark.impls.stile.search import Found
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """Tiles that a search found."""
+
+    found: Found
+    widest: int
+    """Widest ELL tile; 0 where there is none."""
+    positions: NDArray[np.int32] | None = None
+    """(I,) place of every row in the order that was searched; None where that is A's."""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a plan's config says of them."""
+        found = self.found
+        return {
+            "formats": str(found.formats),
+            "part": found.part,
+            "divisions": found.divisions,
+            "widest": self.widest,
+            "rows": "as they stand" if self.positions is None else "near",
+            "levels_used": found.levels,
+            "withdrawn": found.withdrawn,
+            "predicted_us": round(found.predicted_ms * 1e3, 4),
+            **({} if found.finished else {"search": "cut short"}),
+        }
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to search."""
+
+    rules: Rules
+    near: bool = False
+    """Order rows so that those that share columns stand together before anything else (primitive 1)."""
+
+
+def forms_of(
+    problem: Problem, calibration: Calibration, width: int, wanted: Sequence[Wanted], budget_s: float
+) -> list[Form]:
+    """Search everything that is wanted.
+
+    Parameters
+    ----------
+    problem : Problem
+    calibration : Calibration
+    width : int
+        J that is searched for.
+    wanted : sequence of Wanted
+        A plan without measuring comes from the first; others that find tiles as wide are left out.
+    budget_s : float
+        Of all searches together: the first always gives something, those that have not begun by then are left out.
+
+    Returns
+    -------
+    list of Form
+        Those of the first search first, the one predicted fastest before the others.
+    """
+    from spmark.impls.stile.mixture import Ground
+    from spmark.impls.stile.search import Sought, heavy, search_many
+    from spmark.impls.stile.windows import Once
+
+    matrix = problem.matrix
+    searches = heavy([one.rules for one in wanted], calibration, budget_s)
+    as_it_stands, once = Ground(matrix, searches), Once()
+
+    def ordered() -> _Ordered:
+        rows = near_order(matrix)
+        moved, at = in_order(matrix, rows.rows)
+        return _Ordered(rows, at, Ground(moved, searches))
+
+    def near() -> _Ordered:
+        return once.get("near", ordered)  # type: ignore[no-any-return]
+
+    grounds = {False: lambda: as_it_stands, True: lambda: near().ground}
+    sought = [Sought(one.rules, matrix, grounds[one.near]) for one in wanted]
+    forms: list[Form] = []
+    seen: set[tuple[str, int, bool]] = set()
+    for one, each in zip(wanted, search_many(sought, calibration, width, budget_s), strict=True):
+        moved = near() if one.near and each else None
+        for found in each:
+            selection = found.selection
+            widest = int(selection.width[selection.kind == ELL].max(initial=0))
+            if (str(found.formats), widest, one.near) not in seen:
+                seen.add((str(found.formats), widest, one.near))
+                if moved:
+                    selection = out_of_order(selection, moved.rows.rows, moved.at)
+                positions = moved.rows.positions if moved else None
+                forms.append(Form(replace(found, selection=selection), widest, positions))
+    return forms
+
+
+def in_order(matrix: Csr, order: NDArray[np.int32]) -> tuple[Csr, NDArray[np.int64]]:
+    """Give the matrix with its rows in an order, (I,) of A's rows, and where A has each of its non-zeros, (nnz,)."""
+    lengths = matrix.row_lengths[order]
+    indptr = np.zeros(matrix.num_rows + 1, np.int64)
+    np.cumsum(lengths, out=indptr[1:])
+    at = np.repeat(matrix.indptr[order] - indptr[:-1], lengths) + np.arange(matrix.nnz)
+    return Csr(matrix.shape, indptr.astype(np.int32), matrix.indices[at], matrix.values[at]), at
+
+
+def out_of_order(selection: Selection, order: NDArray[np.int32], at: NDArray[np.int64]) -> Selection:
+    """Translate what was selected of `in_order`'s matrix to A."""
+    owner = np.empty_like(selection.owner)
+    owner[at] = selection.owner
+    rows = selection.window_rows
+    return replace(selection, owner=owner, window_rows=np.where(rows >= 0, order[rows], -1).astype(np.int32))
+
+
+class _Ordered(NamedTuple):
+    """The matrix with its rows in another order."""
+
+    rows: RowOrder
+    at: NDArray[np.int64]
+    ground: Ground
