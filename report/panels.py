@@ -175,7 +175,7 @@ def width_axis(ax: Axes, widths: Sequence[int]) -> None:
     ax.set_xlim(widths[0] / 1.4, widths[-1] * 1.4)
 
 
-def ratio_axis(ax: Axes, least: float = 1 / 256) -> None:
+def ratio_axis(ax: Axes, least: float = 1 / (1 << 16)) -> None:
     """Make y a logarithmic axis of ratios, from ``least`` at the lowest, with a line at 1 and round ticks."""
     ax.set_yscale("log", base=2)
     ax.axhline(1, color="black", linewidth=0.8)
