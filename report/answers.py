@@ -118,7 +118,10 @@ def answer(claim: Claim, records: Records, matrices: dict[str, tuple[str, ...]])
         measure.differs,
     ]
     apart = int((rows["speedup_from"] == "record").sum()) if measure.statistic in _SPEEDUPS else 0
-    remarks = [f"{apart} of {len(rows)} ratios are of records taken apart" if apart else ""]
+    remarks = [
+        f"{apart} of {len(rows)} ratios are of records taken apart" if apart else "",
+        f"mean of {len(rows)} cases" if measure.statistic is Statistic.MEAN_LOSS else "",
+    ]
     return Answer(least, greatest, len(rows), covered, tuple(filter(None, reservations)), tuple(filter(None, remarks)))
 
 

@@ -53,6 +53,7 @@ def test_the_loss_of_a_pick_is_its_mean_distance_from_the_best(records_of):
     found = answer(claim_of(Statistic.MEAN_LOSS, "pick", "exhaustive"), held, MATRICES)
     assert found.least.value == pytest.approx((10 + 20 + 5) / 3)
     assert found.cases == 3
+    assert "mean of 3 cases" in found.remarks
     assert "without a result: layers (no value)" in found.reservations
 
 
