@@ -18,7 +18,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from numpy.typing import ArrayLike, NDArray
 
 from spmark.report.statistics import Interval
-from spmark.report.style import COLUMN_IN, DPI, WIDTH_IN, Look
+from spmark.report.style import COLUMN_IN, DASHES, DPI, WIDTH_IN, Look
 
 ALL = "all"
 """First word of the groups that stand for several matrices: shaded."""
@@ -94,8 +94,8 @@ _HANDLES: Mapping[Keys, Callable[[Look], Patch | Line2D]] = {
 
 
 def line_style(look: Look) -> dict[str, Any]:
-    """Give what else a line or a cross needs: dark edges for pale markers, dashes for the further configs."""
-    return {"markeredgecolor": "black", "markeredgewidth": 0.4, "linestyle": "--" if look.hatch else "-"}
+    """Give what else a line or a cross needs: dark edges for pale markers, dashes for further configs."""
+    return {"markeredgecolor": "black", "markeredgewidth": 0.4, "linestyle": DASHES[look.hatch]}
 
 
 def grouped_bars(

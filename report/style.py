@@ -101,6 +101,12 @@ _SPARE = tuple(
     )
 )
 _HATCHES = ("", "////", "....", "xxxx", "----", "||||")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+"""Of further labels of one implementation."""
+DASHES: Mapping[str, Any] = MappingProxyType(
+    dict(zip(_HATCHES, ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 3))), strict=True))
+)
+"""How a line is drawn, by the hatch of its look."""
 
 
 def looks(series: Iterable[tuple[str, str]]) -> dict[str, Look]:
@@ -109,8 +115,9 @@ def looks(series: Iterable[tuple[str, str]]) -> dict[str, Look]:
     Parameters
     ----------
     series : iterable of (label, implementation)
-        What a figure shows. Further labels of one implementation are paler and hatched; an implementation that `LOOKS`
-        does not know takes a spare look by the digest of its name, the next free one where two meet.
+        What a figure shows. Further labels of one implementation are paler and hatched, with markers and dashes of
+        their own; an implementation that `LOOKS` does not know takes a spare look by the digest of its name, the next
+        free one where two meet.
 
     Returns
     -------
@@ -148,4 +155,5 @@ def _variant(look: Look, position: int) -> Look:
         return look
     paleness = 1 - 0.7 ** min(position, 4)
     red, green, blue = (channel + (1 - channel) * paleness for channel in to_rgb(look.colour))
-    return Look(to_hex((red, green, blue)), look.marker, _HATCHES[position % len(_HATCHES)])
+    others = [marker for marker in _MARKERS if marker != look.marker]
+    return Look(to_hex((red, green, blue)), others[position % len(others)], _HATCHES[position % len(_HATCHES)])

@@ -9,7 +9,7 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from spmark.impls.table import IMPLEMENTATIONS
-from spmark.report.style import LOOKS, looks
+from spmark.report.style import DASHES, LOOKS, looks
 
 GPU = (
     "cusparse_best", "cusparse", "cublas", "gespmm", "dgl", "sparsetir", "stile", "liteform", "lo_spmm", "dash",
@@ -63,4 +63,6 @@ def test_unknown_implementations_and_further_configs_differ():
     configs = looks([("gespmm", "gespmm"), ("wide", "gespmm"), ("narrow", "gespmm")])
     assert list(configs) == ["gespmm", "narrow", "wide"]
     assert len({(look.colour, look.hatch) for look in configs.values()}) == 3
+    assert len({look.marker for look in configs.values()}) == 3
+    assert len({str(DASHES[look.hatch]) for look in configs.values()}) == 3
     assert len(looks([(f"n{i}", f"n{i}") for i in range(9)])) == 9
