@@ -37,7 +37,8 @@ WORKDIR /build
 COPY requirements/build.txt ./
 RUN python3 -m venv /opt/build \
  && /opt/build/bin/pip install --no-cache-dir --require-hashes --only-binary :all: --requirement build.txt
-COPY pyproject.toml setup.py README.md LICENSE ./
+COPY pyproject.toml MANIFEST.in README.md LICENSE ./
+COPY scripts/build_backend.py scripts/
 COPY spmark/ spmark/
 COPY impls/ impls/
 COPY datasets/ datasets/

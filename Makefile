@@ -33,7 +33,7 @@ OTHER_CUPY_gpu-cu12 := cupy-cuda13x
 
 BIN := .venv/bin
 PACKAGES := datasets impls report suite
-SOURCES := pyproject.toml setup.py
+SOURCES := pyproject.toml scripts/build_backend.py
 CUDA_FILES := find $(PACKAGES) tests -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.hpp'
 
 .DELETE_ON_ERROR:
@@ -74,12 +74,9 @@ format: .venv/.dev-$(EXTRA) ## write Python and CUDA files in the project's styl
 	@$(BIN)/ruff format .
 	@$(CUDA_FILES) | xargs $(BIN)/clang-format -i
 
-# mypy finds no packages behind the mapping of pyproject.toml: a tree of links shows them where they are imported.
-types: .venv/.dev-$(EXTRA) ## check types: mypy, strict
-	@mkdir -p .typing/spmark
-	@for name in __init__.py py.typed; do ln -sfn "../../spmark/$$name" ".typing/spmark/$$name"; done
-	@for name in $(PACKAGES); do ln -sfn "../../$$name" ".typing/spmark/$$name"; done
+types: .venv/.dev-$(EXTRA) ## check types: mypy and basedpyright, strict
 	@$(BIN)/python -m mypy -p spmark
+	@$(BIN)/basedpyright
 
 extras: ## say what would be installed for this machine's driver
 	@echo '$(WHY_$(EXTRA))'
@@ -87,7 +84,7 @@ extras: ## say what would be installed for this machine's driver
 	@echo 'test, lint and types install .$(DEV_$(EXTRA))'
 
 clean: ## delete what was made, but .venv and results
-	rm -rf out build dist .typing .mypy_cache .ruff_cache .pytest_cache .hypothesis spmark.egg-info
+	rm -rf out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis spmark.egg-info
 	find $(PACKAGES) spmark tests -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/.made:

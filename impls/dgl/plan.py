@@ -160,7 +160,7 @@ def _missing(kind: DeviceKind) -> str | None:
 
 
 def _torch() -> Any:
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     return torch
 

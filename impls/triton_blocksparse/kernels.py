@@ -6,8 +6,8 @@ capitals, as Triton's users write them; S is the block size.
 
 from __future__ import annotations
 
-import triton
-import triton.language as tl
+import triton  # pyright: ignore[reportMissingImports]
+import triton.language as tl  # pyright: ignore[reportMissingImports]
 
 
 @triton.jit  # type: ignore[untyped-decorator]

@@ -95,7 +95,7 @@ def interpret(
     arguments: Sequence[Any],
     constants: dict[str, Any],
 ) -> None:
-    from triton.runtime import interpreter
+    from triton.runtime import interpreter  # pyright: ignore[reportMissingImports]
 
     from spmark.impls.triton_blocksparse import kernels
 
