@@ -1,7 +1,7 @@
 """setuptools' build backend, which first checks that the links of ``spmark/`` are still there.
 
-``spmark/impls`` and its three neighbours are relative links to the folders at the top. A zip archive from a web page and a
-checkout on Windows may hold text files in their place. setuptools would then build a package without code and say nothing.
+``spmark/impls`` and its three neighbours are relative links to the folders at the top. A zip archive from a web page,
+or a checkout on Windows, may hold text files in their place: setuptools would silently build a package without code.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def _check_links() -> None:
     if broken:
         raise MissingPackagesError(
             f"expected {', '.join(f'spmark/{name}' for name in broken)} to be links to the folders of the same names "
-            f"at the top, found no such folders in {package}. Zip archives and Windows without links lose them: use `git "
-            "clone` (on Windows with `git -c core.symlinks=true clone`), a tar archive, the sdist or the wheel."
+            f"at the top, found no such folders in {package}. Zip archives and Windows without links lose them: use "
+            "`git clone` (on Windows with `git -c core.symlinks=true clone`), a tar archive, the sdist or the wheel."
         )
 
 

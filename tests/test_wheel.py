@@ -1,7 +1,8 @@
 """The wheel: what is in it, and that CONTRIBUTING.md's recipe for an implementation works where it is installed.
 
 The wheel is built from a copy of the sources and installed into an environment of its own, which borrows the
-dependencies of this one: nothing is downloaded, and the checkout is not importable there.
+dependencies of this one: nothing is downloaded, and the checkout is not importable there. Everything else that a person
+may build from (a clone, an archive, the sdist) gives the same wheel, and what lost the links of ``spmark/`` is refused.
 """
 
 from __future__ import annotations
@@ -22,26 +23,102 @@ from spmark.impls.core.record import Measurement, Status
 from spmark.impls.core.recordfile import read_rows
 
 ROOT = Path(__file__).parents[1]
-MAPPED = ("impls", "datasets", "suite", "report")
+LINKED = ("impls", "datasets", "suite", "report")
 DATA = (".cu", ".cuh", ".h", ".hpp", ".cpp", ".yaml", ".json", ".npz", ".html", ".css", ".js")
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel from a copy, so that neither folder sees what an earlier build left behind."""
-    folder = tmp_path_factory.mktemp("wheel")
-    sources = folder / "sources"
-    for name in ("spmark", *MAPPED):
-        shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, sources)
-    pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder)]
-    built = subprocess.run([*pip, str(sources)], capture_output=True, text=True)
+SOURCES = ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE")
+
+
+def build(what: str, sources: Path, into: Path) -> subprocess.CompletedProcess[str]:
+    """Ask the build backend for a ``wheel`` or an ``sdist``, without the network."""
+    if what == "wheel":
+        pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(into)]
+        return subprocess.run([*pip, str(sources)], capture_output=True, text=True)
+    program = (
+        f"import sys; sys.path.insert(0, 'scripts'); import build_backend; build_backend.build_sdist({str(into)!r})"
+    )
+    return subprocess.run([sys.executable, "-c", program], cwd=sources, capture_output=True, text=True)
+
+
+def build_wheel(sources: Path, into: Path) -> Path:
+    built = build("wheel", sources, into)
     assert built.returncode == 0, built.stdout + built.stderr
-    (path,) = folder.glob("*.whl")
+    (path,) = into.glob("*.whl")
     return path
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copy what a wheel is made of, so that neither folder sees what an earlier build left behind."""
+    folder = tmp_path_factory.mktemp("sources")
+    for name in ("spmark", *LINKED):
+        ignored = shutil.ignore_patterns("__pycache__", "*.so")
+        shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=ignored)
+    (folder / "scripts").mkdir()
+    for name in (*SOURCES, "scripts/build_backend.py"):
+        shutil.copy(ROOT / name, folder / name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(sources, tmp_path_factory.mktemp("wheel"))
+
+
+def git(*words: str) -> None:
+    """Run git on the checkout, or skip where the tree is no checkout (an image, an sdist)."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("needs a git checkout")
+    subprocess.run(["git", "-C", str(ROOT), *words], check=True, capture_output=True)
+
+
+def committed() -> set[str]:
+    """Give the names in a wheel of what HEAD holds."""
+    listed = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-tree", "-r", "--name-only", "HEAD", *LINKED],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    names = [Path(name) for name in listed.stdout.splitlines()]
+    return {f"spmark/{name.as_posix()}" for name in names if name.suffix in (".py", *DATA) or name.name == "py.typed"}
+
+
+def test_a_clone_builds(tmp_path: Path) -> None:
+    git("clone", "--quiet", "--depth", "1", f"file://{ROOT}", str(tmp_path / "clone"))
+    assert not committed() - contents(build_wheel(tmp_path / "clone", tmp_path))
+
+
+def test_an_archive_of_git_builds(tmp_path: Path) -> None:
+    git("archive", "--format", "tar", "--output", str(tmp_path / "archive.tar"), "HEAD")
+    shutil.unpack_archive(tmp_path / "archive.tar", tmp_path / "unpacked", filter="tar")
+    assert not committed() - contents(build_wheel(tmp_path / "unpacked", tmp_path))
+
+
+def test_the_sdist_builds_the_same_wheel(sources: Path, wheel: Path, tmp_path: Path) -> None:
+    built = build("sdist", sources, tmp_path)
+    assert built.returncode == 0, built.stdout + built.stderr
+    (sdist,) = tmp_path.glob("*.tar.gz")
+    shutil.unpack_archive(sdist, tmp_path / "unpacked", filter="data")
+    (unpacked,) = (tmp_path / "unpacked").iterdir()
+    assert contents(build_wheel(unpacked, tmp_path)) == contents(wheel)
+
+
+@pytest.mark.parametrize("what", ["wheel", "sdist"])
+def test_an_archive_that_lost_the_links_is_refused(what: str, tmp_path: Path) -> None:
+    git("archive", "--format", "zip", "--output", str(tmp_path / "archive.zip"), "HEAD")
+    with zipfile.ZipFile(tmp_path / "archive.zip") as archive:  # makes text files of links, as on Windows
+        archive.extractall(tmp_path / "unpacked")
+    assert (tmp_path / "unpacked" / "spmark" / "impls").is_file()
+    built = build(what, tmp_path / "unpacked", tmp_path)
+    assert built.returncode != 0
+    said = built.stdout + built.stderr
+    for words in ("spmark/impls", "expected", "links", "git clone", "sdist"):
+        assert words in said
+    assert not [path.name for path in tmp_path.iterdir() if path.suffix in (".whl", ".gz")]
 
 
 class Installed:
@@ -92,11 +169,11 @@ def contents(wheel: Path) -> set[str]:
 def test_the_wheel_has_every_module_and_data_file(wheel: Path) -> None:
     wanted = {
         f"spmark/{path.relative_to(ROOT).as_posix()}"
-        for folder in MAPPED
+        for folder in LINKED
         for path in (ROOT / folder).rglob("*")
         if path.suffix in (".py", *DATA) or path.name == "py.typed"
     }
-    assert {f"spmark/{folder}/py.typed" for folder in MAPPED} <= wanted
+    assert {f"spmark/{folder}/py.typed" for folder in LINKED} <= wanted
     kinds = {"impls/liteform/models": ".npz", "impls/liteform/schedules": ".json", "impls/stile/calibrations": ".json"}
     for folder, kind in kinds.items():
         assert [name for name in wanted if name.startswith(f"spmark/{folder}/") and name.endswith(kind)], folder
@@ -107,6 +184,20 @@ def test_the_wheel_has_nothing_else(wheel: Path) -> None:
     tops = {name.split("/")[0] for name in contents(wheel)}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"spmark"}, "`datasets` would shadow another's"
     assert not [name for name in contents(wheel) if "test" in Path(name).name or name.endswith((".pyc", ".so"))]
+
+
+def test_no_folder_of_the_checkout_is_a_package_of_its_own(tmp_path: Path) -> None:
+    """The editable install must not put the top of the checkout on the path: ``datasets`` is another's name."""
+    program = (
+        "from importlib.util import find_spec\n"
+        f"wrong = {{name: spec.origin for name in {LINKED!r} if (spec := find_spec(name)) is not None}}\n"
+        f"print(*[place for place in wrong.values() if {str(ROOT)!r} in str(place)])\n"
+        "import spmark.impls, spmark.datasets, spmark.suite, spmark.report\n"
+    )
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    asked = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=kept, capture_output=True, text=True)
+    assert asked.returncode == 0, asked.stderr
+    assert not asked.stdout.strip()
 
 
 def test_the_installed_package_is_the_one_that_runs(installed: Installed) -> None:
