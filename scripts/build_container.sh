@@ -40,10 +40,18 @@ out=$(cd "$out" && pwd)
 
 # Everything runs by chroot: no daemon, no user namespace, no overlay mount inside a container is asked for.
 export BUILDAH_ISOLATION=chroot
+# Debian's ca-certificates writes into its own folders while the image is built, so that the machine's certificates are
+# mounted elsewhere, and pip is told where.
 mounts=()
-for path in /etc/ssl/certs /usr/share/ca-certificates /usr/local/share/ca-certificates /etc/pip.conf; do
-  [ ! -e "$path" ] || mounts+=(--volume "$path:$path:ro")
-done
+trust=$(mktemp -d)
+trap 'rm -rf "$trust"' EXIT
+if [ -e /etc/ssl/certs/ca-certificates.crt ]; then
+  cp -L /etc/ssl/certs/ca-certificates.crt "$trust/ca.crt"
+  printf '[global]\ncert = /run/trust/ca.crt\n' >"$trust/pip.conf"
+  [ ! -e /etc/pip.conf ] || sed -E '/^ *(\[global\]|cert *=)/d' /etc/pip.conf >>"$trust/pip.conf"
+  chmod -R a+rX "$trust"
+  mounts=(--volume "$trust:/run/trust:ro" --volume "$trust/pip.conf:/etc/pip.conf:ro")
+fi
 
 step() {
   local name=$1 log=$out/$1.log start=$SECONDS
