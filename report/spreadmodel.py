@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from scipy import optimize, stats
 
+from spmark.impls.core.aliases import CaseId
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import RecordError
 from spmark.report.load import load_every_run
@@ -50,7 +51,7 @@ class Trend(_Part):
     """Standard deviation in time that short durations have on top."""
     df: float = Field(gt=0)
     """How surely a case follows the trend, in degrees of freedom of a variance."""
-    known: dict[str, tuple[float, int]] = {}
+    known: dict[CaseId, tuple[float, int]] = {}
     """Of cases that were repeated: their variance over the trend's, errors within runs included, and its degrees of
     freedom."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from spmark.datasets.sweep import Case
 from spmark.impls.core.record import Environment, Status
-from spmark.suite.resume import History, key_of, why_skipped
+from spmark.suite.resume import History, key_of, versions_of, why_skipped
 from spmark.suite.roster import refusals
 
 
@@ -76,10 +76,11 @@ def make_agenda(
         An implementation, its config or the baseline is unknown.
     """
     refused = refusals(cases, environment.device.kind)
+    versions = versions_of(cases)
     items, running = [], 0
     for case in cases:
         reason = refused.get(case.case_id)
-        tried = history.tried.get(key_of(case, environment))
+        tried = history.tried.get(key_of(case, environment, versions[case.implementation]))
         skipped = why_skipped(tried, environment.packages, retry, warm)
         if skipped is None and reason is None:
             running += 1

@@ -27,7 +27,7 @@ from spmark.impls.core.record import Environment, Measurement, Status
 from spmark.impls.table import IMPLEMENTATIONS
 from spmark.suite.agenda import Agenda, Item
 from spmark.suite.provenance import RunOrigin, command_line
-from spmark.suite.resume import History, key_of
+from spmark.suite.resume import History, key_of, versions_of
 from spmark.suite.roster import refusal
 from spmark.suite.runner import Watcher
 from spmark.suite.selection import select
@@ -214,7 +214,8 @@ def in_turns(papers: Sequence[Paper], kind: DeviceKind) -> list[StepCases]:
 def counts(found: StepCases, folder: Path, environment: Environment) -> Counts:
     """Count what the records of ``folder`` say of a step."""
     history = History.read(folder)
-    tried = [history.tried.get(key_of(case, environment)) for case in found.cases]
+    versions = versions_of(found.cases)
+    tried = [history.tried.get(key_of(case, environment, versions[case.implementation])) for case in found.cases]
     done = [one for one in tried if one is not None]
     ok = sum(one.last is Status.OK for one in done)
     return Counts(len(tried), ok, len(done) - ok, len(tried) - len(done))

@@ -8,7 +8,7 @@ failure is tried twice.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -106,9 +106,14 @@ class History:
             self.problems[record.matrix_id] = record.problem
 
 
-def key_of(case: Case, environment: Environment) -> Key:
-    """Give what a record of ``case`` made here and now would be known by."""
-    version = implementation_version(package(case.implementation))
+def versions_of(cases: Iterable[Case]) -> dict[str, str]:
+    """Give the version of each implementation that the cases ask for."""
+    names = {case.implementation for case in cases}
+    return {name: implementation_version(package(name)) for name in names}
+
+
+def key_of(case: Case, environment: Environment, version: str) -> Key:
+    """Give what a record of ``case`` made here and now would be known by; ``version`` is of its implementation."""
     device = environment.device.name
     return Key(case.case_id, version, PROTOCOL_VERSION, device, environment.driver, environment.cuda)
 

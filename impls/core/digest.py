@@ -3,34 +3,96 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+import logging
+import os
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Final
 
-_SKIPPED = ("__pycache__", ".pyc", "README.md")
+from spmark.impls.core.files import Stamp, stamp
+from spmark.impls.core.normalise import normalised
+
+_FORMAT: Final = "2"
+"""Counts up when the same code gets another digest: 2 leaves comments and docstrings out."""
+_SHARED: Final = ("core", "formats", "kernels", "runtime", "tuning")
+"""Folders that every implementation may depend on."""
+_SKIPPED: Final = ("__pycache__", "README.md")
+_log = logging.getLogger(__name__)
 
 
-def files_digest(files: Iterable[Path], root: Path) -> str:
-    """Give sixteen hex digits over the names (relative to ``root``) and the contents of ``files``, order ignored."""
-    digest = hashlib.sha256()
-    for path in sorted(files):
-        digest.update(f"{path.relative_to(root).as_posix()}\0{path.stat().st_size}\0".encode())
-        digest.update(path.read_bytes())
+class Sources:
+    """The files of a folder, and whether they still are what they were when this was made.
+
+    Parameters
+    ----------
+    root : Path
+        Holds a folder for each package.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = str(root)
+        self._began = dict(_stamps(self._root))
+
+    def files(self) -> Iterator[Path]:
+        """Give the files that were there at the beginning."""
+        return map(Path, self._began)
+
+    def changed(self, files: Iterable[Path]) -> bool:
+        """Say whether one of ``files`` is not what it was at the beginning."""
+        return any(stamp(path) != self._began.get(str(path)) for path in files)
+
+    def version(self, package: str) -> str:
+        """Give sixteen hex digits over the code of a package and of the folders that every package may depend on.
+
+        Names of files count, comments and docstrings do not. Where a file has changed since the beginning, what was
+        loaded is neither the old code nor the new: the digest is one that unchanged code never has.
+        """
+        folders = [f"{self._root}{os.sep}{name}" for name in sorted({*_SHARED, package})]
+        starts = tuple(f"{folder}{os.sep}" for folder in folders)
+        now = {path: seen for folder in folders for path, seen in _stamps(folder)}
+        then = {path: seen for path, seen in self._began.items() if path.startswith(starts)}
+        return _version(self._root, tuple(sorted(now.items())), now != then)
+
+
+@cache
+def _version(root: str, files: tuple[tuple[str, Stamp], ...], mixed: bool) -> str:
+    digest = hashlib.sha256(f"{_FORMAT}\0".encode())
+    for path, seen in files:
+        digest.update(f"{Path(path).relative_to(root).as_posix()}\0{_file_digest(path, seen)}\0".encode())
+    if mixed:
+        _log.warning("%s: code has changed since this process began; what it records is of no version", root)
+        digest.update(b"changed while it was in use")
     return digest.hexdigest()[:16]
 
 
 @cache
+def _file_digest(path: str, _seen: Stamp) -> str:
+    return hashlib.sha256(normalised(Path(path))).hexdigest()
+
+
+def _stamps(folder: str) -> Iterator[tuple[str, Stamp]]:
+    """Stamp every file that is code or data: hidden files, notes and what Python keeps are neither."""
+    try:
+        entries = list(os.scandir(folder))
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        if entry.name.startswith(".") or entry.name in _SKIPPED:
+            continue
+        if entry.is_dir():
+            yield from _stamps(entry.path)
+        elif (seen := stamp(entry.path)) is not None:
+            yield entry.path, seen
+
+
+SOURCES: Final = Sources(Path(__file__).parents[1])
+"""The folder `impls`, as it was when this process began to load it."""
+
+
 def implementation_version(package: str) -> str:
     """Digest the code that a result of the implementation in ``impls/<package>`` depends on.
 
-    That is its folder, and core, formats, kernels and runtime. Computed once a process.
+    That is its folder, and core, formats, kernels, runtime and tuning, as this process loaded them (`Sources.version`).
     """
-    root = Path(__file__).parents[1]
-    folders = {"core", "formats", "kernels", "runtime", package}
-    files = (
-        path
-        for folder in folders
-        for path in (root / folder).rglob("*")
-        if path.is_file() and not any(part in str(path.relative_to(root)) for part in _SKIPPED)
-    )
-    return files_digest(files, root)
+    return SOURCES.version(package)

@@ -1,4 +1,4 @@
-"""Files that are seen whole or not at all, and cache entries that show when they are not what was written."""
+"""Files that are seen whole or not at all, files that have changed, and cache entries that show their damage."""
 
 from __future__ import annotations
 
@@ -8,6 +8,35 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
+
+from platformdirs import user_cache_path
+
+
+class Stamp(NamedTuple):
+    """What tells a file from the one that stood in its place before."""
+
+    changed_ns: int
+    """Of the content or of what the system notes of it: a file that is written gets a new one even where it keeps the
+    time of its content."""
+    modified_ns: int
+    size: int
+    inode: int
+
+
+def stamp(path: Path | str) -> Stamp | None:
+    """Give a file's stamp; None where there is no file."""
+    try:
+        seen = os.stat(path)  # noqa: PTH116 (what makes a path of every name takes as long again)
+    except OSError:
+        return None
+    return Stamp(seen.st_ctime_ns, seen.st_mtime_ns, seen.st_size, seen.st_ino)
+
+
+def cache_root() -> Path:
+    """Give the folder of all caches: ``SPMARK_CACHE`` or the user's."""
+    root = os.environ.get("SPMARK_CACHE")
+    return Path(root) if root else user_cache_path("spmark")
 
 
 @contextlib.contextmanager

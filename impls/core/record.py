@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from spmark.impls.core.aliases import CaseId
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.problem import DType, Op
 
@@ -96,7 +97,7 @@ class Measurement(_Row):
 
     schema_version: Literal[1] = SCHEMA_VERSION
     protocol_version: int = PROTOCOL_VERSION
-    case_id: str
+    case_id: CaseId
     """Readable key of the case; with the versions and the device it decides what a resumed sweep skips."""
     implementation_version: str
     """Digest of the implementation's folder and of core, formats, kernels and runtime."""
@@ -201,7 +202,7 @@ class EnvironmentRow(_Row):
 class CandidateRow(_Row):
     """A line of ``candidates.jsonl``: what a search knew of one config of one case."""
 
-    case_id: str
+    case_id: CaseId
     implementation_version: str
     environment: str
     config: dict[str, Any]

@@ -1,18 +1,18 @@
 """The compiled loops behind the formats, apart from them since importing Numba takes long.
 
-Importing this module compiles the loops, or reads them from Numba's cache. They hold no lock of Python's, so that
+Importing this module compiles the loops, or reads what was kept. They hold no lock of Python's, so that
 `spmark.impls.formats.threads` runs them on several cores; each writes only where its range of the work lies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
-_HOW: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+from spmark.impls.core.loops import compiled, inlined
+
 _LONG = types.int64
 _IN = types.Array(types.int32, 1, "C", readonly=True)
 _TABLE = types.Array(types.int32, 2, "C", readonly=True)
@@ -20,25 +20,7 @@ _VALUES_IN = types.Array(types.float32, 1, "C", readonly=True)
 _OUT, _COUNTS, _VALUES_OUT = types.int32[::1], types.int64[::1], types.float32[::1]
 
 
-def compiled(*signature: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Compile for one signature now; without a folder that Numba can write to, for this process only."""
-
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        result, *arguments = signature
-        try:
-            return cast("Callable[..., Any]", njit(result(*arguments), cache=True, **_HOW)(function))
-        except RuntimeError:
-            return cast("Callable[..., Any]", njit(result(*arguments), **_HOW)(function))
-
-    return decorate
-
-
-def _helper(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile as part of the loops that call it."""
-    return cast("Callable[..., Any]", njit(inline="always", **_HOW)(function))
-
-
-@_helper
+@inlined
 def _end_of_range(indices: Any, at: Any, end: Any, bound: Any) -> Any:
     """Give the first position from ``at`` to ``end`` whose column is at least ``bound``, by bisection."""
     low, high = at, end
@@ -51,7 +33,7 @@ def _end_of_range(indices: Any, at: Any, end: Any, bound: Any) -> Any:
     return low
 
 
-@_helper
+@inlined
 def _slot_of_rest(slots: Any, partition: Any, full: Any, rest: Any) -> Any:
     """Give the bucket of a piece of ``rest`` non-zeros after ``full`` folds."""
     if full > 0 and slots[partition, 33] >= 0:

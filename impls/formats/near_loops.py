@@ -1,6 +1,6 @@
 """The compiled loops behind `spmark.impls.formats.nearness`: which rows share columns, and what blocks of rows read.
 
-Importing this module compiles them, or reads them from Numba's cache, as `spmark.impls.formats.loops` does; they hold
+Importing this module compiles them, or reads what was kept, as `spmark.impls.formats.loops` does; they hold
 no lock of Python's, so that threads can run them side by side on ranges of rows.
 """
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from numba import types
 
-from spmark.impls.formats.loops import compiled
+from spmark.impls.core.loops import compiled
 
 _LONG = types.int64
 _IN, _OUT = types.Array(types.int32, 1, "C", readonly=True), types.int32[::1]

@@ -1,6 +1,6 @@
 """The compiled loops that lay out tiles.
 
-Importing this module compiles them, or reads them from Numba's cache, as `spmark.impls.formats.loops` does.
+Importing this module compiles them, or reads what was kept, as `spmark.impls.formats.loops` does.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 
 from numba import types
 
-from spmark.impls.formats.loops import compiled
+from spmark.impls.core.loops import compiled
 
 _LONG = types.int64
 _IN = types.Array(types.int32, 1, "C", readonly=True)

@@ -1,6 +1,6 @@
 """The compiled loops of composing: what a tree says, and what each column partition holds.
 
-Importing this module compiles them, or reads them from Numba's cache, as `spmark.impls.formats.loops` does; they hold
+Importing this module compiles them, or reads what was kept, as `spmark.impls.formats.loops` does; they hold
 no lock of Python's, so that threads can run them side by side on ranges of rows.
 """
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from numba import types
 
-from spmark.impls.formats.loops import compiled
+from spmark.impls.core.loops import compiled
 
 MAX_POWER: Final = 10
 """Binary logarithm of the widest bucket, 1,024: the paper's limit, the threads of a block."""

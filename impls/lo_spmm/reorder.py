@@ -13,8 +13,8 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
+from spmark.impls.core.loops import compiled
 from spmark.impls.core.problem import Csr
-from spmark.impls.formats.loops import compiled
 from spmark.impls.lo_spmm.hypergraph import partition_rows
 from spmark.impls.runtime.target import ceil_div
 

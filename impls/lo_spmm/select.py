@@ -9,6 +9,7 @@ machine code.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,7 +74,8 @@ class Estimate:
     def cycles(self) -> float:
         """All of them side by side, then the sums."""
         parts = (self.issue, self.loads, self.data, self.code, self.latency, self.chain, self.memory)
-        return float(sum(part**_TOGETHER for part in parts) ** (1 / _TOGETHER)) + self.sums
+        # Rounded once: what sum() makes of the last bit depends on Python's version.
+        return float(math.fsum(part**_TOGETHER for part in parts) ** (1 / _TOGETHER)) + self.sums
 
 
 def loads_ahead(tile_rows: int, cpt: int, prefetch: int) -> float:

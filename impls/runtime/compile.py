@@ -21,10 +21,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import cast
 
-from platformdirs import user_cache_path
-
 from spmark.impls.core.errors import CompileError, DeviceError
-from spmark.impls.core.files import read_sealed, write_sealed
+from spmark.impls.core.files import Stamp, cache_root, read_sealed, stamp, write_sealed
 from spmark.impls.runtime.toolchain import INCLUDE, cuda_include, nvcc_version, tool
 
 OPTIONS = ("-std=c++17", "-lineinfo")
@@ -56,8 +54,8 @@ class _Unit:
 
     looked_at: tuple[Path, ...]
     """These, and where a header was looked for in vain: one that appears there is included from then on."""
-    stamps: tuple[tuple[int, ...] | None, ...]
-    """Time of the last change, size and inode of each; None where there is none."""
+    stamps: tuple[Stamp | None, ...]
+    """Of each; None where there is none."""
     content: bytes
 
 
@@ -67,8 +65,7 @@ _UNITS: dict[Path, _Unit] = {}
 
 def cache_folder() -> Path:
     """Give the folder of compiled kernels: ``SPMARK_CACHE`` or the user's cache."""
-    root = os.environ.get("SPMARK_CACHE")
-    return (Path(root) if root else user_cache_path("spmark")) / "kernels"
+    return cache_root() / "kernels"
 
 
 def compile_kernel(source: Path, expression: str, arch: str, compiler: str = "nvrtc") -> Binary:
@@ -317,16 +314,8 @@ def _content(source: Path) -> bytes:
     return unit.content
 
 
-def _stamps(files: Iterable[Path]) -> tuple[tuple[int, ...] | None, ...]:
-    return tuple(map(_stamp, files))
-
-
-def _stamp(path: Path) -> tuple[int, ...] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+def _stamps(files: Iterable[Path]) -> tuple[Stamp | None, ...]:
+    return tuple(map(stamp, files))
 
 
 def _read(path: Path) -> Binary | None:

@@ -11,10 +11,10 @@ from importlib.resources import files
 from pathlib import Path
 
 import psutil
-from platformdirs import user_cache_path
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import DeviceError
+from spmark.impls.core.files import cache_root
 
 NAMES = ("auto", "cuda", "cpu", "host-simt")
 _log = logging.getLogger(__name__)
@@ -129,8 +129,7 @@ def shipped_calibration(name: str) -> Path:
 
 def user_calibration(name: str) -> Path:
     """Give the path of this machine's own calibration of a device of this name; it may not exist."""
-    root = os.environ.get("SPMARK_CACHE")
-    return (Path(root) if root else user_cache_path("spmark")) / "devices" / f"{name}.json"
+    return cache_root() / "devices" / f"{name}.json"
 
 
 def calibrate(spec: DeviceSpec) -> DeviceSpec:

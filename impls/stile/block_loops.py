@@ -1,6 +1,6 @@
 """The compiled loops over block candidates: single tiles anywhere in a window, and whole windows.
 
-Importing this module compiles them, or reads them from Numba's cache, as `spmark.impls.formats.loops` does.
+Importing this module compiles them, or reads what was kept, as `spmark.impls.formats.loops` does.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from spmark.impls.formats.loops import compiled
+from spmark.impls.core.loops import compiled, part
 from spmark.impls.stile.state import (
     CHOSEN,
     COSTS,
@@ -27,7 +27,6 @@ from spmark.impls.stile.state import (
     drop,
     lie_in,
     open_tile,
-    part,
     stretched,
     take,
 )

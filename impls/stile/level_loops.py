@@ -1,6 +1,6 @@
 """The compiled loops of one level: its candidates that are no blocks, the best of them, and what picking them changes.
 
-Importing this module compiles them, or reads them from Numba's cache, as `spmark.impls.formats.loops` does.
+Importing this module compiles them, or reads what was kept, as `spmark.impls.formats.loops` does.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from spmark.impls.formats.loops import compiled
+from spmark.impls.core.loops import compiled, part
 from spmark.impls.stile.state import (
     CHOSEN,
     GROUPS,
@@ -25,7 +25,6 @@ from spmark.impls.stile.state import (
     WINDOWS,
     close_tile,
     open_tile,
-    part,
     stretched,
     take,
 )

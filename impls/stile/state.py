@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from numba import njit, types
+from numba import types
+
+from spmark.impls.core.loops import part
 
 GROUP = 16
 """Columns by which block tiles are placed and grow."""
@@ -126,11 +128,6 @@ CHOSEN = types.NamedTuple((types.int8[::1], I32, I32, F64, I64, I32S, I64, F64),
 _TABLE = types.float64[:, :, ::1]
 PRICE = types.NamedTuple((I64, I64, _TABLE, _TABLE), Price)
 COSTS = types.float64[:, ::1]
-
-
-def part(function: Any) -> Any:
-    """Compile as part of the loops that call it."""
-    return njit(nogil=True, error_model="numpy")(function)
 
 
 @part

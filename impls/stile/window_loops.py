@@ -1,6 +1,6 @@
 """The compiled loops that condense the columns of windows.
 
-Importing this module compiles them, or reads them from Numba's cache, as `spmark.impls.formats.loops` does.
+Importing this module compiles them, or reads what was kept, as `spmark.impls.formats.loops` does.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from typing import Any
 
 from numba import types
 
-from spmark.impls.formats.loops import compiled
-from spmark.impls.stile.state import I32, I64, IN, LONG, part
+from spmark.impls.core.loops import compiled, part
+from spmark.impls.stile.state import I32, I64, IN, LONG
 
 _LONG_IN = types.Array(types.int64, 1, "C", readonly=True)
 

@@ -7,6 +7,7 @@ checkout, which is one, stays out, so ``spmark`` is the commit's wheel.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -58,6 +59,12 @@ class WheelEnvironment(environment.Environment):  # type: ignore[misc]
         except (util.UserError, util.ProcessError, OSError):
             return False
         return bool(info.get("requirements") == self._requirements and info.get("python") == self._python)
+
+    def _uninstall_project(self) -> None:
+        """Uninstall, with what is left beside the modules: machine code that older commits would take for their own."""
+        super()._uninstall_project()
+        for left in Path(self._path).glob("lib/python*/site-packages/spmark"):
+            shutil.rmtree(left)
 
     def run(self, args: Sequence[str], **kwargs: Any) -> Any:
         """Run the environment's interpreter; folders of the checkout must not shadow packages."""

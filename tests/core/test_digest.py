@@ -1,74 +1,135 @@
 from __future__ import annotations
 
+import logging
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from spmark.impls.core import digest as module
-from spmark.impls.core.digest import files_digest, implementation_version
+from spmark.impls.core.digest import SOURCES, Sources, implementation_version
+
+NAMES = (
+    "core/digest.py",
+    "formats/ell.py",
+    "kernels/k.cu",
+    "runtime/include/v.cuh",
+    "tuning/walk.py",
+    "mine/plan.py",
+    "mine/model.json",
+    "other/plan.py",
+)
 
 
-def write(root: Path, files: dict[str, str]) -> list[Path]:
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    return [root / name for name in files]
-
-
-def test_digest_is_of_names_and_contents(tmp_path: Path) -> None:
-    files = write(tmp_path / "one", {"a.py": "x", "b/c.cu": "yz"})
-    found = files_digest(files, tmp_path / "one")
-    assert len(found) == 16
-    assert int(found, 16) >= 0
-    assert found == files_digest(reversed(files), tmp_path / "one")
-    assert found == files_digest(write(tmp_path / "two", {"a.py": "x", "b/c.cu": "yz"}), tmp_path / "two")
-    others = [{"a.py": "x", "b/c.cu": "yZ"}, {"a.py": "x", "b/d.cu": "yz"}, {"a.py": "xy", "b/c.cu": "z"}]
-    digests = {files_digest(write(tmp_path / f"{i}", o), tmp_path / f"{i}") for i, o in enumerate(others)}
-    assert len(digests | {found}) == 4
+def write(root: Path, name: str, text: str) -> None:
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / name).write_text(text)
 
 
 @pytest.fixture
-def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give an `impls` folder in which `mine` depends on core, formats, kernels and runtime, and not on `other`."""
-    names = (
-        "core/digest.py",
-        "formats/ell.py",
-        "kernels/k.cu",
-        "runtime/include/v.cuh",
-        "mine/plan.py",
-        "other/plan.py",
-    )
-    write(tmp_path / "impls", dict.fromkeys(names, "code"))
-    monkeypatch.setattr(module, "__file__", str(tmp_path / "impls" / "core" / "digest.py"))
-    implementation_version.cache_clear()
-    yield tmp_path / "impls"
-    implementation_version.cache_clear()
+def tree(tmp_path: Path) -> Path:
+    """Give an `impls` folder in which `mine` depends on the shared folders, and not on `other`."""
+    for name in NAMES:
+        write(tmp_path / "impls", name, "code")
+    return tmp_path / "impls"
 
 
-def version(tree: Path, name: str, text: str) -> str:
-    write(tree, {name: text})
-    implementation_version.cache_clear()
-    return implementation_version("mine")
+def version(tree: Path) -> str:
+    """Ask as a new process would."""
+    return Sources(tree).version("mine")
+
+
+def edited(tree: Path, name: str, text: str) -> str:
+    write(tree, name, text)
+    return version(tree)
+
+
+@pytest.mark.parametrize("name", [*NAMES[:-1], "core/new.py", "mine/sub/a.cu"])
+def test_version_changes_with_what_the_result_depends_on(tree: Path, name: str) -> None:
+    before = version(tree)
+    assert len(before) == 16
+    assert int(before, 16) >= 0
+    assert edited(tree, name, "changed") != before
+    assert edited(tree, name, "code") == before or name not in NAMES
 
 
 @pytest.mark.parametrize(
-    "name", ["core/new.py", "formats/ell.py", "kernels/k.cu", "runtime/include/v.cuh", "mine/a.cu"]
+    "name", ["other/plan.py", "mine/README.md", "mine/__pycache__/plan.cpython-311.pyc", "mine/.plan.py.swp"]
 )
-def test_version_changes_with_what_the_result_depends_on(tree: Path, name: str) -> None:
-    before = implementation_version("mine")
-    assert version(tree, name, "changed") != before
-
-
-@pytest.mark.parametrize("name", ["other/plan.py", "mine/README.md", "mine/__pycache__/plan.cpython-311.pyc"])
 def test_version_stays_with_what_it_does_not(tree: Path, name: str) -> None:
-    before = implementation_version("mine")
-    assert version(tree, name, "changed") == before
+    before = version(tree)
+    assert edited(tree, name, "changed") == before
 
 
-def test_version_does_not_depend_on_where_the_tree_is(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = implementation_version("mine")
-    moved = shutil.copytree(tree, tree.parent / "elsewhere" / "impls")
-    monkeypatch.setattr(module, "__file__", str(moved / "core" / "digest.py"))
-    implementation_version.cache_clear()
-    assert implementation_version("mine") == before
+def test_version_tells_names_from_contents(tree: Path) -> None:
+    write(tree, "mine/a.py", "b")
+    one = version(tree)
+    (tree / "mine/a.py").rename(tree / "mine/b.py")
+    assert version(tree) != one
+    assert edited(tree, "mine/b.py", "a") != one
+
+
+def test_version_leaves_prose_out_and_sees_code(tree: Path) -> None:
+    write(tree, "mine/plan.py", 'def f():\n    """Say."""\n    return "# one"  # why\n')
+    write(tree, "kernels/k.cu", "// why\n__global__ void f() { g(); }\n")
+    write(tree, "mine/model.json", '{"a": 1}')
+    before = version(tree)
+    assert (
+        edited(tree, "mine/plan.py", 'def f():\n\n    """Other words."""\n    # more\n    return "# one"\n') == before
+    )
+    assert edited(tree, "kernels/k.cu", "__global__ void f() {\n  g();  /* because */\n}\n") == before
+    assert edited(tree, "kernels/k.cu", "__global__ void f() { h(); }\n") != before
+    write(tree, "kernels/k.cu", "__global__ void f() { g(); }\n")
+    assert edited(tree, "mine/plan.py", 'def f():\n    return "# two"\n') != before
+    write(tree, "mine/plan.py", 'def f():\n    return "# one"\n')
+    assert version(tree) == before
+    assert edited(tree, "mine/model.json", '{"a":  1}') != before  # data count by their bytes
+
+
+def test_version_does_not_depend_on_where_the_tree_is(tree: Path) -> None:
+    assert version(shutil.copytree(tree, tree.parent / "elsewhere" / "impls")) == version(tree)
+
+
+@pytest.mark.parametrize("undone", [False, True])
+@pytest.mark.parametrize("name", ["mine/plan.py", "core/new.py"])
+def test_code_that_changed_under_way_has_no_version_of_whole_code(
+    tree: Path, name: str, undone: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was loaded may be the old code or the new, also where the edit was taken back in the meantime."""
+    sources = Sources(tree)
+    before = sources.version("mine")
+    other = sources.version("other")
+    with caplog.at_level(logging.WARNING):
+        changed = edited(tree, name, "changed")
+        if undone:
+            (tree / name).unlink()
+            if name in NAMES:
+                write(tree, name, "code")
+        mixed = sources.version("mine")
+    if undone and name not in NAMES:
+        assert mixed == before  # it is not there, as it was not at the beginning
+        return
+    assert mixed not in {before, changed}
+    assert "has changed since this process began" in caplog.text
+    assert (sources.version("other") == other) == name.startswith("mine")
+    assert version(tree) == (before if undone else changed)
+
+
+def test_a_file_that_goes_under_way_is_a_change(tree: Path) -> None:
+    sources = Sources(tree)
+    (tree / "formats/ell.py").unlink()
+    assert sources.version("mine") != version(tree)
+
+
+def test_a_change_within_the_same_time_and_size_is_seen(tree: Path) -> None:
+    path = tree / "mine/plan.py"
+    sources, seen = Sources(tree), path.stat()
+    path.write_text("edoc")
+    os.utime(path, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    assert sources.changed([path])
+    assert not sources.changed([tree / "core/digest.py"])
+
+
+def test_the_projects_own_sources_are_known() -> None:
+    assert {path.name for path in SOURCES.files()} >= {"table.py", "digest.py", "csr_spmm.cu", "nvidia-h200.json"}
+    assert implementation_version("stile") != implementation_version("liteform")

@@ -40,6 +40,16 @@ def test_dependencies_are_there_and_the_checkout_is_not(made):
     assert found == "[None, None, None, None]", "the commit's wheel would not be what is measured"
 
 
+def test_a_commit_leaves_no_machine_code_to_the_next(made):
+    (site,) = Path(made._path).glob("lib/python*/site-packages")
+    kept = site / "spmark" / "impls" / "stile" / "__pycache__" / "level_loops.pick_light-1.py311.1.nbc"
+    kept.parent.mkdir(parents=True)
+    kept.touch()
+    made._uninstall_project()
+    assert not kept.exists()
+    assert made.check_presence()
+
+
 def test_what_was_made_otherwise_is_made_again(made):
     made._requirements = {"numpy": "1.26.4"}
     assert not made.check_presence()

@@ -1,0 +1,104 @@
+"""Code without what does not run: comments, docstrings and white space that means nothing.
+
+Digests of code are made of this, so that prose orphans no record. It is written with regular expressions: Python's own
+tokens and syntax trees differ between its versions, and a digest must not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+_PYTHON = re.compile(
+    r"""
+    (?P<string>[rRbBuUfF]{0,2}(?:'''(?:[^\\]|\\.)*?'''|\"\"\"(?:[^\\]|\\.)*?\"\"\"|'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"))
+    |(?P<comment>\#[^\n]*)
+    |(?P<continued>\\\n)
+    |(?P<end>\n)
+    |(?P<open>[(\[{])
+    |(?P<close>[)\]}])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_CPP = re.compile(
+    r"""
+    R"(?P<mark>[^\s()\\]*)\(.*?\)(?P=mark)"
+    |"(?:[^"\\\n]|\\.)*"
+    |(?<![0-9A-Fa-f])'(?:[^'\\\n]|\\.)*'
+    |(?P<left_out>//(?:[^\\\n]|\\.)*|/\*.*?\*/|\\\n)
+    |(?P<end>\n)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_CPP_FILES = (".cu", ".cuh", ".cpp", ".hpp", ".h")
+
+
+def normalised(path: Path) -> bytes:
+    """Give what counts of a file: all of it, unless it is Python, CUDA or C++."""
+    content = path.read_bytes()
+    if path.suffix == ".py":
+        return python_code(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+    if path.suffix in _CPP_FILES:
+        return cpp_code(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+    return content
+
+
+def python_code(text: str) -> str:
+    """Give Python without comments, without statements that are but a string, and without empty lines.
+
+    The white space that begins a statement stays; any other is one space outside of strings.
+    """
+    return "\n".join(_statements(text.replace("\r\n", "\n") + "\n"))
+
+
+def _statements(text: str) -> Iterator[str]:
+    """Give statement by statement; those in one line stay together."""
+    words: list[str] = []
+    only_strings, depth, at = True, 0, 0
+    for match in _PYTHON.finditer(text):
+        between, word, kind = text[at : match.start()], match.group(), match.lastgroup
+        at = match.end()
+        if not words:
+            indent = between[: len(between) - len(between.lstrip())]
+            words.append(indent)
+        words += between.split()
+        only_strings &= not between.strip() and (kind != "string" or not set("bBfF") & set(word.partition(word[-1])[0]))
+        if kind == "string":
+            words.append(word)
+        elif kind in {"open", "close"}:
+            depth += 1 if kind == "open" else -1
+            words.append(word)
+            only_strings = False
+        elif kind == "end" and depth == 0:
+            if len(words) > 1 and not only_strings:
+                yield words[0] + " ".join(words[1:])
+            words, only_strings = [], True
+
+
+def cpp_code(text: str) -> str:
+    """Give CUDA or C++ without comments.
+
+    White space is one space outside of strings, and directives alone have lines of their own.
+    """
+    lines: list[list[str]] = [[]]
+    for words in _lines(text.replace("\r\n", "\n") + "\n"):
+        if words and words[0].startswith("#"):
+            lines += [words, []]
+        else:
+            lines[-1] += words
+    return "\n".join(" ".join(words) for words in lines if words)
+
+
+def _lines(text: str) -> Iterator[list[str]]:
+    """Give the words of line by line; a line that is continued is one."""
+    words: list[str] = []
+    at = 0
+    for match in _CPP.finditer(text):
+        words += text[at : match.start()].split()
+        at = match.end()
+        if match["end"]:
+            yield words
+            words = []
+        elif not match["left_out"]:
+            words.append(match.group())

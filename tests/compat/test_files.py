@@ -1,0 +1,123 @@
+"""Every file that was committed or written once is still read, and nothing that it says is lost."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compat_facts import FROZEN, ROOT, read
+
+from spmark.datasets.sweep import Sweep
+from spmark.impls.core.aliases import current_id
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.record import CandidateRow, EnvironmentRow, Measurement
+from spmark.impls.core.recordfile import read_rows
+from spmark.impls.liteform import measured, predictor
+from spmark.impls.liteform.labels import LabelRow
+from spmark.impls.liteform.schedule import read_table
+from spmark.impls.lo_spmm import labels as lo_labels
+from spmark.impls.lo_spmm.rank import RankModel
+from spmark.report.load import load_records
+from spmark.report.published import load_published
+from spmark.report.spreadmodel import read_spread
+from spmark.report.study import read_study
+from spmark.report.tiles import read_agreement
+from spmark.suite.provenance import RunRow
+from spmark.suite.reproduce import read_papers
+
+ROWS: dict[str, int] = read("rows.json")
+SIDES = {"environments": EnvironmentRow, "candidates": CandidateRow, "runs": RunRow}
+KINDS = {path: SIDES.get(Path(path).name.partition(".")[0], Measurement) for path in ROWS}
+MANY = 30_000
+"""Rows of candidates, beyond which one in `STEP` is looked at by the model: all are alike."""
+STEP = 25
+
+
+def lines(path: Path) -> Iterator[bytes]:
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        yield from (line for line in file if line.strip())
+
+
+def lost(before: Any, after: Any) -> bool:
+    """Say whether ``after`` lacks something that ``before`` says; it may say more."""
+    if isinstance(before, dict):
+        return not isinstance(after, dict) or any(
+            key not in after or lost(one, after[key]) for key, one in before.items()
+        )
+    if isinstance(before, list):
+        return not isinstance(after, list) or len(before) != len(after) or any(map(lost, before, after))
+    return bool(before != after)
+
+
+@pytest.mark.parametrize("path", ROWS)
+def test_rows_are_read_without_loss(path: str) -> None:
+    kind, step = KINDS[path], STEP if ROWS[path] > MANY else 1
+    count = 0
+    for line in lines(ROOT / path):
+        count += 1
+        if count % step:
+            continue
+        row = json.loads(line)
+        again = kind.model_validate_json(line).model_dump(mode="json")
+        if "case_id" in row:
+            row["case_id"] = current_id(row["case_id"])
+        assert not lost(_times(row), _times(again)), f"{path}: row {count}"
+    assert count == ROWS[path]
+
+
+def _times(value: Any) -> Any:
+    """Write times as pydantic does: +00:00 and Z are one."""
+    if isinstance(value, dict):
+        return {key: _times(one) for key, one in value.items() if key != "started_at"} | (
+            {"started_at": str(value["started_at"]).replace("+00:00", "Z")} if "started_at" in value else {}
+        )
+    return value
+
+
+def test_a_loss_would_be_seen() -> None:
+    assert not lost({"a": [1, {"b": 2}]}, {"a": [1, {"b": 2, "c": 3}], "d": 4})
+    for after in ({"a": [1, {"b": 3}]}, {"a": [1]}, {"a": [1, {}]}, {}, {"a": 1}):
+        assert lost({"a": [1, {"b": 2}]}, after)
+
+
+def test_a_report_reads_records_of_every_kind() -> None:
+    frame = load_records([ROOT / "report/reference/h200/stile_table6_ablation"])
+    assert len(frame) == len(set(frame["case_id"])) > 10
+    assert frame["facts"].notna().all()
+
+
+DATA: dict[str, Callable[[Path], object]] = {
+    "datasets/sweeps/*.yaml": lambda path: Sweep.load(path).matrices,
+    "datasets/sweeps/papers/*.yaml": lambda path: read_papers(str(path)),
+    "report/claims/*.yaml": lambda path: load_published(path.stem).claims,
+    "report/spreads/*.json": lambda path: read_spread(path).trends,
+    "report/reference/tiles/*.json": read_agreement,
+    "report/reference/cpu/*/study.json": read_study,
+    "impls/liteform/models/*.npz": predictor.load,
+    "impls/liteform/schedules/*.json": lambda path: read_table(path).entries,
+    "impls/lo_spmm/models/*.json": RankModel.load,
+    "impls/stile/calibrations/*.json": lambda path: DeviceSpec.load(path).tables,
+    "impls/runtime/devices/*.json": DeviceSpec.load,
+}
+
+
+@pytest.mark.parametrize("pattern", DATA)
+def test_data_that_ship_are_read(pattern: str) -> None:
+    assert [path for path in ROOT.glob(pattern) if not DATA[pattern](path)] == []
+    assert list(ROOT.glob(pattern))
+
+
+def test_labels_of_old_are_read() -> None:
+    """Labels are no part of the tree, but their makers keep them: each file holds a row as it was written."""
+    (row,) = measured.read_labels([FROZEN / "labels_liteform.jsonl"])
+    assert isinstance(row, LabelRow)
+    assert row.tried[0].samples_us
+    (other,) = lo_labels.read_labels([FROZEN / "labels_lo_spmm.jsonl"])
+    assert other.tried[0].samples_us
+    for path, kind in (("labels_liteform.jsonl", LabelRow), ("labels_lo_spmm.jsonl", lo_labels.LabelRow)):
+        (line,) = lines(FROZEN / path)
+        assert [one.model_dump(mode="json") for one in read_rows(FROZEN / path, kind)] == [json.loads(line)]

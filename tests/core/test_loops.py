@@ -1,0 +1,260 @@
+"""Compiled loops are never older than the code that this process loaded."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import copytree, ignore_patterns
+
+import numba
+import numpy as np
+import pytest
+
+from spmark.impls.core import loops as module
+
+ROOT = Path(__file__).parents[2]
+DECORATORS = {"compiled", "part", "inlined"}
+TINY = {
+    "state.py": """
+from spmark.impls.core.loops import part
+
+FACTOR = 2
+
+@part
+def stretched(x):
+    return FACTOR * x
+""",
+    "middle.py": """
+from spmark.impls.core.loops import part
+from spmark.impls.tiny.state import stretched
+
+@part
+def twice(x):
+    return stretched(x) + stretched(x)
+""",
+    "tiny_loops.py": """
+from numba import types
+from spmark.impls.core.loops import compiled
+from spmark.impls.tiny.middle import twice
+
+@compiled(types.int64, types.int64)
+def answer(x):
+    return twice(x) + 1
+""",
+    "__init__.py": "",
+}
+ASK = "from spmark.impls.tiny.tiny_loops import answer; print(answer(10), *answer.stats.cache_hits.values())"
+
+
+class Tree:
+    """A copy of core with a package of loops that call each other over three files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.cache = folder, folder / "cache"
+        copytree(ROOT / "impls" / "core", folder / "spmark/impls/core", ignore=ignore_patterns("__pycache__"))
+        for name in ("spmark", "spmark/impls"):
+            (folder / name / "__init__.py").touch()
+        self.tiny = folder / "spmark/impls/tiny"
+        self.tiny.mkdir()
+        for name, text in TINY.items():
+            (self.tiny / name).write_text(text)
+
+    def run(self, program: str = ASK, **variables: str) -> str:
+        child = subprocess.run(self.command(program), env=self.environment(variables), capture_output=True, text=True)
+        assert child.returncode == 0, child.stderr
+        return child.stdout.strip()
+
+    def command(self, program: str) -> list[str]:
+        return [sys.executable, "-P", "-c", program]
+
+    def environment(self, variables: dict[str, str]) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
+        own = {"PYTHONPATH": str(self.folder), "SPMARK_CACHE": str(self.cache), "PYTHONDONTWRITEBYTECODE": "1"}
+        return kept | own | variables
+
+    def kept(self, ending: str = "nbc") -> list[Path]:
+        return sorted(self.cache.glob(f"loops/*/*.{ending}"))
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        path = self.tiny / name
+        assert old in path.read_text()
+        path.write_text(path.read_text().replace(old, new))
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    return Tree(tmp_path)
+
+
+def test_an_edit_of_a_callee_is_seen_and_so_is_its_end(tree: Tree) -> None:
+    assert tree.run() == "41"
+    tree.edit("state.py", "FACTOR * x", "FACTOR * x + 1")
+    assert tree.run() == "43"
+    tree.edit("state.py", "FACTOR * x + 1", "FACTOR * x")
+    assert tree.run() == "41 1"  # out of the first folder
+    tree.edit("state.py", "FACTOR = 2", "FACTOR = 3")
+    assert tree.run() == "61"
+
+
+def test_an_edit_under_way_is_not_kept_for_others(tree: Tree) -> None:
+    """The process has the digest of the old code, loads the new one, and leaves nothing for who has the old one."""
+    edit = (
+        "import spmark.impls.core.loops\n"
+        "from pathlib import Path\n"
+        f"path = Path({str(tree.tiny / 'state.py')!r})\n"
+        "old = path.read_text()\n"
+        "path.write_text(old.replace('= 2', '= 3'))\n"
+    )
+    assert tree.run(edit + ASK) == "61"
+    tree.edit("state.py", "= 3", "= 2")
+    assert tree.run(edit + "import spmark.impls.tiny.state\npath.write_text(old)\n" + ASK) == "61"
+    assert not tree.kept()
+    assert tree.run() == "41"
+
+
+def test_loops_are_kept_in_the_projects_cache_and_the_users_where_they_were(tree: Tree) -> None:
+    (tree.folder / "mine.py").write_text("import numba\n@numba.njit(cache=True)\ndef mine(x):\n    return x\n")
+    tree.run(f"{ASK}; import mine; mine.mine(1); import numba; assert not numba.config.CACHE_DIR")
+    assert [path.name.split("-")[0] for path in (tree.folder / "__pycache__").glob("*.nbi")] == ["mine.mine"]
+    assert [path.name.split(".py")[0] for path in tree.kept()] == ["tiny_loops.answer-spmark.impls.tiny.tiny_loops-6"]
+    assert not list((tree.folder / "spmark").rglob("*.nb*"))
+    assert tree.run(NUMBA_CACHE_DIR=str(tree.folder / "numbas")) == "41"
+    assert list(tree.folder.glob("numbas/spmark/loops/*/*.nbc"))
+
+
+def test_a_loop_of_another_tree_is_not_kept(tree: Tree) -> None:
+    """What lies outside of `impls` is not covered by the folder's name."""
+    outside = tree.folder / "outside.py"
+    outside.write_text(TINY["tiny_loops.py"])
+    assert tree.run("from outside import answer; print(answer(10))") == "41"
+    assert not tree.kept()
+
+
+def test_a_damaged_file_is_compiled_again(tree: Tree) -> None:
+    tree.run()
+    for ending in ("nbc", "nbi"):
+        (path,) = tree.kept(ending)
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+        assert tree.run() == "41"
+    assert tree.run() == "41 1"
+
+
+def test_a_cache_that_cannot_be_written_costs_time_alone(tree: Tree) -> None:
+    assert tree.run(SPMARK_CACHE="/dev/null/nowhere") == "41"
+    assert tree.run(NUMBA_CACHE_LOCATOR_CLASSES="numba.core.caching.InTreeCacheLocator") == "41"
+    assert not list(tree.folder.rglob("*.nb*"))
+    assert tree.run(NUMBA_DISABLE_JIT="1", program=ASK.partition(", *")[0] + ")") == "41"
+
+
+def test_processes_share_a_fresh_folder(tree: Tree) -> None:
+    pipe = subprocess.PIPE
+    children = [subprocess.Popen(tree.command(ASK), env=tree.environment({}), stdout=pipe, text=True) for _ in range(4)]
+    assert {child.communicate()[0].split()[0] for child in children} == {"41"}
+    assert tree.run() == "41 1"
+    assert sorted(path.suffix for path in tree.kept("*")) == [".nbc", ".nbi"]
+
+
+def test_the_folders_name_covers_compiler_library_cpu_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {module._key()}
+    for where, name, value in (
+        (numba, "__version__", "0.0"),
+        (module.llvmlite, "__version__", "0.0"),
+        (np, "__version__", "0.0"),
+        (module.binding, "get_host_cpu_name", lambda: "z80"),
+    ):
+        monkeypatch.setattr(where, name, value)
+        names.add(module._key())
+    monkeypatch.setenv("NUMBA_OPT", "0")
+    names.add(module._key())
+    assert len(names) == 6
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "1")
+    assert module._key() in names
+
+
+def test_folders_that_were_not_used_for_long_go(tree: Tree) -> None:
+    loops = tree.cache / "loops"
+    for number in range(20):
+        old = loops / f"{number:016x}"
+        (old / "inside").mkdir(parents=True)
+        os.utime(old, (number, number))
+    (loops / "of a person").mkdir()
+    tree.run()
+    left = sorted(path.name for path in loops.iterdir())
+    assert "of a person" in left
+    assert set(left) > {f"{number:016x}" for number in range(5, 20)}
+    assert len(left) == 15 + 1 + 1
+
+
+# The rules that the folder's name rests on.
+
+
+def modules_with_numba() -> Iterator[tuple[Path, ast.Module]]:
+    for folder in ("impls", "datasets", "suite", "report"):
+        for path in (ROOT / folder).rglob("*.py"):
+            if "numba" in (text := path.read_text()):
+                yield path, ast.parse(text)
+
+
+def test_loops_are_kept_by_one_module_alone() -> None:
+    broken = []
+    for path, tree in modules_with_numba():
+        for node in ast.walk(tree):
+            keyword = isinstance(node, ast.keyword) and node.arg == "cache"
+            kept = keyword and not (isinstance(node.value, ast.Constant) and node.value.value is False)
+            if kept or (isinstance(node, ast.Attribute) and node.attr in {"enable_caching", "CACHE_DIR"}):
+                broken.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    broken = [place for place in broken if not place.startswith("impls/core/loops.py")]
+    assert not broken, f"machine code is kept by the decorators of impls/core/loops.py alone: {broken}"
+
+
+def test_every_module_with_loops_is_covered() -> None:
+    """A decorator comes from its own module, whose name the digest looks for, and not through another one."""
+    with_loops = {}
+    for path, tree in modules_with_numba():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and DECORATORS & {alias.name for alias in node.names}:
+                with_loops[path] = node.module
+    assert set(with_loops.values()) == {"spmark.impls.core.loops"}
+    assert {path.resolve() for path in module.modules()} == {*with_loops, Path(module.__file__).resolve()}
+    assert len(with_loops) >= 9
+
+
+def test_what_a_loop_reads_stands_in_a_module_with_loops() -> None:
+    """Else an edit of it would leave the folder's name as it is."""
+    may = {"numpy", "numba", "typing", "spmark.impls.core.loops"}
+    may |= {".".join(("spmark", *path.relative_to(ROOT).with_suffix("").parts)) for path in with_loops()}
+    broken, looked_at = [], 0
+    for path in with_loops():
+        tree = ast.parse(path.read_text())
+        origin = {
+            alias.asname or alias.name: node.module
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        origin |= {a.asname or a.name: a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+        values = {
+            t.id: n.value for n in tree.body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)
+        }
+        for function in (n for n in tree.body if isinstance(n, ast.FunctionDef) and n.decorator_list):
+            looked_at += 1
+            names, todo = set(), [function]
+            while todo:
+                new = {n.id for n in ast.walk(todo.pop()) if isinstance(n, ast.Name)} - names
+                names |= new
+                todo += [values[name] for name in new if name in values]
+            broken += [
+                f"{path.name}: {function.name} reads {n} of {origin[n]}"
+                for n in names
+                if origin.get(n, "numpy") not in may
+            ]
+    assert not broken
+    assert looked_at > 40
+
+
+def with_loops() -> list[Path]:
+    return sorted(path.resolve() for path in module.modules() if path.name != "loops.py" or path.parent.name != "core")
