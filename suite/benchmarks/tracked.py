@@ -62,6 +62,8 @@ CONVERSIONS: Mapping[str, tuple[str, Mapping[str, int]]] = {
 }
 SEARCHES = ("stile_a100", "liteform_h200")
 """Searches for a GPU that need not be there, on the host."""
+SDDMM_SEARCHES = ("stile_a100",)
+"""Those that search for SDDMM, too."""
 SEARCHED: Mapping[str, Mapping[str, Any]] = {
     "patterns/strided_4096": {},
     "rmat/rmat_13": {"scale": 13, "edge_factor": 16},
@@ -336,7 +338,8 @@ def questions() -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
     for matrix, (name, (format_name, format_args)) in product(CONVERTED, CONVERSIONS.items()):
         question = {"what": "convert", "format": format_name, "format_args": dict(format_args)}
         yield (name, matrix), question | _matrix(matrix, CONVERTED[matrix])
-    for matrix, op, search in product(SEARCHED, OPS, SEARCHES):
+    searched = [("spmm", search) for search in SEARCHES] + [("sddmm", search) for search in SDDMM_SEARCHES]
+    for matrix, (op, search) in product(SEARCHED, searched):
         question = {"what": "search", "search": search, "op": op, "width": SEARCHED_FOR[0], "dtype": SEARCHED_FOR[1]}
         yield (op, search, matrix), question | _matrix(matrix, SEARCHED[matrix])
 
