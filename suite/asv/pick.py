@@ -8,7 +8,7 @@ out.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import isnan
@@ -30,20 +30,32 @@ _HOST_PHASES = ("convert", "compile")
 """Phases that builds of CPU implementations have: they choose nothing and upload nothing."""
 _ELSEWHERE = {DeviceKind.CPU: "need a GPU", DeviceKind.CUDA: "run on the CPU alone"}
 """What is said of implementations for the other kind of device."""
+_TITLE = re.compile(r" (tracked\.\w+\.\w+)(?: |$)")
 
 
 @dataclass(frozen=True)
 class Picked:
     """Values of the live set that a device can have."""
 
-    patterns: tuple[str, ...]
-    """Regular expressions for airspeed velocity's ``--bench``: one for each benchmark, of its whole name."""
-    values: int
-    """Combinations that the patterns match."""
+    combinations: Mapping[str, tuple[tuple[Any, ...], ...]]
+    """Parameters of what is measured, by the benchmark's name."""
     total: int
     """Combinations of the whole live set."""
     left_out: Mapping[str, tuple[str, ...]]
     """Implementations of which nothing runs on the device, by the reason."""
+
+    @property
+    def values(self) -> int:
+        """Combinations that are measured."""
+        return sum(map(len, self.combinations.values()))
+
+    @property
+    def patterns(self) -> list[str]:
+        """Regular expressions for airspeed velocity's ``--bench``: one for each benchmark."""
+        return [
+            f"^{re.escape(name)}\\((?:{'|'.join(re.escape(_joined(values)) for values in combinations)})\\)$"
+            for name, combinations in self.combinations.items()
+        ]
 
 
 def pick(device: DeviceSpec, only: Sequence[str] = ()) -> Picked:
@@ -65,23 +77,41 @@ def pick(device: DeviceSpec, only: Sequence[str] = ()) -> Picked:
     refusals = {key: _refusal(question, device) for key, question in asked.items() if question["what"] == "run"}
     # Conversions and searches are the host's, and run everywhere.
     answers = {key: _possible(asked[key], device.kind) for key in asked if refusals.get(key) is None}
-    patterns, values, total = [], 0, 0
+    combinations: dict[str, tuple[tuple[Any, ...], ...]] = {}
+    total = 0
     for benchmark in live():
-        combinations = [", ".join(reprs) for reprs in product(*benchmark.params)]
-        here = [
-            combination
-            for combination, value in zip(combinations, benchmark.values(answers), strict=True)
-            if not _is_na(value) and _wanted(f"{benchmark.name}({combination})", only)
-        ]
-        total += len(combinations)
-        values += len(here)
+        every = list(product(*benchmark.owner.params))
+        here = tuple(
+            values
+            for values, value in zip(every, benchmark.values(answers), strict=True)
+            if not _is_na(value) and _wanted(f"{benchmark.name}({_joined(values)})", only)
+        )
+        total += len(every)
         if here:
-            among = "" if len(here) == len(combinations) else f"(?:{'|'.join(map(re.escape, here))})\\)$"
-            patterns.append(f"^{re.escape(benchmark.name)}\\({among}")
-    if not patterns:
+            combinations[benchmark.name] = here
+    if not combinations:
         wanted = f" that match {' or '.join(only)}" if only else ""
         raise SweepError(f"expected values of the live set{wanted} that {device.name} can have, found none")
-    return Picked(tuple(patterns), values, total, _left_out(refusals, device))
+    return Picked(combinations, total, _left_out(refusals, device))
+
+
+def shown(lines: Iterable[str], picked: Picked) -> Iterator[str]:
+    """Leave rows of combinations that were not picked out of what ``asv run`` prints: its tables have all of them."""
+    names = {name for benchmark in live() for name in benchmark.owner.param_names}
+    rows: set[tuple[str, ...]] = set()
+    columns, rules = 0, 0
+    for line in lines:
+        words = line.split()
+        if title := _TITLE.search(line):
+            rows = {tuple(map(str, values)) for values in picked.combinations.get(title[1], ())}
+        elif words and words[0] in names:
+            # A parameter may be folded into columns: its values stand here, and not its name.
+            columns, rules = sum(word in names for word in words), 0
+        elif words and set(words[0]) <= set("=-"):
+            rules += 1
+        elif columns and rules == 1 and not any(row[:columns] == tuple(words[:columns]) for row in rows):
+            continue
+        yield line
 
 
 def live() -> list[Benchmark]:
@@ -107,6 +137,11 @@ def _possible(question: Mapping[str, Any], kind: DeviceKind) -> tracked.Answer:
         predicted_s=1.0,
         candidates=[] if host else [(1.0, 1.0)],
     ).model_dump(mode="json")
+
+
+def _joined(values: Sequence[Any]) -> str:
+    """Give parameters as airspeed velocity has them in the name of a combination."""
+    return ", ".join(map(repr, values))
 
 
 def _is_na(value: object) -> bool:

@@ -44,7 +44,7 @@ def run_asv(arguments: Sequence[str], only: Sequence[str]) -> int:
     if find_spec("asv") is None:
         raise DeviceError("expected airspeed velocity, found none: pip install 'spmark[asv]', or make install")
     from spmark.impls.runtime.device import cuda_missing, find
-    from spmark.suite.asv.pick import pick
+    from spmark.suite.asv.pick import pick, shown
 
     device = find("auto")
     picked = pick(device, only)
@@ -53,8 +53,14 @@ def run_asv(arguments: Sequence[str], only: Sequence[str]) -> int:
     count = f"{picked.values:,} of the live set's {picked.total:,} values"
     say(console(False), escape(f"{here}: {count}; left out: {reasons or 'nothing'}"))
     machine = [] if any(argument.startswith(("--machine", "-m")) for argument in arguments) else _registered(device)
-    command = [sys.executable, "-m", "asv", "run", *machine, *arguments]
-    return subprocess.run([*command, *(f"--bench={pattern}" for pattern in picked.patterns)], check=False).returncode
+    command = [sys.executable, "-u", "-m", "asv", "run", *machine, *arguments]
+    command += [f"--bench={pattern}" for pattern in picked.patterns]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in shown(process.stdout, picked):
+            sys.stdout.write(line)
+            sys.stdout.flush()
+    return process.returncode
 
 
 def _registered(device: DeviceSpec) -> list[str]:

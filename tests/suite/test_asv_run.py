@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from itertools import product
+from math import prod
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,10 +21,34 @@ from spmark.impls.runtime.device import find, shipped_calibration
 from spmark.impls.table import IMPLEMENTATIONS, create
 from spmark.suite import cli, roster
 from spmark.suite.asv import pick as picking
-from spmark.suite.asv.pick import live, pick
+from spmark.suite.asv.pick import live, pick, shown
 from spmark.suite.commands import asv_run
 
 CPU_ONLY = ("scipy_cpu", "numba_cpu", "blas_cpu")
+PRINTED = """\
+[ 50.00%] ··· tracked.LiveConversions.track_time                              ok
+[ 50.00%] ··· =========== ======================= ==============
+              --                          matrix
+              ----------- --------------------------------------
+                 format    patterns/strided_4096   rmat/rmat_13
+              =========== ======================= ==============
+                  ell            18.6±10ms           127±10ms
+                bsr_4x4             n/a                n/a
+              =========== ======================= ==============
+
+[100.00%] ··· tracked.LivePhases.track_phase                           1/8 failed
+[100.00%] ··· ======= ================= ========================= ========== ============
+                op     implementation            matrix            phase
+              ------- ----------------- ------------------------- ---------- ------------
+                spmm       cusparse      patterns/logsparse_4096   features      n/a
+                spmm      scipy_cpu      patterns/logsparse_4096   convert    1.90±0.3μs
+                spmm      scipy_cpu      patterns/logsparse_4096   compile       n/a
+                spmm      numba_cpu      patterns/logsparse_4096   convert      failed
+                spmm       stile         patterns/logsparse_4096   convert       n/a
+               ======= ================= ========================= ========== ============
+               For parameters: 'spmm', 'numba_cpu', 'patterns/logsparse_4096', 'convert'
+               RuntimeError: build_error: n/a
+"""
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +117,9 @@ def test_airspeed_velocity_selects_these_and_keeps_every_parameter() -> None:
     picked = pick(find("cpu"))
     selected = benchmarks.Benchmarks(config.Config(), entries, regex=list(picked.patterns))
     assert sum(map(len, selected.benchmark_selection.values())) == picked.values
+    assert {name: len(selected.benchmark_selection[name]) for name in picked.combinations} == {
+        name: len(combinations) for name, combinations in picked.combinations.items()
+    }
     assert selected._all_benchmarks.keys() == {entry["name"] for entry in entries}, "the list of benchmarks stays whole"
     assert all(selected[name]["params"] == entry["params"] for entry in entries if (name := entry["name"]) in selected)
 
@@ -104,6 +132,26 @@ def test_benchmarks_can_be_narrowed() -> None:
         pick(find("cpu"), ["Nothing"])
     with pytest.raises(SweepError, match="expected regular expressions"):
         pick(find("cpu"), ["("])
+
+
+def test_rows_that_cannot_be_had_are_not_printed_and_no_other_is_left_out() -> None:
+    lines = PRINTED.splitlines(keepends=True)
+    gone = [line for line in lines if line not in list(shown(lines, pick(find("cpu"))))]
+    assert [line.split()[1] for line in gone] == ["cusparse", "stile"]
+    only = pick(find("cpu"), ["LiveConversions.*ell"])
+    gone = [line for line in lines if line not in list(shown(lines, only))]
+    assert [line.split()[0] for line in gone] == ["bsr_4x4", *["spmm"] * 5]
+
+
+@pytest.mark.parametrize("name", ["tracked.LivePhases.track_phase", "tracked.LiveSpmm.track_time"])
+def test_rows_are_told_in_tables_as_airspeed_velocity_prints_them(name) -> None:
+    results = pytest.importorskip("asv.results", reason="airspeed velocity is not installed (extra asv)")
+    entry = next(benchmark.entry() for benchmark in live() if benchmark.name == name)
+    table = results._format_benchmark_result([(7.25, None)] * prod(map(len, entry["params"])), entry)
+    picked = pick(find("cpu"))
+    left = list(shown([f"[50.00%] ··· {name}   ok", *table], picked))
+    assert sum("7.25" in line for line in left) == len(picked.combinations[name])
+    assert len(left) < len(table)
 
 
 def test_a_missing_module_is_a_reason(monkeypatch) -> None:
@@ -124,11 +172,19 @@ def checkout(tmp_path, monkeypatch):
     commands: list[list[str]] = []
 
     def invoke(*arguments: str, returns: int = 0):
-        def run(command: list[str], check: bool):
-            commands.append(command)
-            return subprocess.CompletedProcess(command, returns)
+        class Asv:
+            """Takes its arguments down and prints a table."""
 
-        monkeypatch.setattr(asv_run, "subprocess", SimpleNamespace(run=run))
+            stdout = PRINTED.splitlines(keepends=True)
+            returncode = returns
+
+            def __init__(self, command: list[str], **options) -> None:
+                commands.append(command)
+
+            __enter__ = lambda self: self  # noqa: E731
+            __exit__ = lambda self, *raised: None  # noqa: E731
+
+        monkeypatch.setattr(asv_run, "subprocess", SimpleNamespace(Popen=Asv, PIPE=subprocess.PIPE))
         commands.clear()
         result = CliRunner().invoke(cli.app, ["asv-run", *arguments])
         return result, commands
@@ -139,21 +195,22 @@ def checkout(tmp_path, monkeypatch):
 def test_the_command_says_one_line_and_hands_everything_else_on(checkout, tmp_path) -> None:
     result, commands = checkout("--python=same", "--quick", "-b", "LiveConversions", "HEAD^!")
     assert result.exit_code == 0, result.output
-    (line,) = result.output.splitlines()
+    line, *printed = result.output.splitlines()
+    assert "tracked.LiveConversions.track_time" in printed[0]
     assert "no NVIDIA driver is loaded" in line
     assert re.search(r"\b18 of the live set's [\d,]+ values; left out: cusparse, .*lo_spmm.* \(need a GPU\)", line)
     name = find("cpu").name
     (command,) = commands
-    assert command[:4] == [sys.executable, "-m", "asv", "run"]
-    assert command[4:8] == [f"--machine={name}", "--python=same", "--quick", "HEAD^!"]
-    assert all(argument.startswith(r"--bench=^tracked\.LiveConversions\.") for argument in command[8:])
+    assert command[:5] == [sys.executable, "-u", "-m", "asv", "run"]
+    assert command[5:9] == [f"--machine={name}", "--python=same", "--quick", "HEAD^!"]
+    assert all(argument.startswith(r"--bench=^tracked\.LiveConversions\.") for argument in command[9:])
     assert name in json.loads((tmp_path / ".asv-machine.json").read_text())
 
 
 def test_a_machine_that_is_named_is_not_registered(checkout, tmp_path) -> None:
     result, (command,) = checkout("--machine", "other")
     assert result.exit_code == 0, result.output
-    assert command[4:6] == ["--machine", "other"]
+    assert command[5:7] == ["--machine", "other"]
     assert not (tmp_path / ".asv-machine.json").exists()
 
 
