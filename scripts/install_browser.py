@@ -1,8 +1,8 @@
 """Install the Chromium that browser tests drive: ``make browser``.
 
-The npm package holds the program itself, with the libraries and the fonts that a bare container lacks. Nothing is fetched
-when it runs, and the same file serves Debian and Ubuntu, whose own ``chromium`` cannot be started in a container. npm is
-the one that comes with the linters as a wheel.
+The npm package holds the program itself, with the libraries and the fonts that a bare container lacks. Nothing is
+fetched when it runs, and the same file serves Debian and Ubuntu, whose own ``chromium`` does not start in a container.
+npm is the one that comes with the linters as a wheel.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ FOLDER = Path(sys.prefix, "browser")
 LAUNCHER = """#!/bin/sh
 # Libraries and fonts are those beside the program, whatever the machine has.
 folder=$(dirname "$(readlink -f "$0")")
-LD_LIBRARY_PATH="$folder/lib" FONTCONFIG_FILE="$folder/fonts.conf" exec "$folder/program" "$@"
+export LD_LIBRARY_PATH="$folder/lib" FONTCONFIG_FILE="$folder/fonts.conf" XDG_CACHE_HOME="$folder/cache"
+exec "$folder/program" "$@"
 """
 FONTS = """<?xml version="1.0"?>
 <!DOCTYPE fontconfig SYSTEM "fonts.dtd">
-<fontconfig><dir prefix="relative">fonts</dir><cachedir prefix="relative">cache</cachedir></fontconfig>
+<fontconfig><dir prefix="relative">fonts</dir><cachedir prefix="xdg">fontconfig</cachedir></fontconfig>
 """
 DECOMPRESS = """
 const {readFileSync, writeFileSync} = require("fs"), {brotliDecompressSync} = require("zlib");
