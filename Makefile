@@ -37,7 +37,7 @@ SOURCES := pyproject.toml scripts/build_backend.py
 CUDA_FILES := find $(PACKAGES) tests -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.hpp'
 
 .DELETE_ON_ERROR:
-.PHONY: help quickstart figures install test lint format types extras clean
+.PHONY: help quickstart figures install browser test lint format types wheel extras clean
 
 help: ## say what there is
 	@grep -hE '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## /\1|/' | awk -F'|' '{ printf "%-12s%s\n", $$1, $$2 }'
@@ -59,6 +59,9 @@ figures: .venv/.run-$(EXTRA) ## redraw README's figures from the published recor
 
 install: .venv/.dev-$(EXTRA) ## make .venv with all that the targets below need
 
+browser: .venv/.dev-$(EXTRA) ## install a Chromium for the tests of pages: without one, they are skipped
+	@$(BIN)/python scripts/install_browser.py
+
 test: .venv/.dev-$(EXTRA) ## run the whole test suite
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
 
@@ -77,6 +80,9 @@ format: .venv/.dev-$(EXTRA) ## write Python and CUDA files in the project's styl
 types: .venv/.dev-$(EXTRA) ## check types: mypy and basedpyright, strict
 	@$(BIN)/python -m mypy -p spmark
 	@$(BIN)/basedpyright
+
+wheel: .venv/.made ## build the wheel into dist
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 extras: ## say what would be installed for this machine's driver
 	@echo '$(WHY_$(EXTRA))'

@@ -1,4 +1,4 @@
-"""Commands that hold records against others: ``compare``, ``spread``, ``provenance`` and ``asv-import``."""
+"""Commands that follow and repeat: ``compare``, ``spread``, ``provenance``, ``asv-run`` and ``asv-import``."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ def add_to(app: typer.Typer) -> None:
     app.command("compare", rich_help_panel=PANEL, epilog=EXIT_CODES)(compare)
     app.command("spread", rich_help_panel=PANEL)(spread)
     app.command("provenance", rich_help_panel=PANEL)(provenance)
+    passed_on = {"allow_extra_args": True, "ignore_unknown_options": True}
+    app.command("asv-run", rich_help_panel=PANEL, context_settings=passed_on)(asv_run)
     app.command("asv-import", rich_help_panel=PANEL)(asv_import)
 
 
@@ -76,6 +78,26 @@ def provenance(
     from spmark.suite.commands.provenance import show_provenance
 
     show_provenance(records, as_json)
+
+
+def asv_run(
+    context: typer.Context,
+    bench: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--bench", "-b", metavar="REGEX", help="Of these benchmarks alone, as asv run takes it. Repeatable."
+        ),
+    ] = None,
+) -> None:
+    """Measure the live set with airspeed velocity; every other option is one of asv run. Run it in the checkout.
+
+    Benchmarks that cannot run on this machine are left out, and said in one line. Exits with 1 where asv run fails.
+
+    Example: [bold]spmark asv-run --python=same --quick[/bold]
+    """
+    from spmark.suite.commands.asv_run import run_asv
+
+    raise typer.Exit(ExitCode.FAILURES if run_asv(context.args, bench or []) else ExitCode.OK)
 
 
 def asv_import(

@@ -55,6 +55,17 @@ def refusal(name: str, config: Mapping[str, Any], kind: DeviceKind, op: Op) -> s
     return None
 
 
+def refused(name: str, op: Op, width: int, dtype: DType, device: DeviceSpec) -> str | None:
+    """Say why an implementation computes not even a small problem of this kind on a device, or None.
+
+    Asking imports what the implementation is made on: seconds for some.
+    """
+    made = make(name, {})
+    if isinstance(made, str) or (reason := refusal(name, {}, device.kind, op)):
+        return made if isinstance(made, str) else reason
+    return made.unsupported(Problem(op, _small(), width, dtype), device)
+
+
 def refusals(cases: Iterable[Case], kind: DeviceKind) -> dict[str, str]:
     """Give the reason by case id for every case that cannot run on a kind of device.
 

@@ -262,9 +262,12 @@ def test_tests_are_no_packages() -> None:
 
 
 def test_the_project_speaks_of_itself_only() -> None:
-    texts = (*CODE, ".md", ".toml", ".yaml", ".yml", ".json", ".html", ".css", ".cfg", ".ini", "")
-    files = sources(*texts, folders=("spmark", *PACKAGES, "tests"))
+    texts = (*CODE, ".md", ".toml", ".yaml", ".yml", ".json", ".html", ".css", ".cfg", ".ini", ".cff", "")
+    files = sources(*texts, folders=("spmark", *PACKAGES, "tests", ".github"))
+    assert ROOT / ".github" / "workflows" / "ci.yml" in files
     files += [path for path in ROOT.iterdir() if path.is_file() and (path.suffix in texts or path.name.startswith("."))]
+    # In a worktree, git's own file names the path of the repository.
+    files = [path for path in files if path.name != ".git"]
     broken = []
     for path in files:
         # .ci/run alone knows where a mirror lies beside a checkout.

