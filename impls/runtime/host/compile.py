@@ -11,13 +11,14 @@ import os
 import shutil
 import subprocess
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from filelock import FileLock
 
 from spmark.impls.core.errors import CompileError, DeviceError
 from spmark.impls.core.files import whole
+from spmark.impls.runtime.compile import content
 from spmark.impls.runtime.host.rewrite import rewrite_shared
 
 _HOST = Path(__file__).parent
@@ -68,13 +69,11 @@ def compile_host(source: Path, instances: Sequence[str], include_dirs: Sequence[
         There is no g++.
     """
     compiler, version, options = _compiler()
-    unit = f'#include "{_HOST / "simt.hpp"}"\n#include "{source.resolve()}"\n'
-    includes = [f"-I{folder}" for folder in include_dirs]
     named = ", ".join(instances)
     try:
-        flat = rewrite_shared(_run([compiler, "-E", "-x", "c++", *options, *includes, "-"], unit, source, named))
-    except ValueError as error:
-        raise CompileError(str(source), named, str(error)) from error
+        flat = _preprocessed(source, content(source), tuple(include_dirs))
+    except CompileError as error:
+        raise CompileError(str(source), named, error.log) from error
     shelf = f"{source.stem}-{_key(flat, version, *options, _ring_digest())}"
     cache_dir.mkdir(parents=True, exist_ok=True)
     with FileLock(cache_dir / f".{shelf}.lock"):
@@ -89,6 +88,19 @@ def compile_host(source: Path, instances: Sequence[str], include_dirs: Sequence[
             with whole(executable.with_name(executable.name + _NAMES)) as names:
                 names.write_text("\n".join(instances))
     return executable
+
+
+@lru_cache(maxsize=32)  # a plan loads kernels of a few sources, each many times; a text has about a megabyte
+def _preprocessed(source: Path, _content: bytes, include_dirs: tuple[Path, ...]) -> str:
+    """Give what the compiler sees of a source with this content, with shared variables as the host ring has them."""
+    compiler, _, options = _compiler()
+    unit = f'#include "{_HOST / "simt.hpp"}"\n#include "{source.resolve()}"\n'
+    includes = [f"-I{folder}" for folder in include_dirs]
+    text = _run([compiler, "-E", "-x", "c++", *options, *includes, "-"], unit, source, "")
+    try:
+        return rewrite_shared(text)
+    except ValueError as error:
+        raise CompileError(str(source), "", str(error)) from error
 
 
 def _holding(instances: Sequence[str], cache_dir: Path, shelf: str) -> Path | None:

@@ -70,6 +70,21 @@ def test_who_asks_for_some_of_an_executables_instances_gets_it(source, cache):
     assert fill(again, "fill<9>") == 4.5
 
 
+def test_a_source_is_preprocessed_again_only_where_it_or_a_header_has_changed(source, cache, monkeypatch):
+    preprocessed = []
+    run = host_compile._run
+    monkeypatch.setattr(
+        host_compile, "_run", lambda command, *args: preprocessed.append("-E" in command) or run(command, *args)
+    )
+    for name in ("fill<3>", "fill<3>", "fill<13>"):
+        compile_host(source, [name], [source.parent], cache)
+    assert sum(preprocessed) == 1
+    header = source.parent / "factor.cuh"
+    header.write_text(header.read_text().replace("0.5", "0.125"))
+    assert fill(compile_host(source, ["fill<3>"], [source.parent], cache), "fill<3>") == 0.375
+    assert sum(preprocessed) == 2
+
+
 def test_threads_and_processes_that_want_the_same_compile_it_once(source, cache, monkeypatch):
     compiled = []
     run = host_compile._run
