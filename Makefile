@@ -37,10 +37,10 @@ SOURCES := pyproject.toml scripts/build_backend.py
 CUDA_FILES := find $(PACKAGES) tests -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.hpp'
 
 .DELETE_ON_ERROR:
-.PHONY: help quickstart figures install browser test lint format types wheel extras clean
+.PHONY: help quickstart figures install browser test test-rest test-all lint format types wheel extras clean
 
 help: ## say what there is
-	@grep -hE '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## /\1|/' | awk -F'|' '{ printf "%-12s%s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{ printf "%-12s%s\n", $$1, $$2 }'
 
 quickstart: .venv/.run-$(EXTRA) ## install, run a small sweep, draw its page under out/quickstart
 	@$(BIN)/spmark quickstart --out out/quickstart
@@ -62,8 +62,17 @@ install: .venv/.dev-$(EXTRA) ## make .venv with all that the targets below need
 browser: .venv/.dev-$(EXTRA) ## install a Chromium for the tests of pages: without one, they are skipped
 	@$(BIN)/python scripts/install_browser.py
 
-test: .venv/.dev-$(EXTRA) ## run the whole test suite
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
+# No test is in both test and test-rest; test-all is the two in one run.
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+
+test: .venv/.dev-$(EXTRA) ## run the tests, with a sample of every table of kernels
+	@$(PYTEST) $(PYTEST_ARGS)
+
+test-rest: .venv/.dev-$(EXTRA) ## run what test leaves out; with SPMARK_FUZZ_SECONDS=30 each fuzz target for so long, too
+	@$(PYTEST) --tests=rest $(PYTEST_ARGS)
+
+test-all: .venv/.dev-$(EXTRA) ## run every test: whole tables, full rings
+	@$(PYTEST) --tests=all $(PYTEST_ARGS)
 
 lint: .venv/.dev-$(EXTRA) ## check style: ruff, ruff format, clang-format, hadolint, shellcheck
 	@$(BIN)/ruff check .

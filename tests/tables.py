@@ -1,23 +1,42 @@
-"""Host targets that hold whole tables of kernels, for tests that walk them in ring two."""
+"""Tables of kernels in tests: a test for every instance, and host targets that hold what a session's tests launch."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from numpy.typing import DTypeLike, NDArray
+from sampling import covering
 
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.host.target import HostKernel, HostTarget
 from spmark.impls.runtime.template import Instance, KernelTemplate
 
 
-class TableTarget(HostTarget):
-    """One executable with a whole table, compiled once; what else is asked for is compiled when it is."""
+def every_instance(*templates: KernelTemplate) -> pytest.MarkDecorator:
+    """Parametrise ``instance`` over whole tables; what a table's sample leaves out is `full`."""
+    params = []
+    for template in templates:
+        instances = list(template.instances())
+        sample = set(covering(instances))
+        for instance in instances:
+            marks = () if instance in sample else (pytest.mark.full,)
+            params.append(pytest.param(instance, id=instance.expression, marks=marks))
+    return pytest.mark.parametrize("instance", params)
 
-    def __init__(self, template: KernelTemplate) -> None:
+
+class TableTarget(HostTarget):
+    """One executable with the instances of a table that this session has tests for, compiled once.
+
+    What else is asked for is compiled when it is.
+    """
+
+    def __init__(self, session: pytest.Session, *templates: KernelTemplate) -> None:
         super().__init__(find("host-simt"))
-        self.kernels = {kernel.instance: kernel for kernel in super().load(list(template.instances()))}
+        asked = [item.callspec.params.get("instance") for item in session.items if hasattr(item, "callspec")]
+        wanted = dict.fromkeys(one for one in asked if isinstance(one, Instance) and one.template in templates)
+        self.kernels = {kernel.instance: kernel for kernel in super().load(list(wanted))}
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[np.generic]:
         """Allocate, full of NaN: what a workspace held before must not matter."""

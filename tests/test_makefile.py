@@ -166,6 +166,16 @@ def test_what_test_installed_serves_quickstart(checkout: Checkout) -> None:
     assert not checkout.calls("pip install")
 
 
+@pytest.mark.parametrize(
+    ("target", "part"), [("test", []), ("test-rest", ["--tests=rest"]), ("test-all", ["--tests=all"])]
+)
+def test_every_part_of_the_tests_has_a_target(checkout: Checkout, target: str, part: list[str]) -> None:
+    made = checkout.make(target, "JOBS=3", "PYTEST_ARGS=-k gespmm")
+    assert made.returncode == 0, made.stderr
+    (call,) = checkout.calls("-m pytest")
+    assert call.split() == ["python", "-m", "pytest", "-n", "3", "--dist", "loadgroup", *part, "-k", "gespmm"]
+
+
 def test_lint_asks_every_tool(checkout: Checkout) -> None:
     made = checkout.make("lint")
     assert made.returncode == 0, made.stderr

@@ -296,11 +296,11 @@ def _kernel_key(source: Path, expression: str, arch: str, compiler: str) -> str:
 
 def _key(source: Path, words: Sequence[str]) -> str:
     digest = hashlib.sha256("\0".join(words).encode())
-    digest.update(_content(source))
+    digest.update(content(source))
     return digest.hexdigest()
 
 
-def _content(source: Path) -> bytes:
+def content(source: Path) -> bytes:
     """Give the names and bytes of a source and of its headers; they are walked again only where one has changed.
 
     Walking them costs a millisecond, as much as all else that loading a kernel from the cache does.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from problems import matrices, random_csr
-from tables import TableTarget
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError
@@ -15,6 +14,7 @@ from spmark.impls.cusparse.blocks import PADDING, blocked_ell, count_blocks, sma
 from spmark.impls.cusparse.plan import BLOCKS, GATHER, CuSparseBell, CuSparseBsr
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.runtime.device import find
+from spmark.impls.runtime.host.target import HostTarget
 from spmark.impls.runtime.template import C_TYPES
 
 HOST: DeviceSpec = find("host-simt")
@@ -92,16 +92,16 @@ def test_an_illegal_block_is_refused(kind: type) -> None:
         kind(block=24)
 
 
-def test_the_gather_reads_every_non_zero() -> None:
+def test_the_gather_reads_every_non_zero(request: pytest.FixtureRequest) -> None:
     matrix = matrices()["lengths_of_warps"]
     held = BsrFormat.from_csr(matrix, 16, 16)
     product = np.random.default_rng(0).standard_normal(held.blocks.shape).astype(np.float32)
-    target = TableTarget(GATHER)
-    for instance in GATHER.instances():
+    instances = list(GATHER.instances())
+    target = HostTarget(HOST)
+    for instance, kernel in zip(instances, target.load(instances), strict=True):
         dtype = DTYPES[str(instance.values["T"])].numpy
         factors = matrix.values.astype(dtype)
         out = np.full(matrix.nnz, np.nan, dtype)
-        (kernel,) = target.load([instance])
         blocks_of_grid = -(-matrix.nnz // instance.threads)
         kernel.launch((blocks_of_grid, 1, 1), (np.int32(matrix.nnz), held.positions, factors, product, out))
         wanted = product.reshape(-1)[held.positions]

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from problems import dense_operands, random_csr
-from tables import TableTarget
+from tables import TableTarget, every_instance
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.operators import reference, tolerance
@@ -23,13 +23,13 @@ DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
 
 
 @pytest.fixture(scope="module")
-def spmm_target() -> TableTarget:
-    return TableTarget(SPMM_CSR)
+def spmm_target(request: pytest.FixtureRequest) -> TableTarget:
+    return TableTarget(request.session, SPMM_CSR)
 
 
 @pytest.fixture(scope="module")
-def sddmm_target() -> TableTarget:
-    return TableTarget(SDDMM_CSR)
+def sddmm_target(request: pytest.FixtureRequest) -> TableTarget:
+    return TableTarget(request.session, SDDMM_CSR)
 
 
 def error_and_limit(plan: CsrSpmmPlan | SddmmPlan, problem: Problem) -> tuple[float, float]:
@@ -40,7 +40,7 @@ def error_and_limit(plan: CsrSpmmPlan | SddmmPlan, problem: Problem) -> tuple[fl
 
 
 @pytest.mark.xdist_group("gespmm")
-@pytest.mark.parametrize("instance", list(SPMM_CSR.instances()), ids=lambda i: i.expression)
+@every_instance(SPMM_CSR)
 def test_every_spmm_instance(instance: Instance, spmm_target: TableTarget) -> None:
     values = instance.values
     vector, lanes, coarsen = (int(values[key]) for key in ("vector", "lanes", "coarsen"))
@@ -52,7 +52,7 @@ def test_every_spmm_instance(instance: Instance, spmm_target: TableTarget) -> No
 
 
 @pytest.mark.xdist_group("gespmm")
-@pytest.mark.parametrize("instance", list(SDDMM_CSR.instances()), ids=lambda i: i.expression)
+@every_instance(SDDMM_CSR)
 def test_every_sddmm_instance(instance: Instance, sddmm_target: TableTarget) -> None:
     values = instance.values
     vector, lanes = int(values["vector"]), int(values["lanes"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from problems import dense_operands, matrices, random_csr
-from tables import TableTarget
+from tables import TableTarget, every_instance
 
 from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Csr, DType, Op, Problem
@@ -22,18 +22,19 @@ from spmark.impls.nnzbalanced.plan import (
 )
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.plan import DevicePlan
-from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate
+from spmark.impls.runtime.template import C_TYPES, Instance
 
 # Spans of 32 begin in a row, with one, and lie inside of one; rows are empty at both ends and between.
 MATRIX = random_csr(25, 97, [0, 1, 2, 3, 7, 8, 11, 0, 15, 16, 17, 31, 33, 63, 64, 65, 96, 97, 0, 5, 1, 1, 4, 12, 0])
 EVEN = random_csr(16, 40, [8] * 16)
 DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
 HOST = find("host-simt")
+TABLES = (ROWS_SEQUENTIAL, ROWS_PARALLEL, SPANS_SEQUENTIAL, SPANS_PARALLEL)
 
 
-@pytest.fixture(scope="module", params=[ROWS_SEQUENTIAL, ROWS_PARALLEL, SPANS_SEQUENTIAL, SPANS_PARALLEL])
-def table(request: pytest.FixtureRequest) -> tuple[KernelTemplate, TableTarget]:
-    return request.param, TableTarget(request.param)
+@pytest.fixture(scope="module")
+def target(request: pytest.FixtureRequest) -> TableTarget:
+    return TableTarget(request.session, *TABLES)
 
 
 def check(plan: DevicePlan, problem: Problem) -> None:
@@ -54,13 +55,12 @@ def planned(instance: Instance, problem: Problem, target: TableTarget, span: int
 
 
 @pytest.mark.xdist_group("nnzbalanced")
-def test_every_instance(table: tuple[KernelTemplate, TableTarget]) -> None:
-    template, target = table
-    for instance in template.instances():
-        values = instance.values
-        width = int(values["vector"]) * (int(values.get("lanes", 1)) + 3)
-        problem = Problem(Op.SPMM, MATRIX, width, DTYPES[str(values["T"])])
-        check(planned(instance, problem, target, span=32), problem)
+@every_instance(*TABLES)
+def test_every_instance(instance: Instance, target: TableTarget) -> None:
+    values = instance.values
+    width = int(values["vector"]) * (int(values.get("lanes", 1)) + 3)
+    problem = Problem(Op.SPMM, MATRIX, width, DTYPES[str(values["T"])])
+    check(planned(instance, problem, target, span=32), problem)
 
 
 @pytest.mark.parametrize("dtype", list(DType))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from problems import dense_operands, matrices, random_csr
-from tables import TableTarget
+from tables import TableTarget, every_instance
 
 from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Csr, DType, Op, Problem
@@ -31,13 +31,13 @@ HOST = find("host-simt")
 
 
 @pytest.fixture(scope="module")
-def spmm_target() -> TableTarget:
-    return TableTarget(SPMM)
+def spmm_target(request: pytest.FixtureRequest) -> TableTarget:
+    return TableTarget(request.session, SPMM)
 
 
 @pytest.fixture(scope="module")
-def sddmm_target() -> TableTarget:
-    return TableTarget(SDDMM)
+def sddmm_target(request: pytest.FixtureRequest) -> TableTarget:
+    return TableTarget(request.session, SDDMM)
 
 
 def check(plan: DevicePlan, problem: Problem) -> None:
@@ -48,7 +48,7 @@ def check(plan: DevicePlan, problem: Problem) -> None:
 
 
 @pytest.mark.xdist_group("rowsplit")
-@pytest.mark.parametrize("instance", list(SPMM.instances()), ids=lambda i: i.expression)
+@every_instance(SPMM)
 def test_every_spmm_instance(instance: Instance, spmm_target: TableTarget) -> None:
     values = instance.values
     tile = {name: int(values[name]) for name in ("vector", "lanes", "tiles")}
@@ -60,7 +60,7 @@ def test_every_spmm_instance(instance: Instance, spmm_target: TableTarget) -> No
 
 
 @pytest.mark.xdist_group("rowsplit")
-@pytest.mark.parametrize("instance", list(SDDMM.instances()), ids=lambda i: i.expression)
+@every_instance(SDDMM)
 def test_every_sddmm_instance(instance: Instance, sddmm_target: TableTarget) -> None:
     values = instance.values
     schedule = {name: int(values[name]) for name in ("vector", "strip", "threads")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from problems import dense_operands, random_csr
-from tables import TableTarget
+from tables import TableTarget, every_instance
 
 from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Csr, DType, Op, Problem
@@ -35,8 +35,8 @@ def full_blocks(size: int) -> Csr:
 
 
 @pytest.fixture(scope="module")
-def target() -> TableTarget:
-    return TableTarget(BLOCK_SDDMM)
+def target(request: pytest.FixtureRequest) -> TableTarget:
+    return TableTarget(request.session, BLOCK_SDDMM)
 
 
 def check(problem: Problem, block: int, target: HostTarget, units: int = 2, threads: int = 128) -> BlockSddmmPlan:
@@ -50,7 +50,7 @@ def check(problem: Problem, block: int, target: HostTarget, units: int = 2, thre
 
 
 @pytest.mark.xdist_group("block_sddmm")
-@pytest.mark.parametrize("instance", list(BLOCK_SDDMM.instances()), ids=lambda i: i.expression)
+@every_instance(BLOCK_SDDMM)
 def test_every_instance(instance: Instance, target: TableTarget) -> None:
     values = instance.values
     block, vector = int(values["block"]), int(values["vector"])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from problems import dense_operands, random_csr
-from tables import TableTarget
+from tables import TableTarget, every_instance
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference, tolerance
@@ -20,14 +20,13 @@ from spmark.impls.runtime.host.target import HostTarget
 from spmark.impls.runtime.template import Instance
 
 RANDOM = np.random.default_rng(5)
-INSTANCES = list(SPMM_BLOCKS.instances())
 # The second hundred of rows is empty, so that some block rows of every height are; nothing divides by a block.
 MATRIX = random_csr(301, 217, [*RANDOM.integers(0, 30, 99), 217, *[0] * 128, *RANDOM.integers(0, 9, 73)])
 
 
 @pytest.fixture(scope="module")
-def target() -> TableTarget:
-    return TableTarget(SPMM_BLOCKS)
+def target(request: pytest.FixtureRequest) -> TableTarget:
+    return TableTarget(request.session, SPMM_BLOCKS)
 
 
 def check(problem: Problem, target: HostTarget, held: Any, **schedule: Any) -> BlockSpmmPlan:
@@ -41,7 +40,7 @@ def check(problem: Problem, target: HostTarget, held: Any, **schedule: Any) -> B
 
 
 @pytest.mark.xdist_group("block_spmm")
-@pytest.mark.parametrize("instance", INSTANCES, ids=lambda i: i.expression)
+@every_instance(SPMM_BLOCKS)
 def test_every_instance(instance: Instance, target: TableTarget) -> None:
     rows, tile, depth = (int(instance.values[name]) for name in ("rows", "tile", "depth"))
     # One column tile and a part of another.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from problems import dense_operands, random_csr
-from tables import TableTarget
+from tables import TableTarget, every_instance
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference, tolerance
@@ -32,12 +32,11 @@ def hybrid_matrix() -> Csr:
 
 
 MATRIX = hybrid_matrix()
-INSTANCES = list(SPMM_COMPOSED.instances())
 
 
 @pytest.fixture(scope="module")
-def target() -> TableTarget:
-    return TableTarget(SPMM_COMPOSED)
+def target(request: pytest.FixtureRequest) -> TableTarget:
+    return TableTarget(request.session, SPMM_COMPOSED)
 
 
 def multiply(
@@ -54,7 +53,7 @@ def multiply(
 
 
 @pytest.mark.xdist_group("composed")
-@pytest.mark.parametrize("instance", INSTANCES, ids=lambda i: i.expression)
+@every_instance(SPMM_COMPOSED)
 def test_every_instance(instance: Instance, target: TableTarget) -> None:
     vector, lanes, size = (int(instance.values[name]) for name in ("vector", "lanes", "size"))
     width = vector * (2 * TILE // vector + 1)  # a tile more than full ones, in every body

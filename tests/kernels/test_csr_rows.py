@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from problems import dense_operands, matrices, random_csr
+from tables import TableTarget, every_instance
 
 from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.kernels.csr_rows import SPMM_CSR_ROWS, CsrRowsPlan
-from spmark.impls.runtime.device import find
-from spmark.impls.runtime.target import open_target
 from spmark.impls.runtime.template import C_TYPES, Instance
 
 DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
@@ -21,13 +20,19 @@ MATRICES = {
 }
 
 
-@pytest.mark.parametrize("instance", list(SPMM_CSR_ROWS.instances()), ids=lambda i: i.expression)
-def test_every_instance(instance: Instance) -> None:
+@pytest.fixture(scope="module")
+def target(request: pytest.FixtureRequest) -> TableTarget:
+    return TableTarget(request.session, SPMM_CSR_ROWS)
+
+
+@pytest.mark.xdist_group("csr_rows")
+@every_instance(SPMM_CSR_ROWS)
+def test_every_instance(instance: Instance, target: TableTarget) -> None:
     coarsen = int(instance.values["coarsen"])
     cases = [("empty_rows", 33), ("under_32_rows", 32 * coarsen), ("hub", 1), ("one_by_one", 130), ("no_nonzeros", 8)]
     for name, width in (*cases, ("ten_thousand_in_a_row", 3), ("one_column", 65)):
         problem = Problem(Op.SPMM, MATRICES[name], width, DTYPES[str(instance.values["T"])])
-        plan = CsrRowsPlan(problem, open_target(find("host-simt")), coarsen)
+        plan = CsrRowsPlan(problem, target, coarsen)
         operands = dense_operands(problem)
         out = np.full(problem.out_shape, np.nan, problem.dtype.numpy)
         plan.run(operands, out)

@@ -34,8 +34,8 @@ WAYS = {
 
 
 @pytest.fixture(scope="module")
-def target() -> TableTarget:
-    return TableTarget(SPMM_ELL_BUCKETS)
+def target(request: pytest.FixtureRequest) -> TableTarget:
+    return TableTarget(request.session, SPMM_ELL_BUCKETS)
 
 
 @pytest.mark.xdist_group("sparsetir")

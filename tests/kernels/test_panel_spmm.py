@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from problems import dense_operands, random_csr
+from tables import TableTarget, every_instance
 
 from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.srbcrs import SrBcrsFormat
 from spmark.impls.kernels.panel_spmm import SPMM_PANELS, PanelSpmmPlan, panel_heads, transposed_pieces
-from spmark.impls.runtime.device import find
-from spmark.impls.runtime.target import open_target
 from spmark.impls.runtime.template import Instance
 
 RANDOM = np.random.default_rng(6)
@@ -24,16 +23,22 @@ MATRICES = {
 }
 
 
+@pytest.fixture(scope="module")
+def target(request: pytest.FixtureRequest) -> TableTarget:
+    return TableTarget(request.session, SPMM_PANELS)
+
+
+@pytest.mark.xdist_group("panel_spmm")
 @pytest.mark.parametrize("name", MATRICES)
-@pytest.mark.parametrize("instance", list(SPMM_PANELS.instances()), ids=lambda i: i.expression)
-def test_every_instance(instance: Instance, name: str) -> None:
+@every_instance(SPMM_PANELS)
+def test_every_instance(instance: Instance, name: str, target: TableTarget) -> None:
     matrix, tile = MATRICES[name], int(instance.values["tile"])
     width = tile + 8 if instance.values["vector"] == 8 else tile + 3
     problem = Problem(Op.SPMM, matrix, width, DType.FLOAT16)
     held = SrBcrsFormat.from_csr(matrix, 8, 16)
     operands = dense_operands(problem)
     for turned in (False, True):
-        plan = PanelSpmmPlan(problem, open_target(find("host-simt")), held, {}, tile=tile, turned=turned)
+        plan = PanelSpmmPlan(problem, target, held, {}, tile=tile, turned=turned)
         out = np.full(problem.out_shape, np.nan, np.float16)
         plan.run(operands, out)
         assert reference(problem, operands).max_error(out) <= tolerance(problem)
@@ -57,8 +62,8 @@ def test_heads_put_long_panels_first() -> None:
     assert panel_heads(indptr, turned=True)[:, 3].tolist() == [0, 1, 0, 0]
 
 
-def test_other_groups_are_refused() -> None:
+def test_other_groups_are_refused(target: TableTarget) -> None:
     matrix = MATRICES["mixed"]
     problem = Problem(Op.SPMM, matrix, 8, DType.FLOAT16)
     with pytest.raises(ValueError, match=r"expected SR-BCRS\(8, 16\), found SR-BCRS\(16, 32\)"):
-        PanelSpmmPlan(problem, open_target(find("host-simt")), SrBcrsFormat.from_csr(matrix, 16, 32), {}, tile=64)
+        PanelSpmmPlan(problem, target, SrBcrsFormat.from_csr(matrix, 16, 32), {}, tile=64)

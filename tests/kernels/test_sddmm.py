@@ -20,8 +20,8 @@ AWKWARD = {
 
 
 @pytest.fixture(scope="module")
-def target() -> TableTarget:
-    return TableTarget(SDDMM_CSR)
+def target(request: pytest.FixtureRequest) -> TableTarget:
+    return TableTarget(request.session, SDDMM_CSR)
 
 
 @pytest.mark.xdist_group("gespmm")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from problems import dense_operands, random_csr
+from tables import TableTarget
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.bsr import BsrFormat
-from spmark.impls.kernels.strip_spmm import STRIPS, TILES, StripSpmmPlan
-from spmark.impls.runtime.device import find
-from spmark.impls.runtime.target import open_target
+from spmark.impls.kernels.strip_spmm import SPMM_STRIPS, STRIPS, TILES, StripSpmmPlan
 
 RANDOM = np.random.default_rng(11)
 MATRICES = {
@@ -25,18 +24,28 @@ MATRICES = {
 }
 
 
-def plan_of(matrix: Csr, width: int, strips: int, tile: int, side: int = 16) -> tuple[Problem, StripSpmmPlan]:
+@pytest.fixture(scope="module")
+def target(request: pytest.FixtureRequest) -> TableTarget:
+    whole = TableTarget(request.session)
+    whole.load(list(SPMM_STRIPS.instances()))
+    return whole
+
+
+def plan_of(
+    matrix: Csr, width: int, target: TableTarget, strips: int, tile: int, side: int = 16
+) -> tuple[Problem, StripSpmmPlan]:
     problem = Problem(Op.SPMM, matrix, width, DType.FLOAT16)
     held = BsrFormat.from_csr(matrix, side, side)
-    return problem, StripSpmmPlan(problem, open_target(find("host-simt")), held, {}, strips=strips, tile=tile)
+    return problem, StripSpmmPlan(problem, target, held, {}, strips=strips, tile=tile)
 
 
+@pytest.mark.xdist_group("strip_spmm")
 @pytest.mark.parametrize("width", [8, 64, 136])
 @pytest.mark.parametrize("strips", STRIPS)
 @pytest.mark.parametrize("tile", TILES)
 @pytest.mark.parametrize("name", MATRICES)
-def test_product(name: str, tile: int, strips: int, width: int) -> None:
-    problem, plan = plan_of(MATRICES[name], width, strips, tile)
+def test_product(name: str, tile: int, strips: int, width: int, target: TableTarget) -> None:
+    problem, plan = plan_of(MATRICES[name], width, target, strips, tile)
     operands = dense_operands(problem)
     out = np.full(problem.out_shape, np.nan, np.float16)
     plan.run(operands, out)
@@ -46,6 +55,6 @@ def test_product(name: str, tile: int, strips: int, width: int) -> None:
 
 
 @pytest.mark.parametrize(("width", "side"), [(12, 16), (64, 32)])
-def test_what_it_cannot_take_is_refused(width: int, side: int) -> None:
+def test_what_it_cannot_take_is_refused(width: int, side: int, target: TableTarget) -> None:
     with pytest.raises(BuildError, match=f"expected blocks of 16 x 16 and J a multiple of 8, found {side}"):
-        plan_of(MATRICES["mixed"], width, 1, 64, side)
+        plan_of(MATRICES["mixed"], width, target, 1, 64, side)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from kernels.test_tile_spmm import MATRIX, select
 from problems import dense_operands, random_csr
-from tables import TableTarget
+from tables import TableTarget, every_instance
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import Reference, reference, tolerance
@@ -21,8 +21,8 @@ LOADS = {"vector": 4, "work": 16}
 
 
 @pytest.fixture(scope="module")
-def target() -> TableTarget:
-    return TableTarget(SPMM_TILES_FLOAT)
+def target(request: pytest.FixtureRequest) -> TableTarget:
+    return TableTarget(request.session, SPMM_TILES_FLOAT)
 
 
 def multiply(
@@ -41,7 +41,7 @@ def multiply(
 
 
 @pytest.mark.xdist_group("tile_float")
-@pytest.mark.parametrize("instance", list(SPMM_TILES_FLOAT.instances()), ids=lambda i: i.expression)
+@every_instance(SPMM_TILES_FLOAT)
 def test_every_instance(instance: Instance, target: TableTarget) -> None:
     width, lanes = 24 if instance.values["columns"] == 4 else 2 * 64 + 8, int(instance.values["lanes"])
     full = random_csr(77, 290, [1, 290, *np.random.default_rng(5).integers(1, 60, 75)])

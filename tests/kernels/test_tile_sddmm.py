@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from kernels.test_tile_spmm import MATRIX, select
 from problems import dense_operands, random_csr
-from tables import TableTarget
+from tables import TableTarget, every_instance
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference, tolerance
@@ -17,12 +17,10 @@ from spmark.impls.formats.tiles import BLOCK, RUN, Selection, TileFormat
 from spmark.impls.kernels.tile_sddmm import SDDMM_TILES, TileSddmmPlan, strip_tasks
 from spmark.impls.runtime.template import Instance
 
-INSTANCES = list(SDDMM_TILES.instances())
-
 
 @pytest.fixture(scope="module")
-def target() -> TableTarget:
-    return TableTarget(SDDMM_TILES)
+def target(request: pytest.FixtureRequest) -> TableTarget:
+    return TableTarget(request.session, SDDMM_TILES)
 
 
 def with_runs(matrix: Csr, share: float) -> Selection:
@@ -52,7 +50,7 @@ def sample(
 
 
 @pytest.mark.xdist_group("tile_sddmm")
-@pytest.mark.parametrize("instance", INSTANCES, ids=lambda i: i.expression)
+@every_instance(SDDMM_TILES)
 def test_every_instance(instance: Instance, target: TableTarget) -> None:
     schedule = {"lanes": int(instance.values["lanes"]), "batch": int(instance.values["batch"])}
     vector = int(instance.values["vector"])

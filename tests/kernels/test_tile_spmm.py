@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from problems import dense_operands, random_csr
-from tables import TableTarget
+from tables import TableTarget, every_instance
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference, tolerance
@@ -17,12 +17,10 @@ from spmark.impls.kernels.tile_spmm import AHEAD, HEIGHTS, SPMM_TILES, TileSpmmP
 from spmark.impls.kernels.tile_tasks import ALONE, MOST, panel_tasks
 from spmark.impls.runtime.template import Instance
 
-INSTANCES = list(SPMM_TILES.instances())
-
 
 @pytest.fixture(scope="module")
-def target() -> TableTarget:
-    return TableTarget(SPMM_TILES)
+def target(request: pytest.FixtureRequest) -> TableTarget:
+    return TableTarget(request.session, SPMM_TILES)
 
 
 def select(matrix: Csr, share: float, seed: int = 0, width: int = 4, height: int = 16) -> Selection:
@@ -92,7 +90,7 @@ MATRIX = random_csr(77, 290, [*RANDOM.integers(0, 40, 40), 290, 0, 0, *RANDOM.in
 
 
 @pytest.mark.xdist_group("tile_spmm")
-@pytest.mark.parametrize("instance", INSTANCES, ids=lambda i: i.expression)
+@every_instance(SPMM_TILES)
 def test_every_instance(instance: Instance, target: TableTarget) -> None:
     schedule = {name: int(instance.values[name]) for name in ("vector", "vectors", "lanes")}
     ahead = int(instance.values["ahead"])

@@ -10,7 +10,7 @@ import pytest
 from compilers import needs_compilers
 
 from spmark.impls.core.errors import CompileError
-from spmark.impls.runtime.compile import compile_many
+from spmark.impls.runtime.compile import cache_folder, compile_many
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.host.compile import compile_host
 from spmark.impls.runtime.host.launch import launch_host
@@ -28,8 +28,8 @@ def test_the_gate_compiles_for_every_target() -> None:
 
 
 @pytest.fixture(scope="module")
-def executable(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_host(SOURCE, ["gate<32>"], [INCLUDE], tmp_path_factory.mktemp("gate"))
+def executable() -> Path:
+    return compile_host(SOURCE, ["gate<32>"], [INCLUDE], cache_folder())
 
 
 @pytest.mark.parametrize(("opened", "held"), [(7, False), (6, True)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from problems import dense_operands, random_csr
-from tables import TableTarget
+from tables import TableTarget, every_instance
 
 from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import DType, Op, Problem
@@ -17,17 +17,16 @@ from spmark.impls.sparsetir.plan import SparseTir
 
 MATRIX = random_csr(29, 41, [0, 1, 2, 3, 41, 7, 0, 12, 30, 5, 8, 9] * 2 + [1, 0, 9, 16, 17])
 DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
-INSTANCES = list(SPMM_ELL_BUCKETS.instances())
 
 
 @pytest.fixture(scope="module")
-def target() -> TableTarget:
-    return TableTarget(SPMM_ELL_BUCKETS)
+def target(request: pytest.FixtureRequest) -> TableTarget:
+    return TableTarget(request.session, SPMM_ELL_BUCKETS)
 
 
 @pytest.mark.xdist_group("sparsetir")
 @pytest.mark.parametrize("form", [(1, 4), (3, 64)], ids=str)
-@pytest.mark.parametrize("instance", INSTANCES, ids=lambda i: i.expression)
+@every_instance(SPMM_ELL_BUCKETS)
 def test_every_instance(instance: Instance, form: tuple[int, int], target: TableTarget) -> None:
     values = instance.values
     tile = {name: int(values[name]) for name in ("vector", "vectors", "lanes")}

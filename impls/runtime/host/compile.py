@@ -1,6 +1,7 @@
 """Compile CUDA kernel sources for the host, behind the SIMT shim and under sanitizers.
 
-One executable per source holds the requested kernel instances; it is cached by what the compiler would see.
+One executable per source holds the requested kernel instances; it is cached by what the compiler would see, and serves
+whoever asks for some of its instances. Processes that want the same wait for the one that compiles it.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ import hashlib
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
+from filelock import FileLock
+
 from spmark.impls.core.errors import CompileError, DeviceError
+from spmark.impls.core.files import whole
+from spmark.impls.runtime.compile import content
 from spmark.impls.runtime.host.rewrite import rewrite_shared
 
 _HOST = Path(__file__).parent
@@ -22,7 +26,7 @@ _RING = ("driver.cpp", "memory.cpp", "scheduler.cpp")
 _OPTIONS = (
     "-std=c++17",
     "-O1",
-    "-g",
+    "-g1",  # reports need functions and lines; descriptions of types take a third of the compiler's time
     "-fsanitize=address,undefined",
     "-fno-sanitize-recover=all",
     "-fno-pie",  # with 32 bits of address randomisation, a PIE may be put where the sanitizer's heap must be
@@ -31,6 +35,8 @@ _OPTIONS = (
     "-fno-strict-aliasing",  # as device compilers: kernels look at floats as vectors of words
     "-Wno-unknown-pragmas",  # `#pragma unroll` is CUDA's
 )
+_NAMES = ".names"
+"""Ending of the list of what an executable holds, written after it."""
 _FIRST_PATTERN_INIT = 12  # GCC that can fill uninitialised locals with a pattern
 _SECONDS = 300  # a compiler that takes longer does not end
 
@@ -47,8 +53,8 @@ def compile_host(source: Path, instances: Sequence[str], include_dirs: Sequence[
     include_dirs : sequence of Path
         Folders of ``#include <...>``.
     cache_dir : Path
-        Where executables are kept. The key is the preprocessed source (every included header with it), the instances,
-        the options and the compiler's version; writing is atomic, so processes may share the folder.
+        Where executables are kept. The key is the preprocessed source (every included header with it), the options and
+        the compiler's version, then the instances; processes may share the folder.
 
     Returns
     -------
@@ -63,25 +69,51 @@ def compile_host(source: Path, instances: Sequence[str], include_dirs: Sequence[
         There is no g++.
     """
     compiler, version, options = _compiler()
-    unit = f'#include "{_HOST / "simt.hpp"}"\n#include "{source.resolve()}"\n'
-    includes = [f"-I{folder}" for folder in include_dirs]
     named = ", ".join(instances)
     try:
-        flat = _run([compiler, "-E", "-x", "c++", *options, *includes, "-"], unit, source, named)
-        text = rewrite_shared(flat) + _table(instances)
-    except ValueError as error:
-        raise CompileError(str(source), named, str(error)) from error
-    key = hashlib.sha256("\0".join((text, version, *options, _ring_digest())).encode()).hexdigest()[:24]
-    executable = cache_dir / f"{source.stem}-{key}"
-    if not executable.is_file():
-        cache_dir.mkdir(parents=True, exist_ok=True)
-        ring = _ring_objects(cache_dir)
-        with tempfile.TemporaryDirectory(dir=cache_dir) as folder:
-            made = Path(folder) / executable.name
-            command = [compiler, *options, "-x", "c++-cpp-output", "-", "-x", "none", *map(str, ring), "-o", str(made)]
-            _run(command, text, source, named)
-            made.replace(executable)
+        flat = _preprocessed(source, content(source), tuple(include_dirs))
+    except CompileError as error:
+        raise CompileError(str(source), named, error.log) from error
+    shelf = f"{source.stem}-{_key(flat, version, *options, _ring_digest())}"
+    cache_dir.mkdir(parents=True, exist_ok=True)
+    with FileLock(cache_dir / f".{shelf}.lock"):
+        executable = _holding(instances, cache_dir, shelf)
+        if executable is None:
+            ring = map(str, ring_objects(cache_dir))
+            executable = cache_dir / f"{shelf}-{_key(*instances)}"
+            with whole(executable) as made:
+                command = [compiler, *options, "-x", "c++-cpp-output", "-", "-x", "none", *ring, "-o", str(made)]
+                _run(command, flat + _table(instances), source, named)
+                made.chmod(0o755)
+            with whole(executable.with_name(executable.name + _NAMES)) as names:
+                names.write_text("\n".join(instances))
     return executable
+
+
+@lru_cache(maxsize=32)  # a plan loads kernels of a few sources, each many times; a text has about a megabyte
+def _preprocessed(source: Path, _content: bytes, include_dirs: tuple[Path, ...]) -> str:
+    """Give what the compiler sees of a source with this content, with shared variables as the host ring has them."""
+    compiler, _, options = _compiler()
+    unit = f'#include "{_HOST / "simt.hpp"}"\n#include "{source.resolve()}"\n'
+    includes = [f"-I{folder}" for folder in include_dirs]
+    text = _run([compiler, "-E", "-x", "c++", *options, *includes, "-"], unit, source, "")
+    try:
+        return rewrite_shared(text)
+    except ValueError as error:
+        raise CompileError(str(source), "", str(error)) from error
+
+
+def _holding(instances: Sequence[str], cache_dir: Path, shelf: str) -> Path | None:
+    """Find an executable of the same source that holds these instances, and perhaps more."""
+    for names in sorted(cache_dir.glob(f"{shelf}-*{_NAMES}")):
+        executable = names.with_suffix("")
+        if set(instances) <= set(names.read_text().splitlines()) and executable.is_file():
+            return executable
+    return None
+
+
+def _key(*words: str) -> str:
+    return hashlib.sha256("\0".join(words).encode()).hexdigest()[:24]
 
 
 def _table(instances: Sequence[str]) -> str:
@@ -129,19 +161,19 @@ def _ring_digest() -> str:
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()
 
 
-def _ring_objects(cache_dir: Path) -> list[Path]:
+def ring_objects(cache_dir: Path) -> list[Path]:
     """Compile the shim itself, once for all kernels of a cache."""
     compiler, version, options = _compiler()
-    key = hashlib.sha256("\0".join((version, *options, _ring_digest())).encode()).hexdigest()[:24]
+    cache_dir.mkdir(parents=True, exist_ok=True)
+    key = _key(version, *options, _ring_digest())
     objects = []
-    for name in _RING:
-        source = _HOST / name
-        object_ = cache_dir / f"{source.stem}-{key}.o"
-        if not object_.is_file():
-            with tempfile.TemporaryDirectory(dir=cache_dir) as folder:
-                made = Path(folder) / object_.name
-                command = [compiler, *options, "-c", "-x", "c++", "-", "-o", str(made)]
-                _run(command, f'#include "{source}"\n', source, "the host ring")
-                made.replace(object_)
-        objects.append(object_)
+    with FileLock(cache_dir / f".ring-{key}.lock"):
+        for name in _RING:
+            source = _HOST / name
+            object_ = cache_dir / f"{source.stem}-{key}.o"
+            if not object_.is_file():
+                with whole(object_) as made:
+                    command = [compiler, *options, "-c", "-x", "c++", "-", "-o", str(made)]
+                    _run(command, f'#include "{source}"\n', source, "the host ring")
+            objects.append(object_)
     return objects

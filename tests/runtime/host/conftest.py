@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from spmark.impls.runtime.host.compile import compile_host
+from spmark.impls.runtime.compile import cache_folder
+from spmark.impls.runtime.host.compile import compile_host, ring_objects
 from spmark.impls.runtime.host.launch import Argument, launch_host
 from spmark.impls.runtime.toolchain import INCLUDE, cuda_include
 
@@ -70,8 +72,8 @@ GOOD = (
 )
 
 
-def _launcher(source: str, instances: tuple[str, ...], cache: Path) -> Launch:
-    executable = compile_host(KERNELS / source, instances, [INCLUDE], cache)
+def _launcher(source: str, instances: tuple[str, ...]) -> Launch:
+    executable = compile_host(KERNELS / source, instances, [INCLUDE], cache_folder())
 
     def launch(
         instance: str,
@@ -90,12 +92,16 @@ def _launcher(source: str, instances: tuple[str, ...], cache: Path) -> Launch:
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("host")
+    """Give a cache that holds the host ring alone."""
+    folder = tmp_path_factory.mktemp("host")
+    for compiled in ring_objects(cache_folder()):
+        shutil.copy(compiled, folder)
+    return folder
 
 
 @pytest.fixture(scope="session")
-def faults(cache: Path) -> Launch:
-    return _launcher("faults.cu", FAULTS, cache)
+def faults() -> Launch:
+    return _launcher("faults.cu", FAULTS)
 
 
 def _gpu_launcher(source: str, instances: tuple[str, ...]) -> Launch:
@@ -119,8 +125,8 @@ def _gpu_launcher(source: str, instances: tuple[str, ...]) -> Launch:
 
 
 @pytest.fixture(scope="session", params=["host", pytest.param("cuda", marks=pytest.mark.gpu)])
-def good(request: pytest.FixtureRequest, cache: Path) -> Launch:
-    return _launcher("good.cu", GOOD, cache) if request.param == "host" else _gpu_launcher("good.cu", GOOD)
+def good(request: pytest.FixtureRequest) -> Launch:
+    return _launcher("good.cu", GOOD) if request.param == "host" else _gpu_launcher("good.cu", GOOD)
 
 
 @pytest.fixture(scope="session")

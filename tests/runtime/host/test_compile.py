@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
+from filelock import FileLock
 
 from spmark.impls.core.errors import CompileError, DeviceError
 from spmark.impls.runtime.host import compile as host_compile
@@ -45,7 +50,68 @@ def test_the_cache_knows_headers_and_instances(source, cache):
     changed = compile_host(source, ["fill<3>"], folder, cache)
     assert changed != first
     assert (fill(first, "fill<3>"), fill(changed, "fill<3>")) == (1.5, 0.75)
-    assert not [path for path in cache.iterdir() if path.is_dir()], "nothing half-made is left"
+    assert not [path for path in cache.iterdir() if path.is_dir() or path.suffix == ".part"], (
+        "nothing half-made is left"
+    )
+
+
+def test_who_asks_for_some_of_an_executables_instances_gets_it(source, cache):
+    whole = compile_host(source, ["fill<7>", "fill<9>", "fill<11>"], [source.parent], cache)
+    written = whole.stat().st_mtime_ns
+    assert compile_host(source, ["fill<9>"], [source.parent], cache) == whole
+    assert compile_host(source, ["fill<11>", "fill<7>"], [source.parent], cache) == whole
+    assert compile_host(source, ["fill<7>", "fill<1>"], [source.parent], cache) != whole
+    (source.parent / "factor.cuh").write_text("constexpr float kFactor = 3.0f;\n")
+    assert compile_host(source, ["fill<9>"], [source.parent], cache) != whole, "another header is another executable"
+    (source.parent / "factor.cuh").write_text("constexpr float kFactor = 0.5f;\n")
+    assert whole.stat().st_mtime_ns == written
+    whole.unlink()
+    again = compile_host(source, ["fill<9>"], [source.parent], cache)
+    assert fill(again, "fill<9>") == 4.5
+
+
+def test_a_source_is_preprocessed_again_only_where_it_or_a_header_has_changed(source, cache, monkeypatch):
+    preprocessed = []
+    run = host_compile._run
+    monkeypatch.setattr(
+        host_compile, "_run", lambda command, *args: preprocessed.append("-E" in command) or run(command, *args)
+    )
+    for name in ("fill<3>", "fill<3>", "fill<13>"):
+        compile_host(source, [name], [source.parent], cache)
+    assert sum(preprocessed) == 1
+    header = source.parent / "factor.cuh"
+    header.write_text(header.read_text().replace("0.5", "0.125"))
+    assert fill(compile_host(source, ["fill<3>"], [source.parent], cache), "fill<3>") == 0.375
+    assert sum(preprocessed) == 2
+
+
+def test_threads_and_processes_that_want_the_same_compile_it_once(source, cache, monkeypatch):
+    compiled = []
+    run = host_compile._run
+
+    def counted(command, *args):
+        if "-E" not in command:
+            compiled.append(command)
+            time.sleep(0.2)
+        return run(command, *args)
+
+    monkeypatch.setattr(host_compile, "_run", counted)
+    with ThreadPoolExecutor(3) as pool:
+        asked = [["fill<21>"], ["fill<21>"], ["fill<21>"]]
+        made = list(pool.map(lambda names: compile_host(source, names, [source.parent], cache), asked))
+    assert len(set(made)) == 1
+    assert len(compiled) == 1
+    holder = FileLock(next(cache.glob(f".{made[0].name.rsplit('-', 1)[0]}.lock")))
+    script = (
+        "from pathlib import Path\nfrom spmark.impls.runtime.host.compile import compile_host\n"
+        f"source, cache = Path({str(source)!r}), Path({str(cache)!r})\n"
+        "print(compile_host(source, ['fill<21>'], [source.parent], cache))"
+    )
+    with holder:  # as another process that compiles
+        child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.communicate(timeout=3)
+    assert child.communicate(timeout=60)[0].strip() == str(made[0])
 
 
 @pytest.mark.parametrize(

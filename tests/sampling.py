@@ -1,0 +1,49 @@
+"""Samples of kernel tables: few instances that hold every pair of values that two template parameters can have.
+
+`make test` walks the samples, `make test-all` the whole tables (`tables.every_instance`, `runtime/test_targets.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+from spmark.impls.runtime.template import Instance, KernelTemplate
+
+ARCHES = ("sm_80", "sm_90", "sm_100")
+"""What every kernel is compiled for."""
+
+
+def covering(instances: Sequence[Instance]) -> list[Instance]:
+    """Choose instances that hold every value of every parameter, and every pair of values that any instance holds.
+
+    The choice is greedy: the instance that adds the most pairs comes next, the first in the table among equals. Hence
+    one table has one sample, on every machine and in every process.
+
+    Parameters
+    ----------
+    instances : sequence of Instance
+        A table of one template, in its order.
+    """
+    held = [_pairs(instance) for instance in instances]
+    missing = set[object]().union(*held)
+    chosen = []
+    while missing:
+        best = max(range(len(held)), key=lambda at: len(held[at] & missing))  # the first of the largest
+        chosen.append(instances[best])
+        missing -= held[best]
+    return chosen
+
+
+def _pairs(instance: Instance) -> set[object]:
+    """Give the values of an instance by position, alone and in pairs."""
+    values = list(enumerate(map(str, instance.arguments)))  # False is not 0 here
+    return {*values, *combinations(values, 2)}
+
+
+def compiled(template: KernelTemplate) -> set[tuple[Instance, str]]:
+    """Spread a template's sample over the architectures: each instance on one, and something on each of them."""
+    sample = covering(list(template.instances()))
+    arches = [arch for arch in ARCHES if int(arch.removeprefix("sm_")) >= template.min_capability]
+    turns = range(max(len(sample), len(arches)))
+    return {(sample[turn % len(sample)], arches[turn % len(arches)]) for turn in turns}
