@@ -178,8 +178,12 @@ def test_torch_and_dgl_are_imported_where_they_are_used() -> None:
 
 
 def test_gpu_modules_are_imported_where_they_are_used() -> None:
-    broken = [str(i) for i in imports() if i.at_import and re.search(r"^spmark\..*\.gpu(\.|$)", i.module)]
-    agreed(broken, "files called gpu.py are imported inside functions")
+    broken = [
+        str(i)
+        for i in imports()
+        if i.at_import and i.path.name != "gpu.py" and re.search(r"^spmark\..*\.gpu(\.|$)", i.module)
+    ]
+    agreed(broken, "files called gpu.py are imported inside functions, or by each other")
 
 
 def test_importing_the_host_side_leaves_gpu_libraries_out() -> None:
