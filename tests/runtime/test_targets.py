@@ -9,7 +9,7 @@ from compilers import needs_compilers
 from runtime.kernel_tables import templates, workers
 
 from spmark.impls.core.errors import CompileError
-from spmark.impls.runtime.compile import compile_many
+from spmark.impls.runtime.compile_pool import compile_many
 from spmark.impls.runtime.template import KernelTemplate
 
 pytestmark = needs_compilers
