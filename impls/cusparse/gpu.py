@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from ctypes import byref, c_size_t, c_void_p
-from itertools import product
 from time import perf_counter
 from typing import Any
 
@@ -12,17 +11,19 @@ import cupy
 import numpy as np
 
 from spmark.impls.core.errors import BuildError, UnsupportedError
-from spmark.impls.core.interfaces import Candidate, DeviceArray, Plan, Search
-from spmark.impls.core.operators import random_operands
+from spmark.impls.core.interfaces import DeviceArray, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.cusparse.blocks import blocked_ell, smallest
 from spmark.impls.cusparse.library import ALGORITHMS, NON_TRANSPOSE, TRANSPOSE, Descriptor, library
 from spmark.impls.cusparse.plan import GATHER, THREADS
 from spmark.impls.formats.bsr import BsrFormat
-from spmark.impls.runtime.cudatiming import CudaStopwatch
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import C_TYPES
+from spmark.impls.tuning.gpu import PlanTimer
+from spmark.impls.tuning.race import Race
+from spmark.impls.tuning.space import Axis, Config, Space
+from spmark.impls.tuning.strategies import exhaustive
 
 _FLOAT32_COMPUTE = 0
 
@@ -206,41 +207,37 @@ def upload_csr(plan: DevicePlan, problem: Problem) -> tuple[DeviceArray, ...]:
     return tuple(plan.upload(array) for array in (matrix.indptr, matrix.indices, problem.values))
 
 
-def build_best(problem: Problem, target: Target, samples: int) -> Plan:
-    """Build every variant on one upload, time them from cold caches, keep the one with the lowest median.
+def build_best(problem: Problem, target: Target) -> Plan:
+    """Build every variant on one upload, race them, keep the fastest.
 
     Raises
     ------
     UnsupportedError
         No variant takes the problem; carries what the library said of each.
     """
-    algorithms = ALGORITHMS if problem.op is Op.SPMM else ["default"]
-    first: CuSparsePlan | None = None
-    plans: list[CuSparsePlan] = []
-    seen: list[Candidate] = []
     started = perf_counter()
-    for algorithm, preprocess in product(algorithms, (False, True)):
-        try:
-            plan = CuSparsePlan(problem, target, algorithm, preprocess, first.arrays if first else None)
-        except BuildError as error:
-            seen.append(Candidate({"algorithm": algorithm, "preprocess": preprocess}, reason=str(error)))
-            continue
-        first = first or plan
-        plans.append(plan)
-    if first is None:
-        raise UnsupportedError("; ".join(dict.fromkeys(candidate.reason for candidate in seen)))
-    operands = [target.empty(o.shape, o.dtype.numpy) for o in random_operands(problem, 0)]
-    for source, held in zip(random_operands(problem, 0), operands, strict=True):
-        source.fill(held, cupy)
-    out = target.empty(problem.out_shape, problem.dtype.numpy)
-    runs = [lambda plan=plan: plan.run(operands, out) for plan in plans]
-    stopwatch = CudaStopwatch(target.spec)
-    stopwatch.batch(runs, 2, cold=True)
-    times = stopwatch.batch(runs, samples, cold=True)
-    best = plans[int(np.argmin(np.median(times, axis=1)))]
-    best.phases_s = {**first.phases_s, **best.phases_s}
+    first: list[CuSparsePlan] = []
+
+    def build(config: Config) -> CuSparsePlan:
+        plan = CuSparsePlan(problem, target, **config, arrays=first[0].arrays if first else None)
+        first.append(plan)
+        del first[1:]
+        return plan
+
+    algorithms = ALGORITHMS if problem.op is Op.SPMM else ("default",)
+    space = Space((Axis.of("algorithm", algorithms), Axis.of("preprocess", (False, True))))
+    race = Race(build, PlanTimer(problem, target.spec))
+    exhaustive(race, space.configs())
+    try:
+        _, best = race.finish()
+    except BuildError as error:
+        if first:
+            raise
+        raise UnsupportedError(str(error)) from error
+    if best is not first[0]:
+        # The one upload that all variants share is told by the plan that is kept.
+        best.phases_s["upload"] += first[0].phases_s["upload"]
+        best.device_bytes += sum(array.nbytes for array in best.arrays)
     best.phases_s["search"] = perf_counter() - started - sum(best.phases_s.values())
-    best.device_bytes = best._buffer.nbytes + sum(array.nbytes for array in best.arrays)
-    seen += [Candidate(plan.config, samples_us=tuple(map(float, t))) for plan, t in zip(plans, times, strict=True)]
-    best.search = Search(len(seen), measured=len(plans), seen=tuple(seen))
+    best.search = race.describe()
     return best

@@ -78,15 +78,12 @@ class CuSparseBest:
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA})
 
-    samples: int = 15
-    """Timed launches of each variant."""
-
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse what the library's interface cannot say."""
         return _refusal(problem)
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
-        """Build every variant on one upload, time them, keep the one with the lowest median.
+        """Build every variant on one upload, race them, keep the fastest.
 
         Raises
         ------
@@ -95,7 +92,7 @@ class CuSparseBest:
         """
         from spmark.impls.cusparse.gpu import build_best
 
-        return build_best(problem, open_target(device), self.samples)
+        return build_best(problem, open_target(device))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from spmark.impls.formats.hyb import UNIT, HybFormat, HybLayout
 from spmark.impls.kernels.shared_rows import SharedRows
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import C_TYPES, KernelTemplate, TemplateValue
+from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, TemplateValue
 
 _SOURCE = Path(__file__).parent / "ell_buckets.cu"
 _TOGETHER, _SPREAD = 1 << 24, 1 << 25
@@ -45,6 +45,17 @@ SPMM_ELL_BUCKETS = KernelTemplate(
     max_registers=128,
     max_spill_bytes=96,  # a few bytes spilled cost less than fewer threads of a multiprocessor
 )
+
+
+def ell_instance(problem: Problem, schedule: Mapping[str, Any]) -> Instance:
+    """Give the kernel of a schedule: ``vector``, ``lanes``, and, unlike by default, ``vectors`` and ``threads``."""
+    return SPMM_ELL_BUCKETS.instance(
+        T=C_TYPES[problem.dtype],
+        vector=schedule["vector"],
+        vectors=schedule.get("vectors", 1),
+        lanes=schedule["lanes"],
+        threads=schedule.get("threads", _THREADS),
+    )
 
 
 class EllBucketsPlan(DevicePlan):
@@ -95,9 +106,7 @@ class EllBucketsPlan(DevicePlan):
         super().__init__(problem, target, {**config, **schedule}, alignment=vector * problem.dtype.itemsize)
         self.stored = held.stored
         with self.phase("compile"):
-            tile = {"vector": vector, "vectors": vectors, "lanes": lanes}
-            instance = SPMM_ELL_BUCKETS.instance(T=C_TYPES[problem.dtype], **tile, threads=threads)
-            (self._kernel,) = target.load([instance])
+            (self._kernel,) = target.load([ell_instance(problem, schedule)])
         with self.phase("convert"):
             groups = threads // lanes
             ranges = block_ranges(held, groups, work, team=_WARP // lanes, spread=spread, together=together)

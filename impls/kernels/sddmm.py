@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import Problem
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import C_TYPES, KernelTemplate, TemplateValue
+from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, TemplateValue
 
 
 def _loads_at_once(values: Mapping[str, TemplateValue]) -> bool:
@@ -33,6 +34,12 @@ SDDMM_CSR = KernelTemplate(
     max_registers=128,
     max_spill_bytes=8,  # ptxas for sm_100 stops at 56 registers
 )
+
+
+def sddmm_instance(problem: Problem, schedule: Mapping[str, Any]) -> Instance:
+    """Give the kernel of a schedule ``vector, lanes, batch, searched``."""
+    (threads,) = SDDMM_CSR.space["threads"]
+    return SDDMM_CSR.instance(T=C_TYPES[problem.dtype], threads=threads, **schedule)
 
 
 class SddmmPlan(DevicePlan):
@@ -63,11 +70,8 @@ class SddmmPlan(DevicePlan):
         schedule = {"vector": vector, "lanes": lanes, "batch": batch, "searched": searched}
         super().__init__(problem, target, {**config, **schedule}, alignment=vector * problem.dtype.itemsize)
         self.stored = matrix.nnz
-        threads = int(SDDMM_CSR.space["threads"][0])
         with self.phase("compile"):
-            instance = SDDMM_CSR.instance(
-                T=C_TYPES[problem.dtype], vector=vector, lanes=lanes, batch=batch, searched=searched, threads=threads
-            )
+            instance = sddmm_instance(problem, schedule)
             (self._kernel,) = target.load([instance])
         with self.phase("convert"):
             rows = matrix.indptr if searched else matrix.rows_of_entries()
@@ -77,7 +81,8 @@ class SddmmPlan(DevicePlan):
             self._arrays = [self.upload(array) for array in (rows, matrix.indices, factors)]
         sizes = (matrix.num_rows, matrix.nnz, problem.width, problem.scaled)
         self._sizes = tuple(np.int32(size) for size in sizes)
-        self._grid = (ceil_div(matrix.nnz, threads // lanes * batch), 1, 1)
+        groups = instance.threads // lanes
+        self._grid = (ceil_div(matrix.nnz, groups * batch), 1, 1)
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         """One launch; it writes every non-zero."""

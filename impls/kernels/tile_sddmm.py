@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from spmark.impls.formats.tiles import GROUP, Blocks, TileFormat
 from spmark.impls.runtime.fusion import Body, FusedLaunch, FusedTemplate, Share
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import TemplateValue
+from spmark.impls.runtime.template import Instance, TemplateValue
 
 HEIGHT = 16
 """Rows of a block tile."""
@@ -39,6 +40,16 @@ SDDMM_TILES = FusedTemplate(
     max_registers=152,
     bodies=(_BLOCKS, _RUNS),
 )
+
+
+def tile_sddmm_instance(problem: Problem, schedule: Mapping[str, Any]) -> Instance:
+    """Give the kernel of a schedule ``lanes, batch, groups``."""
+    vector = _vector_of(problem)
+    return SDDMM_TILES.instance(vector=vector, lanes=schedule["lanes"], batch=schedule["batch"], threads=_THREADS)
+
+
+def _vector_of(problem: Problem) -> int:
+    return next(v for v in (8, 2, 1) if problem.width % v == 0)
 
 
 class TileSddmmPlan(DevicePlan):
@@ -86,7 +97,7 @@ class TileSddmmPlan(DevicePlan):
                 f"expected float16, block tiles of {HEIGHT} rows and runs, found {problem.dtype}, blocks of "
                 f"{[*held.blocks]} rows{' and ELL tiles' * bool(held.ell)}"
             )
-        vector = next(v for v in (8, 2, 1) if problem.width % v == 0)
+        vector = _vector_of(problem)
         schedule = {"lanes": lanes, "batch": batch, "groups": groups}
         super().__init__(problem, target, {**config, **schedule}, alignment=vector * problem.dtype.itemsize)
         self.stored = held.stored
@@ -108,8 +119,7 @@ class TileSddmmPlan(DevicePlan):
             _RUNS.name: Share(items, 1, on_device[1]),
         }
         with self.phase("compile"):
-            instance = SDDMM_TILES.instance(vector=vector, lanes=lanes, batch=batch, threads=_THREADS)
-            self._launch = FusedLaunch(target, instance, shares)
+            self._launch = FusedLaunch(target, tile_sddmm_instance(problem, schedule), shares)
         sizes = (problem.width, problem.scaled, not in_tiles, block_count, runs[0].size)
         self._sizes = tuple(np.int32(size) for size in sizes)
 

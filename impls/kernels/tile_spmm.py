@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from spmark.impls.kernels.tile_tasks import ALONE, NO_PIECES, WARPS, Panels
 from spmark.impls.runtime.fusion import Body, FusedLaunch, FusedTemplate, Share
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import TemplateValue
+from spmark.impls.runtime.template import Instance, TemplateValue
 
 HEIGHT = 16
 """Rows of a block tile, as most are."""
@@ -68,6 +69,34 @@ SPMM_TILES = FusedTemplate(
     max_spill_bytes=16,  # three registers less than the narrowest tile would take keep one more block resident
     bodies=(*_PANELS, _ELL),
 )
+
+
+def tile_spmm_instance(problem: Problem, schedule: Mapping[str, Any], mixed: bool) -> Instance:
+    """Give the kernel of a schedule.
+
+    Parameters
+    ----------
+    problem : Problem
+    schedule : mapping
+        Of `TileSpmmPlan`'s arguments.
+    mixed : bool
+        Whether there are ELL rows, or rows without elements, beside the block tiles.
+    """
+    tile = {"mixed": mixed, "columns": _columns(problem, schedule.get("columns", 8)), "threads": _THREADS}
+    lanes = schedule["lanes"] if mixed else _NO_ELL["lanes"]
+    if problem.dtype is not DType.FLOAT16:
+        return SPMM_TILES_FLOAT.instance(**tile, lanes=lanes)
+    shallow = schedule.get("shallow", False) and not mixed
+    ell = {"vector": schedule["vector"], "vectors": schedule.get("vectors", 1), "lanes": lanes} if mixed else _NO_ELL
+    return SPMM_TILES.instance(**tile, ahead=_ahead(problem, tile["columns"], shallow), **ell)
+
+
+def _columns(problem: Problem, columns: int) -> int:
+    return 4 if problem.width <= 32 else columns
+
+
+def _ahead(problem: Problem, columns: int, shallow: bool) -> int:
+    return AHEAD[columns][shallow] if problem.dtype is DType.FLOAT16 else 1
 
 
 class TileSpmmPlan(DevicePlan):
@@ -130,7 +159,7 @@ class TileSpmmPlan(DevicePlan):
             )
         if not half and (vector, vectors) != (VECTOR, VECTORS):
             raise BuildError(f"expected {VECTORS} load of {VECTOR} in float32, found {vectors} of {vector}")
-        columns = 4 if problem.width <= 32 else columns
+        columns = _columns(problem, columns)
         schedule = {"vector": vector, "vectors": vectors, "lanes": lanes, "work": work}
         schedule |= {"spread": spread, "together": together, "alone": alone, "columns": columns}
         super().__init__(problem, target, {**config, **schedule}, alignment=16)
@@ -142,8 +171,7 @@ class TileSpmmPlan(DevicePlan):
             groups = _THREADS // lanes
             ranges, rows = _ell_ranges(held, use, half, groups, work, _WARP // lanes, spread, together)
             mixed = ranges.shape[0] > 0
-            ahead = AHEAD[columns][shallow and not mixed] if half else 1
-            self.config["ahead"] = ahead
+            self.config["ahead"] = _ahead(problem, columns, shallow and not mixed)
             arrives = half and not mixed
             targets, row_pieces = panels.pieces(use) if arrives else (panels.targets(use, half), NO_PIECES)
             lists = () if arrays else _elements(held, blocks, half)
@@ -168,12 +196,7 @@ class TileSpmmPlan(DevicePlan):
             )
         self.deterministic = around.shared.size == 0
         with self.phase("compile"):
-            tile = {"mixed": mixed, "columns": columns, "threads": _THREADS}
-            if half:
-                ell = {"vector": vector, "vectors": vectors, "lanes": lanes} if mixed else _NO_ELL
-                instance = SPMM_TILES.instance(**tile, ahead=ahead, **ell)
-            else:
-                instance = SPMM_TILES_FLOAT.instance(**tile, lanes=lanes if mixed else _NO_ELL["lanes"])
+            instance = tile_spmm_instance(problem, {**schedule, "shallow": shallow}, mixed)
             self._launch = FusedLaunch(target, instance, shares)
         self._width = np.int32(problem.width)
 

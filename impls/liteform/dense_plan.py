@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
-import numpy as np
-
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.errors import BuildError, SpmarkError
-from spmark.impls.core.interfaces import Built, Plan
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.interfaces import Built
 from spmark.impls.core.problem import Csr, Problem
 from spmark.impls.formats.nearness import near_order
 from spmark.impls.formats.tiles import TileFormat
@@ -20,8 +18,7 @@ from spmark.impls.liteform.dense import LEAST_SHARE, Pieces, dense_pieces, dense
 from spmark.impls.liteform.schedule import Schedule
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target
-
-_ROUNDS, _SAMPLES = 3, 3
+from spmark.impls.tuning.race import Race
 
 
 def dense_plan(
@@ -88,40 +85,25 @@ def faster(
 ) -> tuple[DevicePlan, float]:
     """Keep a plan of buckets alone, or what ``make`` gives, whichever is faster on the GPU that is there.
 
+    Buckets alone are kept where both times tie, and where the other plan cannot be built or is wrong.
+
     Returns
     -------
     plan : DevicePlan
     seconds : float
-        Spent on what was not kept, and on timing.
+        Spent on the plan that was not kept, and on timing.
     """
+    from spmark.impls.tuning.gpu import PlanTimer
+
     started = perf_counter()
+    race = Race(lambda config: make() if config["dense"] else plain, PlanTimer(problem, device))
+    race.time_all([{"dense": False}, {"dense": True}])
     try:
-        other = make()
-    except SpmarkError:
-        return plain, perf_counter() - started
-    kept = (plain, other)[fastest((plain, other), problem, device)]
-    kept.search = plain.search and replace(plain.search, measured=2)
-    thrown_away = sum(plain.phases_s.values()) - sum(kept.phases_s.values())
+        _, kept = race.finish()
+    except BuildError:
+        return plain, perf_counter() - started  # the suite's check says what is wrong with it
+    record = race.describe()
+    kept.search = plain.search and replace(plain.search, measured=record.measured)
+    built_s = sum(plain.phases_s.values())
+    thrown_away = built_s - sum(kept.phases_s.values())
     return kept, perf_counter() - started + thrown_away
-
-
-def fastest(plans: Sequence[Plan], problem: Problem, device: DeviceSpec) -> int:
-    """Give the place of the plan with the least median time on the GPU that is there, plans run in turns.
-
-    A plan that fails or computes something else is passed over, except for the first, which is kept where all do.
-    """
-    from spmark.impls.kernels.trial import Trial
-
-    trial = Trial(problem, device)
-    right = []
-    for place, plan in enumerate(plans):
-        try:
-            trial.check(plan)
-        except SpmarkError:
-            continue
-        right.append(place)
-    times: dict[int, list[float]] = {place: [] for place in right}
-    for _ in range(_ROUNDS):
-        for place in right:
-            times[place] += trial.times_us(plans[place], _SAMPLES)
-    return min(right, key=lambda place: float(np.median(times[place])), default=0)

@@ -34,7 +34,8 @@ from spmark.impls.lo_spmm.reduction import Reduction
 from spmark.impls.lo_spmm.search import Space
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.lo_spmm.tuning import SAMPLES, kernel_of
-from spmark.impls.runtime.compile import Binary, compile_many
+from spmark.impls.runtime.compile import Binary
+from spmark.impls.runtime.compile_pool import compile_many
 from spmark.impls.runtime.cuda import CudaKernel, cuda_faults, load_function
 from spmark.impls.runtime.cudatiming import CudaStopwatch
 from spmark.impls.runtime.target import Kernel, Target, ceil_div

@@ -1,4 +1,4 @@
-"""CUDA C++ to machine code without a GPU: NVRTC and nvcc for sources, ptxas for PTX, a disk cache and a process pool.
+"""CUDA C++ to machine code without a GPU: NVRTC and nvcc for sources, ptxas for PTX, and a disk cache.
 
 The cache is keyed by the source, every header it includes (CuPy's own cache ignores those), the options, the compiler's
 version, the architecture and the instance; entries are written whole or not at all, so processes may share it.
@@ -11,11 +11,8 @@ import json
 import os
 import re
 import subprocess
-import sys
 import tempfile
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
@@ -113,59 +110,9 @@ def cached(key: str, make: Callable[[], Binary]) -> Binary:
     return binary
 
 
-def compile_many(kernels: Iterable[tuple[Path, str, str]], workers: int | None = None) -> list[Binary | CompileError]:
-    """Compile (source, expression, architecture) triples at once in a pool of processes; what is cached starts none.
-
-    Returns
-    -------
-    list
-        In the order given: the binary, or the error of a kernel that does not compile.
-    """
-    jobs = list(kernels)
-    held = [_read(_place(_kernel_key(*job, "nvrtc"))) for job in jobs]
-    made = iter(_compile_in_pool([job for job, binary in zip(jobs, held, strict=True) if binary is None], workers))
-    return [binary or next(made) for binary in held]
-
-
-def _compile_in_pool(jobs: list[tuple[Path, str, str]], workers: int | None) -> list[Binary | CompileError]:
-    workers = min(workers or os.cpu_count() or 1, len(jobs))
-    if workers <= 1:
-        return [_compile_job(job) for job in jobs]
-    # Processes of our own: multiprocessing would run the caller's main module again.
-    command = [sys.executable, "-P", "-m", "spmark.impls.runtime.compile"]  # never what lies in the current folder
-    with ThreadPoolExecutor(workers) as pool:
-        shares = [jobs[turn::workers] for turn in range(workers)]
-        answers = list(pool.map(lambda share: _ask_worker(command, share), shares))
-    results: list[Binary | CompileError] = []
-    for position in range(len(jobs)):
-        results.append(answers[position % workers][position // workers])
-    return results
-
-
-def _ask_worker(command: list[str], jobs: list[tuple[Path, str, str]]) -> list[Binary | CompileError]:
-    request = json.dumps([[str(source), expression, arch] for source, expression, arch in jobs])
-    done = subprocess.run(command, input=request, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise DeviceError(f"a compile worker ended with {done.returncode}:\n{done.stderr[-2000:]}")
-    answers: list[Binary | CompileError] = []
-    for (source, expression, _), facts in zip(jobs, json.loads(done.stdout), strict=True):
-        if "error" in facts:
-            answers.append(CompileError(str(source), expression, facts["error"]))
-        else:
-            answers.append(Binary(b64decode(facts.pop("cubin")), **facts))
-    return answers
-
-
-def _work() -> None:
-    """Serve one request of `compile_many`: jobs as JSON on stdin, answers as JSON on stdout."""
-    answers = []
-    for source, expression, arch in json.load(sys.stdin):
-        result = _compile_job((Path(source), expression, arch))
-        if isinstance(result, CompileError):
-            answers.append({"error": result.log})
-        else:
-            answers.append({**asdict(result), "cubin": b64encode(result.cubin).decode()})
-    json.dump(answers, sys.stdout)
+def cached_kernel(source: Path, expression: str, arch: str) -> Binary | None:
+    """Give a kernel of NVRTC's that is in the cache; None where it must be compiled."""
+    return _read(_place(_kernel_key(source, expression, arch, "nvrtc")))
 
 
 def assemble(ptx: str, arch: str, name: str = "ptx") -> Binary:
@@ -215,13 +162,6 @@ def included_headers(source: Path) -> tuple[list[Path], tuple[Path, ...]]:
                         pending.append(path)
                     break
     return sorted(found), tuple(looked)
-
-
-def _compile_job(job: tuple[Path, str, str]) -> Binary | CompileError:
-    try:
-        return compile_kernel(*job)
-    except CompileError as error:
-        return error
 
 
 def _include_options(source: Path) -> list[str]:
@@ -331,7 +271,3 @@ def _write(path: Path, binary: Binary) -> None:
     facts = asdict(binary)
     cubin = facts.pop("cubin")
     write_sealed(path, json.dumps(facts).encode() + b"\n" + cubin)
-
-
-if __name__ == "__main__":
-    _work()

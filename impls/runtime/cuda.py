@@ -16,7 +16,8 @@ from numpy.typing import DTypeLike, NDArray
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import CompileError, DeviceError, KernelFault
 from spmark.impls.core.interfaces import DeviceArray
-from spmark.impls.runtime.compile import Binary, compile_kernel, compile_many
+from spmark.impls.runtime.compile import Binary, compile_kernel
+from spmark.impls.runtime.compile_pool import compile_many
 from spmark.impls.runtime.overlap import MIN_CAPABILITY, launch_overlapping
 from spmark.impls.runtime.target import Grid, Kernel
 from spmark.impls.runtime.template import Instance

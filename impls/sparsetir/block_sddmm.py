@@ -7,16 +7,19 @@ matrix here, so nothing knows of them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import product
 from time import perf_counter
 from typing import Any
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.interfaces import Search
 from spmark.impls.core.problem import Problem
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.kernels.block_sddmm import BlockSddmmPlan
 from spmark.impls.runtime.target import open_target
-from spmark.impls.sparsetir.search import Remembered, Tuner, TuningCache, check_best, describe
+from spmark.impls.tuning.cache import PlanCache, searched
+from spmark.impls.tuning.race import Race
+from spmark.impls.tuning.space import Axis, Config, Space
+from spmark.impls.tuning.strategies import exhaustive
 
 BLOCKS = (16, 32)
 _MIDDLE = {"block": BLOCKS[0], "units": 4, "threads": 128}
@@ -46,40 +49,32 @@ def build_block_sddmm(
     """
     if not tuned or device.kind is not DeviceKind.CUDA or problem.matrix.nnz == 0:
         return _plan(problem, device, {**_MIDDLE, **pinned}, {})
-    # The name keeps what is found apart from the two-stage kernel's.
-    cache = TuningCache(problem, device.name, {"form": BsrFormat.name, **pinned})
-    formats: dict[int, BsrFormat] = {}
-    found = cache.read()
-    if found is None:
-        found = _search(problem, device, pinned, formats)
-        cache.write(found)
-    formats.clear()  # the plan tells what its own conversion costs
-    plan = _plan(problem, device, found.config, formats)
-    plan.phases_s["search"] = found.search_s
-    plan.search = describe(found.seen)
+    # The name keeps this search apart from the two-stage kernel's.
+    cache = PlanCache("sparsetir", problem, device, {"form": BsrFormat.name, **pinned})
+    kept = searched(cache, lambda: _search(problem, device, pinned))
+    plan = _plan(problem, device, kept.config, {})
+    plan.phases_s |= kept.phases_s
+    plan.search = kept.search
     return plan
 
 
-def candidates(problem: Problem, pinned: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """List every config of the space that agrees with ``pinned``."""
+def space_of(problem: Problem, pinned: Mapping[str, Any]) -> Space:
+    """Give the space of blocks and schedules that agrees with ``pinned``."""
     # Loads of less than 16 bytes are compiled for one block size of the launch only.
     threads = _THREADS if problem.width % 8 == 0 else _THREADS[:1]
-    space = {"block": BLOCKS, "units": _UNITS, "threads": threads}
-    space |= {name: (value,) for name, value in pinned.items()}
-    return [dict(zip(space, values, strict=True)) for values in product(*space.values())]
+    values = {"block": BLOCKS, "units": _UNITS, "threads": threads}
+    values |= {name: (value,) for name, value in pinned.items()}
+    return Space(tuple(Axis.of(name, each) for name, each in values.items()))
 
 
-def _search(
-    problem: Problem, device: DeviceSpec, pinned: Mapping[str, Any], formats: dict[int, BsrFormat]
-) -> Remembered:
-    from spmark.impls.kernels.trial import Trial
+def _search(problem: Problem, device: DeviceSpec, pinned: Mapping[str, Any]) -> tuple[Config, Search]:
+    from spmark.impls.tuning.gpu import PlanTimer
 
-    started = perf_counter()
-    trial = Trial(problem, device)
-    tuner = Tuner(lambda config: trial.samples_us(_plan(problem, device, config, formats)))
-    best = min(candidates(problem, pinned), key=tuner.time_us)
-    check_best(best, tuner)
-    return Remembered(best, perf_counter() - started, tuple(tuner.seen.values()))
+    formats: dict[int, BsrFormat] = {}
+    race = Race(lambda config: _plan(problem, device, config, formats), PlanTimer(problem, device))
+    exhaustive(race, space_of(problem, pinned).configs())
+    config, _ = race.finish()
+    return config, race.describe()
 
 
 def _plan(

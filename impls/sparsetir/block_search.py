@@ -9,13 +9,11 @@ rows are cut in parts.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from time import perf_counter
 from typing import Any, cast
 
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.errors import BuildError, SpmarkError
-from spmark.impls.core.interfaces import DeviceArray
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.interfaces import DeviceArray, Search
 from spmark.impls.core.problem import Problem
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.formats.dbsr import DbsrFormat
@@ -26,7 +24,9 @@ from spmark.impls.kernels.strip_spmm import SIDE, STRIPS, StripSpmmPlan, strip_i
 from spmark.impls.kernels.strip_spmm import TILES as STRIP_TILES
 from spmark.impls.runtime.target import Target, ceil_div, open_target
 from spmark.impls.runtime.template import Instance
-from spmark.impls.sparsetir.search import Config, Remembered, Tuner, check_best
+from spmark.impls.tuning.race import Race
+from spmark.impls.tuning.space import Config, key_of
+from spmark.impls.tuning.strategies import Times, along, exhaustive
 
 ROWS = (16, 32, 64, 96, 128)
 """R of BSR(R, C): a thread block's rows. Block rows of b rows are stacked by R = 2 b, 3 b and so on."""
@@ -167,51 +167,38 @@ class Candidates:
         return plan
 
 
-def search(problem: Problem, device: DeviceSpec, space: Sequence[Config], convert: Convert) -> Remembered:
-    """Measure a space on the device.
+def search(problem: Problem, device: DeviceSpec, space: Sequence[Config], convert: Convert) -> tuple[Config, Search]:
+    """Race a space on the device.
 
     Raises
     ------
     BuildError
         Nothing could be built; carries the reasons.
     """
-    from spmark.impls.kernels.trial import Trial
+    from spmark.impls.tuning.gpu import PlanTimer
 
-    started = perf_counter()
-    target, trial = open_target(device), Trial(problem, device)
-    # Compiled together, in a pool. What does not compile is met again as a candidate, and has its reason there.
-    with suppress(SpmarkError):
-        target.load(list(dict.fromkeys(_instance(problem, config) for config in space)))
-    candidates = Candidates(problem, target, convert)
+    target = open_target(device)
+
+    def prepare(configs: Sequence[Config]) -> None:
+        target.load(list(dict.fromkeys(_instance(problem, config) for config in configs)))
+
+    race = Race(Candidates(problem, target, convert).plan, PlanTimer(problem, device), prepare=prepare)
     few = _FEW * device.num_sms
-    config, tuner = tune(
-        space, lambda config: trial.samples_us(candidates.plan(config)), lambda config: _grid(problem, config) < few
-    )
-    check_best(config, tuner)
-    return Remembered(config, perf_counter() - started, tuple(tuner.seen.values()))
+    run_through(race, space, lambda config: _grid(problem, config) < few)
+    config, _ = race.finish()
+    return config, race.describe()
 
 
-def tune(
-    space: Sequence[Config],
-    measure: Callable[[Config], list[float]],
-    is_small: Callable[[Config], bool] = lambda config: False,
-) -> tuple[Config, Tuner]:
-    """Measure every config, those of small grids with rows cut in parts, and the best few with turned starts.
-
-    Returns
-    -------
-    config : dict
-        The best; its time is infinite if nothing could be built.
-    tuner : Tuner
-        With every candidate seen.
-    """
-    tuner = Tuner(measure)
+def run_through(race: Times, space: Sequence[Config], is_small: Callable[[Config], bool]) -> None:
+    """Time every config, those of small grids with rows cut in parts, and the best few with turned starts."""
+    seen = {key_of(timed.config): timed for timed in race.time_all(space)}
     for config in space:
-        tuner.along(config, "parts", PARTS if "parts" in config and is_small(config) else ())
-    ordered = sorted((dict(candidate.config) for candidate in tuner.seen.values()), key=tuner.time_us)
+        if "parts" in config and is_small(config):
+            best = race.time(along(race, config, "parts", PARTS))
+            seen[key_of(best.config)] = best
+    ordered = [timed.config for timed in sorted(seen.values(), key=lambda timed: timed.us)]
     turnable = [config for config in ordered if "turned" in config]
-    tried = [*ordered, *({**config, "turned": True} for config in turnable[:_TURNED])]
-    return min(tried, key=tuner.time_us), tuner
+    exhaustive(race, [{**config, "turned": True} for config in turnable[:_TURNED]])
 
 
 def _grid(problem: Problem, config: Config) -> int:

@@ -40,7 +40,8 @@ from spmark.impls.sparsetir.block_search import (
     search,
     strip_space,
 )
-from spmark.impls.sparsetir.search import Config, TuningCache, describe
+from spmark.impls.tuning.cache import PlanCache, searched
+from spmark.impls.tuning.space import Config
 
 _WIDEST = 64 * MAX_GRID[1]
 
@@ -75,14 +76,11 @@ class TunedBlocks:
         space, target = self.space(problem), open_target(device)
         if not self.tuned or device.kind is not DeviceKind.CUDA or problem.matrix.nnz == 0 or len(space) == 1:
             return self._plan(problem, target, middle(space))
-        cache = TuningCache(problem, device.name, {"format": self.name, "space": space})
-        found = cache.read()
-        if found is None:
-            found = search(problem, device, space, self.convert)
-            cache.write(found)
-        plan = self._plan(problem, target, found.config)
-        plan.phases_s["search"] = found.search_s
-        plan.search = describe(found.seen)
+        cache = PlanCache("sparsetir", problem, device, {"format": self.name, "space": space})
+        kept = searched(cache, lambda: search(problem, device, space, self.convert))
+        plan = self._plan(problem, target, kept.config)
+        plan.phases_s |= kept.phases_s
+        plan.search = kept.search
         return plan
 
     def _plan(self, problem: Problem, target: Target, config: Config) -> DevicePlan:

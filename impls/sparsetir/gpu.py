@@ -1,39 +1,41 @@
-"""Measuring candidates of the search on a GPU."""
+"""The race of SparseTIR's candidates on a GPU."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.problem import Op, Problem
-from spmark.impls.kernels.sddmm import SddmmPlan
-from spmark.impls.kernels.trial import Trial
+from spmark.impls.kernels.ell_buckets import ell_instance
+from spmark.impls.kernels.sddmm import SddmmPlan, sddmm_instance
+from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import open_target
 from spmark.impls.sparsetir.form import Forms
+from spmark.impls.tuning.gpu import PlanTimer
+from spmark.impls.tuning.race import Race
+from spmark.impls.tuning.space import Config
 
 
-class Laboratory:
-    """One problem on a GPU.
+def open_race(problem: Problem, device: DeviceSpec, seed: int = 0) -> Race[DevicePlan]:
+    """Open a race of configs of hyb, or of SDDMM's schedules.
 
     Parameters
     ----------
     problem : Problem
     device : DeviceSpec
         Of the GPU that is there.
+    seed : int
+        Of the operands.
     """
+    target = open_target(device)
+    spmm = problem.op is Op.SPMM
+    forms = Forms(problem, target) if spmm else None
 
-    def __init__(self, problem: Problem, device: DeviceSpec) -> None:
-        self._problem, self._target, self._trial = problem, open_target(device), Trial(problem, device)
-        self._forms = Forms(problem, self._target) if problem.op is Op.SPMM else None
+    def build(config: Config) -> DevicePlan:
+        return forms.plan(config) if forms else SddmmPlan(problem, target, {}, **config)
 
-    def measure(self, config: dict[str, Any]) -> list[float]:
-        """Give samples of a config in microseconds, from cold caches.
+    def prepare(configs: Sequence[Config]) -> None:
+        one = ell_instance if spmm else sddmm_instance
+        target.load(list(dict.fromkeys(one(problem, config) for config in configs)))
 
-        Raises
-        ------
-        BuildError
-            It cannot be built, or its result is wrong.
-        """
-        if self._forms is not None:
-            return self._trial.samples_us(self._forms.plan(config))
-        return self._trial.samples_us(SddmmPlan(self._problem, self._target, {}, **config))
+    return Race(build, PlanTimer(problem, device, seed), prepare=prepare)

@@ -7,11 +7,10 @@ sections 4.2.1 and 4.2.2.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any, ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.interfaces import Plan
+from spmark.impls.core.interfaces import Plan, Search
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS
 from spmark.impls.kernels.hyb_convert import FILL_ELL_BUCKETS
@@ -22,16 +21,10 @@ from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import MAX_GRID, ceil_div, open_target
 from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.sparsetir.form import Forms
-from spmark.impls.sparsetir.search import (
-    Remembered,
-    TuningCache,
-    check_best,
-    describe,
-    rule_width,
-    tiles,
-    tune,
-    tune_sddmm,
-)
+from spmark.impls.sparsetir.search import rule_width, sddmm_space, search_hyb, tiles
+from spmark.impls.tuning.cache import PlanCache, searched
+from spmark.impls.tuning.space import Config
+from spmark.impls.tuning.strategies import exhaustive
 
 
 @dataclass(frozen=True)
@@ -70,11 +63,11 @@ class SparseTir:
         pinned = self._pinned(problem)
         if not self.tuned or device.kind is not DeviceKind.CUDA or problem.matrix.nnz == 0:
             return build_plan(problem, device, _middle(problem) | pinned)
-        cache = TuningCache(problem, device.name, pinned)
-        found = cache.read() or self._search(problem, device, pinned, cache)
-        plan = build_plan(problem, device, found.config)
-        plan.phases_s["search"] = found.search_s
-        plan.search = describe(found.seen)
+        cache = PlanCache("sparsetir", problem, device, pinned)
+        kept = searched(cache, lambda: self._search(problem, device, pinned))
+        plan = build_plan(problem, device, kept.config)
+        plan.phases_s |= kept.phases_s
+        plan.search = kept.search
         return plan
 
     def _pinned(self, problem: Problem) -> dict[str, Any]:
@@ -87,17 +80,16 @@ class SparseTir:
             pinned["max_width"] = 1 << self.k
         return pinned
 
-    def _search(self, problem: Problem, device: DeviceSpec, pinned: dict[str, Any], cache: TuningCache) -> Remembered:
-        from spmark.impls.sparsetir.gpu import Laboratory
+    def _search(self, problem: Problem, device: DeviceSpec, pinned: dict[str, Any]) -> tuple[Config, Search]:
+        from spmark.impls.sparsetir.gpu import open_race
 
-        started = perf_counter()
-        measure = Laboratory(problem, device).measure
-        spmm = problem.op is Op.SPMM
-        config, tuner = tune(problem, pinned, measure) if spmm else tune_sddmm(problem, measure)
-        check_best(config, tuner)
-        found = Remembered(config, perf_counter() - started, tuple(tuner.seen.values()))
-        cache.write(found)
-        return found
+        race = open_race(problem, device)
+        if problem.op is Op.SPMM:
+            search_hyb(problem, pinned, race)
+        else:
+            exhaustive(race, sddmm_space(problem).configs())
+        config, _ = race.finish()
+        return config, race.describe()
 
 
 def _middle(problem: Problem) -> dict[str, Any]:

@@ -7,7 +7,7 @@ SIGMOD 2024.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -29,7 +29,7 @@ from spmark.impls.stile.calibration import Calibration, calibration_for
 from spmark.impls.stile.forms import Form, Wanted, forms_of
 from spmark.impls.stile.prices import CostModel
 from spmark.impls.stile.space import Formats, Mode, Order
-from spmark.impls.stile.tune import Bench
+from spmark.impls.stile.tune import build_first, fastest
 
 if TYPE_CHECKING:  # brings the compiled loops along
     from spmark.impls.stile.greedy import Rules
@@ -141,14 +141,16 @@ class Stile:
         with own.phase("search"):
             forms = self._forms(problem, calibration, measured)
         started = perf_counter()
-        bench = Bench(problem, open_target(device), self._facts(problem, label))
-        plan = bench.fastest(forms, device) if measured else bench.build(forms[0])
+        target, facts = open_target(device), self._facts(problem, label)
         if measured:
+            plan, plan_search = fastest(problem, target, forms, facts, cores())
             # All that was built and timed on the way, but for the plan that was kept.
             own.phases_s["select"] = max(0.0, perf_counter() - started - sum(plan.phases_s.values()))
+        else:
+            plan, plan_search = build_first(problem, target, forms[0], facts)
         for phase, seconds in own.phases_s.items():
             plan.phases_s[phase] = plan.phases_s.get(phase, 0.0) + seconds
-        plan.search = bench.describe(cores())
+        plan.search = replace(plan_search, cores=cores())
         return plan
 
     def _forms(self, problem: Problem, calibration: Calibration, measured: bool) -> list[Form]:

@@ -10,7 +10,7 @@ from spmark.impls.core.problem import DType
 from spmark.impls.kernels import tile_float
 from spmark.impls.kernels.ell_buckets import LANES, NEVER
 from spmark.impls.kernels.tile_tasks import ALONE
-from spmark.impls.stile.walk import Axis, Schedule
+from spmark.impls.tuning.space import Axis, Config
 
 _WORK = (32, 16, 64, 8, 128)
 _LONG_ROWS = ((NEVER, NEVER), (NEVER, 64), (32, NEVER), (32, 64), (32, 128), (NEVER, 32), (128, NEVER))
@@ -20,7 +20,7 @@ _LARGE_BLOCK = 256
 """Threads of a block that shares rows of B in its caches, of ELL rows whose threads take as much as they can."""
 
 
-def ell_tiles(width: int, dtype: DType) -> list[Schedule]:
+def ell_tiles(width: int, dtype: DType) -> list[Config]:
     """List the loads of ELL rows: the widest that divide J and half of them, over so many lanes, and two side by side.
 
     The first is what is taken where nothing is measured.
@@ -32,13 +32,13 @@ def ell_tiles(width: int, dtype: DType) -> list[Schedule]:
     return found or [{"vector": vectors[-1], "vectors": 1, "lanes": LANES[0]}]
 
 
-def large_blocks(tiles: list[Schedule], dtype: DType) -> list[Schedule]:
+def large_blocks(tiles: list[Config], dtype: DType) -> list[Config]:
     """List those of `ell_tiles` for which there is a kernel with larger thread blocks, with these."""
     most = 16 // dtype.itemsize
     return [{**tile, "threads": _LARGE_BLOCK} for tile in tiles if (tile["vector"], tile["vectors"]) == (most, 2)]
 
 
-def block_tiles(width: int, dtype: DType = DType.FLOAT16) -> list[Schedule]:
+def block_tiles(width: int, dtype: DType = DType.FLOAT16) -> list[Config]:
     """List those of `ell_tiles` that `spmark.impls.kernels.tile_spmm` has kernels for; J is a multiple of 8."""
     if dtype is DType.FLOAT32:
         loads = {"vector": tile_float.VECTOR, "vectors": tile_float.VECTORS}
@@ -50,12 +50,12 @@ def block_tiles(width: int, dtype: DType = DType.FLOAT16) -> list[Schedule]:
     return found or [{"vector": 8, "vectors": 1, "lanes": LANES[0]}]
 
 
-def middle(tile: Mapping[str, Any]) -> Schedule:
+def middle(tile: Mapping[str, Any]) -> Config:
     """Give the schedule that is taken where nothing is measured."""
     return {**tile, "work": _WORK[0], "spread": NEVER, "together": NEVER}
 
 
-def axes_of(tiles: list[Schedule], widest: int, blocks: bool, half: bool) -> list[Axis]:
+def axes_of(tiles: list[Config], widest: int, blocks: bool, half: bool) -> tuple[Axis, ...]:
     """List the axes of a schedule of SpMM, what binds most first: who shares rows and panels, tiles, work, order.
 
     Parameters
@@ -71,29 +71,28 @@ def axes_of(tiles: list[Schedule], widest: int, blocks: bool, half: bool) -> lis
 
     Returns
     -------
-    list of Axis
-        What `spmark.impls.stile.walk.Walks` goes along; their first values are `middle` of the first tile.
+    tuple of Axis
+        The first values are `middle` of the first tile.
     """
     long_rows = [one for one in _LONG_ROWS if one[1] == NEVER or one[1] <= widest] if widest >= _LONG else []
-    sharing = [{"spread": a, "together": b} for a, b in long_rows or _LONG_ROWS[:1]]
+    sharing = Axis("sharing", tuple({"spread": a, "together": b} for a, b in long_rows or _LONG_ROWS[:1]))
     if not blocks:
         # Rows in A's order pay with long work alone, so that neither is tried without the other.
-        order = [{"work": work, "by_row": by_row} for by_row, work in product((False, True), _WORK)]
+        order = tuple({"work": work, "by_row": by_row} for by_row, work in product((False, True), _WORK))
         dtype = DType.FLOAT16 if half else DType.FLOAT32
-        return [sharing, [{"threads": 128, **tile} for tile in (*tiles, *large_blocks(tiles, dtype))], order]
-    panels: list[Schedule] = [{"alone": alone} for alone in ALONE]
+        every = tuple({"threads": 128, **tile} for tile in (*tiles, *large_blocks(tiles, dtype)))
+        return sharing, Axis("tile", every), Axis("order", order)
     if widest:
-        return [sharing, panels, tiles, [{"work": work} for work in _WORK]]
+        return sharing, Axis.of("alone", ALONE), Axis("tile", tuple(tiles)), Axis.of("work", _WORK)
+    panels = Axis.of("alone", ALONE)
     if half:
         most = (8, 4) if tiles[0]["vector"] * LANES[0] > 32 else (4,)  # a narrow J has 4 always
-        panels = [
-            {"alone": alone, "columns": columns, "shallow": shallow}
-            for alone, columns, shallow in product(ALONE, most, (False, True))
-        ]
-    return [sharing, panels, tiles[:1], [{"work": _WORK[0]}]]
+        shapes = product(ALONE, most, (False, True))
+        panels = Axis("panel", tuple({"alone": a, "columns": c, "shallow": shallow} for a, c, shallow in shapes))
+    return sharing, panels, Axis("tile", tuple(tiles[:1])), Axis.of("work", _WORK[:1])
 
 
-def run_schedules(width: int, dtype: DType) -> list[Schedule]:
+def run_schedules(width: int, dtype: DType) -> list[Config]:
     """List the schedules of SDDMM over non-zeros alone; the first is taken where nothing is measured."""
     most = 16 // dtype.itemsize
     vectors = [v for v in (8, 4, 2, 1) if v <= most and width % v == 0][:2]
@@ -106,7 +105,7 @@ def run_schedules(width: int, dtype: DType) -> list[Schedule]:
     ]
 
 
-def tile_schedules(width: int) -> list[Schedule]:
+def tile_schedules(width: int) -> list[Config]:
     """List the schedules of SDDMM over block tiles and runs; the first is taken where nothing is measured."""
     lanes = [n for n in LANES[::-1] if 8 * n <= width] if width % 8 == 0 else []
     return [

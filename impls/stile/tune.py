@@ -6,177 +6,122 @@ and measures a kernel's variants as well (section 4); the cost model only says w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
-from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.errors import BuildError, SpmarkError
+from spmark.impls.core.errors import SpmarkError
 from spmark.impls.core.interfaces import Built, Candidate, DeviceArray, Search
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.hyb import HybFormat
 from spmark.impls.formats.tiles import TileFormat
-from spmark.impls.kernels.ell_buckets import EllBucketsPlan
-from spmark.impls.kernels.sddmm import SddmmPlan
-from spmark.impls.kernels.tile_sddmm import TileSddmmPlan
-from spmark.impls.kernels.tile_spmm import TileSpmmPlan
+from spmark.impls.kernels.ell_buckets import EllBucketsPlan, ell_instance
+from spmark.impls.kernels.sddmm import SddmmPlan, sddmm_instance
+from spmark.impls.kernels.tile_sddmm import TileSddmmPlan, tile_sddmm_instance
+from spmark.impls.kernels.tile_spmm import TileSpmmPlan, tile_spmm_instance
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target
+from spmark.impls.runtime.template import Instance
 from spmark.impls.stile.forms import Form
 from spmark.impls.stile.schedule import axes_of, block_tiles, ell_tiles, middle, run_schedules, tile_schedules
 from spmark.impls.stile.space import Order
-from spmark.impls.stile.walk import Axis, Schedule, Timed, Walks
+from spmark.impls.tuning.race import Race
+from spmark.impls.tuning.space import Config, Space
+from spmark.impls.tuning.strategies import Walk, while_hopeful
 
-if TYPE_CHECKING:
-    from spmark.impls.kernels.trial import Trial
-
-_HOPELESS = 1.3
-"""Times the best plan so far, beyond which a form's schedules of SDDMM are not tried any further."""
-_FEW = 3
-"""Schedules of SDDMM after which that is asked."""
-_SAMPLES = (5, 10)
-"""Samples of every plan, and how many more of one that is not far behind."""
-_BEHIND = 1.25
-"""Times the fastest so far, from which a plan is far behind."""
-_FINALISTS = 5
-"""Fastest plans of all forms that are timed once more, in alternation."""
+_FORM = "form"
+"""Tunable of a race: the number of a form."""
 
 
-class _Tried(NamedTuple):
-    """A plan that was timed."""
+def build_first(problem: Problem, target: Target, form: Form, facts: Mapping[str, Any]) -> tuple[DevicePlan, Search]:
+    """Convert a form and build it with a schedule from the middle; nothing is measured.
 
-    us: float
-    number: int
-    """Of its candidate."""
-    plan: DevicePlan
+    Parameters
+    ----------
+    problem : Problem
+    target : Target
+    form : Form
+    facts : mapping
+        Of the plan's config.
+    """
+    converted = _Converted(problem, target, form, facts)
+    plan = converted.plan(converted.schedules()[0])
+    return plan, Search(candidates=1, seen=(Candidate(form.facts, form.found.predicted_ms * 1e-3),))
 
 
-@dataclass(eq=False)
-class Bench:
-    """Plans of one problem: built from forms, measured, and told."""
+def fastest(
+    problem: Problem, target: Target, forms: Sequence[Form], facts: Mapping[str, Any], cores: int
+) -> tuple[DevicePlan, Search]:
+    """Race every form with several schedules on the GPU that is there; give the fastest plan.
 
-    problem: Problem
-    target: Target
-    facts: Mapping[str, Any]
-    """Of every config."""
-    seen: list[Candidate] = field(default_factory=list)
-    compile_s: float = 0.0
-    """Seconds in which candidates were compiled, but for the one that is kept."""
-    run_s: float = 0.0
-    """Seconds in which they were run: checked and timed."""
+    Forms that the cost model believes in are walked through first. Each walk begins with what the walks through forms
+    of the same kind came to.
 
-    def build(self, form: Form) -> DevicePlan:
-        """Convert a form and build it with a schedule from the middle."""
-        converted = _Converted(self.problem, self.target, form, self.facts)
-        self.seen.append(Candidate(form.facts, form.found.predicted_ms * 1e-3))
-        return converted.plan(converted.schedules()[0])
+    Raises
+    ------
+    BuildError
+        Nothing could be built, or every result was wrong; says why.
+    """
+    from spmark.impls.tuning.gpu import PlanTimer
 
-    def fastest(self, forms: Sequence[Form], device: DeviceSpec) -> DevicePlan:
-        """Build and time every form with several schedules; give the fastest plan.
-
-        A plan is timed by itself, and the fastest of all are timed once more in alternation.
-
-        Raises
-        ------
-        BuildError
-            Nothing could be built, or every result was wrong; says why.
-        """
-        from spmark.impls.kernels.trial import Trial
-
-        trial = Trial(self.problem, device)
-        leaders: list[_Tried] = []
-
-        def best_us() -> float:
-            return leaders[0].us if leaders else float("inf")
-
-        walks: dict[tuple[bool, bool], Walks] = {}
-        for form in sorted(forms, key=lambda form: form.found.predicted_ms):
-            try:
-                converted = _Converted(self.problem, self.target, form, self.facts)
-            except (SpmarkError, MemoryError) as error:
-                self._fails(form, {}, error)
-                continue
-            time = partial(self._time, trial, leaders, converted)
-            if self.problem.op is Op.SDDMM:
-                _try_all(converted.schedules(), time, best_us)
-            else:
-                walks.setdefault(converted.kind, Walks(best_us)).walk(converted.axes(), time)
-        if not leaders:
-            reason = next((one.reason for one in reversed(self.seen) if one.reason), "nothing was searched")
-            raise BuildError(f"expected a plan out of {len(self.seen)} to build and to be right, found none: {reason}")
-        return self._last_round(trial, leaders)
-
-    def _time(self, trial: Trial, leaders: list[_Tried], converted: _Converted, schedule: Schedule) -> Timed:
-        """Build and time a plan, and keep it where it is among the fastest."""
-        form = converted.form
+    made = _Forms(problem, target, sorted(forms, key=lambda form: form.found.predicted_ms), facts)
+    race = Race(
+        made.plan,
+        PlanTimer(problem, target.spec),
+        prepare=made.prepare,
+        predict=made.predicted_s,
+        tell=made.told,
+    )
+    walks: dict[tuple[bool, bool], Walk] = {}
+    for number in range(len(forms)):
         try:
-            plan = converted.plan(schedule)
-            self.compile_s += plan.phases_s.get("compile", 0.0)
-            samples = self._samples_us(trial, plan, _BEHIND * leaders[0].us if leaders else float("inf"))
-        except (SpmarkError, MemoryError) as error:
-            self._fails(form, schedule, error)
-            return Timed(schedule, float("inf"))
-        found = Timed.of(schedule, samples)
-        leaders.append(_Tried(found.us, len(self.seen), plan))
-        leaders.sort()
-        del leaders[_FINALISTS:]
-        self.seen.append(Candidate({**form.facts, **schedule}, form.found.predicted_ms * 1e-3, tuple(samples)))
-        return found
-
-    def _samples_us(self, trial: Trial, plan: DevicePlan, behind_us: float) -> list[float]:
-        started = perf_counter()
-        try:
-            trial.check(plan)
-            samples = trial.times_us(plan, _SAMPLES[0])
-            if float(np.median(samples)) < behind_us:
-                samples += trial.times_us(plan, _SAMPLES[1])
-            return samples
-        finally:
-            self.run_s += perf_counter() - started
-
-    def _fails(self, form: Form, schedule: Schedule, error: Exception) -> None:
-        reason = str(error) or type(error).__name__
-        self.seen.append(Candidate({**form.facts, **schedule}, form.found.predicted_ms * 1e-3, reason=reason))
-
-    def _last_round(self, trial: Trial, leaders: Sequence[_Tried]) -> DevicePlan:
-        """Time the fastest once more, in alternation, and give the fastest of these times."""
-        best = leaders[0]
-        if len(leaders) > 1:
-            started = perf_counter()
-            times = trial.alternating_us([one.plan for one in leaders])
-            self.run_s += perf_counter() - started
-            for one, samples in zip(leaders, times, strict=True):
-                candidate = self.seen[one.number]
-                self.seen[one.number] = replace(candidate, samples_us=(*candidate.samples_us, *samples))
-            best = leaders[int(np.argmin([np.median(samples) for samples in times]))]
-        self.compile_s -= best.plan.phases_s.get("compile", 0.0)
-        return best.plan
-
-    def describe(self, cores: int) -> Search:
-        """Tell what was considered and measured."""
-        measured = sum(bool(candidate.samples_us) for candidate in self.seen)
-        return Search(
-            candidates=len(self.seen),
-            compiled=measured,
-            measured=measured,
-            cores=cores,
-            seen=tuple(self.seen),
-            compile_s=max(0.0, self.compile_s),
-            run_s=self.run_s,
-        )
+            converted = made.converted(number)
+        except (SpmarkError, MemoryError):
+            race.time({_FORM: number})  # fails again, and is kept with the reason
+            continue
+        if problem.op is Op.SDDMM:
+            while_hopeful(race, [{_FORM: number, **schedule} for schedule in converted.schedules()])
+        else:
+            walks.setdefault(converted.kind, Walk(race)).walk(converted.space(), {_FORM: number})
+    _, plan = race.finish()
+    return plan, race.describe(cores)
 
 
-def _try_all(schedules: Sequence[Schedule], time: Callable[[Schedule], Timed], best_us: Callable[[], float]) -> None:
-    """Have schedules of SDDMM timed, few of them where a form is hopeless."""
-    own_us = float("inf")
-    for number, schedule in enumerate(schedules):
-        own_us = min(own_us, time(schedule).us)
-        if number == _FEW and own_us > _HOPELESS * best_us():
-            return
+class _Forms:
+    """Forms of one problem on the target, the last one converted, for configs ``form`` and a schedule."""
+
+    def __init__(self, problem: Problem, target: Target, forms: Sequence[Form], facts: Mapping[str, Any]) -> None:
+        self._problem, self._target, self._forms, self._facts = problem, target, forms, facts
+        self._last: tuple[int, _Converted] | None = None
+
+    def converted(self, number: int) -> _Converted:
+        """Convert a form; the one before it makes room first, since two of a large matrix might not fit."""
+        if self._last is None or self._last[0] != number:
+            self._last = None
+            self._last = number, _Converted(self._problem, self._target, self._forms[number], self._facts)
+        return self._last[1]
+
+    def plan(self, config: Config) -> DevicePlan:
+        """Build a config."""
+        return self.converted(config[_FORM]).plan(_schedule(config))
+
+    def prepare(self, configs: Sequence[Config]) -> None:
+        """Compile the kernels of several configs side by side."""
+        instances = [self.converted(config[_FORM]).instance(_schedule(config)) for config in configs]
+        self._target.load(list(dict.fromkeys(instances)))
+
+    def predicted_s(self, config: Config) -> float:
+        """Give what the cost model says of the form, seconds."""
+        return self._forms[config[_FORM]].found.predicted_ms * 1e-3
+
+    def told(self, config: Config) -> Config:
+        """Give what a candidate is known by: the facts of its form instead of the number."""
+        return {**self._forms[config[_FORM]].facts, **_schedule(config)}
+
+
+def _schedule(config: Config) -> Config:
+    return {name: value for name, value in config.items() if name != _FORM}
 
 
 class _Converted:
@@ -192,14 +137,14 @@ class _Converted:
         with self._accounts.phase("convert"):
             self._held = TileFormat.from_csr(problem.matrix, form.found.selection)
 
-    def schedules(self) -> list[Schedule]:
+    def schedules(self) -> list[Config]:
         """List schedules; the first is what is taken where nothing is measured."""
         width, dtype = self._problem.width, self._problem.dtype
         if self._problem.op is Op.SDDMM:
             return tile_schedules(width) if self._held.blocks else run_schedules(width, dtype)
         return [middle(tile) for tile in self._tiles()]
 
-    def _tiles(self) -> list[Schedule]:
+    def _tiles(self) -> list[Config]:
         width, dtype = self._problem.width, self._problem.dtype
         return block_tiles(width, dtype) if self._held.blocks else ell_tiles(width, dtype)
 
@@ -208,12 +153,22 @@ class _Converted:
         """Whether there are block tiles, and ELL rows."""
         return bool(self._held.blocks), self.form.widest > 0
 
-    def axes(self) -> list[Axis]:
-        """List the axes of a schedule of SpMM."""
+    def space(self) -> Space:
+        """Give the space of a schedule of SpMM, the axis that binds first in front."""
         blocks, _ = self.kind
-        return axes_of(self._tiles(), self.form.widest, blocks, self._problem.dtype is DType.FLOAT16)
+        return Space(axes_of(self._tiles(), self.form.widest, blocks, self._problem.dtype is DType.FLOAT16))
 
-    def plan(self, schedule: Schedule) -> DevicePlan:
+    def instance(self, schedule: Config) -> Instance:
+        """Give the kernel that a schedule runs."""
+        problem, blocks = self._problem, bool(self._held.blocks)
+        if problem.op is Op.SDDMM:
+            return tile_sddmm_instance(problem, schedule) if blocks else sddmm_instance(problem, schedule)
+        if not blocks:
+            return ell_instance(problem, schedule)
+        mixed = self._held.ell is not None or not problem.matrix.row_lengths.all()
+        return tile_spmm_instance(problem, schedule, mixed)
+
+    def plan(self, schedule: Config) -> DevicePlan:
         """Build with a schedule; what all plans of the form share is told by each."""
         plan = self._built(schedule)
         if not self._first_s:
@@ -223,7 +178,7 @@ class _Converted:
             plan.phases_s[phase] = own_s + self._accounts.phases_s.get(phase, 0.0)
         return plan
 
-    def _built(self, schedule: Schedule) -> DevicePlan:
+    def _built(self, schedule: Config) -> DevicePlan:
         problem, target, held = self._problem, self._target, self._held
         if problem.op is Op.SDDMM:
             if held.blocks:

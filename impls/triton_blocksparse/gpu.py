@@ -7,7 +7,7 @@ launched like every other kernel, on CuPy's current stream, so PyTorch is not ne
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -16,17 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.errors import BuildError, CompileError, SpmarkError
-from spmark.impls.core.interfaces import Candidate, DeviceArray, Plan, Search
+from spmark.impls.core.errors import CompileError
+from spmark.impls.core.interfaces import DeviceArray, Plan
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.formats.bsr import BsrFormat
-from spmark.impls.kernels.trial import Trial
 from spmark.impls.runtime.compile import Binary, cache_folder
 from spmark.impls.runtime.cuda import CudaKernel, load_function
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Grid, Target, ceil_div, open_target
 from spmark.impls.runtime.template import Instance
 from spmark.impls.triton_blocksparse.plan import SDDMM, SPMM, Config, middle, schedules
+from spmark.impls.tuning.gpu import PlanTimer
+from spmark.impls.tuning.race import Race
+from spmark.impls.tuning.strategies import exhaustive
 
 _TYPES: dict[str, dict[str, str]] = {
     "spmm": {
@@ -208,7 +210,7 @@ def build_plan(problem: Problem, device: DeviceSpec, config: Config, held: BsrFo
 
 
 def build_best(problem: Problem, device: DeviceSpec, blocks: Sequence[int]) -> Plan:
-    """Measure a middle config of every block size, then every schedule of the best; build the fastest of all.
+    """Time a middle config of every block size, then every schedule of the best; build the fastest of all.
 
     Raises
     ------
@@ -216,39 +218,21 @@ def build_best(problem: Problem, device: DeviceSpec, blocks: Sequence[int]) -> P
         No candidate could be built; carries the reasons.
     """
     started = perf_counter()
-    trial = Trial(problem, device)
     formats: dict[int, BsrFormat] = {}
-    seen: dict[tuple[tuple[str, Any], ...], Candidate] = {}
 
-    def median_us(config: Config) -> float:
-        key = tuple(config.items())
-        if key not in seen:
-            seen[key] = _candidate(trial, problem, device, config, formats)
-        samples = seen[key].samples_us
-        return float(np.median(samples)) if samples else float("inf")
-
-    block = min(blocks, key=lambda size: median_us(middle(problem, size)))
-    best = min((middle(problem, block), *schedules(problem, block)), key=median_us)
-    if median_us(best) == float("inf"):
-        reasons = dict.fromkeys(candidate.reason for candidate in seen.values())
-        raise BuildError("no schedule could be used: " + "; ".join(reasons))
-    search_s = perf_counter() - started
-    plan = build_plan(problem, device, best)
-    plan.phases_s["search"] = search_s
-    measured = sum(1 for candidate in seen.values() if candidate.samples_us)
-    plan.search = Search(len(seen), compiled=measured, measured=measured, seen=tuple(seen.values()))
-    return plan
-
-
-def _candidate(
-    trial: Trial, problem: Problem, device: DeviceSpec, config: Mapping[str, Any], formats: dict[int, BsrFormat]
-) -> Candidate:
-    """Build and measure one schedule; formats are converted once for each block size."""
-    block = config["block"]
-    try:
+    def build(config: Config) -> TritonPlan:
+        """Build a candidate; the matrix is converted once for each block size."""
+        block = config["block"]
         if block not in formats:
             formats[block] = BsrFormat.from_csr(problem.matrix, block, block)
-        plan = build_plan(problem, device, dict(config), formats[block])
-        return Candidate(dict(config), samples_us=tuple(trial.samples_us(plan)))
-    except (SpmarkError, MemoryError) as error:
-        return Candidate(dict(config), reason=str(error) or type(error).__name__)
+        return build_plan(problem, device, config, formats[block])
+
+    race = Race(build, PlanTimer(problem, device))
+    block = exhaustive(race, [middle(problem, size) for size in blocks]).config["block"]
+    exhaustive(race, [middle(problem, block), *schedules(problem, block)])
+    config, _ = race.finish()
+    search_s = perf_counter() - started
+    plan = build_plan(problem, device, config)
+    plan.phases_s["search"] = search_s
+    plan.search = race.describe()
+    return plan

@@ -6,13 +6,16 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 from compilers import needs_compilers
 
-from spmark.impls.core.errors import CompileError
+from spmark.impls.core.errors import CompileError, DeviceError
 from spmark.impls.runtime import compile as compiler
-from spmark.impls.runtime.compile import assemble, compile_kernel, compile_many, included_headers
+from spmark.impls.runtime import compile_pool
+from spmark.impls.runtime.compile import assemble, compile_kernel, included_headers
+from spmark.impls.runtime.compile_pool import compile_many
 
 pytestmark = needs_compilers
 SOURCE = """#include "scale.cuh"
@@ -113,13 +116,45 @@ def test_a_pool_does_not_run_the_callers_main_module_again(source: Path, tmp_pat
     script = tmp_path / "script.py"
     script.write_text(
         "from pathlib import Path\n"
-        "from spmark.impls.runtime.compile import compile_many\n"
+        "from spmark.impls.runtime.compile_pool import compile_many\n"
         "print('once')\n"
         f"jobs = [(Path({str(source)!r}), f'scale<{{t}}>', 'sm_90') for t in (32, 64)]\n"
         "print(len([b.registers for b in compile_many(jobs, 2)]))\n"
     )
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
     assert done.stdout.split() == ["once", "2"], done.stderr
+
+
+def test_a_pool_asks_the_same_processes_again_and_replaces_those_that_ended(source: Path) -> None:
+    def jobs(*threads: int) -> list[tuple[Path, str, str]]:
+        return [(source, f"scale<{each}>", "sm_90") for each in threads]
+
+    compile_many(jobs(32, 64), workers=2)
+    waiting = [compile_pool._WAITING.get_nowait() for _ in range(compile_pool._WAITING.qsize())]
+    for worker in waiting:
+        compile_pool._WAITING.put(worker)
+    compile_many(jobs(96, 128), workers=2)
+    assert compile_pool._WAITING.qsize() == len(waiting) >= 2
+    for worker in waiting:
+        worker._process.kill()
+        worker._process.wait()
+    again = compile_many(jobs(160, 192), workers=2)
+    assert [re.search(r"ILi(\d+)E", binary.symbol)[1] for binary in again] == ["160", "192"]
+
+
+def test_a_pool_that_cannot_start_says_what_was_printed(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compile_pool, "_COMMAND", (sys.executable, "-c", "raise SystemExit('no compiler')"))
+    monkeypatch.setattr(compile_pool, "_WAITING", SimpleQueue())
+    with pytest.raises(DeviceError, match="exit code 1\nno compiler"):
+        compile_many([(source, f"scale<{each}>", "sm_90") for each in (224, 256)], workers=2)
+
+
+def test_a_pool_follows_a_cache_that_moves(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [(source, f"scale<{each}>", "sm_90") for each in (32, 64)]
+    for folder in (tmp_path / "one", tmp_path / "other"):
+        monkeypatch.setenv("SPMARK_CACHE", str(folder))
+        compile_many(jobs, workers=2)
+        assert len([path for path in folder.rglob("*") if path.is_file()]) == 2
 
 
 def test_nvcc_and_nvrtc_agree_on_the_kernel(source: Path) -> None:

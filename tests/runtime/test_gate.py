@@ -10,7 +10,8 @@ import pytest
 from compilers import needs_compilers
 
 from spmark.impls.core.errors import CompileError
-from spmark.impls.runtime.compile import cache_folder, compile_many
+from spmark.impls.runtime.compile import cache_folder
+from spmark.impls.runtime.compile_pool import compile_many
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.host.compile import compile_host
 from spmark.impls.runtime.host.launch import launch_host

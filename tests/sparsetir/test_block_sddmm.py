@@ -7,7 +7,7 @@ from problems import matrices
 
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.device import find
-from spmark.impls.sparsetir.block_sddmm import build_block_sddmm, candidates
+from spmark.impls.sparsetir.block_sddmm import build_block_sddmm, space_of
 from spmark.impls.sparsetir.blocks import SparseTirBsr
 
 
@@ -16,10 +16,10 @@ def problem(width: int = 32, dtype: DType = DType.FLOAT16) -> Problem:
 
 
 def test_the_space_keeps_what_is_pinned_and_has_no_kernel_that_is_not_compiled() -> None:
-    assert len(candidates(problem(), {})) == 20
-    pinned = candidates(problem(), {"block": 32, "units": 3})
+    assert len(list(space_of(problem(), {}).configs())) == 20
+    pinned = list(space_of(problem(), {"block": 32, "units": 3}).configs())
     assert {(config["block"], config["units"]) for config in pinned} == {(32, 3)}
-    assert {config["threads"] for config in candidates(problem(33), {})} == {128}
+    assert {config["threads"] for config in space_of(problem(33), {}).configs()} == {128}
 
 
 @pytest.mark.parametrize("pinned", [{}, {"block": 32}, {"units": 1}])

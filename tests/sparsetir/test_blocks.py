@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from problems import dense_operands, random_csr
+from races import made_up_race
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference, tolerance
@@ -24,8 +25,8 @@ from spmark.impls.sparsetir.block_search import (
     block_space,
     middle,
     panel_space,
+    run_through,
     shape_of,
-    tune,
 )
 from spmark.impls.sparsetir.blocks import SparseTirBsr, SparseTirDbsr, SparseTirSrBcrs
 
@@ -73,29 +74,29 @@ def test_open_space_has_no_block_wider_than_high_and_small_ones_first() -> None:
     assert len({str(c) for c in space}) == len(space)
 
 
-def test_the_best_is_tried_with_turned_starts() -> None:
-    asked = []
-
-    def measure(config: dict[str, Any]) -> list[float]:
-        asked.append(dict(config))
-        if config["block_cols"] == 16:
-            raise BuildError("no")
-        return [config["block_rows"] + config["tile"] / 100 - config["turned"]]
+def test_the_space_is_measured_and_the_best_few_with_turned_starts() -> None:
+    def cost(config: dict[str, Any]) -> float:
+        if config["block_rows"] == 16:
+            raise BuildError("too small")
+        return config["block_rows"] + config["tile"] / 100 - config["turned"]
 
     space = block_space(problem_of(512))
-    config, tuner = tune(space, measure)
+    race, timer = made_up_race(cost)
+    run_through(race, space, lambda config: False)
+    config, _ = race.finish()
     assert (config["block_rows"], config["tile"], config["turned"]) == (32, 64, True)
-    assert len(asked) == len(space) + 3 == len(tuner.seen)
-    assert sum(c["turned"] for c in asked) == 3
+    assert len(timer.asked) == len(space) + 3 == len(race.seen)
+    assert sum(c["turned"] for c in timer.asked) == 3
 
 
 def test_small_grids_are_tried_with_rows_cut_in_parts() -> None:
-    def measure(config: dict[str, Any]) -> list[float]:
-        return [100 * config["block_rows"] / config["parts"] + config["tile"] + config["block_cols"] + config["turned"]]
+    def cost(config: dict[str, Any]) -> float:
+        return 100 * config["block_rows"] / config["parts"] + config["tile"] + config["block_cols"] + config["turned"]
 
-    space = block_space(problem_of(512))
-    config, tuner = tune(space, measure, lambda config: config["block_rows"] >= 96)
-    assert {c.config["block_rows"] for c in tuner.seen.values() if c.config["parts"] > 1} == {96, 128}
+    race, timer = made_up_race(cost)
+    run_through(race, block_space(problem_of(512)), lambda config: config["block_rows"] >= 96)
+    config, _ = race.finish()
+    assert {one["block_rows"] for one in timer.asked if one["parts"] > 1} == {96, 128}
     assert (config["block_rows"], config["parts"], config["turned"]) == (96, 8, False)
 
 

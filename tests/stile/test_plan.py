@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,6 @@ from spmark.impls.core.errors import BuildError, DeviceError, UnsupportedError
 from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.tiles import BLOCK, TileFormat
-from spmark.impls.kernels import trial
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.target import open_target
 from spmark.impls.stile.calibration import PUBLISHED, BlockCost, Calibration, calibration_for, published_a100
@@ -23,7 +24,7 @@ from spmark.impls.stile.greedy import Rules
 from spmark.impls.stile.plan import Stile
 from spmark.impls.stile.search import search
 from spmark.impls.stile.space import Formats
-from spmark.impls.stile.tune import Bench
+from spmark.impls.stile.tune import fastest
 
 HOST = find("host-simt")
 
@@ -217,7 +218,7 @@ def test_an_order_of_rows_and_back() -> None:
     np.testing.assert_array_equal(TileFormat.from_csr(matrix, selection).to_csr().values, matrix.values)
 
 
-class FakeTrial:
+class MadeUpTimes:
     """Times that say which schedule is fastest, but for the lucky ones, and one plan whose result is wrong."""
 
     lucky = False
@@ -229,18 +230,20 @@ class FakeTrial:
         if plan.config["formats"] == "blocks":
             raise BuildError("wrong result")
 
-    def times_us(self, plan: Any, samples: int) -> list[float]:
-        fortune = 3.0 if self.lucky and plan.config["work"] == 16 else 0.0
-        return [10.0 + abs(plan.config["work"] - 64) / 16 + (plan.config["formats"] != "mixed") - fortune] * samples
+    def times_us(self, plans: Any, rounds: int) -> list[list[float]]:
+        return [[self.cost(plan.config) - 3.0 * (self.lucky and plan.config["work"] == 16)] * rounds for plan in plans]
 
     def alternating_us(self, plans: Any) -> list[list[float]]:
-        return [[10.5 + abs(plan.config["work"] - 64) / 16] * 20 for plan in plans]
+        return [[self.cost(plan.config)] * 20 for plan in plans]
+
+    def cost(self, config: Any) -> float:
+        return 10.0 + abs(config["work"] - 64) / 16 + (config["formats"] != "mixed")
 
 
 @pytest.fixture
 def nothing_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have plans built with kernels that are not there: `FakeTrial` runs none."""
-    monkeypatch.setattr(trial, "Trial", FakeTrial)
+    """Have plans built with kernels that are not there: `MadeUpTimes` runs none."""
+    monkeypatch.setitem(sys.modules, "spmark.impls.tuning.gpu", SimpleNamespace(PlanTimer=MadeUpTimes))
     monkeypatch.setattr(type(open_target(HOST)), "load", lambda self, instances: [object() for _ in instances])
 
 
@@ -255,30 +258,31 @@ def test_the_fastest_that_is_right_is_kept() -> None:
     ]
     forms = forms_of(problem, calibration, 64, wanted, float("inf"))
     assert len({(str(form.found.formats), form.widest, form.positions is None) for form in forms}) == len(forms) >= 4
-    bench = Bench(problem, open_target(HOST), {})
-    plan = bench.fastest(forms, HOST)
-    told = bench.describe(2)
-    fastest = min((c for c in told.seen if c.samples_us), key=lambda candidate: np.median(candidate.samples_us))
-    assert plan.config.items() >= fastest.config.items()
+    plan, told = fastest(problem, open_target(HOST), forms, {}, 2)
+    best = min((c for c in told.seen if c.samples_us), key=lambda candidate: np.median(candidate.samples_us))
+    assert plan.config.items() >= best.config.items()
     assert (plan.config["formats"], plan.config["work"]) == ("other", 64)
+    assert told.cores == 2
     assert told.candidates == len(told.seen)
     assert told.run_s > 0
     assert told.compile_s >= 0
     assert {len(c.samples_us) for c in told.seen} == {0, 5, 15, 35}  # wrong, far behind, near, and in the last round
     assert told.measured == sum(bool(candidate.samples_us) for candidate in told.seen)
     assert any(candidate.reason == "wrong result" for candidate in told.seen)
+    assert all(candidate.predicted for candidate in told.seen)
+    blocks = [form for form in forms if form.found.formats is Formats.BLOCKS]
     with pytest.raises(BuildError, match="wrong result"):
-        Bench(problem, open_target(HOST), {}).fastest([f for f in forms if f.found.formats is Formats.BLOCKS], HOST)
+        fastest(problem, open_target(HOST), blocks, {}, 2)
 
 
 @pytest.mark.usefixtures("nothing_compiled")
 def test_luck_does_not_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fastest plans are timed once more, in alternation: these times decide."""
-    monkeypatch.setattr(FakeTrial, "lucky", True)
+    monkeypatch.setattr(MadeUpTimes, "lucky", True)
     problem = Problem(Op.SPMM, banded(), 64, DType.FLOAT16)
     calibration, _ = calibration_for("", Op.SPMM, DType.FLOAT16)
     forms = forms_of(problem, calibration, 64, [Wanted(Rules(formats=Formats.OTHER))], float("inf"))
-    bench = Bench(problem, open_target(HOST), {})
-    assert bench.fastest(forms, HOST).config["work"] == 64
-    first = min((c for c in bench.seen if c.samples_us), key=lambda candidate: candidate.samples_us[0])
+    plan, told = fastest(problem, open_target(HOST), forms, {}, 1)
+    assert plan.config["work"] == 64
+    first = min((c for c in told.seen if c.samples_us), key=lambda candidate: candidate.samples_us[0])
     assert first.config["work"] == 16

@@ -44,15 +44,15 @@ def test_axes_hold_what_there_is() -> None:
     assert names(tiles, 0, True, half=False) == {*TILE, "spread", "together", "work", "alone"}
     # Without ELL rows their loads, work and sharing make no difference; a narrow J has 4 columns of a lane always.
     for width, panels in ((128, 16), (32, 8)):
-        assert [len(axis) for axis in axes_of(block_tiles(width), 0, True, half)] == [1, panels, 1, 1]
-    large = [one for one in axes_of(ell_tiles(128, DType.FLOAT16), 0, False, half)[1] if one["threads"] == 256]
+        assert [len(axis.values) for axis in axes_of(block_tiles(width), 0, True, half)] == [1, panels, 1, 1]
+    large = [one for one in axes_of(ell_tiles(128, DType.FLOAT16), 0, False, half)[1].values if one["threads"] == 256]
     assert large
     for tile in large:
         SPMM_ELL_BUCKETS.instance(T="half", **tile)
-    short, long = (axes_of(tiles, widest, False, half)[0] for widest in (16, 64))
-    assert short == [{"spread": NEVER, "together": NEVER}]
+    short, long = (axes_of(tiles, widest, False, half)[0].values for widest in (16, 64))
+    assert short == ({"spread": NEVER, "together": NEVER},)
     assert {one["together"] for one in long} == {NEVER, 64, 32}
-    first = {name: value for axis in axes_of(tiles, 64, False, half) for name, value in axis[0].items()}
+    first = {name: value for axis in axes_of(tiles, 64, False, half) for name, value in axis.values[0].items()}
     assert first == {**middle(tiles[0]), "by_row": False, "threads": 128}
 
 
@@ -60,4 +60,4 @@ TILE = ("vector", "vectors", "lanes")
 
 
 def names(tiles: list[dict[str, Any]], widest: int, blocks: bool, half: bool = True) -> set[str]:
-    return {name for axis in axes_of(tiles, widest, blocks, half) for one in axis for name in one}
+    return {name for axis in axes_of(tiles, widest, blocks, half) for one in axis.values for name in one}

@@ -1,0 +1,86 @@
+"""What searches found, kept on disk: one sealed file for each problem, device, space and version of the code."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.digest import implementation_version
+from spmark.impls.core.files import read_sealed, write_sealed
+from spmark.impls.core.interfaces import Candidate, Search
+from spmark.impls.core.problem import Problem
+from spmark.impls.runtime.compile import cache_folder
+from spmark.impls.tuning.space import Config
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The end of a search: its cost and its candidates are told again whenever it is used."""
+
+    config: dict[str, Any]
+    """What was chosen."""
+    search: Search
+    phases_s: dict[str, float]
+    """Seconds that the search took, by phase."""
+    more: dict[str, Any] = field(default_factory=dict)
+    """What else an implementation needs to build the plan again."""
+
+
+class PlanCache:
+    """The file of one search.
+
+    Parameters
+    ----------
+    implementation : str
+        Its folder under ``impls``.
+    problem : Problem
+    device : DeviceSpec
+    pinned : mapping
+        What was pinned before the search, and whatever else its end depends on.
+    values : bool
+        Whether the plan depends on A's values, too, and not on its pattern alone.
+    """
+
+    def __init__(
+        self, implementation: str, problem: Problem, device: DeviceSpec, pinned: Mapping[str, Any], values: bool = False
+    ) -> None:
+        words = [problem.matrix.hash, str(problem.op), problem.width, str(problem.dtype), problem.scaled]
+        words += [device.name, device.arch, dict(pinned), implementation_version(implementation)]
+        digest = hashlib.sha256(json.dumps(words, sort_keys=True, default=str).encode())
+        if values:
+            digest.update(problem.values.data)
+        self.path: Path = cache_folder().parent / "plans" / implementation / f"{digest.hexdigest()}.json"
+
+    def read(self) -> Kept | None:
+        """Give what was found before; None where there is nothing, or where it is not what was written."""
+        with suppress(ValueError, KeyError, TypeError, RecursionError):
+            facts = json.loads(read_sealed(self.path) or b"")
+            told = facts["search"]
+            seen = tuple(Candidate(**{**one, "samples_us": tuple(one["samples_us"])}) for one in told["seen"])
+            return Kept(facts["config"], Search(**{**told, "seen": seen}), facts["phases_s"], facts["more"])
+        return None
+
+    def write(self, kept: Kept) -> None:
+        """Keep it; a cache that cannot be written costs only time."""
+        write_sealed(self.path, json.dumps(asdict(kept), default=str).encode())
+
+
+def searched(cache: PlanCache, search: Callable[[], tuple[Config, Search]]) -> Kept:
+    """Give what was found before; where that is nothing, search and keep it.
+
+    The seconds of the search are its phase ``search``, now and whenever it is told again.
+    """
+    kept = cache.read()
+    if kept is None:
+        started = perf_counter()
+        config, record = search()
+        kept = Kept(config, record, {"search": perf_counter() - started})
+        cache.write(kept)
+    return kept

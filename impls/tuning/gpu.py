@@ -1,0 +1,92 @@
+"""The clock of a race on a GPU: plans run on random operands, are checked, and are timed from cold caches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import cupy
+import numpy as np
+
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.interfaces import Plan
+from spmark.impls.core.operators import random_operands, reference, sampled_rows, tolerance
+from spmark.impls.core.problem import Problem
+from spmark.impls.runtime.cuda import cuda_faults
+from spmark.impls.runtime.cudatiming import CudaStopwatch
+from spmark.impls.runtime.timing import Stopping, take_samples
+
+_CHECKED_ROWS = 512
+_WARMUPS = 2
+_ALTERNATING = Stopping(max_samples=50, max_seconds=0.1, warmups=_WARMUPS, batch=5)
+
+
+class PlanTimer:
+    """One problem on a GPU with operands, a result and a reference on some rows, for any number of plans.
+
+    Parameters
+    ----------
+    problem : Problem
+    device : DeviceSpec
+        Of the GPU that is there.
+    seed : int
+        Of the operands, and of the order in which plans take turns.
+    """
+
+    def __init__(self, problem: Problem, device: DeviceSpec, seed: int = 0) -> None:
+        self._problem, self._stopwatch = problem, CudaStopwatch(device)
+        self._random = np.random.default_rng(seed)
+        sources = random_operands(problem, seed)
+        self._operands = [cupy.empty(source.shape, problem.dtype.numpy) for source in sources]
+        for source, operand in zip(sources, self._operands, strict=True):
+            source.fill(operand, cupy)
+        self._out = cupy.empty(problem.out_shape, problem.dtype.numpy)
+        rows = sampled_rows(problem)
+        longest = int(np.argmax(problem.matrix.row_lengths))
+        some = rows[:: max(1, rows.size // _CHECKED_ROWS)]
+        self._reference = reference(problem, sources, np.union1d(some, [longest]))
+
+    def check(self, plan: Plan) -> None:
+        """Refuse a plan whose result is wrong.
+
+        Raises
+        ------
+        BuildError
+            Its result is wrong; says by how much.
+        KernelFault
+            It broke the device.
+        """
+        with cuda_faults():
+            self._out.fill(np.nan)
+            plan.run(self._operands, self._out)
+            selected = cupy.asnumpy(self._reference.select(self._problem, self._out, plan.order))
+        error, allowed = self._reference.max_error(selected), tolerance(self._problem, plan.half_sums)
+        if not error <= allowed:
+            raise BuildError(f"wrong result: expected an error of at most {allowed:.3g}, found {error:.3g}")
+
+    def times_us(self, plans: Sequence[Plan], rounds: int) -> list[list[float]]:
+        """Time plans that were checked once a round, each from cold caches, in an order drawn for each round.
+
+        A plan right after another with the same code was seen to find its code in the multiprocessors' caches (9.9 us
+        instead of 13.7), so that no order may repeat.
+        """
+        runs = [partial(plan.run, self._operands, self._out) for plan in plans]
+        self._stopwatch.batch(runs, _WARMUPS, cold=True)
+        if len(runs) == 1:
+            return [[round(float(time), 3) for time in self._stopwatch.batch(runs, rounds, cold=True)[0]]]
+        times: list[list[float]] = [[] for _ in runs]
+        for _ in range(rounds):
+            order = self._random.permutation(len(runs))
+            turn = self._stopwatch.batch([runs[at] for at in order], 1, cold=True)[:, 0]
+            for at, time in zip(order, turn, strict=True):
+                times[at].append(round(float(time), 3))
+        return times
+
+    def alternating_us(self, plans: Sequence[Plan]) -> list[list[float]]:
+        """Time plans that were checked by turns, by the suite's protocol, each from cold caches.
+
+        Samples are taken until all medians are known to 1 %, at least 10 and at most 50, or a tenth of a second is up.
+        """
+        runs = [partial(plan.run, self._operands, self._out) for plan in plans]
+        return take_samples(self._stopwatch, runs, _ALTERNATING).times_us

@@ -1,0 +1,277 @@
+"""One way to compare candidates: every search of the tree builds, checks, times and accounts for them here.
+
+A benchmark that tunes its systems by unequal tuners compares tuners. What is equal for all systems is written once: how
+many samples a candidate gets, when two times are tied, when a candidate is given up, which ones are timed again at the
+end, what a search may cost and what is kept of it. Systems differ by their space and by their strategy
+(`spmark.impls.tuning.strategies`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from spmark.impls.core.errors import BuildError, SpmarkError
+from spmark.impls.core.interfaces import Candidate, Plan, Search
+from spmark.impls.tuning.space import Config, key_of
+
+P = TypeVar("P", bound=Plan)
+
+FIRST, MORE = 5, 10
+"""Samples of every candidate, and how many more of one that is not far behind."""
+FAR = 1.25
+"""Times the fastest so far, beyond which a candidate is far behind."""
+FINALISTS = 5
+"""Fastest candidates that are timed once more, in alternation."""
+TIED = 1.5
+"""Standard errors of a difference, up to which two times are tied."""
+_NORMAL_QUARTILES = 1.349
+"""Standard deviations between the quartiles of a normal distribution."""
+_ERROR_OF_MEDIAN = 1.2533
+"""Standard error of the median of n normal samples, in standard deviations over the root of n."""
+
+
+class Timer(Protocol):
+    """Checks and times plans of one problem on one device."""
+
+    def check(self, plan: Plan) -> None:
+        """Refuse a plan whose result is wrong.
+
+        Raises
+        ------
+        BuildError
+            Says by how much.
+        """
+        ...
+
+    def times_us(self, plans: Sequence[Plan], rounds: int) -> list[list[float]]:
+        """Time every plan once a round from cold caches, in an order drawn for each round; microseconds."""
+        ...
+
+    def alternating_us(self, plans: Sequence[Plan]) -> list[list[float]]:
+        """Time plans by turns until their medians are known to 1 %, or a tenth of a second is up; microseconds."""
+        ...
+
+
+class Timed(NamedTuple):
+    """A config and its median time."""
+
+    config: Config
+    us: float
+    """Infinite where the config cannot be built, gives a wrong result or was not tried."""
+    error_us: float = 0.0
+    """Standard error of the median."""
+
+    @classmethod
+    def of(cls, config: Config, samples_us: Sequence[float]) -> Timed:
+        """Take the median of samples; its error comes from their quartiles, which an outlier does not move."""
+        low, middle, high = np.percentile(samples_us, (25, 50, 75))
+        deviation = (high - low) / _NORMAL_QUARTILES
+        return cls(config, float(middle), float(_ERROR_OF_MEDIAN * deviation / math.sqrt(len(samples_us))))
+
+    def ties(self, other: Timed) -> bool:
+        """Tell whether the errors of the two times allow no order between them."""
+        return abs(self.us - other.us) <= TIED * math.hypot(self.error_us, other.error_us)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a search may cost; it ends with what it has seen by then."""
+
+    candidates: int = 100_000
+    seconds: float = math.inf
+
+
+@dataclass
+class Finalist(Generic[P]):
+    """A candidate among the fastest."""
+
+    timed: Timed
+    number: int
+    """Its place among the candidates, in the order in which they were met."""
+    plan: P | None
+    """None where the plan made room for another candidate."""
+
+
+class Race(Generic[P]):
+    """Candidates of one problem: each is built, checked and timed once.
+
+    Parameters
+    ----------
+    build : callable
+        Gives the plan of a config; raises SpmarkError or MemoryError where there is none.
+    timer : Timer
+    prepare : callable, optional
+        Compiles what several configs need, side by side. What does not compile raises again when it is built.
+    predict : callable, optional
+        Score of a cost model for a config, lower is better; only told.
+    tell : callable, optional
+        Gives what is told of a config (`Candidate.config`); by default the config itself.
+    budget : Budget
+    """
+
+    def __init__(
+        self,
+        build: Callable[[Config], P],
+        timer: Timer,
+        *,
+        prepare: Callable[[Sequence[Config]], None] | None = None,
+        predict: Callable[[Config], float] | None = None,
+        tell: Callable[[Config], Config] = dict,
+        budget: Budget = Budget(),
+    ) -> None:
+        self._build, self._timer, self._prepare, self._predict = build, timer, prepare, predict
+        self._tell, self._budget = tell, budget
+        self._candidates: list[Candidate] = []
+        self._timed: dict[str, Timed] = {}
+        self._finalists: list[Finalist[P]] = []
+        self._compile_s = self._run_s = 0.0
+        self._started = perf_counter()
+
+    @property
+    def fastest_us(self) -> float:
+        """Least median so far; infinite before the first."""
+        return self._finalists[0].timed.us if self._finalists else math.inf
+
+    @property
+    def seen(self) -> list[Timed]:
+        """Every config that was asked for, in that order."""
+        return list(self._timed.values())
+
+    def prepare(self, configs: Iterable[Config]) -> None:
+        """Compile what configs need, side by side, so that timing one does not wait for a compiler."""
+        waiting = [config for config in configs if key_of(config) not in self._timed]
+        if self._prepare is None or not waiting:
+            return
+        started = perf_counter()
+        with suppress(SpmarkError):  # the candidate to blame says why when it is built
+            self._prepare(waiting)
+        self._compile_s += perf_counter() - started
+
+    def time(self, config: Config) -> Timed:
+        """Give the median time of a config; a config is built and timed once, however often it is asked for."""
+        key = key_of(config)
+        if key not in self._timed:
+            self._timed[key] = self._first_time(config)
+        return self._timed[key]
+
+    def time_all(self, configs: Iterable[Config]) -> list[Timed]:
+        """Time several configs, compiled side by side."""
+        wanted = list(configs)
+        self.prepare(wanted)
+        return [self.time(config) for config in wanted]
+
+    def finish(self) -> tuple[Config, P]:
+        """Time the fastest once more, in alternation, and give the config and the plan of the fastest of them.
+
+        Of hundreds of medians of a few samples the least is mostly luck. Where the last times tie, the candidate that
+        was met first is taken: strategies begin with what is simple.
+
+        Raises
+        ------
+        BuildError
+            No candidate could be used; carries the reasons.
+        """
+        if not self._finalists:
+            reasons = "; ".join(dict.fromkeys(candidate.reason for candidate in self._candidates if candidate.reason))
+            raise BuildError(
+                f"expected one of {len(self._candidates)} candidates to build and to be right, found none: {reasons}"
+            )
+        finalists = self._with_plans()
+        if len(finalists) > 1:
+            self._time_again(finalists)
+        best = min((finalist.timed for finalist in finalists), key=lambda timed: timed.us)
+        winner = next(finalist for finalist in finalists if finalist.timed.ties(best))
+        assert winner.plan is not None
+        self._compile_s -= winner.plan.phases_s.get("compile", 0.0)  # the plan tells of it
+        return winner.timed.config, winner.plan
+
+    def _with_plans(self) -> list[Finalist[P]]:
+        """Give the finalists in the order in which they were met; those whose plans no memory is left for stay out."""
+        ready: list[Finalist[P]] = []
+        for finalist in self._finalists:
+            with suppress(MemoryError):
+                finalist.plan = finalist.plan or self._build(finalist.timed.config)
+                ready.append(finalist)
+        return sorted(ready, key=lambda finalist: finalist.number)
+
+    def _time_again(self, finalists: Sequence[Finalist[P]]) -> None:
+        started = perf_counter()
+        times = self._timer.alternating_us([finalist.plan for finalist in finalists if finalist.plan is not None])
+        self._run_s += perf_counter() - started
+        for finalist, samples in zip(finalists, times, strict=True):
+            candidate = self._candidates[finalist.number]
+            told = (*candidate.samples_us, *samples)
+            self._candidates[finalist.number] = replace(candidate, samples_us=told)
+            finalist.timed = Timed.of(finalist.timed.config, samples)
+
+    def describe(self, cores: int = 1, eligible: int = 0) -> Search:
+        """Tell what was considered, measured and spent."""
+        measured = sum(bool(candidate.samples_us) for candidate in self._candidates)
+        return Search(
+            candidates=len(self._candidates),
+            compiled=measured,
+            measured=measured,
+            cores=cores,
+            seen=tuple(self._candidates),
+            eligible=eligible,
+            compile_s=max(0.0, self._compile_s),
+            run_s=self._run_s,
+        )
+
+    def _first_time(self, config: Config) -> Timed:
+        predicted = self._predict(config) if self._predict else None
+        number = len(self._candidates)
+        self._candidates.append(Candidate(self._tell(config), predicted))
+        try:
+            self._ask_budget(number)
+            plan, samples = self._run(config)
+        except (SpmarkError, MemoryError) as error:
+            reason = str(error) or type(error).__name__
+            self._candidates[number] = replace(self._candidates[number], reason=reason)
+            return Timed(config, math.inf)
+        self._candidates[number] = replace(self._candidates[number], samples_us=tuple(samples))
+        timed = Timed.of(config, samples)
+        self._finalists.append(Finalist(timed, number, plan))
+        self._finalists.sort(key=lambda finalist: finalist.timed.us)
+        del self._finalists[FINALISTS:]
+        return timed
+
+    def _run(self, config: Config) -> tuple[P, list[float]]:
+        """Build, check and time; where memory is short, once more without the plans of the finalists."""
+        try:
+            return self._run_once(config)
+        except MemoryError:
+            if not any(finalist.plan for finalist in self._finalists):
+                raise
+            for finalist in self._finalists:
+                finalist.plan = None
+            return self._run_once(config)
+
+    def _run_once(self, config: Config) -> tuple[P, list[float]]:
+        plan = self._build(config)
+        self._compile_s += plan.phases_s.get("compile", 0.0)
+        return plan, self._samples_us(plan)
+
+    def _ask_budget(self, number: int) -> None:
+        """Refuse a candidate beyond the budget; the first one is always tried."""
+        spent = perf_counter() - self._started
+        if number and (number >= self._budget.candidates or spent >= self._budget.seconds):
+            raise BuildError(f"not tried: the search's budget ended after {number} candidates and {spent:.1f} s")
+
+    def _samples_us(self, plan: P) -> list[float]:
+        started = perf_counter()
+        try:
+            self._timer.check(plan)
+            (samples,) = self._timer.times_us([plan], FIRST)
+            if float(np.median(samples)) < FAR * self.fastest_us:
+                samples = samples + self._timer.times_us([plan], MORE)[0]
+            return samples
+        finally:
+            self._run_s += perf_counter() - started

@@ -1,0 +1,179 @@
+"""Ways through a space: what one search does differently from another.
+
+Every strategy asks a race for times and decides what to ask for next. None of them owns a clock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from spmark.impls.core.interfaces import CostModel
+from spmark.impls.core.problem import Problem
+from spmark.impls.tuning.race import FAR, Timed
+from spmark.impls.tuning.space import Axis, Config, Space, key_of
+
+CLEARLY_WORSE = 1.06
+"""Times the fastest so far, from which a value of an ordered axis counts as clearly worse."""
+FRONT = 2
+"""Configs that are tied and are walked on from."""
+HOPELESS = (1.3, 1.1)
+"""Times the fastest of the race, beyond which a walk is given up: at first, and before a second round."""
+_FEW = 4
+"""Configs after which `while_hopeful` asks."""
+_ASKED = 2
+"""Axes after which that is asked at first: what binds most is settled by then."""
+
+
+class Times(Protocol):
+    """What a strategy needs of `spmark.impls.tuning.race.Race`."""
+
+    @property
+    def fastest_us(self) -> float:
+        """Least median so far."""
+        ...
+
+    def time(self, config: Config) -> Timed:
+        """Time a config, once."""
+        ...
+
+    def time_all(self, configs: Iterable[Config]) -> list[Timed]:
+        """Time several configs, compiled side by side."""
+        ...
+
+
+def exhaustive(race: Times, configs: Iterable[Config]) -> Timed:
+    """Time every config; give the fastest, of equal times the first."""
+    return fastest(race.time_all(configs))
+
+
+def fastest(timed: Sequence[Timed]) -> Timed:
+    """Give the fastest, of equal times the first."""
+    return min(timed, key=lambda one: one.us)
+
+
+def best_of_model(race: Times, model: CostModel, problem: Problem, configs: Sequence[Config], most: int) -> Timed:
+    """Time the ``most`` configs that a cost model scores best."""
+    order = np.argsort(model.score(problem, configs), kind="stable")[:most]
+    return exhaustive(race, [configs[at] for at in order])
+
+
+def at_random(race: Times, configs: Sequence[Config], most: int, seed: int) -> Timed:
+    """Time ``most`` configs that are drawn without replacement."""
+    drawn = np.random.default_rng(seed).permutation(len(configs))[:most]
+    return exhaustive(race, [configs[at] for at in drawn])
+
+
+def along(race: Times, config: Config, axis: str, values: Iterable[Any]) -> Config:
+    """Give ``config`` with the best value of one ordered axis; two values in a row that are clearly worse end it.
+
+    A value replaces another where it is faster beyond the errors of both times, so that noise alone moves nothing.
+    """
+    best, worse = race.time(config), 0
+    for value in values:
+        candidate = {**config, axis: value}
+        if candidate == config:
+            continue
+        timed = race.time(candidate)
+        if timed.us < best.us and not timed.ties(best):
+            best, worse = timed, 0
+        elif timed.us > CLEARLY_WORSE * best.us:
+            worse += 1
+            if worse == 2:
+                break
+    return best.config
+
+
+def while_hopeful(race: Times, configs: Sequence[Config]) -> None:
+    """Time configs, no more than `_FEW` of them where none comes near the fastest of the race."""
+    if fastest(race.time_all(configs[:_FEW])).us <= HOPELESS[0] * race.fastest_us:
+        race.time_all(configs[_FEW:])
+
+
+class Walk:
+    """Walks along axes that noise does not decide; each walk begins with what the walks before it came to.
+
+    What binds a kernel hides what does not: while a group of threads takes a long row by itself, neither its loads nor
+    the work of a block make a difference that can be told from noise. So the axis that binds is asked about first, the
+    axes are gone along again, and where two configs are tied, both are walked on from.
+
+    Parameters
+    ----------
+    race : Race
+        Its fastest candidate decides which walks are hopeless.
+    """
+
+    def __init__(self, race: Times) -> None:
+        self._race = race
+        self._known: Timed | None = None
+        self._far: set[str] = set()
+
+    def walk(self, space: Space, fixed: Config) -> None:
+        """Walk through a space; twice where nothing was known before.
+
+        Parameters
+        ----------
+        space : Space
+            The axis that binds first stands first.
+        fixed : dict
+            Tunables of all configs of this walk.
+        """
+        known, seen = self._known, list[Timed]()
+        starts = [{}, known.config] if known else [{}]
+        begins = [_begin(space, fixed, start) for start in starts]
+        front = _front(self._timed(begins, seen))
+        for turn, limit in enumerate(HOPELESS[: 1 if known else 2]):
+            reached = self._round(space, front, seen, limit, 0 if known or turn else _ASKED)
+            if reached is None and turn == 0:
+                return
+            if reached is None or reached == front:
+                break
+            front = reached
+        best = fastest(seen)
+        if best.us < (known.us if known else math.inf):
+            self._known = best
+
+    def _timed(self, configs: Sequence[Config], seen: list[Timed]) -> list[Timed]:
+        timed = self._race.time_all(configs)
+        seen += timed
+        return timed
+
+    def _round(
+        self, space: Space, front: list[Timed], seen: list[Timed], limit: float, asked: int
+    ) -> list[Timed] | None:
+        """Go along all axes; None where the walk is given up, which is asked after ``asked`` of them."""
+        for number, axis in enumerate(space.axes):
+            if number == asked and front[0].us > limit * self._race.fastest_us:
+                return None
+            front = self._along(axis, front, seen)
+        return front
+
+    def _along(self, axis: Axis, front: list[Timed], seen: list[Timed]) -> list[Timed]:
+        """Try an axis from each config of the front, but for values that were far behind; give the next front."""
+        values = [value for value in axis.values if key_of(value) not in self._far]
+        configs = [{**one.config, **value} for value in values for one in front]
+        timed = self._timed(configs, seen)
+        reached = _front([*front, *timed])
+        far = FAR * reached[0].us
+        for number, value in enumerate(values):
+            if fastest(timed[number * len(front) : (number + 1) * len(front)]).us > far:
+                self._far.add(key_of(value))
+        return reached
+
+
+def _begin(space: Space, fixed: Config, known: Config) -> Config:
+    """Give where a walk begins: on every axis what is known, else its first value."""
+    begun = dict(fixed)
+    for axis in space.axes:
+        begun |= axis.of_config(known)
+    return begun
+
+
+def _front(timed: Sequence[Timed]) -> list[Timed]:
+    """Give the fastest first, and of what ties with it what was met first, `FRONT` in all."""
+    best = fastest(timed)
+    ties = [one for number, one in enumerate(timed) if one not in timed[:number] and one.ties(best)]
+    return ties[:FRONT] if best in ties[:FRONT] else [best, *ties[: FRONT - 1]]

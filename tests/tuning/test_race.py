@@ -1,0 +1,159 @@
+"""The race: every candidate once, ties by errors, finalists again, budgets, reasons and accounts."""
+
+from __future__ import annotations
+
+import gc
+import math
+from typing import Any, ClassVar
+from weakref import WeakSet
+
+import numpy as np
+import pytest
+from races import made_up_race
+
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.interfaces import Built
+from spmark.impls.tuning.race import FAR, FINALISTS, FIRST, MORE, Budget, Race, Timed
+
+
+def cost_of(config: dict[str, Any]) -> float:
+    return float(config["x"])
+
+
+def test_a_candidate_is_built_and_timed_once() -> None:
+    race, timer = made_up_race(cost_of)
+    assert race.time({"x": 3, "y": 1}) is race.time({"y": 1, "x": 3}), "the order of tunables does not matter"
+    assert len(timer.asked) == 1
+
+
+def test_the_error_of_a_median_is_that_of_many_medians() -> None:
+    random = np.random.default_rng(0)
+    samples = random.normal(100, 5, (4000, 15))
+    told = np.array([Timed.of({}, list(row)).error_us for row in samples])
+    assert np.mean(told) == pytest.approx(np.std(np.median(samples, axis=1)), rel=0.1)
+
+
+def test_times_tie_within_their_errors() -> None:
+    assert Timed({}, 10.0, 0.1).ties(Timed({}, 10.2, 0.1))
+    assert not Timed({}, 10.0, 0.1).ties(Timed({}, 10.3, 0.1))
+    assert not Timed({}, 10.0).ties(Timed({}, math.inf))
+
+
+def test_what_is_far_behind_gets_few_samples() -> None:
+    race, _ = made_up_race(cost_of)
+    race.time_all([{"x": 10}, {"x": 10 * FAR + 1}, {"x": 11}])
+    assert [len(one.samples_us) for one in race.describe().seen] == [FIRST + MORE, FIRST, FIRST + MORE]
+
+
+def test_the_fastest_are_timed_again_in_alternation_and_the_first_of_ties_is_taken() -> None:
+    race, timer = made_up_race(cost_of)
+    race.time_all([{"x": x} for x in (9, 8, 7, 5, 6, 5.0, 20)])
+    config, plan = race.finish()
+    assert config == {"x": 5}
+    assert plan.config == config
+    (finals,) = timer.finals
+    assert len(finals) == FINALISTS
+    assert {"x": 20} not in finals
+    assert [len(one.samples_us) for one in race.describe().seen if one.config == {"x": 5}] == [FIRST + MORE + 50] * 2
+
+
+def test_luck_in_the_first_samples_does_not_win() -> None:
+    """Twenty candidates of one cost, and one that is 4 % faster: few samples of 5 % noise cannot tell, many can."""
+    costs = {number: 100.0 for number in range(20)} | {20: 96.0}
+    won = 0
+    for seed in range(20):
+        race, _ = made_up_race(lambda config: costs[config["x"]], noise=0.03, seed=seed)
+        race.time_all([{"x": number} for number in costs])
+        won += race.finish()[0] == {"x": 20}
+    assert won >= 15
+
+
+def test_what_fails_is_kept_with_its_reason() -> None:
+    def cost(config: dict[str, Any]) -> float:
+        if config["x"] == 1:
+            raise BuildError("wrong result: expected an error of at most 1, found 2")
+        if config["x"] == 2:
+            raise MemoryError
+        return float(config["x"])
+
+    race, _ = made_up_race(cost)
+    assert [timed.us for timed in race.time_all([{"x": 1}, {"x": 2}, {"x": 3}])] == [math.inf, math.inf, 3.0]
+    record = race.describe(cores=4, eligible=9)
+    reasons = [one.reason for one in record.seen]
+    assert reasons == ["wrong result: expected an error of at most 1, found 2", "MemoryError", ""]
+    assert (record.candidates, record.measured, record.cores, record.eligible) == (3, 1, 4, 9)
+    assert race.finish()[0] == {"x": 3}
+
+
+def test_nothing_that_works_is_an_error_with_every_reason_once() -> None:
+    def cost(config: dict[str, Any]) -> float:
+        raise BuildError(f"{config['x'] % 2} is broken")
+
+    race, _ = made_up_race(cost)
+    race.time_all([{"x": x} for x in range(4)])
+    with pytest.raises(BuildError, match=r"one of 4 candidates .* found none: 0 is broken; 1 is broken$"):
+        race.finish()
+
+
+def test_candidates_are_prepared_together_once() -> None:
+    asked: list[list[Any]] = []
+
+    def prepare(configs: Any) -> None:
+        asked.append([config["x"] for config in configs])
+        raise BuildError("one of them does not compile: the candidate says so itself")
+
+    race, _ = made_up_race(cost_of, prepare=prepare)
+    race.time_all([{"x": 1}, {"x": 2}])
+    race.time_all([{"x": 2}, {"x": 3}])
+    race.time_all([{"x": 3}])
+    assert asked == [[1, 2], [3]]
+    assert race.finish()[0] == {"x": 1}
+
+
+def test_a_budget_ends_a_search_but_not_before_the_first_candidate() -> None:
+    race, timer = made_up_race(cost_of, budget=Budget(candidates=2))
+    race.time_all([{"x": x} for x in (5, 4, 3, 2)])
+    assert len(timer.asked) == 2
+    reasons = [one.reason for one in race.describe().seen]
+    assert reasons[:2] == ["", ""]
+    assert all("budget ended after" in reason for reason in reasons[2:])
+    late, _ = made_up_race(cost_of, budget=Budget(seconds=0.0))
+    late.time_all([{"x": 5}, {"x": 4}])
+    assert late.finish()[0] == {"x": 5}
+
+
+class Large(Built):
+    """A plan of which no more than two fit into memory."""
+
+    alive: ClassVar[WeakSet[Large]] = WeakSet()
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        gc.collect()
+        if len(self.alive) >= 2:
+            raise MemoryError("no room")
+        super().__init__(config=config)
+        self.alive.add(self)
+
+    __hash__ = object.__hash__
+
+
+def test_finalists_make_room_for_a_candidate_and_are_built_again() -> None:
+    race: Race[Large] = Race(lambda config: Large(dict(config)), made_up_race(cost_of)[1])
+    race.time_all([{"x": x} for x in (4, 3, 2, 1)])
+    assert [one.reason for one in race.describe().seen] == [""] * 4
+    config, plan = race.finish()
+    assert plan.config == config
+    assert config["x"] <= 2, "what cannot be built again beside the fastest stays out of the last round"
+
+
+def test_the_accounts_tell_compiling_from_running_and_leave_out_the_plan_that_is_kept() -> None:
+    def build(config: dict[str, Any]) -> Built:
+        return Built(config=dict(config), phases_s={"compile": config["x"] * 1.0})
+
+    race: Race[Built] = Race(build, made_up_race(cost_of)[1], predict=lambda config: config["x"] / 2)
+    race.time_all([{"x": 2}, {"x": 1}])
+    race.finish()
+    record = race.describe()
+    assert record.compile_s == pytest.approx(2.0)
+    assert 0 < record.run_s < 1
+    assert [one.predicted for one in record.seen] == [1.0, 0.5]

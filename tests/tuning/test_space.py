@@ -1,0 +1,32 @@
+"""Spaces: every legal config once, a digest that follows them, axes that know their value in a config."""
+
+from __future__ import annotations
+
+from spmark.impls.tuning.space import Axis, Space, key_of
+
+TILES = Axis("tile", ({"vector": 4, "lanes": 8}, {"vector": 2, "lanes": 16}))
+SPACE = Space((TILES, Axis.of("work", (8, 16, 32))))
+
+
+def test_configs_are_the_product_of_the_axes_in_order() -> None:
+    configs = list(SPACE.configs())
+    assert configs[:3] == [{"vector": 4, "lanes": 8, "work": work} for work in (8, 16, 32)]
+    assert len(configs) == len({key_of(config) for config in configs}) == 6
+
+
+def test_what_is_illegal_is_left_out() -> None:
+    legal = Space(SPACE.axes, lambda config: config["vector"] * config["work"] <= 32)
+    assert [(config["vector"], config["work"]) for config in legal.configs()] == [(4, 8), (2, 8), (2, 16)]
+
+
+def test_a_digest_follows_the_legal_configs_alone() -> None:
+    turned = Space((Axis.of("work", (32, 16, 8)), Axis("another name", TILES.values[::-1])))
+    assert turned.digest == SPACE.digest, "order and names of axes are no part of what can be chosen"
+    assert Space((TILES, Axis.of("work", (8, 16)))).digest != SPACE.digest
+    assert Space(SPACE.axes, lambda config: config["work"] < 32).digest != SPACE.digest
+    assert SPACE.digest == "6ccd6db789705fbb", "it is the same in every process and version"
+
+
+def test_an_axis_knows_its_value_in_a_config() -> None:
+    assert TILES.of_config({"vector": 2, "lanes": 16, "work": 8}) == TILES.values[1]
+    assert TILES.of_config({"vector": 2, "lanes": 8}) == TILES.values[0], "the first where there is none"

@@ -1,0 +1,131 @@
+"""Strategies on made-up times: what each asks for, and that noise alone moves none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any, ClassVar
+
+import numpy as np
+from problems import random_csr
+from races import made_up_race
+
+from spmark.impls.core.interfaces import Config
+from spmark.impls.core.problem import Op, Problem
+from spmark.impls.tuning.space import Axis, Space
+from spmark.impls.tuning.strategies import Walk, along, at_random, best_of_model, exhaustive
+
+PROBLEM = Problem(Op.SPMM, random_csr(8, 8, [2] * 8), 4)
+
+
+class Model:
+    """Believes that a smaller x is better."""
+
+    unit: ClassVar[str | None] = None
+
+    def score(self, problem: Problem, configs: Sequence[Config]) -> np.ndarray:
+        return np.array([config["x"] for config in configs], np.float64)
+
+
+def test_exhaustive_asks_for_everything_and_gives_the_first_of_equals() -> None:
+    race, timer = made_up_race(lambda config: abs(config["x"] - 3) + 1.0)
+    assert exhaustive(race, [{"x": x} for x in (5, 4, 2, 1)]).config == {"x": 4}
+    assert len(timer.asked) == 4
+
+
+def test_the_best_of_a_model_are_asked_for() -> None:
+    race, timer = made_up_race(lambda config: 10.0 - config["x"])
+    assert best_of_model(race, Model(), PROBLEM, [{"x": x} for x in (5, 1, 4, 2)], 2).config == {"x": 2}
+    assert [config["x"] for config in timer.asked] == [1, 2]
+
+
+def test_random_configs_are_distinct_and_follow_their_seed() -> None:
+    configs = [{"x": x} for x in range(1, 50)]
+    drawn = []
+    for seed in (1, 1, 2):
+        race, timer = made_up_race(lambda config: config["x"])
+        at_random(race, configs, 10, seed)
+        drawn.append([config["x"] for config in timer.asked])
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert len(set(drawn[0])) == 10
+    race, timer = made_up_race(lambda config: config["x"])
+    at_random(race, configs[:3], 10, 0)
+    assert len(timer.asked) == 3
+
+
+def test_an_axis_ends_after_two_values_that_are_clearly_worse() -> None:
+    race, timer = made_up_race(lambda config: 10.0 * config["c"])
+    assert along(race, {"c": 1}, "c", (2, 4, 8, 16)) == {"c": 1}
+    assert [config["c"] for config in timer.asked] == [1, 2, 4]
+
+
+def test_noise_moves_nothing_along_an_axis() -> None:
+    moved = 0
+    for seed in range(30):
+        race, _ = made_up_race(lambda config: 100.0, noise=0.05, seed=seed)
+        moved += along(race, {"c": 1}, "c", (2,)) != {"c": 1}
+    assert moved <= 6, "a tie keeps what was there before"
+    race, _ = made_up_race(lambda config: 100.0 - 20 * (config["c"] == 4), noise=0.02)
+    assert along(race, {"c": 1}, "c", (2, 4)) == {"c": 4}
+
+
+SPACE = Space((Axis.of("x", (1, 2, 3)), Axis.of("y", (1, 2, 3)), Axis.of("z", (1, 2, 3))))
+
+
+def test_a_walk_finds_the_best_of_axes_that_hide_each_other() -> None:
+    """While x is 1, neither y nor z shows; the best is (3, 2, 3)."""
+
+    def cost(config: dict[str, Any]) -> float:
+        if config["x"] == 1:
+            return 100.0
+        return 80.0 + 10 * (config["x"] != 3) + 5 * (config["y"] != 2) + 3 * (config["z"] != 3)
+
+    race, timer = made_up_race(cost)
+    Walk(race).walk(SPACE, {"fixed": 7})
+    assert race.finish()[0] == {"fixed": 7, "x": 3, "y": 2, "z": 3}
+    assert len(timer.asked) < len(list(SPACE.configs()))
+
+
+def test_a_later_walk_begins_with_what_the_first_came_to_and_passes_over_what_was_far() -> None:
+    def cost(config: dict[str, Any]) -> float:
+        return 10.0 * (1 + (config["x"] != 2) + (config["y"] != 3)) + config["form"]
+
+    race, timer = made_up_race(cost)
+    walk = Walk(race)
+    walk.walk(SPACE, {"form": 0})
+    first = len(timer.asked)
+    walk.walk(SPACE, {"form": 1})
+    second = timer.asked[first:]
+    assert {"form": 1, "x": 2, "y": 3, "z": 1} in second
+    assert not [config for config in second[2:] if config["x"] == 3], "x = 3 was far behind"
+    assert len(second) < first
+
+
+def test_a_hopeless_walk_is_given_up() -> None:
+    race, timer = made_up_race(lambda config: 10.0 if config["form"] == 0 else 100.0)
+    Walk(race).walk(SPACE, {"form": 0})
+    before = len(timer.asked)
+    Walk(race).walk(SPACE, {"form": 1})
+    hopeless = timer.asked[before:]
+    assert {config["z"] for config in hopeless} == {1}, "the third axis is not gone along"
+
+
+def test_what_ties_is_walked_on_from() -> None:
+    """By x alone two values tie; which is better shows along y, and only from the second of them."""
+
+    def cost(config: dict[str, Any]) -> float:
+        return 50.0 if (config["x"], config["y"]) == (2, 3) else 100.0
+
+    race, _ = made_up_race(cost)
+    Walk(race).walk(SPACE, {})
+    config, _ = race.finish()
+    assert (config["x"], config["y"]) == (2, 3)
+
+
+def test_every_start_of_separable_costs_leads_to_the_best() -> None:
+    for best in product((1, 2, 3), repeat=3):
+        race, _ = made_up_race(
+            lambda config, best=best: 10.0 + sum(a != b for a, b in zip(config.values(), best, strict=True))
+        )
+        Walk(race).walk(SPACE, {})
+        assert tuple(race.finish()[0].values()) == best
