@@ -172,7 +172,7 @@ def test_every_part_of_the_tests_has_a_target(checkout: Checkout, target: str, p
     made = checkout.make(target, "JOBS=3", "PYTEST_ARGS=-k gespmm")
     assert made.returncode == 0, made.stderr
     (call,) = checkout.calls("-m pytest")
-    assert call.split() == ["python", "-m", "pytest", "-n", "3", "--dist", "loadgroup", *part, "-k", "gespmm"]
+    assert call.split() == ["python", "-m", "pytest", "-n", "3", "--dist", "loadfile", *part, "-k", "gespmm"]
 
 
 def test_lint_asks_every_tool(checkout: Checkout) -> None:
