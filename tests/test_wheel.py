@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 MAPPED = ("impls", "datasets", "suite", "report")
 DATA = (".cu", ".cuh", ".h", ".hpp", ".cpp", ".yaml", ".json", ".npz", ".html", ".css", ".js")
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

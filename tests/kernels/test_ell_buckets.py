@@ -42,7 +42,6 @@ def target(request: pytest.FixtureRequest) -> TableTarget:
     return TableTarget(request.session, SPMM_ELL_BUCKETS)
 
 
-@pytest.mark.xdist_group("sparsetir")
 @pytest.mark.parametrize(
     ("name", "form", "way"),
     [
@@ -91,7 +90,6 @@ class Cleared:
         monkeypatch.setattr(shared_rows, "RowZeroing", Noted)
 
 
-@pytest.mark.xdist_group("sparsetir")
 @pytest.mark.parametrize("form", [(1, 4), (3, 64), (1, 1 << 14)], ids=str)
 def test_only_rows_that_are_added_into_are_cleared(
     form: tuple[int, int], target: TableTarget, monkeypatch: pytest.MonkeyPatch

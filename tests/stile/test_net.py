@@ -208,7 +208,6 @@ def test_a_search_takes_it(op: Op, spmm: Fitted, sddmm: Fitted) -> None:
         assert plan.selection.owner.size == matrix.nnz
 
 
-@pytest.mark.xdist_group("stile_plan")
 def test_a_plan_names_it(tmp_path: Path, spmm: Fitted) -> None:
     path = tmp_path / "own.json"
     A100.model_copy(update={"name": "own", "tables": spmm.tables()}).save(path)
