@@ -59,18 +59,19 @@ figures: .venv/.run-$(EXTRA) ## redraw README's figures from the published recor
 
 install: .venv/.dev-$(EXTRA) ## make .venv with all that the targets below need
 
-# No test is in both test and test-rest; test-all is the two in one run. By file, so that what a file's tests share is
-# made once; pytest 9.2 does not show pytest-xdist 3.8 its groups.
-PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+# No test is in both test and test-rest; test-all is the two in one run. A process takes whole files, so that what a
+# file's tests share is made once (pytest 9.2 does not show pytest-xdist 3.8 its groups). Where fuzz targets run long, and
+# are one file, it takes its share of the tests in their order, then what another process has left.
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist
 
 test: .venv/.dev-$(EXTRA) ## run the tests, with a sample of every table of kernels
-	@$(PYTEST) $(PYTEST_ARGS)
+	@$(PYTEST) loadfile $(PYTEST_ARGS)
 
 test-rest: .venv/.dev-$(EXTRA) ## run what test leaves out; with SPMARK_FUZZ_SECONDS=30 each fuzz target for so long, too
-	@$(PYTEST) --tests=rest $(PYTEST_ARGS)
+	@$(PYTEST) worksteal --tests=rest $(PYTEST_ARGS)
 
 test-all: .venv/.dev-$(EXTRA) ## run every test: whole tables, full rings
-	@$(PYTEST) --tests=all $(PYTEST_ARGS)
+	@$(PYTEST) worksteal --tests=all $(PYTEST_ARGS)
 
 lint: .venv/.dev-$(EXTRA) ## check style: ruff, ruff format, clang-format, hadolint, shellcheck
 	@$(BIN)/ruff check .
