@@ -153,7 +153,7 @@ step reproduce refuses || true
 if [ "$target" = cpu ]; then
   read -ra words <<<"$tests"
   step build-test build test "$image-test" || exit 1
-  step tests run "$image-test" -q -n "$(nproc)" --dist loadgroup "${words[@]/#//src/}" || true
+  step tests run "$image-test" -q -n "$(nproc)" --dist loadfile "${words[@]/#//src/}" || true
   counts
 fi
 

@@ -167,13 +167,18 @@ def test_what_test_installed_serves_quickstart(checkout: Checkout) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "part"), [("test", []), ("test-rest", ["--tests=rest"]), ("test-all", ["--tests=all"])]
+    ("target", "how"),
+    [
+        ("test", ["loadfile"]),
+        ("test-rest", ["worksteal", "--tests=rest"]),
+        ("test-all", ["worksteal", "--tests=all"]),
+    ],
 )
-def test_every_part_of_the_tests_has_a_target(checkout: Checkout, target: str, part: list[str]) -> None:
+def test_every_part_of_the_tests_has_a_target(checkout: Checkout, target: str, how: list[str]) -> None:
     made = checkout.make(target, "JOBS=3", "PYTEST_ARGS=-k gespmm")
     assert made.returncode == 0, made.stderr
     (call,) = checkout.calls("-m pytest")
-    assert call.split() == ["python", "-m", "pytest", "-n", "3", "--dist", "loadgroup", *part, "-k", "gespmm"]
+    assert call.split() == ["python", "-m", "pytest", "-n", "3", "--dist", *how, "-k", "gespmm"]
 
 
 def test_lint_asks_every_tool(checkout: Checkout) -> None:

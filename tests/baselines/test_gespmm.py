@@ -39,7 +39,6 @@ def error_and_limit(plan: CsrSpmmPlan | SddmmPlan, problem: Problem) -> tuple[fl
     return reference(problem, operands).max_error(out), tolerance(problem)
 
 
-@pytest.mark.xdist_group("gespmm")
 @every_instance(SPMM_CSR)
 def test_every_spmm_instance(instance: Instance, spmm_target: TableTarget) -> None:
     values = instance.values
@@ -51,7 +50,6 @@ def test_every_spmm_instance(instance: Instance, spmm_target: TableTarget) -> No
     assert error <= limit
 
 
-@pytest.mark.xdist_group("gespmm")
 @every_instance(SDDMM_CSR)
 def test_every_sddmm_instance(instance: Instance, sddmm_target: TableTarget) -> None:
     values = instance.values

@@ -54,7 +54,6 @@ def planned(instance: Instance, problem: Problem, target: TableTarget, span: int
     return NnzBalancedPlan(problem, target, span=span, vector=vector, sums=sums)
 
 
-@pytest.mark.xdist_group("nnzbalanced")
 @every_instance(*TABLES)
 def test_every_instance(instance: Instance, target: TableTarget) -> None:
     values = instance.values

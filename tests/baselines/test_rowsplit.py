@@ -47,7 +47,6 @@ def check(plan: DevicePlan, problem: Problem) -> None:
     assert reference(problem, operands).max_error(out) <= tolerance(problem)
 
 
-@pytest.mark.xdist_group("rowsplit")
 @every_instance(SPMM)
 def test_every_spmm_instance(instance: Instance, spmm_target: TableTarget) -> None:
     values = instance.values
@@ -59,7 +58,6 @@ def test_every_spmm_instance(instance: Instance, spmm_target: TableTarget) -> No
     check(SpmmPlan(problem, spmm_target, index=index, **tile, depth=32), problem)
 
 
-@pytest.mark.xdist_group("rowsplit")
 @every_instance(SDDMM)
 def test_every_sddmm_instance(instance: Instance, sddmm_target: TableTarget) -> None:
     values = instance.values
@@ -70,7 +68,6 @@ def test_every_sddmm_instance(instance: Instance, sddmm_target: TableTarget) -> 
         check(SddmmPlan(problem, sddmm_target, **schedule), problem)
 
 
-@pytest.mark.xdist_group("rowsplit")
 @pytest.mark.parametrize("depth", [32, 64, 128])
 @pytest.mark.parametrize("dtype", list(DType))
 def test_a_row_of_many_stages(dtype: DType, depth: int, spmm_target: TableTarget) -> None:
@@ -81,7 +78,6 @@ def test_a_row_of_many_stages(dtype: DType, depth: int, spmm_target: TableTarget
     assert plan.stored == matrix.nnz
 
 
-@pytest.mark.xdist_group("rowsplit")
 def test_what_stands_in_other_rows_of_b_does_not_reach_a_result(spmm_target: TableTarget) -> None:
     """A copy starts in the row before; what it brings from there is not multiplied, not even by zero."""
     matrix = Csr((2, 8), np.array([0, 3, 5], np.int32), np.array([0, 1, 2, 5, 6], np.int32), np.ones(5, np.float32))

@@ -49,7 +49,6 @@ def check(problem: Problem, block: int, target: HostTarget, units: int = 2, thre
     return plan
 
 
-@pytest.mark.xdist_group("block_sddmm")
 @every_instance(BLOCK_SDDMM)
 def test_every_instance(instance: Instance, target: TableTarget) -> None:
     values = instance.values
@@ -59,12 +58,10 @@ def test_every_instance(instance: Instance, target: TableTarget) -> None:
         check(Problem(Op.SDDMM, matrix, width, DType.FLOAT16, scaled), block, target, threads=instance.threads)
 
 
-@pytest.mark.xdist_group("block_sddmm")
 def test_full_blocks_at_an_odd_width(target: TableTarget) -> None:
     check(Problem(Op.SDDMM, full_blocks(16), 33, DType.FLOAT16), 16, target)
 
 
-@pytest.mark.xdist_group("block_sddmm")
 @pytest.mark.parametrize("units", [1, 3, 400])
 @pytest.mark.parametrize("block", [16, 32])
 def test_a_long_row_and_every_cut(block: int, units: int, target: TableTarget) -> None:
@@ -73,7 +70,6 @@ def test_a_long_row_and_every_cut(block: int, units: int, target: TableTarget) -
     assert plan.stored == BsrFormat.from_csr(LONG, block, block).stored
 
 
-@pytest.mark.xdist_group("block_sddmm")
 @pytest.mark.parametrize("width", [1, 64, 65, 130])
 def test_one_column_and_no_columns_left_over(width: int, target: TableTarget) -> None:
     check(Problem(Op.SDDMM, random_csr(40, 1, [1, 0, 1, 1] * 10), width, DType.FLOAT16), 16, target)

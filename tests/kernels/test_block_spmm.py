@@ -39,7 +39,6 @@ def check(problem: Problem, target: HostTarget, held: Any, **schedule: Any) -> B
     return plan
 
 
-@pytest.mark.xdist_group("block_spmm")
 @every_instance(SPMM_BLOCKS)
 def test_every_instance(instance: Instance, target: TableTarget) -> None:
     rows, tile, depth = (int(instance.values[name]) for name in ("rows", "tile", "depth"))
@@ -64,7 +63,6 @@ AWKWARD = {
 }
 
 
-@pytest.mark.xdist_group("block_spmm")
 @pytest.mark.parametrize("width", [8, 1])
 @pytest.mark.parametrize("name", AWKWARD)
 def test_awkward_matrices(name: str, width: int, target: TableTarget) -> None:

@@ -52,7 +52,6 @@ def multiply(
     return plan
 
 
-@pytest.mark.xdist_group("composed")
 @every_instance(SPMM_COMPOSED)
 def test_every_instance(instance: Instance, target: TableTarget) -> None:
     vector, lanes, size = (int(instance.values[name]) for name in ("vector", "lanes", "size"))
@@ -64,7 +63,6 @@ def test_every_instance(instance: Instance, target: TableTarget) -> None:
         assert plan.stored >= MATRIX.nnz
 
 
-@pytest.mark.xdist_group("composed")
 @pytest.mark.parametrize(
     ("rules", "deterministic"),
     [
@@ -83,7 +81,6 @@ def test_parts_alone(rules: list[Rule], deterministic: bool, target: TableTarget
     assert plan.deterministic == deterministic
 
 
-@pytest.mark.xdist_group("composed")
 @pytest.mark.parametrize(
     "matrix",
     [

@@ -25,7 +25,6 @@ def target(request: pytest.FixtureRequest) -> TableTarget:
     return TableTarget(request.session, SPMM_CSR_ROWS)
 
 
-@pytest.mark.xdist_group("csr_rows")
 @every_instance(SPMM_CSR_ROWS)
 def test_every_instance(instance: Instance, target: TableTarget) -> None:
     coarsen = int(instance.values["coarsen"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -31,6 +33,8 @@ WAYS = {
     "a_warp": {"spread": 32, "together": NEVER, "by_row": True},
     "a_block": {"spread": NEVER, "together": 32},
 }
+SLOWEST = ("ten_thousand_in_a_row", "in_one_piece", "a_group")
+"""Eight lanes for 16,384 elements: 2 s a launch, where every other case takes 0.1 s."""
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +42,13 @@ def target(request: pytest.FixtureRequest) -> TableTarget:
     return TableTarget(request.session, SPMM_ELL_BUCKETS)
 
 
-@pytest.mark.xdist_group("sparsetir")
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", AWKWARD)
+@pytest.mark.parametrize(
+    ("name", "form", "way"),
+    [
+        pytest.param(*case, marks=[pytest.mark.full] if case == SLOWEST else [])
+        for case in product(AWKWARD, FORMS, WAYS)
+    ],
+)
 def test_awkward_matrices(name: str, form: str, way: str, target: TableTarget) -> None:
     matrix = AWKWARD[name]
     held = HybFormat.from_csr(matrix, *FORMS[form])
@@ -83,7 +90,6 @@ class Cleared:
         monkeypatch.setattr(shared_rows, "RowZeroing", Noted)
 
 
-@pytest.mark.xdist_group("sparsetir")
 @pytest.mark.parametrize("form", [(1, 4), (3, 64), (1, 1 << 14)], ids=str)
 def test_only_rows_that_are_added_into_are_cleared(
     form: tuple[int, int], target: TableTarget, monkeypatch: pytest.MonkeyPatch

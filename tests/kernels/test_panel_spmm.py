@@ -28,7 +28,6 @@ def target(request: pytest.FixtureRequest) -> TableTarget:
     return TableTarget(request.session, SPMM_PANELS)
 
 
-@pytest.mark.xdist_group("panel_spmm")
 @pytest.mark.parametrize("name", MATRICES)
 @every_instance(SPMM_PANELS)
 def test_every_instance(instance: Instance, name: str, target: TableTarget) -> None:

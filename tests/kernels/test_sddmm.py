@@ -24,7 +24,6 @@ def target(request: pytest.FixtureRequest) -> TableTarget:
     return TableTarget(request.session, SDDMM_CSR)
 
 
-@pytest.mark.xdist_group("gespmm")
 @pytest.mark.parametrize("searched", [False, True])
 @pytest.mark.parametrize("name", AWKWARD)
 def test_awkward_matrices(name: str, searched: bool, target: TableTarget) -> None:

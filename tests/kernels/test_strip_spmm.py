@@ -39,7 +39,6 @@ def plan_of(
     return problem, StripSpmmPlan(problem, target, held, {}, strips=strips, tile=tile)
 
 
-@pytest.mark.xdist_group("strip_spmm")
 @pytest.mark.parametrize("width", [8, 64, 136])
 @pytest.mark.parametrize("strips", STRIPS)
 @pytest.mark.parametrize("tile", TILES)

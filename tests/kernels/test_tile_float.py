@@ -40,7 +40,6 @@ def multiply(
     return plan, out, truth
 
 
-@pytest.mark.xdist_group("tile_float")
 @every_instance(SPMM_TILES_FLOAT)
 def test_every_instance(instance: Instance, target: TableTarget) -> None:
     width, lanes = 24 if instance.values["columns"] == 4 else 2 * 64 + 8, int(instance.values["lanes"])
@@ -53,7 +52,6 @@ def test_every_instance(instance: Instance, target: TableTarget) -> None:
             assert plan.config["ahead"] == 1
 
 
-@pytest.mark.xdist_group("tile_float")
 def test_rows_of_one_product_lose_no_more_than_the_lowest_terms(target: TableTarget) -> None:
     """Where nothing is added up, the error is that of the split: low x low, 2^-22 of the product."""
     _, out, truth = multiply(random_csr(160, 300, [1] * 160), 1.0, 64, target)
@@ -63,7 +61,6 @@ def test_rows_of_one_product_lose_no_more_than_the_lowest_terms(target: TableTar
     assert plain.max() > 0  # not tf32
 
 
-@pytest.mark.xdist_group("tile_float")
 def test_long_sums_are_as_accurate_as_float32(target: TableTarget) -> None:
     matrix = random_csr(16, 4096, [4096] * 2 + [900] * 14)
     problem = Problem(Op.SPMM, matrix, 8, DType.FLOAT32)
@@ -72,7 +69,6 @@ def test_long_sums_are_as_accurate_as_float32(target: TableTarget) -> None:
     assert not multiply(random_csr(16, 16 * 4 * MOST + 40, [400] * 15 + [4136]), 1.0, 8, target)[0].deterministic
 
 
-@pytest.mark.xdist_group("tile_float")
 @pytest.mark.parametrize(
     "matrix",
     [random_csr(5, 4, [0] * 5), random_csr(1, 1, [1]), random_csr(40, 30, [0] * 20 + [1] + [0] * 19)],
@@ -93,7 +89,6 @@ def test_lanes_hold_each_element_once() -> None:
             assert pieces[1, half, lane].tolist() == found
 
 
-@pytest.mark.xdist_group("tile_float")
 def test_refuses(target: TableTarget) -> None:
     held = TileFormat.from_csr(MATRIX, select(MATRIX, 0.5))
     problem = Problem(Op.SPMM, MATRIX, 32, DType.FLOAT32)

@@ -49,7 +49,6 @@ def sample(
     return plan
 
 
-@pytest.mark.xdist_group("tile_sddmm")
 @every_instance(SDDMM_TILES)
 def test_every_instance(instance: Instance, target: TableTarget) -> None:
     schedule = {"lanes": int(instance.values["lanes"]), "batch": int(instance.values["batch"])}
@@ -59,7 +58,6 @@ def test_every_instance(instance: Instance, target: TableTarget) -> None:
         sample(MATRIX, share, width, width % 4 == 0, target, {**schedule, "groups": groups})
 
 
-@pytest.mark.xdist_group("tile_sddmm")
 @pytest.mark.parametrize(
     "matrix",
     [
@@ -75,7 +73,6 @@ def test_extremes(matrix: Csr, target: TableTarget) -> None:
         sample(matrix, share, 16, True, target, {"lanes": 8, "batch": 4, "groups": 8})
 
 
-@pytest.mark.xdist_group("tile_sddmm")
 def test_an_order_of_tiles_is_another_and_spares_positions(target: TableTarget) -> None:
     problem = Problem(Op.SDDMM, MATRIX, 32, DType.FLOAT16, scaled=True)
     held = TileFormat.from_csr(MATRIX, with_runs(MATRIX, 0.5))
@@ -100,7 +97,6 @@ def test_tasks_cut_panels() -> None:
     assert strip_tasks(indptr, 8)[3, 0] == -1
 
 
-@pytest.mark.xdist_group("tile_sddmm")
 def test_refuses(target: TableTarget) -> None:
     schedule = {"lanes": 8, "batch": 4, "groups": 8}
     held = TileFormat.from_csr(MATRIX, with_runs(MATRIX, 0.5))

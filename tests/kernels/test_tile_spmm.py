@@ -89,7 +89,6 @@ RANDOM = np.random.default_rng(4)
 MATRIX = random_csr(77, 290, [*RANDOM.integers(0, 40, 40), 290, 0, 0, *RANDOM.integers(0, 5, 34)])
 
 
-@pytest.mark.xdist_group("tile_spmm")
 @every_instance(SPMM_TILES)
 def test_every_instance(instance: Instance, target: TableTarget) -> None:
     schedule = {name: int(instance.values[name]) for name in ("vector", "vectors", "lanes")}
@@ -115,7 +114,6 @@ def test_every_instance(instance: Instance, target: TableTarget) -> None:
         assert multiply(MATRIX, select(MATRIX, 0.6), 24, target, alone=ALONE[0], **narrow).config["columns"] == 4
 
 
-@pytest.mark.xdist_group("tile_spmm")
 @pytest.mark.parametrize(
     "matrix",
     [
@@ -133,7 +131,6 @@ def test_extremes(matrix: Csr, target: TableTarget) -> None:
             multiply(matrix, select(matrix, share, height=height), 32, target, vector=4, lanes=8)
 
 
-@pytest.mark.xdist_group("tile_spmm")
 def test_long_panels_are_divided_and_added_up(target: TableTarget) -> None:
     for height, share in ((16, 1.0), (8, 1.0), (16, 0.9)):
         matrix = random_csr(height, 16 * 4 * MOST + 40, [400] * (height - 1) + [16 * 4 * MOST + 40])
@@ -141,7 +138,6 @@ def test_long_panels_are_divided_and_added_up(target: TableTarget) -> None:
         assert plan.deterministic == (share == 1.0)
 
 
-@pytest.mark.xdist_group("tile_spmm")
 @pytest.mark.parametrize("width", [24, 136])
 def test_pieces_of_rows_are_added_up_in_one_order(width: int, target: TableTarget) -> None:
     full = random_csr(77, 290, [1, 290, *np.random.default_rng(5).integers(1, 60, 75)])
@@ -184,7 +180,6 @@ def test_every_group_is_one_warps(alone: int) -> None:
     assert (together[:, :, 0] == together[:, :1, 0]).all()
 
 
-@pytest.mark.xdist_group("tile_spmm")
 def test_as_many_groups_ahead_as_there_is_room_for(target: TableTarget) -> None:
     full = random_csr(32, 64, [20] * 32)
     for width, (most, fewer) in ((24, AHEAD[4]), (64, AHEAD[8])):
@@ -193,7 +188,6 @@ def test_as_many_groups_ahead_as_there_is_room_for(target: TableTarget) -> None:
             assert plan.config["ahead"] == expected
 
 
-@pytest.mark.xdist_group("tile_spmm")
 def test_refuses(target: TableTarget) -> None:
     held = TileFormat.from_csr(MATRIX, select(MATRIX, 0.5))
     runs = replace(select(MATRIX, 0.0), kind=np.full(int((MATRIX.row_lengths > 0).sum()), RUN, np.int8))

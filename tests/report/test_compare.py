@@ -71,7 +71,7 @@ def test_the_shipped_model_is_that_of_the_published_runs(fitted):
     assert 0.15 < time.jitter_us < 0.3
 
 
-@pytest.mark.slow
+@pytest.mark.full  # 190 pairs of runs; the next test has 45, and a model that has not seen them
 def test_of_one_code_at_most_one_case_in_a_hundred_is_flagged(repeated, fitted):
     found, alarms = verdicts(combinations(sides(repeated, range(20)), 2), fitted)
     for quantity in ("time", "speedup", "phase upload"):

@@ -218,16 +218,18 @@ def test_a_paper_keeps_its_sweeps_or_says_that_there_are_none(records, tmp_path)
     assert "No record here is of a sweep of some (mine): all records are shown." in text
 
 
-def test_an_unknown_baseline_and_an_unwritable_folder_are_errors(report, tmp_path):
+def test_an_unknown_baseline_and_an_unwritable_folder_are_errors(records, write, tmp_path):
+    folder = write(records.sweep(widths=(32,), samples=8))
     with pytest.raises(RecordError, match=r"expected a baseline out of .*gespmm.*found 'nonsense'"):
-        write_report([report[0]], tmp_path / "other", baseline="nonsense")
+        write_report([folder], tmp_path / "other", baseline="nonsense")
     (tmp_path / "file").write_text("")
     with pytest.raises(RecordError, match="the report cannot be written"):
-        write_report([report[0]], tmp_path / "file")
+        write_report([folder], tmp_path / "file")
 
 
-def test_title_and_baseline_can_be_chosen(report, tmp_path):
-    text = write_report([report[0]], tmp_path / "b", baseline="gespmm", title="Mine & <yours>").read_text()
+def test_title_and_baseline_can_be_chosen(records, write, tmp_path):
+    folder = write(records.sweep(widths=(32,), samples=8))
+    text = write_report([folder], tmp_path / "b", baseline="gespmm", title="Mine & <yours>").read_text()
     assert "<h1>Mine &amp; &lt;yours&gt;</h1>" in text
     assert "use the baseline&#x27;s own record" in text
 

@@ -8,7 +8,7 @@ from browser import browser, needs_chromium
 from spmark.impls.core.record import Status
 from spmark.report.page import write_report
 
-pytestmark = [needs_chromium, pytest.mark.xdist_group("browser")]
+pytestmark = needs_chromium
 ROWS = "[...document.querySelector('table').tBodies[0].rows]"
 CELLS = ROWS + ".map(row => row.cells[{0}].dataset.v ?? row.cells[{0}].textContent)"
 CLICK = "document.querySelectorAll('table')[0].tHead.rows[0].cells[{0}].firstElementChild.click()"

@@ -24,7 +24,6 @@ def target(request: pytest.FixtureRequest) -> TableTarget:
     return TableTarget(request.session, SPMM_ELL_BUCKETS)
 
 
-@pytest.mark.xdist_group("sparsetir")
 @pytest.mark.parametrize("form", [(1, 4), (3, 64)], ids=str)
 @every_instance(SPMM_ELL_BUCKETS)
 def test_every_instance(instance: Instance, form: tuple[int, int], target: TableTarget) -> None:

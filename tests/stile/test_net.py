@@ -10,10 +10,10 @@ import pytest
 from problems import random_csr
 
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.errors import DeviceError
+from spmark.impls.core.errors import DeviceError, UnsupportedError
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.device import find
-from spmark.impls.stile import samples
+from spmark.impls.stile import fitting, samples
 from spmark.impls.stile.calibration import Agreement, Calibration, Line, calibration_for, published_a100, shipped
 from spmark.impls.stile.fitting import HELD_OUT, Fitted, Measured, fitted, tiles_name
 from spmark.impls.stile.levels import make_level
@@ -60,6 +60,16 @@ def sddmm() -> Fitted:
     return fitted(replace(calibration, line=Line(0, 0, 0, 1, PEAK)), found)
 
 
+@pytest.fixture
+def line_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train no network, as where scikit-learn is missing: the line is fitted before, and training takes seconds."""
+
+    def missing(*_: object) -> Net:
+        raise UnsupportedError("scikit-learn is not there")
+
+    monkeypatch.setattr(fitting, "train", missing)
+
+
 def test_layers_are_what_scikit_learn_computes() -> None:
     from sklearn.neural_network import MLPRegressor
 
@@ -99,6 +109,7 @@ def test_what_is_written_is_read_back(spmm: Fitted, sddmm: Fitted) -> None:
         assert Calibration.of(spec, calibration.op, calibration.dtype) == found.calibration
 
 
+@pytest.mark.usefixtures("line_alone")
 def test_measured_tiles_are_kept_and_give_the_same_constants(spmm: Fitted, sddmm: Fitted) -> None:
     for found in (spmm, sddmm):
         op, dtype = found.calibration.op, found.calibration.dtype
@@ -128,6 +139,7 @@ def test_the_h200s_own_tiles(op: Op, dtype: DType) -> None:
     assert learned.rmse < ours.rmse
 
 
+@pytest.mark.usefixtures("line_alone")
 @pytest.mark.parametrize("read_bytes", [32.0, 128.0])
 def test_what_a_read_costs_at_least_is_fitted(read_bytes: float) -> None:
     tiles = Measured.of((tile.tile, 1.0, 1.0) for tile in samples.ell_tiles(samples.SPMM_PARTS))
@@ -140,6 +152,7 @@ def test_what_a_read_costs_at_least_is_fitted(read_bytes: float) -> None:
     assert kept.line == found.calibration.line
 
 
+@pytest.mark.usefixtures("line_alone")
 @pytest.mark.parametrize("share", [1.0, 1 / 16, 1 / 64])
 def test_the_peak_is_what_the_kernel_reaches(share: float) -> None:
     """Times that follow a roofline with less arithmetic than the device has are fitted by that one."""
@@ -195,7 +208,6 @@ def test_a_search_takes_it(op: Op, spmm: Fitted, sddmm: Fitted) -> None:
         assert plan.selection.owner.size == matrix.nnz
 
 
-@pytest.mark.xdist_group("stile_plan")
 def test_a_plan_names_it(tmp_path: Path, spmm: Fitted) -> None:
     path = tmp_path / "own.json"
     A100.model_copy(update={"name": "own", "tables": spmm.tables()}).save(path)

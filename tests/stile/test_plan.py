@@ -47,7 +47,6 @@ def run(problem: Problem, implementation: Stile) -> Any:
     return plan
 
 
-@pytest.mark.xdist_group("stile_plan")
 def test_what_a_plan_says() -> None:
     matrix = banded()
     plan = run(Problem(Op.SPMM, matrix, 64, DType.FLOAT16), Stile())
@@ -60,7 +59,6 @@ def test_what_a_plan_says() -> None:
     assert plan.device_bytes > 2 * plan.stored
 
 
-@pytest.mark.xdist_group("stile_plan")
 @pytest.mark.parametrize(
     ("op", "width", "dtype", "formats"),
     [
@@ -75,7 +73,6 @@ def test_blocks_where_there_are_kernels_for_them(op: Op, width: int, dtype: DTyp
     assert run(Problem(op, banded(), width, dtype), Stile()).config["formats"] in formats
 
 
-@pytest.mark.xdist_group("stile_plan")
 def test_windows_of_both_heights_where_both_are_calibrated(tmp_path: Path) -> None:
     spec, path = published_a100(), tmp_path / "low.json"
     own = Calibration.of(spec, Op.SPMM, DType.FLOAT16)
@@ -90,7 +87,6 @@ def test_windows_of_both_heights_where_both_are_calibrated(tmp_path: Path) -> No
     run(problem, implementation)
 
 
-@pytest.mark.xdist_group("stile_plan")
 @pytest.mark.parametrize("scaled", [False, True])
 def test_results_in_the_order_of_tiles(scaled: bool) -> None:
     problem = Problem(Op.SDDMM, banded(), 64, DType.FLOAT16, scaled)
@@ -105,7 +101,6 @@ def test_results_in_the_order_of_tiles(scaled: bool) -> None:
     assert run(problem, Stile()).config["order"] == "csr"
 
 
-@pytest.mark.xdist_group("stile_plan")
 @pytest.mark.parametrize("op", Op)
 @pytest.mark.parametrize(
     "config",
@@ -124,7 +119,6 @@ def calibrated_in_float32(path: Path) -> str:
     return str(path)
 
 
-@pytest.mark.xdist_group("stile_plan")
 @pytest.mark.parametrize("formats", ["mixed", "blocks"])
 def test_blocks_of_float32_where_they_are_calibrated(formats: str, tmp_path: Path) -> None:
     problem = Problem(Op.SPMM, banded(), 64, DType.FLOAT32)
@@ -134,7 +128,6 @@ def test_blocks_of_float32_where_they_are_calibrated(formats: str, tmp_path: Pat
         Stile(formats="blocks").build(problem, HOST)
 
 
-@pytest.mark.xdist_group("stile_plan")
 def test_blocks_alone_in_two_orders_of_rows() -> None:
     problem = Problem(Op.SPMM, banded(1024, 32), 32, DType.FLOAT16)
     one, two = (run(problem, Stile(formats="blocks", rearrange=on)) for on in (False, True))
