@@ -100,7 +100,7 @@ class Measurement(_Row):
     case_id: CaseId
     """Readable key of the case; with the versions and the device it decides what a resumed sweep skips."""
     implementation_version: str
-    """Digest of the implementation's folder and of core, formats, kernels and runtime."""
+    """Digest of the code in the implementation's folder and in core, formats, kernels, runtime and tuning."""
     op: Op
     matrix: str
     """The matrix's name within its source."""
