@@ -18,7 +18,8 @@ from spmark.impls.core.errors import CompileError, DeviceError
 from spmark.impls.runtime.host.rewrite import rewrite_shared
 
 _HOST = Path(__file__).parent
-_RING = ("driver.cpp", "memory.cpp", "scheduler.cpp")
+_CHECKER = "races.cpp"
+_RING = ("driver.cpp", "memory.cpp", _CHECKER, "scheduler.cpp")
 _OPTIONS = (
     "-std=c++17",
     "-O1",
@@ -30,6 +31,12 @@ _OPTIONS = (
     "-fno-omit-frame-pointer",  # reports walk the fibers' stacks by it
     "-fno-strict-aliasing",  # as device compilers: kernels look at floats as vectors of words
     "-Wno-unknown-pragmas",  # `#pragma unroll` is CUDA's
+)
+_CHECKER_OPTIONS = ("-O2", "-fno-sanitize=all")  # it runs at every access of a kernel
+# A kernel calls AddressSanitizer for every access, and the linker leads these calls through races.cpp.
+_KERNEL_OPTIONS = ("--param=asan-instrumentation-with-call-threshold=0",)
+_LINK_OPTIONS = tuple(
+    f"-Wl,--wrap=__asan_{kind}{size}" for kind in ("load", "store") for size in ("2", "4", "8", "16", "N")
 )
 _FIRST_PATTERN_INIT = 12  # GCC that can fill uninitialised locals with a pattern
 _SECONDS = 300  # a compiler that takes longer does not end
@@ -71,6 +78,7 @@ def compile_host(source: Path, instances: Sequence[str], include_dirs: Sequence[
         text = rewrite_shared(flat) + _table(instances)
     except ValueError as error:
         raise CompileError(str(source), named, str(error)) from error
+    options = (*options, *_KERNEL_OPTIONS, *_LINK_OPTIONS)
     key = hashlib.sha256("\0".join((text, version, *options, _ring_digest())).encode()).hexdigest()[:24]
     executable = cache_dir / f"{source.stem}-{key}"
     if not executable.is_file():
@@ -132,7 +140,7 @@ def _ring_digest() -> str:
 def _ring_objects(cache_dir: Path) -> list[Path]:
     """Compile the shim itself, once for all kernels of a cache."""
     compiler, version, options = _compiler()
-    key = hashlib.sha256("\0".join((version, *options, _ring_digest())).encode()).hexdigest()[:24]
+    key = hashlib.sha256("\0".join((version, *options, *_CHECKER_OPTIONS, _ring_digest())).encode()).hexdigest()[:24]
     objects = []
     for name in _RING:
         source = _HOST / name
@@ -140,7 +148,8 @@ def _ring_objects(cache_dir: Path) -> list[Path]:
         if not object_.is_file():
             with tempfile.TemporaryDirectory(dir=cache_dir) as folder:
                 made = Path(folder) / object_.name
-                command = [compiler, *options, "-c", "-x", "c++", "-", "-o", str(made)]
+                own = _CHECKER_OPTIONS if name == _CHECKER else ()
+                command = [compiler, *options, *own, "-c", "-x", "c++", "-", "-o", str(made)]
                 _run(command, f'#include "{source}"\n', source, "the host ring")
                 made.replace(object_)
         objects.append(object_)
