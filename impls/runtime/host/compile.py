@@ -18,8 +18,8 @@ from spmark.impls.core.errors import CompileError, DeviceError
 from spmark.impls.runtime.host.rewrite import rewrite_shared
 
 _HOST = Path(__file__).parent
-_CHECKER = "races.cpp"
-_RING = ("driver.cpp", "memory.cpp", _CHECKER, "scheduler.cpp")
+_RING = ("driver.cpp", "hooks.cpp", "memory.cpp", "races.cpp", "scheduler.cpp")
+_AT_EVERY_ACCESS = ("hooks.cpp", "races.cpp")
 _OPTIONS = (
     "-std=c++17",
     "-O1",
@@ -32,8 +32,8 @@ _OPTIONS = (
     "-fno-strict-aliasing",  # as device compilers: kernels look at floats as vectors of words
     "-Wno-unknown-pragmas",  # `#pragma unroll` is CUDA's
 )
-_CHECKER_OPTIONS = ("-O2", "-fno-sanitize=all")  # it runs at every access of a kernel
-# A kernel calls AddressSanitizer for every access, and the linker leads these calls through races.cpp.
+_FAST_OPTIONS = ("-O2", "-fno-sanitize=all")
+# A kernel calls AddressSanitizer for every access, and the linker leads these calls through hooks.cpp.
 _KERNEL_OPTIONS = ("--param=asan-instrumentation-with-call-threshold=0",)
 _LINK_OPTIONS = tuple(
     f"-Wl,--wrap=__asan_{kind}{size}" for kind in ("load", "store") for size in ("2", "4", "8", "16", "N")
@@ -140,7 +140,7 @@ def _ring_digest() -> str:
 def _ring_objects(cache_dir: Path) -> list[Path]:
     """Compile the shim itself, once for all kernels of a cache."""
     compiler, version, options = _compiler()
-    key = hashlib.sha256("\0".join((version, *options, *_CHECKER_OPTIONS, _ring_digest())).encode()).hexdigest()[:24]
+    key = hashlib.sha256("\0".join((version, *options, *_FAST_OPTIONS, _ring_digest())).encode()).hexdigest()[:24]
     objects = []
     for name in _RING:
         source = _HOST / name
@@ -148,7 +148,7 @@ def _ring_objects(cache_dir: Path) -> list[Path]:
         if not object_.is_file():
             with tempfile.TemporaryDirectory(dir=cache_dir) as folder:
                 made = Path(folder) / object_.name
-                own = _CHECKER_OPTIONS if name == _CHECKER else ()
+                own = _FAST_OPTIONS if name in _AT_EVERY_ACCESS else ()
                 command = [compiler, *options, *own, "-c", "-x", "c++", "-", "-o", str(made)]
                 _run(command, f'#include "{source}"\n', source, "the host ring")
                 made.replace(object_)

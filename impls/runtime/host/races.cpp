@@ -52,8 +52,7 @@ struct Release {
   std::shared_ptr<const std::vector<Time>> threads;  // as of the last barrier
 };
 
-// Locations of atomics, with the number of releases that came there before. That a release hands on what its thread has
-// learnt from others is not modelled: no kernel here has chains.
+// Locations of atomics, with the number of releases that came there before. What a thread learns so it does not hand on.
 using Known = std::vector<std::pair<const void*, size_t>>;
 
 struct Thread {
@@ -147,7 +146,6 @@ bool ordered(const Access& earlier, const Region& region) {
 
 std::string place_name(uint32_t place) {
   char text[256] = "";
-  // The address after a call: the call's own is before it.
   __sanitizer_symbolize_pc(reinterpret_cast<void*>(static_cast<uintptr_t>(place)), "%s:%l", text, sizeof(text));
   const char* slash = strrchr(text, '/');
   return slash == nullptr ? text : slash + 1;
@@ -205,6 +203,8 @@ void find_stores() {
   loads.clear();
 }
 
+}  // namespace
+
 void instrumented(const void* address, size_t bytes, bool writes, const void* place) {
   if (self == nullptr || reinterpret_cast<uintptr_t>(address) - stacks < stack_bytes || bytes % kGranule != 0) return;
   const char* at = static_cast<const char*>(address);
@@ -219,8 +219,6 @@ void instrumented(const void* address, size_t bytes, bool writes, const void* pl
     loads.push_back(load);
   }
 }
-
-}  // namespace
 
 void watch(const void* start, size_t bytes, bool shared) {
   if (bytes == 0) return;
@@ -399,27 +397,3 @@ void access(const void* address, size_t bytes, bool writes, const void* place) {
 }
 
 }  // namespace simt::races
-
-// The linker leads a kernel's calls of AddressSanitizer's checks here (--wrap).
-#define SIMT_HOOK(name, bytes, writes)                                                                                 \
-  extern "C" void __real___asan_##name(uintptr_t address);                                                             \
-  extern "C" void __wrap___asan_##name(uintptr_t address) {                                                            \
-    __real___asan_##name(address);                                                                                     \
-    simt::races::instrumented(reinterpret_cast<const void*>(address), bytes, writes, __builtin_return_address(0));     \
-  }
-#define SIMT_HOOK_SIZED(name, writes)                                                                                  \
-  extern "C" void __real___asan_##name(uintptr_t address, size_t bytes);                                               \
-  extern "C" void __wrap___asan_##name(uintptr_t address, size_t bytes) {                                              \
-    __real___asan_##name(address, bytes);                                                                              \
-    simt::races::instrumented(reinterpret_cast<const void*>(address), bytes, writes, __builtin_return_address(0));     \
-  }
-SIMT_HOOK(load2, 2, false)
-SIMT_HOOK(load4, 4, false)
-SIMT_HOOK(load8, 8, false)
-SIMT_HOOK(load16, 16, false)
-SIMT_HOOK_SIZED(loadN, false)
-SIMT_HOOK(store2, 2, true)
-SIMT_HOOK(store4, 4, true)
-SIMT_HOOK(store8, 8, true)
-SIMT_HOOK(store16, 16, true)
-SIMT_HOOK_SIZED(storeN, true)

@@ -2,8 +2,8 @@
 // before an atomic that the other has seen before a fence of its own, or by the wait for the grid before. What is not
 // ordered is a fault in whichever order the ring happened to run it.
 //
-// Every load and store of a kernel comes here: compile.py has the compiler call AddressSanitizer for each, and the linker
-// lead these calls through races.cpp. Bytes that a kernel only reads (pointers to const) cannot race within a grid.
+// Every load and store of a kernel comes here (hooks.cpp). Bytes that a kernel only reads (pointers to const) cannot race
+// within a grid.
 #pragma once
 
 #include <cstddef>
@@ -47,7 +47,9 @@ void fence();
 void wait_for_grid_before();
 void start_atomic(const void* address);
 void stop_atomic();
-// An access that no instrumented code makes.
+// An access of the kernel's code, after AddressSanitizer has let it pass.
+void instrumented(const void* address, size_t bytes, bool writes, const void* place);
+// An access that the ring makes for it.
 void access(const void* address, size_t bytes, bool writes, const void* place);
 
 }  // namespace simt::races
