@@ -52,7 +52,7 @@ struct Release {
   std::shared_ptr<const std::vector<Time>> threads;  // as of the last barrier
 };
 
-// Locations of atomics, with the number of releases that came there before. What a thread learns so it does not hand on.
+// Locations of atomics, with the number of releases that came there before.
 using Known = std::vector<std::pair<const void*, size_t>>;
 
 struct Thread {
@@ -195,9 +195,10 @@ void record(Region& region, const char* at, size_t bytes, bool writes, bool atom
 void find_stores() {
   for (const Load& load : loads) {
     for (size_t i = 0; i < load.bytes; i += kGranule) {
-      if (memcmp(load.at + i, load.value + i, kGranule) != 0) {
-        record(*load.region, load.at + i, kGranule, true, false, load.place);
-      }
+      const Access& write = load.region->cells[(load.at + i - load.region->start) / kGranule].write;
+      const bool known = write.block == block && write.thread == self_number() && write.time == now;
+      if (known || memcmp(load.at + i, load.value + i, kGranule) == 0) continue;
+      record(*load.region, load.at + i, kGranule, true, false, load.place);
     }
   }
   loads.clear();
