@@ -39,6 +39,8 @@ PAIRS = [
     for name in IMPLEMENTATIONS
     for kind in kinds_of(name)
 ]
+HOST_PAIRS = [pair for pair in PAIRS if pair.values[1] is DeviceKind.HOST_SIMT]
+ORDERS = ("2", "5", "6")
 CUDA_PAIRS = [pair for pair in PAIRS if pair.values[1] is DeviceKind.CUDA]
 
 
@@ -118,6 +120,25 @@ def test_result(name: str, problem: Problem, place: Place) -> None:
         np.testing.assert_array_equal(place.download(operand), original, "an operand was changed")
     if plan.deterministic:
         np.testing.assert_array_equal(results[0].view(np.uint8), results[1].view(np.uint8), "two runs differ")
+
+
+@pytest.mark.parametrize("dtype", DType)
+@pytest.mark.parametrize("case", ["spmm-lengths_of_warps", "sddmm-under_32_rows"])
+@pytest.mark.parametrize(("name", "kind"), HOST_PAIRS)
+def test_every_order_gives_the_result(
+    name: str, case: str, dtype: DType, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks, warps and lanes run down, and as two seeds draw them."""
+    problem = problems()[f"{case}-J32-{dtype}"]
+    plan = build(name, problem, place)
+    operands, results = [place.upload(operand) for operand in dense_operands(problem, SEED)], []
+    for order in ORDERS:
+        monkeypatch.setenv("SPMARK_HOST_ORDER", order)
+        results.append(place.guarded(problem)[1])
+        plan.run(operands, results[-1])
+        assert reference(problem, operands).max_error(results[-1]) <= tolerance(problem, plan.half_sums)
+        if plan.deterministic:
+            np.testing.assert_array_equal(results[0].view(np.uint8), results[-1].view(np.uint8), "two orders differ")
 
 
 @pytest.mark.parametrize("op", Op)

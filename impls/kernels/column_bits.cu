@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(threads) mark_columns(int num_rows, int width,
       // Bits of length - 1 are the power that holds it: 1 needs 2^0 slots, 3 and 4 need 2^2.
       const unsigned bit = 1u << min(kWarpSize - __clz(length - 1), kPowers - 1);
       // Most columns have the bit already; a value that is out of date only costs the atomic.
-      if ((marks[column] & bit) == 0) atomic_or(marks + column, bit);
+      if ((load_unordered(marks + column) & bit) == 0) atomic_or(marks + column, bit);
     }
   }
 }

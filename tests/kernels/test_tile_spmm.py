@@ -156,6 +156,18 @@ def test_pieces_of_rows_are_added_up_in_one_order(width: int, target: TableTarge
         np.testing.assert_array_equal(results[0], other)
 
 
+@pytest.mark.xdist_group("tile_spmm")
+@pytest.mark.parametrize("order", ["1", "2", "5", "6"])
+def test_who_brings_the_last_of_three_pieces_adds_up(
+    order: str, target: TableTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPMARK_HOST_ORDER", order)
+    columns = 16 * 4 * MOST * 2 + 40  # a panel of three thread blocks
+    matrix = random_csr(8, columns, [*[20] * 7, columns])
+    plan = multiply(matrix, select(matrix, 1.0, height=8), 8, target, vector=8, lanes=8)
+    assert plan.deterministic
+
+
 @pytest.mark.parametrize("alone", ALONE)
 def test_every_group_is_one_warps(alone: int) -> None:
     counts = np.array([1, 4, 5, 16, 17, 4 * MOST, 4 * MOST + 1, 900, 2])

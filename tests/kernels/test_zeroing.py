@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.kernels import zeroing
 from spmark.impls.kernels.zeroing import RowZeroing
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.plan import DevicePlan
@@ -29,6 +30,16 @@ def test_listed_rows_are_cleared_and_no_others(width: int, dtype: DType, small_m
     RowZeroing(plan, rows, width, dtype).enqueue(out)
     np.testing.assert_array_equal(out, expected)
     assert plan.device_bytes == rows.nbytes
+
+
+def test_more_rows_than_a_grid_has_blocks(small_matrix: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zeroing, "_MAX_BLOCKS", 4)  # a thread block of the host takes its time
+    plan = ZeroingPlan(Problem(Op.SPMM, small_matrix, 2), open_target(find("host-simt")), {})
+    rows = np.arange(4 * 2 + 3, dtype=np.int32) * 2
+    out = np.ones((rows.size * 2, 2), np.float32)
+    RowZeroing(plan, rows, 2, DType.FLOAT32).enqueue(out)
+    assert (out[::2] == 0).all()
+    assert (out[1::2] == 1).all()
 
 
 def test_no_rows_are_no_launch(small_matrix: object) -> None:

@@ -1,16 +1,20 @@
 // The main program of a host executable: reads one launch from standard input, runs it, and writes back the arrays
 // that the kernel may write. launch.py holds the other end and the layout of the bytes.
 #include "memory.hpp"
+#include "races.hpp"
 #include "scheduler.hpp"
 #include "simt.hpp"
 
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
 #include <sanitizer/asan_interface.h>
+#include <fcntl.h>
 #include <sanitizer/common_interface_defs.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 namespace {
@@ -19,6 +23,9 @@ using simt::fault;
 
 constexpr size_t kAlignment = 256;  // of cudaMalloc
 constexpr int kExitStopped = 4;
+constexpr size_t kGuard = 64 * 1024;  // of a mapped argument, on either side
+
+enum class Form : uint8_t { kValue, kArray, kMapped };
 
 std::vector<char> read_all(int file) {
   std::vector<char> bytes;
@@ -68,7 +75,7 @@ struct Argument {
   simt::Parameter parameter;  // of the kernel
   char* data;                 // the value or the buffer
   size_t bytes;
-  const char* original;
+  const char* original;  // null for a mapped file, which cannot be changed
 };
 
 std::string type_name(bool pointer, bool written, char kind, size_t bytes) {
@@ -76,9 +83,46 @@ std::string type_name(bool pointer, bool written, char kind, size_t bytes) {
   return pointer ? (written ? "" : "const ") + value + " array" : value;
 }
 
+// Where exactly the array's bytes stand, so that the sanitizer sees the first byte after it.
+void* copied(const char* original, size_t position, size_t bytes) {
+  void* data = nullptr;
+  if (posix_memalign(&data, kAlignment, bytes) != 0) fault("no memory for argument %zu (%zu bytes)", position, bytes);
+  memcpy(data, original, bytes);
+  return data;
+}
+
+// An array that is larger than memory: only the pages that the kernel reads are ever there.
+void* mapped(const std::string& path, size_t offset, size_t position, size_t bytes) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const size_t pages = (offset + bytes + kGuard - 1) / kGuard * kGuard;
+  char* space = static_cast<char*>(
+      mmap(nullptr, pages + 2 * kGuard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  if (file < 0 || space == MAP_FAILED ||
+      mmap(space + kGuard, offset + bytes, PROT_READ, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, file, 0) == MAP_FAILED) {
+    fault("argument %zu: %s cannot be mapped (%zu bytes): %s", position, path.c_str(), bytes, strerror(errno));
+  }
+  close(file);
+  return space + kGuard + offset;
+}
+
+// What the grid before, which may still run, does to an argument.
+void read_grid_before(Reader& request, const Argument& argument) {
+  bool watched = argument.parameter.written;
+  for (const bool written : {false, true}) {
+    for (auto count = request.number<uint64_t>(); count > 0; --count) {
+      const auto start = request.number<uint64_t>();
+      const auto bytes = request.number<uint64_t>();
+      if (!watched) simt::races::watch(argument.data, argument.bytes, false);
+      watched = true;
+      simt::races::note_grid_before(argument.data + start, bytes, written);
+    }
+  }
+}
+
 // Reads one argument and checks it against the kernel's signature.
 Argument read_argument(Reader& request, size_t position, const simt::Parameter& wanted) {
-  const bool array = request.number<uint8_t>() != 0;
+  const auto form = static_cast<Form>(request.number<uint8_t>());
+  const bool array = form != Form::kValue;
   const char kind = request.number<char>();
   const auto item_bytes = request.number<uint64_t>();
   const auto bytes = request.number<uint64_t>();
@@ -89,13 +133,21 @@ Argument read_argument(Reader& request, size_t position, const simt::Parameter& 
           type_name(wanted.pointer, wanted.written, wanted.kind, wanted.bytes).c_str(),
           type_name(array, true, kind, item_bytes).c_str());
   }
-  const char* original = request.take(bytes);
-  void* data = nullptr;
-  // Exactly as large as the array, so that the sanitizer sees the first byte after it.
-  if (posix_memalign(&data, kAlignment, bytes) != 0) fault("no memory for argument %zu (%zu bytes)", position, bytes);
-  memcpy(data, original, bytes);
-  if (array) simt::name_region(("argument " + std::to_string(position)).c_str(), data, bytes);
-  return {wanted, static_cast<char*>(data), bytes, original};
+  Argument made{wanted, nullptr, bytes, nullptr};
+  if (form == Form::kMapped) {
+    const std::string path = request.text();
+    const auto offset = request.number<uint64_t>();
+    if (wanted.written) fault("argument %zu is a mapped file, and the kernel does not take it as const", position);
+    made.data = static_cast<char*>(mapped(path, offset, position, bytes));
+  } else {
+    made.original = request.take(bytes);
+    made.data = static_cast<char*>(copied(made.original, position, bytes));
+  }
+  if (!array) return made;
+  simt::name_region(("argument " + std::to_string(position)).c_str(), made.data, bytes);
+  if (wanted.written) simt::races::watch(made.data, bytes, false);
+  read_grid_before(request, made);
+  return made;
 }
 
 const simt::Instance& find(const std::string& name) {
@@ -151,12 +203,13 @@ int main() {
     passed.push_back(argument.parameter.pointer ? static_cast<void*>(&argument.data) : argument.data);
   }
 
-  simt::run(
-      {&instance, dim3(sizes[0], sizes[1], sizes[2]), dim3(sizes[3], sizes[4], sizes[5]), shared_bytes, passed.data()});
+  const char* order = getenv("SPMARK_HOST_ORDER");
+  simt::run({&instance, dim3(sizes[0], sizes[1], sizes[2]), dim3(sizes[3], sizes[4], sizes[5]), shared_bytes,
+             passed.data(), order == nullptr ? 0 : strtoull(order, nullptr, 10)});
 
   for (size_t i = 0; i < count; ++i) {
     const Argument& argument = arguments[i];
-    if (argument.parameter.pointer && !argument.parameter.written &&
+    if (argument.parameter.pointer && !argument.parameter.written && argument.original != nullptr &&
         memcmp(argument.data, argument.original, argument.bytes) != 0) {
       fault("argument %zu is const, and the kernel changed it", i);
     }
@@ -164,8 +217,17 @@ int main() {
   for (const Argument& argument : arguments) {
     const uint8_t written = argument.parameter.written ? 1 : 0;
     write_all(result, &written, 1);
-    if (written != 0) write_all(result, argument.data, argument.bytes);
+    if (written == 0) continue;
+    write_all(result, argument.data, argument.bytes);
+    for (const bool stored : {false, true}) {
+      const std::vector<simt::races::Range> ranges = simt::races::touched(argument.data, stored);
+      const uint64_t number = ranges.size();
+      write_all(result, &number, sizeof(number));
+      write_all(result, ranges.data(), number * sizeof(ranges[0]));
+    }
   }
+  const uint8_t waited = simt::races::anyone_waited() ? 1 : 0;
+  write_all(result, &waited, 1);
   fflush(stdout);
   _exit(0);  // nothing to tear down, and no leak is looked for
 }

@@ -94,57 +94,69 @@ void __stcg(T* p, simt::detail::same<T> value) {
   *p = value;
 }
 
-// Threads take turns on one core, so memory is always in order.
-inline void __threadfence() {}
-inline void __threadfence_block() {}
+// Threads take turns on one core, so memory is in order; what counts on it without a fence is found by races.hpp.
+inline void __threadfence() { simt::fence(); }
+inline void __threadfence_block() {}  // orders nothing here: what needs it is reported
 [[noreturn]] inline void __trap() { simt::fault("__trap"); }
 
-// ---- atomics: each gives the old value; threads change only inside barriers and collectives, so nothing interferes
-// ----
+// ---- atomics: each gives the old value ----
+
+namespace simt::detail {
+
+template <typename T, typename Change>
+T change(T* p, Change change_one) {
+  start_atomic(p);
+  const T old = *p;
+  *p = change_one(old);
+  stop_atomic();
+  return old;
+}
+
+}  // namespace simt::detail
 
 template <typename T>
 T atomicExch(T* p, simt::detail::same<T> value) {
-  const T old = *p;
-  *p = value;
-  return old;
+  return simt::detail::change(p, [=](T) { return value; });
 }
 template <typename T>
 T atomicAdd(T* p, simt::detail::same<T> value) {
-  const T old = *p;
-  if constexpr (static_cast<T>(0.5) == 0) {
-    __builtin_add_overflow(old, value, p);  // integers wrap, as they do on the device
-  } else {
-    *p = old + value;
-  }
-  return old;
+  return simt::detail::change(p, [=](T old) {
+    if constexpr (static_cast<T>(0.5) == 0) {
+      __builtin_add_overflow(old, value, &old);  // integers wrap, as they do on the device
+      return old;
+    } else {
+      return old + value;
+    }
+  });
 }
 template <typename T>
 T atomicSub(T* p, simt::detail::same<T> value) {
-  const T old = *p;
-  __builtin_sub_overflow(old, value, p);
-  return old;
+  return simt::detail::change(p, [=](T old) {
+    __builtin_sub_overflow(old, value, &old);
+    return old;
+  });
 }
 template <typename T>
 T atomicMax(T* p, simt::detail::same<T> value) {
-  return atomicExch(p, max(*p, value));
+  return simt::detail::change(p, [=](T old) { return max(old, value); });
 }
 template <typename T>
 T atomicMin(T* p, simt::detail::same<T> value) {
-  return atomicExch(p, min(*p, value));
+  return simt::detail::change(p, [=](T old) { return min(old, value); });
 }
 template <typename T>
 T atomicAnd(T* p, simt::detail::same<T> value) {
-  return atomicExch(p, *p & value);
+  return simt::detail::change(p, [=](T old) { return old & value; });
 }
 template <typename T>
 T atomicOr(T* p, simt::detail::same<T> value) {
-  return atomicExch(p, *p | value);
+  return simt::detail::change(p, [=](T old) { return old | value; });
 }
 template <typename T>
 T atomicXor(T* p, simt::detail::same<T> value) {
-  return atomicExch(p, *p ^ value);
+  return simt::detail::change(p, [=](T old) { return old ^ value; });
 }
 template <typename T>
 T atomicCAS(T* p, simt::detail::same<T> expected, simt::detail::same<T> value) {
-  return atomicExch(p, *p == expected ? value : *p);
+  return simt::detail::change(p, [=](T old) { return old == expected ? value : old; });
 }

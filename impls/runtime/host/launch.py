@@ -1,6 +1,8 @@
 """Run one launch of a host executable in a child process, and turn what it dies of into `KernelFault`.
 
-The bytes of a request are read by ``driver.cpp``: name, grid, block, dynamic shared bytes, then every argument.
+The bytes of a request are read by ``driver.cpp``: name, grid, block, dynamic shared bytes, then every argument. The
+environment variable ``SPMARK_HOST_ORDER`` is the number of the order in which blocks, warps and lanes run (see
+``order.hpp``).
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import signal
 import struct
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,28 @@ from spmark.impls.core.errors import KernelFault, OperandError
 
 Argument = NDArray[Any] | np.generic
 """What a kernel takes: an array for a pointer, a NumPy scalar of exactly the parameter's type for a value."""
+
+Pieces = tuple[tuple[int, int], ...]
+"""Pieces of an array: start and length of each, in bytes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Accesses:
+    """What a grid did to an array."""
+
+    array: NDArray[Any]
+    read: Pieces
+    written: Pieces
+
+    def seen_by(self, other: NDArray[Any]) -> tuple[Pieces, Pieces]:
+        """Give what was read and written of ``other``, which may share the memory or a part of it."""
+        shift = self.array.ctypes.data - other.ctypes.data
+        clipped = []
+        for pieces in (self.read, self.written):
+            bounds = ((max(start + shift, 0), min(start + shift + size, other.nbytes)) for start, size in pieces)
+            clipped.append(tuple((start, stop - start) for start, stop in bounds if start < stop))
+        return clipped[0], clipped[1]
+
 
 _SANITIZER = ":".join(
     (
@@ -43,11 +68,12 @@ def launch_host(  # noqa: PLR0917 (the launch interface of CUDA, in its order)
     shared_bytes: int,
     args: Sequence[Argument],
     timeout_s: float = 60,
-) -> None:
+    before: Sequence[Accesses] = (),
+) -> tuple[list[Accesses], bool]:
     """Run a kernel to its end; arrays behind pointers to non-const are changed in place.
 
     Every array is copied to a buffer of its own, exactly as long as the array; an array that is passed twice becomes
-    two buffers.
+    two buffers. A read-only ``np.memmap`` is mapped instead, so that it may be larger than memory.
 
     Parameters
     ----------
@@ -63,6 +89,15 @@ def launch_host(  # noqa: PLR0917 (the launch interface of CUDA, in its order)
         In the order of the kernel's parameters; arrays row-major and contiguous.
     timeout_s : float
         After which the kernel is stopped.
+    before : sequence of Accesses
+        What grids did that may still run: a thread that meets it has to wait for them first.
+
+    Returns
+    -------
+    accesses : list of Accesses
+        What the grid did to each array; one that it takes as const counts as read.
+    waited : bool
+        Whether a thread waited for the grids before.
 
     Raises
     ------
@@ -72,7 +107,7 @@ def launch_host(  # noqa: PLR0917 (the launch interface of CUDA, in its order)
         The kernel, or the launch, did something illegal, or did not finish; carries the kernel, the shapes of its
         arguments, the thread block and thread where they are known, and the head of the report.
     """
-    request = _request(instance, grid, block, shared_bytes, args)
+    request = _request(instance, grid, block, shared_bytes, args, before)
     environment = {
         **os.environ,
         "ASAN_OPTIONS": _SANITIZER,
@@ -97,11 +132,16 @@ def launch_host(  # noqa: PLR0917 (the launch interface of CUDA, in its order)
         shapes = ", ".join(f"{argument.dtype}{list(argument.shape)}" for argument in args)
         launch = f"{instance} on the host: {how}; grid {grid}, block {block}, arguments ({shapes})"
         raise KernelFault(_message(launch, report.decode(errors="replace")))
-    _take_back(result, args)
+    return _take_back(result, args)
 
 
-def _request(
-    instance: str, grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int, args: Sequence[object]
+def _request(  # noqa: PLR0917 (as `launch_host`)
+    instance: str,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    shared_bytes: int,
+    args: Sequence[object],
+    before: Sequence[Accesses],
 ) -> bytes:
     """Lay out a launch as ``driver.cpp`` reads it."""
     name = instance.encode()
@@ -121,22 +161,48 @@ def _request(
                 f"{argument.strides} for shape {argument.shape}: pass np.ascontiguousarray of it"
             )
         kind = argument.dtype.kind.encode()
-        parts.append(struct.pack("=BcQQ", is_array, kind, argument.dtype.itemsize, argument.nbytes))
-        parts.append(argument.tobytes())
+        mapped = isinstance(argument, np.memmap) and not argument.flags.writeable
+        form = 2 if mapped else int(is_array)
+        parts.append(struct.pack("=BcQQ", form, kind, argument.dtype.itemsize, argument.nbytes))
+        if isinstance(argument, np.memmap) and mapped:
+            path = os.fsencode(argument.filename or "")
+            parts += [struct.pack("=Q", len(path)), path, struct.pack("=Q", argument.offset)]
+        else:
+            parts.append(argument.tobytes())
+        if isinstance(argument, np.ndarray):
+            seen = [one.seen_by(argument) for one in before]
+            parts += [_packed([piece for pieces in kind for piece in pieces]) for kind in zip(*seen, strict=True)]
+            parts += [_packed([])] * (0 if seen else 2)
     return b"".join(parts)
 
 
-def _take_back(result: bytes, args: Sequence[Argument]) -> None:
-    """Copy what the kernel wrote into the arrays that it was given."""
-    at = 0
+def _packed(pieces: Sequence[tuple[int, int]]) -> bytes:
+    return struct.pack(f"={1 + 2 * len(pieces)}Q", len(pieces), *(number for piece in pieces for number in piece))
+
+
+def _unpacked(result: bytes, at: int) -> tuple[Pieces, int]:
+    """Give the pieces that are packed at an offset, and the offset after them."""
+    (count,) = struct.unpack_from("=Q", result, at)
+    numbers = struct.unpack_from(f"={2 * count}Q", result, at + 8)
+    return tuple(zip(numbers[::2], numbers[1::2], strict=True)), at + 8 + 16 * count
+
+
+def _take_back(result: bytes, args: Sequence[Argument]) -> tuple[list[Accesses], bool]:
+    """Copy what the kernel wrote into the arrays that it was given, and say what it did to each."""
+    at, accesses = 0, []
     for argument in args:
         written, at = result[at], at + 1
         if not written:
+            if isinstance(argument, np.ndarray):
+                accesses.append(Accesses(argument, ((0, argument.nbytes),), ()))
             continue
         assert isinstance(argument, np.ndarray)  # the driver writes back what a pointer parameter took
         flat = np.frombuffer(result, argument.dtype, argument.size, at)
         np.copyto(argument, flat.reshape(argument.shape))
-        at += argument.nbytes
+        read, at = _unpacked(result, at + argument.nbytes)
+        stored, at = _unpacked(result, at)
+        accesses.append(Accesses(argument, read, stored))
+    return accesses, bool(result[at])
 
 
 def _stop(child: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:

@@ -1,5 +1,6 @@
 // Regions, shared memory and late copies: see memory.hpp, and simt.hpp for what kernels call.
 #include "memory.hpp"
+#include "races.hpp"
 #include "simt.hpp"
 
 #include <cstdlib>
@@ -39,6 +40,7 @@ void add_shared(const std::string& name, void* start, size_t bytes) {
     fault("a thread block has at most %zu bytes of shared memory, this one uses %zu", kSharedLimit, total);
   }
   poison(static_cast<char*>(start), bytes);
+  races::watch(start, bytes, true);
 }
 
 }  // namespace
@@ -100,15 +102,17 @@ StaticShared::StaticShared(const char* name, size_t bytes, size_t alignment) {
   add_shared(std::string("shared variable ") + name, address_, bytes);
 }
 
-void AsyncCopies::start(void* target, const void* source, int bytes, bool valid) {
+void AsyncCopies::start(void* target, const void* source, int bytes, bool valid, const void* place) {
   const auto width = static_cast<size_t>(bytes);
   if (reinterpret_cast<uintptr_t>(target) % width != 0 || (valid && reinterpret_cast<uintptr_t>(source) % width != 0)) {
     fault("copy_async: misaligned address: %d bytes from %p to %p", bytes, source, target);
   }
   char probe[16];
   if (valid) memcpy(probe, source, width);  // an illegal source shows here, where the copy is started
+  if (valid) races::access(source, width, false, place);
+  races::access(target, width, true, place);
   poison(static_cast<char*>(target), width);
-  copies_.push_back({target, source, width, valid});
+  copies_.push_back({target, source, width, valid, place});
   ++open_;
 }
 
@@ -121,6 +125,7 @@ void AsyncCopies::wait(size_t groups_left) {
   for (; groups_.size() > groups_left; groups_.pop_front()) {
     for (size_t i = 0; i < groups_.front(); ++i, copies_.pop_front()) {
       const Copy& copy = copies_.front();
+      races::access(copy.target, copy.bytes, true, copy.place);  // whenever between the start and the wait it lands
       if (copy.valid) {
         memcpy(copy.target, copy.source, copy.bytes);
       } else {

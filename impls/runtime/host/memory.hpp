@@ -23,7 +23,7 @@ void poison_shared();
 // One thread's cp.async copies: the target holds poison from the start until the wait for the copy's group.
 class AsyncCopies {
 public:
-  void start(void* target, const void* source, int bytes, bool valid);
+  void start(void* target, const void* source, int bytes, bool valid, const void* place);
   void commit();
   void wait(size_t groups_left);
 
@@ -33,6 +33,7 @@ private:
     const void* source;
     size_t bytes;
     bool valid;
+    const void* place;  // in the code
   };
   std::deque<Copy> copies_;    // in order of issue
   std::deque<size_t> groups_;  // how many copies each committed group has

@@ -3,6 +3,8 @@
 #include "scheduler.hpp"
 #include "fiber.hpp"
 #include "memory.hpp"
+#include "order.hpp"
+#include "races.hpp"
 #include "simt.hpp"
 
 #include <cstdarg>
@@ -40,6 +42,7 @@ struct Fiber {
   const char* name = nullptr;
   Combine combine = nullptr;
   unsigned mask = 0;
+  bool orders_memory = false;
   void* request = nullptr;
   Site site{};
   AsyncCopies copies;
@@ -53,8 +56,7 @@ struct Grid {
   Context scheduler;
   const void* scheduler_stack = nullptr;
   size_t scheduler_stack_bytes = 0;
-  bool block_reversed = false;  // order in which threads run up to the next block's first barrier
-  bool reversed = false;        // and up to the next barrier of this one
+  Order order{0};
 } grid;
 
 std::string text(uint3 index) {
@@ -91,6 +93,7 @@ void fiber_main() {
     grid.launch->instance->call(grid.launch->arguments);
     Fiber& self = *grid.running;
     self.state = State::kExited;
+    races::stop_thread();
     __sanitizer_start_switch_fiber(&self.fake_stack, grid.scheduler_stack, grid.scheduler_stack_bytes);
     self.context.switch_to(grid.scheduler);
     __sanitizer_finish_switch_fiber(self.fake_stack, &grid.scheduler_stack, &grid.scheduler_stack_bytes);
@@ -100,23 +103,33 @@ void fiber_main() {
 void resume(Fiber& fiber) {
   grid.running = &fiber;
   threadIdx = fiber.index;
+  races::run_thread(static_cast<size_t>(&fiber - grid.fibers.data()));
   void* fake_stack = nullptr;
   __sanitizer_start_switch_fiber(&fake_stack, fiber.stack, kStackBytes);
   grid.scheduler.switch_to(fiber.context);
   __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
 }
 
-void wait(State state, const char* name, Combine combine, unsigned mask, void* request, Site site) {
+// Goes back to the scheduler until it resumes the running fiber.
+void leave(State state) {
   Fiber& self = *grid.running;
   self.state = state;
-  self.name = name;
-  self.combine = combine;
-  self.mask = mask;
-  self.request = request;
-  self.site = site;
+  races::stop_thread();
   __sanitizer_start_switch_fiber(&self.fake_stack, grid.scheduler_stack, grid.scheduler_stack_bytes);
   self.context.switch_to(grid.scheduler);
   __sanitizer_finish_switch_fiber(self.fake_stack, &grid.scheduler_stack, &grid.scheduler_stack_bytes);
+}
+
+void wait(State state, const char* name, Combine combine, unsigned mask, bool orders_memory, void* request,
+          Site site) {
+  Fiber& self = *grid.running;
+  self.name = name;
+  self.combine = combine;
+  self.mask = mask;
+  self.orders_memory = orders_memory;
+  self.request = request;
+  self.site = site;
+  leave(state);
 }
 
 // ---- one warp, until all its threads have exited or wait at a barrier ----
@@ -130,6 +143,7 @@ bool release(Fiber* warp, int count, Fiber& first) {
     requests[lane] = warp[lane].request;
   }
   first.combine(requests, first.mask);
+  races::meet(static_cast<size_t>(warp - grid.fibers.data()), first.mask, first.orders_memory);
   for (int lane = 0; lane < count; ++lane) {
     if ((first.mask >> lane & 1u) != 0) warp[lane].state = State::kReady;
   }
@@ -152,28 +166,49 @@ bool release(Fiber* warp, int count, Fiber& first) {
   fault("%s: the collective was not released", waiting.name);
 }
 
-void run_warp(Fiber* warp, int count) {
-  for (bool progress = true; progress;) {
-    progress = false;
-    for (int i = 0; i < count; ++i) {
-      Fiber& fiber = warp[grid.reversed ? count - 1 - i : i];
-      if (fiber.state != State::kReady) continue;
-      resume(fiber);
-      progress = true;
-    }
-    for (int lane = 0; lane < count; ++lane) {
-      // The lowest lane of a mask looks for the others.
-      if (warp[lane].state == State::kCollective && (warp[lane].mask & ((1u << lane) - 1u)) == 0) {
-        release(warp, count, warp[lane]);
-      }
-    }
+// Runs lanes that can run, once each, and lets go whom no lane keeps waiting; false if no lane could run.
+bool run_lanes(Fiber* warp, int count) {
+  bool progress = false;
+  for (const unsigned lane : grid.order.lanes(static_cast<size_t>(count))) {
+    if (warp[lane].state != State::kReady) continue;
+    resume(warp[lane]);
+    progress = true;
+    if (grid.order.turn_ends()) break;
   }
   for (int lane = 0; lane < count; ++lane) {
-    if (warp[lane].state == State::kCollective) fault_collective(warp, count, warp[lane]);
+    // The lowest lane of a mask looks for the others.
+    if (warp[lane].state == State::kCollective && (warp[lane].mask & ((1u << lane) - 1u)) == 0) {
+      release(warp, count, warp[lane]);
+    }
   }
+  return progress;
 }
 
 // ---- one thread block ----
+
+// Runs all warps until their threads have exited or wait at a barrier.
+void run_warps() {
+  const int count = static_cast<int>(grid.fibers.size());
+  const auto warps = static_cast<size_t>((count + kWarp - 1) / kWarp);
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (const unsigned warp : grid.order.warps(warps)) {
+      Fiber* const lanes = &grid.fibers[static_cast<size_t>(warp) * kWarp];
+      const int here = min(kWarp, count - static_cast<int>(warp) * kWarp);
+      while (run_lanes(lanes, here)) {
+        progress = true;
+        if (grid.order.drawn()) break;  // another warp's turn
+      }
+    }
+  }
+  for (size_t first = 0; first < grid.fibers.size(); first += kWarp) {
+    const int here = min(kWarp, count - static_cast<int>(first));
+    for (int lane = 0; lane < here; ++lane) {
+      Fiber& fiber = grid.fibers[first + static_cast<size_t>(lane)];
+      if (fiber.state == State::kCollective) fault_collective(&grid.fibers[first], here, fiber);
+    }
+  }
+}
 
 // All warps have come to a stop: lets them through the barrier if every thread stands at it; false if all have exited.
 bool release_barrier(std::vector<void*>& requests) {
@@ -190,29 +225,23 @@ bool release_barrier(std::vector<void*>& requests) {
   }
   for (size_t i = 0; i < requests.size(); ++i) requests[i] = grid.fibers[i].request;
   waiting->combine(requests.data(), static_cast<unsigned>(requests.size()));
+  races::pass_barrier();
   for (Fiber& fiber : grid.fibers) fiber.state = State::kReady;
   return true;
 }
 
-void run_block() {
-  const int count = static_cast<int>(grid.fibers.size());
-  const int warps = (count + kWarp - 1) / kWarp;
+void run_block(size_t number) {
   std::vector<void*> requests(grid.fibers.size());
-  // The order of threads changes from block to block and at every barrier, so that a missing barrier shows whichever
-  // of the writer and the reader has the lower index.
-  grid.reversed = grid.block_reversed;
-  grid.block_reversed = !grid.block_reversed;
+  grid.order.start_block();
+  races::start_block(number);
   poison_shared();
   for (Fiber& fiber : grid.fibers) {
     fiber.state = State::kReady;
     fiber.copies = {};
   }
   do {
-    for (int i = 0; i < warps; ++i) {
-      const int warp = grid.reversed ? warps - 1 - i : i;
-      run_warp(&grid.fibers[static_cast<size_t>(warp) * kWarp], min(kWarp, count - warp * kWarp));
-    }
-    grid.reversed = !grid.reversed;
+    run_warps();
+    grid.order.pass_barrier();
   } while (release_barrier(requests));
 }
 
@@ -247,22 +276,40 @@ void check_limits(const Launch& launch) {
   }
 }
 
+uint3 block_index(size_t number) {
+  const auto linear = static_cast<unsigned>(number);
+  const dim3 blocks = grid.launch->grid;
+  return {linear % blocks.x, linear / blocks.x % blocks.y, linear / (blocks.x * blocks.y)};
+}
+
+[[noreturn]] void end(const void* address, const char* format, va_list arguments) {
+  fprintf(stderr, "spmark: fault: ");
+  vfprintf(stderr, format, arguments);
+  fprintf(stderr, "\n");
+  write_where(stderr, address);
+  fflush(stderr);
+  _exit(kExitFault);
+}
+
 }  // namespace
+
+std::string thread_name(size_t number) { return text(grid.fibers[number].index); }
+std::string block_name(size_t number) { return text(block_index(number)); }
 
 void run(const Launch& launch) {
   grid.launch = &launch;
   check_limits(launch);
   blockDim = launch.block;
   gridDim = launch.grid;
+  grid.order = Order(launch.order);
   make_dynamic_shared(launch.shared_bytes);
   make_fibers(launch.block);
-  for (unsigned z = 0; z < launch.grid.z; ++z) {
-    for (unsigned y = 0; y < launch.grid.y; ++y) {
-      for (unsigned x = 0; x < launch.grid.x; ++x) {
-        blockIdx = {x, y, z};
-        run_block();
-      }
-    }
+  const char* const stacks = grid.fibers.front().stack;
+  races::start_grid(grid.fibers.size(), stacks, static_cast<size_t>(grid.fibers.back().stack - stacks) + kStackBytes);
+  const dim3 blocks = launch.grid;
+  for (const unsigned number : grid.order.blocks(static_cast<size_t>(blocks.x) * blocks.y * blocks.z)) {
+    blockIdx = block_index(number);
+    run_block(number);
   }
   grid.running = nullptr;
 }
@@ -278,34 +325,48 @@ void write_where(FILE* stream, const void* address) {
 
 // ---- what simt.hpp declares ----
 
-void collective(const char* name, Combine combine, unsigned mask, void* request, Site site) {
+void collective(const char* name, Combine combine, unsigned mask, void* request, Site site, bool orders_memory) {
   if ((mask >> lane() & 1u) == 0) {
     fault("%s (%s:%d): mask 0x%08x does not name the calling lane %d", name, base_name(site.file), site.line, mask,
           lane());
   }
-  wait(State::kCollective, name, combine, mask, request, site);
+  wait(State::kCollective, name, combine, mask, orders_memory, request, site);
 }
 
 void barrier(const char* name, Combine combine, void* request, Site site) {
-  wait(State::kBarrier, name, combine, 0, request, site);
+  wait(State::kBarrier, name, combine, 0, true, request, site);
 }
 
 void fault(const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  fprintf(stderr, "spmark: fault: ");
-  vfprintf(stderr, format, arguments);
-  fprintf(stderr, "\n");
-  va_end(arguments);
-  write_where(stderr, nullptr);
-  fflush(stderr);
-  _exit(kExitFault);
+  end(nullptr, format, arguments);
 }
+
+void fault_at(const void* address, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  end(address, format, arguments);
+}
+
+void fence() {
+  races::fence();
+  if (grid.order.drawn()) leave(State::kReady);
+}
+
+void start_atomic(const void* address) {
+  if (grid.order.drawn()) leave(State::kReady);
+  races::start_atomic(address);
+}
+
+void stop_atomic() { races::stop_atomic(); }
+
+void wait_for_previous_grid() { races::wait_for_grid_before(); }
 
 int lane() { return grid.running->lane; }
 
 void copy_async(void* shared, const void* global, int bytes, bool valid) {
-  grid.running->copies.start(shared, global, bytes, valid);
+  grid.running->copies.start(shared, global, bytes, valid, __builtin_return_address(0));
 }
 
 void commit_async() { grid.running->copies.commit(); }

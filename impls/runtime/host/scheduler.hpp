@@ -4,7 +4,9 @@
 #include "entry.hpp"
 #include "vector_types.hpp"
 
+#include <cstdint>
 #include <cstdio>
+#include <string>
 
 namespace simt {
 
@@ -14,10 +16,18 @@ struct Launch {
   dim3 block;
   size_t shared_bytes;  // dynamic
   void* const* arguments;
+  uint64_t order;  // see Order
 };
 
 // Runs all thread blocks, one after the other; returns when the last thread has exited, or ends the process on a fault.
 void run(const Launch& launch);
+
+// Indices of a thread of the block, and of a block of the grid, as messages have them.
+std::string thread_name(size_t number);
+std::string block_name(size_t number);
+
+// Ends the process as fault() does, and names the region that an address is in.
+[[noreturn]] void fault_at(const void* address, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
 // Writes the kernel, the thread block and the thread that runs, and the named region next to `address` unless null.
 void write_where(FILE* stream, const void* address);

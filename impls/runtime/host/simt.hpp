@@ -2,8 +2,9 @@
 // collectives and shared memory. A kernel source is compiled behind this header unchanged; every thread is a fiber
 // (scheduler.cpp), and what a GPU would let pass or hang on is a fault here.
 //
-// Threads change places only at barriers and collectives, and thread blocks run one after the other: a kernel that
-// spins until another thread or block writes a flag does not end here.
+// Threads change places at barriers and collectives, in drawn orders (order.hpp) at fences and atomics too, and thread
+// blocks run one after the other: a kernel that spins until another thread or block writes a flag does not end here.
+// What only another order would show is a fault all the same, since accesses that nothing orders are (races.hpp).
 //
 // Kept light on purpose: it is compiled again with every kernel. compile.py rewrites `__shared__` declarations, which
 // no macro can express, to the classes at the end of this file.
@@ -49,14 +50,26 @@ struct Site {
 using Combine = void (*)(void* const* participants, unsigned count);
 
 // Blocks until every lane of the mask has made the same call; the last to arrive runs `combine` once over all requests.
+// Memory is ordered by __syncwarp alone.
 void collective(const char* name, Combine combine, unsigned mask, void* request,
-                Site site = {__builtin_FILE(), __builtin_LINE()});
+                Site site = {__builtin_FILE(), __builtin_LINE()}, bool orders_memory = false);
 
 // Blocks until every thread of the block has made the same call.
 void barrier(const char* name, Combine combine, void* request, Site site);
 
 // Ends the process with a message that also names the kernel, the thread block and the thread.
 [[noreturn]] void fault(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
+// What the running thread has written is seen before what it writes next; and what it reads next is what stands there
+// after what it has read.
+void fence();
+
+// The accesses between are one.
+void start_atomic(const void* address);
+void stop_atomic();
+
+// Until the grid before, which may still run, has ended.
+void wait_for_previous_grid();
 
 // Index of the running thread in its warp.
 int lane();

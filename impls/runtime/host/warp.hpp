@@ -128,7 +128,7 @@ T reduced(const char* name, Combine combine, unsigned mask, T value, Site site) 
 }  // namespace simt::detail
 
 inline void __syncwarp(unsigned mask = 0xffffffffu, SIMT_SITE) {
-  simt::collective("__syncwarp", simt::detail::nothing, mask, nullptr, site);
+  simt::collective("__syncwarp", simt::detail::nothing, mask, nullptr, site, true);
 }
 
 template <typename T>

@@ -34,7 +34,6 @@ FAULTS = (
     "misaligned_async",
     "reads_uninitialised_static",
     "reads_uninitialised_dynamic",
-    "missing_barrier",
     "unfinished_copy<true, true>",
     "unfinished_copy<true, false>",
     "unfinished_copy<false, true>",
@@ -49,6 +48,24 @@ FAULTS = (
     "takes_half",
     "reads_uninitialised_local",
     "overflows_its_stack",
+)
+RACES = (
+    "missing_barrier",
+    "missing_second_barrier<true>",
+    "missing_second_barrier<false>",
+    "missing_syncwarp<0>",
+    "missing_syncwarp<1>",
+    "missing_syncwarp<2>",
+    "changes_in_place<true>",
+    "changes_in_place<false>",
+    "copies_over_what_is_read<true>",
+    "copies_over_what_is_read<false>",
+    "blocks_write_the_same",
+    "atomic_and_plain",
+    *(f"last_adds_up<{n}>" for n in range(7)),
+    "clear_rows",
+    *(f"add_to_rows<{n}>" for n in range(5)),
+    "order_of_arrival",
 )
 GOOD = (
     "tree_sum<128>",
@@ -102,6 +119,16 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def faults() -> Launch:
     return _launcher("faults.cu", FAULTS)
+
+
+@pytest.fixture(scope="session")
+def races_executable(cache: Path) -> Path:
+    return compile_host(KERNELS / "races.cu", RACES, [INCLUDE], cache)
+
+
+@pytest.fixture(scope="session")
+def races(cache: Path) -> Launch:
+    return _launcher("races.cu", RACES, cache)
 
 
 def _gpu_launcher(source: str, instances: tuple[str, ...]) -> Launch:

@@ -139,13 +139,6 @@ def test_uninitialised_shared_memory_is_nan_in_every_block(faults, kernel):
     assert np.isnan(blocks[:, 20:]).all()
 
 
-@pytest.mark.parametrize("step", [1, -1])
-def test_a_missing_barrier_shows_in_one_of_two_blocks(faults, step):
-    result = out(64)
-    faults("missing_barrier", [result, np.int32(step)], grid=2)
-    assert np.isnan(result).sum() >= 31
-
-
 def test_an_uninitialised_local_shows_in_the_result(faults):
     if "-ftrivial-auto-var-init=pattern" not in _compiler()[2]:
         pytest.skip("this g++ cannot fill locals with a pattern")

@@ -99,13 +99,6 @@ __global__ void reads_uninitialised_dynamic(float* out, int initialised) {
   out[blockIdx.x * 32 + threadIdx.x] = dynamic[threadIdx.x];
 }
 
-// step > 0: threads read what higher ones write; step < 0: what lower ones write.
-__global__ void missing_barrier(float* out, int step) {
-  __shared__ float staged[32];
-  staged[threadIdx.x] = 1.0f;
-  out[blockIdx.x * 32 + threadIdx.x] = staged[(threadIdx.x + 32 + step) % 32];
-}
-
 template <bool commits, bool waits>
 __global__ void unfinished_copy(const float* in, float* out) {
   __shared__ alignas(16) float staged[128];

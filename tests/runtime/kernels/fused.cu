@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(threads)
                      second_marks[at.tile * second_items + at.item] += static_cast<int>(mine.values[2 * threads - 1]);
                  }),
             body(third_items, third_tiles, [&](Place at) {
-              if (threadIdx.x == 0) third_marks[at.item] += 0.5f + at.tile;
+              if (threadIdx.x == 0) atomicAdd(third_marks + at.item, 0.5f + at.tile);  // blocks of several tiles do
               if (threadIdx.x == 0 && blockIdx.x == gridDim.x - 1) last[0] = blockIdx.x;
             }));
 }

@@ -33,6 +33,18 @@ __device__ __forceinline__ void atomic_or(unsigned* p, unsigned bits) {
 #endif
 }
 
+// What stands at p, or stood there before: of words that other threads change atomically meanwhile.
+__device__ __forceinline__ unsigned load_unordered(const unsigned* p) {
+#ifdef SPMARK_HOST
+  simt::start_atomic(p);
+  const unsigned value = *p;
+  simt::stop_atomic();
+  return value;
+#else
+  return *p;
+#endif
+}
+
 // Each of N elements is added atomically, the vector as a whole is not; p must be aligned to the vector.
 template <int N>
 __device__ __forceinline__ void atomic_add(float* p, const Vec<float, N>& value) {

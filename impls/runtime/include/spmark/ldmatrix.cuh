@@ -2,6 +2,7 @@
 #pragma once
 
 #include <spmark/half.cuh>
+#include <spmark/vec.cuh>
 
 namespace spmark {
 
@@ -9,9 +10,9 @@ namespace spmark {
 
 namespace detail {
 
-// What a lane brings: the row that it points to, and where its registers go.
+// What a lane brings: the row that it points to, read by itself, and where its registers go.
 struct MatrixRow {
-  const half* row;
+  Vec<half, 8> row;
   unsigned* out;
 };
 
@@ -44,7 +45,7 @@ __device__ __forceinline__ void load_matrices(unsigned (&out)[4], const half* ro
   if (reinterpret_cast<uintptr_t>(row) % 16 != 0) {
     simt::fault("load_matrices: misaligned address: a row starts at %p", static_cast<const void*>(row));
   }
-  detail::MatrixRow request{row, out};
+  detail::MatrixRow request{load<8>(row), out};
   simt::collective("load_matrices", detail::load_matrices<transposed>, 0xffffffffu, &request);
 #else
   const unsigned from = static_cast<unsigned>(__cvta_generic_to_shared(row));
