@@ -149,3 +149,37 @@ def test_break_even_by_hand():
 def test_floor_is_amount_over_rate():
     assert floor_us(4e9, 4e12) == pytest.approx(1000)
     assert isnan(floor_us(4e9, 0))
+
+
+@pytest.mark.parametrize(
+    ("count", "tail", "rank"),
+    [(6, 1 / 64, 1), (5, (1 + 5) / 32, 2), (8, (1 + 8 + 28) / 256, 3), (9, (1 + 9 + 36) / 512, 3)],
+)
+def test_a_tail_of_just_the_error_rate_is_allowed(count, tail, rank):
+    assert stats.binom(count, 0.5).cdf(rank - 1) == pytest.approx(tail, rel=1e-12)
+    assert median_rank(count, 1 - 2 * tail) == rank
+    assert median_rank(count, 1 - 1.99 * tail) == rank - 1
+
+
+@pytest.mark.parametrize("size", [6, 7])
+def test_ratio_interval_is_that_of_every_way_to_draw(size):
+    """Of six samples a median lies between the middle two: against all six to the power of six draws."""
+    above, below = np.full(size, 3.0), 2.0 ** np.arange(size)
+    if size == 6:
+        draws = below[np.indices((size,) * size).reshape(size, -1).T]
+    else:
+        draws = np.random.default_rng(8).choice(below, (200_000, size))
+    ratios = 3.0 / np.median(draws, axis=1)
+    (lowest, low), (high, highest) = np.quantile(ratios, [[0.015, 0.035], [0.965, 0.985]])
+    found = ratio_interval(above, below)
+    assert lowest <= found.low <= low
+    assert high <= found.high <= highest
+    assert found.value == 3.0 / np.median(below)
+
+
+def test_few_cases_have_the_interval_of_their_extremes():
+    """Of four cases Student's t moves the percentiles so far out that only draws of one case alone are beyond."""
+    found = geometric_mean([8.0, 1.0, 4.0, 2.0])
+    assert (found.value, found.low, found.high) == pytest.approx((2 * 2**0.5, 1.0, 8.0))
+    student = stats.t.ppf(0.975, 3)
+    assert stats.norm.cdf(-student * (4 / 3) ** 0.5) < 1 / 4**4
