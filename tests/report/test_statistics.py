@@ -183,3 +183,24 @@ def test_few_cases_have_the_interval_of_their_extremes():
     assert (found.value, found.low, found.high) == pytest.approx((2 * 2**0.5, 1.0, 8.0))
     student = stats.t.ppf(0.975, 3)
     assert stats.norm.cdf(-student * (4 / 3) ** 0.5) < 1 / 4**4
+
+
+@pytest.mark.parametrize("many", [FEWEST_SAMPLES, 40])
+def test_a_ratio_needs_enough_samples_on_both_sides(many):
+    enough, few = np.linspace(1.0, 2.0, many), np.linspace(1.0, 2.0, FEWEST_SAMPLES - 1)
+    for interval in (ratio_interval(enough, few), ratio_interval(few, enough)):
+        assert interval.value == 1.0
+        assert isnan(interval.low)
+        assert isnan(interval.high)
+    assert not isnan(ratio_interval(enough, enough[:FEWEST_SAMPLES]).low)
+
+
+def test_large_clusters_weigh_by_their_cases():
+    """Six clusters of nine cases near 1 and six of one case near e: the mean of the clusters would be far off."""
+    rng = np.random.default_rng(9)
+    clusters = [number for number in range(6) for _ in range(9)] + list(range(6, 12))
+    logs = np.array([0.0] * 54 + [1.0] * 6) + rng.normal(0, 0.01, 60)
+    found = geometric_mean(np.exp(logs), clusters)
+    assert found.value == pytest.approx(np.exp(0.1), rel=0.01)
+    assert found.low < found.value < found.high
+    assert found.high < np.exp(0.5)
