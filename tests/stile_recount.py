@@ -78,7 +78,7 @@ class Recounted(Greedy):
         super()._pick_light(average, best, slack, event)
         limit, shape = _limit(average, slack), self._level.shape[best]
         after = {tile: value for tile, value in self._lights().items() if self._level.shape[tile] == shape}
-        assert slack <= 0 or all(value > limit for value in after.values())
+        assert slack <= 0 or all(_is_beyond(value, limit) for value in after.values())
 
     def _note(self, event, average, before):
         super()._note(event, average, before)
@@ -137,7 +137,7 @@ class Recounted(Greedy):
         if slack <= 0:
             assert len(new) == 1
         elif whole:
-            assert all(value > limit for value in self._wholes().values())
+            assert all(_is_beyond(value, limit) for value in self._wholes().values())
         else:
             shape, height = self._groups.shape[window], self._windows.height[window]
             assert all(chosen.kind[tile] == WHOLE or chosen.shape[tile] == shape for tile in new)
@@ -145,7 +145,7 @@ class Recounted(Greedy):
             swept = {int(chosen.window[tile]) for tile in new}
             for tile_average, other, _, other_shape in self._singles():
                 if other not in swept and other_shape == shape and self._windows.height[other] == height:
-                    assert tile_average > limit * (1 - 1e-12)  # the loops multiply where this divides
+                    assert _is_beyond(tile_average, limit)
 
     def _of_window(self, window):
         windows, indptr = self._windows, self._tiled.matrix.indptr
@@ -161,12 +161,12 @@ class Recounted(Greedy):
     def _wholes(self):
         """Give what holding each window whole costs for each new non-zero."""
         windows = self._windows
-        found = {}
+        averages = {}
         for window in np.flatnonzero(windows.left).tolist():
             if self._rules.withdraw or windows.left[window] == windows.total[window]:
                 paid = sum(self._chosen.cost_ms[tile] for tile in self._alive() if window in self.homes[tile])
-                found[window] = (windows.whole_ms[window] - paid) / windows.left[window]
-        return found
+                averages[window] = (windows.whole_ms[window] - paid) / windows.left[window]
+        return averages
 
     def _alive(self):
         owner = self._tiled.owner
@@ -175,7 +175,7 @@ class Recounted(Greedy):
     def _singles(self) -> list[Tile]:
         """List the block tiles that have a new non-zero."""
         groups, costs, owner = self._groups, self._shapes.single_ms, self._tiled.owner
-        found: list[Tile] = []
+        tiles: list[Tile] = []
         for window, height in enumerate(self._windows.height):
             first, count = int(groups.ptr[window]), int(groups.ptr[window + 1] - groups.ptr[window])
             ends = groups.member_ptr
@@ -185,17 +185,17 @@ class Recounted(Greedy):
                     members = groups.members[ends[first + at] : ends[first + at + span]]
                     gain = np.count_nonzero(owner[members] < 0)
                     if gain and math.isfinite(cost):
-                        found.append((cost / gain, window, at, shape))
+                        tiles.append((cost / gain, window, at, shape))
                 if shape + 1 >= count:
                     break
-        return found
+        return tiles
 
     def _lights(self) -> dict[int, float]:
         """Give what each candidate of the level that has a new non-zero costs for each."""
         level, tiled = self._level, self._tiled
-        found: dict[int, float] = {}
+        averages: dict[int, float] = {}
         if level is None:
-            return found
+            return averages
         for tile in range(level.first.size):
             items = level.items[level.first[tile] : level.stop[tile]]
             items = items[tiled.owner[items] < 0]
@@ -205,10 +205,15 @@ class Recounted(Greedy):
             shared = np.any((counts < tiled.whole[rows]) | (counts > self._shapes.price.width[level.shape[tile]]))
             # What once had to add atomically is taken to still have to.
             atomic = level.atomic[tile] or (self._ell and shared)
-            found[tile] = (level.atomic_ms if atomic else level.plain_ms)[tile] / items.size
-        return found
+            averages[tile] = (level.atomic_ms if atomic else level.plain_ms)[tile] / items.size
+        return averages
 
 
 def _limit(average: float, slack: float) -> float:
     """Give the highest average that a pick of ``average`` takes along: ``slack`` of its size above it."""
     return average + slack * abs(average) if math.isfinite(slack) else math.inf
+
+
+def _is_beyond(average: float, limit: float) -> bool:
+    """Tell whether an average is above a limit, which the loops reckon in another order: but for the last digits."""
+    return average > limit - 1e-12 * abs(limit)

@@ -88,7 +88,7 @@ def test_no_end_is_red_where_the_tests_end_early_without_the_fault(
     assert workplace.judge(endless).outcome is outcome
 
 
-@pytest.mark.parametrize(("test", "found"), [("test_broken.py", "to pass without a fault"), ("none.py", "none.py")])
-def test_tests_that_fail_without_a_fault_judge_nothing(workplace: Workplace, test: str, found: str):
-    with pytest.raises(SystemExit, match=found):
+@pytest.mark.parametrize(("test", "words"), [("test_broken.py", "to pass without a fault"), ("none.py", "none.py")])
+def test_tests_that_fail_without_a_fault_judge_nothing(workplace: Workplace, test: str, words: str):
+    with pytest.raises(SystemExit, match=words):
         workplace.judge(fault("a + count", "a - count", f"tests/{test}"))

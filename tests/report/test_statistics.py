@@ -171,16 +171,16 @@ def test_ratio_interval_is_that_of_every_way_to_draw(size):
         draws = np.random.default_rng(8).choice(below, (200_000, size))
     ratios = 3.0 / np.median(draws, axis=1)
     (lowest, low), (high, highest) = np.quantile(ratios, [[0.015, 0.035], [0.965, 0.985]])
-    found = ratio_interval(above, below)
-    assert lowest <= found.low <= low
-    assert high <= found.high <= highest
-    assert found.value == 3.0 / np.median(below)
+    interval = ratio_interval(above, below)
+    assert lowest <= interval.low <= low
+    assert high <= interval.high <= highest
+    assert interval.value == 3.0 / np.median(below)
 
 
 def test_few_cases_have_the_interval_of_their_extremes():
     """Of four cases Student's t moves the percentiles so far out that only draws of one case alone are beyond."""
-    found = geometric_mean([8.0, 1.0, 4.0, 2.0])
-    assert (found.value, found.low, found.high) == pytest.approx((2 * 2**0.5, 1.0, 8.0))
+    interval = geometric_mean([8.0, 1.0, 4.0, 2.0])
+    assert (interval.value, interval.low, interval.high) == pytest.approx((2 * 2**0.5, 1.0, 8.0))
     student = stats.t.ppf(0.975, 3)
     assert stats.norm.cdf(-student * (4 / 3) ** 0.5) < 1 / 4**4
 
@@ -200,7 +200,7 @@ def test_large_clusters_weigh_by_their_cases():
     rng = np.random.default_rng(9)
     clusters = [number for number in range(6) for _ in range(9)] + list(range(6, 12))
     logs = np.array([0.0] * 54 + [1.0] * 6) + rng.normal(0, 0.01, 60)
-    found = geometric_mean(np.exp(logs), clusters)
-    assert found.value == pytest.approx(np.exp(0.1), rel=0.01)
-    assert found.low < found.value < found.high
-    assert found.high < np.exp(0.5)
+    interval = geometric_mean(np.exp(logs), clusters)
+    assert interval.value == pytest.approx(np.exp(0.1), rel=0.01)
+    assert interval.low < interval.value < interval.high
+    assert interval.high < np.exp(0.5)
