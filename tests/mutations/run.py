@@ -265,6 +265,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen.sort(key=lambda fault: (AREAS.index(fault.area), fault.tests))
     for fault in chosen:
         fault.planted((ROOT / fault.file).read_text(encoding="utf-8"))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # copies go, however it ends
     verdicts = []
     for verdict in judge_all(chosen, asked.jobs, asked.limit):
         verdicts.append(verdict)
