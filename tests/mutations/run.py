@@ -49,7 +49,7 @@ class Fault:
     """Takes its place."""
     what: str
     tests: tuple[str, ...] = ()
-    """Paths that pytest takes; by default those of the area."""
+    """Paths or names of tests that pytest takes; by default those of the area."""
     survives: str = ""
     """Why no test can see it, where none does."""
 
