@@ -12,7 +12,7 @@ from problems import random_csr
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr
-from spmark.impls.formats.tiles import BLOCK, ELL, RUN, Selection, TileFormat
+from spmark.impls.formats.tiles import BLOCK, ELL, GROUP, RUN, Selection, TileFormat
 
 
 @st.composite
@@ -85,7 +85,11 @@ def _assert_places(held: TileFormat, matrix: Csr) -> None:
     """Add up every stored element where the arrays say that it stands: that is A, zeros of padding included."""
     total = np.zeros(matrix.shape)
     rows_written: list[int] = []
-    for part in held.blocks.values():
+    for height, part in held.blocks.items():
+        panels = np.searchsorted(part.indptr, part.places // (height * GROUP), side="right") - 1
+        used = np.zeros(part.rows.shape, np.bool_)
+        used[panels, part.places // GROUP % height] = True
+        np.testing.assert_array_equal(part.rows >= 0, used)  # a row of a window is written where it has something
         for p, rows in enumerate(part.rows):
             rows_written += rows[rows >= 0].tolist()
             for g in range(part.indptr[p], part.indptr[p + 1]):
@@ -115,6 +119,9 @@ def _assert_places(held: TileFormat, matrix: Csr) -> None:
     uses = np.bincount(rows_written, minlength=matrix.num_rows)
     np.testing.assert_array_equal(held.use.shared, np.flatnonzero(uses > 1))
     np.testing.assert_array_equal(held.use.empty, np.flatnonzero(uses == 0))
+    for bucket in held.ell.buckets if held.ell else ():
+        rows = held.ell.rows[bucket.first : bucket.first + bucket.count]
+        assert np.all((uses[rows[rows >= 0]] > 1) == bucket.shared)  # else they are written whole
 
 
 def _small() -> tuple[Csr, Selection]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -120,6 +121,24 @@ def test_a_kernel_asks_for_its_code_and_for_a_small_operand(width: int, asked: b
     assert ("add.u64 %rd3, %rd1, %rd3;\n  prefetch.global.L2 [%rd3];" in text) == asked
     cold = UnrolledKernel(kernel.tiles, kernel.dispatch, width, kernel.schedule, warm=False)
     assert "prefetch" not in entry_ptx(cold, "sm_90")
+
+
+@pytest.mark.parametrize(
+    ("arch", "followed", "begins"),
+    [
+        ("sm_80", True, False),
+        ("sm_89", True, False),
+        ("sm_90", True, True),
+        ("sm_90a", True, True),
+        ("sm_100", True, True),
+        ("sm_100", False, False),
+    ],
+)
+def test_the_next_grid_is_let_begin_where_there_is_one_and_the_architecture_can(
+    arch: str, followed: bool, begins: bool
+) -> None:
+    kernel = replace(kernel_of(matrices()["under_32_rows"], 2, 24, Schedule(2)), followed=followed)
+    assert ("griddepcontrol.launch_dependents;" in entry_ptx(kernel, arch)) == begins
 
 
 @pytest.mark.parametrize("value", AWKWARD)

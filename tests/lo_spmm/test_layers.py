@@ -88,6 +88,17 @@ def test_fused_spmm_on_the_host(bias: bool, relu: bool) -> None:
     np.testing.assert_allclose(out, np.maximum(expected, 0) if relu else expected, rtol=0, atol=1e-5)
 
 
+def test_the_activation_keeps_what_is_no_number() -> None:
+    problem = Problem(Op.SPMM, random_csr(4, 20, [20, 20, 0, 20]), 36)
+    (operand,) = dense_operands(problem)
+    operand[7, 5] = np.nan
+    out = np.zeros((4, 36), np.float32)
+    fused_spmm(problem, HOST, relu=True).run((operand,), out)
+    expected = np.zeros((4, 36), np.bool_)
+    expected[[0, 1, 3], 5] = True
+    np.testing.assert_array_equal(np.isnan(out), expected)
+
+
 def test_what_is_refused() -> None:
     weights = pruned(np.random.default_rng(0), (4, 2, 3, 3))
     with pytest.raises(UnsupportedError, match="one group, found 2"):

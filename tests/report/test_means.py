@@ -83,6 +83,14 @@ def test_what_solves_little_does_not_narrow_the_others(derived):
     assert np.isnan(means.loc["dgl", "common_speedup"])
 
 
+def test_half_of_what_is_solved_is_too_little_to_be_ranked(derived):
+    derived.loc[(derived["label"] == "gespmm") & (derived["width"] == 64), "speedup"] = np.nan
+    derived.loc[(derived["label"] == "dgl") & (derived["matrix"] == "ogb/b"), "speedup"] = np.nan
+    means = mean_speedups(derived).set_index("label")
+    assert means["cases"].to_dict() == {"gespmm": 2, "dgl": 1, "cublas": 0}
+    assert means["common_cases"].to_dict() == {"gespmm": 2, "dgl": 0, "cublas": 0}
+
+
 def test_kinds_of_matrices_are_apart_and_their_mixture_says_so(derived):
     derived.loc[derived["matrix"] == "ogb/b", "matrix_kind"] = "twin"
     means = mean_speedups_by_kind(derived).set_index(["kinds", "label"])

@@ -149,3 +149,58 @@ def test_break_even_by_hand():
 def test_floor_is_amount_over_rate():
     assert floor_us(4e9, 4e12) == pytest.approx(1000)
     assert isnan(floor_us(4e9, 0))
+
+
+@pytest.mark.parametrize(
+    ("count", "tail", "rank"),
+    [(6, 1 / 64, 1), (5, (1 + 5) / 32, 2), (8, (1 + 8 + 28) / 256, 3), (9, (1 + 9 + 36) / 512, 3)],
+)
+def test_a_tail_of_just_the_error_rate_is_allowed(count, tail, rank):
+    assert stats.binom(count, 0.5).cdf(rank - 1) == pytest.approx(tail, rel=1e-12)
+    assert median_rank(count, 1 - 2 * tail) == rank
+    assert median_rank(count, 1 - 1.99 * tail) == rank - 1
+
+
+@pytest.mark.parametrize("size", [6, 7])
+def test_ratio_interval_is_that_of_every_way_to_draw(size):
+    """Of six samples a median lies between the middle two: against all six to the power of six draws."""
+    above, below = np.full(size, 3.0), 2.0 ** np.arange(size)
+    if size == 6:
+        draws = below[np.indices((size,) * size).reshape(size, -1).T]
+    else:
+        draws = np.random.default_rng(8).choice(below, (200_000, size))
+    ratios = 3.0 / np.median(draws, axis=1)
+    (lowest, low), (high, highest) = np.quantile(ratios, [[0.015, 0.035], [0.965, 0.985]])
+    interval = ratio_interval(above, below)
+    assert lowest <= interval.low <= low
+    assert high <= interval.high <= highest
+    assert interval.value == 3.0 / np.median(below)
+
+
+def test_few_cases_have_the_interval_of_their_extremes():
+    """Of four cases Student's t moves the percentiles so far out that only draws of one case alone are beyond."""
+    interval = geometric_mean([8.0, 1.0, 4.0, 2.0])
+    assert (interval.value, interval.low, interval.high) == pytest.approx((2 * 2**0.5, 1.0, 8.0))
+    student = stats.t.ppf(0.975, 3)
+    assert stats.norm.cdf(-student * (4 / 3) ** 0.5) < 1 / 4**4
+
+
+@pytest.mark.parametrize("many", [FEWEST_SAMPLES, 40])
+def test_a_ratio_needs_enough_samples_on_both_sides(many):
+    enough, few = np.linspace(1.0, 2.0, many), np.linspace(1.0, 2.0, FEWEST_SAMPLES - 1)
+    for interval in (ratio_interval(enough, few), ratio_interval(few, enough)):
+        assert interval.value == 1.0
+        assert isnan(interval.low)
+        assert isnan(interval.high)
+    assert not isnan(ratio_interval(enough, enough[:FEWEST_SAMPLES]).low)
+
+
+def test_large_clusters_weigh_by_their_cases():
+    """Six clusters of nine cases near 1 and six of one case near e: the mean of the clusters would be far off."""
+    rng = np.random.default_rng(9)
+    clusters = [number for number in range(6) for _ in range(9)] + list(range(6, 12))
+    logs = np.array([0.0] * 54 + [1.0] * 6) + rng.normal(0, 0.01, 60)
+    interval = geometric_mean(np.exp(logs), clusters)
+    assert interval.value == pytest.approx(np.exp(0.1), rel=0.01)
+    assert interval.low < interval.value < interval.high
+    assert interval.high < np.exp(0.5)

@@ -122,6 +122,21 @@ def test_formats_made_of_a_refused_one_are_not_converted() -> None:
     assert len(failed) == len(block_space(problem)) - 1
 
 
+def test_blocks_are_refused_where_both_of_their_sides_are_made_of_a_refused_one() -> None:
+    def convert(problem: Problem, config: dict[str, Any]) -> BsrFormat:
+        shape = config["block_rows"], config["block_cols"]
+        return BsrFormat.from_csr(problem.matrix, *shape, 1 if shape == (64, 64) else 1 << 20)
+
+    problem = problem_of(16)
+    space = {(c["block_rows"], c["block_cols"]): c for c in block_space(problem)}
+    candidates = Candidates(problem, open_target(HOST), convert)
+    for shape in ((64, 64), (128, 64), (128, 128)):
+        with pytest.raises(BuildError, match="at most 1 stored elements"):
+            candidates.plan(space[shape])
+    for shape in ((128, 32), (96, 64), (64, 32)):
+        assert candidates.plan(space[shape]).stored > 0
+
+
 def test_a_format_is_uploaded_once() -> None:
     problem = problem_of(136)
     candidates = Candidates(problem, open_target(HOST), SparseTirBsr().convert)

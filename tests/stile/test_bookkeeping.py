@@ -1,0 +1,123 @@
+"""The books of a search, which its compiled loops keep up to date, against a slow count after every pick."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from stile_recount import Recounted, on_grid
+
+from spmark.impls.core.problem import Csr, DType, Op
+from spmark.impls.stile.calibration import BlockCost, Calibration, published_a100
+from spmark.impls.stile.greedy import Event, Greedy, Rules
+from spmark.impls.stile.space import Formats, Mode, shapes_of
+from spmark.impls.stile.state import stretched
+from spmark.impls.stile.windows import Tiled
+
+SPMM = Calibration.of(published_a100(), Op.SPMM, DType.FLOAT16)
+SDDMM = Calibration.of(published_a100(), Op.SDDMM, DType.FLOAT16)
+TWO_HEIGHTS = replace(
+    SPMM,
+    blocks=SPMM.blocks
+    + tuple(BlockCost(8, b.cols, b.part, 0.65 * b.plain_ms, 0.65 * b.atomic_ms) for b in SPMM.blocks),
+)
+FINE, COARSE = 2.0**-40, 2.0**-10
+"""Steps of costs in ms: one that changes next to nothing, one at which many candidates cost the same."""
+
+
+def mixed(seed: int, num_rows: int, num_cols: int, density: float) -> Csr:
+    """Draw hubs, scattered non-zeros and windows whose first columns are dense."""
+    rng = np.random.default_rng(seed)
+    pattern = rng.random((num_rows, num_cols)) < density
+    for top in range(0, num_rows, 16):
+        columns = rng.choice(num_cols, min(num_cols, int(rng.integers(4, 28))), replace=False)
+        pattern[top : top + 16, columns] |= rng.random((min(16, num_rows - top), columns.size)) < rng.uniform(0.2, 1)
+    pattern[rng.integers(num_rows)] |= rng.random(num_cols) < 0.6
+    rows, cols = np.nonzero(pattern)
+    indptr = np.concatenate([[0], np.cumsum(pattern.sum(axis=1))])
+    return Csr.checked(pattern.shape, indptr, cols, rng.uniform(0.5, 1, rows.size))
+
+
+def search(matrix: Csr, calibration: Calibration, rules: Rules, *costs: float) -> Recounted:
+    shapes = on_grid(shapes_of(calibration, 32, 32, matrix.nnz, rules.mode), *costs)
+    tiled = Tiled.of(matrix, matrix.row_lengths.astype(np.int32))
+    run = Recounted(tiled, shapes, calibration.op is Op.SPMM, rules, lambda: False)
+    picked = run.run()
+    assert picked.finished
+    assert picked.spent_ms == picked.trace[-1].spent_ms
+    return run
+
+
+CALIBRATIONS = {"spmm": SPMM, "two_heights": TWO_HEIGHTS, "sddmm": SDDMM}
+RULES = {
+    "code": ("spmm", Rules(Mode.CODE)),
+    "code_keeps": ("spmm", Rules(Mode.CODE, withdraw=False)),
+    "code_blocks": ("spmm", Rules(Mode.CODE, Formats.BLOCKS, slack=1.0)),
+    "code_levels": ("spmm", Rules(Mode.CODE, slack=0.0, max_levels=2)),
+    "paper": ("spmm", Rules(Mode.PAPER, slack=0.3)),
+    "paper_heights": ("two_heights", Rules(Mode.PAPER, slack=0.0)),
+    "paper_heights_keep": ("two_heights", Rules(Mode.PAPER, slack=0.0, withdraw=False, max_levels=3)),
+    "paper_heights_blocks": ("two_heights", Rules(Mode.PAPER, Formats.BLOCKS, slack=0.0)),
+    "sddmm": ("sddmm", Rules(Mode.CODE)),
+    "sddmm_paper": ("sddmm", Rules(Mode.PAPER, slack=0.0)),
+}
+SHAPES = [(40, 60, 0.06), (70, 30, 0.15), (33, 200, 0.04), (96, 120, 0.03), (82, 153, 0.15)]
+COSTS = {
+    "as_published": (FINE, 1.0, 1.0),
+    "dear_windows": (FINE, 3.0, 1.0),
+    "cheap_rows": (FINE, 4.0, 0.4),
+    "equals": (COARSE, 4.6, 0.5),
+}
+
+
+@pytest.mark.parametrize("costs", COSTS.values(), ids=COSTS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(("calibration", "rules"), RULES.values(), ids=RULES)
+def test_every_account_is_right_after_every_pick(
+    calibration: str, rules: Rules, shape: tuple[int, int, float], costs: tuple[float, float, float]
+) -> None:
+    for seed in range(2):
+        search(mixed(seed, *shape), CALIBRATIONS[calibration], rules, *costs)
+
+
+def test_the_matrices_call_for_every_kind_of_pick() -> None:
+    picked: Counter[Event] = Counter()
+    withdrawn = ties = 0
+    for costs in COSTS.values():
+        for shape in SHAPES:
+            run = search(mixed(0, *shape), SPMM, Rules(Mode.CODE), *costs)
+            picked.update({step.event: step.picked for step in run._trace})
+            withdrawn += sum(step.withdrawn for step in run._trace)
+            ties += run.ties
+    assert picked.keys() == {Event.BEFOREHAND, Event.BLOCK, Event.WINDOW, Event.OTHER}
+    assert withdrawn > 10
+    assert ties > 0
+
+
+def test_windows_that_give_back_more_than_they_cost_are_taken_together() -> None:
+    """Rows of 24 are cut in 16 and 8: once all tiles of 8 are picked, each window gives back more than it costs."""
+    count = 48
+    indices = np.concatenate([np.sort(np.random.default_rng(row).permutation(60)[:24]) for row in range(count)])
+    matrix = Csr.checked((count, 60), np.arange(count + 1) * 24, indices, np.ones(indices.size))
+    rules = Rules(Mode.PAPER, slack=0.5, widest=16)
+    shapes = on_grid(shapes_of(SPMM, 32, 32, matrix.nnz, rules.mode, rules.widest), FINE, 0.2, 1.0)
+    run = Recounted(Tiled.of(matrix, matrix.row_lengths.astype(np.int32)), shapes, True, rules, lambda: False)
+    run._regroup()
+    narrow = min((average, tile) for tile, average in run._lights().items() if run._level.shape[tile] == 1)
+    Greedy._pick_light(run, *narrow, math.inf)
+    first, *_ = run.run().trace[1:]
+    assert first.event is Event.WINDOW
+    assert first.average_ms < 0
+    assert first.picked > 1
+    assert first.left == 0
+
+
+@pytest.mark.parametrize(
+    ("average", "slack", "limit"),
+    [(10.0, 0.2, 12.0), (-10.0, 0.2, -8.0), (0.0, 0.2, 0.0), (-10.0, 0.0, -10.0), (10.0, math.inf, math.inf)],
+)
+def test_slack_reaches_above_an_average_of_either_sign(average: float, slack: float, limit: float) -> None:
+    assert stretched(average, slack) == limit
