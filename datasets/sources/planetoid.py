@@ -17,6 +17,7 @@ import numpy as np
 from spmark.datasets.cache import Cache
 from spmark.datasets.source import Args, Facts, RawMatrix, csr_from_edges, known, only
 from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.guard import reading
 from spmark.impls.core.record import MatrixKind
 
 BASE_URL = "https://raw.githubusercontent.com/kimiyoung/planetoid/master/data/"
@@ -70,21 +71,21 @@ def read_graph(path: Path) -> RawMatrix:
     DatasetError
         It holds anything but a ``defaultdict(list)`` of integers, or is truncated.
     """
-    try:
-        with path.open("rb") as file:
-            graph = _Unpickler(file, encoding="latin1").load()
-    except DatasetError as error:
-        raise DatasetError(f"{path}: {error}") from error
-    except Exception as error:  # a corrupt pickle raises nearly anything
-        raise DatasetError(f"{path}: expected a pickled defaultdict(list), found a corrupt file: {error!r}") from error
+    with reading(path, "a pickled defaultdict(list)", remedy="it is a corrupt file: delete it to fetch it again"):
+        try:
+            with path.open("rb") as file:
+                graph = _Unpickler(file, encoding="latin1").load()
+        except DatasetError as error:
+            raise DatasetError(f"{path}: {error}") from error
     if not (type(graph) is defaultdict and all(type(k) is int and type(v) is list for k, v in graph.items())):
         raise DatasetError(f"{path}: expected a defaultdict from integers to lists, found {type(graph).__name__}")
     flat = [neighbour for neighbours in graph.values() for neighbour in neighbours]
     if any(type(neighbour) is not int for neighbour in flat):
         raise DatasetError(f"{path}: expected lists of integers, found something else among the neighbours")
     num_nodes = len(graph)
-    rows = np.repeat(np.fromiter(graph, np.int64, num_nodes), [len(neighbours) for neighbours in graph.values()])
-    cols = np.array(flat, np.int64)
+    with reading(path, "numbers of nodes"):
+        rows = np.repeat(np.fromiter(graph, np.int64, num_nodes), [len(neighbours) for neighbours in graph.values()])
+        cols = np.array(flat, np.int64)
     edges = np.concatenate([rows, cols]), np.concatenate([cols, rows])
     return csr_from_edges((num_nodes, num_nodes), *edges, None, MatrixKind.PATTERN, merge=True, where=str(path))
 

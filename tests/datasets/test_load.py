@@ -208,10 +208,21 @@ def test_matrix_market(tmp_path, cache, name, pack):
     ("content", "error", "message"),
     [
         (MTX[:-8], DatasetError, "expected a complete Matrix Market file"),
-        (b"", DatasetError, "expected a complete Matrix Market file"),
-        (b"hello", DatasetError, "expected a complete Matrix Market file"),
-        (HEADER + b"3 4 1\n5 1 1.0\n", DatasetError, "expected a complete Matrix Market file"),
-        (HEADER + b"3 4 1\n0 1 1.0\n", DatasetError, "expected a complete Matrix Market file"),
+        (MTX[:-1] + b"\n2 2 1.0\n", DatasetError, "with 3 entries as its header says, found 4"),
+        (b"", DatasetError, "expected a line like '%%MatrixMarket .*found the end of the file"),
+        (b"hello", DatasetError, "expected a line like '%%MatrixMarket .*found 'hello'"),
+        (HEADER, DatasetError, "2: expected rows, columns and entries, found the end of the file"),
+        (HEADER + b"3 4\n", DatasetError, r"2: expected rows, columns and entries, found '3 4\\n'"),
+        (HEADER + b"3 4 -1\n", DatasetError, "2: expected rows, columns and entries"),
+        (HEADER + b"% x\n3 4 12\n1 1 1\n", DatasetError, "3: expected 12 entries .*71 bytes at least, found 6 bytes"),
+        (HEADER + b"3 4 1\n5 1 1.0\n", MatrixError, r"row numbers in \[1, 3\], found 5 in entry 1"),
+        (HEADER + b"3 4 1\n0 1 1.0\n", MatrixError, r"row numbers in \[1, 3\], found 0 in entry 1"),
+        (HEADER + b"3 4 1\n1 5 1.0\n", MatrixError, r"column numbers in \[1, 4\], found 5 in entry 1"),
+        (HEADER + b"3 4 1\n1.0 1 1.0\n", DatasetError, "expected a complete Matrix Market file"),
+        (HEADER + b"3 4 1\n1 1\n\n\n", DatasetError, "3 columns but 2"),
+        (HEADER + b"1 1 2\n1 1 1.0\n1 1 2.0\n", MatrixError, "each entry once, found 2 in 1 x 1"),
+        (HEADER.replace(b"real", b"quaternion") + b"1 1 0\n", DatasetError, "expected a field out of"),
+        (HEADER + b"2147483647 2 1\n1 1 1.0\n", DatasetError, "at most 8 GiB, found a claim of 32 GiB.*MATRIX_GIB"),
         (HEADER + b"3 4 2\n1 2 1.0\n1 2 2.0\n", MatrixError, "a duplicate in row 0: column 1"),
         (HEADER + b"3 4 1\n1 2 nan\n", MatrixError, "finite values, found nan"),
         (MTX.replace(b"real", b"complex").replace(b".0", b".0 1.0"), MatrixError, "complex"),
@@ -219,7 +230,7 @@ def test_matrix_market(tmp_path, cache, name, pack):
     ],
 )
 def test_bad_matrix_market(tmp_path, cache, content, error, message):
-    with pytest.raises(error, match=rf"m\.mtx: .*{message}"):
+    with pytest.raises(error, match=rf"m\.mtx:.*{message}"):
         load_matrix(mtx(tmp_path, content), cache, 0)
 
 

@@ -171,8 +171,8 @@ class Evil:
         (pickle.dumps(defaultdict(list, {0: [np.int64(1)]})), "found numpy"),
         (pickle.dumps([1, 2]), "expected a defaultdict from integers to lists, found list"),
         (pickle.dumps(defaultdict(list, {0: ["1"]})), "expected lists of integers"),
-        (pickle.dumps(defaultdict(list, {0: [1]}))[:-5], "found a corrupt file"),
-        (b"", "found a corrupt file"),
+        (pickle.dumps(defaultdict(list, {0: [1]}))[:-5], "it is a corrupt file"),
+        (b"", "it is a corrupt file"),
     ],
 )
 def test_planetoid_refuses_other_pickles(tmp_path, monkeypatch, content, message):
