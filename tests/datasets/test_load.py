@@ -37,7 +37,7 @@ def stored(spec):
 
 
 def test_npz(tmp_path, cache):
-    matrix = sparse.random_array((30, 40), density=0.1, rng=np.random.default_rng(1), dtype=np.float32).tocsr()
+    matrix = sparse.random(30, 40, density=0.1, random_state=1, dtype=np.float32).tocsr()
     matrix.sort_indices()
     sparse.save_npz(tmp_path / "m.npz", matrix)
     spec = MatrixSpec(source="npz", name="label", args={"path": str(tmp_path / "m.npz")}, values="stored")

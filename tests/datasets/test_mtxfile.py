@@ -55,7 +55,7 @@ def by_hand(matrix: sparse.coo_array, comment: str) -> bytes:
     """Write the way that other tools do: any spacing, Windows line ends, empty lines, no last line end."""
     lines = ["%%matrixmarket MATRIX Coordinate real GENERAL", *comment.splitlines(), ""]
     lines += [f"  {matrix.shape[0]}\t{matrix.shape[1]}   {matrix.nnz} "]
-    lines += [f" {r + 1}  {c + 1}\t{v!r}" for r, c, v in zip(*matrix.coords, matrix.data.tolist(), strict=True)]
+    lines += [f" {r + 1}  {c + 1}\t{v!r}" for r, c, v in zip(matrix.row, matrix.col, matrix.data.tolist(), strict=True)]
     return "\r\n".join(lines).encode("latin1")
 
 
