@@ -87,12 +87,10 @@ def packed_mtx(file: str, pack: Callable[[bytes], bytes], data: bytes, folder: P
 
 
 def npz_member(data: bytes, folder: Path) -> object:
-    """Put the damaged array in place of one of a good file, which is zipped anew."""
+    """Put the damaged array in place of the one that it was, in a file that is zipped anew."""
     members = npz_members()
-    name = list(members)[len(data) % len(members)]
-    if data in members.values():
-        name = next(key for key, content in members.items() if content == data)
-    members[name] = data
+    name, _, content = data.partition(b"|")
+    members[name.decode("latin1") or "x"] = content
     return load("npz", "m.npz", zipped(members), folder, values="seeded")
 
 
@@ -241,7 +239,9 @@ TARGETS = (
         ],
     ),
     Target("npz", partial(load, "npz", "m.npz"), npz_seeds),
-    Target("npz_member", npz_member, lambda: tuple(npz_members().values())),
+    Target(
+        "npz_member", npz_member, lambda: [name.encode() + b"|" + content for name, content in npz_members().items()]
+    ),
     Target(
         "smtx",
         partial(load, "smtx", "m.smtx", values="seeded"),

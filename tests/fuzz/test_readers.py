@@ -10,7 +10,7 @@ import os
 import pytest
 from fuzz.harness import fuzz, targets
 
-INPUTS = 300
+INPUTS = 200
 SECONDS = float(os.environ.get("SPMARK_FUZZ_SECONDS", "0"))
 
 
