@@ -31,6 +31,7 @@ from spmark.datasets.sources import dgl, ogb, planetoid, snap
 from spmark.datasets.statistics import statistics
 from spmark.datasets.sweep import MatrixSpec, Sweep, expand
 from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.problem import Csr
 from spmark.impls.core.record import MatrixKind
 
@@ -110,7 +111,10 @@ def cache_entry(data: bytes, folder: Path) -> object:
     cache.keep("twin", "x", ARGS, CSR)
     (path,) = (folder / "cache").rglob("*.npz")
     (path if data.startswith(b"P") else path.with_suffix(".json")).write_bytes(data)
-    return cache.parsed("twin", "x", ARGS)
+    matrix = cache.parsed("twin", "x", ARGS)
+    if matrix is None:
+        raise DatasetError("to be made again")
+    return matrix
 
 
 def cache_seeds() -> Sequence[bytes]:
