@@ -91,7 +91,7 @@ def npz_member(data: bytes, folder: Path) -> object:
     """Put the damaged array in place of the one that it was, in a file that is zipped anew."""
     members = npz_members()
     name, _, content = data.partition(b"|")
-    members[name.decode("latin1") or "x"] = content
+    members[name[:100].decode("latin1") or "x"] = content
     return load("npz", "m.npz", zipped(members), folder, values="seeded")
 
 
