@@ -1,4 +1,4 @@
-"""Reading one member out of a downloaded archive, as a stream: nothing is ever unpacked to disk.
+"""Unpacking one member of a download into a temporary file that goes away again; nothing else of it reaches the disk.
 
 Members are checked all the same: no publisher ships an archive with absolute paths, ``..``, links or devices.
 """
@@ -9,21 +9,29 @@ import contextlib
 import gzip
 import stat
 import tarfile
+import tempfile
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
+from spmark.datasets.ceiling import ceiling_bytes, check_bytes
 from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.guard import reading
 
-BROKEN = (EOFError, OSError, zlib.error, tarfile.TarError, zipfile.BadZipFile, NotImplementedError)
-"""What reading a truncated or corrupt archive raises."""
+Wanted = Callable[[PurePosixPath], bool]
+_CHUNK_BYTES = 1 << 20
+_READ_INTO_MEMORY = frozenset(
+    {tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE}
+)
+"""Members of a tar that describe the next one."""
+_LONGEST_HEADER = 1 << 20
+_COMPLETE, _AGAIN = "a complete archive", "it is corrupt or truncated: delete it to fetch it again"
 
 
 @contextlib.contextmanager
-def open_member(path: Path, wanted: Callable[[PurePosixPath], bool], what: str) -> Iterator[IO[bytes]]:
-    """Open the only member of a ``.zip`` or ``.tar.gz`` for which ``wanted`` holds.
+def unpacked_member(path: Path, wanted: Wanted, what: str) -> Iterator[Path]:
+    """Unpack the only member of a ``.zip`` or ``.tar.gz`` for which ``wanted`` holds.
 
     Parameters
     ----------
@@ -36,54 +44,111 @@ def open_member(path: Path, wanted: Callable[[PurePosixPath], bool], what: str) 
     Raises
     ------
     DatasetError
-        The archive is broken (also while the stream is read), holds an illegal member, or not exactly one that is
-        wanted.
+        The archive is broken, holds an illegal member, not exactly one that is wanted, or more than the ceiling of
+        `spmark.datasets.ceiling` allows.
     """
-    with broken_as_dataset_error(path):
-        if zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as file:
-                infos = {info.filename: info for info in file.infolist() if not info.is_dir()}
-                links = {name for name, info in infos.items() if stat.S_ISLNK(info.external_attr >> 16)}
-                with file.open(infos[_only(path, list(infos), links, wanted, what)]) as stream:
-                    yield stream
-        else:
-            with tarfile.open(path, "r:*") as tar:
-                members = {member.name: member for member in tar.getmembers() if not member.isdir()}
-                odd = {name for name, member in members.items() if not member.isreg()}
-                opened = tar.extractfile(members[_only(path, list(members), odd, wanted, what)])
-                assert opened is not None
-                with opened:
-                    yield opened
+    with _temporary(path) as spool:
+        with reading(path, _COMPLETE, remedy=_AGAIN):
+            if zipfile.is_zipfile(path):
+                _from_zip(path, wanted, what, spool)
+            else:
+                _from_tar(path, wanted, what, spool)
+        yield Path(spool.name)
 
 
 @contextlib.contextmanager
-def open_gzip(path: Path) -> Iterator[IO[bytes]]:
-    """Open a gzip file whose faults become a `DatasetError`."""
-    with broken_as_dataset_error(path), gzip.open(path, "rb") as stream:
-        yield cast("IO[bytes]", stream)
+def unpacked_gzip(path: Path, name: str = "") -> Iterator[Path]:
+    """Unpack a gzip file; ``name`` stands for it in errors.
+
+    Raises
+    ------
+    DatasetError
+        The file is broken, or holds more than the ceiling allows.
+    """
+    with _temporary(path) as spool:
+        with reading(name or path, _COMPLETE, remedy=_AGAIN), gzip.open(path, "rb") as stream:
+            _copy(cast("IO[bytes]", stream), spool, name or str(path))
+        yield Path(spool.name)
 
 
 @contextlib.contextmanager
-def broken_as_dataset_error(path: Path) -> Iterator[None]:
-    """Turn what reading a broken file raises into a `DatasetError` that names it."""
+def _temporary(path: Path) -> Iterator[IO[bytes]]:
     try:
-        yield
-    except BROKEN as error:
+        spool = tempfile.NamedTemporaryFile(prefix="spmark-")
+    except OSError as error:
+        raise _no_room(path, error) from error
+    with spool:
+        yield cast("IO[bytes]", spool)
+
+
+def _no_room(where: Path | str, error: OSError) -> DatasetError:
+    return DatasetError(
+        f"{where}: cannot be unpacked ({error.strerror}); make room in {tempfile.gettempdir()}, or name another folder "
+        "with TMPDIR"
+    )
+
+
+def _copy(stream: IO[bytes], spool: IO[bytes], where: str) -> None:
+    ceiling, size = ceiling_bytes(), 0
+    while block := stream.read(_CHUNK_BYTES):
+        size += len(block)
+        if size > ceiling:
+            check_bytes(where, "what comes out of it", size)
+        try:
+            spool.write(block)
+            spool.flush()
+        except OSError as error:
+            raise _no_room(where, error) from error
+
+
+def _from_zip(path: Path, wanted: Wanted, what: str, spool: IO[bytes]) -> None:
+    with zipfile.ZipFile(path) as file:
+        infos = {info.filename: info for info in file.infolist() if not info.is_dir()}
+        for name, info in infos.items():
+            _refuse_odd(path, name, stat.S_ISLNK(info.external_attr >> 16))
+        with file.open(infos[_only(path, list(infos), wanted, what)]) as stream:
+            _copy(stream, spool, str(path))
+
+
+def _from_tar(path: Path, wanted: Wanted, what: str, spool: IO[bytes]) -> None:
+    """Read the archive once, from its start to its end: what is skipped is unpacked as well, but not kept."""
+    names, total = [], 0
+    with tarfile.open(path, "r|*", tarinfo=_Member) as tar:
+        for member in tar:
+            if member.isdir():
+                continue
+            # A sparse member claims zeros that the archive does not hold.
+            _refuse_odd(path, member.name, not member.isreg() or member.issparse())
+            total += member.size
+            check_bytes(str(path), "what comes out of it", total)
+            names.append(member.name)
+            if wanted(PurePosixPath(member.name)) and (stream := tar.extractfile(member)) is not None:
+                _copy(stream, spool, str(path))
+    _only(path, names, wanted, what)
+
+
+class _Member(tarfile.TarInfo):
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Member:
+        """Read a header, whose size is not believed where it says how much to read into memory."""
+        member = super().frombuf(buf, encoding, errors)
+        if member.size < 0 or (member.type in _READ_INTO_MEMORY and member.size > _LONGEST_HEADER):
+            raise tarfile.ReadError(f"a member of type {member.type!r} and {member.size} bytes")
+        return member
+
+
+def _refuse_odd(path: Path, name: str, odd: bool) -> None:
+    member = PurePosixPath(name.replace("\\", "/"))
+    if odd or member.is_absolute() or ".." in member.parts:
         raise DatasetError(
-            f"{path}: expected a complete archive, found a corrupt or truncated one ({type(error).__name__}: {error}); "
-            "delete it to fetch it again"
-        ) from error
+            f"{path}: expected plain files inside the archive's folder, found {name!r} "
+            "(a link, a device or a path that leads out); the archive is not used"
+        )
 
 
-def _only(path: Path, names: list[str], odd: set[str], wanted: Callable[[PurePosixPath], bool], what: str) -> str:
-    for name in names:
-        member = PurePosixPath(name.replace("\\", "/"))
-        if member.is_absolute() or ".." in member.parts or name in odd:
-            raise DatasetError(
-                f"{path}: expected plain files inside the archive's folder, found {name!r} "
-                "(a link, a device or a path that leads out); the archive is not used"
-            )
+def _only(path: Path, names: list[str], wanted: Wanted, what: str) -> str:
     matches = [name for name in names if wanted(PurePosixPath(name))]
     if len(matches) != 1:
-        raise DatasetError(f"{path}: expected one {what}, found {matches or 'none among ' + ', '.join(names[:10])}")
+        found = ", ".join(map(repr, matches[:10])) or "none among " + ", ".join(map(repr, names[:10]))
+        raise DatasetError(f"{path}: expected one {what}, found {found}")
     return matches[0]

@@ -11,7 +11,7 @@ import logging
 import os
 import re
 from dataclasses import asdict
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import platformdirs
 from filelock import FileLock
@@ -19,8 +19,9 @@ from filelock import FileLock
 from spmark.datasets.download import download, file_digest
 from spmark.datasets.npzfile import read_npz, write_npz
 from spmark.datasets.source import Args, Facts, RawMatrix
-from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.errors import DatasetError, SpmarkError
 from spmark.impls.core.files import whole
+from spmark.impls.core.guard import reading
 from spmark.impls.core.record import MatrixKind
 
 _LAYOUT = 1
@@ -64,8 +65,12 @@ class Cache:
         Raises
         ------
         DatasetError
-            It cannot be fetched, or what was fetched or stood there is not what was expected.
+            The place leads out of the folder of downloads, the file cannot be fetched, or what was fetched or stood
+            there is not what was expected.
         """
+        parts = PurePosixPath(place).parts
+        if not parts or parts[0] == "/" or ".." in parts or not place.isprintable():
+            raise DatasetError(f"{url}: expected a place inside the cache's folder of downloads, found {place!r}")
         path = self.root / "downloads" / place
         note = path.with_name(path.name + ".sha256")
         try:
@@ -101,11 +106,14 @@ class Cache:
         if not (path.exists() and note.exists()):
             return None
         try:
-            facts = json.loads(note.read_text())
-            matrix = read_npz(path, MatrixKind(facts.pop("kind")))
-            if matrix.facts != Facts(**facts):
-                raise DatasetError(f"{path}: expected {facts}, found {asdict(matrix.facts)}")
-        except (DatasetError, OSError, ValueError, TypeError, KeyError) as error:
+            with reading(note, "the kind and the counts of a matrix"):
+                facts = json.loads(note.read_text())
+                kind = MatrixKind(facts.pop("kind"))
+                expected = Facts(**facts)
+            matrix = read_npz(path, kind)
+            if matrix.facts != expected:
+                raise DatasetError(f"{path}: expected {expected}, found {matrix.facts}")
+        except SpmarkError as error:
             _log.warning("making %s/%s again, since its cached form is unusable: %s", source, name, error)
             return None
         return matrix

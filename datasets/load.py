@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.datasets.cache import Cache
+from spmark.datasets.ceiling import check_shape
 from spmark.datasets.mirror import find_in_mirror
 from spmark.datasets.source import Facts, RawMatrix, Source
 from spmark.datasets.sources.table import find_source
 from spmark.datasets.sweep import MatrixSpec
-from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.errors import DatasetError, MatrixError
 from spmark.impls.core.operators import random_values
-from spmark.impls.core.problem import MAX_NNZ, Csr
+from spmark.impls.core.problem import Csr
 from spmark.impls.core.record import MatrixKind, Orientation
 
 _CHUNK = 1 << 20
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +53,24 @@ def load_matrix(spec: MatrixSpec, cache: Cache, seed: int) -> LoadedMatrix:
         It is not a canonical CSR.
     """
     source = find_source(spec.source)
-    raw = _raw(source, spec, cache)
+    if source.network and (mirrored := find_in_mirror(cache.mirror, source, spec.name)) is not None:
+        return _ready(source, spec, mirrored, seed)
+    stored = spec.values == "stored"
+    kept = cache.parsed(source.name, spec.name, spec.args) if source.cached else None
+    if kept is not None and not (stored and kept.values is None):
+        try:
+            return _ready(source, spec, kept, seed)
+        except (DatasetError, MatrixError) as error:
+            _log.warning("making %s again, since its cached form is unusable: %s", spec.id, error)
+    raw = source.load(spec.name, spec.args, cache)
+    loaded = _ready(source, spec, raw, seed)
+    if source.cached:
+        cache.keep(source.name, spec.name, spec.args, raw)
+    return loaded
+
+
+def _ready(source: Source, spec: MatrixSpec, raw: RawMatrix, seed: int) -> LoadedMatrix:
+    """Check a matrix, give it its values and turn it as the sweep asks."""
     _check_counts(source, spec.name, raw)
     stored = spec.values == "stored"
     if stored and raw.values is None:
@@ -73,27 +93,13 @@ def seeded_values(nnz: int, seed: int) -> NDArray[np.float32]:
     return values
 
 
-def _raw(source: Source, spec: MatrixSpec, cache: Cache) -> RawMatrix:
-    if source.network and (held := find_in_mirror(cache.mirror, source, spec.name)) is not None:
-        return held
-    if not source.cached:
-        return source.load(spec.name, spec.args, cache)
-    kept = cache.parsed(source.name, spec.name, spec.args)
-    if kept is None:
-        kept = source.load(spec.name, spec.args, cache)
-        _check_counts(source, spec.name, kept)
-        cache.keep(source.name, spec.name, spec.args, kept)
-    return kept
-
-
 def _check_counts(source: Source, name: str, raw: RawMatrix) -> None:
     expected, found = source.facts(name), raw.facts
     if expected is not None and found != expected:
         raise DatasetError(
             f"{source.name}/{name}: expected {_counts(expected)} (as {source.title} states), found {_counts(found)}"
         )
-    if found.nnz > MAX_NNZ:
-        raise DatasetError(f"{source.name}/{name}: expected at most 2^31 - 1 non-zeros, found {found.nnz:,}")
+    check_shape(f"{source.name}/{name}", found.num_rows, found.num_cols, found.nnz)
 
 
 def _counts(facts: Facts) -> str:

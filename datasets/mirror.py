@@ -9,6 +9,7 @@ from pathlib import Path
 from spmark.datasets.npzfile import read_npz
 from spmark.datasets.source import Facts, RawMatrix, Source
 from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.guard import reading
 from spmark.impls.core.record import MatrixKind
 
 _COLUMNS = ("name", "category", "source", "licence", "rows", "cols", "nnz", "note")
@@ -43,28 +44,23 @@ def read_manifest(mirror: Path) -> list[Entry]:
         There is no manifest, or a line does not fit; names the file and the line.
     """
     path = mirror / "MANIFEST.tsv"
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-            missing = set(_COLUMNS) - set(rows.fieldnames or ())
-            if missing:
-                raise DatasetError(
-                    f"{path}:1: expected the columns {', '.join(_COLUMNS)}, missing {', '.join(missing)}"
-                )
-            return [
-                _entry(row, mirror, f"{path}:{rows.line_num}") for row in rows if row["category"] not in _NOT_MATRICES
-            ]
-    except OSError as error:
-        raise DatasetError(
-            f"{path}: expected the manifest of a mirror, found none ({error.strerror}); set SPMARK_MIRROR to its folder"
-        ) from error
+    remedy = "set SPMARK_MIRROR to the mirror's folder"
+    with (
+        reading(path, "the manifest of a mirror", remedy=remedy),
+        path.open(encoding="utf-8", newline="") as file,
+    ):
+        rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        missing = sorted(set(_COLUMNS) - set(rows.fieldnames or ()))
+        if missing:
+            raise DatasetError(f"{path}:1: expected the columns {', '.join(_COLUMNS)}, missing {', '.join(missing)}")
+        return [_entry(row, mirror, f"{path}:{rows.line_num}") for row in rows if row["category"] not in _NOT_MATRICES]
 
 
 def _entry(row: dict[str, str], mirror: Path, where: str) -> Entry:
     try:
         facts = Facts(int(row["rows"]), int(row["cols"]), int(row["nnz"]))
         path = mirror / row["category"] / f"{row['name']}.npz"
-        if ".." in path.relative_to(mirror).parts:
+        if ".." in path.relative_to(mirror).parts or "\0" in str(path):
             raise ValueError("a name leads out of the mirror")
         return Entry(row["name"], row["category"], row["source"], row["licence"], facts, row["note"] or "", path)
     except (TypeError, ValueError) as error:

@@ -1,21 +1,55 @@
-"""Matrix Market files, plain, gzipped or in an archive as the SuiteSparse collection ships them."""
+"""Matrix Market files, plain, gzipped or in an archive as the SuiteSparse collection ships them.
+
+The header is read here, and entries by NumPy's reader of text: SciPy's native reader ends the process on some damaged
+files.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 import numpy as np
-from scipy import io, sparse
+from numpy.typing import NDArray
 
-from spmark.datasets.archive import open_gzip, open_member
+from spmark.datasets.archive import unpacked_gzip, unpacked_member
+from spmark.datasets.ceiling import check_shape
 from spmark.datasets.source import RawMatrix, csr_from_edges
 from spmark.impls.core.errors import DatasetError, MatrixError
-from spmark.impls.core.problem import MAX_NNZ
+from spmark.impls.core.guard import reading
 from spmark.impls.core.record import MatrixKind
+
+_BANNER = "%%MatrixMarket matrix coordinate real general"
+_SIZES = re.compile(r"\s*([0-9]{1,19})\s+([0-9]{1,19})\s+([0-9]{1,19})\s*", re.ASCII)
+_ENCODING = "latin1"
+"""Comments hold names of people; every byte is a character."""
+_LONGEST_LINE = 1 << 16
+"""Of the header: the standard says 1,024 characters."""
+_DTYPES = {"real": np.float64, "double": np.float64, "integer": np.int64, "unsigned-integer": np.uint64}
+_SKEW = "skew-symmetric"
+_SYMMETRIES = ("general", "symmetric", _SKEW, "hermitian")
+_SHORTEST_ENTRY = {False: len(b"1 1 1\n"), True: len(b"1 1\n")}
+"""By whether the file is a pattern."""
+
+
+@dataclass(frozen=True)
+class _Header:
+    field: str
+    symmetry: str
+    shape: tuple[int, int]
+    entries: int
+    lines: int
+    """That the header takes, comments included."""
+
+    @property
+    def is_pattern(self) -> bool:
+        return self.field == "pattern"
 
 
 def read_mtx(path: Path) -> RawMatrix:
@@ -27,42 +61,117 @@ def read_mtx(path: Path) -> RawMatrix:
     Raises
     ------
     DatasetError
-        The file is corrupt, truncated or something else; names it.
+        The file is corrupt, truncated or something else, or claims more than the ceiling allows; names it.
     MatrixError
         It is complex, too large for int32, or has an entry out of range or twice.
     """
-    try:
-        with _opened(path) as stream:
-            rows, cols, entries, layout, field, _ = io.mminfo(stream)
-        if layout != "coordinate":
-            raise DatasetError(f"{path}: expected a coordinate matrix, found layout {layout!r}")
-        if field == "complex":
-            raise MatrixError(f"{path}: expected real values or a pattern, found complex values")
-        if max(rows, cols, entries) > MAX_NNZ:
+    where = str(path)
+    with _plain(path) as file:
+        with reading(path, "a Matrix Market file"):
+            header = _header(file, where)
+        table = _entries(file, header, where)
+    for axis, length in zip(("row", "column"), header.shape, strict=True):
+        wrong = np.flatnonzero((table[axis] < 1) | (table[axis] > length))
+        if wrong.size:
+            at = int(wrong[0])
             raise MatrixError(
-                f"{path}: expected at most 2^31 - 1 rows, columns and non-zeros, found {rows} x {cols} with {entries:,}"
+                f"{where}: expected {axis} numbers in [1, {length}], found {table[axis][at]} in entry {at + 1}"
             )
-        with _opened(path) as stream, warnings.catch_warnings():
-            warnings.simplefilter("error")
-            matrix = sparse.coo_array(io.mmread(stream, spmatrix=False))
-    except (ValueError, OverflowError, UnicodeDecodeError, Warning) as error:
-        if isinstance(error, MatrixError):
-            raise
-        raise DatasetError(f"{path}: expected a complete Matrix Market file, found: {error}") from error
-    values = None if field == "pattern" else np.asarray(matrix.data)
+    rows, cols = table["row"] - 1, table["column"] - 1
+    values = None if header.is_pattern else table["value"]
+    if header.symmetry != "general":
+        rows, cols, values = _mirrored(rows, cols, values, -1 if header.symmetry == _SKEW else 1)
     kind = MatrixKind.PATTERN if values is None else MatrixKind.REAL
-    return csr_from_edges((rows, cols), matrix.row, matrix.col, values, kind, merge=False, where=str(path))
+    return csr_from_edges(header.shape, rows, cols, values, kind, merge=False, where=where)
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def _plain(path: Path) -> Iterator[Path]:
+    """Give the text file itself, unpacked where it is packed."""
     if path.name.endswith((".tar.gz", ".tgz", ".tar", ".zip")):
         stem = path.name.partition(".tar")[0].removesuffix(".tgz").removesuffix(".zip")
-        with open_member(path, lambda member: member.name == f"{stem}.mtx", f"{stem}.mtx") as stream:
-            yield stream
+        with unpacked_member(path, lambda member: member.name == f"{stem}.mtx", f"{stem}.mtx") as file:
+            yield file
     elif path.suffix == ".gz":
-        with open_gzip(path) as stream:
-            yield stream
+        with unpacked_gzip(path) as file:
+            yield file
     else:
-        with path.open("rb") as stream:
-            yield stream
+        yield path
+
+
+def _header(file: Path, where: str) -> _Header:
+    """Read the banner, the comments and the line of sizes, and hold the sizes against what the file can hold."""
+    # As text in the way of NumPy's reader, which has to count the same lines.
+    with file.open(encoding=_ENCODING) as stream:
+        line = stream.readline(_LONGEST_LINE)
+        field, symmetry = _banner(line, where)
+        number, bytes_left = 1, os.fstat(stream.fileno()).st_size - len(line)
+        while number == 1 or line.lstrip().startswith("%") or line.isspace():
+            line, number = stream.readline(_LONGEST_LINE), number + 1
+            bytes_left -= len(line)
+    sizes = _SIZES.fullmatch(line)
+    if sizes is None:
+        raise DatasetError(f"{where}:{number}: expected rows, columns and entries, found {_shown(line)}")
+    rows, cols, entries = (int(size) for size in sizes.groups())
+    header = _Header(field, symmetry, (rows, cols), entries, number)
+    check_shape(where, rows, cols, entries)
+    if entries > rows * cols:
+        raise MatrixError(f"{where}:{number}: expected each entry once, found {entries:,} in {rows:,} x {cols:,}")
+    least = entries * _SHORTEST_ENTRY[header.is_pattern] - 1  # the last line may lack its end
+    if least > bytes_left:
+        raise DatasetError(
+            f"{where}:{number}: expected {entries:,} entries as this line says, of {least:,} bytes at least, found "
+            f"{bytes_left:,} bytes after it: truncated?"
+        )
+    return header
+
+
+def _banner(line: str, where: str) -> tuple[str, str]:
+    words = line.lower().split()
+    if len(words) != 5 or words[:2] != ["%%matrixmarket", "matrix"]:
+        raise DatasetError(f"{where}:1: expected a line like {_BANNER!r}, found {_shown(line)}")
+    layout, field, symmetry = words[2:]
+    if layout != "coordinate":
+        raise DatasetError(f"{where}: expected a coordinate matrix, found layout {layout!r}")
+    if field == "complex":
+        raise MatrixError(f"{where}: expected real values or a pattern, found complex values")
+    if field not in (*_DTYPES, "pattern") or symmetry not in _SYMMETRIES:
+        raise DatasetError(
+            f"{where}:1: expected a field out of {', '.join(_DTYPES)} and pattern, and a symmetry out of "
+            f"{', '.join(_SYMMETRIES)}, found {field!r} and {symmetry!r}"
+        )
+    return field, symmetry
+
+
+def _shown(line: str) -> str:
+    return repr(line[:100]) if line else "the end of the file"
+
+
+def _entries(file: Path, header: _Header, where: str) -> NDArray[Any]:
+    """Read the lines below the header: a structured array of ``row``, ``column`` and, but for patterns, ``value``."""
+    columns: list[tuple[str, Any]] = [("row", np.int64), ("column", np.int64)]
+    if not header.is_pattern:
+        # The other half has the other sign, which integers need not have.
+        columns.append(("value", np.float64 if header.symmetry == _SKEW else _DTYPES[header.field]))
+    with reading(where, "a complete Matrix Market file"), warnings.catch_warnings():
+        warnings.simplefilter("error")  # integers that are written as reals
+        warnings.filterwarnings("ignore", "loadtxt: input contained no data", UserWarning)
+        # A relative path might be taken for the name of something to download.
+        table = np.atleast_1d(
+            np.loadtxt(file.absolute(), columns, comments="%", skiprows=header.lines, encoding=_ENCODING)
+        )
+    if table.size != header.entries:
+        raise DatasetError(
+            f"{where}: expected a complete Matrix Market file with {header.entries:,} entries as its header says, "
+            f"found {table.size:,}"
+        )
+    return table
+
+
+def _mirrored(
+    rows: NDArray[Any], cols: NDArray[Any], values: NDArray[Any] | None, sign: int
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
+    """Add the other half of what is stored as one triangle."""
+    off = rows != cols
+    both = None if values is None else np.concatenate([values, values[off] * sign])
+    return np.concatenate([rows, cols[off]]), np.concatenate([cols, rows[off]]), both

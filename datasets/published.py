@@ -6,16 +6,16 @@ held against a digest either way.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from spmark.datasets.archive import unpacked_gzip
 from spmark.datasets.cache import Cache
 from spmark.datasets.near import near
 from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.guard import reading
 
 _ARTIFACT = "https://raw.githubusercontent.com/johnpzh/sparsetir-artifact"
 _LABELS = "24acb5a2cf5d0e3bc6bddfc59746abb924868397"
@@ -100,7 +100,7 @@ def read_table(name: str, cache: Cache) -> str:
         if path.is_file():
             return _checked(_unpacked(path), table, str(path))
     path = cache.fetch(table.url, f"published/{name}.csv", table.sha256)
-    return _checked(path.read_bytes(), table, str(path))
+    return _checked(_unpacked(path), table, str(path))
 
 
 def _mirrored(table: PublishedTable, mirror: Path | None) -> tuple[Path, ...]:
@@ -108,13 +108,11 @@ def _mirrored(table: PublishedTable, mirror: Path | None) -> tuple[Path, ...]:
 
 
 def _unpacked(path: Path) -> bytes:
-    try:
-        if path.suffix == ".gz":
-            with gzip.open(path) as file:
-                return file.read()
+    if path.suffix == ".gz":
+        with unpacked_gzip(path) as file:
+            return file.read_bytes()
+    with reading(path, "a CSV file"):
         return path.read_bytes()
-    except (OSError, EOFError, zlib.error) as error:
-        raise DatasetError(f"{path}: expected a CSV file, found one that cannot be read: {error}") from error
 
 
 def _checked(content: bytes, table: PublishedTable, where: str) -> str:

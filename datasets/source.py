@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from spmark.datasets.ceiling import check_shape
 from spmark.impls.core.errors import DatasetError, MatrixError
-from spmark.impls.core.problem import MAX_NNZ
 from spmark.impls.core.record import MatrixKind
 
 if TYPE_CHECKING:
@@ -113,8 +113,9 @@ def argument(where: str, args: Args, key: str, default: Number, within: tuple[Nu
         It has another type or is out of range.
     """
     value, (low, high) = args.get(key, default), within
-    fits = isinstance(value, int) if isinstance(default, int) else isinstance(value, int | float)
-    if isinstance(value, bool) or not fits or not low <= float(value) <= high:
+    # An integer is compared as one: the largest floating-point number is below some.
+    fits = isinstance(value, int) or (isinstance(value, float) and isinstance(default, float))
+    if isinstance(value, bool | str) or not fits or not low <= value <= high:
         raise DatasetError(
             f"{where}: expected {key} to be {'an integer' if isinstance(default, int) else 'a number'} "
             f"in [{low}, {high}], found {value!r}"
@@ -181,13 +182,11 @@ def csr_from_edges(
     ------
     MatrixError
         A row or column out of range, a duplicate, or more pairs than an int32 can count.
+    DatasetError
+        More rows and columns than the ceiling allows.
     """
     num_rows, num_cols = shape
-    if rows.size > MAX_NNZ or max(shape) > MAX_NNZ:
-        raise MatrixError(
-            f"{where}: expected at most 2^31 - 1 rows, columns and non-zeros (indices are int32), "
-            f"found {num_rows} x {num_cols} with {rows.size:,} entries"
-        )
+    check_shape(where, num_rows, num_cols, rows.size)
     for axis, index, length in (("rows", rows, num_rows), ("columns", cols, num_cols)):
         if index.size and (int(index.min()) < 0 or int(index.max()) >= length):
             at = int(np.flatnonzero((index < 0) | (index >= length))[0])

@@ -216,6 +216,8 @@ def _config_key(entry: ImplementationSpec) -> str:
 
 
 def _refuse_twice(key: str, items: Sequence[str]) -> None:
-    twice = [item for at, item in enumerate(items) if item in items[:at]]
-    if twice:
-        raise ValueError(f"{key}: expected each once, found {twice[0]} more than once")
+    seen: set[str] = set()
+    for item in items:
+        if item in seen:
+            raise ValueError(f"{key}: expected each once, found {item} more than once")
+        seen.add(item)

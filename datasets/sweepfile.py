@@ -11,7 +11,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
 from spmark.datasets.cache import Cache
@@ -19,6 +18,8 @@ from spmark.datasets.near import near
 from spmark.datasets.sources.table import SOURCES, find_source
 from spmark.datasets.sweep import ImplementationSpec, MatrixSpec, Sweep
 from spmark.impls.core.errors import SweepError
+from spmark.impls.core.guard import reading
+from spmark.impls.core.plainyaml import MAX_BYTES, parse_yaml
 
 _DEEPEST_INCLUDE = 8
 
@@ -38,12 +39,13 @@ def read_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
     matrices = data.get("matrices")
     if isinstance(matrices, list):
         data["matrices"] = list(_matrices(matrices, file, 0))
-    try:
-        return Sweep.model_validate(data)
-    except ValidationError as error:
-        # A list whose items are wrong is also reported as too short, which says nothing new.
-        items = [item for item in error.errors() if not (item["type"] == "too_short" and item["input"])]
-        raise SweepError("\n".join(_explain(file, item) for item in items)) from error
+    with reading(file, "keys and values of a sweep", SweepError):
+        try:
+            return Sweep.model_validate(data)
+        except ValidationError as error:
+            # A list whose items are wrong is also reported as too short, which says nothing new.
+            items = [item for item in error.errors() if not (item["type"] == "too_short" and item["input"])]
+            raise SweepError("\n".join(_explain(file, item) for item in items)) from error
 
 
 def _locate(path: str | Path) -> Path:
@@ -60,12 +62,9 @@ def _locate(path: str | Path) -> Path:
 
 
 def _read_yaml(file: Path) -> Any:
-    try:
-        return yaml.safe_load(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SweepError(f"{file}: cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SweepError(f"{file}: expected YAML: {error}") from error
+    with reading(file, "a YAML file", SweepError), file.open("rb") as stream:
+        content = stream.read(MAX_BYTES + 1)
+    return parse_yaml(content, str(file), SweepError)
 
 
 def _mapping(file: Path, data: Any) -> dict[str, Any]:
@@ -83,10 +82,7 @@ def _override(data: dict[str, Any], override: str) -> None:
         data = data.setdefault(parent, {})
         if not isinstance(data, dict):
             raise SweepError(f"override {override!r}: expected {parent} to hold keys, found {type(data).__name__}")
-    try:
-        data[last] = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise SweepError(f"override {override!r}: expected a YAML value after '=': {error}") from error
+    data[last] = parse_yaml(text, f"override {override!r}: the value after '='", SweepError)
 
 
 def _matrices(items: list[Any], file: Path, depth: int) -> Iterator[Any]:
@@ -128,9 +124,10 @@ def _named(item: dict[str, Any], where: str) -> Iterator[Any]:
         if not (isinstance(name, str) and "*" in name):
             yield {**rest, "name": name}
             continue
-        if rest.get("source") not in SOURCES:
-            raise SweepError(f"{where}: expected a source to look for {name!r} in, found {rest.get('source')!r}")
-        held = find_source(rest["source"]).names(Cache.default())
+        source = rest.get("source")
+        if not (isinstance(source, str) and source in SOURCES):
+            raise SweepError(f"{where}: expected a source to look for {name!r} in, found {source!r}")
+        held = find_source(source).names(Cache.default())
         matches = [candidate for candidate in held if fnmatchcase(candidate, name)]
         if not matches:
             raise SweepError(f"{where}: expected {name!r} to match matrices of {rest['source']}, found none")

@@ -9,10 +9,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from spmark.datasets.archive import open_member
+from spmark.datasets.archive import unpacked_member
 from spmark.datasets.cache import Cache
 from spmark.datasets.source import Args, Facts, RawMatrix, csr_from_edges, known, only
 from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.guard import reading
 from spmark.impls.core.record import MatrixKind
 
 BASE_URL = "https://data.dgl.ai/dataset/"
@@ -60,14 +61,13 @@ def read_archive(path: Path) -> RawMatrix:
     DatasetError
         The archive is broken, or the member is no such graph.
     """
-    with open_member(path, lambda member: member.name == "train_graph.json", "train_graph.json") as stream:
-        content = stream.read()
-    try:
+    with unpacked_member(path, lambda member: member.name == "train_graph.json", "train_graph.json") as file:
+        content = file.read_bytes()
+    with reading(f"{path}: train_graph.json", "a node-link graph"):
         graph = json.loads(content)
         nodes = sorted(int(node["id"]) for node in graph["nodes"])
-        links = np.array([(link["source"], link["target"]) for link in graph["links"]], np.int64).reshape(-1, 2)
-    except (ValueError, KeyError, TypeError) as error:
-        raise DatasetError(f"{path}: train_graph.json: expected a node-link graph, found {error!r}") from error
+        links = np.array([(int(link["source"]), int(link["target"])) for link in graph["links"]], np.int64)
+        links = links.reshape(-1, 2)
     if nodes != list(range(len(nodes))):
         raise DatasetError(f"{path}: train_graph.json: expected nodes 0 to {len(nodes) - 1}, found other ids")
     loops = np.arange(len(nodes), dtype=np.int64)

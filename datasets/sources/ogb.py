@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.datasets.archive import broken_as_dataset_error, open_member
+from spmark.datasets.archive import unpacked_gzip, unpacked_member
 from spmark.datasets.cache import Cache
 from spmark.datasets.edgelist import read_integers
 from spmark.datasets.source import Args, Facts, RawMatrix, csr_from_edges, known, only
+from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.record import MatrixKind
 
 BASE_URL = "http://snap.stanford.edu/ogb/data/nodeproppred/"
@@ -58,16 +58,18 @@ def read_archive(path: Path) -> RawMatrix:
     DatasetError
         The archive is broken or holds something else.
     """
-    (num_nodes,) = _table(path, "num-node-list.csv.gz", 1).ravel()[:1]
+    counts = _table(path, "num-node-list.csv.gz", 1)
+    if counts.size != 1:
+        raise DatasetError(f"{path}: num-node-list.csv.gz: expected one number of nodes, found {counts.size}")
     rows, cols = _table(path, "edge.csv.gz", 2)
-    shape = (int(num_nodes), int(num_nodes))
+    shape = (int(counts[0, 0]), int(counts[0, 0]))
     return csr_from_edges(shape, rows, cols, None, MatrixKind.PATTERN, merge=True, where=str(path))
 
 
 def _table(path: Path, file: str, columns: int) -> NDArray[np.int64]:
+    where = f"{path}: {file}"
     with (
-        broken_as_dataset_error(path),
-        open_member(path, lambda member: member.name == file and member.parent.name == "raw", f"raw/{file}") as packed,
-        gzip.open(packed, "rb") as stream,
+        unpacked_member(path, lambda m: m.name == file and m.parent.name == "raw", f"raw/{file}") as packed,
+        unpacked_gzip(packed, where) as table,
     ):
-        return read_integers(cast("IO[bytes]", stream), f"{path}: {file}", columns=columns, delimiter=",")
+        return read_integers(table, where, columns=columns, delimiter=",")

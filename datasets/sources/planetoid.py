@@ -6,7 +6,9 @@ exactly these types, so that a file that was tampered with can execute nothing.
 
 from __future__ import annotations
 
+import io
 import pickle
+import pickletools
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +19,7 @@ import numpy as np
 from spmark.datasets.cache import Cache
 from spmark.datasets.source import Args, Facts, RawMatrix, csr_from_edges, known, only
 from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.guard import reading
 from spmark.impls.core.record import MatrixKind
 
 BASE_URL = "https://raw.githubusercontent.com/kimiyoung/planetoid/master/data/"
@@ -32,6 +35,14 @@ _ALLOWED: dict[tuple[str, str], type[Any]] = {
     ("__builtin__", "int"): int,
     ("builtins", "int"): int,
 }
+_STEPS = frozenset(
+    "PROTO FRAME STOP MARK POP POP_MARK GLOBAL STACK_GLOBAL REDUCE TUPLE TUPLE1 TUPLE2 EMPTY_TUPLE "
+    "PUT BINPUT LONG_BINPUT MEMOIZE GET BINGET LONG_BINGET "
+    "INT LONG LONG1 LONG4 BININT BININT1 BININT2 SHORT_BINSTRING BINUNICODE SHORT_BINUNICODE STRING UNICODE NONE "
+    "LIST EMPTY_LIST APPEND APPENDS DICT EMPTY_DICT SETITEM SETITEMS".split()
+)
+_MOST_TUPLES = 8
+"""One holds the arguments of ``defaultdict``."""
 
 
 class Planetoid:
@@ -70,23 +81,37 @@ def read_graph(path: Path) -> RawMatrix:
     DatasetError
         It holds anything but a ``defaultdict(list)`` of integers, or is truncated.
     """
-    try:
-        with path.open("rb") as file:
-            graph = _Unpickler(file, encoding="latin1").load()
-    except DatasetError as error:
-        raise DatasetError(f"{path}: {error}") from error
-    except Exception as error:  # a corrupt pickle raises nearly anything
-        raise DatasetError(f"{path}: expected a pickled defaultdict(list), found a corrupt file: {error!r}") from error
+    with reading(path, "a pickled defaultdict(list)", remedy="it is a corrupt file: delete it to fetch it again"):
+        try:
+            content = path.read_bytes()
+            _check_steps(content)
+            graph = _Unpickler(io.BytesIO(content), encoding="latin1").load()
+        except DatasetError as error:
+            raise DatasetError(f"{path}: {error}") from error
     if not (type(graph) is defaultdict and all(type(k) is int and type(v) is list for k, v in graph.items())):
         raise DatasetError(f"{path}: expected a defaultdict from integers to lists, found {type(graph).__name__}")
     flat = [neighbour for neighbours in graph.values() for neighbour in neighbours]
     if any(type(neighbour) is not int for neighbour in flat):
         raise DatasetError(f"{path}: expected lists of integers, found something else among the neighbours")
     num_nodes = len(graph)
-    rows = np.repeat(np.fromiter(graph, np.int64, num_nodes), [len(neighbours) for neighbours in graph.values()])
-    cols = np.array(flat, np.int64)
+    with reading(path, "numbers of nodes"):
+        rows = np.repeat(np.fromiter(graph, np.int64, num_nodes), [len(neighbours) for neighbours in graph.values()])
+        cols = np.array(flat, np.int64)
     edges = np.concatenate([rows, cols]), np.concatenate([cols, rows])
     return csr_from_edges((num_nodes, num_nodes), *edges, None, MatrixKind.PATTERN, merge=True, where=str(path))
+
+
+def _check_steps(content: bytes) -> None:
+    """Refuse what the C code of an unpickler believes: places of its memo, sizes of buffers, keys nested at will."""
+    tuples = 0
+    for step, argument, place in pickletools.genops(content):
+        tuples += step.name.startswith("TUPLE")
+        memo = "PUT" in step.name and not 0 <= int(argument or 0) <= len(content)
+        if step.name not in _STEPS or memo or tuples > _MOST_TUPLES:
+            raise DatasetError(
+                f"expected the pickle of a dictionary of lists of integers, found {step.name} at byte {place}; nothing "
+                "was executed"
+            )
 
 
 class _Unpickler(pickle.Unpickler):

@@ -11,6 +11,7 @@ import numpy as np
 from spmark.datasets.cache import Cache
 from spmark.datasets.source import Args, Facts, RawMatrix, file_argument
 from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.guard import reading
 from spmark.impls.core.record import MatrixKind
 
 
@@ -46,13 +47,11 @@ def read_smtx(path: Path) -> RawMatrix:
     DatasetError
         It is truncated or something else; says which line.
     """
-    try:
+    with reading(path, "three lines of integers"):
         lines = path.read_text(encoding="ascii").splitlines()
         header, indptr, indices = (
             np.array(line.replace(",", " ").split(), np.int64) for line in (*lines, "", "", "")[:3]
         )
-    except (UnicodeDecodeError, ValueError, OverflowError) as error:
-        raise DatasetError(f"{path}: expected three lines of integers: {error}") from error
     if header.size != 3:
         raise DatasetError(f"{path}:1: expected rows, columns and non-zeros, found {header.size} numbers")
     rows, cols, nnz = (int(number) for number in header)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from spmark.datasets.archive import open_gzip
+from spmark.datasets.archive import unpacked_gzip
 from spmark.datasets.cache import Cache
 from spmark.datasets.edgelist import read_integers
 from spmark.datasets.source import Args, Facts, RawMatrix, csr_from_edges, known, only
@@ -57,8 +57,8 @@ def read_edges(path: Path) -> RawMatrix:
     DatasetError
         The file is broken, empty, or holds something else.
     """
-    with open_gzip(path) as stream:
-        rows, cols = read_integers(stream, str(path))
+    with unpacked_gzip(path) as file:
+        rows, cols = read_integers(file, str(path))
     if rows.size == 0:
         raise DatasetError(f"{path}: expected lines of two node numbers, found none")
     size = int(max(rows.max(), cols.max())) + 1

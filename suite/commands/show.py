@@ -7,10 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
 from rich.markup import escape
 
 from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.plainyaml import parse_yaml
 from spmark.suite.commands.console import answer, console, say, table
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _argument(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not key or not equals:
         raise DatasetError(f"expected an argument as key=value, found {text!r}")
-    return key, yaml.safe_load(value)
+    return key, parse_yaml(value, f"argument {text!r}: the value after '='", DatasetError)
 
 
 def _text(value: Any) -> str:

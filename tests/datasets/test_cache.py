@@ -33,19 +33,42 @@ def test_kept_and_read(cache):
     assert cache.parsed("twin", "y", {}) is None
 
 
-@pytest.mark.parametrize("damage", ["cut", "counts", "note"])
+def _counts(note: Path) -> bytes:
+    return json.dumps({**json.loads(note.read_text()), "nnz": 4}).encode()
+
+
+NOTES = {
+    "a cut note": b"{",
+    "a list": b"[1]",
+    "a number": b"7",
+    "no kind": b'{"num_rows": 2, "num_cols": 3, "nnz": 3}',
+    "a list for a kind": b'{"kind": [], "num_rows": 2, "num_cols": 3, "nnz": 3}',
+    "other keys": b'{"kind": "twin", "rows": 2}',
+    "nesting": b"[" * 200_000,
+    "a long number": b'{"nnz": ' + b"9" * 5000 + b"}",
+    "no text": b"\xff\xfe\x00",
+}
+
+
+@pytest.mark.parametrize("damage", ["cut", "counts", "empty", *NOTES])
 def test_unusable_is_made_again(cache, caplog, damage):
     cache.keep("twin", "x", {}, RAW)
     (path,) = cache.root.rglob("*.npz")
     note = path.with_suffix(".json")
-    if damage == "cut":
-        path.write_bytes(path.read_bytes()[:-20])
-    elif damage == "counts":
-        note.write_text(json.dumps({**json.loads(note.read_text()), "nnz": 4}))
+    if damage in ("cut", "empty"):
+        path.write_bytes(path.read_bytes()[:-20] if damage == "cut" else b"")
     else:
-        note.write_text("{")
+        note.write_bytes(_counts(note) if damage == "counts" else NOTES[damage])
     assert cache.parsed("twin", "x", {}) is None
     assert "making twin/x again" in caplog.text
+
+
+@pytest.mark.parametrize("place", ["../../x", "/x", "a/../../x", "..", "", "a\nb", "a\0b"])
+def test_a_place_that_leads_out_is_refused_before_anything_is_made(tmp_path, place):
+    cache = Cache(tmp_path / "a" / "b" / "cache")
+    with pytest.raises(DatasetError, match="expected a place inside the cache's folder of downloads"):
+        cache.fetch("http://127.0.0.1:9/x", place)
+    assert not list(tmp_path.iterdir())
 
 
 def test_names_do_not_lead_out_of_the_cache(cache):
@@ -105,7 +128,7 @@ HEADER = "name\tcategory\tsource\tlicence\trows\tcols\tnnz\tnote\n"
 def make_mirror(root: Path, lines: str, nnz: int = 3) -> Path:
     (root / "gnn").mkdir(parents=True)
     np.savez(root / "gnn" / "x.npz", indptr=[0, 1, 3], indices=[2, 0, 1][:nnz], data=[1.0, 1, 1], shape=[2, 3])
-    (root / "MANIFEST.tsv").write_text(HEADER + lines)
+    (root / "MANIFEST.tsv").write_text(HEADER + lines, errors="surrogateescape")
     return root
 
 
@@ -133,6 +156,12 @@ def test_mirror_with_other_counts(tmp_path):
     [
         ("x\tgnn\there\tMIT\t2\tthree\t3\t\n", r"MANIFEST\.tsv:2: expected"),
         ("../../x\tgnn\ta\tb\t1\t1\t1\t\n", "leads out"),
+        ("x\t/etc\ta\tb\t1\t1\t1\t\n", r"MANIFEST\.tsv:2: expected"),
+        ("x\0\tgnn\ta\tb\t1\t1\t1\t\n", r"MANIFEST\.tsv"),
+        ("x\n", r"MANIFEST\.tsv:2: expected"),
+        ("x\tgnn\ta\tb\t" + "9" * 5000 + "\t1\t1\t\n", r"MANIFEST\.tsv:2: expected"),
+        ("x" * 200_000 + "\tgnn\ta\tb\t1\t1\t1\t\n", "field larger than field limit"),
+        ("\udcff\tgnn\ta\tb\t1\t1\t1\t\n", "UnicodeDecodeError"),
     ],
 )
 def test_bad_manifest(tmp_path, line, message):

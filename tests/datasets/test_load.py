@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import time
+import zipfile
 
 import numpy as np
 import pytest
@@ -37,14 +38,13 @@ def stored(spec):
 
 
 def test_npz(tmp_path, cache):
-    matrix = sparse.random_array((30, 40), density=0.1, rng=np.random.default_rng(1), dtype=np.float32).tocsr()
+    matrix = sparse.random(30, 40, density=0.1, random_state=1, dtype=np.float32).tocsr()
     matrix.sort_indices()
     sparse.save_npz(tmp_path / "m.npz", matrix)
     spec = MatrixSpec(source="npz", name="label", args={"path": str(tmp_path / "m.npz")}, values="stored")
     loaded = load_matrix(spec, cache, 0)
-    assert np.array_equal(
-        sparse.csr_array((loaded.csr.values, loaded.csr.indices, loaded.csr.indptr)).todense(), matrix.todense()
-    )
+    read = sparse.csr_array((loaded.csr.values, loaded.csr.indices, loaded.csr.indptr), loaded.csr.shape)
+    assert np.array_equal(read.toarray(), matrix.toarray())
     assert loaded.kind is MatrixKind.REAL
 
 
@@ -121,6 +121,60 @@ def test_more_non_zeros_than_int32_counts(tmp_path, cache):
 def test_other_npz_files(tmp_path, cache, changes, message):
     with pytest.raises(DatasetError, match=rf"m\.npz: .*{message}"):
         load_matrix(npz(tmp_path, **changes), cache, 0)
+
+
+def npy(shape: str, payload: bytes = b"") -> bytes:
+    """Write a header by hand, which may claim anything."""
+    text = f"{{'descr': '<i4', 'fortran_order': False, 'shape': {shape}}}".encode().ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + payload
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        (
+            "(1152921504606846976,)",
+            "indptr: expected .* to take 16 bytes, as its member says, found 4,611,",
+        ),
+        ("(4000000000, 4000000000, 4000000000)", "to take 16 bytes"),
+        ("(-4,)", "to take 16 bytes"),
+        ("(2, 2)", "indptr and indices of one dimension, found {'indptr': 2, 'indices': 1}"),
+        ("(" * 3000, "found something else"),
+    ],
+)
+def test_an_npz_header_is_held_against_its_member(tmp_path, cache, shape, message):
+    spec = npz(tmp_path)
+    with zipfile.ZipFile(tmp_path / "m.npz") as file:
+        members = {info.filename: file.read(info) for info in file.infolist()}
+    members["indptr.npy"] = npy(shape, INDPTR.tobytes())
+    with zipfile.ZipFile(tmp_path / "m.npz", "w") as file:
+        for name, content in members.items():
+            file.writestr(name, content)
+    with pytest.raises(DatasetError, match=rf"m\.npz: .*{message}"):
+        load_matrix(spec, cache, 0)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_an_npz_member_is_packed_as_numpy_packs(tmp_path, cache, method):
+    spec = npz(tmp_path)
+    with zipfile.ZipFile(tmp_path / "m.npz", "w") as file:
+        file.writestr("shape.npy", npy("(2,)", bytes(8)), method)
+    with pytest.raises(DatasetError, match=r"m\.npz: shape: expected a member that is stored or deflated"):
+        load_matrix(spec, cache, 0)
+
+
+def test_an_array_of_an_npz_has_a_ceiling(tmp_path, cache, monkeypatch):
+    path = tmp_path / "m.npz"
+    np.savez_compressed(path, indptr=np.zeros(1_000_001, np.int32), indices=np.empty(0, np.int32), shape=[1_000_000, 2])
+    assert path.stat().st_size < 10_000
+    monkeypatch.setenv("SPMARK_MAX_MATRIX_GIB", "0.002")
+    with pytest.raises(DatasetError, match=r"m\.npz: indptr: expected an array to take at most 0\.002 GiB"):
+        load_matrix(MatrixSpec(source="npz", name=str(path)), cache, 0)
+
+
+def test_columns_that_only_a_claim_has(tmp_path, cache):
+    with pytest.raises(DatasetError, match=r"3 rows and 2,000,000,000 columns to take at most 8 GiB"):
+        load_matrix(npz(tmp_path, shape=[3, 2_000_000_000]), cache, 0)
 
 
 @pytest.mark.parametrize("cut", [0, 10, 300, -30])
@@ -208,10 +262,21 @@ def test_matrix_market(tmp_path, cache, name, pack):
     ("content", "error", "message"),
     [
         (MTX[:-8], DatasetError, "expected a complete Matrix Market file"),
-        (b"", DatasetError, "expected a complete Matrix Market file"),
-        (b"hello", DatasetError, "expected a complete Matrix Market file"),
-        (HEADER + b"3 4 1\n5 1 1.0\n", DatasetError, "expected a complete Matrix Market file"),
-        (HEADER + b"3 4 1\n0 1 1.0\n", DatasetError, "expected a complete Matrix Market file"),
+        (MTX[:-1] + b"\n2 2 1.0\n", DatasetError, "with 3 entries as its header says, found 4"),
+        (b"", DatasetError, "expected a line like '%%MatrixMarket .*found the end of the file"),
+        (b"hello", DatasetError, "expected a line like '%%MatrixMarket .*found 'hello'"),
+        (HEADER, DatasetError, "2: expected rows, columns and entries, found the end of the file"),
+        (HEADER + b"3 4\n", DatasetError, r"2: expected rows, columns and entries, found '3 4\\n'"),
+        (HEADER + b"3 4 -1\n", DatasetError, "2: expected rows, columns and entries"),
+        (HEADER + b"% x\n3 4 12\n1 1 1\n", DatasetError, "3: expected 12 entries .*71 bytes at least, found 6 bytes"),
+        (HEADER + b"3 4 1\n5 1 1.0\n", MatrixError, r"row numbers in \[1, 3\], found 5 in entry 1"),
+        (HEADER + b"3 4 1\n0 1 1.0\n", MatrixError, r"row numbers in \[1, 3\], found 0 in entry 1"),
+        (HEADER + b"3 4 1\n1 5 1.0\n", MatrixError, r"column numbers in \[1, 4\], found 5 in entry 1"),
+        (HEADER + b"3 4 1\n1.0 1 1.0\n", DatasetError, "expected a complete Matrix Market file"),
+        (HEADER + b"3 4 1\n1 1\n\n\n", DatasetError, "3 columns but 2"),
+        (HEADER + b"1 1 2\n1 1 1.0\n1 1 2.0\n", MatrixError, "each entry once, found 2 in 1 x 1"),
+        (HEADER.replace(b"real", b"quaternion") + b"1 1 0\n", DatasetError, "expected a field out of"),
+        (HEADER + b"2147483647 2 1\n1 1 1.0\n", DatasetError, "at most 8 GiB, found a claim of 32 GiB.*MATRIX_GIB"),
         (HEADER + b"3 4 2\n1 2 1.0\n1 2 2.0\n", MatrixError, "a duplicate in row 0: column 1"),
         (HEADER + b"3 4 1\n1 2 nan\n", MatrixError, "finite values, found nan"),
         (MTX.replace(b"real", b"complex").replace(b".0", b".0 1.0"), MatrixError, "complex"),
@@ -219,7 +284,7 @@ def test_matrix_market(tmp_path, cache, name, pack):
     ],
 )
 def test_bad_matrix_market(tmp_path, cache, content, error, message):
-    with pytest.raises(error, match=rf"m\.mtx: .*{message}"):
+    with pytest.raises(error, match=rf"m\.mtx:.*{message}"):
         load_matrix(mtx(tmp_path, content), cache, 0)
 
 

@@ -44,7 +44,7 @@ def test_other_content_is_refused(tables: None, tmp_path: Path) -> None:
         read_table(NAME, Cache(tmp_path / "cache", tmp_path))
     (folder / "output_2279_total.csv").unlink()
     (folder / "output_2279_total.csv.gz").write_bytes(gzip.compress(CSV.encode())[:-9])
-    with pytest.raises(DatasetError, match="cannot be read"):
+    with pytest.raises(DatasetError, match="expected a complete archive"):
         read_table(NAME, Cache(tmp_path / "cache", tmp_path))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 
 import pytest
 import yaml
@@ -239,3 +240,42 @@ def test_importing_is_light():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[32]", "[" + "9" * 5000 + "]", "a number of 5,000 characters"),
+        ("name: x", "name: 2026-99-99", "month must be in 1..12"),
+        ("[scipy_cpu]", "[" * 20_000, "more than 50 levels"),
+        ("[scipy_cpu]", "[{name: a, config: {x: {1: 2, b: 3}}}]", "expected keys and values of a sweep"),
+        ("planetoid, name: cora", "[a], names: ['*']", r"expected a source to look for '\*' in, found \['a'\]"),
+        ("planetoid", "p" * 100_000, "expected a source out of"),
+        ("[{source: planetoid, name: cora}]", "&a [*a]", "an alias of what it stands in"),
+    ],
+)
+def test_hostile_sweeps_are_refused_quickly(tmp_path, old, new, message):
+    text = (
+        "schema: 1\nname: x\nops: [spmm]\nmatrices: [{source: planetoid, name: cora}]\nwidths: [32]\n"
+        "implementations: [scipy_cpu]\n"
+    )
+    path = tmp_path / "x.yaml"
+    path.write_text(text)
+    Sweep.load(path)
+    path.write_text(text.replace(old, new))
+    began = time.process_time()
+    with pytest.raises(SweepError, match=message):
+        Sweep.load(path)
+    assert time.process_time() - began < 5
+
+
+def test_a_long_list_is_compared_in_linear_time(tmp_path):
+    path = tmp_path / "x.yaml"
+    names = ", ".join(f"m{number}" for number in range(40_000))
+    path.write_text(
+        f"schema: 1\nname: x\nops: [spmm]\nmatrices: [{{source: npz, names: [{names}]}}]\nwidths: [32]\n"
+        "implementations: [scipy_cpu]\n"
+    )
+    began = time.process_time()
+    assert len(Sweep.load(path).matrices) == 40_000
+    assert time.process_time() - began < 8

@@ -15,11 +15,11 @@ import pytest
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
-from spmark.datasets.source import Facts
+from spmark.datasets.source import Facts, RawMatrix
 from spmark.datasets.sources import dgl, ogb, planetoid, snap, suitesparse
 from spmark.datasets.statistics import statistics
 from spmark.datasets.sweep import MatrixSpec
-from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.errors import DatasetError, MatrixError
 from spmark.impls.core.record import MatrixKind, Orientation
 
 
@@ -85,6 +85,53 @@ def test_ogb(server, cache, arxiv):
     assert server.requests == 1
     assert again.csr.hash == loaded.csr.hash
     assert np.array_equal(again.csr.values, loaded.csr.values)
+
+
+def test_a_cached_entry_that_is_no_csr_is_made_again(cache, arxiv, caplog):
+    """Its counts are right, so that only the checks of a CSR see it."""
+    good = load_matrix(arxiv, cache, 0).csr
+    bad = RawMatrix(good.shape, good.indptr, np.array([3, 2, 1], np.int32), None, MatrixKind.PATTERN)
+    cache.keep("ogb", "ogbn-arxiv", arxiv.args, bad)
+    assert np.array_equal(load_matrix(arxiv, cache, 0).csr.indices, good.indices)
+    assert "making ogb/ogbn-arxiv again" in caplog.text
+    assert np.array_equal(cache.parsed("ogb", "ogbn-arxiv", arxiv.args).indices, good.indices)
+
+
+@pytest.mark.parametrize(
+    ("edges", "nodes", "message"),
+    [
+        (b"0,3\n", b"2147483647\n", "at most 8 GiB, found a claim of 64 GiB"),
+        (b"0,3\n", b"-5\n", "expected sizes of 0 and more"),
+        (b"0,3\n", b"", "expected one number of nodes, found 0"),
+        (b"0,3\n", b"5\n5\n", "expected one number of nodes, found 2"),
+        (b"0,99999999999999999999\n", b"5\n", "expected 2 integers in every line"),
+        (b"0,3,4\n", b"5\n", "expected 2 integers in every line, found 3"),
+        (b"0,9\n", b"5\n", r"columns in \[0, 5\), found 9"),
+    ],
+)
+def test_ogb_claims(server, cache, arxiv, edges, nodes, message):
+    members = {"arxiv/raw/edge.csv.gz": edges, "arxiv/raw/num-node-list.csv.gz": nodes}
+    server.files["/arxiv.zip"] = zipped({name: gzip.compress(content) for name, content in members.items()})
+    with pytest.raises((DatasetError, MatrixError), match=message):
+        load_matrix(arxiv, cache, 0)
+
+
+def test_snap_claims(tmp_path):
+    path = tmp_path / "web.txt.gz"
+    path.write_bytes(gzip.compress(b"0 2147483646\n"))
+    with pytest.raises(DatasetError, match="at most 8 GiB, found a claim of 64 GiB"):
+        snap.read_edges(path)
+
+
+def test_an_encrypted_member_of_a_zip(server, cache, arxiv):
+    content = bytearray(server.files["/arxiv.zip"])
+    for header, flags in ((b"PK\x01\x02", 8), (b"PK\x03\x04", 6)):
+        at = -1
+        while (at := content.find(header, at + 1)) >= 0:
+            content[at + flags] |= 1
+    server.files["/arxiv.zip"] = bytes(content)
+    with pytest.raises(DatasetError, match=r"RuntimeError: .*encrypted"):
+        load_matrix(arxiv, cache, 0)
 
 
 def test_transpose_keeps_values_at_edges(cache, arxiv):
@@ -168,11 +215,14 @@ class Evil:
     [
         (pickle.dumps(Evil(), 2), "found __builtin__.eval; nothing was executed"),
         (pickle.dumps(defaultdict(list, {0: [Evil()]}), 2), "nothing was executed"),
-        (pickle.dumps(defaultdict(list, {0: [np.int64(1)]})), "found numpy"),
+        (pickle.dumps(defaultdict(list, {0: [np.int64(1)]})), "nothing was executed"),
         (pickle.dumps([1, 2]), "expected a defaultdict from integers to lists, found list"),
         (pickle.dumps(defaultdict(list, {0: ["1"]})), "expected lists of integers"),
-        (pickle.dumps(defaultdict(list, {0: [1]}))[:-5], "found a corrupt file"),
-        (b"", "found a corrupt file"),
+        (pickle.dumps(defaultdict(list, {0: [1]}))[:-5], "it is a corrupt file"),
+        (b"", "it is a corrupt file"),
+        (b"\x80\x02]r\xff\xff\xff\x7f.", "found LONG_BINPUT at byte 3"),  # the memo would take 16 GiB
+        (b"\x80\x05\x96" + b"\xff" * 7 + b"\x7f.", "it is a corrupt file"),  # a buffer of 2^63 bytes
+        (b"}K\x00" + b"\x85" * 100_000 + b"K\x00s.", "found TUPLE1"),  # hashing the key would end the process
     ],
 )
 def test_planetoid_refuses_other_pickles(tmp_path, monkeypatch, content, message):
@@ -196,7 +246,19 @@ def test_dgl(server, cache, monkeypatch):
     assert sorted(zip(*np.nonzero(dense(loaded)), strict=True)) == [(0, 0), (0, 2), (1, 1), (2, 0), (2, 2), (3, 3)]
 
 
-@pytest.mark.parametrize("content", [b"[]", b'{"nodes": [{"id": 7}], "links": []}', b"{"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[]",
+        b'{"nodes": [{"id": 7}], "links": []}',
+        b"{",
+        b"[" * 200_000,
+        b'{"nodes": [{"id": 1e999}], "links": []}',
+        b'{"nodes": [{"id": 0}], "links": [{"source": 99999999999999999999, "target": 0}]}',
+        b'{"nodes": [{"id": 0}], "links": [{"source": [], "target": 0}]}',
+        b"\xff",
+    ],
+)
 def test_dgl_refuses_other_json(tmp_path, content):
     path = tmp_path / "ppi.zip"
     path.write_bytes(zipped({"train_graph.json": content}))

@@ -1,0 +1,277 @@
+"""Readers of matrices, of what leads to them, and of sweeps.
+
+Files that are packed have two targets: the packed bytes, where most faults are found by checksums, and the content,
+which is packed after it was damaged.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import pickle
+import tarfile
+import zipfile
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from fuzz.harness import Target
+
+from spmark.datasets import published
+from spmark.datasets.cache import Cache
+from spmark.datasets.load import load_matrix
+from spmark.datasets.mirror import read_manifest
+from spmark.datasets.source import RawMatrix
+from spmark.datasets.sources import dgl, ogb, planetoid, snap
+from spmark.datasets.statistics import statistics
+from spmark.datasets.sweep import MatrixSpec, Sweep, expand
+from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.problem import Csr
+from spmark.impls.core.record import MatrixKind
+
+os.environ["SPMARK_MAX_MATRIX_GIB"] = "0.25"
+CSR = RawMatrix(
+    (3, 4),
+    np.array([0, 2, 2, 3], np.int32),
+    np.array([1, 3, 0], np.int32),
+    np.array([0.5, -2, 3], np.float32),
+    MatrixKind.REAL,
+)
+ARGS = {"seed": 1}
+MTX = b"%%MatrixMarket matrix coordinate real general\n% comment\n3 4 3\n1 4 -2.0\n3 1 3.0e-1\n1 2 0.5\n"
+MTX_SYMMETRIC = b"%%MatrixMarket matrix coordinate integer skew-symmetric\n4 4 2\n2 1 -2\n4 3 7\n"
+MTX_PATTERN = b"%%MatrixMarket matrix coordinate pattern symmetric\r\n%\r\n30 30 9\r\n" + b"".join(
+    b"%d %d\r\n" % (at + 3, at + 1) for at in range(9)
+)
+EDGES = b"# Directed graph\n# FromNodeId\tToNodeId\n0\t0\n0\t3\n3\t1\n17\t2\n"
+
+
+def zipped(members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as file:
+        for name, content in members.items():
+            file.writestr(zipfile.ZipInfo(name), content, method)
+    return out.getvalue()
+
+
+def tarred(members: dict[str, bytes], mode: str, form: int = tarfile.PAX_FORMAT) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode=mode, format=form) as file:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            file.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
+def npy(array: object) -> bytes:
+    out = io.BytesIO()
+    np.save(out, np.asarray(array))
+    return out.getvalue()
+
+
+def load(source: str, file: str, data: bytes, folder: Path, *, values: str = "stored") -> object:
+    """Load as a sweep does, and count what `spmark show` counts."""
+    (folder / file).write_bytes(data)
+    spec = MatrixSpec(source=source, name=str(folder / file), values=values)
+    return statistics(load_matrix(spec, Cache(folder / "cache"), 0).csr)
+
+
+def packed_mtx(file: str, pack: Callable[[bytes], bytes], data: bytes, folder: Path) -> object:
+    return load("matrix_market", file, pack(data), folder, values="seeded")
+
+
+def npz_member(data: bytes, folder: Path) -> object:
+    """Put the damaged array in place of the one that it was, in a file that is zipped anew."""
+    members = npz_members()
+    name, _, content = data.partition(b"|")
+    members[name[:100].decode("latin1") or "x"] = content
+    return load("npz", "m.npz", zipped(members), folder, values="seeded")
+
+
+def npz_members() -> dict[str, bytes]:
+    arrays = {"indptr": CSR.indptr, "indices": CSR.indices, "data": CSR.values, "shape": CSR.shape, "format": b"csr"}
+    return {f"{name}.npy": npy(array) for name, array in arrays.items()}
+
+
+def npz_seeds() -> Sequence[bytes]:
+    stored, deflated = (zipped(npz_members(), method) for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))
+    return stored, deflated, stored
+
+
+def cache_entry(data: bytes, folder: Path) -> object:
+    """Read a kept matrix, of which the note or the array file is damaged; what is unusable is to be made again."""
+    cache = Cache(folder / "cache")
+    cache.keep("twin", "x", ARGS, CSR)
+    (path,) = (folder / "cache").rglob("*.npz")
+    (path if data.startswith(b"P") else path.with_suffix(".json")).write_bytes(data)
+    matrix = cache.parsed("twin", "x", ARGS)
+    if matrix is None:
+        raise DatasetError("to be made again")
+    return matrix
+
+
+def cache_seeds() -> Sequence[bytes]:
+    note = json.dumps({**asdict(CSR.facts), "kind": str(CSR.kind)}).encode()
+    return (note, note, *npz_seeds())
+
+
+def cache_place(data: bytes, folder: Path) -> object:
+    """Fetch to a place that the input names; what it leads to is there already, where it is legal."""
+    place = data.decode("utf-8", "replace")
+    root = folder / "cache"
+    if place == "a/b.zip":
+        (root / "downloads" / "a").mkdir(parents=True)
+        (root / "downloads" / "a" / "b.zip").write_bytes(b"x")
+    return Cache(root).fetch("file:///nowhere", place)
+
+
+def manifest(data: bytes, folder: Path) -> object:
+    (folder / "MANIFEST.tsv").write_bytes(data)
+    return read_manifest(folder)
+
+
+MANIFEST = (
+    b"name\tcategory\tsource\tlicence\trows\tcols\tnnz\tnote\n"
+    b"cora\tgnn\thttps://x.org\tMIT\t2708\t2708\t10556\tSuiteSparse a/b;\nx\tother\there\tMIT\t2\t3\t3\t\n"
+)
+
+
+def archive(file: str, read: Callable[[Path], RawMatrix], data: bytes, folder: Path) -> object:
+    (folder / file).write_bytes(data)
+    raw = read(folder / file)
+    return Csr.checked(raw.shape, raw.indptr, raw.indices, np.ones(raw.indices.size, np.float32))
+
+
+def ogb_members(edges: bytes, nodes: bytes) -> dict[str, bytes]:
+    return {
+        "arxiv/raw/edge.csv.gz": gzip.compress(edges, 1, mtime=0),
+        "arxiv/raw/num-node-list.csv.gz": gzip.compress(nodes, 1, mtime=0),
+    }
+
+
+def ogb_content(data: bytes, folder: Path) -> object:
+    edges, _, nodes = data.partition(b"|")
+    return archive("arxiv.zip", ogb.read_archive, zipped(ogb_members(edges, nodes)), folder)
+
+
+def dgl_content(data: bytes, folder: Path) -> object:
+    return archive("ppi.zip", dgl.read_archive, zipped({"train_graph.json": data}), folder)
+
+
+def dgl_seeds() -> Sequence[bytes]:
+    links = [{"source": at, "target": at + 1} for at in range(4)]
+    graph = {"directed": True, "nodes": [{"id": at, "test": False} for at in range(5)], "links": links}
+    return (json.dumps(graph).encode(),)
+
+
+def planetoid_seeds() -> Sequence[bytes]:
+    graph = defaultdict(list, {0: [1, 2, 1], 1: [0], 2: [0], 3: [3]})
+    return tuple(pickle.dumps(graph, protocol) for protocol in (0, 1, 2, 4))
+
+
+def published_table(data: bytes, folder: Path) -> object:
+    """Read a table as if the input were what its authors published."""
+    (folder / "liteform").mkdir()
+    packed = data.startswith(b"\x1f\x8b")
+    (folder / f"{published.LITEFORM_LABELS}.csv{'.gz' if packed else ''}").write_bytes(data)
+    return len(published._unpacked(folder / f"{published.LITEFORM_LABELS}.csv{'.gz' if packed else ''}"))
+
+
+def sweep(data: bytes, folder: Path) -> object:
+    (folder / "sweep.yaml").write_bytes(data)
+    (folder / "list.yaml").write_text("- {source: twin, name: reddit_twin}\n")
+    loaded = Sweep.load(folder / "sweep.yaml")
+    return [case.case_id for kind in DeviceKind for case in expand(loaded, kind)]
+
+
+def sweep_list(data: bytes, folder: Path) -> object:
+    (folder / "list.yaml").write_bytes(data)
+    (folder / "sweep.yaml").write_bytes(SWEEP)
+    return expand(Sweep.load(folder / "sweep.yaml"), DeviceKind.CPU)
+
+
+SWEEP = b"""# what is measured
+schema: 1
+name: mine
+title: "A sweep: mine"
+ops: [spmm, sddmm_scaled]
+matrices:
+  - {source: planetoid, name: cora, orientation: AT, widths: &w [32, 128]}
+  - {include: list.yaml}
+  - {source: dnn_layers, names: [bert_768x768@0.9, "bert_3072*"], args: {seed: 3}}
+widths: *w
+dtypes: [float32, float16]
+implementations: [scipy_cpu, {name: liteform, label: tuned, config: {partitions: 2, deep: {a: [1, 2.5, null, yes]}}}]
+baseline: {cpu: scipy_cpu}
+seed: 7
+time_limit_s: 1.5e+2
+"""
+LIST = b"- {source: patterns, name: banded, args: {size: 100, width: 3}}\n- source: matrix_market\n  name: mine.mtx\n"
+
+
+def archives(content: bytes) -> Sequence[bytes]:
+    return tarred({"m/README": b"x", "m/m.mtx": content}, "w"), tarred({"m/m.mtx": content}, "w", tarfile.GNU_FORMAT)
+
+
+TARGETS = (
+    Target("mtx", partial(load, "matrix_market", "m.mtx"), lambda: [MTX, MTX_SYMMETRIC]),
+    Target("mtx_seeded", partial(packed_mtx, "m.mtx", bytes), lambda: [MTX, MTX_PATTERN, MTX_SYMMETRIC]),
+    Target("mtx_gz", partial(load, "matrix_market", "m.mtx.gz"), lambda: [gzip.compress(MTX, mtime=0)]),
+    Target(
+        "mtx_gz_content",
+        partial(packed_mtx, "m.mtx.gz", partial(gzip.compress, compresslevel=1)),
+        lambda: [MTX, MTX_PATTERN],
+    ),
+    Target("mtx_tar", partial(load, "matrix_market", "m.tar"), lambda: archives(MTX)),
+    Target(
+        "mtx_tar_gz_content",
+        partial(packed_mtx, "m.tar.gz", partial(gzip.compress, compresslevel=1)),
+        lambda: archives(MTX_PATTERN),
+    ),
+    Target(
+        "mtx_zip",
+        partial(load, "matrix_market", "m.zip"),
+        lambda: [
+            zipped({"m/x": b"x", "m/m.mtx": MTX}, method) for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+        ],
+    ),
+    Target("npz", partial(load, "npz", "m.npz"), npz_seeds),
+    Target(
+        "npz_member", npz_member, lambda: [name.encode() + b"|" + content for name, content in npz_members().items()]
+    ),
+    Target(
+        "smtx",
+        partial(load, "smtx", "m.smtx", values="seeded"),
+        lambda: [b"3, 4, 3\n0 2 2 3\n1 3 0\n", b"1, 4, 0\n0 0\n\n"],
+    ),
+    Target("cache_entry", cache_entry, cache_seeds),
+    Target("cache_place", cache_place, lambda: [b"a/b.zip"]),
+    Target("manifest", manifest, lambda: [MANIFEST]),
+    Target("sweep", sweep, lambda: [SWEEP]),
+    Target("sweep_list", sweep_list, lambda: [LIST]),
+    Target(
+        "ogb",
+        partial(archive, "arxiv.zip", ogb.read_archive),
+        lambda: [zipped(ogb_members(b"0,3\n3,1\n0,2\n", b"5\n"))],
+    ),
+    Target("ogb_content", ogb_content, lambda: [b"0,3\n3,1\n0,2\n|5\n"]),
+    Target(
+        "dgl", partial(archive, "ppi.zip", dgl.read_archive), lambda: [zipped({"train_graph.json": dgl_seeds()[0]})]
+    ),
+    Target("dgl_content", dgl_content, dgl_seeds),
+    Target("planetoid", partial(archive, "ind.cora.graph", planetoid.read_graph), planetoid_seeds),
+    Target("snap", partial(archive, "web.txt.gz", snap.read_edges), lambda: [gzip.compress(EDGES, mtime=0)]),
+    Target(
+        "snap_content",
+        lambda data, folder: archive("web.txt.gz", snap.read_edges, gzip.compress(data, 1), folder),
+        lambda: [EDGES],
+    ),
+    Target("published_table", published_table, lambda: [b"a,b\n1,2\n", gzip.compress(b"a,b\n1,2\n", mtime=0)]),
+)
