@@ -21,6 +21,7 @@ from spmark.report.latex import latex
 from spmark.report.load import load_records
 from spmark.report.markdown import markdown
 from spmark.report.plot import Drawing
+from spmark.report.spreadsheet import csv_of
 from spmark.report.tables import Chapter, Table, first_line
 
 _FIGURES, _TABLES = "figures", "tables"
@@ -144,7 +145,7 @@ def _files(block: Drawing | Table) -> Iterator[tuple[str, bytes]]:
         yield f"{_FIGURES}/{block.name}-narrow.svg", block.narrow_svg
         yield f"{_FIGURES}/{block.name}.csv", block.csv.encode()
     else:
-        yield f"{_TABLES}/{block.name}.csv", block.frame.to_csv(index=False, lineterminator="\n").encode()
+        yield f"{_TABLES}/{block.name}.csv", csv_of(block.frame).encode()
         yield f"{_TABLES}/{block.name}.tex", latex(block).encode()
 
 
