@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from spmark.impls.core.errors import RecordError
+from spmark.impls.core.names import path_component
 from spmark.impls.core.record import Environment, EnvironmentRow, Measurement
 from spmark.impls.core.recordfile import read_rows
 from spmark.report.asvfile import is_result_file, read_result_file
@@ -149,7 +150,7 @@ def sweep_name(file: Path, device: str) -> str:
     stem = file.name.split(".", 1)[0]
     if stem != "records":
         return stem
-    return file.parent.parent.name if file.parent.name == device else file.parent.name
+    return file.parent.parent.name if file.parent.name == path_component(device) else file.parent.name
 
 
 def _named_apart(frame: pd.DataFrame) -> pd.DataFrame:

@@ -14,9 +14,10 @@ from pathlib import Path, PurePosixPath
 from string import Template
 
 from spmark.impls.core.errors import RecordError
+from spmark.impls.core.names import path_component
 from spmark.report.candidates import load_candidates
 from spmark.report.cells import Cell, heading, shown
-from spmark.report.content import Facts, Paper, Report, Section, compose, slug
+from spmark.report.content import Facts, Paper, Report, Section, compose
 from spmark.report.latex import latex
 from spmark.report.load import load_records
 from spmark.report.markdown import markdown
@@ -156,12 +157,12 @@ def _navigation(there: Sequence[Chapter], here: Chapter, sections: Sequence[Sect
         if len(there) > 1
     ]
     if len(sections) > 1:
-        links += [f'<a href="#{slug(section.device)}">{escape(section.device)}</a>' for section in sections]
+        links += [f'<a href="#{path_component(section.device)}">{escape(section.device)}</a>' for section in sections]
     return f"<nav>{''.join(links)}</nav>" if links else ""
 
 
 def _section(section: Section, chapter: Chapter) -> str:
-    parts = [f'<section id="{slug(section.device)}">', f"<h2>{escape(section.device)}</h2>"]
+    parts = [f'<section id="{path_component(section.device)}">', f"<h2>{escape(section.device)}</h2>"]
     if chapter is Chapter.SUMMARY:
         parts += [f"<p>{escape(section.measured)}</p>", _facts(section.facts)]
         parts += [_notice(text) for text in section.notices]

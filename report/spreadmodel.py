@@ -29,6 +29,7 @@ from scipy import optimize, stats
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import RecordError
+from spmark.impls.core.names import path_component
 from spmark.report.load import load_every_run
 from spmark.report.observe import PHASE, SPEEDUP, TIME, observe
 
@@ -106,7 +107,7 @@ def default_spread(device: str) -> SpreadModel:
 
 def shipped_spread(device: str) -> SpreadModel | None:
     """Give the model that ships for a device, or None."""
-    path = Path(str(files("spmark.report"))) / "spreads" / f"{device}.json"
+    path = Path(str(files("spmark.report"))) / "spreads" / f"{path_component(device)}.json"
     return read_spread(path) if path.is_file() else None
 
 

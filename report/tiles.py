@@ -14,6 +14,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from spmark.impls.core.errors import RecordError
+from spmark.impls.core.names import path_component
 from spmark.impls.core.problem import DType, Op
 
 
@@ -63,5 +64,5 @@ def published_agreement(device: str) -> tuple[TileAgreement, ...]:
     RecordError
         It is there and cannot be read.
     """
-    path = Path(str(files("spmark.report"))) / "reference" / "tiles" / f"{device}.json"
+    path = Path(str(files("spmark.report"))) / "reference" / "tiles" / f"{path_component(device)}.json"
     return read_agreement(path) if path.is_file() else ()

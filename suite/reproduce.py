@@ -27,7 +27,7 @@ from spmark.impls.core.record import Environment, Measurement, Status
 from spmark.impls.table import IMPLEMENTATIONS
 from spmark.suite.agenda import Agenda, Item
 from spmark.suite.provenance import RunOrigin, command_line
-from spmark.suite.resume import History, key_of
+from spmark.suite.resume import History, key_of, record_folder
 from spmark.suite.roster import refusal
 from spmark.suite.runner import Watcher
 from spmark.suite.selection import select
@@ -248,4 +248,4 @@ class Timekeeper(Watcher):
 
 def record_folders(found: Sequence[StepCases], out: Path, device: str) -> Iterator[Path]:
     """Give the folder of records of each sweep of ``found``, once."""
-    yield from dict.fromkeys(out / step.sweep.name / device for step in found)
+    yield from dict.fromkeys(record_folder(out, step.sweep.name, device) for step in found)

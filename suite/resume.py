@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from spmark.datasets.sweep import Case
 from spmark.impls.core.digest import implementation_version
+from spmark.impls.core.names import path_component
 from spmark.impls.core.record import (
     FINAL,
     PROTOCOL_VERSION,
@@ -104,6 +105,11 @@ class History:
         self.tried[key] = Tried(record.status, environment.packages, bool(record.warm_samples_us), failures)
         if record.problem is not None:
             self.problems[record.matrix_id] = record.problem
+
+
+def record_folder(out: Path, sweep: str, device: str) -> Path:
+    """Give the folder below ``out`` that a sweep's records on a device go to."""
+    return out / path_component(sweep) / path_component(device)
 
 
 def key_of(case: Case, environment: Environment) -> Key:

@@ -19,6 +19,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
 from spmark.impls.core.errors import BuildError
+from spmark.impls.core.names import path_component
 from spmark.impls.core.problem import DType
 from spmark.impls.kernels.ell_buckets import LANES, NEVER
 from spmark.impls.liteform.weights import Weights
@@ -240,7 +241,7 @@ def candidates(width: int, dtype: DType, loads: int, max_width: int) -> Iterator
 @cache
 def table_for(device: str) -> Table | None:
     """Give the table that ships for a device, or None; raises `BuildError` where it cannot be read."""
-    path = Path(str(files("spmark.impls.liteform"))) / "schedules" / f"{device}.json"
+    path = Path(str(files("spmark.impls.liteform"))) / "schedules" / f"{path_component(device)}.json"
     return read_table(path, device) if path.is_file() else None
 
 

@@ -15,6 +15,7 @@ from platformdirs import user_cache_path
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import DeviceError
+from spmark.impls.core.names import path_component
 
 NAMES = ("auto", "cuda", "cpu", "host-simt")
 _log = logging.getLogger(__name__)
@@ -124,13 +125,13 @@ def calibrated(spec: DeviceSpec) -> DeviceSpec:
 
 def shipped_calibration(name: str) -> Path:
     """Give the path of the calibration that ships for a device of this name; it may not exist."""
-    return Path(str(files("spmark.impls.runtime") / "devices" / f"{name}.json"))
+    return Path(str(files("spmark.impls.runtime") / "devices" / f"{path_component(name)}.json"))
 
 
 def user_calibration(name: str) -> Path:
     """Give the path of this machine's own calibration of a device of this name; it may not exist."""
     root = os.environ.get("SPMARK_CACHE")
-    return (Path(root) if root else user_cache_path("spmark")) / "devices" / f"{name}.json"
+    return (Path(root) if root else user_cache_path("spmark")) / "devices" / f"{path_component(name)}.json"
 
 
 def calibrate(spec: DeviceSpec) -> DeviceSpec:

@@ -29,6 +29,7 @@ from numpy.typing import ArrayLike
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import DeviceError
+from spmark.impls.core.names import path_component
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.stile.net import Net
 
@@ -174,7 +175,7 @@ def published_a100() -> DeviceSpec:
 
 def shipped(device: str) -> Path:
     """Give the path of the calibration that ships for a device of this name; it may not exist."""
-    return Path(str(files("spmark.impls.stile") / "calibrations" / f"{device}.json"))
+    return Path(str(files("spmark.impls.stile") / "calibrations" / f"{path_component(device)}.json"))
 
 
 def calibration_for(device: str, op: Op, dtype: DType, wanted: str = "", net: bool = False) -> tuple[Calibration, str]:

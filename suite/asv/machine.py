@@ -15,6 +15,7 @@ import typer
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import RecordError
+from spmark.impls.core.names import path_component
 from spmark.impls.core.record import Environment
 from spmark.impls.runtime.device import find
 from spmark.suite.environment import collect
@@ -34,9 +35,9 @@ def machine_keys(environment: Environment) -> dict[str, str]:
     """
     device = environment.device
     if device.kind is not DeviceKind.CUDA:
-        return {"machine": device.name, "gpu": "", "cuda": ""}
+        return {"machine": path_component(device.name), "gpu": "", "cuda": ""}
     major = environment.cuda.partition(".")[0]
-    return {"machine": f"{device.name}-cuda{major}", "gpu": device.name, "cuda": major}
+    return {"machine": path_component(f"{device.name}-cuda{major}"), "gpu": device.name, "cuda": major}
 
 
 def register(keys: dict[str, str], path: Path) -> None:
