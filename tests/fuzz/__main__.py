@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from fuzz.harness import fuzz, input_of, targets  # noqa: E402: found through the line above
+from fuzz.harness import fuzz, input_of, targets
 
 
 def main() -> int:

@@ -86,7 +86,7 @@ class Runner:
             TMPDIR=str(self.temporary), SPMARK_MIRROR="",
         )  # fmt: skip
         os.chdir(self.folder)
-        self.beside = [sorted(os.listdir(level)) for level in self.levels]
+        self.beside = [_names(level) for level in self.levels]
         self.watch = Watch((self.folder, self.scratch), target.commands)
 
     def run(self, data: bytes) -> tuple[bool, tuple[str, str] | None]:
@@ -116,11 +116,11 @@ class Runner:
         return accepted, fault
 
     def _traces(self) -> tuple[str, str] | None:
-        beside = [sorted(os.listdir(level)) for level in self.levels]
+        beside = [_names(level) for level in self.levels]
         if beside != self.beside:
             self.beside = beside
             return "trespass", f"the folders above hold {beside}"
-        left = os.listdir(self.temporary)
+        left = _names(self.temporary)
         return ("left behind", str(left)) if left else None
 
     def _empty(self) -> None:
@@ -129,7 +129,11 @@ class Runner:
                 if entry.is_dir(follow_symlinks=False):
                     shutil.rmtree(entry.path, ignore_errors=True)
                 else:
-                    os.unlink(entry.path)
+                    os.unlink(entry.path)  # noqa: PTH108
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder))  # noqa: PTH208
 
 
 def _from_memory(error: BaseException | None) -> bool:

@@ -55,7 +55,7 @@ FAULTS: dict[str, tuple[Callable[[], object], str]] = {
     "folder": (lambda: Path("/escaped").mkdir(), "trespass"),
     "command": (lambda: subprocess.run(["true"]), "trespass"),
     "unpickle": (lambda: pickle.loads(pickle.dumps(Path("x"))), "trespass"),
-    "temporary": (lambda: tempfile.mkstemp(), "left behind"),
+    "temporary": (tempfile.mkstemp, "left behind"),
     "memory": (_memory, "memory"),
     "slow": (_slow, "slow"),
 }

@@ -118,7 +118,7 @@ def fuzz(
 
 
 def _one_child(tally: Tally, plan: Mapping[str, object], first: int) -> int | None:
-    """Start a child at input ``first`` and follow it to its end; give the input to go on with, None where all is done."""
+    """Start a child at input ``first`` and follow it to its end; give the input to go on with, None after the last."""
     reports, sent = os.pipe()
     with (
         tempfile.TemporaryDirectory(prefix="spmark-fuzz-", dir=_MEMORY_DISK) as root,

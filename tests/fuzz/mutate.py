@@ -18,9 +18,9 @@ NUMBERS = (
 """What stands where a number stood: the borders of integers, no number, a number that takes long to convert."""
 TOKENS = (
     b"../../../escaped", b"/escaped/absolute", b"--output=escaped", b"HEAD; touch escaped", b"$(touch escaped)",
-    b"=1+1", b"\x1b[2J\x1b]0;title\x07", b"\r\n", b"\x00", b"\xff\xfe", b"\xef\xbb\xbf", b"\xe2\x80\xa8", b"'", b'"', b"%",
-    b"#", b"&a [*a]", b"*a", b"!!python/object/apply:os.system ['touch escaped']", b"<<: *a", b"2026-99-99", b"---",
-    b"\t", b" " * 300, b"\\u0000", b"\\ud800", b"{{", b"__proto__",
+    b"=1+1", b"\x1b[2J\x1b]0;title\x07", b"\r\n", b"\x00", b"\xff\xfe", b"\xef\xbb\xbf", b"\xe2\x80\xa8", b"'", b'"',
+    b"%", b"#", b"&a [*a]", b"*a", b"!!python/object/apply:os.system ['touch escaped']", b"<<: *a", b"2026-99-99",
+    b"---", b"\t", b" " * 300, b"\\u0000", b"\\ud800", b"{{", b"__proto__",
 )  # fmt: skip
 """What is put in anywhere: paths that lead out, options, shells, formulas, terminals, anchors, torn Unicode."""
 OPENERS = (b"[", b'{"a":', b"(", b"- ", b"{", b"a: [", b"{a: ")
