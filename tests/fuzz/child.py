@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fuzz.harness import CPU_LIMIT_S, MEMORY_BYTES, Target, input_of, targets
+from fuzz.harness import MEMORY_BYTES, Target, input_of, targets
 
 _WRITES = frozenset(
     {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.chown"}
@@ -108,7 +108,7 @@ class Runner:
         spent = time.process_time() - began
         if self.watch.seen:
             fault = ("trespass", self.watch.seen[0])
-        elif fault is None and spent > CPU_LIMIT_S:
+        elif fault is None and spent > self.target.limit_s:
             fault = ("slow", f"{spent:.1f} s")
         elif fault is None:
             fault = self._traces()
