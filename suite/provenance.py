@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from spmark.datasets.sweep import Sweep
 from spmark.datasets.sweepfile import packaged_sweeps
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.record import Environment, EnvironmentRow, Measurement
+from spmark.impls.core.record import Environment, EnvironmentRow, Measurement, Time
 from spmark.impls.core.recordfile import read_rows
 from spmark.suite.resume import ENVIRONMENTS
 
@@ -33,7 +33,7 @@ class RunRow(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     schema_version: Literal[1] = 1
-    started_at: datetime = Field(default_factory=lambda: datetime.now(UTC))
+    started_at: Time = Field(default_factory=lambda: datetime.now(UTC))
     environment: str
     """Digest of a row in ``environments.jsonl``."""
     command: tuple[str, ...] = ()
