@@ -25,6 +25,7 @@ from platformdirs import user_cache_path
 
 from spmark.impls.core.errors import CompileError, DeviceError
 from spmark.impls.core.files import read_sealed, write_sealed
+from spmark.impls.core.plainjson import parse_json
 from spmark.impls.runtime.toolchain import INCLUDE, cuda_include, nvcc_version, tool
 
 OPTIONS = ("-std=c++17", "-lineinfo")
@@ -333,9 +334,11 @@ def _read(path: Path) -> Binary | None:
     """Read an entry: a line of JSON, then the cubin."""
     head, _, cubin = (read_sealed(path) or b"").partition(b"\n")
     try:
-        return Binary(cubin, **json.loads(head))
+        binary = Binary(cubin, **parse_json(head))
     except (ValueError, TypeError):
         return None
+    counts = (binary.registers, binary.spill_bytes, binary.shared_bytes)
+    return binary if isinstance(binary.symbol, str) and all(isinstance(count, int) for count in counts) else None
 
 
 def _write(path: Path, binary: Binary) -> None:

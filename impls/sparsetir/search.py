@@ -22,6 +22,7 @@ from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import BuildError, SpmarkError
 from spmark.impls.core.files import read_sealed, write_sealed
 from spmark.impls.core.interfaces import Candidate, Search
+from spmark.impls.core.plainjson import parse_json
 from spmark.impls.core.problem import Problem
 from spmark.impls.kernels.ell_buckets import LANES, NEVER
 from spmark.impls.runtime.compile import cache_folder
@@ -214,7 +215,7 @@ class TuningCache:
     def read(self) -> Remembered | None:
         """Give what was found before; None where there is nothing that can be read."""
         with suppress(ValueError, KeyError, TypeError):
-            facts = json.loads(read_sealed(self.path) or b"")
+            facts = parse_json(read_sealed(self.path) or b"")
             seen = tuple(Candidate(c["config"], None, tuple(c["samples_us"]), c["reason"]) for c in facts["seen"])
             return Remembered(facts["config"], facts["search_s"], seen)
         return None

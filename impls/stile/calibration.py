@@ -155,7 +155,7 @@ def _net(spec: DeviceSpec, name: str) -> Net:
 
 def _block(device: str, name: str, row: list[float]) -> BlockCost:
     rows, cols, part, plain, atomic = row
-    whole = all(x >= 1 and x == int(x) for x in (rows, cols, part))
+    whole = all(math.isfinite(x) and x >= 1 and x == int(x) for x in (rows, cols, part))
     if not whole or not 0 < plain <= atomic < math.inf:
         raise DeviceError(
             f"{device}: expected each row of {name}_blocks to be rows, columns and part (whole numbers from 1), and "
