@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from spmark.report.spreadsheet import csv_of
 from spmark.report.style import COLUMN_IN, WIDTH_IN, Look, in_style, looks
 
-_OPS = ("spmm", "sddmm", "sddmm-scaled")
+_OPS = ("spmm", "sddmm", "sddmm-scaled", "spmm-scaled")
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,14 +6,17 @@ import gzip
 import json
 import subprocess
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.files import whole
+from spmark.impls.core.guard import reading
 from spmark.impls.core.names import is_commit, path_component
+from spmark.impls.core.plainjson import parse_json
+from spmark.impls.core.plausible import read_candidates, read_measurements
 from spmark.impls.core.record import CandidateRow, Environment, EnvironmentRow, Measurement
 from spmark.impls.core.recordfile import read_rows
 from spmark.report.load import record_files
@@ -102,8 +105,12 @@ def _groups(paths: Sequence[Path]) -> list[_Group]:
     for path in record_files(paths):
         if path.suffix == ".json":
             continue
-        known = {row.digest: row.environment for row in _side(path, "environments", EnvironmentRow)}
-        for row in read_rows(path, Measurement):
+        known = {
+            row.digest: row.environment
+            for side in _side(path, "environments")
+            for row in read_rows(side, EnvironmentRow)
+        }
+        for row in read_measurements(path):
             if row.environment not in known:
                 where = f"{path.parent}/environments.jsonl"
                 raise RecordError(
@@ -114,7 +121,7 @@ def _groups(paths: Sequence[Path]) -> list[_Group]:
                 group.rows[row.case_id] = row
             else:
                 group.others[row.case_id] = row.protocol_version
-        for seen in _side(path, "candidates", CandidateRow):
+        for seen in (row for side in _side(path, "candidates") for row in read_candidates(side)):
             if seen.environment in groups:
                 key = (seen.case_id, seen.implementation_version)
                 groups[seen.environment].candidates.setdefault(key, []).append(seen)
@@ -123,10 +130,8 @@ def _groups(paths: Sequence[Path]) -> list[_Group]:
     return list(groups.values())
 
 
-def _side(path: Path, name: str, kind: type[Any]) -> Iterable[Any]:
-    for side in sorted(path.parent.glob(f"{name}*")):
-        if side.name.endswith(_SUFFIXES):
-            yield from read_rows(side, kind)
+def _side(path: Path, name: str) -> list[Path]:
+    return [side for side in sorted(path.parent.glob(f"{name}*")) if side.name.endswith(_SUFFIXES)]
 
 
 def _commit_recorded(repository: Path, environment: Environment) -> tuple[str, int]:
@@ -158,8 +163,10 @@ def _write(group: _Group, results: Path, commit: str, date_ms: int) -> Imported:
     file = folder / f"{commit[:8]}-{env_name}.json"
     answers, left_out = _answers(group)
     started_ms = int(min(row.started_at for row in group.rows.values()).timestamp() * 1000)
-    old = _read(file).get("results", {})
     benchmarks = swept()
+    with reading(file, "a result file of airspeed velocity", RecordError, remedy="delete the file"):
+        old = _read(file).get("results", {})
+        made = {one.name: result_row(one, answers, started_ms, old.get(one.name)) for one in benchmarks}
     content = {
         "commit_hash": commit,
         "env_name": env_name,
@@ -169,7 +176,7 @@ def _write(group: _Group, results: Path, commit: str, date_ms: int) -> Imported:
         "requirements": {},
         "env_vars": {},
         "result_columns": COLUMNS,
-        "results": {b.name: result_row(b, answers, started_ms, old.get(b.name)) for b in benchmarks},
+        "results": made,
         "durations": {},
         "version": _RESULT_VERSION,
     }
@@ -205,10 +212,8 @@ def _list(path: Path, benchmarks: Sequence[Benchmark]) -> None:
 def _read(path: Path) -> Mapping[str, Any]:
     if not path.exists():
         return {}
-    try:
-        held = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise RecordError(f"{path}: expected JSON of airspeed velocity: {error}; delete the file") from error
+    with reading(path, "JSON of airspeed velocity", RecordError, remedy="delete the file"):
+        held = parse_json(path.read_bytes())
     return held if isinstance(held, dict) else {}
 
 

@@ -16,6 +16,7 @@ import typer
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.names import path_component
+from spmark.impls.core.plainjson import parse_json
 from spmark.impls.core.record import Environment
 from spmark.impls.runtime.device import find
 from spmark.suite.environment import collect
@@ -51,7 +52,7 @@ def register(keys: dict[str, str], path: Path) -> None:
     known: dict[str, Any] = {"version": _LAYOUT}
     try:
         if path.exists():
-            known |= json.loads(path.read_text(encoding="utf-8"))
+            known |= parse_json(path.read_bytes())
         known[keys["machine"]] = keys
         path.write_text(json.dumps(known, indent=4) + "\n", encoding="utf-8")
     except (OSError, ValueError, TypeError) as error:

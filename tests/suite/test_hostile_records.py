@@ -266,3 +266,77 @@ def test_json_answers_hold_no_raw_escape(tmp_path):
     ended = invoke("provenance", write(tmp_path / "in", of, [record(of)]), "--json")
     assert ended.stdout.replace("\n", "").isprintable()
     assert json.loads(ended.stdout)
+
+
+def result_file(folder: Path, **changes) -> Path:
+    """Write a result file of airspeed velocity with one case, and ``changes``."""
+    params = [["'gespmm'"], ["'planetoid/cora'"], ["32"], ["'float32'"]]
+    row = [[1e-5], params, "protocol-2", 1_772_000_000_000, [[1e-5, 1.1e-5]]]
+    columns = ["result", "params", "version", "started_at", "samples"]
+    held = {"commit_hash": "ab" * 20, "params": {"machine": "m", "gpu": "g"}, "result_columns": columns}
+    held |= {"results": {"tracked.SweptSpmm.track_time": row}} | changes
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "machine.json").write_text("{}")
+    (folder / "file.json").write_text(json.dumps(held))
+    return folder
+
+
+MANY = [[[f"'{n}'" for n in range(100)]] * 6]
+ODD_ROWS = (
+    [None, *MANY, "protocol-2", 0],
+    [None, [["(" * 300]], "protocol-2", 0],
+    [None, [["-" * 100_000 + "1"]], "protocol-2", 0],
+    [None, [["'a'"]], "protocol-2", 1e300],
+    [None, 3, "protocol-2", 0],
+    [{"a": 1}, [["'a'"]], None, None],
+)
+
+
+@pytest.mark.parametrize("row", ODD_ROWS)
+def test_a_result_file_with_odd_rows_is_refused(tmp_path, row):
+    folder = result_file(tmp_path / "r" / "m")
+    assert len(load_records([folder])) == 1
+    result_file(folder, results={"tracked.SweptSpmm.track_time": row})
+    with pytest.raises(RecordError, match=r"file\.json: expected a result file"):
+        load_records([folder])
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"results": [1]}', '{"results": {"%s": 3}}', "\xff", "nul"])
+def test_an_import_over_an_odd_result_file_says_so(tmp_path, repository, commit, text):
+    of = environment(commit)
+    folder = write(tmp_path / "in", of, [record(of)])
+    (done,) = import_records([folder], tmp_path / "results", repository)
+    written = done.file.read_text()
+    done.file.write_text(text.replace("%s", "tracked.SweptSpmm.track_time"))
+    before = done.file.read_bytes()
+    with pytest.raises(RecordError, match="delete the file"):
+        import_records([folder], tmp_path / "results", repository)
+    assert done.file.read_bytes() == before
+    done.file.unlink()
+    import_records([folder], tmp_path / "results", repository)
+    assert done.file.read_text() == written
+
+
+def test_a_report_takes_kinds_and_operators_that_no_sweep_gives(tmp_path):
+    of = environment("0" * 40)
+    rows = []
+    for name, change in (
+        ("gespmm", {}),
+        ("cusparse", {}),
+        ("sparsetir", {"matrix_kind": "twin"}),
+        ("cublas", {"scaled": True, "matrix_kind": "real"}),
+    ):
+        base = {"implementation": "cusparse", "config": {}, "samples_us": [20.0, 21.0, 22.0]}
+        beside = {} if name == "cusparse" else {"baseline": base}
+        times = {"samples_us": [10.0, 11.0, 12.0], "matrix_kind": "pattern", "implementation": name} | beside | change
+        rows += [record(of, width=width, case_id=f"{name} {width}", **times) for width in (32, 128)]
+    index = write_report([write(tmp_path / "in", of, rows)], tmp_path / "site")
+    assert "spmm-scaled" in index.read_text()
+
+
+def test_a_baseline_without_a_sample_for_each_of_the_case_is_no_pair(tmp_path, repository, commit):
+    of = environment(commit)
+    base = {"implementation": "cusparse", "config": {}, "samples_us": [20.0, 21.0]}
+    folder = write(tmp_path / "in", of, [record(of, samples_us=[10.0, 11.0, 12.0], baseline=base)])
+    (done,) = import_records([folder], tmp_path / "results", repository)
+    assert done.cases == 1
