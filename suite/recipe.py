@@ -112,11 +112,9 @@ def _recorded(run: RunRow, environment: Environment | None, sweep_name: str) -> 
 
 
 def _sweep_file(name: str, data: dict[str, object]) -> str:
+    # Every line of a value is indented, so that none can be the END.
     text = yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=110)
-    end = "END"
-    while end in text.split("\n"):
-        end += "_"
-    return f"cat > {shlex.quote(name)} <<'{end}'\n{text}{end}"
+    return f"cat > {shlex.quote(name)} <<'END'\n{text}END"
 
 
 def _rebuilt(records: Sequence[Measurement], name: str) -> tuple[list[str], str]:

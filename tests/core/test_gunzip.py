@@ -47,7 +47,7 @@ def test_what_stands_before_the_damage_is_read(caplog):
     packed[half : half + 8] = b"\xff" * 8
     found = read(bytes(packed))
     whole = [line for line, expected in zip(found, LINES, strict=False) if line == expected]
-    assert 80 < len(whole) <= 100
+    assert 97 <= len(whole) <= 100
     assert "rows.jsonl.gz: the archive is damaged after" in caplog.text
     assert "take it from a copy" in caplog.text
 

@@ -185,9 +185,7 @@ def test_commands_of_ours_are_believed():
 )
 def test_a_sweep_that_is_written_out_stays_a_file_of_this_folder(tmp_path, name):
     of = environment("0" * 40)
-    sweep = {"name": name, "title": "END\nEND\ntouch evil\nEND", "END": "END"} | {
-        f"END{'_' * n}": "END" for n in range(3)
-    }
+    sweep = {"name": name, "title": "END\nEND\ntouch evil\nEND", "END": "END"}
     made = recipe_of(tmp_path, of, run_of(of, "spmark", "run", "x.yaml", "--set", "a=b", sweep=sweep))
     script = "\n".join(command for command in made.commands if command.startswith("cat "))
     work = tmp_path / "deep" / "work"
