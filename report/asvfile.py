@@ -31,6 +31,7 @@ _VERSION = re.compile(r"protocol-(\d+)$")
 _COST_WIDTH, _COST_DTYPE = 128, "float32"
 """Where build costs are followed."""
 _MOST_COMBINATIONS = 1_000_000
+_LONGEST_VALUE = 500
 _NO_REASON = "airspeed velocity keeps no reason: see the log of its run"
 
 
@@ -86,7 +87,7 @@ def _series(held: _ResultFile, row: list[Any]) -> _Series:
     combinations = prod(len(values) for values in cells["params"])
     if combinations > _MOST_COMBINATIONS:
         raise ValueError(f"expected at most {_MOST_COMBINATIONS:,} combinations of parameters, found {combinations:,}")
-    params = [tuple(literal_eval(value) for value in values) for values in product(*cells["params"])]
+    params = list(product(*([_value(text) for text in texts] for texts in cells["params"])))
     nothing: list[Any] = [None] * len(params)
     return _Series(
         params=params,
@@ -95,6 +96,13 @@ def _series(held: _ResultFile, row: list[Any]) -> _Series:
         version=cells["version"],
         started_at=datetime.fromtimestamp(cells["started_at"] / 1000, UTC),
     )
+
+
+def _value(text: str) -> Any:
+    """Give what a repr stands for; Python's parser takes memory for each level of a long one."""
+    if len(text) > _LONGEST_VALUE:
+        raise ValueError(f"expected a parameter of at most {_LONGEST_VALUE} letters, found {len(text):,}")
+    return literal_eval(text)
 
 
 def _costs(held: _ResultFile, owner: str, op: str) -> dict[tuple[str, str], dict[str, Any]]:

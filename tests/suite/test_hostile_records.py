@@ -284,6 +284,7 @@ ODD_ROWS = (
     [None, *MANY, "protocol-2", 0],
     [None, [["(" * 300]], "protocol-2", 0],
     [None, [["-" * 100_000 + "1"]], "protocol-2", 0],
+    [None, [["-" * 499 + "1"]], "protocol-2", 0],
     [None, [["'a'"]], "protocol-2", 1e300],
     [None, 3, "protocol-2", 0],
     [{"a": 1}, [["'a'"]], None, None],
