@@ -136,17 +136,17 @@ def _no_shake() -> list[bytes]:
 
 
 TARGETS = (
-    Target("report", _report, _loaded_seeds),
-    Target("report_undrawn", _undrawn, _loaded_seeds),
+    Target("report", _report, _loaded_seeds, brief=6),
+    Target("report_undrawn", _undrawn, _loaded_seeds, brief=10),
     Target("provenance", _provenance, seeds.whole),
-    Target("compare", _compared, seeds.whole),
-    Target("spread", _fitted, seeds.repeated),
-    Target("asv_import", _imported, seeds.whole, commands=True),
-    Target("report_shaken", _shaken(_undrawn), _no_shake),
-    Target("compare_shaken", _shaken(_compared), _no_shake),
-    Target("spread_shaken", _shaken(_fitted, repeated=True), _no_shake),
+    Target("compare", _compared, seeds.whole, brief=40),
+    Target("spread", _fitted, seeds.repeated, brief=10),
+    Target("asv_import", _imported, seeds.whole, commands=True, brief=60),
+    Target("report_shaken", _shaken(_undrawn), _no_shake, brief=10),
+    Target("compare_shaken", _shaken(_compared), _no_shake, brief=40),
+    Target("spread_shaken", _shaken(_fitted, repeated=True), _no_shake, brief=20),
     Target("provenance_shaken", _shaken(_provenance), _no_shake),
-    Target("asv_import_shaken", _shaken(_imported), _no_shake, commands=True),
-    Target("asv_import_over", _import_over, _whole_result, commands=True),
-    Target("asv_import_benchmarks", _benchmarks_over, _benchmarks, commands=True),
+    Target("asv_import_shaken", _shaken(_imported), _no_shake, commands=True, brief=60),
+    Target("asv_import_over", _import_over, _whole_result, commands=True, brief=60),
+    Target("asv_import_benchmarks", _benchmarks_over, _benchmarks, commands=True, brief=60),
 )
