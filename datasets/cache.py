@@ -22,6 +22,7 @@ from spmark.datasets.source import Args, Facts, RawMatrix
 from spmark.impls.core.errors import DatasetError, SpmarkError
 from spmark.impls.core.files import whole
 from spmark.impls.core.guard import reading
+from spmark.impls.core.names import path_component
 from spmark.impls.core.record import MatrixKind
 
 _LAYOUT = 1
@@ -132,4 +133,5 @@ class Cache:
     def _parsed_path(self, source: str, name: str, args: Args) -> Path:
         readable = re.sub(r"[^A-Za-z0-9._@-]+", "_", name)[-80:]
         key = json.dumps([_LAYOUT, source, name, dict(args)], sort_keys=True)
-        return self.root / "parsed" / source / f"{readable}-{hashlib.sha256(key.encode()).hexdigest()[:12]}.npz"
+        digest = hashlib.sha256(key.encode()).hexdigest()[:12]
+        return self.root / "parsed" / path_component(source) / f"{readable}-{digest}.npz"

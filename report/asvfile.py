@@ -12,14 +12,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import product
-from math import isnan
+from math import isnan, prod
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import RecordError
+from spmark.impls.core.guard import reading
+from spmark.impls.core.plainjson import parse_model
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import Measurement, Orientation, Status
 
@@ -28,6 +30,8 @@ _TIMES = re.compile(r"(?P<set>\w+)(?P<op>Spmm|Sddmm)\.track_time$")
 _VERSION = re.compile(r"protocol-(\d+)$")
 _COST_WIDTH, _COST_DTYPE = 128, "float32"
 """Where build costs are followed."""
+_MOST_COMBINATIONS = 1_000_000
+_LONGEST_VALUE = 500
 _NO_REASON = "airspeed velocity keeps no reason: see the log of its run"
 
 
@@ -66,8 +70,8 @@ def read_result_file(path: Path) -> list[Measurement]:
     RecordError
         It is no result file, or its parameters are not those of our benchmarks.
     """
-    try:
-        held = _ResultFile.model_validate_json(path.read_bytes())
+    with reading(path, "a result file of airspeed velocity with our benchmarks", RecordError):
+        held = parse_model(_ResultFile, path.read_bytes())
         found: list[Measurement] = []
         for name, row in held.results.items():
             match = _TIMES.search(name)
@@ -76,15 +80,14 @@ def read_result_file(path: Path) -> list[Measurement]:
                 costs = _costs(held, name[: match.start()] + match["set"], match["op"].lower())
                 found += _measurements(held, match["op"].lower(), times, costs)
         return found
-    except (OSError, ValidationError, ValueError, SyntaxError, TypeError, KeyError, IndexError) as error:
-        raise RecordError(
-            f"{path}: expected a result file of airspeed velocity with our benchmarks: {error}"
-        ) from error
 
 
 def _series(held: _ResultFile, row: list[Any]) -> _Series:
     cells = dict(zip(held.result_columns, row, strict=False))
-    params = [tuple(literal_eval(value) for value in values) for values in product(*cells["params"])]
+    combinations = prod(len(values) for values in cells["params"])
+    if combinations > _MOST_COMBINATIONS:
+        raise ValueError(f"expected at most {_MOST_COMBINATIONS:,} combinations of parameters, found {combinations:,}")
+    params = list(product(*([_value(text) for text in texts] for texts in cells["params"])))
     nothing: list[Any] = [None] * len(params)
     return _Series(
         params=params,
@@ -93,6 +96,13 @@ def _series(held: _ResultFile, row: list[Any]) -> _Series:
         version=cells["version"],
         started_at=datetime.fromtimestamp(cells["started_at"] / 1000, UTC),
     )
+
+
+def _value(text: str) -> Any:
+    """Give what a repr stands for; Python's parser takes memory for each level of a long one."""
+    if len(text) > _LONGEST_VALUE:
+        raise ValueError(f"expected a parameter of at most {_LONGEST_VALUE} letters, found {len(text):,}")
+    return literal_eval(text)
 
 
 def _costs(held: _ResultFile, owner: str, op: str) -> dict[tuple[str, str], dict[str, Any]]:

@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from spmark.impls.core.record import CandidateRow
-from spmark.impls.core.recordfile import read_rows
+from spmark.impls.core.plausible import read_candidates
 from spmark.report.load import record_files
 
 COLUMNS = ("case_id", "implementation_version", "environment", "candidate", "predicted", "seen_us")
@@ -41,7 +40,7 @@ def load_candidates(paths: Sequence[Path]) -> pd.DataFrame:
         (row.case_id, row.implementation_version, row.environment, row.config, row.predicted, _median(row.samples_us))
         for folder in dict.fromkeys(file.parent for file in record_files(paths))
         for side in sorted(folder.glob("candidates.jsonl*"))
-        for row in read_rows(side, CandidateRow)
+        for row in read_candidates(side)
     ]
     frame = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"predicted": float, "seen_us": float})
     text = frame["candidate"].map(lambda config: json.dumps(config, sort_keys=True, default=str))

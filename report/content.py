@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,6 +10,7 @@ import pandas as pd
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import RecordError
+from spmark.impls.core.names import path_component
 from spmark.impls.core.record import Environment, Status
 from spmark.report import candidates, tables
 from spmark.report.choices import choice_table
@@ -137,11 +137,6 @@ def _of_paper(frame: pd.DataFrame, paper: Paper) -> tuple[pd.DataFrame, list[str
     return frame, [f"No record here is of a sweep of {paper.name} ({known}): all records are shown."]
 
 
-def slug(name: str) -> str:
-    """Give a name that is safe in a file's name and in an HTML id."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "device"
-
-
 def _section(  # noqa: PLR0917
     device: str,
     frame: pd.DataFrame,
@@ -173,7 +168,7 @@ def _section(  # noqa: PLR0917
         tables.matrix_facts(derived),
     ]
     blocks += [replace(table, chapter=Chapter.SCORECARD) for table in scorecard_tables(frame, papers)]
-    prefix = slug(device)
+    prefix = path_component(device)
     named = [replace(block, name=f"{prefix}-{block.name}") for block in blocks if _says_something(block)]
     notices = _notices(derived, baseline, wanted, older)
     return Section(device, _MEASURED[kind], _facts(derived, kind, baseline), notices, named)

@@ -15,6 +15,8 @@ import numpy as np
 import pandas as pd
 
 from spmark.impls.core.errors import RecordError
+from spmark.impls.core.names import path_component
+from spmark.impls.core.plausible import plausible, read_measurements
 from spmark.impls.core.record import Environment, EnvironmentRow, Measurement
 from spmark.impls.core.recordfile import read_rows
 from spmark.report.asvfile import is_result_file, read_result_file
@@ -109,12 +111,14 @@ def _holds_records(path: Path) -> bool:
 
 def _read(file: Path) -> list[dict[str, Any]]:
     if file.suffix == ".json":
-        return [_row(measurement, {}, file) | {"sweep": "asv"} for measurement in read_result_file(file)]
+        return [
+            _row(measurement, {}, file) | {"sweep": "asv"} for measurement in plausible(read_result_file(file), file)
+        ]
     known: dict[str, Environment] = {}
     for side in sorted(file.parent.glob("environments*")):
         if side.name.endswith(_SUFFIXES):
             known.update((row.digest, row.environment) for row in read_rows(side, EnvironmentRow))
-    rows = [_row(measurement, known, file) for measurement in read_rows(file, Measurement)]
+    rows = [_row(measurement, known, file) for measurement in read_measurements(file)]
     unknown = {row["environment"] for row in rows if row["facts"] is None}
     if unknown:
         _log.warning("%s: no row in environments.jsonl for %s: no roofline", file, ", ".join(sorted(unknown)) or "''")
@@ -149,7 +153,7 @@ def sweep_name(file: Path, device: str) -> str:
     stem = file.name.split(".", 1)[0]
     if stem != "records":
         return stem
-    return file.parent.parent.name if file.parent.name == device else file.parent.name
+    return file.parent.parent.name if file.parent.name == path_component(device) else file.parent.name
 
 
 def _named_apart(frame: pd.DataFrame) -> pd.DataFrame:

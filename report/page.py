@@ -14,13 +14,15 @@ from pathlib import Path, PurePosixPath
 from string import Template
 
 from spmark.impls.core.errors import RecordError
+from spmark.impls.core.names import path_component
 from spmark.report.candidates import load_candidates
 from spmark.report.cells import Cell, heading, shown
-from spmark.report.content import Facts, Paper, Report, Section, compose, slug
+from spmark.report.content import Facts, Paper, Report, Section, compose
 from spmark.report.latex import latex
 from spmark.report.load import load_records
 from spmark.report.markdown import markdown
 from spmark.report.plot import Drawing
+from spmark.report.spreadsheet import csv_of
 from spmark.report.tables import Chapter, Table, first_line
 
 _FIGURES, _TABLES = "figures", "tables"
@@ -144,7 +146,7 @@ def _files(block: Drawing | Table) -> Iterator[tuple[str, bytes]]:
         yield f"{_FIGURES}/{block.name}-narrow.svg", block.narrow_svg
         yield f"{_FIGURES}/{block.name}.csv", block.csv.encode()
     else:
-        yield f"{_TABLES}/{block.name}.csv", block.frame.to_csv(index=False, lineterminator="\n").encode()
+        yield f"{_TABLES}/{block.name}.csv", csv_of(block.frame).encode()
         yield f"{_TABLES}/{block.name}.tex", latex(block).encode()
 
 
@@ -155,12 +157,12 @@ def _navigation(there: Sequence[Chapter], here: Chapter, sections: Sequence[Sect
         if len(there) > 1
     ]
     if len(sections) > 1:
-        links += [f'<a href="#{slug(section.device)}">{escape(section.device)}</a>' for section in sections]
+        links += [f'<a href="#{path_component(section.device)}">{escape(section.device)}</a>' for section in sections]
     return f"<nav>{''.join(links)}</nav>" if links else ""
 
 
 def _section(section: Section, chapter: Chapter) -> str:
-    parts = [f'<section id="{slug(section.device)}">', f"<h2>{escape(section.device)}</h2>"]
+    parts = [f'<section id="{path_component(section.device)}">', f"<h2>{escape(section.device)}</h2>"]
     if chapter is Chapter.SUMMARY:
         parts += [f"<p>{escape(section.measured)}</p>", _facts(section.facts)]
         parts += [_notice(text) for text in section.notices]

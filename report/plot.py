@@ -15,9 +15,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
+from spmark.report.spreadsheet import csv_of
 from spmark.report.style import COLUMN_IN, WIDTH_IN, Look, in_style, looks
 
-_OPS = ("spmm", "sddmm", "sddmm-scaled")
+_OPS = ("spmm", "sddmm", "sddmm-scaled", "spmm-scaled")
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +63,7 @@ def render(draw: Callable[[float], Plot]) -> Drawing:
     FigureCanvasAgg(wide.figure).print_png(png, metadata={"Software": None})  # type: ignore[no-untyped-call]
     # Laid out once: finding room for every label takes longer than drawing.
     wide.figure.set_layout_engine("none")
-    csv = wide.data.to_csv(index=False, lineterminator="\n")
-    return Drawing(wide.name, wide.caption, png.getvalue(), _svg(wide), _svg(narrow), csv)
+    return Drawing(wide.name, wide.caption, png.getvalue(), _svg(wide), _svg(narrow), csv_of(wide.data))
 
 
 def _svg(plot: Plot) -> bytes:

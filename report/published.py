@@ -10,13 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from functools import cache
 from importlib.resources import files
 from typing import Annotated, Any, Final, Literal, Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from spmark.impls.core.errors import RecordError
+from spmark.impls.core.guard import reading
+from spmark.impls.core.plainyaml import parse_yaml
 from spmark.impls.core.problem import DType, Op
 
 PAPERS: Final = ("stile", "sparsetir", "liteform", "lo_spmm", "dash")
@@ -267,8 +269,9 @@ class Published(_Part):
         return self
 
 
+@cache
 def load_published(paper: str) -> Published:
-    """Read the claims of one paper.
+    """Read the claims of one paper, once a process.
 
     Raises
     ------
@@ -296,13 +299,13 @@ def parse(text: str, name: str) -> Published:
     RecordError
         The text is no YAML, or not what `Published` expects.
     """
-    try:
-        return Published.model_validate(yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
-    except yaml.YAMLError as error:
-        raise RecordError(f"{name}: expected YAML, found {error}; correct the file") from error
-    except ValidationError as error:
-        lines = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise RecordError(f"{name}: {lines}; correct the file") from error
+    data = parse_yaml(text, name, RecordError)
+    with reading(name, "the claims of a paper", RecordError, remedy="correct the file"):
+        try:
+            return Published.model_validate(data)
+        except ValidationError as error:
+            lines = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+            raise RecordError(f"{name}: {lines}; correct the file") from error
 
 
 def _merged(base: Mapping[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:

@@ -114,7 +114,10 @@ def _means_per_matrix(derived: pd.DataFrame, *, pooled: bool) -> pd.DataFrame:
     keys = ["op", "dtype", "group"]
     problems = derived.drop_duplicates(list(PROBLEM))
     counts = {(*key,): len(part) for key, part in problems.groupby(keys)}
-    for (op, dtype, kind), part in problems.groupby(["op", "dtype", "matrix_kind"]):
+    # Records may give one matrix several kinds.
+    for (op, dtype, kind), part in derived.drop_duplicates([*PROBLEM, "matrix_kind"]).groupby(
+        ["op", "dtype", "matrix_kind"]
+    ):
         counts[op, dtype, f"{ALL} {kind}"] = len(part)
     for (op, dtype), part in problems.groupby(["op", "dtype"]):
         counts[op, dtype, ALL] = counts[op, dtype, f"{ALL} mixed"] = len(part)

@@ -24,12 +24,15 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from scipy import optimize, stats
 
 from spmark.impls.core.aliases import CaseId
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import RecordError
+from spmark.impls.core.guard import reading
+from spmark.impls.core.names import path_component
+from spmark.impls.core.plainjson import parse_model
 from spmark.report.load import load_every_run
 from spmark.report.observe import PHASE, SPEEDUP, TIME, observe
 
@@ -107,7 +110,7 @@ def default_spread(device: str) -> SpreadModel:
 
 def shipped_spread(device: str) -> SpreadModel | None:
     """Give the model that ships for a device, or None."""
-    path = Path(str(files("spmark.report"))) / "spreads" / f"{device}.json"
+    path = Path(str(files("spmark.report"))) / "spreads" / f"{path_component(device)}.json"
     return read_spread(path) if path.is_file() else None
 
 
@@ -119,12 +122,8 @@ def read_spread(path: Path) -> SpreadModel:
     RecordError
         The file cannot be read or is no model: names the field.
     """
-    try:
-        return SpreadModel.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise RecordError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValidationError as error:
-        raise RecordError(f"{path}: expected what `spmark spread --fit` writes\n{error}") from error
+    with reading(path, "what `spmark spread --fit` writes", RecordError):
+        return parse_model(SpreadModel, path.read_bytes())
 
 
 def write_spread(model: SpreadModel, path: Path) -> None:

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from spmark.impls.core.errors import RecordError
+from spmark.impls.core.guard import reading
+from spmark.impls.core.plainjson import parse_model
 from spmark.report.statistics import NOTHING, Interval
 
 STUDY = "study.json"
@@ -149,12 +151,8 @@ def read_study(path: Path) -> Study:
     RecordError
         It cannot be read, or is none; names the key.
     """
-    try:
-        return Study.model_validate_json(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise RecordError(f"{path}: expected a study, found none ({error.strerror})") from error
-    except (UnicodeDecodeError, ValidationError) as error:
-        raise RecordError(f"{path}: expected a study: {error}") from error
+    with reading(path, "a study", RecordError):
+        return parse_model(Study, path.read_bytes())
 
 
 @cache

@@ -11,9 +11,12 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from spmark.impls.core.errors import RecordError
+from spmark.impls.core.guard import reading
+from spmark.impls.core.names import path_component
+from spmark.impls.core.plainjson import parse_model
 from spmark.impls.core.problem import DType, Op
 
 
@@ -46,12 +49,8 @@ def read_agreement(path: Path) -> tuple[TileAgreement, ...]:
     RecordError
         The file cannot be read, or is not the command's answer.
     """
-    try:
-        return _Answer.model_validate_json(path.read_text(encoding="utf-8")).agreement
-    except (OSError, UnicodeDecodeError, ValidationError) as error:
-        raise RecordError(
-            f"{path}: expected what `spmark calibrate --stile --json` answers, found {error}; write it anew"
-        ) from error
+    with reading(path, "what `spmark calibrate --stile --json` answers", RecordError, remedy="write it anew"):
+        return parse_model(_Answer, path.read_bytes()).agreement
 
 
 @cache
@@ -63,5 +62,5 @@ def published_agreement(device: str) -> tuple[TileAgreement, ...]:
     RecordError
         It is there and cannot be read.
     """
-    path = Path(str(files("spmark.report"))) / "reference" / "tiles" / f"{device}.json"
+    path = Path(str(files("spmark.report"))) / "reference" / "tiles" / f"{path_component(device)}.json"
     return read_agreement(path) if path.is_file() else ()

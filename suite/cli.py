@@ -29,6 +29,15 @@ app = typer.Typer(
 )
 
 
+class _Printable(logging.Formatter):
+    """Spells control characters: warnings quote records that others made."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        from spmark.impls.core.names import printable
+
+        return printable(super().format(record), "\n\t")
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         from spmark import __version__
@@ -43,7 +52,10 @@ def root(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
 ) -> None:
     """Set up logging for every command."""
-    logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Printable("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, handlers=[handler])
+    logging.captureWarnings(True)  # libraries quote what they draw
     for noisy in ("matplotlib", "numba", "urllib3", "asyncio"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
@@ -75,7 +87,9 @@ def _guarded() -> int:
 
         if not isinstance(error, SpmarkError) or logging.getLogger().isEnabledFor(logging.DEBUG):
             raise
-        typer.echo(f"spmark: {error}", err=True)
+        from spmark.suite.commands.console import complain
+
+        complain(f"spmark: {error}")
         return _exit_code(error)
     return ExitCode.OK
 

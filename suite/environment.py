@@ -13,6 +13,7 @@ import psutil
 
 from spmark.impls import core
 from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.names import is_commit
 from spmark.impls.core.record import Environment
 
 PACKAGES = (
@@ -72,12 +73,14 @@ def _installed() -> dict[str, str]:
 def _commit(root: Path) -> str:
     """Give the commit of the checkout at ``root``, with ``+`` where tracked files differ.
 
-    Outside of a checkout (a container, a copy) it is what ``SPMARK_COMMIT`` says, or empty.
+    Outside of a checkout (a container, a copy) it is what ``SPMARK_COMMIT`` says where that is the hash of a commit, or
+    empty.
     """
     if not (root / ".git").exists():
-        return os.environ.get("SPMARK_COMMIT", "")
+        told = os.environ.get("SPMARK_COMMIT", "")
+        return told if is_commit(told.removesuffix("+")) else ""
     try:
-        head = _git(root, "rev-parse", "HEAD")
+        head = _git(root, "rev-parse", "--verify", "--end-of-options", "HEAD")
         changed = _git(root, "status", "--porcelain", "--untracked-files=no")
     except (OSError, subprocess.SubprocessError):
         return ""
@@ -88,7 +91,7 @@ def _changes(root: Path) -> str:
     if not (root / ".git").exists():
         return ""
     try:
-        changes = _git(root, "diff", "HEAD", "--no-ext-diff", "--binary")
+        changes = _git(root, "diff", "--no-ext-diff", "--binary", "--end-of-options", "HEAD")
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
         return ""
     return hashlib.sha256(changes.encode()).hexdigest()[:16] if changes else ""

@@ -18,11 +18,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from spmark.datasets.sweep import Sweep
 from spmark.datasets.sweepfile import packaged_sweeps
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.record import Environment, EnvironmentRow, Measurement
+from spmark.impls.core.record import Environment, EnvironmentRow, Measurement, Time
 from spmark.impls.core.recordfile import read_rows
 from spmark.suite.resume import ENVIRONMENTS
 
 RUNS: Final = "runs.jsonl"
+_WITH_VALUE = ("--device", "--only", "--retry", "--set", "--limit")
 Row = TypeVar("Row", bound=BaseModel)
 
 
@@ -32,7 +33,7 @@ class RunRow(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     schema_version: Literal[1] = 1
-    started_at: datetime = Field(default_factory=lambda: datetime.now(UTC))
+    started_at: Time = Field(default_factory=lambda: datetime.now(UTC))
     environment: str
     """Digest of a row in ``environments.jsonl``."""
     command: tuple[str, ...] = ()
@@ -97,6 +98,16 @@ def command_line(
             words += [option, value]
     words += ["--limit", str(limit)] if limit is not None else []
     return (*words, *(["--warm"] if warm else []))
+
+
+def is_run(command: Sequence[str]) -> bool:
+    """Tell whether words are a command as `command_line` gives it: a row of records may hold any others."""
+    if len(command) < 3 or tuple(command[:2]) != ("spmark", "run") or not all(map(str.isprintable, command)):
+        return False
+    if command[2].startswith("-") or command[2] != Path(command[2]).name:
+        return False
+    words = iter(command[3:])
+    return all(word == "--warm" or (word in _WITH_VALUE and next(words, None) is not None) for word in words)
 
 
 @dataclass

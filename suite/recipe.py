@@ -1,7 +1,12 @@
-"""From a batch of records to the commands that repeat it, and to what cannot be repeated exactly."""
+"""From a batch of records to the commands that repeat it, and to what cannot be repeated exactly.
+
+Records may come from anywhere and commands are pasted into a shell: what does not look as spmark writes it is left out
+and told, the rest is quoted, and every line of text is printable.
+"""
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,11 +18,15 @@ from spmark.datasets.sweep import Sweep, expand
 from spmark.datasets.sweepfile import packaged_sweeps
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import SpmarkError
+from spmark.impls.core.names import is_commit, path_component, printable
 from spmark.impls.core.record import PROTOCOL_VERSION, Environment, Measurement, Status
 from spmark.impls.table import IMPLEMENTATIONS, package
-from spmark.suite.provenance import Batch, sweep_data
+from spmark.suite.provenance import Batch, RunRow, is_run, sweep_data
 
 _SOME = 3
+_PYTHON = re.compile(r"3\.\d{1,2}(?:\.\w{1,8})?")
+_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.!+_-]*")
 
 
 @dataclass(frozen=True)
@@ -36,13 +45,15 @@ def recipe(batch: Batch, sweep_name: str) -> Recipe:
     """Make the recipe of a batch; ``sweep_name`` is what the place of the file says where no run is on record."""
     limits = list(_limits(batch))
     commands = [*_checkout(batch.environment)]
-    if batch.run is not None and batch.run.command:
-        commands += _recorded(batch)
+    if batch.run is not None and is_run(batch.run.command):
+        commands += _recorded(batch.run, batch.environment, sweep_name)
     else:
+        if batch.run is not None and batch.run.command:
+            limits.append(f"the command on record is none that spmark writes: {shlex.join(batch.run.command)}")
         found, missing = _rebuilt(batch.records, sweep_name)
         commands += found
         limits.append(missing)
-    return Recipe(tuple(_about(batch)), tuple(commands), tuple(limits))
+    return Recipe(tuple(map(printable, _about(batch))), tuple(commands), tuple(map(printable, limits)))
 
 
 def _about(batch: Batch) -> Iterator[str]:
@@ -71,49 +82,59 @@ def _checkout(environment: Environment | None) -> Iterator[str]:
     if environment is None:
         return
     commit = environment.commit.removesuffix("+")
-    if commit:
-        yield f"git checkout {commit}"
-    python = ".".join(environment.packages.get("python", "3").split(".")[:2])
-    yield f"python{python} -m venv .venv"
-    pins = [f"{name}=={version}" for name, version in environment.packages.items() if name not in ("python", "spmark")]
+    if is_commit(commit):
+        yield shlex.join(["git", "checkout", commit])
+    python = environment.packages.get("python", "")
+    known = _PYTHON.fullmatch(python) is not None
+    yield shlex.join(["python" + (".".join(python.split(".")[:2]) if known else "3"), "-m", "venv", ".venv"])
+    pins = [f"{name}=={version}" for name, version in _others(environment) if _can_be_pinned(name, version)]
     yield shlex.join([".venv/bin/pip", "install", "--editable", ".", *pins])
 
 
-def _recorded(batch: Batch) -> Iterator[str]:
-    assert batch.run is not None
-    words, data = list(batch.run.command), batch.run.sweep
-    commit = batch.environment.commit if batch.environment else ""
-    known = words[2] in packaged_sweeps() and commit and not commit.endswith("+")
+def _others(environment: Environment) -> list[tuple[str, str]]:
+    return [(name, version) for name, version in environment.packages.items() if name not in ("python", "spmark")]
+
+
+def _can_be_pinned(name: str, version: str) -> bool:
+    return _PACKAGE.fullmatch(name) is not None and _VERSION.fullmatch(version) is not None
+
+
+def _recorded(run: RunRow, environment: Environment | None, sweep_name: str) -> Iterator[str]:
+    words, data = list(run.command), run.sweep
+    commit = environment.commit if environment else ""
+    known = words[2] in packaged_sweeps() and is_commit(commit)
     if data is not None and not known:
         # The file is not in the checkout, or may have been changed: it is written out, with overrides in it.
-        yield _sweep_file(data)
-        words[2] = f"{data['name']}.yaml"
+        words[2] = f"{path_component(str(data.get('name', sweep_name)))}.yaml"
+        yield _sweep_file(words[2], data)
         words = [word for at, word in enumerate(words) if word != "--set" and words[at - 1] != "--set"]
     yield ".venv/bin/" + shlex.join(words)
 
 
-def _sweep_file(data: dict[str, object]) -> str:
+def _sweep_file(name: str, data: dict[str, object]) -> str:
+    # Every line of a value is indented, so that none can be the END.
     text = yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=110)
-    return f"cat > {data['name']}.yaml <<'END'\n{text}END"
+    return f"cat > {shlex.quote(name)} <<'END'\n{text}END"
 
 
 def _rebuilt(records: Sequence[Measurement], name: str) -> tuple[list[str], str]:
     """Give the commands that measure the recorded cases, where no command line is on record."""
     wanted = {record.case_id for record in records}
     kind = records[0].device_kind
-    device = f" --device {kind}"
     if name in packaged_sweeps():
         sweep = Sweep.load(name)
         cases = {case.case_id for case in expand(sweep, kind)}
         if wanted <= cases:
             more = f"; it measures {len(cases - wanted)} cases more" if cases - wanted else ""
-            return [f".venv/bin/spmark run {name}{device}"], (
+            return [f".venv/bin/{shlex.join(['spmark', 'run', name, '--device', str(kind)])}"], (
                 f"the command line is not on record; this one follows from the folder and holds every case{more}"
             )
     made = _sweep_of(records, name)
     if made is not None and wanted <= {case.case_id for case in expand(made, kind)}:
         extra = len(expand(made, kind)) - len(wanted)
-        return [_sweep_file(sweep_data(made)), f".venv/bin/spmark run {made.name}.yaml{device}"], (
+        file = f"{path_component(made.name)}.yaml"
+        run = ["spmark", "run", file, "--device", str(kind)]
+        return [_sweep_file(file, sweep_data(made)), f".venv/bin/{shlex.join(run)}"], (
             "neither command line nor sweep are on record; both follow from the cases"
             + (f", and measure {extra} cases more" if extra else "")
         )
@@ -182,9 +203,14 @@ def _limits(batch: Batch) -> Iterator[str]:
 def _code_limits(batch: Batch, environment: Environment) -> Iterator[str]:
     if not environment.commit:
         yield "the commit is not on record"
+    elif not is_commit(environment.commit.removesuffix("+")):
+        yield f"the commit on record is no hash, so nothing is checked out: {environment.commit!r}"
     elif environment.commit.endswith("+"):
         digest = batch.run.changes_digest if batch.run else ""
         yield "the checkout had changes that were not committed" + (f" (digest {digest})" if digest else "")
+    odd = [f"{name}=={version}" for name, version in _others(environment) if not _can_be_pinned(name, version)]
+    if odd:
+        yield f"packages on record whose names or versions are none are not installed: {', '.join(odd)}"
     versions: dict[str, set[str]] = {}
     for record in batch.records:
         if record.implementation in IMPLEMENTATIONS:

@@ -16,18 +16,19 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from spmark.datasets.near import near
 from spmark.datasets.sweep import Case, Sweep, expand
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import SweepError
+from spmark.impls.core.guard import reading
+from spmark.impls.core.plainyaml import parse_yaml
 from spmark.impls.core.record import Environment, Measurement, Status
 from spmark.impls.table import IMPLEMENTATIONS
 from spmark.suite.agenda import Agenda, Item
 from spmark.suite.provenance import RunOrigin, command_line
-from spmark.suite.resume import History, key_of, versions_of
+from spmark.suite.resume import History, key_of, record_folder, versions_of
 from spmark.suite.roster import refusal
 from spmark.suite.runner import Watcher
 from spmark.suite.selection import select
@@ -142,13 +143,13 @@ def read_papers(name: str) -> list[Paper]:
 
 
 def _read(path: Path) -> Paper:
-    try:
-        return Paper.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise SweepError(f"{path}: expected a paper in YAML: {error}") from error
-    except ValidationError as error:
-        lines = [f"{path}: {'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
-        raise SweepError("\n".join(lines)) from error
+    with reading(path, "a paper in YAML", SweepError):
+        data = parse_yaml(path.read_bytes(), str(path), SweepError)
+        try:
+            return Paper.model_validate(data)
+        except ValidationError as error:
+            lines = [f"{path}: {'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+            raise SweepError("\n".join(lines)) from error
 
 
 def seconds(budget: str) -> float:
@@ -249,4 +250,4 @@ class Timekeeper(Watcher):
 
 def record_folders(found: Sequence[StepCases], out: Path, device: str) -> Iterator[Path]:
     """Give the folder of records of each sweep of ``found``, once."""
-    yield from dict.fromkeys(out / step.sweep.name / device for step in found)
+    yield from dict.fromkeys(record_folder(out, step.sweep.name, device) for step in found)

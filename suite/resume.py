@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from spmark.datasets.sweep import Case
 from spmark.impls.core.digest import implementation_version
+from spmark.impls.core.names import path_component
 from spmark.impls.core.record import (
     FINAL,
     PROTOCOL_VERSION,
@@ -110,6 +111,11 @@ def versions_of(cases: Iterable[Case]) -> dict[str, str]:
     """Give the version of each implementation that the cases ask for."""
     names = {case.implementation for case in cases}
     return {name: implementation_version(package(name)) for name in names}
+
+
+def record_folder(out: Path, sweep: str, device: str) -> Path:
+    """Give the folder below ``out`` that a sweep's records on a device go to."""
+    return out / path_component(sweep) / path_component(device)
 
 
 def key_of(case: Case, environment: Environment, version: str) -> Key:

@@ -271,12 +271,14 @@ def _timed(work: Callable[[], object], question: ConvertCase | SearchCase) -> tu
 def of_record(row: Measurement, candidates: Sequence[CandidateRow]) -> dict[str, Any]:
     """Give the answer that a record holds, with what its search saw."""
     ok = row.status is Status.OK
+    # Samples of the baseline are beside those of the case one by one, or they say nothing.
+    paired = row.baseline is not None and len(row.baseline.samples_us) == len(row.samples_us)
     return Tracked(
         protocol=row.protocol_version,
         status=row.status,
         reason=row.reason,
         samples_s=_seconds(row.samples_us) if ok else [],
-        baseline_s=_seconds(row.baseline.samples_us) if ok and row.baseline else [],
+        baseline_s=_seconds(row.baseline.samples_us) if ok and row.baseline and paired else [],
         phases_s={name: [seconds] for name, seconds in row.phases_s.items()} if ok else {},
         stored=row.stored if ok else 0,
         device_bytes=row.device_bytes if ok else 0,

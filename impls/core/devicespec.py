@@ -6,12 +6,28 @@ GPUs ship as JSON beside the runtime; ``spmark calibrate`` writes new ones.
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from spmark.impls.core.errors import DeviceError
+from spmark.impls.core.guard import reading
+from spmark.impls.core.plainjson import parse_model
+
+_ARCH = re.compile(r"sm_(\d{1,4})a?")
+
+
+def _fits(number: int) -> int:
+    if not -(2**63) <= number < 2**63:
+        raise ValueError("expected a whole number of at most 64 bits, found a longer one")
+    return number
+
+
+Whole = Annotated[int, AfterValidator(_fits)]
+"""A whole number that arrays can hold."""
 
 
 class DeviceKind(StrEnum):
@@ -32,18 +48,18 @@ class DeviceSpec(BaseModel):
     kind: DeviceKind
     arch: str
     """``sm_90`` for a GPU, the machine type (``x86_64``) for a CPU."""
-    num_sms: int = Field(ge=1)
+    num_sms: Whole = Field(ge=1)
     """Streaming multiprocessors, or cores."""
-    warp_size: int = 32
-    max_threads_per_sm: int = 2048
-    registers_per_sm: int = 65536
+    warp_size: Whole = 32
+    max_threads_per_sm: Whole = 2048
+    registers_per_sm: Whole = 65536
     """32-bit registers."""
-    shared_bytes_per_sm: int = 0
-    shared_bytes_per_block: int = 0
+    shared_bytes_per_sm: Whole = 0
+    shared_bytes_per_block: Whole = 0
     """Most dynamic shared memory of one thread block, after opting in."""
-    l2_bytes: int = Field(ge=0)
+    l2_bytes: Whole = Field(ge=0)
     """L2 of a GPU, last-level cache of a CPU."""
-    memory_bytes: int = Field(ge=0)
+    memory_bytes: Whole = Field(ge=0)
     clock_mhz: float = 0.0
     """Highest clock of the multiprocessors."""
     memory_clock_mhz: float = 0.0
@@ -65,7 +81,8 @@ class DeviceSpec(BaseModel):
     @property
     def compute_capability(self) -> int:
         """The architecture as a number: 90 for sm_90, 0 where the target is no GPU."""
-        return int(self.arch.removeprefix("sm_").rstrip("a")) if self.arch.startswith("sm_") else 0
+        known = _ARCH.fullmatch(self.arch)
+        return int(known[1]) if known else 0
 
     def flops_per_s(self, dtype: str) -> float:
         """Give the highest rate at which products of ``dtype`` can be accumulated in float32."""
@@ -84,9 +101,8 @@ class DeviceSpec(BaseModel):
         DeviceError
             The file is missing or is not a device spec; names the file and the field.
         """
-        try:
-            return cls.model_validate_json(path.read_text())
-        except OSError as error:
-            raise DeviceError(f"{path}: expected a device spec, found none ({error.strerror})") from error
-        except ValidationError as error:
-            raise DeviceError(f"{path}: expected a device spec\n{error}") from error
+        with reading(path, "a device spec", DeviceError):
+            try:
+                return parse_model(cls, path.read_bytes())
+            except ValidationError as error:
+                raise DeviceError(f"{path}: expected a device spec\n{error}") from error

@@ -5,17 +5,35 @@ from __future__ import annotations
 import hashlib
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from spmark.impls.core.aliases import CaseId
-from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec, Whole
 from spmark.impls.core.problem import DType, Op
 
 SCHEMA_VERSION: Final = 1
 PROTOCOL_VERSION = 2
 """Counts up when what is timed, or how, changes: results of two protocols are not compared."""
+
+
+def in_utc(time: datetime) -> datetime:
+    """Give a time in UTC; one that names no offset is taken as UTC, so that any two times can be compared.
+
+    Raises
+    ------
+    ValueError
+        It has no such time within the years 1 to 9999.
+    """
+    try:
+        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError(f"expected a time of the years 1 to 9999 in UTC, found {time.isoformat()}") from error
+
+
+Time = Annotated[datetime, AfterValidator(in_utc)]
+"""A time in UTC, however it was written."""
 
 
 class Status(StrEnum):
@@ -58,24 +76,24 @@ class _Row(BaseModel):
 class ProblemFacts(_Row):
     """What the report needs to know of a problem without loading its matrix."""
 
-    num_rows: int
-    num_cols: int
-    nnz: int
-    longest_row: int
-    flops: int
+    num_rows: Whole
+    num_cols: Whole
+    nnz: Whole
+    longest_row: Whole
+    flops: Whole
     """2 nnz J."""
-    compulsory_bytes: int
+    compulsory_bytes: Whole
     """A in CSR, the used rows of operands and the result, each once."""
 
 
 class SearchFacts(_Row):
     """What a search cost; what it saw of each candidate is in the side file ``candidates.jsonl``."""
 
-    candidates: int
-    compiled: int
-    measured: int
-    cores: int
-    eligible: int = 0
+    candidates: Whole
+    compiled: Whole
+    measured: Whole
+    cores: Whole
+    eligible: Whole = 0
     """Configs that an exhaustive search would measure; 0 where the plan does not tell."""
     compile_s: float = 0.0
     """Of the phases ``search`` and ``select``, the seconds in which candidates were compiled; 0 where the plan does not
@@ -96,7 +114,7 @@ class Measurement(_Row):
     """What happened when one implementation met one problem."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
-    protocol_version: int = PROTOCOL_VERSION
+    protocol_version: Whole = PROTOCOL_VERSION
     case_id: CaseId
     """Readable key of the case; with the versions and the device it decides what a resumed sweep skips."""
     implementation_version: str
@@ -110,8 +128,8 @@ class Measurement(_Row):
     matrix_kind: MatrixKind | None = None
     matrix_hash: str = ""
     """SHA-256 of the pattern; empty where the matrix could not be loaded."""
-    seed: int
-    width: int
+    seed: Whole
+    width: Whole
     """J."""
     dtype: DType
     scaled: bool = False
@@ -143,13 +161,13 @@ class Measurement(_Row):
     search: SearchFacts | None = None
     max_rel_error: float | None = None
     """Largest error over the sum of the terms' magnitudes; infinity is written as 1e308."""
-    stored: int = 0
-    device_bytes: int = 0
-    peak_device_bytes: int = 0
+    stored: Whole = 0
+    device_bytes: Whole = 0
+    peak_device_bytes: Whole = 0
     """Most device memory in use by the process from the start of the build to the end of the check."""
     environment: str = ""
     """Digest of a row in ``environments.jsonl``."""
-    started_at: datetime = Field(default_factory=lambda: datetime.now(UTC))
+    started_at: Time = Field(default_factory=lambda: datetime.now(UTC))
 
     @model_validator(mode="after")
     def _status_says_which_fields_exist(self) -> Self:
@@ -180,8 +198,8 @@ class Environment(_Row):
     """CUDA of the libraries in use."""
     packages: dict[str, str]
     cpu: str
-    cores: int
-    memory_bytes: int
+    cores: Whole
+    memory_bytes: Whole
     system: str
     commit: str = ""
     """Commit of the checkout, with ``+`` where it was changed."""

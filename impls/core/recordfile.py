@@ -7,19 +7,20 @@ stays in the file and is passed over by readers with a warning; the next append 
 from __future__ import annotations
 
 import fcntl
-import gzip
-import json
 import logging
 import os
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self, TypeVar
+from typing import Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from spmark.impls.core.errors import RecordError
+from spmark.impls.core.guard import reading
+from spmark.impls.core.gunzip import gunzipped_lines
+from spmark.impls.core.plainjson import NoJsonError, parse_model
 
 Row = TypeVar("Row", bound=BaseModel)
 _log = logging.getLogger(__name__)
@@ -102,7 +103,8 @@ class RecordFile:
 def read_rows(path: Path, kind: type[Row]) -> Iterator[Row]:
     """Read a file of rows (``.gz`` too), oldest first.
 
-    A line that is not complete JSON is passed over with a warning.
+    A line that is not complete JSON is passed over with a warning, and so is what follows the damage of an archive; the
+    file stays as it is.
 
     Raises
     ------
@@ -110,25 +112,25 @@ def read_rows(path: Path, kind: type[Row]) -> Iterator[Row]:
         The file cannot be read, or a complete line is not a ``kind``: names the file, the line and the field.
     """
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            yield from _rows(file, path, kind)
-    except (OSError, EOFError) as error:
+        with path.open("rb") as file:
+            yield from _rows(gunzipped_lines(file, path) if path.suffix == ".gz" else file, path, kind)
+    except OSError as error:
         raise RecordError(f"{path}: cannot be read: {error}") from error
 
 
-def _rows(file: IO[bytes] | gzip.GzipFile, path: Path, kind: type[Row]) -> Iterator[Row]:
-    for number, line in enumerate(file, 1):
+def _rows(lines: Iterable[bytes], path: Path, kind: type[Row]) -> Iterator[Row]:
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        try:
-            json.loads(line)
-        except ValueError:
-            _log.warning("%s:%d: passed over a line that was cut off (%d bytes)", path, number, len(line))
-            continue
-        try:
-            yield kind.model_validate_json(line)
-        except ValidationError as error:
-            raise RecordError(f"{path}:{number}: expected a {kind.__name__}\n{error}") from error
+        with reading(f"{path}:{number}", f"a {kind.__name__}", RecordError):
+            try:
+                row = parse_model(kind, line)
+            except NoJsonError:
+                _log.warning("%s:%d: passed over a line that was cut off (%d bytes)", path, number, len(line))
+                continue
+            except ValidationError as error:
+                raise RecordError(f"{path}:{number}: expected a {kind.__name__}\n{error}") from error
+        yield row
 
 
 class FolderLock:

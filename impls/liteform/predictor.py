@@ -7,7 +7,6 @@ were trained on and a digest of the arrays. Files that ship stand under ``models
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -17,9 +16,11 @@ from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from spmark.impls.core.errors import BuildError
+from spmark.impls.core.guard import reading
+from spmark.impls.core.plainjson import parse_model
 from spmark.impls.liteform.features import PARTITIONS, SELECTION, SELECTION_BY_WIDTH, Features
 from spmark.impls.liteform.forest import Forest, forest_from
 
@@ -150,10 +151,8 @@ def load(path: Path) -> Predictor:
 
 
 def _card(text: NDArray[Any], path: Path) -> Card:
-    try:
-        return Card.model_validate(json.loads(text.tobytes().decode()))
-    except (UnicodeDecodeError, json.JSONDecodeError, ValidationError) as error:
-        raise BuildError(f"{path}: expected the card of a model of schema 1, found another text: {error}") from error
+    with reading(path, "the card of a model of schema 1", BuildError):
+        return parse_model(Card, text.tobytes())
 
 
 def _digest(arrays: Mapping[str, NDArray[Any]]) -> str:

@@ -16,9 +16,12 @@ from math import log2
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, PositiveInt
 
 from spmark.impls.core.errors import BuildError
+from spmark.impls.core.guard import reading
+from spmark.impls.core.names import path_component
+from spmark.impls.core.plainjson import parse_model
 from spmark.impls.core.problem import DType
 from spmark.impls.kernels.ell_buckets import LANES, NEVER
 from spmark.impls.liteform.weights import Weights
@@ -240,7 +243,7 @@ def candidates(width: int, dtype: DType, loads: int, max_width: int) -> Iterator
 @cache
 def table_for(device: str) -> Table | None:
     """Give the table that ships for a device, or None; raises `BuildError` where it cannot be read."""
-    path = Path(str(files("spmark.impls.liteform"))) / "schedules" / f"{device}.json"
+    path = Path(str(files("spmark.impls.liteform"))) / "schedules" / f"{path_component(device)}.json"
     return read_table(path, device) if path.is_file() else None
 
 
@@ -258,10 +261,8 @@ def read_table(path: Path, device: str = "") -> Table:
     BuildError
         It cannot be read, is none, or is another device's.
     """
-    try:
-        table = Table.model_validate_json(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, ValidationError) as error:
-        raise BuildError(f"{path}: expected a table of schedules, found none that can be read: {error}") from error
+    with reading(path, "a table of schedules that can be read", BuildError):
+        table = parse_model(Table, path.read_bytes())
     if device and table.device != device:
         raise BuildError(
             f"{path}: expected the schedules of {device}, found those of {table.device}; "

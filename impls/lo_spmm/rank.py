@@ -14,9 +14,11 @@ from typing import Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from spmark.impls.core.errors import BuildError
+from spmark.impls.core.guard import reading
+from spmark.impls.core.plainjson import parse_model
 from spmark.impls.lo_spmm.features import FEATURES
 
 SHIPPED: Final = "h200"
@@ -68,9 +70,10 @@ class Trees(_Part):
         if any(not 0 <= root < nodes for root in self.roots):
             raise ValueError("expected roots among the nodes, found one outside")
         for node, feature in enumerate(self.feature):
-            inside = node < self.left[node] < nodes and node < self.right[node] < nodes
-            if not -1 <= feature < len(FEATURES) or (feature >= 0 and not inside):
-                raise ValueError(f"expected children after their parents, found others at node {node}")
+            children = (self.left[node], self.right[node])
+            inside = node < min(children) and max(children) < nodes
+            if not -1 <= feature < len(FEATURES) or not (inside if feature >= 0 else children == (0, 0)):
+                raise ValueError(f"expected children after their parents, none of leaves, found others at {node}")
         return self
 
 
@@ -145,10 +148,8 @@ class RankModel(_Part):
         BuildError
             It is missing, damaged, of another schema or of another order of features.
         """
-        try:
-            model = cls.model_validate_json(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, ValidationError) as error:
-            raise BuildError(f"{path}: expected a rank model, found none that can be read: {error}") from error
+        with reading(path, "a rank model that can be read", BuildError):
+            model = parse_model(cls, path.read_bytes())
         if model.features != FEATURES:
             raise BuildError(
                 f"{path}: expected features in the order {', '.join(FEATURES)}, found {', '.join(model.features)}; "

@@ -20,6 +20,7 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.files import read_sealed, write_sealed
 from spmark.impls.core.interfaces import Candidate, Search
+from spmark.impls.core.plainjson import parse_json
 from spmark.impls.core.problem import Problem
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.runtime.compile import Binary, cache_folder, cached
@@ -68,7 +69,7 @@ class PlanCache:
     def read(self) -> tuple[Remembered, Binary] | None:
         """Give what was kept and its code; None where there is nothing, or where any of it is not what was written."""
         with suppress(ValueError, KeyError, TypeError, _AbsentError):
-            facts = json.loads(read_sealed(self.path) or b"")
+            facts = parse_json(read_sealed(self.path) or b"")
             told = facts["search"]
             seen = tuple(Candidate(**{**one, "samples_us": tuple(one["samples_us"])}) for one in told["seen"])
             search = Search(**{**told, "seen": seen})

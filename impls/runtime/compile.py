@@ -19,6 +19,7 @@ from typing import cast
 
 from spmark.impls.core.errors import CompileError, DeviceError
 from spmark.impls.core.files import Stamp, cache_root, read_sealed, stamp, write_sealed
+from spmark.impls.core.plainjson import parse_json
 from spmark.impls.runtime.toolchain import INCLUDE, cuda_include, nvcc_version, tool
 
 OPTIONS = ("-std=c++17", "-lineinfo")
@@ -261,9 +262,11 @@ def _read(path: Path) -> Binary | None:
     """Read an entry: a line of JSON, then the cubin."""
     head, _, cubin = (read_sealed(path) or b"").partition(b"\n")
     try:
-        return Binary(cubin, **json.loads(head))
+        binary = Binary(cubin, **parse_json(head))
     except (ValueError, TypeError):
         return None
+    counts = (binary.registers, binary.spill_bytes, binary.shared_bytes)
+    return binary if isinstance(binary.symbol, str) and all(isinstance(count, int) for count in counts) else None
 
 
 def _write(path: Path, binary: Binary) -> None:

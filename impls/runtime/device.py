@@ -15,6 +15,7 @@ import psutil
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.files import cache_root
+from spmark.impls.core.names import path_component
 
 NAMES = ("auto", "cuda", "cpu", "host-simt")
 _log = logging.getLogger(__name__)
@@ -124,12 +125,12 @@ def calibrated(spec: DeviceSpec) -> DeviceSpec:
 
 def shipped_calibration(name: str) -> Path:
     """Give the path of the calibration that ships for a device of this name; it may not exist."""
-    return Path(str(files("spmark.impls.runtime") / "devices" / f"{name}.json"))
+    return Path(str(files("spmark.impls.runtime") / "devices" / f"{path_component(name)}.json"))
 
 
 def user_calibration(name: str) -> Path:
     """Give the path of this machine's own calibration of a device of this name; it may not exist."""
-    return cache_root() / "devices" / f"{name}.json"
+    return cache_root() / "devices" / f"{path_component(name)}.json"
 
 
 def calibrate(spec: DeviceSpec) -> DeviceSpec:

@@ -29,6 +29,7 @@ from numpy.typing import ArrayLike
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import DeviceError
+from spmark.impls.core.names import path_component
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.stile.net import Net
 
@@ -154,7 +155,7 @@ def _net(spec: DeviceSpec, name: str) -> Net:
 
 def _block(device: str, name: str, row: list[float]) -> BlockCost:
     rows, cols, part, plain, atomic = row
-    whole = all(x >= 1 and x == int(x) for x in (rows, cols, part))
+    whole = all(math.isfinite(x) and x >= 1 and x == int(x) for x in (rows, cols, part))
     if not whole or not 0 < plain <= atomic < math.inf:
         raise DeviceError(
             f"{device}: expected each row of {name}_blocks to be rows, columns and part (whole numbers from 1), and "
@@ -174,7 +175,7 @@ def published_a100() -> DeviceSpec:
 
 def shipped(device: str) -> Path:
     """Give the path of the calibration that ships for a device of this name; it may not exist."""
-    return Path(str(files("spmark.impls.stile") / "calibrations" / f"{device}.json"))
+    return Path(str(files("spmark.impls.stile") / "calibrations" / f"{path_component(device)}.json"))
 
 
 def calibration_for(device: str, op: Op, dtype: DType, wanted: str = "", net: bool = False) -> tuple[Calibration, str]:

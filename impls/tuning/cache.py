@@ -14,6 +14,7 @@ from typing import Any
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.files import read_sealed, write_sealed
+from spmark.impls.core.plainjson import parse_json
 from spmark.impls.core.interfaces import Candidate, Search
 from spmark.impls.core.problem import Problem
 from spmark.impls.runtime.compile import cache_folder
@@ -61,7 +62,7 @@ class PlanCache:
     def read(self) -> Kept | None:
         """Give what was found before; None where there is nothing, or where it is not what was written."""
         with suppress(ValueError, KeyError, TypeError, RecursionError):
-            facts = json.loads(read_sealed(self.path) or b"")
+            facts = parse_json(read_sealed(self.path) or b"")
             told = facts["search"]
             seen = tuple(Candidate(**{**one, "samples_us": tuple(one["samples_us"])}) for one in told["seen"])
             return Kept(facts["config"], Search(**{**told, "seen": seen}), facts["phases_s"], facts["more"])

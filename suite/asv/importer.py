@@ -5,13 +5,18 @@ from __future__ import annotations
 import gzip
 import json
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.files import whole
+from spmark.impls.core.guard import reading
+from spmark.impls.core.names import is_commit, path_component
+from spmark.impls.core.plainjson import parse_json
+from spmark.impls.core.plausible import read_candidates, read_measurements
 from spmark.impls.core.record import CandidateRow, Environment, EnvironmentRow, Measurement
 from spmark.impls.core.recordfile import read_rows
 from spmark.report.load import record_files
@@ -28,13 +33,16 @@ _SUFFIXES = (".jsonl", ".jsonl.gz")
 class Imported:
     """What came of an import, for one machine and commit."""
 
-    file: Path
+    file: Path | None
+    """None where no record is of the protocol that the benchmarks compare."""
     machine: str
     commit: str
     cases: int
     """Cases that are followed."""
     left_out: int
     """Records of matrices, widths, implementations or configs that no benchmark follows."""
+    other_protocol: int
+    """Cases whose records are of another protocol alone: benchmarks would show them as not measured."""
 
 
 @dataclass
@@ -43,6 +51,8 @@ class _Group:
 
     environment: Environment
     rows: dict[str, Measurement] = field(default_factory=dict)
+    others: dict[str, int] = field(default_factory=dict)
+    """The protocol of cases that were measured by another than the benchmarks'."""
     candidates: dict[tuple[str, str], list[CandidateRow]] = field(default_factory=dict)
 
 
@@ -63,13 +73,31 @@ def import_records(paths: Sequence[Path], results: Path, repository: Path, commi
     Raises
     ------
     RecordError
-        Records without an environment, of a changed tree or of a commit that the repository does not know.
+        Records without an environment, all of another protocol than this checkout's benchmarks, of a changed tree or of
+        a commit that the repository does not know.
     """
-    done = []
-    for group in _groups(paths):
-        full, date_ms = _commit(repository, commit or group.environment.commit)
-        done.append(_write(group, results, full, date_ms))
-    return done
+    groups = _groups(paths)
+    _check_protocols(groups)
+    return [_imported(group, results, repository, commit) for group in groups]
+
+
+def _check_protocols(groups: Sequence[_Group]) -> None:
+    others = Counter(protocol for group in groups for protocol in group.others.values())
+    if others and not any(group.rows for group in groups):
+        found = ", ".join(f"{count} cases of protocol {protocol}" for protocol, count in sorted(others.items()))
+        raise RecordError(
+            f"expected records of protocol {tracked.PROTOCOL}, which the benchmarks of this checkout compare, found "
+            f"{found}; nothing was imported: measure them again with this checkout, or import them in a checkout of "
+            "their protocol"
+        )
+
+
+def _imported(group: _Group, results: Path, repository: Path, commit: str | None) -> Imported:
+    if not group.rows:
+        keys = machine_keys(group.environment)
+        return Imported(None, keys["machine"], commit or group.environment.commit, 0, 0, len(group.others))
+    full, date_ms = _commit_given(repository, commit) if commit else _commit_recorded(repository, group.environment)
+    return _write(group, results, full, date_ms)
 
 
 def _groups(paths: Sequence[Path]) -> list[_Group]:
@@ -77,52 +105,68 @@ def _groups(paths: Sequence[Path]) -> list[_Group]:
     for path in record_files(paths):
         if path.suffix == ".json":
             continue
-        known = {row.digest: row.environment for row in _side(path, "environments", EnvironmentRow)}
-        for row in read_rows(path, Measurement):
+        known = {
+            row.digest: row.environment
+            for side in _side(path, "environments")
+            for row in read_rows(side, EnvironmentRow)
+        }
+        for row in read_measurements(path):
             if row.environment not in known:
                 where = f"{path.parent}/environments.jsonl"
                 raise RecordError(
                     f"{where}: expected a row {row.environment!r} ({row.case_id}), found none: no machine"
                 )
             group = groups.setdefault(row.environment, _Group(known[row.environment]))
-            group.rows[row.case_id] = row
-        for seen in _side(path, "candidates", CandidateRow):
+            if row.protocol_version == tracked.PROTOCOL:
+                group.rows[row.case_id] = row
+            else:
+                group.others[row.case_id] = row.protocol_version
+        for seen in (row for side in _side(path, "candidates") for row in read_candidates(side)):
             if seen.environment in groups:
                 key = (seen.case_id, seen.implementation_version)
                 groups[seen.environment].candidates.setdefault(key, []).append(seen)
+    for group in groups.values():
+        group.others = {case: protocol for case, protocol in group.others.items() if case not in group.rows}
     return list(groups.values())
 
 
-def _side(path: Path, name: str, kind: type[Any]) -> Iterable[Any]:
-    for side in sorted(path.parent.glob(f"{name}*")):
-        if side.name.endswith(_SUFFIXES):
-            yield from read_rows(side, kind)
+def _side(path: Path, name: str) -> list[Path]:
+    return [side for side in sorted(path.parent.glob(f"{name}*")) if side.name.endswith(_SUFFIXES)]
 
 
-def _commit(repository: Path, name: str) -> tuple[str, int]:
-    """Give the full hash and the time in milliseconds since 1970."""
-    if not name or name.endswith("+"):
-        found = f"{name[:-1]} with changes" if name else "none"
+def _commit_recorded(repository: Path, environment: Environment) -> tuple[str, int]:
+    """Give the commit that records name; only a hash reaches git, since records may say anything."""
+    name = environment.commit
+    if not is_commit(name):
+        found = f"{name[:-1]} with changes" if is_commit(name.removesuffix("+")) else repr(name) if name else "none"
         raise RecordError(f"expected records of a commit, found {found}: name the commit they count for with --commit")
-    command = ["git", "-C", str(repository), "show", "--no-patch", "--format=%H %ct", f"{name}^{{commit}}"]
+    return _commit_given(repository, name)
+
+
+def _commit_given(repository: Path, name: str) -> tuple[str, int]:
+    """Give the full hash of what the user or a record calls a commit, and its time in milliseconds since 1970."""
+    show = ["show", "--no-patch", "--format=%H %ct", "--end-of-options", f"{name}^{{commit}}"]
     try:
+        command = ["git", "-C", str(repository), *show]
         answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
-    except (OSError, subprocess.SubprocessError) as error:
-        raise RecordError(f"{repository}: expected a repository that has the commit {name}, found none") from error
-    full, seconds = answer.split()
+        full, seconds = answer.split()
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise RecordError(f"{repository}: expected a repository that has the commit {name!r}, found none") from error
     return full, int(seconds) * 1000
 
 
 def _write(group: _Group, results: Path, commit: str, date_ms: int) -> Imported:
     keys = machine_keys(group.environment)
     python = ".".join(group.environment.packages.get("python", "").split(".")[:2])
-    env_name = f"imported-py{python}"
+    env_name = path_component(f"imported-py{python}")
     folder = results / keys["machine"]
     file = folder / f"{commit[:8]}-{env_name}.json"
     answers, left_out = _answers(group)
     started_ms = int(min(row.started_at for row in group.rows.values()).timestamp() * 1000)
-    old = _read(file).get("results", {})
     benchmarks = swept()
+    with reading(file, "a result file of airspeed velocity", RecordError, remedy="delete the file"):
+        old = _read(file).get("results", {})
+        made = {one.name: result_row(one, answers, started_ms, old.get(one.name)) for one in benchmarks}
     content = {
         "commit_hash": commit,
         "env_name": env_name,
@@ -132,7 +176,7 @@ def _write(group: _Group, results: Path, commit: str, date_ms: int) -> Imported:
         "requirements": {},
         "env_vars": {},
         "result_columns": COLUMNS,
-        "results": {b.name: result_row(b, answers, started_ms, old.get(b.name)) for b in benchmarks},
+        "results": made,
         "durations": {},
         "version": _RESULT_VERSION,
     }
@@ -144,7 +188,7 @@ def _write(group: _Group, results: Path, commit: str, date_ms: int) -> Imported:
     _replace(
         kept, gzip.compress(json.dumps([[list(key), answer] for key, answer in answers.items()]).encode(), mtime=0)
     )
-    return Imported(file, keys["machine"], commit, len(answers), left_out)
+    return Imported(file, keys["machine"], commit, len(answers), left_out, len(group.others))
 
 
 def _answers(group: _Group) -> tuple[dict[tuple[str, ...], tracked.Answer], int]:
@@ -168,10 +212,8 @@ def _list(path: Path, benchmarks: Sequence[Benchmark]) -> None:
 def _read(path: Path) -> Mapping[str, Any]:
     if not path.exists():
         return {}
-    try:
-        held = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise RecordError(f"{path}: expected JSON of airspeed velocity: {error}; delete the file") from error
+    with reading(path, "JSON of airspeed velocity", RecordError, remedy="delete the file"):
+        held = parse_json(path.read_bytes())
     return held if isinstance(held, dict) else {}
 
 

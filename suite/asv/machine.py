@@ -15,6 +15,8 @@ import typer
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import RecordError
+from spmark.impls.core.names import path_component
+from spmark.impls.core.plainjson import parse_json
 from spmark.impls.core.record import Environment
 from spmark.impls.runtime.device import find
 from spmark.suite.environment import collect
@@ -34,9 +36,9 @@ def machine_keys(environment: Environment) -> dict[str, str]:
     """
     device = environment.device
     if device.kind is not DeviceKind.CUDA:
-        return {"machine": device.name, "gpu": "", "cuda": ""}
+        return {"machine": path_component(device.name), "gpu": "", "cuda": ""}
     major = environment.cuda.partition(".")[0]
-    return {"machine": f"{device.name}-cuda{major}", "gpu": device.name, "cuda": major}
+    return {"machine": path_component(f"{device.name}-cuda{major}"), "gpu": device.name, "cuda": major}
 
 
 def register(keys: dict[str, str], path: Path) -> None:
@@ -50,7 +52,7 @@ def register(keys: dict[str, str], path: Path) -> None:
     known: dict[str, Any] = {"version": _LAYOUT}
     try:
         if path.exists():
-            known |= json.loads(path.read_text(encoding="utf-8"))
+            known |= parse_json(path.read_bytes())
         known[keys["machine"]] = keys
         path.write_text(json.dumps(known, indent=4) + "\n", encoding="utf-8")
     except (OSError, ValueError, TypeError) as error:

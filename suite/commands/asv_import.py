@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from spmark.suite.commands.console import answer, console, table
+from spmark.suite.commands.console import answer, console, say, table
 
 
 def import_into_asv(records: Sequence[Path], results: Path, commit: str | None, as_json: bool) -> None:
@@ -18,13 +18,29 @@ def import_into_asv(records: Sequence[Path], results: Path, commit: str | None, 
         A path is not there, or its records cannot be given to a commit and a machine.
     """
     from spmark.suite.asv.importer import import_records
+    from spmark.suite.benchmarks.tracked import PROTOCOL
 
-    done = [asdict(one) for one in import_records(list(records), results, Path.cwd(), commit)]
+    done = import_records(list(records), results, Path.cwd(), commit)
+    screen = console(as_json)
     if as_json:
-        answer(done)
+        answer([asdict(one) for one in done])
     else:
         # The machine is in the path, and a whole hash would break it.
         rows = [
-            {key: row[key] for key in ("file", "cases", "left_out")} | {"commit": row["commit"][:12]} for row in done
+            {
+                "file": one.file or f"none for {one.machine}",
+                "cases": one.cases,
+                "left_out": one.left_out,
+                "other_protocol": one.other_protocol,
+                "commit": one.commit[:12],
+            }
+            for one in done
         ]
-        console(as_json).print(table("Written for airspeed velocity", rows, plain=True))
+        screen.print(table("Written for airspeed velocity", rows, plain=True))
+    others = sum(one.other_protocol for one in done)
+    if others:
+        say(
+            screen,
+            f"{sum(one.cases for one in done)} cases imported; {others} cases not, since their records are of another "
+            f"protocol than {PROTOCOL}, which the benchmarks of this checkout compare: measure those again",
+        )

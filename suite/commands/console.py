@@ -1,4 +1,7 @@
-"""Where commands write: tables and progress for people, JSON for scripts, never both on one stream."""
+"""Where commands write: tables and progress for people, JSON for scripts, never both on one stream.
+
+What is shown may come out of records that others made: control characters are spelled, so that none reaches a terminal.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from spmark.impls.core.names import printable
+
 FILE_WIDTH = 140
 """Columns of tables that are written to a file or a pipe."""
 
@@ -24,8 +29,13 @@ def console(as_json: bool) -> Console:
 
 
 def say(screen: Console, text: str) -> None:
-    """Write a line that is not broken at the terminal's edge: paths in it can be copied and searched for."""
-    screen.print(text, soft_wrap=True)
+    """Write text that is not broken at the terminal's edge: paths in it can be copied and searched for."""
+    screen.print(printable(text, "\n"), soft_wrap=True)
+
+
+def complain(text: str) -> None:
+    """Write a message to standard error, its lines as they are."""
+    typer.echo(printable(text, "\n\t"), err=True)
 
 
 def answer(value: Any) -> None:
@@ -47,10 +57,10 @@ def table(title: str, rows: Sequence[Mapping[str, Any]], *, plain: bool = False)
     """
     from rich.markup import escape
 
-    made = Table(title=title or None, title_justify="left", header_style="bold")
+    made = Table(title=printable(escape(title)) or None, title_justify="left", header_style="bold")
     for name in rows[0] if rows else ():
         numeric = all(isinstance(row[name], int | float) or row[name] is None for row in rows)
-        made.add_column(name, justify="right" if numeric else "left", overflow="fold")
+        made.add_column(printable(name), justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         made.add_row(*(escape(_text(value)) if plain else _text(value) for value in row.values()))
     return made
@@ -63,4 +73,4 @@ def _text(value: Any) -> str:
         return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return str(value)
+    return printable(str(value), "\n")

@@ -24,6 +24,7 @@ from spmark.datasets.sweep import MatrixSpec
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import DatasetError, DeviceError, RecordError, SpmarkError, SweepError
+from spmark.impls.core.names import path_component
 from spmark.impls.core.problem import DType
 from spmark.impls.core.recordfile import RecordFile, read_rows
 from spmark.suite.commands.console import answer, console, say
@@ -87,7 +88,7 @@ def measure_labels(request: LabelRequest) -> int:
     number, total = parsed_shard(request.shard)
     shard = f"{number:02d}-of-{total:02d}"
     # No .jsonl but for labels, which is what a folder of labels consists of.
-    folder, job = request.out / device.name, _Job(mine, wanted, device, cache, ends)
+    folder, job = request.out / path_component(device.name), _Job(mine, wanted, device, cache, ends)
     with _Skips(folder / f"skipped-{shard}.ndjson", device.name) as skips:
         if request.schedules:
             file = folder / f"schedules-{shard}.ndjson"

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
 from spmark.datasets.sweep import Case
+from spmark.impls.core.names import printable
 from spmark.impls.core.record import FINAL, Measurement
 from spmark.suite.agenda import Agenda, Item
 from spmark.suite.commands.console import say
@@ -49,7 +50,7 @@ class Bar(Watcher):
 
     def entered(self, case: Case, phase: str) -> None:
         """Show the case and its phase."""
-        self._progress.update(self._task, description=f"{escape(case.case_id)} [dim]{phase}[/dim]")
+        self._progress.update(self._task, description=printable(f"{escape(case.case_id)} [dim]{phase}[/dim]"))
 
     def recorded(self, item: Item, row: Measurement) -> None:
         """Move the bar; show a failure."""

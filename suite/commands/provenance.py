@@ -18,6 +18,7 @@ def show_provenance(path: Path, as_json: bool) -> None:
     RecordError
         There are no records, or a file cannot be read.
     """
+    from spmark.impls.core.names import printable
     from spmark.report.load import sweep_name
     from spmark.suite.provenance import read_batches
     from spmark.suite.recipe import recipe
@@ -34,6 +35,6 @@ def show_provenance(path: Path, as_json: bool) -> None:
     for file, recipes in found.items():
         name = file.relative_to(here) if file.is_relative_to(here) else file
         for made in recipes:
-            lines = [f"# {name}", *(f"# {line}" for line in made.about), *made.commands]
+            lines = [f"# {printable(str(name))}", *(f"# {line}" for line in made.about), *made.commands]
             for line in (*lines, "# Not exactly as it was:", *(f"# - {line}" for line in made.limits), ""):
                 say(screen, escape(line))

@@ -16,6 +16,7 @@ from rich.markup import escape
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
 from spmark.datasets.sweep import MatrixSpec
+from spmark.impls.core.names import path_component
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.core.recordfile import RecordFile, read_rows
 from spmark.suite.commands.console import answer, console, say, table
@@ -76,7 +77,7 @@ def measure_kernels(request: RankRequest) -> int:
     ends = time.monotonic() + seconds(request.budget)
     number, total = parsed_shard(request.shard)
     device = gpu_named(request.device)
-    folder = request.out / device.name / METHOD
+    folder = request.out / path_component(device.name) / METHOD
     if request.proxies:
         return _compare_proxies(folder / "proxies.jsonl", LAYERS[number - 1 :: total], device, ends, request.as_json)
     file = folder / f"shard-{number:02d}-of-{total:02d}.jsonl"

@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.record import Environment
-from spmark.suite.commands.console import answer, console, say, table
+from spmark.suite.commands.console import answer, complain, console, say, table
 from spmark.suite.commands.progress import Bar
 from spmark.suite.environment import collect
 from spmark.suite.reproduce import (
@@ -28,7 +28,7 @@ from spmark.suite.reproduce import (
     record_folders,
     seconds,
 )
-from spmark.suite.resume import RECORDS
+from spmark.suite.resume import RECORDS, record_folder
 from spmark.suite.runner import RunOptions, run_cases
 
 
@@ -55,7 +55,7 @@ def reproduce_papers(name: str, budget: str, device: str, out: Path, *, dry_run:
     screen, papers, found = console(as_json), read_papers(name), find(device)
     absent = {paper.name: reasons for paper in papers if (reasons := missing(paper, found.kind))}
     for paper_name, reasons in absent.items():
-        _complain(f"{paper_name} cannot run yet: {'; '.join(reasons)}")
+        complain(f"spmark: {paper_name} cannot run yet: {'; '.join(reasons)}")
     able = [paper for paper in papers if paper.name not in absent]
     if not able:
         if as_json:
@@ -79,10 +79,6 @@ def reproduce_papers(name: str, budget: str, device: str, out: Path, *, dry_run:
     if not dry_run and any(row["left"] for row in rows):
         say(screen, "[yellow]Some cases are left: the same command goes on from here.[/yellow]")
     return Reproduced(bool(absent), interrupted)
-
-
-def _complain(text: str) -> None:
-    Console(stderr=True, highlight=False).print(escape(f"spmark: {text}"), soft_wrap=True)
 
 
 def _calibrated(found: DeviceSpec, screen: Console) -> DeviceSpec:
@@ -112,7 +108,7 @@ def _run(
         if time.monotonic() >= ends:
             break
         say(screen, f"{step.paper.name}: {escape(step.step.shows)} ({step.sweep.name})")
-        folder = out / step.sweep.name / environment.device.name
+        folder = record_folder(out, step.sweep.name, environment.device.name)
         options = RunOptions(origin=step.origin(device))
         try:
             with Bar(screen) as bar:
@@ -127,7 +123,7 @@ def _run(
 def _rows(todo: Sequence[StepCases], out: Path, environment: Environment) -> list[dict[str, Any]]:
     rows = []
     for step in todo:
-        found = counts(step, out / step.sweep.name / environment.device.name, environment)
+        found = counts(step, record_folder(out, step.sweep.name, environment.device.name), environment)
         rows.append(
             {
                 "paper": step.paper.name,

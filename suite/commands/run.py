@@ -20,7 +20,7 @@ from spmark.suite.commands.progress import Bar
 from spmark.suite.environment import collect
 from spmark.suite.estimate import known_facts, memory_bytes
 from spmark.suite.provenance import RunOrigin, command_line
-from spmark.suite.resume import RECORDS, History
+from spmark.suite.resume import RECORDS, History, record_folder
 from spmark.suite.roster import refusals
 from spmark.suite.runner import RunOptions, Summary, run_cases
 from spmark.suite.selection import select
@@ -71,7 +71,7 @@ def run_sweep(request: RunRequest, *, dry_run: bool) -> Ended:
     if not dry_run and found.kind is not DeviceKind.HOST_SIMT and calibration_file(found) is None:
         say(screen, "measuring the device's bandwidth and rates first (once)")
     environment = collect(found if dry_run else calibrated(found))
-    folder = request.out / sweep.name / environment.device.name
+    folder = record_folder(request.out, sweep.name, environment.device.name)
     options = RunOptions(
         retry=tuple(Status(name) for name in request.retry),
         limit=request.limit,

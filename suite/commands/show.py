@@ -41,7 +41,7 @@ def show_matrix(matrix: str, arguments: Sequence[str], out: Path, as_json: bool)
     from spmark.datasets.cache import Cache
     from spmark.datasets.load import load_matrix
     from spmark.datasets.statistics import statistics
-    from spmark.report.content import slug
+    from spmark.impls.core.names import path_component
     from spmark.report.page import write_site
     from spmark.report.spy import matrix_report, spy_counts
 
@@ -54,7 +54,8 @@ def show_matrix(matrix: str, arguments: Sequence[str], out: Path, as_json: bool)
         counts = spy_counts(csr.shape, csr.indptr, csr.indices)
         lengths = csr.row_lengths, np.bincount(csr.indices, minlength=csr.num_cols)
         facts = [(name.replace("_", " "), _text(value)) for name, value in known.items()]
-        page = write_site(matrix_report(spec.id, facts, csr.shape, counts, lengths), out / slug(spec.id))
+        place = out / path_component("-".join(filter(None, spec.id.split("/"))))
+        page = write_site(matrix_report(spec.id, facts, csr.shape, counts, lengths), place)
     if as_json:
         answer({"matrix": spec.id, "statistics": known, "page": page})
         return

@@ -86,9 +86,20 @@ def test_read_gzip(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl.gz"
     path.write_bytes(gzip.compress(b'{"number": 4}\n{"number": 5}\n'))
     assert numbers(path) == [4, 5]
-    path.write_bytes(path.read_bytes()[:-9])
+    path.write_bytes(path.read_bytes()[:-13])
+    assert numbers(path) == [4]  # the line that was cut off is passed over
+    path.write_bytes(b"no archive")
     with pytest.raises(RecordError, match=r"rows\.jsonl\.gz: cannot be read"):
         numbers(path)
+
+
+def test_a_line_that_is_nested_too_deeply_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "rows.jsonl"
+    deep = b'{"number": 2, "text": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n"
+    path.write_bytes(b'{"number": 1}\n' + deep + b'{"number": 3}\n')
+    assert numbers(path) == [1, 3]
+    assert "rows.jsonl:2: passed over" in caplog.text
+    assert path.read_bytes().count(b"\n") == 3
 
 
 @pytest.mark.parametrize("cut", [1, 5, 13])

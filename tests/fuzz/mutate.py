@@ -24,6 +24,8 @@ TOKENS = (
 )  # fmt: skip
 """What is put in anywhere: paths that lead out, options, shells, formulas, terminals, anchors, torn Unicode."""
 OPENERS = (b"[", b'{"a":', b"(", b"- ", b"{", b"a: [", b"{a: ")
+MOST_BYTES = 1 << 20
+"""Inputs beyond are left as they are."""
 Mutator = Callable[[Random, bytearray], None]
 
 
@@ -33,6 +35,8 @@ def mutated(random: Random, seeds: Sequence[bytes]) -> bytes:
     if random.random() < 0.1:
         data = _spliced(random, data, random.choice(seeds))
     for _ in range(1 + min(int(random.expovariate(0.7)), 7)):
+        if len(data) > MOST_BYTES:  # a file of one line is repeated as a whole
+            break
         random.choice(MUTATORS)(random, data)
     return bytes(data)
 

@@ -73,8 +73,11 @@ def test_a_damaged_file_is_refused(change: str, said: str, tmp_path: Path) -> No
 
 
 def test_a_file_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    with pytest.raises(BuildError, match=r"deep\.json: expected a rank model"):
+        RankModel.load(tmp_path / "deep.json")
     (tmp_path / "torn.json").write_text('{"schema_version": 1, "card"')
-    with pytest.raises(BuildError, match="none that can be read"):
+    with pytest.raises(BuildError, match="a rank model that can be read"):
         RankModel.load(tmp_path / "torn.json")
     with pytest.raises(BuildError, match="expected a rank model out of"):
         find("nobody")
@@ -90,6 +93,8 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
         {"threshold": (0.0, 1.0)},
         {"right": (9, 0, 0)},
         {"feature": (99, -1, -1)},
+        {"left": (1, 2**70, 0)},
+        {"right": (2, 0, 1)},
     ],
 )
 def test_trees_are_closed(lists: dict[str, tuple[float, ...]]) -> None:

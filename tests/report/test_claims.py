@@ -193,6 +193,14 @@ def test_a_broken_file_is_named_with_its_fault(old: str, new: str, said: str) ->
     assert said in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "text", ["[" * 5000, "a: " + "9" * 5000, "a: 2026-99-99", "\ud800", "&a [*a]", "a: [1, {b: 3}]", "3"]
+)
+def test_what_is_no_file_of_claims_is_refused(text: str) -> None:
+    with pytest.raises(RecordError, match=r"claims\.yaml"):
+        parse(text, "claims.yaml")
+
+
 def test_an_unknown_paper_is_refused() -> None:
     with pytest.raises(RecordError, match="expected a paper out of stile"):
         load_published("../secrets")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from datetime import timedelta
 from math import isnan
 
@@ -77,6 +78,21 @@ def test_a_torn_line_is_passed_over_and_a_wrong_one_named(records, write, caplog
     assert "cut off" in caplog.text
     file.write_text('{"case_id": 1}\n')
     with pytest.raises(RecordError, match=r"records\.jsonl:1: expected a Measurement"):
+        load_records([folder])
+
+
+def test_times_with_and_without_an_offset_stand_in_order(records, write):
+    rows = [row.model_copy(update={"case_id": f"case {n}"}) for n, row in enumerate(records.sweep()[:4])]
+    folder = write(rows)
+    file = folder / "records.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    times = ("2026-03-01T12:00:00", "2026-03-01T12:00:00+02:00", "2026-03-01T11:00:00Z", "2026-03-01T12:30:00")
+    file.write_text("".join(json.dumps(line | {"started_at": t}) + "\n" for line, t in zip(lines, times, strict=True)))
+    frame = load_records([folder])
+    assert list(frame["case_id"]) == ["case 1", "case 2", "case 0", "case 3"]
+    assert {time.utcoffset() for time in frame["started_at"]} == {timedelta(0)}
+    file.write_text(json.dumps(lines[0] | {"started_at": "0001-01-01T00:00:00+14:00"}) + "\n")
+    with pytest.raises(RecordError, match="years 1 to 9999"):
         load_records([folder])
 
 

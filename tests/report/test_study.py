@@ -53,7 +53,7 @@ def test_a_foreign_file_is_refused(tmp_path: Path, change: dict[str, object]) ->
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(RecordError, match="expected a study"):
         read_study(path)
-    with pytest.raises(RecordError, match="found none"):
+    with pytest.raises(RecordError, match="found no such file"):
         read_study(tmp_path / "nothing.json")
 
 

@@ -12,6 +12,7 @@ import pytest
 from compilers import needs_compilers
 
 from spmark.impls.core.errors import CompileError, DeviceError
+from spmark.impls.core.files import write_sealed
 from spmark.impls.runtime import compile as compiler
 from spmark.impls.runtime import compile_pool
 from spmark.impls.runtime.compile import assemble, compile_kernel, included_headers
@@ -87,6 +88,25 @@ def test_a_damaged_cache_entry_is_made_again(source: Path, monkeypatch: pytest.M
     calls = count_compiles(monkeypatch)
     assert compile_kernel(source, "scale<64>", "sm_90") == first
     assert calls == ["scale<64>"]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"[" * 100_000,
+        b"[]",
+        b"{}",
+        b'{"symbol": 1, "registers": 1, "spill_bytes": 0, "shared_bytes": 0}',
+        b'{"symbol": "k", "registers": null, "spill_bytes": 0, "shared_bytes": 0}',
+        b'{"symbol": "k", "registers": 1, "spill_bytes": 0, "shared_bytes": 0, "more": 1}',
+    ],
+)
+def test_an_entry_that_says_something_else_counts_as_absent(head: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "entry"
+    write_sealed(path, head + b"\ncubin")
+    assert compiler._read(path) is None
+    write_sealed(path, b'{"symbol": "k", "registers": 1, "spill_bytes": 0, "shared_bytes": 0}\ncubin')
+    assert compiler._read(path) == compiler.Binary(b"cubin", "k", 1, 0, 0)
 
 
 def test_a_cache_that_cannot_be_written_costs_only_time(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:

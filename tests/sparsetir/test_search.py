@@ -81,11 +81,6 @@ def test_the_papers_rule_is_measured_where_the_sweep_ends_before_it() -> None:
     assert 8 in {one["max_width"] for one in asked}
 
 
-def test_a_better_value_begins_the_count_of_worse_ones_again() -> None:
-    times = {1: 10.0, 2: 11.0, 4: 9.0, 8: 10.0, 16: 5.0}
-    assert Tuner(lambda config: [times[config["c"]]]).along({"c": 1}, "c", PARTITIONS[1:]) == {"c": 16}
-
-
 @pytest.mark.parametrize(("lengths", "width"), [([1] * 8, 1), ([5] * 8, 8), ([8] * 8, 8), ([9] * 8, 16), ([0] * 8, 1)])
 def test_the_papers_rule(lengths: list[int], width: int) -> None:
     assert rule_width(Problem(Op.SPMM, random_csr(8, 20, lengths), 32)) == width

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from problems import random_csr
@@ -130,6 +132,10 @@ def test_agreement() -> None:
         (
             {"stile_spmm_float16_roofline": [1.0, 0, 0, 1, 1], "stile_spmm_float16_blocks": [16.0, 16, 32, 2, 1]},
             "rising",
+        ),
+        (
+            {"stile_spmm_float16_roofline": [1.0, 0, 0, 1, 1], "stile_spmm_float16_blocks": [math.inf, 16, 32, 1, 2]},
+            "whole numbers",
         ),
     ],
 )

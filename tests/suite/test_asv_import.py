@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import RecordError
@@ -16,6 +17,7 @@ from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import CandidateRow, Environment, EnvironmentRow, Measurement, Status
 from spmark.impls.core.recordfile import RecordFile
 from spmark.report.load import load_records
+from spmark.suite import cli
 from spmark.suite.asv import machine
 from spmark.suite.asv.history import COLUMNS
 from spmark.suite.asv.importer import import_records
@@ -202,6 +204,37 @@ def test_records_without_a_commit_are_refused(tmp_path, repository, commit, name
     assert not (tmp_path / "results").exists()
     (done,) = import_records([folder], tmp_path / "results", repository, commit="HEAD")
     assert done.commit == commit
+
+
+def test_records_of_another_protocol_are_refused(tmp_path, repository, commit, rows):
+    of = rows[0]
+    old = [row.model_copy(update={"protocol_version": 1}) for row in rows[1]]
+    folder = write(tmp_path / "in", of, old)
+    with pytest.raises(RecordError, match=r"protocol 2, which .* found 10 cases of protocol 1; .*measure them again"):
+        import_records([folder], tmp_path / "results", repository)
+    assert not (tmp_path / "results").exists()
+    ended = CliRunner().invoke(cli.app, ["asv-import", str(folder), "--results", str(tmp_path / "results")])
+    assert isinstance(ended.exception, RecordError)
+
+
+def test_of_mixed_protocols_what_can_be_compared_is_imported(tmp_path, repository, commit, rows, monkeypatch):
+    of, (first, *rest) = rows
+    old = [row.model_copy(update={"protocol_version": 1}) for row in rest]
+    # A newer record of the other protocol does not hide the one that counts.
+    hiding = first.model_copy(update={"protocol_version": 3})
+    folder = write(tmp_path / "in" / "mixed", of, [first, *old, hiding])
+    alone = environment("", "12.8")
+    write(tmp_path / "in" / "other", alone, [record(alone, protocol_version=1)])
+    done = import_records([folder, tmp_path / "in" / "other"], tmp_path / "results", repository)
+    assert [(one.cases, one.left_out, one.other_protocol) for one in done] == [(1, 0, 9), (0, 0, 1)]
+    assert done[1].file is None
+    cells = values(done[0].file, "tracked.SweptSpmm.track_time")
+    assert len(cells["'gespmm'", "'planetoid/cora'", "128", "'float32'"]["samples"]) == 40
+    assert not (tmp_path / "results" / "test-gpu-cuda12").exists()
+    monkeypatch.chdir(repository)
+    ended = CliRunner().invoke(cli.app, ["asv-import", str(tmp_path / "in"), "--results", str(tmp_path / "again")])
+    assert ended.exit_code == 0, ended.output
+    assert "1 cases imported; 10 cases not" in ended.stdout
 
 
 def test_a_file_that_is_no_result_file_is_named(tmp_path):

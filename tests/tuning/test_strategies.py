@@ -59,6 +59,12 @@ def test_an_axis_ends_after_two_values_that_are_clearly_worse() -> None:
     assert [config["c"] for config in timer.asked] == [1, 2, 4]
 
 
+def test_a_better_value_begins_the_count_of_worse_ones_again() -> None:
+    times = {1: 10.0, 2: 11.0, 4: 9.0, 8: 10.0, 16: 5.0}
+    race, _ = made_up_race(lambda config: times[config["c"]])
+    assert along(race, {"c": 1}, "c", (2, 4, 8, 16)) == {"c": 16}
+
+
 def test_noise_moves_nothing_along_an_axis() -> None:
     moved = 0
     for seed in range(30):

@@ -122,13 +122,13 @@ def faults() -> Launch:
 
 
 @pytest.fixture(scope="session")
-def races_executable(cache: Path) -> Path:
-    return compile_host(KERNELS / "races.cu", RACES, [INCLUDE], cache)
+def races_executable() -> Path:
+    return compile_host(KERNELS / "races.cu", RACES, [INCLUDE], cache_folder())
 
 
 @pytest.fixture(scope="session")
-def races(cache: Path) -> Launch:
-    return _launcher("races.cu", RACES, cache)
+def races() -> Launch:
+    return _launcher("races.cu", RACES)
 
 
 def _gpu_launcher(source: str, instances: tuple[str, ...]) -> Launch:

@@ -1,0 +1,69 @@
+"""JSON out of files as plain data within a limit of depth: the one place that parses it.
+
+Parsers, printers and whatever walks over nested data call themselves for each level, and a file may have any number.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+MAX_DEPTH = 50
+"""Lists and mappings inside each other; what spmark writes has less than ten."""
+Model = TypeVar("Model", bound=BaseModel)
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
+
+
+class NoJsonError(ValueError):
+    """Text is no JSON, or is nested too deeply."""
+
+
+def parse_json(text: bytes) -> Any:
+    """Parse JSON in UTF-8.
+
+    Raises
+    ------
+    NoJsonError
+        It is none, or nested more than `MAX_DEPTH` levels.
+    """
+    _check_depth(text)
+    try:
+        return json.loads(text.decode())
+    except (ValueError, RecursionError) as error:
+        raise NoJsonError(str(error)) from error
+
+
+def parse_model(kind: type[Model], text: bytes) -> Model:
+    """Parse JSON in UTF-8 into a model.
+
+    Raises
+    ------
+    NoJsonError
+        As `parse_json`.
+    pydantic.ValidationError
+        It is JSON, but not of this kind.
+    """
+    _check_depth(text)
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError as error:
+        if any(one["type"] == "json_invalid" and not one["loc"] for one in error.errors(include_url=False)):
+            raise NoJsonError(str(error)) from error
+        raise
+
+
+def _check_depth(text: bytes) -> None:
+    if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
+        return
+    depth = 0
+    for token in _TOKEN.finditer(text):
+        first = text[token.start()]
+        if first in b"[{":
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise NoJsonError(f"expected at most {MAX_DEPTH} levels inside each other, found more")
+        elif first in b"]}":
+            depth -= 1

@@ -1,0 +1,63 @@
+"""Records whose numbers some run can have given; others are passed over with a message where numbers are derived.
+
+A file that was damaged or made by hand may hold a time of zero, a negative size or no number at all in a valid line.
+Such lines stay in their file, and resuming still counts them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+
+from spmark.impls.core.record import CandidateRow, Measurement
+from spmark.impls.core.recordfile import read_rows
+
+_LEAST_US, _MOST_US = 1e-6, 1e13
+"""A picosecond, and a hundred days."""
+_MOST_S = 1e9
+_log = logging.getLogger(__name__)
+
+
+def read_measurements(path: Path) -> Iterator[Measurement]:
+    """Read the records of a file, oldest first; see `spmark.impls.core.recordfile.read_rows`."""
+    return plausible(read_rows(path, Measurement), path)
+
+
+def plausible(rows: Iterable[Measurement], path: Path) -> Iterator[Measurement]:
+    """Pass records on; one with numbers that no run gives is passed over with a warning."""
+    for row in rows:
+        reason = implausible(row)
+        if reason:
+            _log.warning("%s: passed over a record of %s: %s", path, row.case_id, reason)
+        else:
+            yield row
+
+
+def read_candidates(path: Path) -> Iterator[CandidateRow]:
+    """Read what searches saw, likewise."""
+    for row in read_rows(path, CandidateRow):
+        if _are_times(row.samples_us) and (row.predicted is None or abs(row.predicted) < _MOST_US):
+            yield row
+        else:
+            _log.warning("%s: passed over a candidate of %s: no search gives its numbers", path, row.case_id)
+
+
+def implausible(row: Measurement) -> str:
+    """Say which number of a record no run gives; empty where there is none."""
+    base = row.baseline.samples_us if row.baseline else []
+    if not _are_times(chain(row.samples_us, row.warm_samples_us, row.graph_samples_us, base)):
+        return f"expected times from {_LEAST_US:g} to {_MOST_US:g} us, found others"
+    if not all(0 <= seconds <= _MOST_S for seconds in row.phases_s.values()):
+        return f"expected seconds of phases from 0 to {_MOST_S:g}, found others"
+    if not all(0 <= clock <= _MOST_US for clock in row.clocks_mhz):
+        return "expected clocks of at least 0 MHz, found others"
+    sizes = row.problem.model_dump().values() if row.problem else ()
+    if min(row.stored, row.device_bytes, row.peak_device_bytes, *sizes) < 0 or row.width < 1:
+        return "expected a width of at least 1 and sizes of at least 0, found others"
+    return ""
+
+
+def _are_times(samples_us: Iterable[float]) -> bool:
+    return all(_LEAST_US <= us <= _MOST_US for us in samples_us)
