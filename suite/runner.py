@@ -120,6 +120,8 @@ def run_cases(
         stack.enter_context(FolderLock(folder))
         history = History.read(folder)
         agenda = make_agenda(cases, environment, history, retry=options.retry, limit=options.limit, warm=options.warm)
+        todo, rows = list(agenda.todo()), []
+        changes = changes_digest() if todo else ""  # asks git, which may take long: before Ctrl-C becomes a question
         stop = stack.enter_context(StopSignals())
         records = stack.enter_context(RecordFile(folder / RECORDS))
         candidates = stack.enter_context(RecordFile(folder / CANDIDATES))
@@ -134,10 +136,9 @@ def run_cases(
         )
         worker = stack.enter_context(Worker(setup, stop, options.start_limit_s))
         watcher.begun(agenda)
-        todo, rows = list(agenda.todo()), []
         if todo:
             with RecordFile(folder / RUNS) as file:
-                file.append(options.origin.row(environment.digest, len(todo), changes_digest()))
+                file.append(options.origin.row(environment.digest, len(todo), changes))
         for item in todo:
             if stop.asked:
                 break

@@ -157,7 +157,8 @@ def _show_summary(summary: Summary, screen: Console, as_json: bool) -> None:
 
 def _show_results(summary: Summary, screen: Console) -> None:
     """Show medians and speed-ups, and why what did not run did not, each reason once."""
-    if any(row.samples_us for row in summary.rows) or summary.skipped:
+    # Drawing up means over all records of a folder takes seconds, which Ctrl-C does not wait for.
+    if not summary.interrupted and (any(row.samples_us for row in summary.rows) or summary.skipped):
         from spmark.report.load import load_records
         from spmark.report.summary import short_table
 
