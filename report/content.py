@@ -206,7 +206,8 @@ def _notices(derived: pd.DataFrame, baseline: str | None, wanted: str | None, ol
     flagged = int((derived["flags"] != "").sum())
     if flagged:
         notices.append(
-            f"{flagged} cases ran on a throttled device or have a wide interval; they are listed among the cases."
+            f"{flagged} cases ran on a throttled device or a busy machine, or have a wide interval; they are listed "
+            "among the cases."
         )
     versions = derived.groupby("implementation")["implementation_version"].nunique()
     mixed = sorted(str(name) for name in versions[versions > 1].index)

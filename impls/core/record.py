@@ -143,7 +143,8 @@ class Measurement(_Row):
     load_average: float | None = None
     """Of the last minute at the end of the samples, with this measurement's own work; None where it is not known."""
     free_cores: float | None = None
-    """Of the cores that the process may use, those that others left free on average while samples were taken."""
+    """Cores of the environment's that others left free on average, from the check to the last sample; None where that
+    took less than a tenth of a second or is not known."""
     phases_s: dict[str, float] = {}
     search: SearchFacts | None = None
     max_rel_error: float | None = None

@@ -4,11 +4,11 @@ import json
 import os
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from suite_fakes import SWEEP
 from typer.testing import CliRunner
 
 from spmark.impls.core.errors import DeviceError
@@ -20,48 +20,6 @@ from spmark.impls.stile.calibration import Agreement, calibration_for, published
 from spmark.report import load
 from spmark.suite import cli, cli_options
 from spmark.suite.commands import run as run_command
-
-SWEEP = """
-schema: 1
-name: tiny
-title: Two cases
-ops: [spmm]
-matrices:
-  - {source: patterns, name: a}
-  - {source: patterns, name: b}
-widths: [32]
-implementations:
-  - fake
-  - {name: fake, label: bad, config: {do: build_error}}
-  - fake_gpu
-"""
-
-
-@pytest.fixture
-def sweep(fakes, monkeypatch, tmp_path):
-    """Give a sweep file that runs on the fake device with the fake bench."""
-    monkeypatch.setattr(device, "find", lambda name: fakes.CPU)
-    monkeypatch.setattr(device, "calibrated", lambda spec: spec)
-    monkeypatch.setattr(run_command, "RunOptions", partial(run_command.RunOptions, factory=fakes.FACTORY))
-    path = tmp_path / "tiny.yaml"
-    path.write_text(SWEEP)
-    return path
-
-
-@pytest.fixture
-def invoke(monkeypatch, capfd, tmp_path):
-    """Run the console's entry point in this process: exit code, standard output, standard error."""
-    monkeypatch.chdir(tmp_path)
-
-    def invoke(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["spmark", *map(str, arguments)])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        out, err = capfd.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return invoke
 
 
 def test_run_writes_records_and_the_next_run_goes_on(invoke, sweep, tmp_path):
