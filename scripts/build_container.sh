@@ -41,7 +41,8 @@ out=$(cd "$out" && pwd)
 # Everything runs by chroot: no daemon, no user namespace, no overlay mount inside a container is asked for.
 export BUILDAH_ISOLATION=chroot
 mounts=()
-for path in /etc/ssl/certs /usr/share/ca-certificates /usr/local/share/ca-certificates /etc/pip.conf; do
+# /usr/share/ca-certificates stays out: dpkg could not unpack the package of that name over a folder that is read-only.
+for path in /etc/ssl/certs /usr/local/share/ca-certificates /etc/pip.conf; do
   [ ! -e "$path" ] || mounts+=(--volume "$path:$path:ro")
 done
 
