@@ -74,6 +74,8 @@ def seeded_values(nnz: int, seed: int) -> NDArray[np.float32]:
 
 
 def _raw(source: Source, spec: MatrixSpec, cache: Cache) -> RawMatrix:
+    if spec.file is not None:
+        return source.load(spec.name, {**spec.args, "path": str(spec.file)}, cache)
     if source.network and (held := find_in_mirror(cache.mirror, source, spec.name)) is not None:
         return held
     if not source.cached:

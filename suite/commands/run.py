@@ -15,7 +15,7 @@ from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.load import Load
 from spmark.impls.core.record import FINAL, Status
 from spmark.impls.runtime.load import LoadMeter
-from spmark.suite.agenda import Agenda, make_agenda
+from spmark.suite.agenda import Agenda, make_agenda, refuse_missing_files
 from spmark.suite.commands.calibrate import calibration_file
 from spmark.suite.commands.console import answer, console, say, table
 from spmark.suite.commands.progress import Bar
@@ -91,6 +91,7 @@ def run_sweep(request: RunRequest, *, dry_run: bool) -> Ended:
     if dry_run:
         history = History.read(folder)
         agenda = make_agenda(cases, environment, history, retry=options.retry, limit=options.limit, warm=options.warm)
+        refuse_missing_files(agenda)
         _show_agenda(agenda, history, folder, screen, request.as_json)
         return Ended()
     with Bar(screen) as bar:
