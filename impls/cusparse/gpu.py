@@ -8,7 +8,6 @@ from itertools import product
 from time import perf_counter
 from typing import Any
 
-import cupy
 import numpy as np
 
 from spmark.impls.core.errors import BuildError, UnsupportedError
@@ -23,6 +22,7 @@ from spmark.impls.runtime.cudatiming import CudaStopwatch
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import C_TYPES
+from spmark.impls.runtime.withcupy import cupy
 
 _FLOAT32_COMPUTE = 0
 
