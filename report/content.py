@@ -235,9 +235,18 @@ def _facts(derived: pd.DataFrame, kind: DeviceKind, baseline: str | None) -> Fac
                 f"{derived['started_at'].min():%Y-%m-%d %H:%M} to {derived['started_at'].max():%Y-%m-%d %H:%M} UTC",
             ),
             ("Seed", _joined(derived["seed"])),
+            ("Other work", _other_work(derived)),
         )
         if text
     ]
+
+
+def _other_work(derived: pd.DataFrame) -> str:
+    """Say what other processes took of the host while cases were measured; empty where no record tells."""
+    known = derived[derived["free_cores"].notna()]
+    if known.empty:
+        return ""
+    return f"at most {known['taken_cores'].max():.1f} of the host's cores, in {len(known)} cases that tell"
 
 
 def _environment_facts(environments: list[Environment]) -> Facts:
