@@ -144,7 +144,8 @@ class Csr:
             return matrix
         from scipy import sparse
 
-        if not (sparse.issparse(matrix) and len(getattr(matrix, "shape", ())) == 2):
+        of_two = sparse.issparse(matrix) and len(getattr(matrix, "shape", ())) == 2
+        if not of_two:
             kind = f"{type(matrix).__module__}.{type(matrix).__qualname__}"
             shape = f" of shape {matrix.shape}" if hasattr(matrix, "shape") else ""
             raise MatrixError(

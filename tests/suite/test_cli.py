@@ -269,7 +269,7 @@ def test_calibrate_tiles(invoke, fakes, monkeypatch, tmp_path):
     assert code == 0, err
     assert "0.97" in out
     assert calibration_for("nvidia-a100-sxm4-80gb", Op.SPMM, DType.FLOAT16, str(path))[0].blocks
-    code, out, _ = invoke("calibrate", "--stile", "--out", path, "--json")
+    code, out, _ = invoke("calibrate", "--stile", "--out", path, "--json", "--force")
     assert json.loads(out)["agreement"][0]["tiles held out"] == 12
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from spmark.impls.core.load import Load
 from spmark.impls.runtime import device
+from spmark.impls.stile.calibration import published_a100
 from spmark.suite.commands import calibrate as calibrate_command
 from spmark.suite.commands import run as run_command
 
@@ -133,3 +134,13 @@ def test_the_users_own_calibration_and_a_shipped_one_are_held_against_new_rates(
     assert not device.user_calibration("fake-cpu").exists()
     assert run("--force")[0] == 0
     assert device.user_calibration("fake-cpu").is_file()
+
+
+def test_measured_tiles_are_not_replaced_while_the_machine_is_busy(invoke, machine, monkeypatch, tmp_path):
+    machine(BUSY)
+    monkeypatch.setattr(device, "find", lambda name: published_a100())
+    (tmp_path / "stile.json").write_text("{}")
+    code, _, err = invoke("calibrate", "--stile", "--out", tmp_path / "stile.json")
+    assert code == 3
+    assert "expected an idle machine" in err
+    assert (tmp_path / "stile.json").read_text() == "{}"
