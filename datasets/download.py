@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import socket
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import requests
 
@@ -66,7 +68,11 @@ def download(url: str, path: Path, sha256: str | None = None, pause_s: float = _
             requests.Timeout,
             requests.exceptions.ChunkedEncodingError,
         ) as error:
-            last = str(error)
+            cause = _first_cause(error)
+            if isinstance(cause, socket.gaierror):  # another attempt would find no network either
+                host = urlsplit(url).hostname
+                raise _failed(url, path, f"the name {host} cannot be resolved ({cause.strerror})") from error
+            last = str(cause)
         except requests.RequestException as error:
             raise _failed(url, path, str(error)) from error
         except OSError as error:
@@ -79,6 +85,13 @@ def download(url: str, path: Path, sha256: str | None = None, pause_s: float = _
         raise _failed(url, path, f"expected sha256 {sha256}, found {found}")
     part.replace(path)
     _validator_file(part).unlink(missing_ok=True)
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    """Give what an error of `requests` began with: the others around it say the address again, at length."""
+    wrapped = error.args[0] if error.args else None
+    cause = getattr(wrapped, "reason", None) or error.__cause__ or error.__context__
+    return _first_cause(cause) if isinstance(cause, BaseException) else error
 
 
 def _attempt(url: str, part: Path) -> None:

@@ -53,6 +53,8 @@ def load_matrix(spec: MatrixSpec, cache: Cache, seed: int) -> LoadedMatrix:
         It is not a canonical CSR.
     """
     source = find_source(spec.source)
+    if spec.file is not None:
+        return _ready(source, spec, source.load(spec.name, {**spec.args, "path": str(spec.file)}, cache), seed)
     if source.network and (mirrored := find_in_mirror(cache.mirror, source, spec.name)) is not None:
         return _ready(source, spec, mirrored, seed)
     stored = spec.values == "stored"

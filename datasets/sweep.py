@@ -16,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from spmark.datasets.near import near
 from spmark.datasets.sources.table import SOURCES
+from spmark.datasets.written import FILES
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import Orientation
@@ -45,6 +46,15 @@ class MatrixSpec(_Part):
     """Random values from the sweep's seed, or those of the file."""
     widths: tuple[Width, ...] = ()
     """Widths J of this matrix where a layer fixes them; empty: the sweep's."""
+    folder: str = ""
+    """Where a relative path of a file begins: reading a sweep fills in the folder of that. It is no part of ids."""
+
+    @property
+    def file(self) -> Path | None:
+        """The file that is read, where the source is one of the user's own files."""
+        if self.source not in FILES.values():
+            return None
+        return Path(self.folder) / Path(str(self.args.get("path", self.name))).expanduser()
 
     @property
     def id(self) -> str:

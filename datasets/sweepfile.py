@@ -17,11 +17,13 @@ from spmark.datasets.cache import Cache
 from spmark.datasets.near import near
 from spmark.datasets.sources.table import SOURCES, find_source
 from spmark.datasets.sweep import ImplementationSpec, MatrixSpec, Sweep
-from spmark.impls.core.errors import SweepError
+from spmark.datasets.written import FILES, parse_matrix
+from spmark.impls.core.errors import DatasetError, SweepError
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plainyaml import MAX_BYTES, parse_yaml
 
 _DEEPEST_INCLUDE = 8
+_A_MATRIX = "{source: planetoid, name: cora}, or in a word planetoid/cora or mine.mtx"
 
 
 def packaged_sweeps() -> dict[str, Path]:
@@ -36,9 +38,14 @@ def read_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
     data = _mapping(file, _read_yaml(file))
     for override in overrides:
         _override(data, override)
-    matrices = data.get("matrices")
-    if isinstance(matrices, list):
-        data["matrices"] = list(_matrices(matrices, file, 0))
+    matrices = data.get("matrices", [])
+    if not isinstance(matrices, list):
+        raise SweepError(f"{file}: matrices: expected a list of matrices, each {_A_MATRIX}, found {matrices!r}")
+    if matrices:
+        # What the command line says is meant from where the command is given.
+        given = any(override.partition("=")[0].strip() == "matrices" for override in overrides)
+        folder = Path.cwd() if given else file.parent.resolve()
+        data["matrices"] = list(_matrices(matrices, file, folder, 0))
     with reading(file, "keys and values of a sweep", SweepError):
         try:
             return Sweep.model_validate(data)
@@ -85,11 +92,14 @@ def _override(data: dict[str, Any], override: str) -> None:
     data[last] = parse_yaml(text, f"override {override!r}: the value after '='", SweepError)
 
 
-def _matrices(items: list[Any], file: Path, depth: int) -> Iterator[Any]:
+def _matrices(items: list[Any], file: Path, folder: Path, depth: int) -> Iterator[dict[str, Any]]:
+    """Give a mapping for every matrix; relative paths begin at ``folder``."""
     for number, item in enumerate(items):
         where = f"{file}: matrices.{number}"
-        if not isinstance(item, dict):
-            yield item
+        if isinstance(item, str):
+            yield _placed(_written(item, where, folder), where, folder)
+        elif not isinstance(item, dict):
+            raise SweepError(f"{where}: expected {_A_MATRIX}, found {item!r}")
         elif "include" in item:
             if set(item) != {"include"} or not isinstance(item["include"], str):
                 raise SweepError(
@@ -97,9 +107,22 @@ def _matrices(items: list[Any], file: Path, depth: int) -> Iterator[Any]:
                 )
             yield from _included(file.parent / item["include"], where, depth)
         elif "names" in item:
-            yield from _named(item, where)
+            yield from (_placed(one, where, folder) for one in _named(item, where))
         else:
-            yield item
+            yield _placed(item, where, folder)
+
+
+def _written(text: str, where: str, folder: Path) -> dict[str, Any]:
+    try:
+        return dict(parse_matrix(text, folder))
+    except DatasetError as error:
+        raise SweepError(f"{where}: {error}; in full, a matrix is {_A_MATRIX}") from error
+
+
+def _placed(item: dict[str, Any], where: str, folder: Path) -> dict[str, Any]:
+    if "folder" in item:
+        raise SweepError(f"{where}: folder: unknown key; a relative path begins at the folder of the sweep's file")
+    return item | ({"folder": str(folder)} if item.get("source") in FILES.values() else {})
 
 
 def _included(file: Path, where: str, depth: int) -> Iterator[Any]:
@@ -113,7 +136,7 @@ def _included(file: Path, where: str, depth: int) -> Iterator[Any]:
     items = _read_yaml(file)
     if not isinstance(items, list):
         raise SweepError(f"{file}: expected a list of matrices, found {type(items).__name__}")
-    yield from _matrices(items, file, depth + 1)
+    yield from _matrices(items, file, file.parent.resolve(), depth + 1)
 
 
 def _named(item: dict[str, Any], where: str) -> Iterator[Any]:
@@ -161,4 +184,4 @@ def _fields(path: Sequence[Any]) -> list[str]:
     kinds: Mapping[str, type[BaseModel]] = {"matrices": MatrixSpec, "implementations": ImplementationSpec}
     model = kinds.get(str(path[0]), Sweep) if path else Sweep
     extra = ["include", "names"] if model is MatrixSpec else []
-    return [field.alias or name for name, field in model.model_fields.items()] + extra
+    return [field.alias or name for name, field in model.model_fields.items() if name != "folder"] + extra

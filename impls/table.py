@@ -45,15 +45,17 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
     SweepError
         The name or a tunable is unknown, or a value is illegal; lists what there is.
     """
-    entry = IMPLEMENTATIONS.get(name)
+    entry = IMPLEMENTATIONS.get(name) if isinstance(name, str) else None
     if entry is None:
-        near = get_close_matches(name, IMPLEMENTATIONS, 1)
+        near = get_close_matches(str(name), IMPLEMENTATIONS, 1)
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise SweepError(f"expected an implementation out of {', '.join(IMPLEMENTATIONS)}, found {name!r}{hint}")
+    if config is not None and not isinstance(config, Mapping):
+        raise SweepError(f"implementation {name}: expected tunables as a mapping, found {config!r}")
     module, _, label = entry.partition(":")
     kind = getattr(import_module(module), label)
     known = [f.name for f in fields(kind)]
-    unknown = sorted(set(config or {}) - set(known))
+    unknown = sorted(map(str, set(config or {}) - set(known)))
     if unknown:
         has = ", ".join(known) or "none"
         raise SweepError(f"implementation {name}: expected tunables out of {has}, found {', '.join(unknown)}")

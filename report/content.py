@@ -201,7 +201,8 @@ def _notices(derived: pd.DataFrame, baseline: str | None, wanted: str | None, ol
     flagged = int((derived["flags"] != "").sum())
     if flagged:
         notices.append(
-            f"{flagged} cases ran on a throttled device or have a wide interval; they are listed among the cases."
+            f"{flagged} cases ran on a throttled device or a busy machine, or have a wide interval; they are listed "
+            "among the cases."
         )
     versions = derived.groupby("implementation")["implementation_version"].nunique()
     mixed = sorted(str(name) for name in versions[versions > 1].index)
@@ -229,9 +230,18 @@ def _facts(derived: pd.DataFrame, kind: DeviceKind, baseline: str | None) -> Fac
                 f"{derived['started_at'].min():%Y-%m-%d %H:%M} to {derived['started_at'].max():%Y-%m-%d %H:%M} UTC",
             ),
             ("Seed", _joined(derived["seed"])),
+            ("Other work", _other_work(derived)),
         )
         if text
     ]
+
+
+def _other_work(derived: pd.DataFrame) -> str:
+    """Say what other processes took of the host while cases were measured; empty where no record tells."""
+    known = derived[derived["free_cores"].notna()]
+    if known.empty:
+        return ""
+    return f"at most {known['taken_cores'].max():.1f} of the host's cores, in {len(known)} cases that tell"
 
 
 def _environment_facts(environments: list[Environment]) -> Facts:

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping
-from math import nan
+from math import isnan, nan
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from spmark.impls.core.load import Load
 from spmark.impls.core.record import Status
 from spmark.report.statistics import NOTHING, break_even, floor_us, median_interval, ratio_interval
 
 WIDE = 0.02
 """Relative half-width from which a median's interval is flagged: twice what sampling aims at."""
+WIDE_SPEEDUP = 0.10
+"""Relative half-width from which the interval of a case's speed-up is wide: runs of one code may differ by as much."""
+WIDE_MARK = "~"
+"""Stands over a bar, and behind a number, whose cases have wide intervals."""
 CHOOSING_PHASES = ("features", "select", "search", "convert")
 """What a plan spends on this matrix. Compiled kernels are kept on disk for the next one, and every plan uploads."""
 PROBLEM = ("op", "dtype", "matrix", "width", "seed")
@@ -65,7 +70,9 @@ def derive(frame: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
         matrix has it; ``is_baseline``; ``median_us``, ``speedup`` and their ``_low`` and ``_high``; ``speedup_from``
         (``interleaved``, ``record``, ``itself`` or empty), ``baseline_us``; ``warm_us``, ``graph_us``, ``samples``;
         ``gflops_per_s``; ``bytes_share`` and ``flops_share`` (floor over median) and the larger, ``roofline_share``;
-        ``padding``; ``build_s``, ``choosing_s``, ``break_even_runs``, ``break_even_runs_with_compile``; ``flags``.
+        ``wide``, whether the speed-up's interval reaches more than `WIDE_SPEEDUP` to either side; ``taken_cores``, what
+        other processes took of the host's cores; ``padding``; ``build_s``, ``choosing_s``, ``break_even_runs``,
+        ``break_even_runs_with_compile``; ``flags``.
         Unknown numbers are NaN, and so is every time of a case that is not ok.
     """
     is_baseline = _is_baseline(frame, baseline) if baseline else pd.Series(False, index=frame.index)
@@ -125,6 +132,8 @@ def _derived(row: Row, baseline: str | None, own: Row | None, itself: bool) -> d
         "speedup_low": speedup.low,
         "speedup_high": speedup.high,
         "speedup_from": source,
+        "wide": not itself and speedup.half_width > WIDE_SPEEDUP,
+        "taken_cores": _load(row).taken_cores,
         "gflops_per_s": row["flops"] / median.value * 1e-3,
         "bytes_share": bytes_share,
         "flops_share": flops_share,
@@ -148,6 +157,12 @@ def _baseline_samples(row: Row, baseline: str | None, own: Row | None, itself: b
     return (own["samples_us"], "record") if own else (np.empty(0), "")
 
 
+def _load(row: Row) -> Load:
+    """Give what is on record of other processes' work."""
+    cores, free = row["facts"].cores if row["facts"] else 0, row["free_cores"]
+    return Load(cores, None if free is None or isnan(free) or not cores else float(free))
+
+
 def _choosing_s(phases_s: Mapping[str, float]) -> float:
     return sum(phases_s.get(phase, 0.0) for phase in CHOOSING_PHASES)
 
@@ -156,10 +171,13 @@ def _flags(row: Row, half_width: float) -> str:
     flags = [f"throttled ({', '.join(row['throttled'])})"] if row["throttled"] else []
     if half_width > WIDE:
         flags.append(f"wide interval (±{half_width:.1%})")
+    if (load := _load(row)).busy:
+        flags.append(f"busy machine ({load})")
     return "; ".join(flags)
 
 
 _NO_ROW: Row = {
     "status": "", "throttled": [], "phases_s": {}, "stored": 0, "nnz": nan, "flops": nan, "compulsory_bytes": nan,
     "copy_bytes_per_s": nan, "flops_per_s": nan, "warm_samples_us": [], "graph_samples_us": [],
+    "facts": None, "free_cores": None,
 }  # fmt: skip

@@ -30,8 +30,8 @@ COLUMNS = (
     "matrix_kind", "matrix_hash", "seed", "width", "dtype", "implementation", "label", "requested", "config",
     "status", "reason", "samples_us", "warm_samples_us", "graph_samples_us", "baseline_implementation",
     "baseline_config", "baseline_samples_us", "clocks_mhz", "throttled", "phases_s", "search", "max_rel_error",
-    "stored", "device_bytes", "peak_device_bytes", "num_rows", "num_cols", "nnz", "longest_row", "flops",
-    "compulsory_bytes", "environment", "facts", "copy_bytes_per_s", "flops_per_s", "started_at",
+    "load_average", "free_cores", "stored", "device_bytes", "peak_device_bytes", "num_rows", "num_cols", "nnz",
+    "longest_row", "flops", "compulsory_bytes", "environment", "facts", "copy_bytes_per_s", "flops_per_s", "started_at",
 )  # fmt: skip
 """Columns of a loaded frame.
 
@@ -44,7 +44,8 @@ _SAMPLES = ("samples_us", "warm_samples_us", "graph_samples_us")
 _COPIED = (
     "case_id", "implementation_version", "protocol_version", "device", "matrix_hash", "seed", "width",
     "implementation", "label", "requested", "config", "reason", "clocks_mhz", "throttled", "phases_s", "search",
-    "max_rel_error", "stored", "device_bytes", "peak_device_bytes", "environment", "started_at",
+    "max_rel_error", "load_average", "free_cores", "stored", "device_bytes", "peak_device_bytes", "environment",
+    "started_at",
 )  # fmt: skip
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from math import isfinite
+from math import isfinite, nan
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from spmark.impls.core.record import Status
@@ -20,11 +21,11 @@ from spmark.report.derive import PROBLEM, Key, Row, problem_key
 from spmark.report.statistics import geometric_mean
 
 NOT_RUN = "not run"
-_READ = (*PROBLEM, "is_baseline", "label", "implementation", "speedup", "status", "samples")
+_READ = (*PROBLEM, "is_baseline", "label", "implementation", "speedup", "wide", "status", "samples")
 """What a group is judged by: rows of all columns take longer to make than means."""
 _COLUMNS = (
     "kinds", "label", "implementation", "common_speedup", "common_speedup_low", "common_speedup_high", "common_cases",
-    "speedup", "speedup_low", "speedup_high", "cases", "left_out",
+    "speedup", "speedup_low", "speedup_high", "cases", "wide_share", "left_out",
 )  # fmt: skip
 
 
@@ -44,9 +45,9 @@ def mean_speedups(derived: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame
         One row per group and label, the baseline's own rows left out: ``op``, ``dtype``, ``by``; ``kinds`` of the
         group's matrices; ``common_speedup`` with its interval, over the ``common_cases`` that all labels share which
         solved more than half of the cases that any solved (NaN for the other labels); ``speedup`` with its interval
-        over the label's own ``cases``; ``left_out``, why the group's other problems are not among these (``2 timeout,
-        1 baseline unsupported``). Intervals are over cases within one matrix and over whole matrices else. Ordered by
-        op, dtype, ``by`` and label.
+        over the label's own ``cases``; ``wide_share``, the share of these whose own interval is wide; ``left_out``, why
+        the group's other problems are not among these (``2 timeout, 1 baseline unsupported``). Intervals are over cases
+        within one matrix and over whole matrices else. Ordered by op, dtype, ``by`` and label.
     """
     keys = ["op", "dtype", *by]
     rows = [
@@ -68,6 +69,11 @@ def mean_speedups_by_kind(derived: pd.DataFrame, by: Sequence[str] = ()) -> pd.D
     present = sorted({kind for kind in derived["matrix_kind"] if kind})
     alone = [mean_speedups(derived[derived["matrix_kind"] == kind], by) for kind in present if len(present) > 1]
     return pd.concat([*alone, mean_speedups(derived, by)], ignore_index=True)
+
+
+def mostly_wide(mean: Mapping[Hashable, Any]) -> bool:
+    """Tell whether at least half of a mean's cases have a wide interval, which the mean's own does not show."""
+    return bool(mean["wide_share"] >= 0.5)
 
 
 def kinds(frame: pd.DataFrame) -> str:
@@ -92,6 +98,7 @@ def _group(rows: Sequence[Row], clustered: bool) -> list[dict[str, Any]]:
             "implementation": next(iter(cases.values()))["implementation"],
             **_mean({key: ranked[label][key] for key in common if label in ranked}, clustered, "common_"),
             **_mean(covered[label], clustered),
+            "wide_share": float(np.mean([cases[key]["wide"] for key in covered[label]])) if covered[label] else nan,
             "left_out": _left_out(problems, cases, covered[label], baselines),
         }
         for label, cases in by_label.items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from math import ceil, floor, inf, isfinite, log10
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from numpy.typing import ArrayLike, NDArray
 
+from spmark.report.derive import WIDE_MARK
 from spmark.report.statistics import Interval
 from spmark.report.style import COLUMN_IN, DASHES, DPI, WIDTH_IN, Look
 
@@ -32,13 +33,19 @@ _WIDEST_BAR = 0.2
 
 
 def stacked(
-    count: int, series: Mapping[str, Look], keys: Keys, groups: Sequence[str] = (), width_in: float = WIDTH_IN
+    count: int,
+    series: Mapping[str, Look],
+    keys: Keys,
+    groups: Sequence[str] = (),
+    width_in: float = WIDTH_IN,
+    *,
+    title: str = "",
 ) -> tuple[Figure, list[Axes]]:
-    """Make a figure of ``count`` panels above each other, with room for groups' names."""
+    """Make a figure of ``count`` panels above each other, with room for groups' names and a title of the legend."""
     panel_in = _PANEL_IN
     if groups and _must_turn(groups, width_in):
         panel_in += _TURNED_LETTER_IN * max(map(len, short_names(groups)))
-    figure = figure_with_legend(width_in, panel_in * count, series, keys)
+    figure = figure_with_legend(width_in, panel_in * count, series, keys, title)
     return figure, list(figure.subplots(count, 1, squeeze=False).flat)
 
 
@@ -107,6 +114,7 @@ def grouped_bars(
     start: float,
     missing: set[tuple[str, str]],
     least: float = -inf,
+    wide: Container[tuple[str, str]] = (),
 ) -> None:
     """Draw one bar per group and label.
 
@@ -126,6 +134,8 @@ def grouped_bars(
         Pairs of (group, label) that get a cross, since they failed.
     least : float
         Bars that end below are cut there, with their value written beside.
+    wide : container
+        Pairs of (group, label) whose bar gets `WIDE_MARK`: their cases have wide intervals.
     """
     bar = min(0.84 / len(series), _WIDEST_BAR)
     for position, (label, look) in enumerate(series.items()):
@@ -146,6 +156,18 @@ def grouped_bars(
                 ax.text(x, least * 1.06, text, rotation=90, ha="center", va="bottom", fontsize=5.5, zorder=4)
             elif isfinite(interval.low):
                 ax.plot([x, x], [interval.low, interval.high], color="black", linewidth=0.7, zorder=3)
+            if (group, label) in wide:
+                top = max(start, interval.value, interval.high if isfinite(interval.high) else start)
+                ax.annotate(
+                    WIDE_MARK,
+                    (x, top),
+                    (0, 1),
+                    textcoords="offset points",
+                    ha="center",
+                    va="bottom",
+                    fontsize=8,
+                    zorder=4,
+                )
     ax.set_xlim(-0.55, len(groups) - 0.45)
     for place in range(1, len(groups)):
         ax.axvline(place - 0.5, color="#e4e4e4", linewidth=0.5, zorder=0)

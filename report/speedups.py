@@ -15,9 +15,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from spmark.impls.core.record import MatrixKind
-from spmark.report.derive import PROBLEM
+from spmark.report.derive import PROBLEM, WIDE_MARK, WIDE_SPEEDUP
 from spmark.report.groups import MOST_GROUPS, MOST_POOLED, groups_of
-from spmark.report.means import kinds, mean_speedups, mean_speedups_by_kind
+from spmark.report.means import kinds, mean_speedups, mean_speedups_by_kind, mostly_wide
 from spmark.report.panels import (
     ALL,
     broken,
@@ -71,7 +71,9 @@ def speedup_per_matrix(derived: pd.DataFrame, baseline: str, width_in: float = W
     totals = [group for group in dict.fromkeys(data["group"]) if group not in matrices]
     panels = panels_of(data)
     groups = [] if curves else [*matrices, *totals]
-    figure, axes = stacked(len(panels), series, "lines" if curves else "bars", groups, width_in)
+    wide = not curves and any(map(mostly_wide, data.to_dict("records")))
+    legend = f"{WIDE_MARK} half of its cases vary by more than ±{WIDE_SPEEDUP:.0%}" if wide else ""
+    figure, axes = stacked(len(panels), series, "lines" if curves else "bars", groups, width_in, title=legend)
     for ax, ((op, dtype), part) in zip(axes, panels, strict=True):
         ax.set_title(f"{op}, {dtype}", loc="left")
         ax.set_ylabel(f"speed-up over\n{baseline}")
@@ -98,6 +100,11 @@ def speedup_per_matrix(derived: pd.DataFrame, baseline: str, width_in: float = W
             "stands under the name. A cross marks an implementation that solved no more than half of what any solved "
             "(its own mean stands in the table), and a bar that would leave the panel ends in its value."
         )
+        if wide:
+            caption += (
+                f" {WIDE_MARK} marks a bar of which at least half of the cases have a 95 % interval that reaches more "
+                f"than {WIDE_SPEEDUP:.0%} from the case's speed-up to either side: a busy machine, or runs that differ."
+            )
     return Plot("speedup-per-matrix", caption, figure, data)
 
 
@@ -126,8 +133,8 @@ def _means_per_matrix(derived: pd.DataFrame, *, pooled: bool) -> pd.DataFrame:
     data = (
         data.drop(columns=list(_COMMON.values())).rename(columns=_COMMON).assign(problems=[counts[p] for p in places])
     )
-    columns = ["op", "dtype", "group", "kinds", "label", "implementation", *_COMMON.values(), "problems", "left_out"]
-    return in_panel_order(data[columns])
+    columns = ["op", "dtype", "group", "kinds", "label", "implementation", *_COMMON.values(), "wide_share", "problems"]
+    return in_panel_order(data[[*columns, "left_out"]])
 
 
 def _bars(ax: Axes, data: pd.DataFrame, groups: Sequence[str], series: Mapping[str, Look], width_in: float) -> None:
@@ -137,7 +144,9 @@ def _bars(ax: Axes, data: pd.DataFrame, groups: Sequence[str], series: Mapping[s
         for key, row in shown.items()
         if isfinite(row["speedup"])
     }
-    grouped_bars(ax, values, groups, series, start=1.0, missing=shown.keys() - values.keys(), least=LEAST_BAR)
+    wide = {key for key, row in shown.items() if mostly_wide(row)}
+    missing = shown.keys() - values.keys()
+    grouped_bars(ax, values, groups, series, start=1.0, missing=missing, least=LEAST_BAR, wide=wide)
     cases, problems = (data.groupby("group")[name].max() for name in ("cases", "problems"))
     below = [
         f"n = {cases[group]}" + (f" of {problems[group]}" if cases[group] < problems[group] else "") for group in groups

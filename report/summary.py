@@ -10,9 +10,14 @@ import pandas as pd
 
 from spmark.impls.core.record import Status
 from spmark.report.cells import cell
-from spmark.report.derive import choose_baseline, derive
+from spmark.report.derive import WIDE_MARK, WIDE_SPEEDUP, choose_baseline, derive
 from spmark.report.load import current
-from spmark.report.means import mean_speedups
+from spmark.report.means import mean_speedups, mostly_wide
+
+WIDE_LEGEND = (
+    f"{WIDE_MARK} at least half of the cases have a 95 % interval that reaches more than {WIDE_SPEEDUP:.0%} from their "
+    "speed-up to either side: measure again on a machine that does nothing else"
+)
 
 
 def short_table(frame: pd.DataFrame, baseline: str | None = None) -> list[dict[str, Any]]:
@@ -29,8 +34,8 @@ def short_table(frame: pd.DataFrame, baseline: str | None = None) -> list[dict[s
     -------
     list of dict
         ``device``, ``op``, ``dtype``, ``implementation`` (the label), ``speedup`` (text with its interval, over the
-        label's own cases, and the kinds of matrices where it mixes them; empty without one, ``baseline`` for the
-        baseline itself), ``ok`` and ``failed`` (numbers of cases), ``left_out``
+        label's own cases, `WIDE_MARK` where `WIDE_LEGEND` holds, and the kinds of matrices where it mixes them; empty
+        without one, ``baseline`` for the baseline itself), ``ok`` and ``failed`` (numbers of cases), ``left_out``
         (text: what the mean does not cover).
     """
     rows: list[dict[str, Any]] = []
@@ -49,7 +54,7 @@ def short_table(frame: pd.DataFrame, baseline: str | None = None) -> list[dict[s
                     "implementation": label,
                     "speedup": "baseline"
                     if mean is None
-                    else _with_kinds(cell("speedup", mean["speedup"], mean["speedup_low"], mean["speedup_high"]), mean),
+                    else _qualified(cell("speedup", mean["speedup"], mean["speedup_low"], mean["speedup_high"]), mean),
                     "ok": ok,
                     "failed": len(cases) - ok,
                     "left_out": mean["left_out"] if mean and not isnan(mean["speedup"]) else "",
@@ -58,5 +63,7 @@ def short_table(frame: pd.DataFrame, baseline: str | None = None) -> list[dict[s
     return rows
 
 
-def _with_kinds(speedup: str, mean: dict[Hashable, Any]) -> str:
+def _qualified(speedup: str, mean: dict[Hashable, Any]) -> str:
+    if speedup and mostly_wide(mean):
+        speedup += f" {WIDE_MARK}"
     return f"{speedup} ({mean['kinds']})" if speedup and mean["kinds"].startswith("mixed") else speedup

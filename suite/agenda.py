@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from spmark.datasets.sweep import Case
+from spmark.impls.core.errors import SweepError
 from spmark.impls.core.record import Environment, Status
 from spmark.suite.resume import History, key_of, versions_of, why_skipped
 from spmark.suite.roster import refusals
@@ -42,6 +43,23 @@ class Agenda:
     def count(self, action: str) -> int:
         """Count the items with an action."""
         return sum(item.action == action for item in self.items)
+
+
+def refuse_missing_files(agenda: Agenda) -> None:
+    """Refuse to run cases whose matrix is a file that is not there.
+
+    Raises
+    ------
+    SweepError
+        Names every such file.
+    """
+    files = dict.fromkeys(item.case.matrix.file for item in agenda.items if item.action == "run")
+    missing = [str(file.absolute()) for file in files if file is not None and not file.is_file()]
+    if missing:
+        raise SweepError(
+            f"expected the sweep's matrices in files, found none at {', '.join(missing)}; a relative path begins at "
+            "the folder of the sweep's file"
+        )
 
 
 def make_agenda(

@@ -1,12 +1,11 @@
 """The process that measures: it may crash, hang or poison its device without harm to the runner.
 
-Started by `spmark.suite.worker` as ``python -m spmark.suite.child FD`` in a session of its own; it dies, and takes what
-it started along, when the runner dies.
+Started by `spmark.suite.worker` through `spmark.suite.tether` in a session of its own; it dies, and takes what it
+started along, when the runner dies.
 """
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import os
 import signal
@@ -14,7 +13,6 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
 from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -26,8 +24,6 @@ from spmark.impls.core.errors import SpmarkError
 from spmark.impls.core.record import FINAL, CandidateRow, Measurement, Status
 from spmark.suite.rows import make_row
 from spmark.suite.wire import POISONED_EXIT, Reply, Request, Setup, receive, send
-
-_PR_SET_PDEATHSIG = 1
 
 
 class Measurer(Protocol):
@@ -51,12 +47,14 @@ def open_bench(setup: Setup, on_phase: Callable[[str], None]) -> Measurer:
 
 
 def main(fd: int) -> int:
-    """Measure what comes over the socket ``fd`` until told to end; gives the exit code."""
-    _tie_to_parent()
+    """Measure what comes over the socket ``fd`` until told to end; gives the exit code.
+
+    The setup stands on standard input: a file, so that a runner never waits for a child that is still being loaded.
+    """
     faulthandler.enable()
     os.set_inheritable(fd, False)  # else a process that outlives this one would hide its death from the runner
     connection = Connection(fd)
-    setup = receive(connection, Setup)
+    setup = Setup.model_validate_json(sys.stdin.buffer.read())
     requests = _read_in_background(connection)
 
     def on_phase(name: str) -> None:
@@ -133,16 +131,3 @@ def _read_in_background(connection: Connection) -> SimpleQueue[Case | None]:
 
     threading.Thread(target=read, name="spmark-requests", daemon=True).start()
     return requests
-
-
-def _tie_to_parent() -> None:
-    """Die with the runner even while a call holds the interpreter, and before it when memory runs out (Linux)."""
-    if sys.platform != "linux":
-        return
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")
-
-
-if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1])))

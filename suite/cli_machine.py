@@ -47,9 +47,14 @@ def calibrate(
     stile: Annotated[
         bool, typer.Option("--stile", help="Measure the tiles of STile's cost model instead; needs a GPU.")
     ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a calibration although the machine is busy or rates differ much.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Measure a device's bandwidth and rates, which floors and predictions are taken from.
+
+    A calibration is not replaced while other processes take the cores, nor by rates that differ by more than a half.
 
     [bold]spmark calibrate --device cuda --out nvidia-h200.json[/bold]
 
@@ -57,4 +62,4 @@ def calibrate(
     """
     from spmark.suite.commands.calibrate import measure_rates, measure_tiles
 
-    (measure_tiles if stile else measure_rates)(device.value, out, as_json)
+    (measure_tiles if stile else measure_rates)(device.value, out, as_json, force=force)

@@ -35,6 +35,7 @@ from spmark.impls.core.operators import (
 from spmark.impls.core.problem import Problem
 from spmark.impls.core.record import Baseline, CandidateRow, Measurement, ProblemFacts, SearchFacts, Status
 from spmark.impls.runtime.lab import Lab, canary, open_lab
+from spmark.impls.runtime.load import LoadMeter
 from spmark.impls.runtime.timing import Run, Stopping, take_samples
 from spmark.impls.table import create
 from spmark.suite.rows import make_row
@@ -188,6 +189,7 @@ class Bench:
                 facts |= _plan_facts(plan)
                 candidates += self._candidates(case, plan)
                 self._on_phase("checking")
+                meter = LoadMeter()  # the samples of a fast kernel alone are too short to tell a load from
                 facts["max_rel_error"] = self._check(plan, setting)
             finally:
                 self._lab.release()
@@ -195,7 +197,7 @@ class Bench:
         if self._lab.stopwatch is None:
             return Status.OK
         self._on_phase("timing")
-        return self._time(case, plan, setting, facts)
+        return self._time(case, plan, setting, meter, facts)
 
     def _load(self, case: Case) -> LoadedMatrix:
         key = (case.matrix.model_dump_json(), case.seed)
@@ -242,17 +244,20 @@ class Bench:
         error = setting.reference.max_error(self._lab.to_host(selected))
         unwritten = int(xp.count_nonzero(xp.isnan(setting.out)))
         allowed = tolerance(problem, plan.half_sums)
-        if unwritten or error > allowed:
+        if unwritten:
+            reason = (
+                f"expected a complete result, found that the run left {unwritten:,} elements of `out` that it did not"
+            )
+            raise _Failed(Status.WRONG_RESULT, f"{reason} write, or wrote NaN (they held NaN before the run)")
+        if error > allowed:
             found = f"a largest relative error of {error:.3g}"
-            if unwritten:
-                found += f" and {unwritten:,} elements of the result not a number (it held NaN before the run)"
             raise _Failed(Status.WRONG_RESULT, f"expected an error of at most {allowed:.3g}, found {found}")
         for position, (source, operand) in enumerate(zip(setting.sources, setting.operands, strict=True)):
             if not source.equals(operand, xp):
                 raise _Failed(Status.WRONG_RESULT, f"expected operand {position} unchanged, found it overwritten")
         return min(error, _INFINITE)
 
-    def _time(self, case: Case, plan: Plan, setting: _Setting, facts: dict[str, Any]) -> Status:
+    def _time(self, case: Case, plan: Plan, setting: _Setting, meter: LoadMeter, facts: dict[str, Any]) -> Status:
         assert self._lab.stopwatch is not None
         run: Run = lambda: plan.run(setting.operands, setting.out)  # noqa: E731
         runs = [run]
@@ -262,6 +267,8 @@ class Bench:
         stopping = self._options.stopping(self._device.kind)
         samples = take_samples(self._lab.stopwatch, runs, stopping)
         facts |= {"samples_us": samples.times_us[0], "clocks_mhz": samples.clocks_mhz, "throttled": samples.throttled}
+        load = meter.read()
+        facts |= {"load_average": load.load_average, "free_cores": load.free_cores}
         if baseline is not None:
             facts["baseline"] = Baseline(
                 implementation=str(case.baseline), config=dict(baseline.config), samples_us=samples.times_us[1]

@@ -24,6 +24,7 @@ from spmark.suite.resume import ENVIRONMENTS
 
 RUNS: Final = "runs.jsonl"
 _WITH_VALUE = ("--device", "--only", "--retry", "--set", "--limit")
+_OF_THIS_MACHINE: Any = {"matrices": {"__all__": {"folder"}}}
 Row = TypeVar("Row", bound=BaseModel)
 
 
@@ -68,13 +69,13 @@ class RunOrigin:
 
 def sweep_data(sweep: Sweep) -> dict[str, Any]:
     """Give a sweep as plain data that a YAML file may hold; defaults are left out."""
-    data: dict[str, Any] = sweep.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    data: dict[str, Any] = sweep.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=_OF_THIS_MACHINE)
     return data
 
 
 def sweep_digest(sweep: Sweep) -> str:
     """Give sixteen hex digits over everything that a sweep says, defaults included."""
-    return hashlib.sha256(sweep.model_dump_json(by_alias=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(sweep.model_dump_json(by_alias=True, exclude=_OF_THIS_MACHINE).encode()).hexdigest()[:16]
 
 
 def command_line(

@@ -18,6 +18,7 @@ from spmark.datasets.sweep import Sweep, expand
 from spmark.datasets.sweepfile import packaged_sweeps
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import SpmarkError
+from spmark.impls.core.load import Load
 from spmark.impls.core.names import is_commit, path_component, printable
 from spmark.impls.core.record import PROTOCOL_VERSION, Environment, Measurement, Status
 from spmark.impls.table import IMPLEMENTATIONS, package
@@ -74,6 +75,11 @@ def _about(batch: Batch) -> Iterator[str]:
     clocks = [clock for record in records for clock in record.clocks_mhz]
     if clocks:
         yield f"clock of the multiprocessors: {min(clocks):.0f} to {max(clocks):.0f} MHz, not locked"
+    loads = [Load(environment.cores, record.free_cores) for record in records]
+    busy = sum(load.busy for load in loads)
+    if any(load.free_cores is not None for load in loads):
+        worst = max(loads, key=lambda load: load.taken_cores)
+        yield f"the machine was busy in {busy} of {len(loads)} records: at the most, {worst}"
     hashed = len({record.matrix_hash for record in records} - {""})
     yield f"{len({record.matrix_id for record in records})} matrices, {hashed} patterns with a SHA-256"
 

@@ -2,7 +2,7 @@
 
 A case is known by its id, the digest of its implementation's code, the protocol, the device, the driver and CUDA: when
 any of them changes, it is measured again. ok is final, unsupported as long as the same packages are installed, and a
-failure is tried twice.
+failure is tried twice; a case that somebody killed did not fail.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Tried:
     warm: bool
     """Whether the last record has warm samples."""
     failures: int = 0
-    """Records in a row, up to the last, that are not final."""
+    """Records in a row, up to the last, that are not final; those that somebody killed are not counted."""
 
 
 @dataclass
@@ -101,7 +101,8 @@ class History:
             environment.cuda,
         )
         before = self.tried.get(key)
-        failures = 0 if record.status in FINAL else 1 + (before.failures if before else 0)
+        earlier = before.failures if before else 0
+        failures = 0 if record.status in FINAL else earlier + (not record.killed_from_outside)
         self.tried[key] = Tried(record.status, environment.packages, bool(record.warm_samples_us), failures)
         if record.problem is not None:
             self.problems[record.matrix_id] = record.problem

@@ -16,7 +16,7 @@ from typing import Any
 from spmark.datasets.sweep import Case
 from spmark.impls.core.record import Environment, EnvironmentRow, Measurement, Status
 from spmark.impls.core.recordfile import FolderLock, RecordFile
-from spmark.suite.agenda import Agenda, Item, make_agenda
+from spmark.suite.agenda import Agenda, Item, make_agenda, refuse_missing_files
 from spmark.suite.environment import changes_digest
 from spmark.suite.provenance import RUNS, RunOrigin
 from spmark.suite.resume import CANDIDATES, ENVIRONMENTS, RECORDS, History
@@ -108,7 +108,7 @@ def run_cases(
     Raises
     ------
     SweepError
-        An implementation, its config or the baseline is unknown; nothing has run.
+        An implementation, its config or the baseline is unknown, or a matrix's file is not there; nothing has run.
     DeviceError
         The device does not compute or no child can be started; what was measured is on disk.
     RecordError
@@ -120,6 +120,9 @@ def run_cases(
         stack.enter_context(FolderLock(folder))
         history = History.read(folder)
         agenda = make_agenda(cases, environment, history, retry=options.retry, limit=options.limit, warm=options.warm)
+        refuse_missing_files(agenda)
+        todo, rows = list(agenda.todo()), []
+        changes = changes_digest() if todo else ""  # asks git, which may take long: before Ctrl-C becomes a question
         stop = stack.enter_context(StopSignals())
         records = stack.enter_context(RecordFile(folder / RECORDS))
         candidates = stack.enter_context(RecordFile(folder / CANDIDATES))
@@ -134,10 +137,9 @@ def run_cases(
         )
         worker = stack.enter_context(Worker(setup, stop, options.start_limit_s))
         watcher.begun(agenda)
-        todo, rows = list(agenda.todo()), []
         if todo:
             with RecordFile(folder / RUNS) as file:
-                file.append(options.origin.row(environment.digest, len(todo), changes_digest()))
+                file.append(options.origin.row(environment.digest, len(todo), changes))
         for item in todo:
             if stop.asked:
                 break

@@ -1,4 +1,4 @@
-"""What the runner and its child process say to each other: JSON messages over one socket.
+"""What the runner and its child process say to each other: JSON messages over one socket, after a setup in a file.
 
 JSON and not pickle, because a process that a kernel corrupted must not be able to make its parent execute anything.
 """
@@ -27,7 +27,7 @@ MessageType = TypeVar("MessageType", bound=_Message)
 
 
 class Setup(_Message):
-    """First message to a child: what it measures on."""
+    """What a child measures on: the whole of its standard input."""
 
     device: DeviceSpec
     environment: str

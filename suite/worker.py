@@ -24,6 +24,8 @@ from typing import IO, Self
 from spmark.datasets.sweep import Case
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.record import CandidateRow, Measurement, Status
+from spmark.suite import tether
+from spmark.suite.memory import oom_kills
 from spmark.suite.rows import make_row
 from spmark.suite.wire import POISONED_EXIT, Reply, Request, Setup, receive, send
 
@@ -31,6 +33,10 @@ _log = logging.getLogger(__name__)
 _SLICE_S = 0.2
 _STARTS = 2
 _TAIL_BYTES = 2000
+_DEATH_S = 5.0
+"""Seconds that are waited for a killed process to be gone."""
+_SENT = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""Signals that no fault of a process raises: somebody sends them."""
 
 
 class Interrupted(Exception):
@@ -109,6 +115,7 @@ class Worker:
         deadline = time.monotonic() + case.time_limit_s
         log_start = os.fstat(child.log.fileno()).st_size
         phase, result = "starting", None
+        kills = oom_kills()
         try:
             _tell(child, Request(case=case))
             while (reply := self._next(child, deadline)).kind != "ready":
@@ -129,7 +136,7 @@ class Worker:
             code, tail = self._reap(child, log_start)
             if result is not None:
                 return self._poisoned(case, result, tail or f"it ended with {_ending(code)}")
-            return self._death(case, code, phase, tail)
+            return self._death(case, code, kills, f"while {phase}", tail)
 
     def close(self) -> None:
         """End the child; kill it where it does not end by itself."""
@@ -143,9 +150,8 @@ class Worker:
     def _start(self) -> _Child:
         how = ""
         for _ in range(_STARTS):
-            child = self._child = _spawn()
+            child = self._child = _spawn(self._setup)
             try:
-                _tell(child, self._setup)
                 reply = self._next(child, time.monotonic() + self._start_limit_s)
                 while reply.kind == "phase":
                     reply = self._next(child, time.monotonic() + self._start_limit_s)
@@ -183,21 +189,29 @@ class Worker:
                 raise _Silence
             ended = child.process.poll() is not None
 
-    def _death(self, case: Case, code: int | None, phase: str, tail: str) -> Result:
-        status, reason = Status.RUN_ERROR, f"the process ended with {_ending(code)} while {phase}"
-        if code == -signal.SIGKILL:
-            status = Status.OUT_OF_MEMORY
-            reason += ", which the runner did not send: the system's out-of-memory killer does"
-        return self._failure(case, status, f"{reason}\n{tail}".strip())
+    def _death(self, case: Case, code: int | None, kills: int | None, when: str, tail: str) -> Result:
+        """Give the row of a case whose process ended; ``kills`` is what `oom_kills` said before the case."""
+        status, reason, outside = Status.RUN_ERROR, f"the process ended with {_ending(code)} {when}", False
+        if code is not None and -code in _SENT:
+            reason = f"killed by signal {-code} ({_ending(code)}) {when}"
+            if code == -signal.SIGKILL and kills is None:
+                reason += ", which the runner did not send; this system does not say whether memory had run out"
+            elif code == -signal.SIGKILL and kills != oom_kills():
+                status, reason = Status.OUT_OF_MEMORY, f"{reason} by the system, since memory had run out"
+            else:
+                outside = True
+                reason += ", which somebody sent: memory had not run out; the next run measures the case again"
+        return self._failure(case, status, f"{reason}\n{tail}".strip(), killed_from_outside=outside)
 
     def _poisoned(self, case: Case, result: Result, how: str) -> Result:
         self._blame = f" (after {case.case_id}, which ended as {result.row.status})"
         reason = f"{result.row.reason}\nThis case poisoned the device and the process was replaced: {how}"
         return Result(result.row.model_copy(update={"reason": reason}), result.candidates)
 
-    def _failure(self, case: Case, status: Status, reason: str) -> Result:
+    def _failure(self, case: Case, status: Status, reason: str, *, killed_from_outside: bool = False) -> Result:
         self._blame = f" (after {case.case_id}, which ended as {status})"
-        return Result(make_row(case, self._setup.device, self._setup.environment, status, reason))
+        device, environment = self._setup.device, self._setup.environment
+        return Result(make_row(case, device, environment, status, reason, killed_from_outside=killed_from_outside))
 
     def _reap(self, child: _Child, log_start: int) -> tuple[int | None, str]:
         """Give the exit code of a child that is ending, None where it had to be ended, and its last words."""
@@ -214,26 +228,31 @@ class Worker:
             return
         with suppress(ProcessLookupError, PermissionError):  # the session's group: compilers and pools end with it
             os.killpg(child.process.pid, signal.SIGKILL)
-        child.process.wait()
+        with suppress(subprocess.TimeoutExpired):  # a driver may hold on to it: it is dead, but not gone
+            child.process.wait(_DEATH_S)
         child.connection.close()
         _log.debug("child %d ended:\n%s", child.process.pid, _tail(child.log, 0))
         child.log.close()
 
 
-def _spawn() -> _Child:
+def _spawn(setup: Setup) -> _Child:
     ours, theirs = Pipe()
     log = tempfile.TemporaryFile("wb+", buffering=0)
     # -P: the working directory may hold folders called datasets or report that must not shadow packages.
-    command = [sys.executable, "-P", "-m", "spmark.suite.child", str(theirs.fileno())]
+    command = [sys.executable, "-P", tether.__file__, str(theirs.fileno()), str(os.getpid())]
     try:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,  # standard output belongs to the command line's own answer
-            stderr=log,
-            pass_fds=(theirs.fileno(),),
-            start_new_session=True,
-        )
+        # A file and no message: a device's tables may be longer than what a socket takes before somebody reads it.
+        with tempfile.TemporaryFile() as given:
+            given.write(setup.model_dump_json().encode())
+            given.seek(0)
+            process = subprocess.Popen(
+                command,
+                stdin=given,
+                stdout=log,  # standard output belongs to the command line's own answer
+                stderr=log,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
     except OSError as error:
         raise DeviceError(f"a measuring process cannot be started: {error}") from error
     finally:
@@ -241,7 +260,7 @@ def _spawn() -> _Child:
     return _Child(process, ours, log)
 
 
-def _tell(child: _Child, message: Request | Setup) -> None:
+def _tell(child: _Child, message: Request) -> None:
     try:
         send(child.connection, message)
     except OSError as error:

@@ -5,6 +5,7 @@ An implementation that is added to the table is covered without an edit.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from types import SimpleNamespace
@@ -100,6 +101,12 @@ def build(name: str, problem: Problem, place: Place) -> Plan:
         pytest.skip(f"{name}: {error}")
 
 
+def unwritten(out: np.ndarray) -> str:
+    """Say what a result that holds NaN means: the buffer was filled with it before the run."""
+    where = np.argwhere(np.isnan(out))
+    return f"left {len(where)} elements of `out` that it did not write, the first at {tuple(map(int, where[0]))}"
+
+
 @pytest.mark.parametrize("problem", problems().values(), ids=problems())
 @pytest.mark.parametrize(("name", "kind"), PAIRS)
 def test_result(name: str, problem: Problem, place: Place) -> None:
@@ -114,6 +121,7 @@ def test_result(name: str, problem: Problem, place: Place) -> None:
         around = place.download(buffer)
         assert np.isnan(around[:GUARD]).all(), "wrote before the result"
         assert np.isnan(around[around.size - GUARD :]).all(), "wrote past the result"
+    assert not np.isnan(results[0]).any(), unwritten(results[0])
     error = reference(problem, originals).max_error(results[0])
     assert error <= tolerance(problem, plan.half_sums)
     for operand, original in zip(operands, originals, strict=True):
@@ -236,3 +244,19 @@ def test_run_can_be_captured(name: str, op: Op, place: Place) -> None:
         stream.synchronize()
     error = reference(problem, originals).max_error(place.download(out))
     assert error <= tolerance(problem, plan.half_sums)
+
+
+def test_a_result_that_is_left_unwritten_is_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan that writes all rows but the first: the failure names what it left, not an error of infinity."""
+    place, problem = Place(find("cpu")), problems()["spmm-empty_rows-J20-float32"]
+    plan = create("scipy_cpu").build(problem, place.spec)
+    whole_run = plan.run
+
+    def lazy(operands: Any, out: Any) -> None:
+        whole_run(operands, complete := np.empty_like(out))
+        out[1:] = complete[1:]
+
+    monkeypatch.setattr(plan, "run", lazy)
+    monkeypatch.setattr(sys.modules[__name__], "build", lambda *_: plan)
+    with pytest.raises(AssertionError, match=r"left 20 elements of `out` that it did not write, the first at \(0, 0\)"):
+        test_result("scipy_cpu", problem, place)

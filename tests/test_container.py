@@ -183,3 +183,10 @@ def test_the_commands_of_the_page_and_of_the_dockerfile_exist():
     for text in (shell, (ROOT / "Dockerfile").read_text()):
         used = set(re.findall(r"(?:^spmark|spmark:[cg]pu) ([a-z]+)", text, re.MULTILINE))
         assert {"quickstart", "reproduce"} <= used <= known
+
+
+def test_the_build_mounts_nothing_that_a_package_unpacks_over():
+    """A folder of a package that is mounted read-only cannot be unpacked: ca-certificates owns this one."""
+    script = (ROOT / "scripts" / "build_container.sh").read_text()
+    (mounted,) = re.findall(r"^for path in (.*); do$", script, re.MULTILINE)
+    assert mounted.split() == ["/etc/ssl/certs", "/usr/local/share/ca-certificates", "/etc/pip.conf"]

@@ -15,6 +15,10 @@ class MatrixError(SpmarkError, ValueError):
     """A sparse matrix is not a canonical CSR (shape, order, range or values are off)."""
 
 
+class ProblemError(SpmarkError, ValueError):
+    """An operator, a width, a dtype or their combination is not one that can be computed."""
+
+
 class OperandError(SpmarkError, ValueError):
     """An operand or a result buffer has the wrong shape, dtype, layout, alignment or device."""
 

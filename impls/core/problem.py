@@ -13,9 +13,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from spmark.impls.core.errors import MatrixError
+from spmark.impls.core.errors import MatrixError, ProblemError
 
 MAX_NNZ = 2**31 - 1
 _CHUNK = 1 << 22
@@ -86,10 +86,13 @@ class Csr:
         MatrixError
             Says what was expected, what was found and at which row or position. O(nnz) time, O(1) further memory.
         """
-        num_rows, num_cols = (int(n) for n in shape)
+        try:
+            num_rows, num_cols = (int(n) for n in shape)
+            indptr, indices, values = np.asarray(indptr), np.asarray(indices), np.asarray(values)
+        except (TypeError, ValueError) as error:
+            raise MatrixError(f"{where}: expected a shape of two integers and three arrays, found: {error}") from error
         if num_rows < 1 or num_cols < 1:
             raise MatrixError(f"{where}: expected at least one row and one column, found shape {num_rows} x {num_cols}")
-        indptr, indices, values = np.asarray(indptr), np.asarray(indices), np.asarray(values)
         nnz = indices.shape[0] if indices.ndim == 1 else -1
         if max(num_rows, num_cols, nnz) > MAX_NNZ:
             raise MatrixError(
@@ -119,6 +122,40 @@ class Csr:
             np.ascontiguousarray(indices, np.int32),
             values,
         )
+
+    @classmethod
+    def of(cls, matrix: Any, where: str = "matrix") -> Csr:
+        """Give the canonical CSR of a sparse matrix, which is not changed.
+
+        Parameters
+        ----------
+        matrix : Csr or SciPy sparse matrix or array
+            Of any of SciPy's formats; entries of one place are added up, as SciPy reads them. A `Csr` comes back as it
+            is.
+        where : str
+            Named in errors.
+
+        Raises
+        ------
+        MatrixError
+            It is something else, or no legal matrix. O(nnz log nnz) time where rows are not sorted.
+        """
+        if isinstance(matrix, Csr):
+            return matrix
+        from scipy import sparse
+
+        of_two = sparse.issparse(matrix) and len(getattr(matrix, "shape", ())) == 2
+        if not of_two:
+            kind = f"{type(matrix).__module__}.{type(matrix).__qualname__}"
+            shape = f" of shape {matrix.shape}" if hasattr(matrix, "shape") else ""
+            raise MatrixError(
+                f"{where}: expected a Csr or a SciPy sparse matrix of two dimensions, found a {kind}{shape}"
+            )
+        rows = matrix.tocsr()
+        if not rows.has_canonical_format:
+            rows = rows.copy()
+            rows.sum_duplicates()
+        return cls.checked(rows.shape, rows.indptr, rows.indices, rows.data, where)
 
     @property
     def num_rows(self) -> int:
@@ -223,36 +260,58 @@ def _row_at(indptr: NDArray[Any], position: int) -> int:
     return int(np.searchsorted(indptr, position, side="right")) - 1
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Problem:
     """One operator on one matrix at one width and dtype.
 
+    Parameters
+    ----------
+    op : Op or str
+    matrix : Csr or SciPy sparse matrix
+        `Csr.of` makes the one out of the other.
+    width : int
+        J, at least 1.
+    dtype : DType, str or NumPy dtype
+    scaled : bool
+        Only with SDDMM.
+
     Raises
     ------
-    ValueError
-        A width below 1, or ``scaled`` with SpMM.
+    ProblemError
+        One of these is something else; says what was expected and what was found.
+    MatrixError
+        The matrix is none, or has values that float16 does not hold.
     """
 
     op: Op
     matrix: Csr
     width: int
     """J, the dense width."""
-    dtype: DType = DType.FLOAT32
-    scaled: bool = False
+    dtype: DType
+    scaled: bool
     """SDDMM only: multiply by A[i, k]."""
     values: NDArray[Any] = field(init=False, repr=False)
     """(nnz,) the values of A as operands have them, in `dtype`."""
 
-    def __post_init__(self) -> None:
-        if self.width < 1:
-            raise ValueError(f"expected a width J of at least 1, found {self.width}")
-        if self.scaled and self.op is not Op.SDDMM:
-            raise ValueError(f"expected scaled only with sddmm, found it with {self.op}")
+    def __init__(
+        self,
+        op: Op | str,
+        matrix: Csr | Any,
+        width: int,
+        dtype: DType | DTypeLike = DType.FLOAT32,
+        scaled: bool = False,
+    ) -> None:
+        if isinstance(width, bool) or not isinstance(width, int | np.integer) or width < 1:
+            raise ProblemError(f"expected a width J of at least 1, found {width!r}")
+        known: dict[str, Any] = {"op": _op(op), "matrix": Csr.of(matrix), "width": int(width), "dtype": _dtype(dtype)}
+        if scaled and known["op"] is not Op.SDDMM:
+            raise ProblemError(f"expected scaled only with sddmm, found it with {known['op']}")
         with np.errstate(over="ignore"):
-            values = self.matrix.values.astype(self.dtype.numpy, copy=False)
-        if self.dtype is DType.FLOAT16:
+            values = known["matrix"].values.astype(known["dtype"].numpy, copy=False)
+        if known["dtype"] is DType.FLOAT16:
             _check_finite(values, "values in float16 (beyond 65,504?)")
-        object.__setattr__(self, "values", values)
+        for name, value in {**known, "scaled": bool(scaled), "values": values}.items():
+            object.__setattr__(self, name, value)
 
     @property
     def operand_shapes(self) -> tuple[tuple[int, int], ...]:
@@ -266,3 +325,19 @@ class Problem:
     def out_shape(self) -> tuple[int, ...]:
         """Shape of the result: (I, J) row-major for SpMM, (nnz,) for SDDMM."""
         return (self.matrix.num_rows, self.width) if self.op is Op.SPMM else (self.matrix.nnz,)
+
+
+def _op(given: Any) -> Op:
+    if not isinstance(given, str) or given not in tuple(Op):
+        raise ProblemError(f"expected an operator out of {', '.join(Op)}, found {given!r}")
+    return Op(given)
+
+
+def _dtype(given: Any) -> DType:
+    try:
+        name = str(np.dtype(given)) if given is not None else ""
+    except (TypeError, ValueError, SyntaxError):  # of a text that NumPy takes for the fields of a record
+        name = ""
+    if name not in tuple(DType):
+        raise ProblemError(f"expected a dtype out of {', '.join(DType)}, found {given!r}")
+    return DType(name)

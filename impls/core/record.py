@@ -146,6 +146,8 @@ class Measurement(_Row):
     """Config that the plan chose."""
     status: Status
     reason: str = ""
+    killed_from_outside: bool = False
+    """Somebody ended the process by a signal, and memory had not run out: such a failure counts against no case."""
     samples_us: list[float] = []
     """One launch each from a cold L2, in the order taken."""
     warm_samples_us: list[float] = []
@@ -157,6 +159,11 @@ class Measurement(_Row):
     """Clock of the multiprocessors after each batch of samples."""
     throttled: list[str] = []
     """Reasons the driver gave for lowered clocks during the samples; samples are kept and flagged."""
+    load_average: float | None = None
+    """Of the last minute at the end of the samples, with this measurement's own work; None where it is not known."""
+    free_cores: float | None = None
+    """Cores of the environment's that others left free on average, from the check to the last sample; None where that
+    took less than a tenth of a second or is not known."""
     phases_s: dict[str, float] = {}
     search: SearchFacts | None = None
     max_rel_error: float | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from ctypes import c_void_p
 
-import cupy
 import numpy as np
 
 from spmark.impls.core.interfaces import DeviceArray
@@ -15,6 +14,7 @@ from spmark.impls.cublas.plan import SAMPLE, THREADS
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import C_TYPES
+from spmark.impls.runtime.withcupy import cupy
 
 _NO_TRANSPOSE, _TRANSPOSE = 0, 1
 _COMPUTE_32F, _DEFAULT_ALGORITHM = 68, -1

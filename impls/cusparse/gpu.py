@@ -7,7 +7,6 @@ from ctypes import byref, c_size_t, c_void_p
 from time import perf_counter
 from typing import Any
 
-import cupy
 import numpy as np
 
 from spmark.impls.core.errors import BuildError, UnsupportedError
@@ -20,6 +19,7 @@ from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import C_TYPES
+from spmark.impls.runtime.withcupy import cupy
 from spmark.impls.tuning.gpu import PlanTimer
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.space import Axis, Config, Space

@@ -9,7 +9,6 @@ from itertools import groupby
 from pathlib import Path
 from time import perf_counter
 
-import cupy
 import numpy as np
 
 from spmark.impls.core.errors import BuildError, CompileError
@@ -40,6 +39,7 @@ from spmark.impls.runtime.cuda import CudaKernel, cuda_faults, load_function
 from spmark.impls.runtime.cudatiming import CudaStopwatch
 from spmark.impls.runtime.target import Kernel, Target, ceil_div
 from spmark.impls.runtime.template import Instance, KernelTemplate
+from spmark.impls.runtime.withcupy import cupy
 
 _WARMUPS = 1
 

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-import cupy
-
 from spmark.impls.core.errors import OperandError
+from spmark.impls.runtime.withcupy import cupy
 
 
 def adopt(array: Any) -> cupy.ndarray:

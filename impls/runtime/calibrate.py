@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-import cupy
 import numpy as np
 
 from spmark.impls.core.devicespec import DeviceSpec
@@ -15,6 +14,7 @@ from spmark.impls.runtime.device import versions
 from spmark.impls.runtime.target import Grid
 from spmark.impls.runtime.template import Instance, KernelTemplate
 from spmark.impls.runtime.timing import Run
+from spmark.impls.runtime.withcupy import cupy
 
 _SOURCE = Path(__file__).parent / "kernels" / "calibrate.cu"
 _THREADS = 512

@@ -7,10 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import cupy
 import numpy as np
-from cupy.cuda import driver
-from cupy_backends.cuda.api import runtime
 from numpy.typing import DTypeLike, NDArray
 
 from spmark.impls.core.devicespec import DeviceSpec
@@ -21,8 +18,10 @@ from spmark.impls.runtime.compile_pool import compile_many
 from spmark.impls.runtime.overlap import MIN_CAPABILITY, launch_overlapping
 from spmark.impls.runtime.target import Grid, Kernel
 from spmark.impls.runtime.template import Instance
+from spmark.impls.runtime.withcupy import cupy
 
 _STATIC_SHARED_LIMIT = 48 << 10
+driver, runtime = cupy.cuda.driver, cupy.cuda.runtime
 
 
 @dataclass

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import cupy
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
@@ -15,6 +14,7 @@ from spmark.impls.runtime.cuda import CudaTarget
 from spmark.impls.runtime.cudatiming import CapturedGraph, CudaStopwatch, PeakMemory
 from spmark.impls.runtime.lab import Peak
 from spmark.impls.runtime.timing import Run, Stopwatch
+from spmark.impls.runtime.withcupy import cupy
 
 
 class CudaLab:

@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import cupy
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,6 +16,7 @@ from spmark.impls.runtime.compile import compile_kernel
 from spmark.impls.runtime.cuda import cuda_faults, load_function
 from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.runtime.timing import Run, Stopwatch
+from spmark.impls.runtime.withcupy import cupy
 
 MIN_FLUSH_BYTES = 256 << 20
 REPLAYED = 20

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-import cupy
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import KernelFault
+from spmark.impls.runtime.withcupy import cupy
 
 MIN_CAPABILITY = 90
 """Compute capability from which grids overlap."""

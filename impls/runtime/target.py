@@ -88,6 +88,8 @@ def open_target(spec: DeviceSpec) -> Target:
     DeviceError
         There is no such device here, or CuPy or g++ is missing.
     """
+    if not isinstance(spec, DeviceSpec):
+        raise DeviceError(f"expected a device as spmark.impls.runtime.device.find gives it, found {spec!r}")
     if spec.kind is DeviceKind.CUDA:
         from spmark.impls.runtime.cuda import CudaTarget
 

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from itertools import product
 from typing import Any
 
-import cupy
 import numpy as np
 
 from spmark.impls.core.devicespec import DeviceSpec
@@ -27,6 +26,7 @@ from spmark.impls.kernels.tile_tasks import ALONE
 from spmark.impls.runtime.cudatiming import CudaStopwatch
 from spmark.impls.runtime.device import versions
 from spmark.impls.runtime.target import open_target
+from spmark.impls.runtime.withcupy import cupy
 from spmark.impls.stile import samples
 from spmark.impls.stile.calibration import BlockCost, Calibration, Line
 from spmark.impls.stile.fitting import Fitted, Measured, fitted

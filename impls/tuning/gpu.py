@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-import cupy
 import numpy as np
 
 from spmark.impls.core.devicespec import DeviceSpec
@@ -16,6 +15,7 @@ from spmark.impls.core.problem import Problem
 from spmark.impls.runtime.cuda import cuda_faults
 from spmark.impls.runtime.cudatiming import CudaStopwatch
 from spmark.impls.runtime.timing import Stopping, take_samples
+from spmark.impls.runtime.withcupy import cupy
 
 _CHECKED_ROWS = 512
 _WARMUPS = 2

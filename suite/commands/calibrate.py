@@ -8,16 +8,23 @@ from rich.markup import escape
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import DeviceError, RecordError
+from spmark.impls.runtime.load import LoadMeter
 from spmark.suite.commands.console import answer, console, say, table
 
+MOST_CHANGE = 0.5
+"""By how much of itself a rate may change before a calibration is doubted."""
+BUSY_S = 1.0
+"""Seconds for which a machine is watched before it is calibrated."""
 
-def measure_rates(device: str, out: Path | None, as_json: bool) -> None:
+
+def measure_rates(device: str, out: Path | None, as_json: bool, *, force: bool) -> None:
     """Calibrate a device and write its spec.
 
     Raises
     ------
     DeviceError
-        The device is not there.
+        The device is not there; or there is a calibration that would be replaced, without ``force``, while the machine
+        is busy or by rates that differ by more than `MOST_CHANGE`.
     RecordError
         The file cannot be written.
     """
@@ -25,30 +32,63 @@ def measure_rates(device: str, out: Path | None, as_json: bool) -> None:
 
     screen = console(as_json)
     found = find(device)
+    path = out or user_calibration(found.name)
+    replaced = path if path.is_file() else None if out else calibration_file(found)
+    if replaced is not None and not force:
+        _refuse_while_busy(replaced)
     say(screen, f"measuring {escape(found.name)} ...")
     spec = calibrate(found)
-    path = out or user_calibration(spec.name)
+    if replaced is not None and not force:
+        _refuse_other_rates(DeviceSpec.load(replaced), spec, replaced)
     _save(spec, path)
     if as_json:
         answer({"path": path, "device": spec.model_dump(mode="json")})
         return
-    rates = {
-        "copy": f"{spec.copy_bytes_per_s / 1e9:,.0f} GB/s",
-        "read": f"{spec.read_bytes_per_s / 1e9:,.0f} GB/s",
-        "float32 multiply-add": f"{spec.fma_flops_per_s / 1e9:,.0f} GFLOP/s",
-    }
-    rates |= {f"tensor {name}": f"{rate / 1e9:,.0f} GFLOP/s" for name, rate in spec.tensor_flops_per_s.items()}
-    screen.print(table("", [{"what": what, "rate": rate} for what, rate in rates.items()], plain=True))
+    rows = [{"what": what, "rate": _rate(what, rate)} for what, rate in _rates(spec).items()]
+    screen.print(table("", rows, plain=True))
     say(screen, f"written to {escape(str(path))}")
 
 
-def measure_tiles(device: str, out: Path | None, as_json: bool) -> None:
+def _rates(spec: DeviceSpec) -> dict[str, float]:
+    rates = {"copy": spec.copy_bytes_per_s, "read": spec.read_bytes_per_s, "float32 multiply-add": spec.fma_flops_per_s}
+    return rates | {f"tensor {name}": rate for name, rate in spec.tensor_flops_per_s.items()}
+
+
+def _rate(what: str, rate: float) -> str:
+    amount = f"{rate / 1e9:,.0f}" if rate >= 1e10 else f"{rate / 1e9:.2g}"
+    return f"{amount} {'GB/s' if what in ('copy', 'read') else 'GFLOP/s'}"
+
+
+def _refuse_while_busy(replaced: Path) -> None:
+    load = LoadMeter().read(BUSY_S)
+    if load.busy:
+        raise DeviceError(
+            f"{replaced}: expected an idle machine to replace this calibration, found that {load}; wait until they are "
+            "done, or say --force"
+        )
+
+
+def _refuse_other_rates(old: DeviceSpec, new: DeviceSpec, replaced: Path) -> None:
+    before, after = _rates(old), _rates(new)
+    changed = [
+        f"{what} {_rate(what, after[what])} instead of {_rate(what, rate)}"
+        for what, rate in before.items()
+        if rate and what in after and abs(after[what] - rate) > MOST_CHANGE * rate
+    ]
+    if changed:
+        raise DeviceError(
+            f"{replaced}: expected rates within {MOST_CHANGE:.0%} of this calibration's, found {', '.join(changed)}; "
+            "it stays as it is: measure again when the machine is idle, or say --force to replace it"
+        )
+
+
+def measure_tiles(device: str, out: Path | None, as_json: bool, *, force: bool) -> None:
     """Measure the tiles of STile's cost model on a GPU and write its constants beside the device's rates.
 
     Raises
     ------
     DeviceError
-        The device is not there, or is no GPU.
+        The device is not there, or is no GPU; or a file would be replaced while the machine is busy, without ``force``.
     RecordError
         The file cannot be written.
     """
@@ -60,10 +100,12 @@ def measure_tiles(device: str, out: Path | None, as_json: bool) -> None:
         raise DeviceError(f"expected a GPU to measure tiles on, found {found.name}; times of {found.kind} say nothing")
     from spmark.impls.stile.gpu import calibrate
 
+    path = out or Path(f"stile-{found.name}.json")
+    if path.is_file() and not force:
+        _refuse_while_busy(path)
     screen = console(as_json)
     say(screen, f"measuring tiles on {escape(found.name)} ...")
     spec, fitted = calibrate(calibrated(found))
-    path = out or Path(f"stile-{spec.name}.json")
     _save(spec, path)
     rows = [
         {

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
@@ -14,10 +15,9 @@ from typing import Literal
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, DatasetError, DeviceError
-from spmark.impls.table import IMPLEMENTATIONS
 from spmark.suite.commands.calibrate import calibration_file
 from spmark.suite.commands.console import answer, console, say, table
-from spmark.suite.roster import usable
+from spmark.suite.usable import Asking
 
 NEEDED = ("numpy", "scipy", "numba", "pandas", "matplotlib", "pydantic", "yaml", "psutil")
 """Modules that every run needs."""
@@ -44,8 +44,10 @@ def examine(as_json: bool) -> bool:
     """Check everything and show it; tells whether a run on the CPU is possible."""
     checks = list(_checks())
     fit = all(check.state != "missing" for check in checks)
+    states = {check.what: check.state for check in checks}
+    gpu = fit and states["GPU"] == states["cupy"] == "ok"
     if as_json:
-        answer({"cpu_runs": fit, "checks": [asdict(check) for check in checks]})
+        answer({"cpu_runs": fit, "gpu_runs": gpu, "checks": [asdict(check) for check in checks]})
         return fit
     from rich.markup import escape
 
@@ -59,20 +61,24 @@ def examine(as_json: bool) -> bool:
     ]
     screen = console(as_json)
     screen.print(table("", rows))
-    say(screen, "A run on the CPU is possible." if fit else "[red]Something that every run needs is missing.[/red]")
+    possible = "Runs on the GPU and on the CPU are possible." if gpu else "A run on the CPU is possible."
+    say(screen, possible if fit else "[red]Something that every run needs is missing.[/red]")
     return fit
 
 
 def _checks() -> Iterator[Check]:
     yield Check("Python", "ok", platform.python_version())
-    yield from (_module(name, "missing", "pip install spmark again") for name in NEEDED)
     devices = [spec for kind in DeviceKind if (spec := _device(kind)) is not None]
-    yield from _gpu()
-    yield from (_calibration(spec) for spec in devices if spec.kind is not DeviceKind.HOST_SIMT)
-    yield from (_compiler(name) for name in ("nvrtc", "nvcc"))
-    yield _sanitizers()
+    asking = Asking(devices)
+    # Compilers are processes of their own and take seconds: the imports go on beside them.
+    with ThreadPoolExecutor() as pool:
+        compilers = [pool.submit(_compiler, "nvrtc"), pool.submit(_compiler, "nvcc"), pool.submit(_sanitizers)]
+        yield from (_module(name, "missing", "pip install spmark again") for name in NEEDED)
+        yield from _gpu()
+        yield from (_calibration(spec) for spec in devices if spec.kind is not DeviceKind.HOST_SIMT)
+        yield from (compiler.result() for compiler in compilers)
     yield from _data()
-    yield from (_implementation(name, devices) for name in IMPLEMENTATIONS)
+    yield from (_implementation(name, *answer) for name, answer in asking.answers().items())
 
 
 def _module(name: str, otherwise: Literal["absent", "missing"], remedy: str) -> Check:
@@ -170,9 +176,8 @@ def _data() -> Iterator[Check]:
         yield Check(what, "ok" if free >= FREE_BYTES else "absent", f"{free / 1e9:.1f} GB free")
 
 
-def _implementation(name: str, devices: Sequence[DeviceSpec]) -> Check:
+def _implementation(name: str, kinds: Sequence[str], reason: str) -> Check:
     what = f"implementation {name}"
-    kinds, reason = usable(name, devices)
     if kinds:
         return Check(what, "ok", f"usable on {' and '.join(kinds)}")
     return Check(what, "missing" if name == CPU_BASELINE else "absent", reason)

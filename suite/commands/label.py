@@ -28,7 +28,7 @@ from spmark.impls.core.names import path_component
 from spmark.impls.core.problem import DType
 from spmark.impls.core.recordfile import RecordFile, read_rows
 from spmark.suite.commands.console import answer, console, say
-from spmark.suite.commands.train import METHODS
+from spmark.suite.commands.train import check_method
 from spmark.suite.reproduce import seconds
 
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ def measure_labels(request: LabelRequest) -> int:
     RecordError
         The labels cannot be written.
     """
-    if request.method not in METHODS:
-        raise SweepError(f"expected a method with predictors out of {', '.join(METHODS)}, found {request.method!r}")
+    check_method(request.method)
     ends = time.monotonic() + seconds(request.budget)
     wanted = _dtypes(request.dtypes)
     cache, screen = Cache.default(), console(request.as_json)

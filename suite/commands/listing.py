@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
@@ -10,8 +11,8 @@ from rich.markup import escape
 
 from spmark.impls.core.errors import DatasetError, DeviceError, SweepError
 from spmark.impls.table import IMPLEMENTATIONS
+from spmark.suite.cards import read_card
 from spmark.suite.commands.console import answer, console, say, table
-from spmark.suite.roster import make
 
 Rows = list[dict[str, Any]]
 _SHOWN_NAMES = 6
@@ -34,15 +35,7 @@ def listing(what: str, as_json: bool) -> None:
 
 def implementations() -> Rows:
     """Give every implementation with what it computes and where it runs; ``doctor`` tells what is usable here."""
-    rows: Rows = []
-    for name in IMPLEMENTATIONS:
-        made = make(name, {})
-        if isinstance(made, str):
-            rows.append({"name": name, "ops": [], "devices": [], "about": made})
-            continue
-        about = (type(made).__doc__ or "").partition("\n")[0]
-        rows.append({"name": name, "ops": sorted(made.ops), "devices": sorted(made.devices), "about": about})
-    return rows
+    return [{"name": name, **asdict(read_card(name))} for name in IMPLEMENTATIONS]
 
 
 def datasets() -> Rows:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from spmark.impls.core.errors import RecordError
 from spmark.suite.commands.console import answer, console, say
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def draw(
     Raises
     ------
     RecordError
-        A path is not there, or a file in it is no record file.
+        A path is not there or holds no record, or a file in it is no record file.
     SweepError
         There is no such paper.
     """
@@ -33,7 +34,13 @@ def draw(
 
     folders = list(results)
     chosen = _paper(paper) if paper else None
-    report = compose(load_records(folders), baseline, title, chosen, load_candidates(folders))
+    records = load_records(folders)
+    if records.empty:
+        raise RecordError(
+            f"{', '.join(map(str, folders))}: expected records, found none; run a sweep first (spmark run quickstart) "
+            "and name the folder that it says"
+        )
+    report = compose(records, baseline, title, chosen, load_candidates(folders))
     index = write_site(report, out)
     if as_json:
         answer({"page": index, "notices": report.notices})

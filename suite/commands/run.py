@@ -12,8 +12,10 @@ from rich.markup import escape
 
 from spmark.datasets.sweep import Sweep, expand
 from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.load import Load
 from spmark.impls.core.record import FINAL, Status
-from spmark.suite.agenda import Agenda, make_agenda
+from spmark.impls.runtime.load import LoadMeter
+from spmark.suite.agenda import Agenda, make_agenda, refuse_missing_files
 from spmark.suite.commands.calibrate import calibration_file
 from spmark.suite.commands.console import answer, console, say, table
 from spmark.suite.commands.progress import Bar
@@ -25,6 +27,8 @@ from spmark.suite.roster import refusals
 from spmark.suite.runner import RunOptions, Summary, run_cases
 from spmark.suite.selection import select
 
+BUSY_S = 0.3
+"""Seconds for which a machine is watched before a run."""
 _SHOWN = ("op", "dtype", "implementation", "speedup", "ok", "failed")
 
 
@@ -62,14 +66,20 @@ def run_sweep(request: RunRequest, *, dry_run: bool) -> Ended:
     """
     from spmark.impls.runtime.device import calibrated, find
 
-    screen = console(request.as_json)
+    screen, meter = console(request.as_json), LoadMeter()
     sweep = Sweep.load(request.sweep, request.overrides)
     found = find(request.device)
     cases = select(expand(sweep, found.kind), request.only)
     refusals(cases, found.kind)  # a wrong name is told before a calibration starts
     say(screen, f"[bold]{escape(sweep.title or sweep.name)}[/bold] on {escape(found.name)}")
-    if not dry_run and found.kind is not DeviceKind.HOST_SIMT and calibration_file(found) is None:
-        say(screen, "measuring the device's bandwidth and rates first (once)")
+    if not dry_run and found.kind is not DeviceKind.HOST_SIMT:
+        if (load := meter.read(BUSY_S)).busy:
+            say(
+                screen,
+                f"[yellow]This machine is busy: {load}. Times will be off; records say how busy it was.[/yellow]",
+            )
+        if calibration_file(found) is None:
+            say(screen, "measuring the device's bandwidth and rates first (once)")
     environment = collect(found if dry_run else calibrated(found))
     folder = record_folder(request.out, sweep.name, environment.device.name)
     options = RunOptions(
@@ -81,11 +91,12 @@ def run_sweep(request: RunRequest, *, dry_run: bool) -> Ended:
     if dry_run:
         history = History.read(folder)
         agenda = make_agenda(cases, environment, history, retry=options.retry, limit=options.limit, warm=options.warm)
+        refuse_missing_files(agenda)
         _show_agenda(agenda, history, folder, screen, request.as_json)
         return Ended()
     with Bar(screen) as bar:
         summary = run_cases(cases, folder, environment, options, bar)
-    _show_summary(summary, screen, request.as_json)
+    _show_summary(summary, environment.cores, screen, request.as_json)
     failures = sum(count for status, count in summary.statuses.items() if status not in FINAL)
     return Ended(failures, summary.interrupted)
 
@@ -129,7 +140,9 @@ def _counts(agenda: Agenda) -> dict[str, int]:
     return {action: agenda.count(action) for action in ("run", "skip", "refuse")}
 
 
-def _show_summary(summary: Summary, screen: Console, as_json: bool) -> None:
+def _show_summary(summary: Summary, cores: int, screen: Console, as_json: bool) -> None:
+    loads = [Load(cores, row.free_cores) for row in summary.rows]
+    busy = [load for load in loads if load.busy]
     statuses = {str(status): count for status, count in sorted(summary.statuses.items())}
     if as_json:
         cases = [{"case": row.case_id, "status": row.status, "reason": row.reason} for row in summary.rows]
@@ -141,6 +154,7 @@ def _show_summary(summary: Summary, screen: Console, as_json: bool) -> None:
                 "skipped": summary.skipped,
                 "left": summary.left,
                 "interrupted": summary.interrupted,
+                "busy": len(busy),
                 "seconds": round(summary.seconds, 3),
                 "cases": cases,
             }
@@ -149,6 +163,13 @@ def _show_summary(summary: Summary, screen: Console, as_json: bool) -> None:
         _show_results(summary, screen)
     counts = ", ".join(f"{count} {status}" for status, count in statuses.items()) or "nothing to run"
     say(screen, f"{counts}; {summary.skipped} skipped; {summary.seconds:.1f} s; {escape(str(summary.folder))}")
+    if busy:
+        worst = max(busy, key=lambda load: load.taken_cores)
+        say(
+            screen,
+            f"[yellow]The machine was busy in {len(busy)} of {len(loads)} cases (at the worst, {worst}): measure them "
+            "again when it is not, with --retry ok[/yellow]",
+        )
     if summary.interrupted:
         screen.print(
             f"[yellow]Interrupted with {summary.left} cases to go: the same command goes on from here.[/yellow]"
@@ -157,13 +178,17 @@ def _show_summary(summary: Summary, screen: Console, as_json: bool) -> None:
 
 def _show_results(summary: Summary, screen: Console) -> None:
     """Show medians and speed-ups, and why what did not run did not, each reason once."""
-    if any(row.samples_us for row in summary.rows) or summary.skipped:
+    # Drawing up means over all records of a folder takes seconds, which Ctrl-C does not wait for.
+    if not summary.interrupted and (any(row.samples_us for row in summary.rows) or summary.skipped):
+        from spmark.report.derive import WIDE_MARK
         from spmark.report.load import load_records
-        from spmark.report.summary import short_table
+        from spmark.report.summary import WIDE_LEGEND, short_table
 
         rows = short_table(load_records([summary.folder]))
         kept = [{name: row[name] for name in _SHOWN} for row in rows if row["ok"]]
         screen.print(table("Speed-up over the baseline, all records of this folder", kept, plain=True))
+        if any(WIDE_MARK in row["speedup"] for row in kept):
+            say(screen, WIDE_LEGEND)
     reasons = Counter(
         (row.label, str(row.status), row.reason.splitlines()[0]) for row in summary.rows if row.status is not Status.OK
     )

@@ -16,15 +16,6 @@ from spmark.suite.commands.console import answer, console, say, table
 if TYPE_CHECKING:
     from spmark.datasets.sweep import MatrixSpec
 
-_FILES = {
-    ".npz": "npz",
-    ".smtx": "smtx",
-    ".mtx": "matrix_market",
-    ".mtx.gz": "matrix_market",
-    ".tar.gz": "matrix_market",
-}
-_TRANSPOSED = "@AT"
-
 
 def show_matrix(matrix: str, arguments: Sequence[str], out: Path, as_json: bool) -> None:
     """Print the statistics and write the page.
@@ -64,7 +55,7 @@ def show_matrix(matrix: str, arguments: Sequence[str], out: Path, as_json: bool)
 
 
 def matrix_spec(matrix: str, arguments: Sequence[str]) -> MatrixSpec:
-    """Give what a sweep would say of a matrix: a file by its ending, else ``source/name``, ``@AT`` for the transpose.
+    """Give what a sweep would say of a matrix that is written in a word (`spmark.datasets.written`).
 
     Raises
     ------
@@ -73,24 +64,12 @@ def matrix_spec(matrix: str, arguments: Sequence[str]) -> MatrixSpec:
     """
     from pydantic import ValidationError
 
-    from spmark.datasets.sources.table import find_source
     from spmark.datasets.sweep import MatrixSpec
-    from spmark.impls.core.record import Orientation
+    from spmark.datasets.written import parse_matrix
 
-    bare = matrix.removesuffix(_TRANSPOSED)
-    source = next((source for ending, source in _FILES.items() if bare.endswith(ending) and Path(bare).is_file()), "")
-    name = bare
-    if not source:
-        source, _, name = bare.partition("/")
-        if not source or not name:
-            raise DatasetError(
-                f"expected a matrix as source/name, or a file that ends in {', '.join(_FILES)}; found {matrix!r}; "
-                "spmark list datasets says what there is"
-            )
-        find_source(source)
-    orientation = Orientation.A if bare == matrix else Orientation.TRANSPOSED
+    said = parse_matrix(matrix)
     try:
-        return MatrixSpec(source=source, name=name, args=dict(map(_argument, arguments)), orientation=orientation)
+        return MatrixSpec.model_validate(said | {"args": dict(map(_argument, arguments))})
     except ValidationError as error:
         raise DatasetError(f"{matrix}: {error.errors()[0]['msg']}") from error
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 
 from spmark.datasets.cache import Cache
+from spmark.datasets.near import near
 from spmark.datasets.published import (
     LITEFORM_LABELS,
     LITEFORM_OVERHEADS,
@@ -31,7 +32,10 @@ if TYPE_CHECKING:
 
 PUBLISHED = "published"
 """Stands for the labels that a paper's authors publish."""
-METHODS = ("liteform",)
+METHODS = ("liteform", "lo_spmm")
+"""Methods that predict."""
+_STUDIED = ("liteform",)
+"""Those of which labels are published."""
 _DIGITS = 6
 
 
@@ -59,7 +63,7 @@ def train_predictor(request: TrainRequest) -> None:
     BuildError
         The model cannot be written.
     """
-    _check(request.method)
+    check_method(request.method)
     from spmark.impls.liteform.held_out import held_out
     from spmark.impls.liteform.training import train
 
@@ -91,7 +95,7 @@ def reproduce_study(method: str, seeds: int, slow: bool, out: Path, as_json: boo
     RecordError
         The study cannot be written.
     """
-    _check(method)
+    check_method(method, _STUDIED, "published labels")
     from spmark.report.study_page import write_study_page
 
     screen = console(as_json)
@@ -113,9 +117,18 @@ def reproduce_study(method: str, seeds: int, slow: bool, out: Path, as_json: boo
         say(screen, escape(str(path)))
 
 
-def _check(method: str) -> None:
-    if method not in METHODS:
-        raise SweepError(f"expected a method with predictors out of {', '.join(METHODS)}, found {method!r}")
+def check_method(method: str, methods: Sequence[str] = METHODS, having: str = "predictors") -> None:
+    """Refuse what is none of ``methods``.
+
+    Raises
+    ------
+    SweepError
+        Lists those that there are.
+    """
+    if method not in methods:
+        raise SweepError(
+            f"expected a method with {having} out of {', '.join(methods)}, found {method!r}{near(method, methods)}"
+        )
 
 
 def _labels(names: Sequence[str]) -> tuple[Labels, Card, list[LabelRow]]:

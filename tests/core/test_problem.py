@@ -156,3 +156,67 @@ def test_problem_refuses_scaled_spmm() -> None:
 
 def test_dtypes() -> None:
     assert [(d.numpy, d.itemsize) for d in DType] == [(np.float32, 4), (np.float16, 2)]
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "bsr", "dok", "lil"])
+@pytest.mark.parametrize("make", [sparse.csr_array, sparse.csr_matrix])
+def test_a_scipy_matrix_of_any_format_is_a_matrix(kind: str, make: Any) -> None:
+    whole = matrices()["wide"]
+    given = make((whole.values, whole.indices, whole.indptr), shape=whole.shape).asformat(kind)
+    problem = Problem("spmm", given, np.int64(8), "float16")
+    assert (problem.op, problem.dtype, problem.width) == (Op.SPMM, DType.FLOAT16, 8)
+    assert problem.matrix.hash == whole.hash
+    np.testing.assert_array_equal(problem.matrix.values, whole.values)
+
+
+def test_a_scipy_matrix_is_put_in_order_and_left_as_it_was() -> None:
+    given = sparse.csr_array(
+        (np.array([1.0, 2.0, 4.0, 8.0]), np.array([2, 0, 2, 1]), np.array([0, 3, 4])), shape=(2, 3)
+    )
+    matrix = Problem("sddmm", given, 4).matrix
+    assert (matrix.indptr.tolist(), matrix.indices.tolist()) == ([0, 2, 3], [0, 2, 1])
+    assert matrix.values.tolist() == [2.0, 5.0, 8.0]
+    assert given.indices.tolist() == [2, 0, 2, 1]
+
+
+@pytest.mark.parametrize("dtype", ["float32", np.float32, np.dtype("float32"), DType.FLOAT32])
+def test_a_dtype_may_be_given_in_any_of_the_usual_ways(dtype: Any) -> None:
+    assert Problem(Op.SPMM, matrices()["wide"], 4, dtype).dtype is DType.FLOAT32
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"op": "spmv"}, "expected an operator out of spmm, sddmm, found 'spmv'"),
+        ({"op": 3}, "expected an operator out of spmm, sddmm, found 3"),
+        ({"op": np.zeros(2)}, "expected an operator"),
+        (
+            {"matrix": np.eye(3)},
+            r"a Csr or a SciPy sparse matrix .*, found a numpy.ndarray of shape \(3, 3\)",
+        ),
+        ({"matrix": sparse.coo_array(np.ones(3))}, r"two dimensions, found a scipy.*coo_array of shape \(3,\)"),
+        ({"matrix": None}, "expected a Csr or a SciPy sparse matrix of two dimensions, found a builtins.NoneType"),
+        ({"matrix": sparse.csr_array(np.eye(3) * 1j)}, "expected real values, found complex128"),
+        ({"matrix": sparse.csr_array((0, 3))}, "expected at least one row and one column, found shape 0 x 3"),
+        ({"dtype": "float64"}, "expected a dtype out of float32, float16, found 'float64'"),
+        ({"dtype": "foat32"}, "expected a dtype out of float32, float16, found 'foat32'"),
+        ({"dtype": None}, "expected a dtype out of float32, float16, found None"),
+        ({"dtype": object()}, "expected a dtype out of float32, float16, found <object"),
+        ({"dtype": "a,,b"}, "expected a dtype out of float32, float16, found 'a,,b'"),
+        ({"width": "64"}, "expected a width J of at least 1, found '64'"),
+        ({"width": 6.4}, "expected a width J of at least 1, found 6.4"),
+        ({"width": True}, "expected a width J of at least 1, found True"),
+    ],
+)
+def test_anything_else_is_an_error_of_ours(arguments: dict[str, Any], words: str) -> None:
+    good = {"op": Op.SPMM, "matrix": matrices()["wide"], "width": 4, "dtype": DType.FLOAT32}
+    with pytest.raises(SpmarkError, match=words):
+        Problem(**{**good, **arguments})
+
+
+@pytest.mark.parametrize(
+    "change", [{"shape": 3}, {"shape": (3, "x")}, {"indices": [[1, 2], [3]]}, {"shape": None}, {"indptr": object()}]
+)
+def test_what_is_no_array_is_an_error_of_ours(change: dict[str, Any]) -> None:
+    with pytest.raises(MatrixError, match="expected"):
+        Csr.checked(**{**GOOD, **change})

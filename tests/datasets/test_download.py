@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import socket
 
 import pytest
 
@@ -123,3 +124,33 @@ def test_cache_takes_a_copied_file(server, tmp_path):
     place.write_bytes(CONTENT)
     assert Cache(tmp_path).fetch(server.url + "file", "a/f", DIGEST).read_bytes() == CONTENT
     assert server.requests == 0
+
+
+def test_without_a_network_there_is_one_attempt_and_one_short_line(monkeypatch, tmp_path, caplog):
+    asked = []
+
+    def getaddrinfo(*arguments, **named):
+        asked.append(arguments)
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    for variable in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(
+        DatasetError, match=r"the name data\.example cannot be resolved \(Name or service not known\)"
+    ) as told:
+        download("https://data.example/archive.zip", tmp_path / "f")
+    assert len(asked) == 1
+    assert "SPMARK_MIRROR" in str(told.value)
+    assert len(str(told.value)) < 250 + len(str(tmp_path))
+    assert not caplog.records
+
+
+def test_what_failed_is_told_without_what_wraps_it(tmp_path, caplog):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}/file"
+        with pytest.raises(DatasetError, match="Connection refused") as told:
+            download(url, tmp_path / "f", pause_s=0.001)
+    assert "5 attempts failed" in str(told.value)
+    assert "HTTPConnectionPool" not in str(told.value) + caplog.text

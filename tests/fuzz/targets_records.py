@@ -22,8 +22,8 @@ from spmark.impls.lo_spmm.rank import Card, RankModel, Trees
 from spmark.impls.lo_spmm.remembered import PlanCache
 from spmark.impls.runtime import compile as compiling
 from spmark.impls.runtime.device import find
-from spmark.impls.tuning.cache import PlanCache as TuningCache
 from spmark.impls.stile.calibration import Calibration
+from spmark.impls.tuning.cache import PlanCache as TuningCache
 from spmark.report.candidates import load_candidates
 from spmark.report.load import current, load_records
 from spmark.report.published import PAPERS, parse

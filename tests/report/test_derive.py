@@ -122,6 +122,22 @@ def test_throttled_and_wide_are_flagged_not_dropped(records, derived_of):
     assert derived["median_us"].notna().all()
 
 
+def test_a_busy_machine_is_flagged(records, derived_of):
+    """The environment of these records has 16 cores."""
+    rows = [
+        records.measurement(samples_us=[10.0] * 30, free_cores=14.9, load_average=3.0),
+        records.measurement(label="beside", samples_us=[10.0] * 30, free_cores=9.5),
+        records.measurement(label="old", samples_us=[10.0] * 30),
+    ]
+    derived = derived_of(rows)
+    assert derived["flags"].to_dict() == {
+        "gespmm": "",
+        "beside": "busy machine (other processes take 6.5 of 16 cores)",
+        "old": "",
+    }
+    assert derived["taken_cores"].to_dict() == pytest.approx({"gespmm": 1.1, "beside": 6.5, "old": 0.0})
+
+
 def test_the_default_baseline_is_named_most(records, write):
     def beside(name, width):
         baseline = Baseline(implementation=name, config={}, samples_us=[1.0])

@@ -13,6 +13,7 @@ from spmark.report.derive import derive
 from spmark.report.figures import roofline_share
 from spmark.report.load import load_records
 from spmark.report.speedups import speedup_over_size, speedup_per_matrix, speedup_per_width
+from spmark.report.summary import short_table
 
 # Own time and baseline's time in microseconds by label, matrix and J; 0 is a timeout.
 TIMES = {
@@ -69,6 +70,30 @@ def test_speedups_per_matrix_are_over_common_cases(derived):
     assert data.loc[("all mixed", "gespmm"), ["cases", "problems"]].tolist() == [3, 4]
     assert data.loc[("all mixed", "gespmm"), "kinds"] == "mixed: pattern, twin"
     assert data.loc[("ogb/small", "sparsetir"), "left_out"] == "1 timeout"
+
+
+def test_bars_of_cases_with_wide_intervals_are_marked_and_the_mark_is_explained(records, write):
+    """One label varies by a half from sample to sample, the other by nothing; both run beside a steady baseline."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for label, spread in (("noisy", 0.5), ("steady", 0.0)):
+        for matrix, width in (("small", 32), ("small", 64), ("large", 32)):
+            base = Baseline(implementation="cusparse_best", config={}, samples_us=[10.0] * 15)
+            samples = list(5 * rng.lognormal(0, spread, 15))
+            rows.append(records.measurement(label=label, matrix=matrix, width=width, samples_us=samples, baseline=base))
+    derived = derive(load_records([write(rows)]), "cusparse_best")
+    assert derived.groupby("label")["wide"].sum().to_dict() == {"noisy": 3, "steady": 0}
+    plot = speedup_per_matrix(derived, "cusparse_best")
+    assert plot.data.groupby("label")["wide_share"].mean().to_dict() == {"noisy": 1.0, "steady": 0.0}
+    marks = [text for ax in plot.figure.axes for text in ax.texts if text.get_text() == "~"]
+    assert len(marks) == plot.data["label"].eq("noisy").sum()
+    assert plot.figure.legends[0].get_title().get_text() == "~ half of its cases vary by more than ±10%"
+    assert "~ marks a bar" in plot.caption
+    calm = speedup_per_matrix(derived[derived["label"] == "steady"], "cusparse_best")
+    assert not [text for ax in calm.figure.axes for text in ax.texts if text.get_text() == "~"]
+    assert "~" not in calm.caption + calm.figure.legends[0].get_title().get_text()
+    table = {row["implementation"]: row["speedup"] for row in short_table(load_records([write(rows)]))}
+    assert [label for label, text in table.items() if "~" in text] == ["noisy"]
 
 
 def test_speedups_per_width(derived):

@@ -242,3 +242,14 @@ def test_the_short_table_sums_up(report):
     searched = [row for row in table if row["implementation"] == "sparsetir"]
     assert all("1 timeout" in row["left_out"] and "×" in row["speedup"] for row in searched)
     assert short_table(load_records([folder]).iloc[:0]) == []
+
+
+def test_the_page_says_what_else_the_host_did(records, write, tmp_path):
+    rows = [
+        records.measurement(samples_us=[10.0] * 30, free_cores=9.5),
+        records.measurement(label="calm", samples_us=[10.0] * 30, free_cores=15.9),
+        records.measurement(label="old", samples_us=[10.0] * 30),
+    ]
+    text = write_report([write(rows)], tmp_path / "out").read_text()
+    assert "at most 6.5 of the host&#x27;s cores, in 2 cases that tell" in text
+    assert "1 cases ran on a throttled device or a busy machine" in text

@@ -1,10 +1,11 @@
-"""The fake implementation and bench of `suite_fakes`, for this process and its children; a repository of one commit."""
+"""The fake implementation and bench of `suite_fakes`, the command line on them, and a repository of one commit."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,10 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import suite_fakes
+
+from spmark.impls.runtime import device
+from spmark.suite import cli
+from spmark.suite.commands import run as run_command
 
 
 @pytest.fixture
@@ -42,3 +47,30 @@ def repository(tmp_path) -> Path:
 def commit(repository) -> str:
     answer = subprocess.run(["git", "-C", str(repository), "rev-parse", "HEAD"], capture_output=True, text=True)
     return answer.stdout.strip()
+
+
+@pytest.fixture
+def sweep(fakes, monkeypatch, tmp_path):
+    """Give a sweep file that runs on the fake device with the fake bench."""
+    monkeypatch.setattr(device, "find", lambda name: fakes.CPU)
+    monkeypatch.setattr(device, "calibrated", lambda spec: spec)
+    monkeypatch.setattr(run_command, "RunOptions", partial(run_command.RunOptions, factory=fakes.FACTORY))
+    path = tmp_path / "tiny.yaml"
+    path.write_text(suite_fakes.SWEEP)
+    return path
+
+
+@pytest.fixture
+def invoke(monkeypatch, capfd, tmp_path):
+    """Run the console's entry point in this process: exit code, standard output, standard error."""
+    monkeypatch.chdir(tmp_path)
+
+    def invoke(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["spmark", *map(str, arguments)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capfd.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return invoke

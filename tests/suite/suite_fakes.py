@@ -31,6 +31,20 @@ TABLE = {
     "fake_gpu": "spmark.impls.fake.plan:FakeGpu",
     "fake_missing": "spmark.impls.fake_missing.plan:FakeMissing",
 }
+SWEEP = """
+schema: 1
+name: tiny
+title: Two cases
+ops: [spmm]
+matrices:
+  - {source: patterns, name: a}
+  - {source: patterns, name: b}
+widths: [32]
+implementations:
+  - fake
+  - {name: fake, label: bad, config: {do: build_error}}
+  - fake_gpu
+"""
 CPU = DeviceSpec(
     name="fake-cpu",
     kind=DeviceKind.CPU,
@@ -201,6 +215,10 @@ class FakeBench:
 
     def _killed(self):
         os.kill(os.getpid(), signal.SIGKILL)
+
+    def _terminated(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(1000)
 
     def _build_error(self):
         raise BuildError("kernel.cu: spmm<float> does not compile")

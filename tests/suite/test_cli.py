@@ -4,11 +4,11 @@ import json
 import os
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from suite_fakes import SWEEP
 from typer.testing import CliRunner
 
 from spmark.impls.core.errors import DeviceError
@@ -17,50 +17,9 @@ from spmark.impls.core.record import Measurement
 from spmark.impls.core.recordfile import FolderLock, read_rows
 from spmark.impls.runtime import device
 from spmark.impls.stile.calibration import Agreement, calibration_for, published_a100
+from spmark.report import load
 from spmark.suite import cli, cli_options
 from spmark.suite.commands import run as run_command
-
-SWEEP = """
-schema: 1
-name: tiny
-title: Two cases
-ops: [spmm]
-matrices:
-  - {source: patterns, name: a}
-  - {source: patterns, name: b}
-widths: [32]
-implementations:
-  - fake
-  - {name: fake, label: bad, config: {do: build_error}}
-  - fake_gpu
-"""
-
-
-@pytest.fixture
-def sweep(fakes, monkeypatch, tmp_path):
-    """Give a sweep file that runs on the fake device with the fake bench."""
-    monkeypatch.setattr(device, "find", lambda name: fakes.CPU)
-    monkeypatch.setattr(device, "calibrated", lambda spec: spec)
-    monkeypatch.setattr(run_command, "RunOptions", partial(run_command.RunOptions, factory=fakes.FACTORY))
-    path = tmp_path / "tiny.yaml"
-    path.write_text(SWEEP)
-    return path
-
-
-@pytest.fixture
-def invoke(monkeypatch, capfd, tmp_path):
-    """Run the console's entry point in this process: exit code, standard output, standard error."""
-    monkeypatch.chdir(tmp_path)
-
-    def invoke(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["spmark", *map(str, arguments)])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        out, err = capfd.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return invoke
 
 
 def test_run_writes_records_and_the_next_run_goes_on(invoke, sweep, tmp_path):
@@ -170,9 +129,10 @@ def test_an_interrupted_run_is_code_130(invoke, sweep, monkeypatch):
     summary = run_command.run_cases
 
     def interrupted(*arguments):
-        return run_command.Summary(Path("r"), (), skipped=0, left=3, interrupted=True, seconds=0.1)
+        return run_command.Summary(Path("r"), (), skipped=2, left=3, interrupted=True, seconds=0.1)
 
     monkeypatch.setattr(run_command, "run_cases", interrupted)
+    monkeypatch.setattr(load, "load_records", lambda folders: pytest.fail("means take seconds that nobody asked for"))
     code, out, _ = invoke("run", sweep)
     assert summary is not interrupted
     assert code == 130
@@ -309,7 +269,7 @@ def test_calibrate_tiles(invoke, fakes, monkeypatch, tmp_path):
     assert code == 0, err
     assert "0.97" in out
     assert calibration_for("nvidia-a100-sxm4-80gb", Op.SPMM, DType.FLOAT16, str(path))[0].blocks
-    code, out, _ = invoke("calibrate", "--stile", "--out", path, "--json")
+    code, out, _ = invoke("calibrate", "--stile", "--out", path, "--json", "--force")
     assert json.loads(out)["agreement"][0]["tiles held out"] == 12
 
 

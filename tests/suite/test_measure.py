@@ -19,6 +19,7 @@ from spmark.datasets.sweep import Case, MatrixSpec
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, KernelFault, UnsupportedError
 from spmark.impls.core.interfaces import Built, Candidate, Search
+from spmark.impls.core.load import Load
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.record import MatrixKind, Measurement, Status
 from spmark.impls.runtime.device import find
@@ -185,7 +186,7 @@ def test_what_the_search_saw_comes_along(bench: Bench) -> None:
     ("do", "status", "words"),
     [
         ("off_by_a_term", Status.WRONG_RESULT, "largest relative error"),
-        ("leave_a_row", Status.WRONG_RESULT, "not a number"),
+        ("leave_a_row", Status.WRONG_RESULT, "of `out` that it did not write"),
         ("overwrite", Status.WRONG_RESULT, "operand 0 unchanged"),
         ("fault", Status.RUN_ERROR, "illegal address"),
         ("refuse", Status.UNSUPPORTED, "the library said no"),
@@ -318,3 +319,13 @@ def test_a_matrix_of_115_million_non_zeros_is_measured_within_four_times_its_csr
     assert int(nnz) == 114_615_892
     csr_bytes = 8 * int(nnz) + 4 * (232_965 + 1)
     assert int(peak) < 4 * csr_bytes
+
+
+def test_a_record_says_how_busy_the_machine_was(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The meter runs from the check to the last sample; what fails before it is read has no load."""
+    load = Load(4, 1.25, 6.5)
+    monkeypatch.setattr(measure.LoadMeter, "read", lambda self: load)
+    row = ask(bench)
+    assert (row.load_average, row.free_cores) == (6.5, 1.25)
+    row = ask(bench, "leave_a_row")
+    assert (row.load_average, row.free_cores) == (None, None)

@@ -190,3 +190,17 @@ def test_no_records_say_so(tmp_path):
 def test_reading_provenance_imports_no_gpu_library():
     program = "import sys, spmark.suite.recipe; print(*sorted({'cupy', 'torch', 'dgl'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout.strip() == ""
+
+
+def test_the_load_of_the_machine_is_told_where_records_have_it(fakes, tmp_path):
+    folder = tmp_path / "r"
+    summary = run_cases([fakes.case("a"), fakes.case("b")], folder, fakes.environment(), fakes.options())
+    assert not any("busy" in line for line in about(folder))
+    with RecordFile(folder / "records.jsonl") as file:
+        file.append(summary.rows[0].model_copy(update={"free_cores": 0.5}))
+    assert "the machine was busy in 1 of 3 records: at the most, other processes take 1.5 of 2 cores" in about(folder)
+
+
+def about(folder):
+    """Give what the recipes of a folder say of its runs."""
+    return [line for batches in read_batches(folder).values() for batch in batches for line in recipe(batch, "r").about]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import os
 import resource
 import signal
@@ -16,7 +17,7 @@ from spmark.impls.core.errors import DeviceError, RecordError, SweepError
 from spmark.impls.core.problem import Op
 from spmark.impls.core.record import CandidateRow, EnvironmentRow, Measurement, Status
 from spmark.impls.core.recordfile import FolderLock, read_rows
-from spmark.suite import resume
+from spmark.suite import resume, worker
 from spmark.suite.runner import Watcher, run_cases
 
 
@@ -71,6 +72,15 @@ def test_retry_runs_the_endings_that_it_names(run, fakes):
 def test_a_failure_that_succeeds_later_is_final(run, fakes, tmp_path):
     flaky = fakes.case("flaky", "segfault", mark=str(tmp_path / "mark"))
     assert [[row.status for row in run([flaky]).rows] for _ in range(3)] == [[Status.RUN_ERROR], [Status.OK], []]
+
+
+def test_a_case_that_somebody_kills_is_tried_until_it_has_ended_by_itself(run, fakes, monkeypatch):
+    monkeypatch.setattr(worker, "oom_kills", lambda: 0)
+    cases = [fakes.case("unlucky", "killed")]
+    assert [[row.killed_from_outside for row in run(cases).rows] for _ in range(4)] == [[True]] * 4
+    counts = itertools.count()
+    monkeypatch.setattr(worker, "oom_kills", lambda: next(counts))
+    assert [[row.status for row in run(cases).rows] for _ in range(3)] == [[Status.OUT_OF_MEMORY]] * 2 + [[]]
 
 
 def test_other_code_another_driver_or_protocol_is_measured_again(run, fakes, monkeypatch):

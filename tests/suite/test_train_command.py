@@ -116,7 +116,7 @@ def test_the_study_is_written_with_its_page(monkeypatch, tables: None, tmp_path:
 
 def test_an_unknown_method_is_refused(monkeypatch, capsys) -> None:
     assert spmark(monkeypatch, "train", "stile") == 2
-    assert "expected a method with predictors out of liteform, found 'stile'" in capsys.readouterr().err
+    assert "expected a method with predictors out of liteform, lo_spmm, found 'stile'" in capsys.readouterr().err
 
 
 def request(**changes) -> LabelRequest:

@@ -1,15 +1,23 @@
 from __future__ import annotations
 
+import itertools
 import os
 import signal
+import subprocess
+import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.record import Status
+from spmark.suite import tether
+from spmark.suite import worker as worker_module
 from spmark.suite.wire import Setup
 from spmark.suite.worker import Interrupted, Worker
 
@@ -54,10 +62,16 @@ def test_a_good_case_gives_its_row_its_candidates_and_its_phases(start, fakes):
         ("segfault", Status.RUN_ERROR, ("SIGSEGV while building", "Fatal Python error", "suite_fakes.py")),
         ("exit", Status.RUN_ERROR, ("exit code 3 while building", "last words")),
         ("garbage", Status.RUN_ERROR, ("a message that makes no sense", "while building")),
-        ("killed", Status.OUT_OF_MEMORY, ("SIGKILL while building", "out-of-memory")),
+        (
+            "killed",
+            Status.OUT_OF_MEMORY,
+            ("killed by signal 9 (SIGKILL) while building by the system", "memory had run"),
+        ),
     ],
 )
-def test_a_death_is_a_row_and_the_next_case_runs(start, fakes, do, status, words):
+def test_a_death_is_a_row_and_the_next_case_runs(start, fakes, monkeypatch, do, status, words):
+    counts = itertools.count()
+    monkeypatch.setattr(worker_module, "oom_kills", lambda: next(counts))
     worker = start()
     row = worker.measure(fakes.case(do=do)).row
     assert row.status is status
@@ -169,3 +183,74 @@ def test_a_child_that_died_while_idle_is_not_the_next_cases_fault(start, fakes):
     os.kill(pid, signal.SIGKILL)
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     assert worker.measure(fakes.case("next")).row.status is Status.OK
+
+
+@pytest.mark.parametrize(("number", "name"), [(signal.SIGKILL, "SIGKILL"), (signal.SIGTERM, "SIGTERM")])
+def test_a_child_that_somebody_kills_is_told_from_one_that_ran_out_of_memory(start, fakes, monkeypatch, number, name):
+    monkeypatch.setattr(worker_module, "oom_kills", lambda: 3)
+    row = start().measure(fakes.case(do="killed" if number == signal.SIGKILL else "terminated")).row
+    assert (row.status, row.killed_from_outside) == (Status.RUN_ERROR, True)
+    assert f"killed by signal {number:d} ({name}) while building, which somebody sent" in row.reason
+
+
+def test_a_kill_that_nothing_explains_says_so(start, fakes, monkeypatch):
+    monkeypatch.setattr(worker_module, "oom_kills", lambda: None)
+    row = start().measure(fakes.case(do="killed")).row
+    assert (row.status, row.killed_from_outside) == (Status.RUN_ERROR, False)
+    assert "does not say whether memory had run out" in row.reason
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a stopped process is ended by Linux alone")
+def test_a_child_that_is_stopped_while_it_is_loaded_dies_with_its_runner(fakes, tmp_path):
+    """The runner is killed; only the kernel ends a stopped process, and must have been asked to before the imports."""
+    runner = subprocess.Popen([sys.executable, str(Path(__file__).with_name("drive.py")), str(tmp_path / "r"), "3"])
+    child = next(iter(wait_for(lambda: psutil.Process(runner.pid).children())))
+    wait_for(lambda: "1000" in Path(f"/proc/{child.pid}/oom_score_adj").read_text())
+    assert not any("numpy" in mapped.path for mapped in child.memory_maps()), "it is still being loaded"
+    child.suspend()
+    runner.kill()
+    runner.wait()
+    assert gone(child.pid)
+
+
+def test_a_child_whose_runner_died_before_it_was_tied_ends_itself():
+    ended = subprocess.run([sys.executable, "-P", tether.__file__, "0", "1"], capture_output=True, timeout=20)
+    assert ended.returncode == 87
+
+
+def test_without_the_kernel_a_thread_looks_for_the_runner(monkeypatch):
+    """What other systems do, tried on this one: a process whose parent has gone ends its session."""
+    script = (
+        "import os, sys, time\nfrom spmark.suite import tether\nsys.platform = 'other'\ntether._LOOK_S = 0.1\n"
+        "tether.tie(os.getppid())\nprint(os.getpid(), flush=True)\ntime.sleep(60)\n"
+    )
+    parent = (
+        "import subprocess, sys\n"
+        f"command = [sys.executable, '-c', {script!r}]\n"
+        "child = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE)\n"
+        "print(child.stdout.readline().decode().strip(), flush=True)\n"
+    )
+    pid = int(subprocess.run([sys.executable, "-c", parent], capture_output=True, text=True, timeout=30).stdout)
+    assert gone(pid)
+
+
+def test_a_device_with_long_tables_does_not_make_the_runner_wait_for_the_child(start, fakes, monkeypatch):
+    """A socket takes some 100 KB before somebody reads; the calibration of an H200 is longer."""
+    tables = {"long": [float(number) for number in range(100_000)]}
+    monkeypatch.setattr(fakes, "CPU", fakes.CPU.model_copy(update={"tables": tables}))
+    monkeypatch.setattr(worker_module.tether, "__file__", str(Path(__file__).with_name("stuck.py")))
+    asked = threading.Event()
+    threading.Timer(1.0, asked.set).start()
+    started = time.monotonic()
+    with pytest.raises(Interrupted):
+        start(stop=asked.is_set).measure(fakes.case())
+    assert time.monotonic() - started < 10
+
+
+def wait_for(ask: Callable[[], Any]) -> Any:
+    """Ask until the answer is not empty."""
+    deadline = time.monotonic() + 20
+    while not (answer := ask()):
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    return answer

@@ -1,0 +1,52 @@
+"""How a matrix is written in a word: ``source/name``, or a file by its ending, with ``@AT`` for the transpose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from spmark.datasets.near import near
+from spmark.datasets.sources.table import SOURCES
+from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.record import Orientation
+
+FILES: Mapping[str, str] = {
+    ".npz": "npz",
+    ".smtx": "smtx",
+    ".mtx": "matrix_market",
+    ".mtx.gz": "matrix_market",
+    ".tar.gz": "matrix_market",
+}
+"""Sources whose matrices are files of the user's own, by ending."""
+_TRANSPOSED = f"@{Orientation.TRANSPOSED}"
+
+
+def parse_matrix(text: str, folder: Path = Path()) -> dict[str, str]:
+    """Give what a sweep's mapping would say of a matrix: ``source``, ``name`` and ``orientation``.
+
+    Parameters
+    ----------
+    text : str
+        A file need not exist; what begins with a source's name is one of its matrices, unless there is such a file.
+    folder : Path
+        Where a relative path begins.
+
+    Raises
+    ------
+    DatasetError
+        It is neither, or the source does not exist; says what there is.
+    """
+    bare = text.removesuffix(_TRANSPOSED)
+    orientation = str(Orientation.A if bare == text else Orientation.TRANSPOSED)
+    first, _, rest = bare.partition("/")
+    source = next((source for ending, source in FILES.items() if bare.endswith(ending)), "")
+    if source and ((folder / bare).is_file() or first not in SOURCES):
+        return {"source": source, "name": bare, "orientation": orientation}
+    if not first or not rest:
+        raise DatasetError(
+            f"expected a matrix as source/name, or a file that ends in {', '.join(FILES)}; found {text!r}; "
+            "spmark list datasets says what there is"
+        )
+    if first not in SOURCES:
+        raise DatasetError(f"expected a source out of {', '.join(SOURCES)}, found {first!r}{near(first, SOURCES)}")
+    return {"source": first, "name": rest, "orientation": orientation}

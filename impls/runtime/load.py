@@ -1,0 +1,52 @@
+"""Measuring what others do on this process's cores, from the system's own accounts of time."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import psutil
+
+from spmark.impls.core.load import Load
+
+LEAST_S = 0.1
+"""Seconds below which the accounts, kept in hundredths of a second, say nothing."""
+_USED = ("user", "nice", "system", "irq", "softirq", "steal")
+"""What counts as used of a core's time; ``steal`` is what other guests of the same host took."""
+
+
+class LoadMeter:
+    """Watches this process's cores from when it is made; each look costs some microseconds a core."""
+
+    def __init__(self) -> None:
+        allowed = hasattr(os, "sched_getaffinity")
+        self._cores = sorted(os.sched_getaffinity(0)) if allowed else list(range(os.cpu_count() or 1))
+        self._made = self._accounts()
+
+    def read(self, least_s: float = 0.0) -> Load:
+        """Give the load since the meter was made, once that is ``least_s`` ago.
+
+        Work of children counts as this process's own when they have ended.
+        """
+        time.sleep(max(0.0, self._made[0] + least_s - time.monotonic()))
+        now, cores = self._accounts(), len(self._cores)
+        elapsed, used, own = (after - before for before, after in zip(self._made, now, strict=True))
+        # Accounts that stand at 0 are not kept, as in some containers.
+        if elapsed < LEAST_S or not now[1]:
+            return Load(cores, None, _load_average())
+        taken = min(max(0.0, used - own) / elapsed, float(cores))
+        return Load(cores, round(cores - taken, 2), _load_average())
+
+    def _accounts(self) -> tuple[float, float, float]:
+        """Give seconds: on the clock, those that the cores were used, and those of them for this process."""
+        each = psutil.cpu_times(percpu=True)
+        used = sum(getattr(each[core], name, 0.0) for core in self._cores if core < len(each) for name in _USED)
+        own = os.times()
+        return time.monotonic(), used, own.user + own.system + own.children_user + own.children_system
+
+
+def _load_average() -> float | None:
+    try:
+        return round(os.getloadavg()[0], 2)
+    except (AttributeError, OSError):
+        return None

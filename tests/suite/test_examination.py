@@ -1,0 +1,121 @@
+"""``list`` and ``doctor``: what they say, and that they do not make a user wait."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.runtime.device import find
+from spmark.impls.table import IMPLEMENTATIONS, create
+from spmark.suite import cards, usable
+from spmark.suite.cards import read_card
+from spmark.suite.commands import doctor
+from spmark.suite.commands.doctor import Check
+
+
+@pytest.mark.parametrize("name", IMPLEMENTATIONS)
+def test_a_card_says_what_the_class_says(name, monkeypatch):
+    made = create(name)
+    monkeypatch.setattr(cards, "make", lambda name, config: pytest.fail(f"{name} had to be imported"))
+    card = read_card(name)
+    assert card.ops == sorted(made.ops)
+    assert card.devices == sorted(made.devices)
+    assert card.about == (type(made).__doc__ or "").partition("\n")[0]
+
+
+def test_what_a_source_does_not_state_is_imported(fakes):
+    assert read_card("fake").devices == [DeviceKind.CPU]
+    assert read_card("fake_missing").about == "needs the package dgl, which is not installed: pip install 'spmark[dgl]'"
+
+
+@pytest.mark.parametrize(
+    ("value", "members"),
+    [
+        ("frozenset(Op)", ["sddmm", "spmm"]),
+        ("frozenset({Op.SPMM})", ["spmm"]),
+        ("frozenset({DeviceKind.CUDA, DeviceKind.CPU})", ["cpu", "cuda"]),
+        ("frozenset({Op.SPMM, OTHER})", []),
+        ("frozenset({Op.NONE})", []),
+        ("set(Op)", []),
+        ("OPS", []),
+    ],
+)
+def test_what_is_read_from_an_expression(value, members):
+    import ast
+
+    assert cards._members(ast.parse(value, mode="eval").body) == members
+
+
+@pytest.mark.parametrize("what", ["implementations", "sweeps", "devices", "datasets"])
+def test_a_list_answers_within_a_second_and_imports_nothing_heavy(what):
+    heavy = {"numba", "scipy", "matplotlib", "pandas", "cupy", "torch"} - ({"scipy"} if what == "datasets" else set())
+    script = (
+        "import sys\nfrom spmark.suite.cli import main\ntry:\n    main()\nexcept SystemExit as ended:\n"
+        f"    imported = {heavy!r} & set(sys.modules)\n"
+        "    sys.exit(f'imported {imported}' if imported else ended.code)\n"
+    )
+    seconds = []
+    for _ in range(3):
+        before = os.times()
+        ended = subprocess.run([sys.executable, "-c", script, "list", what], capture_output=True, text=True)
+        after = os.times()
+        # What it computes: how long that takes depends on what else the machine does.
+        seconds.append(after.children_user - before.children_user + after.children_system - before.children_system)
+        assert ended.returncode == 0, ended.stderr
+    assert min(seconds) < 1.0
+
+
+def test_the_first_examination_compiles_no_loop_and_takes_five_seconds(tmp_path):
+    """With empty caches, as in a fresh clone: compiling every loop takes half a minute."""
+    caches = {"NUMBA_CACHE_DIR": str(tmp_path / "numba"), "SPMARK_CACHE": str(tmp_path / "cache")}
+    script = "from spmark.suite.cli import main; main()"
+    before = os.times()
+    ended = subprocess.run(
+        [sys.executable, "-c", script, "doctor", "--json"], capture_output=True, text=True, env=os.environ | caches
+    )
+    after = os.times()
+    assert ended.returncode == 0, ended.stderr
+    assert not list((tmp_path / "numba").rglob("*.nb?"))
+    seconds = after.children_user - before.children_user + after.children_system - before.children_system
+    assert seconds < 7.0, "of computing, on two cores and more"
+    checks = {check["what"]: check["found"] for check in json.loads(ended.stdout)["checks"]}
+    assert checks["implementation liteform"].startswith("usable on")
+
+
+def test_an_implementation_that_ends_the_process_is_named(monkeypatch, tmp_path):
+    """A library may crash when it is imported: what was asked before has its answer, and the rest is told why not."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\nfrom importlib.abc import MetaPathFinder\n"
+        "class Crash(MetaPathFinder):\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'spmark.impls.dgl.plan':\n"
+        "            sys.stderr.write('free(): invalid pointer\\n'); sys.stderr.flush(); os._exit(134)\n"
+        "sys.meta_path.insert(0, Crash())\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]))
+    answers = usable.Asking([find("cpu")]).answers()
+    assert list(answers) == list(IMPLEMENTATIONS)
+    assert answers["cublas"] == ([], "runs on cuda, of which none is here")
+    assert answers["dgl"][1].endswith("the process that asks ended with code 134: free(): invalid pointer")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "cupy", "numpy", "ending"),
+    [
+        ("ok", "ok", "ok", "Runs on the GPU and on the CPU are possible."),
+        ("ok", "absent", "ok", "A run on the CPU is possible."),
+        ("absent", "ok", "ok", "A run on the CPU is possible."),
+        ("ok", "ok", "missing", "Something that every run needs is missing."),
+    ],
+)
+def test_the_last_line_says_what_can_run(invoke, monkeypatch, gpu, cupy, numpy, ending):
+    checks = [Check("numpy", numpy, ""), Check("GPU", gpu, "nvidia-h200"), Check("cupy", cupy, "")]
+    monkeypatch.setattr(doctor, "_checks", lambda: iter(checks))
+    out = invoke("doctor")[1]
+    assert out.strip().splitlines()[-1] == ending
+    assert json.loads(invoke("doctor", "--json")[1])["gpu_runs"] is ending.startswith("Runs on the GPU")
