@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include <sanitizer/asan_interface.h>
 #include <fcntl.h>
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #include <sys/mman.h>
 #include <unistd.h>

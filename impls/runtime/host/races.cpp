@@ -1,5 +1,5 @@
-// Happens-before over the ring's memory: see races.hpp. Time counts what orders threads; an access has the time at which
-// it was made, and a thread knows up to which time others' accesses are ordered before its own.
+// Happens-before over the ring's memory: see races.hpp. Time counts what orders threads; an access has the time at
+// which it was made, and a thread knows up to which time others' accesses are ordered before its own.
 #include "races.hpp"
 #include "scheduler.hpp"
 
@@ -225,8 +225,8 @@ void watch(const void* start, size_t bytes, bool shared) {
   if (bytes == 0) return;
   const size_t cells = (bytes + kGranule - 1) / kGranule;
   // Pages of zeros that take memory once they are touched.
-  void* made = mmap(nullptr, cells * sizeof(Cell), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                    -1, 0);
+  void* made =
+      mmap(nullptr, cells * sizeof(Cell), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (made == MAP_FAILED) fault_at(start, "no address space to watch %zu bytes", bytes);
   if (regions.capacity() == 0) regions.reserve(256);  // loads point to regions
   if (regions.size() == regions.capacity()) fault_at(start, "more than %zu variables and arguments", regions.size());

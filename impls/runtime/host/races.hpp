@@ -1,9 +1,9 @@
-// Two threads that access the same bytes, one of them to write, must be ordered: by a barrier, by __syncwarp, by a fence
-// before an atomic that the other has seen before a fence of its own, or by the wait for the grid before. What is not
-// ordered is a fault in whichever order the ring happened to run it.
+// Two threads that access the same bytes, one of them to write, must be ordered: by a barrier, by __syncwarp, by a
+// fence before an atomic that the other has seen before a fence of its own, or by the wait for the grid before. What is
+// not ordered is a fault in whichever order the ring happened to run it.
 //
-// Every load and store of a kernel comes here (hooks.cpp). Bytes that a kernel only reads (pointers to const) cannot race
-// within a grid.
+// Every load and store of a kernel comes here (hooks.cpp). Bytes that a kernel only reads (pointers to const) cannot
+// race within a grid.
 #pragma once
 
 #include <cstddef>

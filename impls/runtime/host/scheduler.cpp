@@ -120,8 +120,7 @@ void leave(State state) {
   __sanitizer_finish_switch_fiber(self.fake_stack, &grid.scheduler_stack, &grid.scheduler_stack_bytes);
 }
 
-void wait(State state, const char* name, Combine combine, unsigned mask, bool orders_memory, void* request,
-          Site site) {
+void wait(State state, const char* name, Combine combine, unsigned mask, bool orders_memory, void* request, Site site) {
   Fiber& self = *grid.running;
   self.name = name;
   self.combine = combine;

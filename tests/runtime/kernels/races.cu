@@ -80,8 +80,8 @@ __global__ void atomic_and_plain(float* out) {
 }
 
 // The last thread block to arrive adds up what all have written. `left_out`: 0 nothing; 1 the fence before the arrival;
-// 2 the barrier before it; 3 the fence after it; 4 the last but one adds up; 5 the arrival itself; 6 the fence is behind
-// the atomic.
+// 2 the barrier before it; 3 the fence after it; 4 the last but one adds up; 5 the arrival itself; 6 the fence is
+// behind the atomic.
 template <int left_out>
 __global__ void last_adds_up(float* parts, int* counter, float* out) {
   constexpr int threads = 64;

@@ -1,7 +1,7 @@
 // Grids that overlap (programmatic dependent launch): a grid that was launched to overlap with the one before it in its
 // stream begins as soon as that one lets it, and waits where it first needs what that one has written. Before sm_90,
-// and where a grid was launched plainly, both do nothing. In the host ring a thread that has not waited must touch nothing
-// that the grid before has touched.
+// and where a grid was launched plainly, both do nothing. In the host ring a thread that has not waited must touch
+// nothing that the grid before has touched.
 #pragma once
 
 namespace spmark {
