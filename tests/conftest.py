@@ -105,3 +105,9 @@ def small_matrix() -> Csr:
     rows, cols = np.nonzero(dense)
     indptr = np.searchsorted(rows, np.arange(13))
     return Csr.checked((12, 9), indptr, cols, dense[rows, cols])
+
+
+@pytest.fixture(autouse=True)
+def own_ceiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the limit of matrices as it is by default: fuzz targets lower it for their processes when they are imported."""
+    monkeypatch.delenv("SPMARK_MAX_MATRIX_GIB", raising=False)
