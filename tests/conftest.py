@@ -109,5 +109,5 @@ def small_matrix() -> Csr:
 
 @pytest.fixture(autouse=True)
 def own_ceiling(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the limit of matrices as it is by default: fuzz targets lower it for their processes when they are imported."""
+    """Keep the default limit of matrices: fuzz targets lower it for their processes when they are imported."""
     monkeypatch.delenv("SPMARK_MAX_MATRIX_GIB", raising=False)
