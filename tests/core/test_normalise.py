@@ -116,7 +116,7 @@ def test_cuda_that_compiles_otherwise_is_not(one: str, other: str) -> None:
 def test_cuda_of_the_project_loses_comments_alone() -> None:
     """No file holds a string with a comment's mark in it, so that a plain removal is right."""
     looked_at = 0
-    for path in (ROOT / "impls").rglob("*.cu*"):
+    for path in (path for ending in ("cu", "cuh") for path in (ROOT / "impls").rglob(f"*.{ending}")):
         text = path.read_text(encoding="utf-8")
         plain = re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.DOTALL)
         assert re.sub(r"\s", "", cpp_code(text)) == re.sub(r"\\\n|\s", "", plain), path
