@@ -146,7 +146,7 @@ def test_rows_that_are_not_sampled_must_be_written_too(
     monkeypatch.setattr(measure, "sampled_rows", lambda problem, seed: np.arange(100, 200))
     row, _ = bench.measure(CASE)
     assert row.status is Status.WRONG_RESULT
-    assert f"and {1 if what == 'element' else 16} elements of the result not a number" in row.reason
+    assert f"left {1 if what == 'element' else 16} elements of `out` that it did not write" in row.reason
     assert row.samples_us == []
 
 
