@@ -30,7 +30,7 @@ from spmark.impls.core.operators import (
     random_operands,
     reference,
     sampled_rows,
-    tolerance,
+    why_wrong,
 )
 from spmark.impls.core.problem import Problem
 from spmark.impls.core.record import Baseline, CandidateRow, Measurement, ProblemFacts, SearchFacts, Status
@@ -243,15 +243,9 @@ class Bench:
         selected = setting.reference.select(problem, setting.out, plan.order)
         error = setting.reference.max_error(self._lab.to_host(selected))
         unwritten = int(xp.count_nonzero(xp.isnan(setting.out)))
-        allowed = tolerance(problem, plan.half_sums)
-        if unwritten:
-            reason = (
-                f"expected a complete result, found that the run left {unwritten:,} elements of `out` that it did not"
-            )
-            raise _Failed(Status.WRONG_RESULT, f"{reason} write, or wrote NaN (they held NaN before the run)")
-        if error > allowed:
-            found = f"a largest relative error of {error:.3g}"
-            raise _Failed(Status.WRONG_RESULT, f"expected an error of at most {allowed:.3g}, found {found}")
+        reason = why_wrong(problem, error, unwritten, plan.half_sums)
+        if reason is not None:
+            raise _Failed(Status.WRONG_RESULT, reason)
         for position, (source, operand) in enumerate(zip(setting.sources, setting.operands, strict=True)):
             if not source.equals(operand, xp):
                 raise _Failed(Status.WRONG_RESULT, f"expected operand {position} unchanged, found it overwritten")

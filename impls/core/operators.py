@@ -303,6 +303,30 @@ def tolerance(problem: Problem, half_sums: bool = False) -> float:
     return allowed
 
 
+def why_wrong(problem: Problem, error: float, unwritten: int, half_sums: bool = False) -> str | None:
+    """Say why a result is wrong, or None where it is right.
+
+    Parameters
+    ----------
+    problem : Problem
+    error : float
+        From `Reference.max_error`; NaN is wrong, too.
+    unwritten : int
+        Elements that hold NaN, with which `out` was filled before the run.
+    half_sums : bool
+        As in `tolerance`.
+    """
+    if unwritten:
+        left = (
+            f"left {unwritten:,} elements of `out` that it did not write, or wrote NaN (they held NaN before the run)"
+        )
+        return f"expected a complete result, found that the run {left}"
+    allowed = tolerance(problem, half_sums)
+    if not error <= allowed:
+        return f"expected an error of at most {allowed:.3g}, found a largest relative error of {error:.3g}"
+    return None
+
+
 def flops(problem: Problem) -> int:
     """Give 2 nnz J, the useful floating-point operations of both operators."""
     return 2 * problem.matrix.nnz * problem.width

@@ -21,7 +21,6 @@ from spmark.impls.formats.pieces import Pieces
 from spmark.impls.formats.threads import cores
 from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBucketsPlan
 from spmark.impls.kernels.hyb_convert import HybConverter
-from spmark.impls.kernels.trial import Trial
 from spmark.impls.liteform.compose import Form
 from spmark.impls.liteform.cost import count
 from spmark.impls.liteform.labels import WIDTHS
@@ -31,9 +30,12 @@ from spmark.impls.liteform.search import search, table_of
 from spmark.impls.liteform.tuning import COUNTED, ScheduleRow, Timed
 from spmark.impls.runtime.target import open_target
 from spmark.impls.runtime.template import C_TYPES
+from spmark.impls.tuning.gpu import PlanTimer
 
 _FIRST, _MORE = 3, 4
 """Samples after which what is clearly slower is given up, and how many follow else."""
+_FIXED = 9
+"""Samples of a format without configs."""
 _WORSE = 1.25
 _NARROWEST = 3
 """Binary logarithm of the narrowest widest bucket of a table."""
@@ -52,7 +54,7 @@ class _Bench:
         self.matrix, self.device, self.target = matrix, device, open_target(device)
         self.problems = {width: Problem(Op.SPMM, matrix, width, dtype) for width in widths}
         self.converter = HybConverter(next(iter(self.problems.values())), self.target)
-        self.trials = {width: Trial(problem, device) for width, problem in self.problems.items()}
+        self.timers = {width: PlanTimer(problem, device) for width, problem in self.problems.items()}
         self._best = dict.fromkeys(widths, inf)
 
     @cached_property
@@ -67,12 +69,12 @@ class _Bench:
 
     def samples_us(self, plan: Plan, width: int, check: bool = True) -> list[float]:
         """Give samples of a plan, few of them where it is clearly slower than the best so far at this J."""
-        trial = self.trials[width]
+        timer = self.timers[width]
         if check:
-            trial.check(plan)
-        samples = trial.times_us(plan, _FIRST)
+            timer.check(plan)
+        samples = timer.times_us([plan], _FIRST)[0]
         if np.median(samples) <= _WORSE * self._best[width]:
-            samples += trial.times_us(plan, _MORE)
+            samples += timer.times_us([plan], _MORE)[0]
             self._best[width] = min(self._best[width], float(np.median(samples)))
         return samples
 
@@ -101,7 +103,9 @@ class GpuTimer:
         reason = chosen.unsupported(problem, self._bench.device)
         if reason:
             raise UnsupportedError(reason)
-        return self._bench.trials[width].samples_us(chosen.build(problem, self._bench.device))
+        plan, timer = chosen.build(problem, self._bench.device), self._bench.timers[width]
+        timer.check(plan)
+        return timer.times_us([plan], _FIXED)[0]
 
     def prepare(self, configs: Sequence[tuple[int, int]]) -> None:
         """Lay the rows of several configs out at once, on all cores, while the GPU has nothing to do.

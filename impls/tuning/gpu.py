@@ -10,7 +10,7 @@ import numpy as np
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Plan
-from spmark.impls.core.operators import random_operands, reference, sampled_rows, tolerance
+from spmark.impls.core.operators import random_operands, reference, sampled_rows, why_wrong
 from spmark.impls.core.problem import Problem
 from spmark.impls.runtime.cuda import cuda_faults
 from spmark.impls.runtime.cudatiming import CudaStopwatch
@@ -61,9 +61,10 @@ class PlanTimer:
             self._out.fill(np.nan)
             plan.run(self._operands, self._out)
             selected = cupy.asnumpy(self._reference.select(self._problem, self._out, plan.order))
-        error, allowed = self._reference.max_error(selected), tolerance(self._problem, plan.half_sums)
-        if not error <= allowed:
-            raise BuildError(f"wrong result: expected an error of at most {allowed:.3g}, found {error:.3g}")
+        unwritten = int(np.count_nonzero(np.isnan(selected)))
+        reason = why_wrong(self._problem, self._reference.max_error(selected), unwritten, plan.half_sums)
+        if reason is not None:
+            raise BuildError(f"wrong result: {reason}")
 
     def times_us(self, plans: Sequence[Plan], rounds: int) -> list[list[float]]:
         """Time plans that were checked once a round, each from cold caches, in an order drawn for each round.

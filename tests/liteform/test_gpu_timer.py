@@ -47,7 +47,7 @@ class FakeTarget:
         pass
 
 
-class FakeTrial:
+class FakePlanTimer:
     """A plan takes as long as it stores, and longer the more its groups take."""
 
     checked: list[Any]
@@ -58,18 +58,15 @@ class FakeTrial:
     def check(self, plan: Any) -> None:
         type(self).checked.append((self._width, plan.stored))
 
-    def times_us(self, plan: Any, samples: int = 9) -> list[float]:
-        return [plan.stored * self._width * 1e-3 * (1 + plan.config.get("work", 0) / 100)] * samples
-
-    def samples_us(self, plan: Any) -> list[float]:
-        self.check(plan)
-        return self.times_us(plan)
+    def times_us(self, plans: Sequence[Any], rounds: int) -> list[list[float]]:
+        work = [1 + plan.config.get("work", 0) / 100 for plan in plans]
+        return [[plan.stored * self._width * 1e-3 * more] * rounds for plan, more in zip(plans, work, strict=True)]
 
 
 @pytest.fixture(autouse=True)
 def fakes(monkeypatch: pytest.MonkeyPatch) -> None:
-    FakeTrial.checked = []
-    monkeypatch.setattr(gpu, "Trial", FakeTrial)
+    FakePlanTimer.checked = []
+    monkeypatch.setattr(gpu, "PlanTimer", FakePlanTimer)
     monkeypatch.setattr(gpu, "open_target", FakeTarget)
     monkeypatch.setattr("spmark.impls.liteform.plan.open_target", FakeTarget)
 
@@ -85,7 +82,7 @@ def test_a_config_is_timed_at_every_j_and_checked_at_one(monkeypatch: pytest.Mon
     timer.prepare([(1, 8), (4, 16)])
     first, second = timer.cell(1, 8), timer.cell(4, 16)
     assert set(first) == set(second) == {32, 64}
-    assert [width for width, _ in FakeTrial.checked] == [32, 64, 32]
+    assert [width for width, _ in FakePlanTimer.checked] == [32, 64, 32]
     assert timer.cell(2, 4).keys() == {32, 64}, "what was not prepared is laid out when it is asked for"
     assert timer.fixed(Form.CSR, 32)
     with pytest.raises(UnsupportedError, match="float16"):
@@ -130,11 +127,11 @@ def test_schedules_are_timed_with_what_a_table_is_made_of(monkeypatch: pytest.Mo
 def test_a_schedule_with_a_wrong_result_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     with_table(monkeypatch, None)
 
-    def check(trial: FakeTrial, plan: Any) -> None:
+    def check(timer: FakePlanTimer, plan: Any) -> None:
         if plan.config["lanes"] == 8:
             raise BuildError("wrong result")
 
-    monkeypatch.setattr(FakeTrial, "check", check)
+    monkeypatch.setattr(FakePlanTimer, "check", check)
     row = gpu.ScheduleTimer(MATRIX, DEVICE, DType.FLOAT32, 64).row("made/up")
     assert row.timed
     assert 8 not in {timed.schedule.lanes for timed in row.timed}
@@ -143,10 +140,10 @@ def test_a_schedule_with_a_wrong_result_is_left_out(monkeypatch: pytest.MonkeyPa
 def test_where_no_schedule_can_be_timed_the_matrix_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with_table(monkeypatch, None)
 
-    def check(trial: FakeTrial, plan: Any) -> None:
+    def check(timer: FakePlanTimer, plan: Any) -> None:
         raise BuildError("wrong result")
 
-    monkeypatch.setattr(FakeTrial, "check", check)
+    monkeypatch.setattr(FakePlanTimer, "check", check)
     with pytest.raises(BuildError, match="made/up: expected a schedule"):
         gpu.ScheduleTimer(MATRIX, DEVICE, DType.FLOAT32, 64).row("made/up")
 

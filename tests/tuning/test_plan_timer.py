@@ -14,9 +14,11 @@ from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.device import find
+from spmark.impls.tuning import gpu
 
 MATRIX = random_csr(40, 2500, [3] * 20 + [2000] + [0] + [5] * 18)
 LONGEST = 20
+PROBLEM = Problem(Op.SPMM, MATRIX, 24, DType.FLOAT32)
 
 
 class Stopwatch:
@@ -41,7 +43,7 @@ class Product:
         full = reference(problem, dense_operands(problem))
         self.right = np.zeros(problem.out_shape)
         self.right[rows] = full.result
-        self.fault, self.runs, self.order = fault, 0, None
+        self.fault, self.runs, self.order, self.half_sums = fault, 0, None, False
 
     def run(self, operands: Sequence[Any], out: Any) -> None:
         self.runs += 1
@@ -58,38 +60,53 @@ class Product:
 
 
 @pytest.fixture
-def trial(monkeypatch: pytest.MonkeyPatch) -> Any:
-    pytest.importorskip("cupy")
-    from spmark.impls.kernels import trial
-
-    monkeypatch.setattr(trial, "cupy", SimpleNamespace(**{**vars(np), "asnumpy": np.asarray}))
-    monkeypatch.setattr(trial, "CudaStopwatch", Stopwatch)
-    return trial.Trial(Problem(Op.SPMM, MATRIX, 24, DType.FLOAT32), find("host-simt"))
+def timer(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(gpu, "cupy", SimpleNamespace(**{**vars(np), "asnumpy": np.asarray}))
+    monkeypatch.setattr(gpu, "CudaStopwatch", Stopwatch)
+    return gpu.PlanTimer(PROBLEM, find("host-simt"))
 
 
-def test_a_right_result_is_timed_after_its_check(trial: Any) -> None:
-    plan = Product(Problem(Op.SPMM, MATRIX, 24), "")
-    assert set(trial.samples_us(plan)) == {7.0}
+def test_a_right_result_passes(timer: Any) -> None:
+    plan = Product(PROBLEM, "")
+    timer.check(plan)
+    assert plan.runs == 1
+    assert timer.times_us([plan], 9) == [[7.0] * 9]
     assert plan.runs > 1
 
 
 @pytest.mark.parametrize(
-    "fault", ["adds into what is there", "leaves an empty row", "drops an element of the longest row"]
+    ("fault", "reason"),
+    [
+        ("adds into what is there", "left .* elements of `out` that it did not write"),
+        ("leaves an empty row", "left 24 elements of `out` that it did not write"),
+        ("drops an element of the longest row", "expected an error of at most .*, found a largest relative error of"),
+    ],
 )
-def test_a_wrong_result_is_refused_before_it_is_timed(fault: str, trial: Any) -> None:
-    plan = Product(Problem(Op.SPMM, MATRIX, 24), fault)
-    with pytest.raises(BuildError, match=r"wrong result: expected an error of at most .*, found (inf|nan|\d)"):
-        trial.samples_us(plan)
+def test_a_wrong_result_is_refused(fault: str, reason: str, timer: Any) -> None:
+    plan = Product(PROBLEM, fault)
+    with pytest.raises(BuildError, match="wrong result: .*" + reason):
+        timer.check(plan)
     assert plan.runs == 1
 
 
-def test_plans_are_timed_in_alternation(trial: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Stopwatch, "state", lambda self: (0.0, []), raising=False)
-    problem = Problem(Op.SPMM, MATRIX, 24)
-    plans = [Product(problem, "") for _ in range(3)]
+def acting(number: int, order: list[int], monkeypatch: pytest.MonkeyPatch) -> Product:
+    plan = Product(PROBLEM, "")
+    monkeypatch.setattr(plan, "run", lambda operands, out: order.append(number))
+    return plan
+
+
+def test_plans_are_timed_in_an_order_drawn_for_each_round(timer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[int] = []
-    for number, plan in enumerate(plans):
-        monkeypatch.setattr(plan, "run", lambda operands, out, number=number: order.append(number))
-    times = trial.alternating_us(plans)
+    times = timer.times_us([acting(number, order, monkeypatch) for number in range(5)], 20)
+    assert [len(each) for each in times] == [20] * 5
+    rounds = [tuple(order[at : at + 5]) for at in range(len(order) - 100, len(order), 5)]
+    assert all(sorted(one) == [0, 1, 2, 3, 4] for one in rounds)
+    assert len(set(rounds)) > 15
+
+
+def test_plans_are_timed_in_alternation(timer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Stopwatch, "state", lambda self: (0.0, []), raising=False)
+    order: list[int] = []
+    times = timer.alternating_us([acting(number, order, monkeypatch) for number in range(3)])
     assert [len(each) for each in times] == [10, 10, 10]  # all alike: known at once
     assert order == [0, 1, 2] * (len(order) // 3)
