@@ -18,6 +18,8 @@ _FORMAT: Final = "2"
 _SHARED: Final = ("core", "formats", "kernels", "runtime", "tuning")
 """Folders that every implementation may depend on."""
 _SKIPPED: Final = ("__pycache__", "README.md")
+_STUDY: Final = "study"
+"""Folder of what trains and measures labels: no plan is built by it."""
 _log = logging.getLogger(__name__)
 
 
@@ -45,13 +47,15 @@ class Sources:
     def version(self, package: str) -> str:
         """Give sixteen hex digits over the code of a package and of the folders that every package may depend on.
 
-        Names of files count, comments and docstrings do not. Where a file has changed since the beginning, what was
-        loaded is neither the old code nor the new: the digest is one that unchanged code never has.
+        Names of files count; comments, docstrings and the package's folder ``study`` do not. Where a file has changed
+        since the beginning, what was loaded is neither the old code nor the new: the digest is one that unchanged code
+        never has.
         """
         folders = [f"{self._root}{os.sep}{name}" for name in sorted({*_SHARED, package})]
         starts = tuple(f"{folder}{os.sep}" for folder in folders)
-        now = {path: seen for folder in folders for path, seen in _stamps(folder)}
-        then = {path: seen for path, seen in self._began.items() if path.startswith(starts)}
+        study = f"{self._root}{os.sep}{package}{os.sep}{_STUDY}{os.sep}"
+        now = {path: seen for folder in folders for path, seen in _stamps(folder) if not path.startswith(study)}
+        then = {p: seen for p, seen in self._began.items() if p.startswith(starts) and not p.startswith(study)}
         return _version(self._root, tuple(sorted(now.items())), now != then)
 
 
@@ -93,6 +97,7 @@ SOURCES: Final = Sources(Path(__file__).parents[1])
 def implementation_version(package: str) -> str:
     """Digest the code that a result of the implementation in ``impls/<package>`` depends on.
 
-    That is its folder, and core, formats, kernels, runtime and tuning, as this process loaded them (`Sources.version`).
+    That is its folder without ``study``, and core, formats, kernels, runtime and tuning, as this process loaded them
+    (`Sources.version`).
     """
     return SOURCES.version(package)

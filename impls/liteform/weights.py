@@ -21,7 +21,10 @@ CHAIN = 64
 
 @dataclass(frozen=True)
 class Weights:
-    """What counts how much on a GPU, in loads and stores of one element (`spmark.impls.liteform.tuning` fits them)."""
+    """What counts how much on a GPU, in loads and stores of one element.
+
+    `spmark.impls.liteform.study.tuning` fits the numbers to measured times.
+    """
 
     atomic: float
     """A store of C that is added, over a plain one."""

@@ -24,9 +24,6 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.names import path_component
@@ -37,8 +34,6 @@ PUBLISHED = "nvidia-a100-sxm4-80gb"
 """The GPU whose constants the authors' code holds."""
 SECTOR = 32
 """Bytes that memory is read in, which table 3's R is counted in."""
-_SAME = 1e-9
-"""Difference of ratios that is rounding."""
 _FIELDS = 5
 
 
@@ -211,78 +206,3 @@ def calibration_for(device: str, op: Op, dtype: DType, wanted: str = "", net: bo
         path = shipped(PUBLISHED)
     found = Calibration.of(DeviceSpec.load(path), op, dtype, net)
     return found, found.device if found.device == device else f"{found.device}, not this GPU's"
-
-
-def fit_line(
-    plain_bytes: ArrayLike, plain_ms: ArrayLike, atomic_bytes: ArrayLike, atomic_ms: ArrayLike, peak: float
-) -> Line:
-    """Fit the constants of tiles that were measured without and with atomic additions (algorithm 1, lines 12 and 13).
-
-    A line that would begin below zero is drawn through zero: a tile of no bytes cannot cost less than nothing.
-
-    Parameters
-    ----------
-    plain_bytes, plain_ms : (n,) float
-        Roofline bytes R and the milliseconds of each tile.
-    atomic_bytes, atomic_ms : (n,) float
-        The same of its atomic twin; both empty where there is no such thing, then c is 0 and d is 1.
-    peak : float
-        Flops for each byte.
-
-    Raises
-    ------
-    ValueError
-        Arrays of different lengths, or fewer than two different R: a line needs two points.
-    """
-    r, ms = np.asarray(plain_bytes, np.float64), np.asarray(plain_ms, np.float64)
-    r_atomic, ms_atomic = np.asarray(atomic_bytes, np.float64), np.asarray(atomic_ms, np.float64)
-    if r.shape != ms.shape or r_atomic.shape != ms_atomic.shape or r_atomic.size not in (0, r.size):
-        raise ValueError(
-            f"expected bytes and milliseconds of as many tiles, found {r.size}, {ms.size}, {r_atomic.size} and "
-            f"{ms_atomic.size}"
-        )
-    a, b = _straight(r, ms)
-    if b < 0:
-        a, b = float(r @ ms / (r @ r)), 0.0
-    if not r_atomic.size:
-        return Line(a, b, 0.0, 1.0, peak)
-    more, longer = r_atomic / r, ms_atomic / ms
-    if np.ptp(more) < _SAME:  # arithmetic bounds every tile: additions move no roof
-        return Line(a, b, 0.0, float(longer.mean()), peak)
-    c, d = _straight(more, longer)
-    return Line(a, b, c, d, peak)
-
-
-def _straight(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    if np.unique(x).size < 2:
-        raise ValueError(f"expected tiles of at least two sizes to fit a line through, found {np.unique(x).size}")
-    slope, offset = np.polyfit(x, y, 1)
-    return float(slope), float(offset)
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """How well predictions agree with measurements (section 5.6)."""
-
-    pearson: float
-    """Linear correlation, NaN where one side is constant."""
-    rmse: float
-    """Root of the mean squared error, in the unit of both."""
-    count: int
-
-    @classmethod
-    def of(cls, predicted: ArrayLike, measured: ArrayLike) -> Agreement:
-        """Compare two arrays (n,).
-
-        Raises
-        ------
-        ValueError
-            Different lengths, or fewer than two.
-        """
-        x, y = np.asarray(predicted, np.float64), np.asarray(measured, np.float64)
-        if x.shape != y.shape or x.ndim != 1 or x.size < 2:
-            raise ValueError(f"expected two arrays of the same length of at least 2, found {x.shape} and {y.shape}")
-        dx, dy = x - x.mean(), y - y.mean()
-        scale = float(np.sqrt((dx @ dx) * (dy @ dy)))
-        pearson = float(dx @ dy) / scale if scale > 0 else math.nan
-        return cls(pearson, float(np.sqrt(np.mean((x - y) ** 2))), x.size)

@@ -1,6 +1,6 @@
 """A small network as plain numbers: predicted by NumPy, kept in a calibration's tables, no pickles.
 
-scikit-learn trains (`spmark.impls.stile.training`); what was done to features and targets is part of the layers.
+scikit-learn trains (`spmark.impls.stile.study.training`); what was done to features and targets is part of the layers.
 """
 
 from __future__ import annotations

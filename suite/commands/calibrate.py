@@ -98,7 +98,7 @@ def measure_tiles(device: str, out: Path | None, as_json: bool, *, force: bool) 
     found = find(device)
     if found.kind is not DeviceKind.CUDA:
         raise DeviceError(f"expected a GPU to measure tiles on, found {found.name}; times of {found.kind} say nothing")
-    from spmark.impls.stile.gpu import calibrate
+    from spmark.impls.stile.study.gpu import calibrate
 
     path = out or Path(f"stile-{found.name}.json")
     if path.is_file() and not force:

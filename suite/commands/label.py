@@ -32,8 +32,8 @@ from spmark.suite.commands.train import check_method
 from spmark.suite.reproduce import seconds
 
 if TYPE_CHECKING:
-    from spmark.impls.liteform.labels import LabelRow
-    from spmark.impls.liteform.tuning import ScheduleRow
+    from spmark.impls.liteform.study.labels import LabelRow
+    from spmark.impls.liteform.study.tuning import ScheduleRow
 
 _log = logging.getLogger(__name__)
 SOURCES = ("mirror", "seeded")
@@ -177,7 +177,7 @@ class _Skips:
     """What this version has found that it cannot measure: kept beside the shard, and not tried again."""
 
     def __init__(self, path: Path, device: str) -> None:
-        from spmark.impls.liteform.shards import skipped_before
+        from spmark.impls.liteform.study.shards import skipped_before
 
         self.path, self._device, self.version = path, device, implementation_version("liteform")
         self.known = skipped_before(path, device, self.version)
@@ -193,7 +193,7 @@ class _Skips:
 
     def add(self, matrix: str, dtype: DType, reason: str, width: int = 0) -> None:
         """Keep one more, with the reason."""
-        from spmark.impls.liteform.shards import Skipped
+        from spmark.impls.liteform.study.shards import Skipped
 
         self._file = self._file or RecordFile(self.path)
         row = Skipped(
@@ -206,9 +206,9 @@ class _Skips:
 
 def _labels(file: Path, job: _Job, skips: _Skips, exhaustive: set[str]) -> tuple[int, int]:
     from spmark.impls.liteform.gpu import GpuTimer, compile_schedules, start_width
-    from spmark.impls.liteform.labels import WIDTHS, About, measure
     from spmark.impls.liteform.schedule import table_for
-    from spmark.impls.liteform.shards import label_all, measured_before
+    from spmark.impls.liteform.study.labels import WIDTHS, About, measure
+    from spmark.impls.liteform.study.shards import label_all, measured_before
 
     device = job.device
     compile_schedules(device, job.dtypes, WIDTHS, table_for(device.name))
@@ -231,8 +231,8 @@ def _labels(file: Path, job: _Job, skips: _Skips, exhaustive: set[str]) -> tuple
 def _schedules(file: Path, job: _Job, skips: _Skips) -> tuple[int, int]:
     """Time schedules on matrices, and write what they say with the table that follows from it."""
     from spmark.impls.liteform.gpu import compile_schedules
-    from spmark.impls.liteform.labels import WIDTHS
-    from spmark.impls.liteform.tuning import ScheduleRow, make_table
+    from spmark.impls.liteform.study.labels import WIDTHS
+    from spmark.impls.liteform.study.tuning import ScheduleRow, make_table
 
     compile_schedules(job.device, job.dtypes, WIDTHS, None)
     shards = [row for path in sorted(file.parent.glob("schedules-*.ndjson")) for row in read_rows(path, ScheduleRow)]

@@ -27,7 +27,7 @@ from spmark.suite.reproduce import seconds
 if TYPE_CHECKING:
     from spmark.impls.core.devicespec import DeviceSpec
     from spmark.impls.lo_spmm.search import Space
-    from spmark.impls.lo_spmm.study import Compared
+    from spmark.impls.lo_spmm.study.compared import Compared
     from spmark.impls.lo_spmm.tuning import Runner
 
 METHOD = "lo_spmm"
@@ -72,7 +72,7 @@ def measure_kernels(request: RankRequest) -> int:
     RecordError
         The rows cannot be written.
     """
-    from spmark.impls.lo_spmm.labels import GROUPS, label_all, prepare
+    from spmark.impls.lo_spmm.study.labels import GROUPS, label_all, prepare
 
     ends = time.monotonic() + seconds(request.budget)
     number, total = parsed_shard(request.shard)
@@ -102,9 +102,9 @@ def train_rank_model(labels: Sequence[str], name: str, out: Path, as_json: bool)
     BuildError
         The model cannot be written.
     """
-    from spmark.impls.lo_spmm.labels import read_labels
     from spmark.impls.lo_spmm.rank import Card
-    from spmark.impls.lo_spmm.training import train
+    from spmark.impls.lo_spmm.study.labels import read_labels
+    from spmark.impls.lo_spmm.study.training import train
 
     files = [path for one in labels for path in labels_in(Path(one)) if path.name != "proxies.jsonl"]
     rows = read_labels(files)
@@ -138,7 +138,7 @@ def _compare_proxies(
 ) -> int:
     from spmark.impls.lo_spmm.reorder import Order
     from spmark.impls.lo_spmm.search import Pins, explore
-    from spmark.impls.lo_spmm.study import Compared, compare, spread_out
+    from spmark.impls.lo_spmm.study.compared import Compared, compare, spread_out
 
     have = {row.layer: row for row in read_rows(file, Compared)} if file.is_file() else {}
     with RecordFile(file) as rows:

@@ -25,9 +25,9 @@ from spmark.impls.core.errors import DatasetError, SweepError
 from spmark.suite.commands.console import answer, console, say, table
 
 if TYPE_CHECKING:
-    from spmark.impls.liteform.labelled import Labels
-    from spmark.impls.liteform.labels import LabelRow
     from spmark.impls.liteform.predictor import Card
+    from spmark.impls.liteform.study.labelled import Labels
+    from spmark.impls.liteform.study.labels import LabelRow
     from spmark.report.study import RatioRow, ScoreRow, Source, Study
 
 PUBLISHED = "published"
@@ -64,8 +64,8 @@ def train_predictor(request: TrainRequest) -> None:
         The model cannot be written.
     """
     check_method(request.method)
-    from spmark.impls.liteform.held_out import held_out
-    from spmark.impls.liteform.training import train
+    from spmark.impls.liteform.study.held_out import held_out
+    from spmark.impls.liteform.study.training import train
 
     labels, about, rows = _labels(request.labels)
     command = f"spmark train {request.method} " + " ".join(f"--labels {Path(name).name}" for name in request.labels)
@@ -133,9 +133,9 @@ def check_method(method: str, methods: Sequence[str] = METHODS, having: str = "p
 
 def _labels(names: Sequence[str]) -> tuple[Labels, Card, list[LabelRow]]:
     """Give labels of one kind, published or measured, what is known of them, and rows of those that are measured."""
-    from spmark.impls.liteform.labelled import read_published
-    from spmark.impls.liteform.measured import read_labels, table_of
     from spmark.impls.liteform.predictor import Card
+    from spmark.impls.liteform.study.labelled import read_published
+    from spmark.impls.liteform.study.measured import read_labels, table_of
 
     if list(names) == [PUBLISHED]:
         about = TABLES[LITEFORM_LABELS]
@@ -162,8 +162,8 @@ def labels_in(path: Path) -> list[Path]:
 
 
 def _study(method: str, seeds: int, slow: bool, tell: Callable[[str], None]) -> Study:
-    from spmark.impls.liteform import study
-    from spmark.impls.liteform.labelled import read_published
+    from spmark.impls.liteform.study import published as study
+    from spmark.impls.liteform.study.labelled import read_published
     from spmark.report.study import Study
 
     cache = Cache.default()

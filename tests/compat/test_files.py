@@ -16,11 +16,12 @@ from spmark.impls.core.aliases import current_id
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.record import CandidateRow, EnvironmentRow, Measurement
 from spmark.impls.core.recordfile import read_rows
-from spmark.impls.liteform import measured, predictor
-from spmark.impls.liteform.labels import LabelRow
+from spmark.impls.liteform import predictor
 from spmark.impls.liteform.schedule import read_table
-from spmark.impls.lo_spmm import labels as lo_labels
+from spmark.impls.liteform.study import measured
+from spmark.impls.liteform.study.labels import LabelRow
 from spmark.impls.lo_spmm.rank import RankModel
+from spmark.impls.lo_spmm.study import labels as lo_labels
 from spmark.report.load import load_records
 from spmark.report.published import load_published
 from spmark.report.spreadmodel import read_spread

@@ -44,7 +44,7 @@ def edited(tree: Path, name: str, text: str) -> str:
     return version(tree)
 
 
-@pytest.mark.parametrize("name", [*NAMES[:-1], "core/new.py", "mine/sub/a.cu"])
+@pytest.mark.parametrize("name", [*NAMES[:-1], "core/new.py", "mine/sub/a.cu", "mine/study.py"])
 def test_version_changes_with_what_the_result_depends_on(tree: Path, name: str) -> None:
     before = version(tree)
     assert len(before) == 16
@@ -54,7 +54,14 @@ def test_version_changes_with_what_the_result_depends_on(tree: Path, name: str) 
 
 
 @pytest.mark.parametrize(
-    "name", ["other/plan.py", "mine/README.md", "mine/__pycache__/plan.cpython-311.pyc", "mine/.plan.py.swp"]
+    "name",
+    [
+        "other/plan.py",
+        "mine/README.md",
+        "mine/__pycache__/plan.cpython-311.pyc",
+        "mine/.plan.py.swp",
+        "mine/study/a.py",
+    ],
 )
 def test_version_stays_with_what_it_does_not(tree: Path, name: str) -> None:
     before = version(tree)

@@ -1,4 +1,4 @@
-"""The cost model: published numbers, table 3 by hand, the fit of algorithm 1, and calibrations that do not fit."""
+"""The cost model: published numbers, table 3 by hand, and calibrations that do not fit."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import math
 import numpy as np
 import pytest
 from problems import random_csr
-from scipy import stats
 
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.runtime.device import host_simt
-from spmark.impls.stile.calibration import Agreement, Calibration, calibration_for, fit_line, published_a100
+from spmark.impls.stile.calibration import Calibration, calibration_for, published_a100
 from spmark.impls.stile.levels import make_level
 from spmark.impls.stile.space import Mode, parts_of, shapes_of, widest_bucket
 from spmark.impls.stile.windows import Tiled
@@ -91,34 +90,6 @@ def test_parts_of_j() -> None:
     assert parts_of(sddmm, 8, Mode.PAPER) == (16, 32, 64)
     halves = shapes_of(sddmm, 128, 64, 1000, Mode.CODE)
     assert halves.single_ms[0, 0] == pytest.approx(2 * 0.00048046)
-
-
-def test_a_fit_finds_the_line_that_samples_lie_on() -> None:
-    rng = np.random.default_rng(0)
-    r = rng.uniform(1e3, 1e5, 50)
-    ms = 3e-8 * r + 4e-4
-    r_atomic = r * rng.uniform(1, 1.5, 50)
-    line = fit_line(r, ms, r_atomic, ms * (5 * r_atomic / r - 3), 50.0)
-    assert (line.a, line.b, line.c, line.d) == pytest.approx((3e-8, 4e-4, 5, -3))
-    assert (fit_line(r, ms, [], [], 50.0).c, fit_line(r, ms, [], [], 50.0).d) == (0, 1)
-    through_zero = fit_line([1.0, 2.0], [0.5, 3.0], [], [], 50.0)
-    assert (through_zero.a, through_zero.b) == (pytest.approx(6.5 / 5), 0)
-    with pytest.raises(ValueError, match="two sizes"):
-        fit_line([1.0, 1.0], [1.0, 2.0], [], [], 50.0)
-    with pytest.raises(ValueError, match="as many tiles"):
-        fit_line([1.0, 2.0], [1.0], [], [], 50.0)
-
-
-def test_agreement() -> None:
-    rng = np.random.default_rng(1)
-    x = rng.random(30)
-    y = x + rng.normal(0, 0.1, 30)
-    found = Agreement.of(x, y)
-    assert found.pearson == pytest.approx(stats.pearsonr(x, y).statistic)
-    assert found.rmse == pytest.approx(np.sqrt(np.mean((x - y) ** 2)))
-    assert np.isnan(Agreement.of([1.0, 1.0], [1.0, 2.0]).pearson)
-    with pytest.raises(ValueError, match="at least 2"):
-        Agreement.of([1.0], [1.0])
 
 
 @pytest.mark.parametrize(

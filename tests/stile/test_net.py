@@ -13,16 +13,16 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import DeviceError, UnsupportedError
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.device import find
-from spmark.impls.stile import fitting, samples
-from spmark.impls.stile.calibration import Agreement, Calibration, Line, calibration_for, published_a100, shipped
-from spmark.impls.stile.fitting import HELD_OUT, Fitted, Measured, fitted, tiles_name
+from spmark.impls.stile.calibration import Calibration, Line, calibration_for, published_a100, shipped
 from spmark.impls.stile.levels import make_level
 from spmark.impls.stile.net import FEATURES, Net
 from spmark.impls.stile.plan import Stile
 from spmark.impls.stile.prices import cheapest_ms, ell_price, features, run_price
 from spmark.impls.stile.search import search
 from spmark.impls.stile.space import Formats, Mode, shapes_of
-from spmark.impls.stile.training import train
+from spmark.impls.stile.study import fitting, samples
+from spmark.impls.stile.study.fitting import HELD_OUT, Agreement, Fitted, Measured, fitted, tiles_name
+from spmark.impls.stile.study.training import train
 from spmark.impls.stile.windows import Tiled
 
 A100 = published_a100()

@@ -16,7 +16,8 @@ from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import Measurement
 from spmark.impls.core.recordfile import FolderLock, read_rows
 from spmark.impls.runtime import device
-from spmark.impls.stile.calibration import Agreement, calibration_for, published_a100
+from spmark.impls.stile.calibration import calibration_for, published_a100
+from spmark.impls.stile.study.fitting import Agreement
 from spmark.report import load
 from spmark.suite import cli, cli_options
 from spmark.suite.commands import run as run_command
@@ -257,7 +258,7 @@ def test_calibrate_tiles(invoke, fakes, monkeypatch, tmp_path):
         fitted = SimpleNamespace(calibration=constants, agreement=Agreement(0.97, 2e-5, 12))
         return spec.model_copy(update={"tables": constants.tables()}), [fitted]
 
-    monkeypatch.setitem(sys.modules, "spmark.impls.stile.gpu", SimpleNamespace(calibrate=calibrate))
+    monkeypatch.setitem(sys.modules, "spmark.impls.stile.study.gpu", SimpleNamespace(calibrate=calibrate))
     monkeypatch.setattr(device, "find", lambda name: fakes.CPU)
     code, _, err = invoke("calibrate", "--stile")
     assert code == 3

@@ -12,10 +12,10 @@ from rank_fakes import EstimatedDevice
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import DeviceError, SweepError
 from spmark.impls.core.recordfile import read_rows
-from spmark.impls.lo_spmm import labels
-from spmark.impls.lo_spmm.labels import LabelRow
 from spmark.impls.lo_spmm.rank import RankModel
-from spmark.impls.lo_spmm.study import Compared
+from spmark.impls.lo_spmm.study import labels
+from spmark.impls.lo_spmm.study.compared import Compared
+from spmark.impls.lo_spmm.study.labels import LabelRow
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.suite import cli
 from spmark.suite.commands import rank_model

@@ -19,13 +19,13 @@ from spmark.impls.core.recordfile import read_rows
 from spmark.impls.liteform.compose import Form
 from spmark.impls.liteform.cost import count
 from spmark.impls.liteform.features import SELECTION_BY_WIDTH
-from spmark.impls.liteform.labelled import read_published
-from spmark.impls.liteform.labels import LabelRow, Tried
-from spmark.impls.liteform.measured import read_labels
 from spmark.impls.liteform.predictor import find
 from spmark.impls.liteform.schedule import Schedule, read_table
-from spmark.impls.liteform.shards import Skipped, label_all
-from spmark.impls.liteform.tuning import COUNTED, ScheduleRow, Timed
+from spmark.impls.liteform.study.labelled import read_published
+from spmark.impls.liteform.study.labels import LabelRow, Tried
+from spmark.impls.liteform.study.measured import read_labels
+from spmark.impls.liteform.study.shards import Skipped, label_all
+from spmark.impls.liteform.study.tuning import COUNTED, ScheduleRow, Timed
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.suite import cli
 from spmark.suite.commands import label, train

@@ -14,8 +14,8 @@ from spmark.impls.core.problem import DType
 from spmark.impls.core.recordfile import read_rows
 from spmark.impls.liteform.compose import Form
 from spmark.impls.liteform.features import Features
-from spmark.impls.liteform.labelled import Labels
-from spmark.impls.liteform.labels import LabelRow
+from spmark.impls.liteform.study.labelled import Labels
+from spmark.impls.liteform.study.labels import LabelRow
 
 _TIED = 0.03
 """Shares by which medians of a few samples differ without meaning it."""

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.liteform.labelled import Labels, disjoint_split, drawn_split
-from spmark.impls.liteform.models import (
+from spmark.impls.liteform.study.labelled import Labels, disjoint_split, drawn_split
+from spmark.impls.liteform.study.models import (
     FOREST,
     balanced_accuracy,
     cosine,

@@ -7,11 +7,11 @@ import pytest
 
 from spmark.impls.core.problem import Csr, DType, Op
 from spmark.impls.kernels.tile_spmm import HEIGHTS
-from spmark.impls.stile import samples
 from spmark.impls.stile.calibration import calibration_for
-from spmark.impls.stile.fitting import Measured, Tile
 from spmark.impls.stile.levels import make_level
 from spmark.impls.stile.space import Mode, shapes_of
+from spmark.impls.stile.study import samples
+from spmark.impls.stile.study.fitting import Measured, Tile
 from spmark.impls.stile.windows import Tiled
 
 COPIES = 8

@@ -9,8 +9,8 @@ from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.kernels.tile_spmm import HEIGHTS
 from spmark.impls.runtime.device import calibrated, find
-from spmark.impls.stile import samples
 from spmark.impls.stile.calibration import Calibration
+from spmark.impls.stile.study import samples
 
 pytestmark = pytest.mark.gpu
 
@@ -24,7 +24,7 @@ def spec() -> DeviceSpec:
 
 
 def test_constants_of_one_operator(spec: DeviceSpec) -> None:
-    from spmark.impls.stile.gpu import Laboratory
+    from spmark.impls.stile.study.gpu import Laboratory
 
     laboratory = Laboratory(spec)
     fitted = laboratory.fit_sddmm(DType.FLOAT16)
@@ -41,7 +41,7 @@ def test_constants_of_one_operator(spec: DeviceSpec) -> None:
 
 
 def test_more_work_takes_longer(spec: DeviceSpec) -> None:
-    from spmark.impls.stile.gpu import Laboratory
+    from spmark.impls.stile.study.gpu import Laboratory
 
     laboratory = Laboratory(spec)
     one, *_ = (tile for tile in samples.ell_tiles((64,)) if tile.pattern.size == 256)
@@ -53,7 +53,7 @@ def test_more_work_takes_longer(spec: DeviceSpec) -> None:
 
 
 def test_rates_are_needed(spec: DeviceSpec) -> None:
-    from spmark.impls.stile.gpu import Laboratory
+    from spmark.impls.stile.study.gpu import Laboratory
 
     with pytest.raises(DeviceError, match="expected measured rates"):
         Laboratory(spec.model_copy(update={"fma_flops_per_s": 0}))

@@ -8,9 +8,9 @@ from label_fakes import HEADER, published_csv
 
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.liteform.features import PARTITIONS, SELECTION, Features
-from spmark.impls.liteform.labelled import disjoint_split, drawn_split, read_published
-from spmark.impls.liteform.models import balanced_accuracy, cosine, cosine_by_matrix, similarity
-from spmark.impls.liteform.study import (
+from spmark.impls.liteform.study.labelled import disjoint_split, drawn_split, read_published
+from spmark.impls.liteform.study.models import balanced_accuracy, cosine, cosine_by_matrix, similarity
+from spmark.impls.liteform.study.published import (
     FEW_ROWS,
     MAJORITY,
     SLOW,

@@ -11,13 +11,22 @@ from rank_fakes import EstimatedDevice
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import CompileError, DatasetError
-from spmark.impls.lo_spmm import labels
 from spmark.impls.lo_spmm.features import FEATURES
-from spmark.impls.lo_spmm.labels import KERNELS, LAUNCHES, LabelRow, drawn, label_all, measure, read_labels, synthetic
 from spmark.impls.lo_spmm.rank import Card, RankModel
 from spmark.impls.lo_spmm.reorder import Order
 from spmark.impls.lo_spmm.search import Pins, Space, explore
-from spmark.impls.lo_spmm.training import take_over, train
+from spmark.impls.lo_spmm.study import labels
+from spmark.impls.lo_spmm.study.labels import (
+    KERNELS,
+    LAUNCHES,
+    LabelRow,
+    drawn,
+    label_all,
+    measure,
+    read_labels,
+    synthetic,
+)
+from spmark.impls.lo_spmm.study.training import take_over, train
 from spmark.impls.runtime.device import shipped_calibration
 
 H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))

@@ -1,7 +1,7 @@
 """Measured labels as a table: which format was fastest for a matrix and width, and in how many partitions.
 
-Two kinds of files are read: the authors' published CSV (a V100) and what `spmark.impls.liteform.labels`
-measures, by `spmark.impls.liteform.measured`.
+Two kinds of files are read: the authors' published CSV (a V100) and what `spmark.impls.liteform.study.labels`
+measures, by `spmark.impls.liteform.study.measured`.
 """
 
 from __future__ import annotations

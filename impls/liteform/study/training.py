@@ -9,9 +9,9 @@ import numpy as np
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.liteform.features import PARTITIONS, SELECTION, SELECTION_BY_WIDTH
 from spmark.impls.liteform.forest import Forest
-from spmark.impls.liteform.labelled import Labels
-from spmark.impls.liteform.models import FOREST, fit, model_kinds
 from spmark.impls.liteform.predictor import Card, Predictor
+from spmark.impls.liteform.study.labelled import Labels
+from spmark.impls.liteform.study.models import FOREST, fit, model_kinds
 
 _LEAST = 10
 

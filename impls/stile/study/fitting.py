@@ -5,18 +5,19 @@ Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.2 (algorithm 1) and s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from spmark.impls.core.errors import DeviceError, UnsupportedError
 from spmark.impls.core.problem import DType, Op
-from spmark.impls.stile.calibration import SECTOR, Agreement, Calibration, Line, fit_line
+from spmark.impls.stile.calibration import SECTOR, Calibration, Line
 from spmark.impls.stile.prices import ONE_DIMENSION, ell_bytes, features, run_bytes
-from spmark.impls.stile.training import train
+from spmark.impls.stile.study.training import train
 
 HELD_OUT = 3
 """Every third tile is not fitted, but predicted."""
@@ -26,6 +27,8 @@ _READS = (float(SECTOR), 128.0)
 """Least bytes of a read of a row of B that the roofline is tried with: a sector, a cache line."""
 _FIELDS = 6
 _DIGITS = 6
+_SAME = 1e-9
+"""Difference of ratios that is rounding."""
 
 Tile = tuple[int, int, int, int]
 """Rows, non-zeros of a row, different columns, and columns of the dense operand (SpMM) or J (SDDMM)."""
@@ -101,6 +104,34 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class Agreement:
+    """How well predictions agree with measurements (section 5.6)."""
+
+    pearson: float
+    """Linear correlation, NaN where one side is constant."""
+    rmse: float
+    """Root of the mean squared error, in the unit of both."""
+    count: int
+
+    @classmethod
+    def of(cls, predicted: ArrayLike, measured: ArrayLike) -> Agreement:
+        """Compare two arrays (n,).
+
+        Raises
+        ------
+        ValueError
+            Different lengths, or fewer than two.
+        """
+        x, y = np.asarray(predicted, np.float64), np.asarray(measured, np.float64)
+        if x.shape != y.shape or x.ndim != 1 or x.size < 2:
+            raise ValueError(f"expected two arrays of the same length of at least 2, found {x.shape} and {y.shape}")
+        dx, dy = x - x.mean(), y - y.mean()
+        scale = float(np.sqrt((dx @ dx) * (dy @ dy)))
+        pearson = float(dx @ dy) / scale if scale > 0 else math.nan
+        return cls(pearson, float(np.sqrt(np.mean((x - y) ** 2))), x.size)
+
+
+@dataclass(frozen=True)
 class Fitted:
     """Constants of one operator and dtype, and how well they predict tiles that were not fitted."""
 
@@ -165,3 +196,50 @@ def _line(tiles: Measured, op: Op, dtype: DType, peak: float, read_bytes: float)
 
 def _predicted(line: Line, tiles: Measured, op: Op, dtype: DType) -> NDArray[np.float64]:
     return line.a * tiles.roof_bytes(op, dtype, line.peak, read_bytes=line.read_bytes) + line.b
+
+
+def fit_line(
+    plain_bytes: ArrayLike, plain_ms: ArrayLike, atomic_bytes: ArrayLike, atomic_ms: ArrayLike, peak: float
+) -> Line:
+    """Fit the constants of tiles that were measured without and with atomic additions (algorithm 1, lines 12 and 13).
+
+    A line that would begin below zero is drawn through zero: a tile of no bytes cannot cost less than nothing.
+
+    Parameters
+    ----------
+    plain_bytes, plain_ms : (n,) float
+        Roofline bytes R and the milliseconds of each tile.
+    atomic_bytes, atomic_ms : (n,) float
+        The same of its atomic twin; both empty where there is no such thing, then c is 0 and d is 1.
+    peak : float
+        Flops for each byte.
+
+    Raises
+    ------
+    ValueError
+        Arrays of different lengths, or fewer than two different R: a line needs two points.
+    """
+    r, ms = np.asarray(plain_bytes, np.float64), np.asarray(plain_ms, np.float64)
+    r_atomic, ms_atomic = np.asarray(atomic_bytes, np.float64), np.asarray(atomic_ms, np.float64)
+    if r.shape != ms.shape or r_atomic.shape != ms_atomic.shape or r_atomic.size not in (0, r.size):
+        raise ValueError(
+            f"expected bytes and milliseconds of as many tiles, found {r.size}, {ms.size}, {r_atomic.size} and "
+            f"{ms_atomic.size}"
+        )
+    a, b = _straight(r, ms)
+    if b < 0:
+        a, b = float(r @ ms / (r @ r)), 0.0
+    if not r_atomic.size:
+        return Line(a, b, 0.0, 1.0, peak)
+    more, longer = r_atomic / r, ms_atomic / ms
+    if np.ptp(more) < _SAME:  # arithmetic bounds every tile: additions move no roof
+        return Line(a, b, 0.0, float(longer.mean()), peak)
+    c, d = _straight(more, longer)
+    return Line(a, b, c, d, peak)
+
+
+def _straight(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    if np.unique(x).size < 2:
+        raise ValueError(f"expected tiles of at least two sizes to fit a line through, found {np.unique(x).size}")
+    slope, offset = np.polyfit(x, y, 1)
+    return float(slope), float(offset)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.errors import DatasetError, UnsupportedError
 from spmark.impls.lo_spmm.features import FEATURES
-from spmark.impls.lo_spmm.labels import LabelRow
 from spmark.impls.lo_spmm.rank import Card, RankModel, Trees
+from spmark.impls.lo_spmm.study.labels import LabelRow
 from spmark.impls.lo_spmm.tuning import RANKED
 
 LEVELS = 16

@@ -26,8 +26,8 @@ from spmark.impls.liteform.schedule import (
     table_for,
     tiles,
 )
-from spmark.impls.liteform.schedule_fit import Trials, fitted_entries
-from spmark.impls.liteform.tuning import (
+from spmark.impls.liteform.study.schedule_fit import Trials, fitted_entries
+from spmark.impls.liteform.study.tuning import (
     COUNTED,
     ScheduleRow,
     Timed,

@@ -27,10 +27,10 @@ from spmark.impls.runtime.cudatiming import CudaStopwatch
 from spmark.impls.runtime.device import versions
 from spmark.impls.runtime.target import open_target
 from spmark.impls.runtime.withcupy import cupy
-from spmark.impls.stile import samples
 from spmark.impls.stile.calibration import BlockCost, Calibration, Line
-from spmark.impls.stile.fitting import Fitted, Measured, fitted
 from spmark.impls.stile.schedule import block_tiles, ell_tiles, middle, run_schedules, tile_schedules
+from spmark.impls.stile.study import samples
+from spmark.impls.stile.study.fitting import Fitted, Measured, fitted
 
 TILES_PER_SM = 50
 """Copies of a tile for each multiprocessor: a tile's cost is the time of all, over these."""
@@ -153,7 +153,7 @@ def calibrate(spec: DeviceSpec) -> tuple[DeviceSpec, list[Fitted]]:
     for one in found:
         tables |= one.tables()
     driver, cuda = versions(spec)
-    how = f"spmark.impls.stile.gpu, {TILES_PER_SM} copies of a tile for each multiprocessor"
+    how = f"spmark.impls.stile.study.gpu, {TILES_PER_SM} copies of a tile for each multiprocessor"
     made = {"driver": driver, "cuda": cuda, "on": f"{datetime.now(UTC):%Y-%m-%d}", "by": how}
     return spec.model_copy(update={"tables": tables, "calibrated_with": made}), found
 

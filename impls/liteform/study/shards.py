@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from spmark.impls.core.errors import RecordError, SpmarkError
 from spmark.impls.core.problem import DType
 from spmark.impls.core.recordfile import RecordFile, read_rows
-from spmark.impls.liteform.labels import LabelRow
+from spmark.impls.liteform.study.labels import LabelRow
 
 _log = logging.getLogger(__name__)
 Matrix = TypeVar("Matrix")

@@ -15,7 +15,7 @@ from spmark.impls.core.problem import Op, Problem
 from spmark.impls.lo_spmm.reorder import Order
 from spmark.impls.lo_spmm.search import Pins, Space, explore
 from spmark.impls.lo_spmm.space import TileSize
-from spmark.impls.lo_spmm.study import CANDIDATES, compare, spread_out
+from spmark.impls.lo_spmm.study.compared import CANDIDATES, compare, spread_out
 from spmark.impls.runtime.device import shipped_calibration
 
 H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from spmark.impls.core.problem import Csr
 from spmark.impls.formats.hyb import Bucket, HybFormat
 from spmark.impls.formats.tiles import GROUP, Blocks, TileFormat
-from spmark.impls.stile.fitting import Tile
 from spmark.impls.stile.prices import ONE_DIMENSION
+from spmark.impls.stile.study.fitting import Tile
 
 HEIGHT = 16
 """Rows of a block tile, but for SpMM's lower ones."""

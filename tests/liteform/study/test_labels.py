@@ -14,19 +14,19 @@ from problems import random_csr
 
 from spmark.impls.core.errors import BuildError, DatasetError, RecordError, UnsupportedError
 from spmark.impls.core.problem import Csr, DType
-from spmark.impls.liteform.climb import Point, climb, neighbours, published_start
 from spmark.impls.liteform.compose import Form
 from spmark.impls.liteform.features import Features
-from spmark.impls.liteform.labelled import Labels
-from spmark.impls.liteform.labels import (
+from spmark.impls.liteform.study.climb import Point, climb, neighbours, published_start
+from spmark.impls.liteform.study.labelled import Labels
+from spmark.impls.liteform.study.labels import (
     MAX_SAMPLES,
     About,
     LabelRow,
     Tried,
     measure,
 )
-from spmark.impls.liteform.measured import partition_regret, read_labels, table_of
-from spmark.impls.liteform.shards import Skipped, label_all, measured_before, skipped_before
+from spmark.impls.liteform.study.measured import partition_regret, read_labels, table_of
+from spmark.impls.liteform.study.shards import Skipped, label_all, measured_before, skipped_before
 
 MATRIX = random_csr(60, 300, np.random.default_rng(0).integers(1, 200, 60).tolist())
 TRIED = Tried(partitions=1, max_width=8, samples_us={32: [3.0], 128: [4.0]})

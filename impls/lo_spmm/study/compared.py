@@ -17,7 +17,7 @@ from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import SpmarkError
 from spmark.impls.lo_spmm.search import Space
 from spmark.impls.lo_spmm.space import TileSize
-from spmark.impls.lo_spmm.training import kendall
+from spmark.impls.lo_spmm.study.training import kendall
 from spmark.impls.lo_spmm.tuning import Runner, kernel_of
 
 CANDIDATES = 10

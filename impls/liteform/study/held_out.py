@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spmark.impls.liteform.labelled import Labels, disjoint_split
-from spmark.impls.liteform.labels import LabelRow
-from spmark.impls.liteform.measured import partition_regret, table_of
-from spmark.impls.liteform.models import balanced_accuracy
 from spmark.impls.liteform.predictor import Card, Predictor
-from spmark.impls.liteform.study import selection_regret
-from spmark.impls.liteform.training import train
+from spmark.impls.liteform.study.labelled import Labels, disjoint_split
+from spmark.impls.liteform.study.labels import LabelRow
+from spmark.impls.liteform.study.measured import partition_regret, table_of
+from spmark.impls.liteform.study.models import balanced_accuracy
+from spmark.impls.liteform.study.published import selection_regret
+from spmark.impls.liteform.study.training import train
 
 
 class Spread(NamedTuple):
@@ -31,7 +31,7 @@ def held_out(rows: Sequence[LabelRow], card: Card, splits: int = 10) -> dict[str
     Parameters
     ----------
     rows : sequence of LabelRow
-        As `spmark.impls.liteform.measured.read_labels` gives them.
+        As `spmark.impls.liteform.study.measured.read_labels` gives them.
     card : Card
     splits : int
         Seeds of `disjoint_split`, from 0.

@@ -1,0 +1,195 @@
+"""From times of many schedules to the table of a GPU: schedules by size, weights of the cost, when to gather rows.
+
+What a device measured is kept row by row (`spmark.impls.liteform.gpu`), so that a table can be made again without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, field_validator
+
+from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.problem import DType
+from spmark.impls.liteform.cost import POWERS, Counts
+from spmark.impls.liteform.schedule import Gathering, Schedule, Table
+from spmark.impls.liteform.study.schedule_fit import MANY, Trials, fitted_entries
+from spmark.impls.liteform.weights import Weights, weighed
+
+COUNTED = ("rows", "folded", "longer", "split", "split_slots")
+"""What a row tells of `spmark.impls.liteform.cost.Counts`."""
+_SPACE = {
+    "atomic": (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0),
+    "slot": (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0),
+    "chain": (0.0, 1e3, 3e3, 1e4, 2e4, 4e4),
+    "beyond": (3e2, 1e3, 3e3, 1e4, 3e4, 1e5),
+    "launch": (0.0, 2.5e5, 5e5, 1e6, 2e6, 4e6),
+}
+_STARTS = tuple(
+    Weights(atomic, slot, *rest)
+    for atomic, slot, rest in product((2.0, 4.0), (0.2, 0.5), ((1e4, 3e3, 1e6), (0.0, 3e2, 0.0)))
+)
+_SHARES = (0.97, 0.95, 0.9, 0.85, 0.8, 0.7)
+_WIDTHS = (1, 64, 128, 256)
+_LOADS = (0, 2_000_000, 4_000_000, 8_000_000, 16_000_000, 32_000_000, 64_000_000)
+_CREDIBLE, _WORTH = 0.1, 0.01
+"""Share of the time that gathering is believed to gain or lose at most, since a median may be off by more; and that it
+must gain where it is done, since finding an order takes time."""
+
+
+class Timed(BaseModel):
+    """One way of running CELL in one partition, with its time."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    max_width: int
+    gathered: bool
+    schedule: Schedule
+    time_us: float
+    tail_in_last: bool = False
+
+
+class ScheduleRow(BaseModel):
+    """What was measured of one matrix at one J in one dtype."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    schema_version: Literal[1] = 1
+    matrix: str
+    device: str
+    dtype: DType
+    width: int
+    num_cols: int
+    nnz: int
+    counted: dict[str, tuple[int, ...]]
+    """By power of two, what `COUNTED` names of one partition."""
+    given_share: float
+    """Of rows of B that a block reads for the first time (`spmark.impls.formats.nearness.distinct_share`)."""
+    gathered_share: float
+    timed: tuple[Timed, ...]
+
+    @field_validator("counted")
+    @classmethod
+    def _has_every_count(cls, found: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        if found.keys() != set(COUNTED) or any(len(counts) != POWERS for counts in found.values()):
+            raise ValueError(f"expected {', '.join(COUNTED)} of {POWERS} powers each, found others")
+        return found
+
+    @property
+    def counts(self) -> Counts:
+        """What weights price."""
+        told = {name: np.array([self.counted[name]], np.int64) for name in COUNTED}
+        return Counts(**told, bound=np.zeros((1, POWERS), np.int64))
+
+    def by_width(self, gathered: bool, tail_in_last: bool) -> dict[int, float]:
+        """Give the least time of every widest bucket that was tried in one order of rows."""
+        found: dict[int, float] = {}
+        for timed in self.timed:
+            if timed.gathered is gathered and timed.tail_in_last is tail_in_last:
+                found[timed.max_width] = min(timed.time_us, found.get(timed.max_width, np.inf))
+        return found
+
+    def trials(self) -> list[Trials]:
+        """Give the formats for which many schedules were tried, with the times of all."""
+        kinds: dict[tuple[int, bool, bool], dict[Schedule, float]] = {}
+        for timed in self.timed:
+            times = kinds.setdefault((timed.max_width, timed.gathered, timed.tail_in_last), {})
+            key = timed.schedule.canonical(timed.max_width)
+            times[key] = min(timed.time_us, times.get(key, np.inf))
+        return [
+            Trials(self.dtype, self.width, self.nnz, max_width, gathered, times)
+            for (max_width, gathered, _), times in kinds.items()
+            if len(times) >= MANY
+        ]
+
+
+def make_table(rows: Sequence[ScheduleRow], made_with: str = "") -> Table:
+    """Choose for a GPU what costs least time over what was measured.
+
+    Parameters
+    ----------
+    rows : sequence of ScheduleRow
+        Of one device.
+    made_with : str
+        The command.
+
+    Raises
+    ------
+    DatasetError
+        There are none, or those of several devices.
+    """
+    devices = sorted({row.device for row in rows})
+    if len(devices) != 1:
+        raise DatasetError(f"expected schedules of one device, found {', '.join(devices) or 'none'}")
+    entries = fitted_entries([trials for row in rows for trials in row.trials()])
+    gathering = fitted_gathering(rows)
+    return Table(
+        device=devices[0],
+        entries=tuple(entries),
+        weights=fitted_weights(rows, gathered=False),
+        gathering=gathering and replace(gathering, weights=fitted_weights(rows, gathered=True)),
+        made_with=made_with,
+    )
+
+
+def fitted_weights(rows: Sequence[ScheduleRow], gathered: bool) -> Weights:
+    """Find the weights under which the cheapest widths take least time, one weight after the other over a grid."""
+    curves = [
+        (row, tail, times) for row in rows for tail in (False, True) if len(times := row.by_width(gathered, tail)) > 1
+    ]
+    counts = [row.counts for row, _, _ in curves]
+
+    def regret(weights: Weights) -> float:
+        regrets = [
+            _width_regret(weighed(counted, row.width, weights, tail)[0], times)
+            for counted, (row, tail, times) in zip(counts, curves, strict=True)
+        ]
+        return float(np.mean(regrets)) if regrets else 0.0
+
+    return min((_descend(start, regret) for start in _STARTS), key=regret)
+
+
+def _descend(weights: Weights, regret: Callable[[Weights], float]) -> Weights:
+    best = regret(weights)
+    while True:
+        before = best
+        for name, values in _SPACE.items():
+            for value in values:
+                candidate = replace(weights, **{name: value})
+                if (found := regret(candidate)) < best - 1e-9:
+                    weights, best = candidate, found
+        if best >= before - 1e-6:
+            return weights
+
+
+def _width_regret(prices: NDArray[np.float64], times: dict[int, float]) -> float:
+    widest = int(np.flatnonzero(np.isfinite(prices))[-1])
+    taken = min(times, key=lambda max_width: prices[min(max_width.bit_length() - 1, widest)])
+    return float(np.log(times[taken] / min(times.values())))
+
+
+def fitted_gathering(rows: Sequence[ScheduleRow]) -> Gathering | None:
+    """Find from where on gathering rows costs least time; None where that is never, or was tried for no matrix."""
+    pairs = []
+    for row in rows:
+        times = [[t.time_us for t in row.timed if t.gathered is way] for way in (False, True)]
+        if all(len(found) >= MANY for found in times):
+            gain = float(np.clip(np.log(min(times[1]) / min(times[0])), -_CREDIBLE, _CREDIBLE))
+            width = row.width * row.dtype.itemsize // DType.FLOAT32.itemsize  # as `Gathering.asks` counts
+            pairs.append((width, row.nnz * width, row.gathered_share / row.given_share, gain))
+    if not pairs:
+        return None
+    widths, loads, shares, gains = (np.array(column) for column in zip(*pairs, strict=True))
+
+    def total(rule: Gathering) -> float:
+        taken = (widths >= rule.least_width) & (loads >= rule.least_loads) & (shares <= rule.most_share)
+        return float((gains[taken] + _WORTH).sum())
+
+    rules = [Gathering(*bounds, weights=_STARTS[0]) for bounds in product(_WIDTHS, _LOADS, _SHARES)]
+    best = min(rules, key=total)
+    return best if total(best) < 0 else None
