@@ -21,7 +21,7 @@ from spmark.impls.table import IMPLEMENTATIONS
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("impls", "datasets", "suite", "report")
-LAYERS = ("core", "formats", "runtime", "kernels", "tuning")
+LAYERS = ("core", "formats", "runtime", "kernels", "tuning", "study")
 IMPLEMENTATION_FOLDERS = sorted(
     path.name for path in (ROOT / "impls").iterdir() if path.is_dir() and path.name not in (*LAYERS, "__pycache__")
 )
@@ -30,7 +30,7 @@ CORE, TABLE = "spmark.impls.core", "spmark.impls.table"
 # What a part may import of spmark, itself aside. An implementation sees the layers, and no other implementation.
 KERNELS_MAY = (CORE, "spmark.impls.formats", "spmark.impls.runtime")
 TUNING_MAY = (*KERNELS_MAY, "spmark.impls.kernels")
-IMPL_MAY = (*TUNING_MAY, "spmark.impls.tuning")
+IMPL_MAY = (*TUNING_MAY, "spmark.impls.tuning", "spmark.impls.study")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     CORE: (),
     TABLE: (CORE,),
@@ -38,6 +38,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "spmark.impls.runtime": (CORE,),
     "spmark.impls.kernels": KERNELS_MAY,
     "spmark.impls.tuning": TUNING_MAY,
+    "spmark.impls.study": (CORE,),
     **{f"spmark.impls.{name}": IMPL_MAY for name in IMPLEMENTATION_FOLDERS},
     "spmark.impls.auto": (*IMPL_MAY, TABLE),
     "spmark.datasets": (CORE,),

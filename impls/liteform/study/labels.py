@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from math import inf
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Protocol
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from spmark.impls.core.errors import SpmarkError
 from spmark.impls.core.problem import Csr, DType
@@ -24,6 +24,7 @@ from spmark.impls.liteform.compose import Form
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.loops import MAX_POWER
 from spmark.impls.liteform.study.climb import Point, climb, published_start
+from spmark.impls.study.rows import Part, Row, reason_of
 
 WIDTHS = (32, 64, 128, 256, 512)
 """J of the published labels."""
@@ -63,23 +64,18 @@ Samples = dict[int, list[Annotated[float, Field(gt=0, allow_inf_nan=False)]]]
 """Microseconds by J."""
 
 
-class Tried(BaseModel):
+class Tried(Part):
     """A config with its times."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     partitions: int
     max_width: int
-    samples_us: Samples = {}
+    samples_us: Samples = Field(default_factory=dict)
     reason: str = ""
 
 
-class LabelRow(BaseModel):
+class LabelRow(Row):
     """A line of a file of labels: one matrix in one dtype, at all widths."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-    schema_version: Literal[1] = 1
     matrix: str
     """``source/name``."""
     matrix_hash: str
@@ -90,7 +86,7 @@ class LabelRow(BaseModel):
     features: dict[str, float]
     fixed_us: dict[str, Samples]
     """Samples by format and J; a format that could not be is missing."""
-    refused: dict[str, str] = {}
+    refused: dict[str, str] = Field(default_factory=dict)
     """Why a fixed format is missing."""
     tried: tuple[Tried, ...]
     exhaustive: bool
@@ -135,8 +131,7 @@ class _Book:
                 samples = {j: list(found)[:MAX_SAMPLES] for j, found in self._timer.cell(*config).items()}
                 self.tried[point] = Tried(partitions=config[0], max_width=config[1], samples_us=samples)
             except (SpmarkError, MemoryError) as error:
-                reason = str(error) or type(error).__name__
-                self.tried[point] = Tried(partitions=config[0], max_width=config[1], reason=reason)
+                self.tried[point] = Tried(partitions=config[0], max_width=config[1], reason=reason_of(error))
         found = self.tried[point].samples_us.get(width)
         return float(np.median(found)) if found else inf
 
@@ -179,7 +174,7 @@ def measure(
         try:
             fixed[form.value] = {width: list(timer.fixed(form, width))[:MAX_SAMPLES] for width in widths}
         except (SpmarkError, MemoryError) as error:
-            refused[form.value] = str(error) or type(error).__name__
+            refused[form.value] = reason_of(error)
     # Wider buckets than the longest row needs would be the same format again.
     longest = min(MAX_POWER, max(features.max_length - 1, 0).bit_length())
     most = Point(min(MAX_PARTITION_POWER, matrix.num_cols.bit_length() - 1), longest)

@@ -16,6 +16,7 @@ from spmark.impls.liteform.compose import Form
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.study.labelled import Labels
 from spmark.impls.liteform.study.labels import LabelRow
+from spmark.impls.study.rows import one_device
 
 _TIED = 0.03
 """Shares by which medians of a few samples differ without meaning it."""
@@ -70,10 +71,7 @@ def read_labels(paths: Sequence[Path]) -> list[LabelRow]:
         held = found.get(key)
         if held is None or (row.exhaustive, row.complete) >= (held.exhaustive, held.complete):
             found[key] = row
-    devices = sorted({row.device for row in found.values()})
-    if len(devices) != 1:
-        where = ", ".join(map(str, paths))
-        raise DatasetError(f"{where}: expected labels of one device, found {', '.join(devices) or 'none'}")
+    one_device((row.device for row in found.values()), f"{', '.join(map(str, paths))}: expected labels")
     return list(found.values())
 
 

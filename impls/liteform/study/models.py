@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.errors import UnsupportedError
+from spmark.impls.study.rows import untrained
 
 FOREST = "Random Forest"
 """What the paper and we use."""
@@ -43,9 +43,7 @@ def model_kinds(seed: int = 42) -> Mapping[str, Callable[[], Any]]:
         from sklearn.svm import SVC
         from sklearn.tree import DecisionTreeClassifier
     except ImportError as error:
-        raise UnsupportedError(
-            f"expected scikit-learn for training, found none ({error}); install the extra: pip install 'spmark[train]'"
-        ) from error
+        raise untrained("scikit-learn", error) from error
     return {
         FOREST: lambda: RandomForestClassifier(random_state=seed),
         "KNeighbors": KNeighborsClassifier,

@@ -8,18 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import field_validator
 
-from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.problem import DType
 from spmark.impls.liteform.cost import POWERS, Counts
 from spmark.impls.liteform.schedule import Gathering, Schedule, Table
 from spmark.impls.liteform.study.schedule_fit import MANY, Trials, fitted_entries
 from spmark.impls.liteform.weights import Weights, weighed
+from spmark.impls.study.rows import Part, Row, one_device
 
 COUNTED = ("rows", "folded", "longer", "split", "split_slots")
 """What a row tells of `spmark.impls.liteform.cost.Counts`."""
@@ -42,10 +41,8 @@ _CREDIBLE, _WORTH = 0.1, 0.01
 must gain where it is done, since finding an order takes time."""
 
 
-class Timed(BaseModel):
+class Timed(Part):
     """One way of running CELL in one partition, with its time."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     max_width: int
     gathered: bool
@@ -54,12 +51,9 @@ class Timed(BaseModel):
     tail_in_last: bool = False
 
 
-class ScheduleRow(BaseModel):
+class ScheduleRow(Row):
     """What was measured of one matrix at one J in one dtype."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-    schema_version: Literal[1] = 1
     matrix: str
     device: str
     dtype: DType
@@ -123,13 +117,11 @@ def make_table(rows: Sequence[ScheduleRow], made_with: str = "") -> Table:
     DatasetError
         There are none, or those of several devices.
     """
-    devices = sorted({row.device for row in rows})
-    if len(devices) != 1:
-        raise DatasetError(f"expected schedules of one device, found {', '.join(devices) or 'none'}")
+    device = one_device((row.device for row in rows), "expected schedules")
     entries = fitted_entries([trials for row in rows for trials in row.trials()])
     gathering = fitted_gathering(rows)
     return Table(
-        device=devices[0],
+        device=device,
         entries=tuple(entries),
         weights=fitted_weights(rows, gathered=False),
         gathering=gathering and replace(gathering, weights=fitted_weights(rows, gathered=True)),

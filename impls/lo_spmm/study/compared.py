@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import groupby
-from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import SpmarkError
@@ -19,16 +17,14 @@ from spmark.impls.lo_spmm.search import Space
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.lo_spmm.study.training import kendall
 from spmark.impls.lo_spmm.tuning import Runner, kernel_of
+from spmark.impls.study.rows import Row
 
 CANDIDATES = 10
 
 
-class Compared(BaseModel):
+class Compared(Row):
     """Candidates of one layer by both ways; a line of a file."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-    schema_version: Literal[1] = 1
     layer: str
     device: str
     sizes: tuple[TileSize, ...]

@@ -7,20 +7,18 @@ serves many tile sizes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import CompileError, DatasetError, SpmarkError
 from spmark.impls.core.problem import Csr, Op, Problem
-from spmark.impls.core.recordfile import RecordFile, read_rows
+from spmark.impls.core.recordfile import read_rows
 from spmark.impls.formats.threads import cores
 from spmark.impls.lo_spmm.assemble import assemble
 from spmark.impls.lo_spmm.constraints import register_cap
@@ -30,6 +28,8 @@ from spmark.impls.lo_spmm.reorder import Order
 from spmark.impls.lo_spmm.search import Pins, Space, explore
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.lo_spmm.tuning import Runner
+from spmark.impls.study.rows import Part, Row, one_device, reason_of
+from spmark.impls.study.shards import append_rows
 
 ROWS = (64, 2048)
 """I and K of a problem, both ends included."""
@@ -47,10 +47,8 @@ _PREPARED = 32
 """Problems whose kernels are assembled, side by side, before these are measured."""
 
 
-class Tried(BaseModel):
+class Tried(Part):
     """A candidate with its times."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     tile_rows: int
     threads: int
@@ -61,12 +59,9 @@ class Tried(BaseModel):
     reason: str = ""
 
 
-class LabelRow(BaseModel):
+class LabelRow(Row):
     """A line of a file of labels: one problem."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-    schema_version: Literal[1] = 1
     seed: int
     """Of `synthetic`."""
     matrix_hash: str
@@ -137,7 +132,7 @@ def measure(seed: int, space: Space, runner: Runner) -> LabelRow:
         try:
             found = runner.samples_us(sizes, proxies=False)
         except (SpmarkError, MemoryError) as error:
-            reason = str(error) or type(error).__name__
+            reason = reason_of(error)
         for size in sizes:
             config = {name: getattr(size, name) for name in ("tile_rows", "threads", "cpt", "tiles_per_block")}
             features = tuple(space.features(size).tolist())
@@ -186,19 +181,21 @@ def label_all(
     """
     have = {row.seed for file in path.parent.glob("shard*.jsonl") for row in read_rows(file, LabelRow)}
     wanted = [seed for seed in seeds if seed not in have]
-    made = 0
-    batches = (wanted[start : start + _PREPARED] for start in range(0, len(wanted), _PREPARED))
-    with RecordFile(path) as file, ThreadPoolExecutor(cores()) as pool:
-        for batch in batches:
-            if time.monotonic() >= ends:
-                break
-            # All before the first is timed: a thread that writes PTX holds up launches.
-            for seed, space in zip(batch, list(pool.map(make_space, batch)), strict=True):
-                if time.monotonic() >= ends:
-                    break
-                file.append(measure(seed, space, make_runner(space)))
-                made += 1
+    spaces = _prepared(wanted, make_space, ends)
+    made = append_rows(path, spaces, lambda seed, space: measure(seed, space, make_runner(space)), ends)
     return made, len(wanted) - made
+
+
+def _prepared(
+    seeds: Sequence[int], make_space: Callable[[int], Space], ends: float
+) -> Iterator[tuple[int, Space | str]]:
+    """Prepare a whole batch of problems before the first is timed: a thread that writes PTX holds up launches."""
+    with ThreadPoolExecutor(cores()) as pool:
+        for start in range(0, len(seeds), _PREPARED):
+            if time.monotonic() >= ends:
+                return
+            batch = seeds[start : start + _PREPARED]
+            yield from zip(batch, list(pool.map(make_space, batch)), strict=True)
 
 
 def read_labels(paths: Sequence[Path]) -> list[LabelRow]:
@@ -212,9 +209,7 @@ def read_labels(paths: Sequence[Path]) -> list[LabelRow]:
         A line is no label.
     """
     rows = list({row.seed: row for path in paths for row in read_rows(path, LabelRow)}.values())
-    devices = sorted({row.device for row in rows})
-    if len(devices) != 1:
-        raise DatasetError(f"expected labels of one device, found {', '.join(devices) or 'none'}")
+    one_device(row.device for row in rows)
     other = next((row.features for row in rows if row.features != FEATURES), None)
     if other is not None:
         raise DatasetError(f"expected features {', '.join(FEATURES)}, found {', '.join(other)}; measure labels again")

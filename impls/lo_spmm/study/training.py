@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.errors import DatasetError, UnsupportedError
+from spmark.impls.core.errors import DatasetError
 from spmark.impls.lo_spmm.features import FEATURES
 from spmark.impls.lo_spmm.rank import Card, RankModel, Trees
 from spmark.impls.lo_spmm.study.labels import LabelRow
 from spmark.impls.lo_spmm.tuning import RANKED
+from spmark.impls.study.rows import untrained
 
 LEVELS = 16
 """Grades of relevance: the best time over a candidate's, rounded down to sixteenths."""
@@ -132,9 +133,7 @@ def _fitted(groups: Sequence[Group]) -> Trees:
     try:
         import lightgbm
     except ImportError as error:
-        raise UnsupportedError(
-            f"expected LightGBM for training, found none ({error}); install the extra: pip install 'spmark[train]'"
-        ) from error
+        raise untrained("LightGBM", error) from error
     relevance = [_relevance(times) for _, times in groups]
     data = lightgbm.Dataset(
         np.concatenate([features for features, _ in groups]),

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.stile.net import Net
+from spmark.impls.study.rows import untrained
 
 HIDDEN = (64, 32)
 _DECAY = 1e-2
@@ -46,9 +46,7 @@ def train(features: NDArray[np.float64], milliseconds: NDArray[np.float64], seed
     try:
         from sklearn.neural_network import MLPRegressor
     except ImportError as error:
-        raise UnsupportedError(
-            f"expected scikit-learn for training, found none ({error}); install the extra: pip install 'spmark[train]'"
-        ) from error
+        raise untrained("scikit-learn", error) from error
     mean, scale = features.mean(0), _spread(features)
     times = np.log(milliseconds)
     middle, spread = times.mean(), _spread(times)

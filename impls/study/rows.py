@@ -1,0 +1,62 @@
+"""Lines of the files that studies keep, and what is asked of such files before anything is learned from them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from spmark.impls.core.errors import DatasetError, UnsupportedError
+
+
+class Part(BaseModel):
+    """A piece of a line; a key that it does not know is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class Row(Part):
+    """A line of a file."""
+
+    schema_version: Literal[1] = 1
+
+
+def one_device(devices: Iterable[str], expected: str = "expected labels") -> str:
+    """Give the device that all rows name.
+
+    Parameters
+    ----------
+    devices : iterable of str
+        One for each row.
+    expected : str
+        How the error begins.
+
+    Raises
+    ------
+    DatasetError
+        There are no rows, or rows of several devices.
+    """
+    names = sorted(set(devices))
+    if len(names) != 1:
+        raise DatasetError(f"{expected} of one device, found {', '.join(names) or 'none'}")
+    return names[0]
+
+
+def digest_of(paths: Sequence[Path]) -> str:
+    """Give the SHA-256 over the contents of the files, one after the other."""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
+
+
+def reason_of(error: BaseException) -> str:
+    """Give what an error says, or its type where it says nothing."""
+    return str(error) or type(error).__name__
+
+
+def untrained(library: str, error: ImportError) -> UnsupportedError:
+    """Give the error for a library that trains and is not installed."""
+    return UnsupportedError(
+        f"expected {library} for training, found none ({error}); install the extra: pip install 'spmark[train]'"
+    )
