@@ -8,34 +8,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from spmark.datasets.archive import unpacked_gzip
 from spmark.datasets.cache import Cache
 from spmark.datasets.near import near
+from spmark.impls.core.contracts import PublishedTable
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.guard import reading
 
 _ARTIFACT = "https://raw.githubusercontent.com/johnpzh/sparsetir-artifact"
 _LABELS = "24acb5a2cf5d0e3bc6bddfc59746abb924868397"
 _FIGURES = "3486ce006f7fea697e676524978c15f79598c862"
-
-
-@dataclass(frozen=True)
-class PublishedTable:
-    """A CSV file that somebody else measured."""
-
-    name: str
-    """``paper/file`` without its ending."""
-    what: str
-    url: str
-    sha256: str
-    """Of the CSV, unpacked."""
-    licence: str
-    citation: str
-    gpu: str
-    """What it was measured on."""
 
 
 def _liteform(file: str, path: str, what: str, sha256: str) -> PublishedTable:
@@ -50,9 +34,6 @@ def _liteform(file: str, path: str, what: str, sha256: str) -> PublishedTable:
     )
 
 
-LITEFORM_LABELS = "liteform/output_2279_total"
-LITEFORM_SPEEDS = "liteform/eva_suitesparse_exe_time"
-LITEFORM_OVERHEADS = "liteform/eva_suitesparse_overhead"
 TABLES: Mapping[str, PublishedTable] = {
     table.name: table
     for table in (

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import fields
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from spmark.impls.core.errors import SweepError
-from spmark.impls.core.interfaces import Implementation
+
+if TYPE_CHECKING:
+    from spmark.impls.core.interfaces import Implementation
 
 IMPLEMENTATIONS: Mapping[str, str] = {
     "cusparse": "spmark.impls.cusparse.plan:CuSparse",
@@ -36,6 +38,20 @@ IMPLEMENTATIONS: Mapping[str, str] = {
     "blas_cpu": "spmark.impls.blas_cpu.plan:BlasCpu",
 }
 
+CONTRACTS: Mapping[str, Mapping[str, str]] = {
+    "labels": {
+        "liteform": "spmark.impls.liteform.study.commands:FormatLabels",
+        "lo_spmm": "spmark.impls.lo_spmm.study.commands:KernelLabels",
+    },
+    "predictors": {
+        "liteform": "spmark.impls.liteform.study.commands:ForestTraining",
+        "lo_spmm": "spmark.impls.lo_spmm.study.commands:RankTraining",
+    },
+    "published labels": {"liteform": "spmark.impls.liteform.study.commands:PublishedLabels"},
+    "calibration": {"stile": "spmark.impls.stile.study.commands:TileCalibration"},
+}
+"""What implementations offer beside plans, by the contracts of `spmark.impls.core.contracts`; imported on use."""
+
 
 def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation:
     """Make the implementation ``name`` with its tunables pinned to ``config``.
@@ -47,13 +63,10 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
     """
     entry = IMPLEMENTATIONS.get(name) if isinstance(name, str) else None
     if entry is None:
-        near = get_close_matches(str(name), IMPLEMENTATIONS, 1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
-        raise SweepError(f"expected an implementation out of {', '.join(IMPLEMENTATIONS)}, found {name!r}{hint}")
+        raise _unknown("an implementation", name, IMPLEMENTATIONS)
     if config is not None and not isinstance(config, Mapping):
         raise SweepError(f"implementation {name}: expected tunables as a mapping, found {config!r}")
-    module, _, label = entry.partition(":")
-    kind = getattr(import_module(module), label)
+    kind = _imported(entry)
     known = [f.name for f in fields(kind)]
     unknown = sorted(map(str, set(config or {}) - set(known)))
     if unknown:
@@ -63,6 +76,31 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
         return cast("Implementation", kind(**(config or {})))
     except (TypeError, ValueError) as error:
         raise SweepError(f"implementation {name}: {error}") from error
+
+
+def find_contract(contract: str, name: str) -> Any:
+    """Import what the implementation ``name`` offers by ``contract``, a key of `CONTRACTS`.
+
+    Raises
+    ------
+    SweepError
+        It offers no such thing; lists who does.
+    """
+    entry = CONTRACTS[contract].get(name)
+    if entry is None:
+        raise _unknown(f"a method with {contract}", name, CONTRACTS[contract])
+    return _imported(entry)()
+
+
+def _imported(entry: str) -> Any:
+    module, _, label = entry.partition(":")
+    return getattr(import_module(module), label)
+
+
+def _unknown(what: str, name: object, known: Mapping[str, str]) -> SweepError:
+    near = get_close_matches(str(name), known, 1)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    return SweepError(f"expected {what} out of {', '.join(known)}, found {name!r}{hint}")
 
 
 def package(name: str) -> str:

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
+from spmark.impls.table import CONTRACTS
 from spmark.suite.cli_options import DeviceName, DeviceOption, ExitCode, JsonOption, What
 
 PANEL = "Machine"
+
+
+class _CalibrateCommand(TyperCommand):
+    """Reads ``--NAME`` as ``--of NAME``, for every implementation that has something to calibrate."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Write the short form out."""
+        short = {f"--{name}": ["--of", name] for name in CONTRACTS["calibration"]}
+        return super().parse_args(ctx, [part for arg in args for part in short.get(arg, [arg])])
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this file to the program."""
     app.command("doctor", rich_help_panel=PANEL)(doctor)
     app.command("list", rich_help_panel=PANEL)(list_)
-    app.command("calibrate", rich_help_panel=PANEL)(calibrate)
+    app.command("calibrate", cls=_CalibrateCommand, rich_help_panel=PANEL)(calibrate)
 
 
 def doctor(as_json: JsonOption = False) -> None:
@@ -44,9 +55,15 @@ def list_(
 def calibrate(
     device: DeviceOption = DeviceName.AUTO,
     out: Annotated[Path | None, typer.Option(help="JSON file to write; the user's own by default.")] = None,
-    stile: Annotated[
-        bool, typer.Option("--stile", help="Measure the tiles of STile's cost model instead; needs a GPU.")
-    ] = False,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            "--of",
+            metavar="NAME",
+            help="Measure what the cost model of NAME needs instead, on a GPU: "
+            f"{', '.join(CONTRACTS['calibration'])}. [bold]--NAME[/bold] is short for it.",
+        ),
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace a calibration although the machine is busy or rates differ much.")
     ] = False,
@@ -58,8 +75,11 @@ def calibrate(
 
     [bold]spmark calibrate --device cuda --out nvidia-h200.json[/bold]
 
-    [bold]spmark calibrate --stile --out stile.json[/bold], for sweeps that pin [bold]calibration: stile.json[/bold]
+    [bold]spmark calibrate --of NAME --out mine.json[/bold], for sweeps that pin [bold]calibration: mine.json[/bold]
     """
-    from spmark.suite.commands.calibrate import measure_rates, measure_tiles
+    from spmark.suite.commands.calibrate import measure_constants, measure_rates
 
-    (measure_tiles if stile else measure_rates)(device.value, out, as_json, force=force)
+    if method is None:
+        measure_rates(device.value, out, as_json, force=force)
+    else:
+        measure_constants(method, device.value, out, as_json, force=force)

@@ -7,10 +7,13 @@ from typing import Annotated
 
 import typer
 
+from spmark.impls.table import CONTRACTS
 from spmark.suite.cli_options import DeviceName, DeviceOption, ExitCode, JsonOption
 
 PANEL = "Predict"
-MethodArgument = Annotated[str, typer.Argument(help="A method that predicts: liteform or lo_spmm.")]
+MethodArgument = Annotated[
+    str, typer.Argument(help=f"An implementation that predicts: {' or '.join(CONTRACTS['predictors'])}.")
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -24,15 +27,15 @@ def label(
     *,
     matrices: Annotated[
         list[str] | None,
-        typer.Option("--matrix", metavar="PATTERN", help="source/name, * allowed; by default mirror/* and seeded/*."),
+        typer.Option("--matrix", metavar="PATTERN", help="source/name, * allowed; by default the method's own."),
     ] = None,
     dtype: Annotated[list[str] | None, typer.Option(help="float32 or float16; both by default. Repeatable.")] = None,
     exhaustive: Annotated[int, typer.Option(min=0, help="Try every config on so many of the matrices.")] = 40,
     budget: Annotated[str, typer.Option(metavar="TIME", help="No matrix is begun after it: 90s, 7m.")] = "7m",
     shard: Annotated[str, typer.Option(metavar="N/M", help="Every M-th matrix, beginning with the N-th.")] = "1/1",
-    schedules: Annotated[bool, typer.Option("--schedules", help="Measure the table of schedules instead.")] = False,
+    schedules: Annotated[bool, typer.Option("--schedules", help="Measure a table of schedules instead.")] = False,
     proxies: Annotated[
-        bool, typer.Option("--proxies", help="Of lo_spmm: compare proxies with what they stand for instead.")
+        bool, typer.Option("--proxies", help="Compare proxies with the kernels that they stand for instead.")
     ] = False,
     device: DeviceOption = DeviceName.AUTO,
     out: Annotated[Path, typer.Option(help="Folder of labels.")] = Path("results/labels"),
@@ -42,16 +45,12 @@ def label(
 
     Exits with 1 while matrices are left. What cannot be measured is kept with the reason and not tried again.
 
-    For lo_spmm it measures kernels of random matrices; matrices and dtypes are not asked for.
+    A method that makes matrices of its own passes over those, and dtypes, that are asked for.
 
-    Example: [bold]spmark label liteform --shard 1/4 --budget 7m[/bold]
+    Example: [bold]spmark label METHOD --shard 1/4 --budget 7m[/bold]
     """
     from spmark.suite.commands.label import LabelRequest, measure_labels
-    from spmark.suite.commands.rank_model import METHOD, RankRequest, measure_kernels
 
-    if method == METHOD:
-        kernels = RankRequest(budget, shard, device.value, out, as_json, proxies)
-        raise typer.Exit(ExitCode.FAILURES if measure_kernels(kernels) else ExitCode.OK)
     request = LabelRequest(
         method=method,
         patterns=tuple(matrices or ()),
@@ -59,7 +58,7 @@ def label(
         exhaustive=exhaustive,
         budget=budget,
         shard=shard,
-        schedules=schedules,
+        instead=frozenset(name for name, asked in (("schedules", schedules), ("proxies", proxies)) if asked),
         device=device.value,
         out=out,
         as_json=as_json,
@@ -85,18 +84,13 @@ def train(
 ) -> None:
     """Train predictors from labels, or reproduce what their paper says about them on the published labels.
 
-    [bold]spmark train liteform --labels results/labels --name h200 --out h200.npz[/bold]
+    [bold]spmark train METHOD --labels results/labels --name h200 --out h200.model[/bold]
 
-    [bold]spmark train liteform --reproduce --out out/liteform-predictors[/bold]
+    [bold]spmark train METHOD --reproduce --out out/predictors[/bold]
     """
-    from spmark.suite.commands.rank_model import METHOD, train_rank_model
-    from spmark.suite.commands.train import PUBLISHED, TrainRequest, reproduce_study, train_predictor
+    from spmark.suite.commands.train import TrainRequest, reproduce_study, train_predictor
 
     if reproduce:
         reproduce_study(method, seeds, slow, out or Path("out") / f"{method}-predictors", as_json)
         return
-    if method == METHOD:
-        train_rank_model(tuple(labels or ()), name, out or Path("out") / f"{method}-{name}.json", as_json)
-        return
-    model = out or Path("out") / f"{method}-{name}.npz"
-    train_predictor(TrainRequest(method, tuple(labels or (PUBLISHED,)), model, name, as_json))
+    train_predictor(TrainRequest(method, tuple(labels or ()), out, name, as_json))

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from spmark.datasets.sources.table import SOURCES
-from spmark.impls.table import IMPLEMENTATIONS
+from spmark.impls.table import CONTRACTS, IMPLEMENTATIONS
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("impls", "datasets", "suite", "report")
@@ -246,7 +246,9 @@ def test_an_implementation_is_described_and_listed(name: str) -> None:
     assert listed, f"impls/table.py has a line for impls/{name}"
 
 
-@pytest.mark.parametrize("entry", [*IMPLEMENTATIONS.values(), *SOURCES.values()])
+@pytest.mark.parametrize(
+    "entry", [*IMPLEMENTATIONS.values(), *SOURCES.values(), *(one for by in CONTRACTS.values() for one in by.values())]
+)
 def test_a_line_of_a_table_names_a_class(entry: str) -> None:
     module, _, label = entry.partition(":")
     path = ROOT.joinpath(*module.split(".")[1:]).with_suffix(".py")

@@ -1,4 +1,4 @@
-"""``spmark calibrate``: measure a device's rates, or the tiles of STile's cost model, and keep them."""
+"""``spmark calibrate``: measure a device's rates, or the constants of an implementation's cost model, and keep them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from pathlib import Path
 
 from rich.markup import escape
 
-from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.contracts import Calibrating, Outcome
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import DeviceError, RecordError
 from spmark.impls.runtime.load import LoadMeter
-from spmark.suite.commands.console import answer, console, say, table
+from spmark.impls.table import find_contract
+from spmark.suite.commands.console import answer, console, say, table, tell
 
 MOST_CHANGE = 0.5
 """By how much of itself a rate may change before a calibration is doubted."""
@@ -82,47 +84,45 @@ def _refuse_other_rates(old: DeviceSpec, new: DeviceSpec, replaced: Path) -> Non
         )
 
 
-def measure_tiles(device: str, out: Path | None, as_json: bool, *, force: bool) -> None:
-    """Measure the tiles of STile's cost model on a GPU and write its constants beside the device's rates.
+def measure_constants(method: str, device: str, out: Path | None, as_json: bool, *, force: bool) -> None:
+    """Measure the constants of a cost model on a GPU and write them beside the device's rates.
 
     Raises
     ------
+    SweepError
+        The method has nothing to calibrate.
     DeviceError
         The device is not there, or is no GPU; or a file would be replaced while the machine is busy, without ``force``.
     RecordError
         The file cannot be written.
     """
-    from spmark.impls.core.devicespec import DeviceKind
-    from spmark.impls.runtime.device import calibrated, find
+    from spmark.impls.runtime.device import calibrated
 
-    found = find(device)
-    if found.kind is not DeviceKind.CUDA:
-        raise DeviceError(f"expected a GPU to measure tiles on, found {found.name}; times of {found.kind} say nothing")
-    from spmark.impls.stile.study.gpu import calibrate
-
-    path = out or Path(f"stile-{found.name}.json")
+    calibration: Calibrating = find_contract("calibration", method)
+    spec = gpu_named(device, calibration.what)
+    path = out or Path(f"{method}-{spec.name}.json")
     if path.is_file() and not force:
         _refuse_while_busy(path)
-    screen = console(as_json)
-    say(screen, f"measuring tiles on {escape(found.name)} ...")
-    spec, fitted = calibrate(calibrated(found))
+    say(console(as_json), f"measuring {calibration.what} on {escape(spec.name)} ...")
+    spec, agreement = calibration.calibrate(calibrated(spec))
     _save(spec, path)
-    rows = [
-        {
-            "operator": str(one.calibration.op),
-            "dtype": str(one.calibration.dtype),
-            "block tiles": len(one.calibration.blocks),
-            "tiles held out": one.agreement.count,
-            "Pearson": round(one.agreement.pearson, 4),
-            "RMSE, us": round(one.agreement.rmse * 1e3, 4),
-        }
-        for one in fitted
-    ]
-    if as_json:
-        answer({"path": path, "agreement": rows})
-        return
-    screen.print(table("", rows, plain=True))
-    say(screen, f"written to {escape(str(path))}")
+    tell(Outcome({"path": path, "agreement": agreement}, f"written to {path}", rows=agreement), as_json)
+
+
+def gpu_named(name: str, what: str) -> DeviceSpec:
+    """Find a GPU to measure ``what`` on.
+
+    Raises
+    ------
+    DeviceError
+        The device is not there, or is no GPU.
+    """
+    from spmark.impls.runtime.device import find
+
+    spec = find(name)
+    if spec.kind is not DeviceKind.CUDA:
+        raise DeviceError(f"expected a GPU to measure {what} on, found {spec.name}; times of {spec.kind} say nothing")
+    return spec
 
 
 def _save(spec: DeviceSpec, path: Path) -> None:

@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from spmark.impls.core.contracts import Outcome
 from spmark.impls.core.names import printable
 
 FILE_WIDTH = 140
@@ -41,6 +42,19 @@ def complain(text: str) -> None:
 def answer(value: Any) -> None:
     """Write ``value`` as JSON to standard output."""
     typer.echo(json.dumps(value, indent=2, default=str))
+
+
+def tell(outcome: Outcome, as_json: bool) -> None:
+    """Write what a command that studies an implementation has to say."""
+    from rich.markup import escape
+
+    if as_json:
+        answer(outcome.answer)
+        return
+    screen = console(as_json)
+    if outcome.rows:
+        screen.print(table(outcome.title, outcome.rows, plain=True))
+    say(screen, escape(outcome.line))
 
 
 def table(title: str, rows: Sequence[Mapping[str, Any]], *, plain: bool = False) -> Table:

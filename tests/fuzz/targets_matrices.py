@@ -180,8 +180,9 @@ def published_table(data: bytes, folder: Path) -> object:
     """Read a table as if the input were what its authors published."""
     (folder / "liteform").mkdir()
     packed = data.startswith(b"\x1f\x8b")
-    (folder / f"{published.LITEFORM_LABELS}.csv{'.gz' if packed else ''}").write_bytes(data)
-    return len(published._unpacked(folder / f"{published.LITEFORM_LABELS}.csv{'.gz' if packed else ''}"))
+    path = folder / f"{next(iter(published.TABLES))}.csv{'.gz' if packed else ''}"
+    path.write_bytes(data)
+    return len(published._unpacked(path))
 
 
 def sweep(data: bytes, folder: Path) -> object:

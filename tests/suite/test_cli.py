@@ -270,8 +270,11 @@ def test_calibrate_tiles(invoke, fakes, monkeypatch, tmp_path):
     assert code == 0, err
     assert "0.97" in out
     assert calibration_for("nvidia-a100-sxm4-80gb", Op.SPMM, DType.FLOAT16, str(path))[0].blocks
-    code, out, _ = invoke("calibrate", "--stile", "--out", path, "--json", "--force")
+    code, out, _ = invoke("calibrate", "--of", "stile", "--out", path, "--json", "--force")
     assert json.loads(out)["agreement"][0]["tiles held out"] == 12
+    code, _, err = invoke("calibrate", "--of", "stil")
+    assert code == 2
+    assert "expected a method with calibration out of stile, found 'stil' (did you mean stile?)" in err
 
 
 def test_a_real_sweep_from_the_shell(tmp_path):

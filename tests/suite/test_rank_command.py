@@ -13,13 +13,14 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import DeviceError, SweepError
 from spmark.impls.core.recordfile import read_rows
 from spmark.impls.lo_spmm.rank import RankModel
-from spmark.impls.lo_spmm.study import labels
+from spmark.impls.lo_spmm.study import commands, labels
+from spmark.impls.lo_spmm.study.commands import LAYERS
 from spmark.impls.lo_spmm.study.compared import Compared
 from spmark.impls.lo_spmm.study.labels import LabelRow
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.suite import cli
-from spmark.suite.commands import rank_model
-from spmark.suite.commands.rank_model import LAYERS, RankRequest, measure_kernels
+from spmark.suite.commands import label
+from spmark.suite.commands.label import LabelRequest, measure_labels
 
 H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
 
@@ -33,8 +34,8 @@ def spmark(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 
 @pytest.fixture
 def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rank_model, "gpu_named", lambda name: H200)
-    monkeypatch.setattr(rank_model, "_runner", lambda space, device: EstimatedDevice(space))
+    monkeypatch.setattr(label, "gpu_named", lambda *_: H200)
+    monkeypatch.setattr(commands, "_runner", lambda space, device: EstimatedDevice(space))
     monkeypatch.setattr(labels, "assemble", lambda *arguments, **facts: None)
     monkeypatch.setattr(labels, "GROUPS", 24)
 
@@ -58,7 +59,7 @@ def test_from_kernels_to_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.usefixtures("fake_gpu")
 def test_what_is_left_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rank_model, "seconds", lambda text: 0.0)
+    monkeypatch.setattr(label, "seconds", lambda text: 0.0)
     assert spmark(monkeypatch, "label", "lo_spmm", "--out", str(tmp_path)) == 1
 
 
@@ -66,19 +67,28 @@ def test_what_is_left_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_proxies_are_compared_layer_by_layer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(rank_model, "LAYERS", LAYERS[:2])
+    layers = dict(list(LAYERS.items())[:2])
+    monkeypatch.setattr(commands, "LAYERS", layers)
+    monkeypatch.setattr(label, "loaded", lambda names, cache: ((name, label._load(name, cache)) for name in names))
     for shard in ("1/2", "1/1"):
         assert spmark(monkeypatch, "label", "lo_spmm", "--proxies", "--shard", shard, "--out", str(tmp_path)) == 0
     rows = list(read_rows(tmp_path / "nvidia-h200" / "lo_spmm" / "proxies.jsonl", Compared))
-    assert [row.layer for row in rows] == [f"{name} J{width}" for name, width in LAYERS[:2]]
+    assert [row.layer for row in rows] == [f"{name} J{width}" for name, width in layers.items()]
     assert all(len(row.sizes) == 10 for row in rows)
     assert all(row.tau == pytest.approx(1) for row in rows)
     assert all(row.regret == 0 for row in rows)
     assert "tau 1.00 on average" in capsys.readouterr().out
 
 
-def test_it_needs_a_gpu_and_a_shard(tmp_path: Path) -> None:
-    with pytest.raises(DeviceError, match="expected a GPU"):
-        measure_kernels(RankRequest("1m", "1/1", "host-simt", tmp_path, as_json=False))
-    with pytest.raises(SweepError, match="--shard"):
-        measure_kernels(RankRequest("1m", "3/2", "auto", tmp_path, as_json=False))
+@pytest.mark.parametrize(
+    ("budget", "shard", "device", "error", "message"),
+    [
+        ("1m", "1/1", "host-simt", DeviceError, "expected a GPU to measure labels on"),
+        ("1m", "3/2", "auto", SweepError, "--shard"),
+        ("soon", "1/1", "auto", SweepError, "expected a time"),
+    ],
+)
+def test_wrong_requests_are_refused(budget: str, shard: str, device: str, error: type, message: str) -> None:
+    request = LabelRequest("lo_spmm", (), (), 0, budget, shard, frozenset(), device, Path("nowhere"), as_json=False)
+    with pytest.raises(error, match=message):
+        measure_labels(request)

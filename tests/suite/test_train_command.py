@@ -12,6 +12,7 @@ import pytest
 from label_fakes import published_csv
 
 from spmark.datasets.cache import Cache
+from spmark.impls.core.contracts import LabelJob
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError, DeviceError, SweepError
 from spmark.impls.core.problem import Csr, DType
@@ -21,15 +22,17 @@ from spmark.impls.liteform.cost import count
 from spmark.impls.liteform.features import SELECTION_BY_WIDTH
 from spmark.impls.liteform.predictor import find
 from spmark.impls.liteform.schedule import Schedule, read_table
+from spmark.impls.liteform.study.commands import LABELS, OVERHEADS, SPEEDS, spread_out
 from spmark.impls.liteform.study.labelled import read_published
 from spmark.impls.liteform.study.labels import LabelRow, Tried
 from spmark.impls.liteform.study.measured import read_labels
-from spmark.impls.liteform.study.shards import Skipped, label_all
+from spmark.impls.liteform.study.shards import Skipped
 from spmark.impls.liteform.study.tuning import COUNTED, ScheduleRow, Timed
 from spmark.impls.runtime.device import shipped_calibration
+from spmark.impls.study.shards import append_rows
 from spmark.suite import cli
 from spmark.suite.commands import label, train
-from spmark.suite.commands.label import LabelRequest, _shard, loaded, matrices_of, measure_labels, spread_out
+from spmark.suite.commands.label import LabelRequest, loaded, matrices_of, measure_labels, parsed_shard
 
 OVERHEAD = "name,num_rows,num_cols,autotuning_time(s),time_select(s),time_num_parts(s),time_bucket(s)\n"
 SPEED = "name,num_rows,num_cols,Oracle(ms),LiteForm(ms)\n"
@@ -45,9 +48,9 @@ def spmark(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 @pytest.fixture
 def tables(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = {
-        train.LITEFORM_LABELS: published_csv(40),
-        train.LITEFORM_SPEEDS: SPEED + "a,2000,2000,2,1\nb,2000,3000,1,4\n",
-        train.LITEFORM_OVERHEADS: OVERHEAD + "a,2000,2000,9,1,1,1\n",
+        LABELS: published_csv(40),
+        SPEEDS: SPEED + "a,2000,2000,2,1\nb,2000,3000,1,4\n",
+        OVERHEADS: OVERHEAD + "a,2000,2000,9,1,1,1\n",
     }
     monkeypatch.setattr(train, "read_table", lambda name, cache: texts[name])
 
@@ -72,8 +75,7 @@ def measured(path: Path, device: str = "fake-gpu") -> Path:
             )
         )  # fmt: skip
     by_name = {row.matrix: row for row in rows}
-    matrices = [(name, None) for name in by_name]
-    label_all(path, matrices, [DType.FLOAT32], lambda name, *_: by_name[name], inf)
+    append_rows(path, by_name.items(), lambda _, row: row, inf)
     return path
 
 
@@ -108,7 +110,7 @@ def test_the_study_is_written_with_its_page(monkeypatch, tables: None, tmp_path:
     study = json.loads((tmp_path / "study.json").read_text())
     assert study["command"] == "spmark train liteform --reproduce --seeds 1"
     assert [source["sha256"] for source in study["sources"]] == [
-        train.TABLES[name].sha256 for name in (train.LITEFORM_LABELS, train.LITEFORM_SPEEDS, train.LITEFORM_OVERHEADS)
+        train.TABLES[name].sha256 for name in (LABELS, SPEEDS, OVERHEADS)
     ]
     assert study["ratios"][0]["ratios"] == [2.0, 0.25]
     assert (tmp_path / "index.html").is_file()
@@ -122,7 +124,7 @@ def test_an_unknown_method_is_refused(monkeypatch, capsys) -> None:
 def request(**changes) -> LabelRequest:
     fields = {
         "method": "liteform", "patterns": ("seeded/mesh_0*",), "dtypes": (), "exhaustive": 0, "budget": "1s",
-        "shard": "1/1", "schedules": False, "device": "cpu", "out": Path("nowhere"), "as_json": True,
+        "shard": "1/1", "instead": frozenset(), "device": "cpu", "out": Path("nowhere"), "as_json": True,
     }  # fmt: skip
     return LabelRequest(**(fields | changes))
 
@@ -154,7 +156,10 @@ def test_what_is_tried_exhaustively_is_spread_over_the_list() -> None:
 
 def test_shards_cover_everything_once() -> None:
     names = list(matrices_of(("seeded/*",), Cache()))
-    parts = [list(_shard(names, f"{n}/7")) for n in range(1, 8)]
+    device = DeviceSpec.load(shipped_calibration("nvidia-h200"))
+    jobs = [LabelJob(device, Path("nowhere"), parsed_shard(f"{n}/7"), inf) for n in range(1, 8)]
+    parts = [list(job.own(names)) for job in jobs]
+    assert [job.part for job in jobs[:2]] == ["01-of-07", "02-of-07"]
     assert sorted(name for part in parts for name in part) == sorted(names)
     assert np.ptp([len(part) for part in parts]) <= 1
 
@@ -195,10 +200,11 @@ def test_a_table_of_schedules_is_made_shard_by_shard(monkeypatch: pytest.MonkeyP
     device = DeviceSpec.load(shipped_calibration("nvidia-h200"))
     monkeypatch.setattr(gpu, "ScheduleTimer", FakeScheduleTimer)
     monkeypatch.setattr(gpu, "compile_schedules", lambda *_: None)
-    monkeypatch.setattr(label, "gpu_named", lambda _: device)
+    monkeypatch.setattr(label, "gpu_named", lambda *_: device)
     monkeypatch.setattr(label, "loaded", lambda names, cache: ((name, label._load(name, cache)) for name in names))
     how = {
-        "patterns": ("seeded/mesh_03", "seeded/no_such"), "dtypes": ("float32",), "schedules": True, "out": tmp_path
+        "patterns": ("seeded/mesh_03", "seeded/no_such"), "dtypes": ("float32",), "out": tmp_path,
+        "instead": frozenset({"schedules"}),
     }  # fmt: skip
     assert measure_labels(request(shard="1/2", **how)) == 0
     assert measure_labels(request(shard="2/2", **how)) == 0, "what cannot be loaded is not left over"
@@ -242,7 +248,7 @@ def test_labels_are_made_shard_by_shard_and_what_cannot_be_is_skipped(
     monkeypatch.setattr(gpu, "GpuTimer", FakeTimer)
     monkeypatch.setattr(gpu, "compile_schedules", lambda *_: None)
     monkeypatch.setattr(gpu, "start_width", lambda *_: 16)
-    monkeypatch.setattr(label, "gpu_named", lambda _: device)
+    monkeypatch.setattr(label, "gpu_named", lambda *_: device)
     monkeypatch.setattr(label, "loaded", lambda names, cache: ((name, label._load(name, cache)) for name in names))
     how = {"dtypes": ("float32",), "budget": "60s", "out": tmp_path}
     names = ("seeded/mesh_03", "seeded/no_such", "seeded/banded_03")

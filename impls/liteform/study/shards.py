@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
-from pydantic import BaseModel, ConfigDict
-
-from spmark.impls.core.errors import RecordError, SpmarkError
+from spmark.impls.core.errors import RecordError
 from spmark.impls.core.problem import DType
-from spmark.impls.core.recordfile import RecordFile, read_rows
+from spmark.impls.core.recordfile import read_rows
 from spmark.impls.liteform.study.labels import LabelRow
+from spmark.impls.study.rows import Row
 
 _log = logging.getLogger(__name__)
 Matrix = TypeVar("Matrix")
 
 
-class Skipped(BaseModel):
+class Skipped(Row):
     """A line of a file of what could not be measured, and is not tried again by the same version."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-    schema_version: Literal[1] = 1
     matrix: str
     """``source/name``."""
     device: str
@@ -67,58 +62,20 @@ def measured_before(paths: Sequence[Path], device: str, version: str) -> set[tup
     return {(row.matrix, row.dtype.value) for _, row in rows}
 
 
-def label_all(  # noqa: PLR0917
-    path: Path,
-    matrices: Iterable[tuple[str, Matrix | str]],
-    dtypes: Sequence[DType],
-    make: Callable[[str, Matrix, DType], LabelRow],
-    ends: float,
-    have: Set[tuple[str, str]] = frozenset(),
-    skip: Callable[[str, DType, str], None] = lambda *_: None,
-) -> int:
-    """Label what has no row yet, each row on disk before the next matrix begins.
+def by_dtype(
+    matrices: Iterable[tuple[str, Matrix | str]], dtypes: Sequence[DType], have: Set[tuple[str, str]] = frozenset()
+) -> Iterator[tuple[tuple[str, DType], Matrix | str]]:
+    """Give each matrix once for every dtype in which it has no row yet, as `append_rows` takes them.
 
     Parameters
     ----------
-    path : Path
-        File of labels, appended to.
     matrices : iterable of (name, matrix)
-        Taken one after the other as long as there is time; a text instead of a matrix says why there is none.
+        A text in place of a matrix says why there is none.
     dtypes : sequence of DType
-    make : callable
-        Measures one; what it raises on purpose is passed over, so that one broken matrix does not end a shard.
-    ends : float
-        Of the monotonic clock: no matrix is begun after it.
     have : set of (matrix, dtype)
         What is passed over: `measured_before`.
-    skip : callable
-        Told of every matrix and dtype that cannot have a label, and why.
-
-    Returns
-    -------
-    int
-        Rows written.
     """
-    made = 0
-    with RecordFile(path) as file:
-        for name, matrix in matrices:
-            for dtype in dtypes:
-                if (name, dtype.value) in have or time.monotonic() >= ends:
-                    continue
-                found = matrix if isinstance(matrix, str) else _made(make, name, matrix, dtype)
-                if isinstance(found, str):
-                    _log.warning("%s in %s has no label: %s", name, dtype, found)
-                    skip(name, dtype, found)
-                    continue
-                file.append(found)
-                made += 1
-            if time.monotonic() >= ends:
-                break
-    return made
-
-
-def _made(make: Callable[[str, Matrix, DType], LabelRow], name: str, matrix: Matrix, dtype: DType) -> LabelRow | str:
-    try:
-        return make(name, matrix, dtype)
-    except SpmarkError as error:
-        return str(error)
+    for name, matrix in matrices:
+        for dtype in dtypes:
+            if (name, dtype.value) not in have:
+                yield (name, dtype), matrix

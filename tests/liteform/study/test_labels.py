@@ -26,7 +26,8 @@ from spmark.impls.liteform.study.labels import (
     measure,
 )
 from spmark.impls.liteform.study.measured import partition_regret, read_labels, table_of
-from spmark.impls.liteform.study.shards import Skipped, label_all, measured_before, skipped_before
+from spmark.impls.liteform.study.shards import Skipped, by_dtype, measured_before, skipped_before
+from spmark.impls.study.shards import append_rows
 
 MATRIX = random_csr(60, 300, np.random.default_rng(0).integers(1, 200, 60).tolist())
 TRIED = Tried(partitions=1, max_width=8, samples_us={32: [3.0], 128: [4.0]})
@@ -122,7 +123,7 @@ def test_what_fails_is_kept_with_its_reason_and_never_chosen(tmp_path: Path) -> 
     failed = [tried for tried in row.tried if tried.reason]
     assert {tried.max_width for tried in failed} == {64, 128, 256}
     path = tmp_path / "labels.jsonl"
-    label_all(path, [("made/up", MATRIX)], [DType.FLOAT32], lambda *_: row, inf)
+    append_rows(path, by_dtype([("made/up", MATRIX)], [DType.FLOAT32]), lambda *_: row, inf)
     labels, gpu = read(path), read_labels([path])[0].device
     assert gpu == "fake-gpu"
     assert labels.max_width.tolist() == [16, 32]
@@ -152,7 +153,7 @@ def test_the_time_limit_ends_the_climb() -> None:
 def test_labels_become_a_table(tmp_path: Path) -> None:
     path = tmp_path / "shard-01-of-01.jsonl"
     row = made(FakeTimer())
-    label_all(path, [("made/up", MATRIX)], [DType.FLOAT32], lambda *_: row, inf)
+    append_rows(path, by_dtype([("made/up", MATRIX)], [DType.FLOAT32]), lambda *_: row, inf)
     labels = read(path)
     assert labels.width.tolist() == [32, 128]
     assert labels.partitions.tolist() == [2, 4]
@@ -169,7 +170,7 @@ def test_blocks_count_as_a_fixed_format_where_there_are_any(tmp_path: Path) -> N
 
     path = tmp_path / "labels.jsonl"
     row = made(Blocks())
-    label_all(path, [("made/up", MATRIX)], [DType.FLOAT32], lambda *_: row, inf)
+    append_rows(path, by_dtype([("made/up", MATRIX)], [DType.FLOAT32]), lambda *_: row, inf)
     assert read(path).speedup.tolist() == [0.8, 0.2]
     assert read(path, both=False).speedup.tolist() == [5, 1.25]
 
@@ -188,15 +189,17 @@ def test_a_shard_goes_on_where_it_was(tmp_path: Path) -> None:
     todo = [(f"made/{n}", MATRIX if n != 3 else "no such file") for n in range(4)]
     calls: list[tuple[str, DType]] = []
 
-    def make(name: str, matrix: Csr, dtype: DType) -> LabelRow:
-        calls.append((name, dtype))
+    def make(key: tuple[str, DType], matrix: Csr) -> LabelRow:
+        name, dtype = key
+        calls.append(key)
         assert matrix is MATRIX
         if name == "made/1":
             raise DatasetError("broken")
         return row.model_copy(update={"matrix": name, "dtype": dtype})
 
     def go_on(matrices: list, ends: float) -> int:
-        return label_all(path, matrices, list(DType), make, ends, measured_before(there(path), "fake-gpu", "0" * 16))
+        have = measured_before(there(path), "fake-gpu", "0" * 16)
+        return append_rows(path, by_dtype(matrices, list(DType), have), make, ends, lambda *_: None)
 
     assert go_on(todo, time.monotonic() - 1) == 0
     assert calls == []
@@ -208,18 +211,20 @@ def test_a_shard_goes_on_where_it_was(tmp_path: Path) -> None:
 
 def test_what_cannot_be_labelled_is_told_with_the_reason(tmp_path: Path) -> None:
     row = made(FakeTimer())
-    told: list[tuple[str, DType, str]] = []
+    told: list[tuple[tuple[str, DType], str]] = []
 
-    def make(name: str, matrix: Csr, dtype: DType) -> LabelRow:
+    def make(key: tuple[str, DType], matrix: Csr) -> LabelRow:
+        name, dtype = key
         if name == "made/broken":
             raise DatasetError("broken")
         return row.model_copy(update={"matrix": name, "dtype": dtype})
 
     todo = [("made/up", MATRIX), ("made/none", "no such file"), ("made/broken", MATRIX)]
     path = tmp_path / "labels.jsonl"
-    assert label_all(path, todo, [DType.FLOAT32], make, inf, frozenset(), lambda *one: told.append(one)) == 1
-    assert told == [("made/none", DType.FLOAT32, "no such file"), ("made/broken", DType.FLOAT32, "broken")]
-    assert label_all(path, todo, [DType.FLOAT32], make, -inf, frozenset(), lambda *one: told.append(one)) == 0
+    for ends, made_rows in ((inf, 1), (-inf, 0)):
+        things = by_dtype(todo, [DType.FLOAT32])
+        assert append_rows(path, things, make, ends, lambda *one: told.append(one)) == made_rows
+    assert told == [(("made/none", DType.FLOAT32), "no such file"), (("made/broken", DType.FLOAT32), "broken")]
     assert len(told) == 2, "what there was no time for may still be labelled"
 
 
@@ -242,7 +247,7 @@ def test_a_matrix_in_two_shards_counts_once(tmp_path: Path, first: int) -> None:
     for path, row in zip(paths, (every, climbed) if first else (climbed, every), strict=True):
         other = row.model_copy(update={"dtype": DType.FLOAT16})
         for one in (row, other):
-            label_all(path, [("made/up", MATRIX)], [one.dtype], lambda *_, one=one: one, inf)
+            append_rows(path, by_dtype([("made/up", MATRIX)], [one.dtype]), lambda *_, one=one: one, inf)
     rows = read_labels(paths)
     assert [(row.dtype, row.exhaustive) for row in rows] == [(DType.FLOAT32, True), (DType.FLOAT16, True)]
     assert measured_before(paths, "fake-gpu", "0" * 16) == {("made/up", "float32"), ("made/up", "float16")}
@@ -252,7 +257,7 @@ def test_a_matrix_in_two_shards_counts_once(tmp_path: Path, first: int) -> None:
 def test_a_shard_of_another_device_is_not_gone_on_with(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "labels.jsonl"
     assert measured_before([], "fake-gpu", "") == set()
-    label_all(path, [("made/up", MATRIX)], [DType.FLOAT32], lambda *_: made(FakeTimer()), inf)
+    append_rows(path, by_dtype([("made/up", MATRIX)], [DType.FLOAT32]), lambda *_: made(FakeTimer()), inf)
     with pytest.raises(RecordError, match="expected labels of other-gpu, found those of fake-gpu; name"):
         measured_before([path], "other-gpu", "0" * 16)
     assert measured_before([path], "fake-gpu", "0" * 16) == {("made/up", "float32")}
@@ -269,7 +274,7 @@ def test_a_shard_that_was_cut_off_goes_on(tmp_path: Path) -> None:
     def go_on() -> int:
         todo = [(name, MATRIX) for name in names]
         have = measured_before(there(path), "fake-gpu", "0" * 16)
-        return label_all(path, todo, [DType.FLOAT32], lambda name, *_: by_name[name], inf, have)
+        return append_rows(path, by_dtype(todo, [DType.FLOAT32], have), lambda key, _: by_name[key[0]], inf)
 
     assert go_on() == 2
     path.write_bytes(path.read_bytes()[:-40])
@@ -301,7 +306,7 @@ def test_a_width_without_times_of_csr_is_left_out(tmp_path: Path) -> None:
     for fixed_us in ({"csr": {128: [9.0]}}, {"csr": {32: [], 128: [9.0]}, "bsr": {32: [1.0]}}):
         row = made(FakeTimer()).model_copy(update={"fixed_us": fixed_us, "tried": (TRIED,)})
         path.unlink(missing_ok=True)
-        label_all(path, [("made/up", MATRIX)], [DType.FLOAT32], lambda *_, row=row: row, inf)
+        append_rows(path, by_dtype([("made/up", MATRIX)], [DType.FLOAT32]), lambda *_, row=row: row, inf)
         assert read(path).width.tolist() == [128]
 
 
@@ -313,7 +318,7 @@ def test_of_configs_that_noise_cannot_tell_apart_the_fewest_partitions_are_learn
 
     path = tmp_path / "labels.jsonl"
     row = made(Level(), exhaustive=True)
-    label_all(path, [("made/up", MATRIX)], [DType.FLOAT32], lambda *_: row, inf)
+    append_rows(path, by_dtype([("made/up", MATRIX)], [DType.FLOAT32]), lambda *_: row, inf)
     labels = read(path)
     assert (labels.partitions[0], labels.max_width[0], labels.cell_us[0]) == (2, 16, 10)
 

@@ -1,0 +1,216 @@
+"""What an implementation may offer beside its plans: labels, training, a study of published labels, a calibration.
+
+Each contract is optional. `spmark.impls.table.CONTRACTS` names who offers it, and `spmark.impls.table.find_contract`
+imports it on use. A contract's name stands before its Protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.problem import Csr, DType
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command that studies an implementation has to say."""
+
+    answer: Mapping[str, Any]
+    """For scripts: written as JSON."""
+    line: str
+    """For people: the last line."""
+    title: str = ""
+    rows: Sequence[Mapping[str, Any]] = ()
+    """For people: a table above the line, with its title."""
+    left: int = 0
+    """Rows that are still to be measured."""
+
+
+class NamedMatrix(Protocol):
+    """A matrix as a data set gives it."""
+
+    @property
+    def csr(self) -> Csr:
+        """The matrix, (I, K)."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """Whether pattern and values are real, seeded or synthetic."""
+        ...
+
+
+@dataclass(frozen=True)
+class LabelJob:
+    """What ``spmark label`` asks for."""
+
+    device: DeviceSpec
+    """A GPU, with measured rates."""
+    folder: Path
+    """Holds the labels of this device."""
+    shard: tuple[int, int]
+    """The number of this part of the work, counted from 1, and the number of parts."""
+    ends: float
+    """Of the monotonic clock, in seconds: nothing is begun after it."""
+    names: Sequence[str] = ()
+    """``source/name`` of the matrices of all parts; empty where the implementation makes its own."""
+    load: Callable[[Sequence[str]], Iterator[tuple[str, NamedMatrix | str]]] = lambda _: iter(())
+    """Gives the matrices of these names in their order; the reason stands for a matrix that cannot be had."""
+    dtypes: Sequence[DType] = tuple(DType)
+    exhaustive: int = 0
+    """Matrices on which every config is tried."""
+    instead: frozenset[str] = frozenset()
+    """What to measure in place of labels: ``schedules``, ``proxies``. An implementation looks for what it knows."""
+
+    def own(self, things: Sequence[Any]) -> Sequence[Any]:
+        """Give the part of ``things`` that this shard measures: every M-th, beginning with the N-th."""
+        number, parts = self.shard
+        return things[number - 1 :: parts]
+
+    @property
+    def part(self) -> str:
+        """The shard as names of files have it."""
+        return f"{self.shard[0]:02d}-of-{self.shard[1]:02d}"
+
+
+class Labels(Protocol):
+    """``labels``: measures what a model of the implementation is trained on (``spmark label``)."""
+
+    patterns: ClassVar[Sequence[str]]
+    """Matrices that are measured by default, ``source/*``; empty where the implementation makes its own."""
+
+    def measure(self, job: LabelJob) -> Outcome:
+        """Measure what has no row yet, each row on disk before the next is begun.
+
+        Raises
+        ------
+        RecordError
+            The rows cannot be written, or rows of another device stand in their place.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class PublishedTable:
+    """A CSV file that somebody else measured."""
+
+    name: str
+    """``paper/file`` without its ending."""
+    what: str
+    url: str
+    sha256: str
+    """Of the CSV, unpacked."""
+    licence: str
+    citation: str
+    gpu: str
+    """What it was measured on."""
+
+
+@dataclass(frozen=True)
+class PublishedText:
+    """The content of such a file."""
+
+    about: PublishedTable
+    text: str
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """What ``spmark train`` asks for: either files of labels or the published ones."""
+
+    name: str
+    """What records call the model."""
+    out: Path
+    """File of the model."""
+    command: str
+    """How this was asked for, without paths."""
+    files: Sequence[Path] = ()
+    published: PublishedText | None = None
+
+
+class Training(Protocol):
+    """``predictors``: trains a model of the implementation (``spmark train``)."""
+
+    ending: ClassVar[str]
+    """Of a model's file, such as ``.json``."""
+    published: ClassVar[str]
+    """Name of the published table that can stand for measured labels; empty where there is none."""
+
+    def train(self, job: TrainingJob) -> Outcome:
+        """Train on the labels and write the model's file.
+
+        Raises
+        ------
+        DatasetError
+            Labels are broken or too few.
+        UnsupportedError
+            The library that trains is not installed.
+        BuildError
+            The model cannot be written.
+        """
+        ...
+
+
+class Reproduction(Protocol):
+    """``published labels``: evaluates the models that a paper compares on its own labels."""
+
+    tables: ClassVar[Sequence[str]]
+    """Names of the published tables that are read."""
+    shown: ClassVar[str]
+    """The model that a summary shows."""
+
+    def evaluate(
+        self, tables: Mapping[str, PublishedText], seeds: int, slow: bool, tell: Callable[[str], None]
+    ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        """Train and test on random splits.
+
+        Parameters
+        ----------
+        tables : mapping of str to PublishedText
+            By name of the table.
+        seeds : int
+            Random splits of each kind.
+        slow : bool
+            Train what takes an hour as well.
+        tell : callable
+            Told what is being trained.
+
+        Returns
+        -------
+        mapping
+            ``scores`` and ``ratios``, with the keys that the file of a study has.
+
+        Raises
+        ------
+        DatasetError
+            A table is not the published one.
+        """
+        ...
+
+
+class Calibrating(Protocol):
+    """``calibration``: measures the constants of a cost model on a GPU (``spmark calibrate``)."""
+
+    what: ClassVar[str]
+    """What is measured, for messages."""
+
+    def calibrate(self, device: DeviceSpec) -> tuple[DeviceSpec, list[dict[str, Any]]]:
+        """Measure.
+
+        Parameters
+        ----------
+        device : DeviceSpec
+            A GPU, with measured rates.
+
+        Returns
+        -------
+        device : DeviceSpec
+            With the constants among its tables.
+        agreement : list of dict
+            How well the constants predict what was not fitted, one row for each operator and dtype.
+        """
+        ...

@@ -1,0 +1,229 @@
+"""What `spmark label` and `spmark train` do for LiteForm: labels, schedules, forests, the paper's evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from spmark.impls.core.contracts import LabelJob, NamedMatrix, Outcome, PublishedText, TrainingJob
+from spmark.impls.core.digest import implementation_version
+from spmark.impls.core.errors import RecordError
+from spmark.impls.core.problem import DType
+from spmark.impls.core.recordfile import RecordFile, read_rows
+from spmark.impls.liteform.predictor import Card
+from spmark.impls.liteform.schedule import table_for
+from spmark.impls.liteform.study import published
+from spmark.impls.liteform.study.held_out import held_out
+from spmark.impls.liteform.study.labelled import Labels, read_published
+from spmark.impls.liteform.study.labels import WIDTHS, About, LabelRow, measure
+from spmark.impls.liteform.study.measured import read_labels, table_of
+from spmark.impls.liteform.study.models import FOREST
+from spmark.impls.liteform.study.shards import Skipped, by_dtype, measured_before, skipped_before
+from spmark.impls.liteform.study.training import train
+from spmark.impls.liteform.study.tuning import ScheduleRow, make_table
+from spmark.impls.study.rows import digest_of
+from spmark.impls.study.shards import append_rows
+
+SCHEDULES = "schedules"
+"""What `LabelJob.instead` calls the table of schedules."""
+LABELS = "liteform/output_2279_total"
+SPEEDS = "liteform/eva_suitesparse_exe_time"
+OVERHEADS = "liteform/eva_suitesparse_overhead"
+_LIMIT_S = 12.0
+"""Seconds after which the climb on one matrix is cut short."""
+_EXHAUSTIVE_NNZ = 3_000_000
+"""Non-zeros up to which every config of a matrix may be tried."""
+_DIGITS = 6
+
+
+class FormatLabels:
+    """Times formats matrix by matrix, or schedules of CELL (`spmark.impls.core.contracts.Labels`)."""
+
+    patterns: ClassVar[Sequence[str]] = ("mirror/*", "seeded/*")
+
+    def measure(self, job: LabelJob) -> Outcome:
+        """Measure what has no row yet; a matrix that cannot be measured is kept with the reason and not tried again."""
+        # No .jsonl but for labels, which is what a folder of labels consists of.
+        with _Skips(job.folder / f"skipped-{job.part}.ndjson", job.device.name) as skips:
+            if SCHEDULES in job.instead:
+                file = job.folder / f"schedules-{job.part}.ndjson"
+                made, left = _schedules(file, job, skips)
+            else:
+                file = job.folder / f"shard-{job.part}.jsonl"
+                made, left = _labels(file, job, skips)
+        why = f", {len(skips.known)} skipped, see {skips.path}" if skips.known else ""
+        return Outcome(
+            answer={"file": file, "made": made, "left": left, "skipped": len(skips.known), "skips": skips.path},
+            line=f"{file}: {made} made, {left} left{why}",
+            left=left,
+        )
+
+
+class ForestTraining:
+    """Trains both forests (`spmark.impls.core.contracts.Training`)."""
+
+    ending: ClassVar[str] = ".npz"
+    published: ClassVar[str] = LABELS
+
+    def train(self, job: TrainingJob) -> Outcome:
+        """Train on labels; measured ones are also held out, matrix by matrix, to say how good the models are."""
+        labels, about, rows = _published(job.published) if job.published else _measured(job.files)
+        about = about.model_copy(update={"name": job.name, "made_with": {"command": job.command}})
+        scores = {name: spread._asdict() for name, spread in (held_out(rows, about) if rows else {}).items()}
+        card = train(labels, about, by_width=bool(rows)).save(job.out)
+        return Outcome(
+            answer={"file": job.out, "card": card.model_dump(), "held_out": scores},
+            line=f"{job.out}: {card.trained_on}; {labels.one_per_matrix().size} matrices",
+            title="On matrices that were held out",
+            rows=[{"what": name, **spread} for name, spread in scores.items()],
+        )
+
+
+class PublishedLabels:
+    """Evaluates the paper's classifiers on its labels (`spmark.impls.core.contracts.Reproduction`)."""
+
+    tables: ClassVar[Sequence[str]] = (LABELS, SPEEDS, OVERHEADS)
+    shown: ClassVar[str] = FOREST
+
+    def evaluate(
+        self, tables: Mapping[str, PublishedText], seeds: int, slow: bool, tell: Callable[[str], None]
+    ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        """Train and test as the public code does and as one should; tables 5 and 6, figures 7, 9 and 10."""
+        labels = read_published(tables[LABELS].text, LABELS)
+        scores = published.score_models(labels, seeds, slow, tell) + published.learning_curves(labels, seeds, tell)
+        speeds = published.speed_ratios(tables[SPEEDS].text, SPEEDS)
+        kept, draws = published.selected_as_published(speeds)
+        overheads = published.overhead_ratios(tables[OVERHEADS].text, OVERHEADS)
+        ends = [round(float(end), _DIGITS) for end in (draws.min(), draws.mean(), draws.max())]
+        return {
+            "scores": [
+                {**asdict(score), "values": [round(value, _DIGITS) for value in score.values]} for score in scores
+            ],
+            "ratios": [
+                _ratios("figure7", tables[SPEEDS], speeds) | {"selected": kept, "selected_geomeans": ends},
+                _ratios("figure9", tables[OVERHEADS], overheads),
+            ],
+        }
+
+
+class _Skips:
+    """What this version has found that it cannot measure: kept beside the shard, and not tried again."""
+
+    def __init__(self, path: Path, device: str) -> None:
+        self.path, self._device, self.version = path, device, implementation_version("liteform")
+        self.known = skipped_before(path, device, self.version)
+        self._file: RecordFile | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def add(self, key: tuple[Any, ...], reason: str) -> None:
+        """Keep one more matrix and dtype, at one J where the key has a third part, with the reason."""
+        matrix, dtype, width = (*key, 0)[:3]
+        self._file = self._file or RecordFile(self.path)
+        row = Skipped(
+            matrix=matrix, device=self._device, dtype=dtype, width=width, reason=reason,
+            implementation_version=self.version,
+        )  # fmt: skip
+        self._file.append(row)
+        self.known.add((matrix, dtype, width))
+
+
+def _labels(file: Path, job: LabelJob, skips: _Skips) -> tuple[int, int]:
+    """Give how many labels were made, and how many are left."""
+    from spmark.impls.liteform.gpu import GpuTimer, compile_schedules, start_width
+
+    device, exhaustive = job.device, spread_out(job.names, job.exhaustive)
+    compile_schedules(device, job.dtypes, WIDTHS, table_for(device.name))
+    before = measured_before(sorted(job.folder.glob("shard-*.jsonl")), device.name, skips.version)
+    before |= {(name, dtype.value) for name, dtype, width in skips.known if not width}
+    missing = [name for name in job.own(job.names) for dtype in job.dtypes if (name, dtype.value) not in before]
+    known = len(skips.known)
+
+    def make(key: tuple[str, DType], matrix: NamedMatrix) -> LabelRow:
+        name, dtype = key
+        about = About(name, str(matrix.kind), device.name, skips.version)
+        every = name in exhaustive and matrix.csr.nnz <= _EXHAUSTIVE_NNZ
+        timer = GpuTimer(matrix.csr, device, dtype)
+        start = start_width(matrix.csr, device)
+        return measure(matrix.csr, timer, about, dtype=dtype, exhaustive=every, start_width=start, limit_s=_LIMIT_S)
+
+    things = by_dtype(job.load(list(dict.fromkeys(missing))), job.dtypes, before)
+    made = append_rows(file, things, make, job.ends, skips.add)
+    return made, len(missing) - made - (len(skips.known) - known)
+
+
+def _schedules(file: Path, job: LabelJob, skips: _Skips) -> tuple[int, int]:
+    """Time schedules on matrices, and write what they say with the table that follows from it."""
+    from spmark.impls.liteform.gpu import ScheduleTimer, compile_schedules
+
+    compile_schedules(job.device, job.dtypes, WIDTHS, None)
+    before = {(row.matrix, row.dtype, row.width) for row in _schedule_rows(job.folder)} | skips.known
+    every = [(name, dtype, width) for name in job.own(job.names) for dtype in job.dtypes for width in WIDTHS]
+    missing, known = [key for key in every if key not in before], len(skips.known)
+    warm = False
+
+    def make(key: tuple[str, DType, int], matrix: NamedMatrix) -> ScheduleRow:
+        nonlocal warm
+        name, dtype, width = key
+        if not warm:  # what a process measures first is slow, whatever the reason: once for nothing
+            ScheduleTimer(matrix.csr, job.device, dtype, width).row(name)
+            warm = True
+        return ScheduleTimer(matrix.csr, job.device, dtype, width).row(name)
+
+    def things() -> Iterator[tuple[tuple[str, DType, int], NamedMatrix | str]]:
+        for name, matrix in job.load(list(dict.fromkeys(name for name, *_ in missing))):
+            yield from ((key, matrix) for key in missing if key[0] == name)
+
+    made = append_rows(file, things(), make, job.ends, skips.add)
+    table = make_table(_schedule_rows(job.folder), "spmark label liteform --schedules")
+    path = job.folder / "schedules.json"
+    try:
+        path.write_text(table.model_dump_json(exclude_defaults=True) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise RecordError(f"{path}: the table cannot be written: {error.strerror}; name another folder") from error
+    return made, len(missing) - made - (len(skips.known) - known)
+
+
+def _schedule_rows(folder: Path) -> list[ScheduleRow]:
+    return [row for path in sorted(folder.glob("schedules-*.ndjson")) for row in read_rows(path, ScheduleRow)]
+
+
+def spread_out(names: Sequence[str], count: int) -> set[str]:
+    """Choose so many of the names, evenly over the list: some of every source and kind."""
+    step = max(1, len(names) // count) if count else 1
+    return set(names[::step][:count])
+
+
+def _published(table: PublishedText) -> tuple[Labels, Card, list[LabelRow]]:
+    """Give the authors' labels, what is known of them, and no rows of ours."""
+    about = table.about
+    origin = f"the authors' published labels ({about.licence}): {about.citation}"
+    card = Card(trained_on=origin, labels_sha256=about.sha256, gpu=about.gpu)
+    return read_published(table.text, about.name), card, []
+
+
+def _measured(files: Sequence[Path]) -> tuple[Labels, Card, list[LabelRow]]:
+    """Give measured labels as a table, what is known of them, and their rows."""
+    rows = read_labels(files)
+    dtypes = sorted({row.dtype.value for row in rows})
+    gpu = rows[0].device
+    origin = f"labels measured with spmark on {gpu} in {' and '.join(dtypes)}"
+    return table_of(rows), Card(trained_on=origin, labels_sha256=digest_of(files), gpu=gpu), rows
+
+
+def _ratios(name: str, table: PublishedText, ratios: published.Ratios) -> dict[str, Any]:
+    return {
+        "name": name,
+        "what": table.about.what,
+        "num_rows": ratios.num_rows.astype(np.int64).tolist(),
+        "ratios": [round(float(ratio), _DIGITS) for ratio in ratios.ratio],
+    }

@@ -1,0 +1,122 @@
+"""What `spmark label` and `spmark train` do for LO-SpMM: kernels for the rank model, proxies, the model itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+
+from spmark.impls.core.contracts import LabelJob, NamedMatrix, Outcome, TrainingJob
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.problem import Op, Problem
+from spmark.impls.core.recordfile import read_rows
+from spmark.impls.lo_spmm.rank import Card
+from spmark.impls.lo_spmm.reorder import Order
+from spmark.impls.lo_spmm.search import Pins, Space, explore
+from spmark.impls.lo_spmm.study import labels
+from spmark.impls.lo_spmm.study.compared import Compared, compare, spread_out
+from spmark.impls.lo_spmm.study.labels import label_all, prepare, read_labels
+from spmark.impls.lo_spmm.study.training import train
+from spmark.impls.lo_spmm.tuning import Runner
+from spmark.impls.study.rows import digest_of
+from spmark.impls.study.shards import append_rows
+
+PROXIES = "proxies"
+"""What `LabelJob.instead` calls the comparison of proxies with the kernels that they stand for."""
+_COMPARED = "proxies.jsonl"
+LAYERS: Mapping[str, int] = {
+    "resnet50_64x576@0.9": 50_176,
+    "resnet50_256x64@0.8": 50_176,
+    "resnet50_128x256@0.9": 50_176,
+    "resnet50_512x128@0.9": 12_544,
+    "resnet50_256x512@0.9": 12_544,
+    "mobilenetv2_1280x320@0.95": 784,
+    "mobilenetv2_576x96@0.9": 3_136,
+    "shufflenetv2_1024x464@0.95": 784,
+    "bert_768x768@0.98": 512,
+    "resnet50_512x1024@0.98": 3_136,
+}
+"""Pruned layers, with J, on which proxies are compared with kernels: of every network and width, short enough for ten
+kernels each."""
+
+
+class KernelLabels:
+    """Times kernels of random matrices, or compares proxies (`spmark.impls.core.contracts.Labels`)."""
+
+    patterns: ClassVar[Sequence[str]] = ()
+
+    def measure(self, job: LabelJob) -> Outcome:
+        """Measure until everything has a row or the time is up."""
+        if PROXIES in job.instead:
+            return _compare_proxies(job)
+        file = job.folder / "lo_spmm" / f"shard-{job.part}.jsonl"
+        spaces = partial(prepare, device=job.device)
+        made, left = label_all(
+            file, job.own(range(labels.GROUPS)), spaces, partial(_runner, device=job.device), job.ends
+        )
+        return Outcome(
+            answer={"file": file, "made": made, "left": left}, line=f"{file}: {made} made, {left} left", left=left
+        )
+
+
+class RankTraining:
+    """Trains the rank model (`spmark.impls.core.contracts.Training`)."""
+
+    ending: ClassVar[str] = ".json"
+    published: ClassVar[str] = ""
+
+    def train(self, job: TrainingJob) -> Outcome:
+        """Train on measured kernels; its card says how good models are that did not see a fifth of the problems."""
+        files = [path for path in job.files if path.name != _COMPARED]
+        rows = read_labels(files)
+        about = Card(
+            name=job.name, gpu=rows[0].device, labels_sha256=digest_of(files), groups=0, candidates=0, ranges={},
+            made_with={"command": job.command},
+        )  # fmt: skip
+        card = train(rows, about).save(job.out).card
+        return Outcome(
+            answer={"file": job.out, "card": card.model_dump()},
+            line=f"{job.out}: {card.groups} problems, {card.candidates} candidates; held out: {card.held_out}",
+        )
+
+
+def _runner(space: Space, device: DeviceSpec) -> Runner:
+    from spmark.impls.lo_spmm.gpu import GpuRunner
+    from spmark.impls.lo_spmm.machine import Emitter
+    from spmark.impls.runtime.target import open_target
+
+    return GpuRunner(space, open_target(device), emitter=Emitter.PTX, cpl=0)
+
+
+def _compare_proxies(job: LabelJob) -> Outcome:
+    file = job.folder / "lo_spmm" / _COMPARED
+    rows = {row.layer: row for row in read_rows(file, Compared)} if file.is_file() else {}
+    layers = {f"{name} J{LAYERS[name]}": name for name in job.own(tuple(LAYERS))}
+
+    def missing() -> Iterator[tuple[str, NamedMatrix | str]]:
+        names = {f"dnn_layers/{name}": layer for layer, name in layers.items() if layer not in rows}
+        yield from ((names[name], matrix) for name, matrix in job.load(list(names)))
+
+    def make(layer: str, matrix: NamedMatrix) -> Compared:
+        problem = Problem(Op.SPMM, matrix.csr, LAYERS[layers[layer]])
+        space = explore(problem, job.device, Order.GREEDY, Pins())
+        rows[layer] = compare(layer, space, _runner(space, job.device), spread_out(space))
+        return rows[layer]
+
+    append_rows(file, missing(), make, job.ends)
+    told = [
+        {"layer": row.layer, "candidates": len(row.real_us), "tau": row.tau, "tau of the estimate": row.tau_of_estimate,
+         "regret": row.regret}
+        for row in rows.values()
+    ]  # fmt: skip
+    taus = [row.tau for row in rows.values() if not np.isnan(row.tau)]
+    mean = float(np.mean(taus)) if taus else float("nan")
+    return Outcome(
+        answer={"file": file, "kendall_tau": mean, "layers": told},
+        line=str(file),
+        title=f"Proxies and the kernels they stand for: Kendall's tau {mean:.2f} on average",
+        rows=told,
+        left=sum(layer not in rows for layer in layers),
+    )

@@ -1,0 +1,137 @@
+"""What implementations offer beside plans: found by name alone, and apart from what builds a plan."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spmark.datasets.published import TABLES
+from spmark.impls.core.errors import SweepError
+from spmark.impls.table import CONTRACTS, IMPLEMENTATIONS, find_contract
+
+ROOT = Path(__file__).parents[1]
+STUDIES = sorted(path.parent.name for path in (ROOT / "impls").glob("*/study"))
+NAMES = re.compile(rf"(?<![a-z0-9])({'|'.join(sorted(IMPLEMENTATIONS, key=len, reverse=True))})(?![a-z0-9])", re.I)
+# A file of these may say a name, for the reason beside it.
+MAY_NAME = {
+    "suite/benchmarks/tracked.py": "asv's list of what it follows is only appended to",
+    "suite/asv/site.py": "baselines of the site's regressions",
+    "suite/commands/doctor.py": "the baseline of a machine without a GPU",
+    "suite/roster.py": "Python packages of the same name, and the extras that bring them",
+    "suite/environment.py": "Python packages of the same name, whose versions are recorded",
+    "suite/track.py": "searches that asv follows by name",
+    "suite/cli_sweeps.py": "papers of the same name",
+    "suite/cli_reports.py": "papers of the same name",
+    "report/published.py": "papers of the same name",
+    "report/study_page.py": "the paper whose figures are drawn again",
+    "report/extrapolated.py": "a label of a paper's sweep",
+    "report/style.py": "looks by name",
+    "report/tiles.py": "the command that wrote the file",
+}
+
+
+def said(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Give the line and text of every identifier, import and string of a module, docstrings aside."""
+    prose = {
+        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
+            yield node.lineno, node.value
+        for field in ("id", "attr", "name", "asname", "arg", "module"):
+            if isinstance(text := getattr(node, field, None), str):
+                yield getattr(node, "lineno", 0), text
+
+
+def test_suite_and_report_name_no_implementation() -> None:
+    broken = []
+    for path in sorted(path for folder in ("suite", "report") for path in (ROOT / folder).rglob("*.py")):
+        inside = path.relative_to(ROOT).as_posix()
+        named = [(line, text) for line, text in said(ast.parse(path.read_text(encoding="utf-8"))) if NAMES.search(text)]
+        if inside in MAY_NAME:
+            assert named, f"{inside} names no implementation any more: take it out of MAY_NAME"
+        else:
+            broken += [f"{inside}:{line}: {text}" for line, text in named]
+    assert not broken, "implementations are found through the table by name:\n  " + "\n  ".join(broken)
+
+
+def test_a_name_is_seen_wherever_it_stands() -> None:
+    source = '''
+"""Of stile."""
+from spmark.impls.stile.study import gpu
+import spmark.impls.liteform.plan as plan
+def search(lo_spmm_rank: int) -> None:
+    """Like liteform."""
+    dgl.run(cublas=1)
+    return f"{x} gespmm", "stiles"
+'''
+    assert [line for line, text in said(ast.parse(source)) if NAMES.search(text)] == [3, 4, 5, 7, 7, 8]
+
+
+@pytest.mark.parametrize(("contract", "name"), [(contract, name) for contract, by in CONTRACTS.items() for name in by])
+def test_a_contract_is_found_by_name(contract: str, name: str) -> None:
+    assert name in IMPLEMENTATIONS
+    offered = find_contract(contract, name)
+    assert type(offered).__module__.startswith(f"spmark.impls.{name}.study.")
+    tables = [*getattr(offered, "tables", ()), *filter(None, [getattr(offered, "published", "")])]
+    assert set(tables) <= TABLES.keys()
+
+
+def test_who_offers_nothing_is_refused_with_those_who_do() -> None:
+    with pytest.raises(SweepError, match=r"a method with labels out of liteform, lo_spmm, found 'lo_spm' \(did you"):
+        find_contract("labels", "lo_spm")
+
+
+def imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_a_study_is_imported_by_studies_alone() -> None:
+    # These four time labels and tables of schedules; no plan imports them.
+    timing = {f"impls/liteform/{name}.py" for name in ("gpu", "labels", "tuning")}
+    broken = [
+        f"{path.relative_to(ROOT)} imports {module}"
+        for path in sorted((ROOT / "impls").rglob("*.py"))
+        if "study" not in path.parts and path.relative_to(ROOT).as_posix() not in timing
+        for module in imported(path)
+        if module.startswith("spmark.impls.")
+        and (
+            "study" in module.split(".")
+            or module.startswith(
+                ("spmark.impls.liteform.gpu", "spmark.impls.liteform.labels", "spmark.impls.liteform.tuning")
+            )
+        )
+    ]
+    assert not broken, "what builds a plan imports no study:\n  " + "\n  ".join(broken)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_plan_is_built_without_its_study(name: str) -> None:
+    program = f"""
+import sys
+import numpy as np
+from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.runtime.device import find
+from spmark.impls.table import create
+
+device, made = find("host-simt"), create({name!r})
+matrix = Csr.checked((3, 4), np.array([0, 2, 2, 3], np.int32), np.array([0, 3, 1], np.int32), np.ones(3, np.float32))
+for op in sorted(made.ops):
+    problem = Problem(op, matrix, 8, DType.FLOAT32)
+    assert made.unsupported(problem, device) is None
+    made.build(problem, device)
+print(*[module for module in sys.modules if module.startswith("spmark.impls.") and "study" in module.split(".")])
+"""
+    child = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=280)
+    assert child.returncode == 0, child.stderr
+    assert not child.stdout.strip(), f"building a plan of {name} imports {child.stdout}"
