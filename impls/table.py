@@ -38,6 +38,8 @@ IMPLEMENTATIONS: Mapping[str, str] = {
     "blas_cpu": "spmark.impls.blas_cpu.plan:BlasCpu",
 }
 
+BASELINES: Mapping[str, str] = {"cuda": "cusparse_best", "cpu": "scipy_cpu"}
+"""What speed-ups are over where nothing else is said, by the kind of device."""
 CONTRACTS: Mapping[str, Mapping[str, str]] = {
     "labels": {
         "liteform": "spmark.impls.liteform.study.commands:FormatLabels",

@@ -25,7 +25,7 @@ def report(
     baseline: Annotated[str | None, typer.Option(help="Implementation that speed-ups are over.")] = None,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
     paper: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Keep the sweeps and the claims of one paper, such as liteform.")
+        str | None, typer.Option(metavar="NAME", help="Keep the sweeps and the claims of one paper.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -21,13 +21,10 @@ NAMES = re.compile(rf"(?<![a-z0-9])({'|'.join(sorted(IMPLEMENTATIONS, key=len, r
 # A file of these may say a name, for the reason beside it.
 MAY_NAME = {
     "suite/benchmarks/tracked.py": "asv's list of what it follows is only appended to",
-    "suite/asv/site.py": "baselines of the site's regressions",
-    "suite/commands/doctor.py": "the baseline of a machine without a GPU",
     "suite/roster.py": "Python packages of the same name, and the extras that bring them",
     "suite/environment.py": "Python packages of the same name, whose versions are recorded",
     "suite/track.py": "searches that asv follows by name",
     "suite/cli_sweeps.py": "papers of the same name",
-    "suite/cli_reports.py": "papers of the same name",
     "report/published.py": "papers of the same name",
     "report/study_page.py": "the paper whose figures are drawn again",
     "report/extrapolated.py": "a label of a paper's sweep",

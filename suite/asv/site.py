@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spmark.impls.core.errors import DatasetError, RecordError
+from spmark.impls.table import BASELINES
 from spmark.report.content import compose
 from spmark.report.load import load_records
 from spmark.report.page import write_site
-
-BASELINES = ("cusparse_best", "scipy_cpu")
-"""What the page's speed-ups are over, on each machine the first of these that was measured: result files name none."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +142,7 @@ def add_speedups(results: Path, html: Path) -> bool:
     if frame.empty:
         return False
     chosen = {
-        device: next((name for name in BASELINES if name in set(part["implementation"])), "")
+        device: next((name for name in BASELINES.values() if name in set(part["implementation"])), "")
         for device, part in frame.groupby("device")
     }
     frame = frame.assign(baseline_implementation=frame["device"].map(chosen))

@@ -15,14 +15,13 @@ from typing import Literal
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, DatasetError, DeviceError
+from spmark.impls.table import BASELINES
 from spmark.suite.commands.calibrate import calibration_file
 from spmark.suite.commands.console import answer, console, say, table
 from spmark.suite.usable import Asking
 
 NEEDED = ("numpy", "scipy", "numba", "pandas", "matplotlib", "pydantic", "yaml", "psutil")
 """Modules that every run needs."""
-CPU_BASELINE = "scipy_cpu"
-"""Without it no run on the CPU has anything to compare with."""
 FREE_BYTES = 1 << 30
 """Disk that a run should find: a matrix of 100 million non-zeros takes most of it."""
 _KERNEL = "template <typename T> __global__ void empty(T* out) { *out = T(1); }\n"
@@ -180,4 +179,5 @@ def _implementation(name: str, kinds: Sequence[str], reason: str) -> Check:
     what = f"implementation {name}"
     if kinds:
         return Check(what, "ok", f"usable on {' and '.join(kinds)}")
-    return Check(what, "missing" if name == CPU_BASELINE else "absent", reason)
+    # Without its baseline no run on the CPU has anything to compare with.
+    return Check(what, "missing" if name == BASELINES["cpu"] else "absent", reason)
