@@ -58,7 +58,7 @@ def label(
         exhaustive=exhaustive,
         budget=budget,
         shard=shard,
-        instead=frozenset(name for name, asked in (("schedules", schedules), ("proxies", proxies)) if asked),
+        instead="schedules" if schedules else "proxies" if proxies else "",
         device=device.value,
         out=out,
         as_json=as_json,

@@ -63,8 +63,8 @@ class LabelJob:
     dtypes: Sequence[DType] = tuple(DType)
     exhaustive: int = 0
     """Matrices on which every config is tried."""
-    instead: frozenset[str] = frozenset()
-    """What to measure in place of labels: ``schedules``, ``proxies``. An implementation looks for what it knows."""
+    instead: str = ""
+    """What to measure in place of labels, out of `Labels.others`."""
 
     def own(self, things: Sequence[Any]) -> Sequence[Any]:
         """Give the part of ``things`` that this shard measures: every M-th, beginning with the N-th."""
@@ -82,6 +82,8 @@ class Labels(Protocol):
 
     patterns: ClassVar[Sequence[str]]
     """Matrices that are measured by default, ``source/*``; empty where the implementation makes its own."""
+    others: ClassVar[Sequence[str]]
+    """What can be measured in place of labels; each is an option of ``spmark label``."""
 
     def measure(self, job: LabelJob) -> Outcome:
         """Measure what has no row yet, each row on disk before the next is begun.

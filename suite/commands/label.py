@@ -43,8 +43,8 @@ class LabelRequest:
     exhaustive: int
     budget: str
     shard: str
-    instead: frozenset[str]
-    """What to measure in place of labels (`spmark.impls.core.contracts.LabelJob.instead`)."""
+    instead: str
+    """What to measure in place of labels (`spmark.impls.core.contracts.Labels.others`); by default nothing."""
     device: str
     out: Path
     as_json: bool
@@ -56,7 +56,8 @@ def measure_labels(request: LabelRequest) -> int:
     Raises
     ------
     SweepError
-        The method, a dtype, the budget or the shard is not what it must be, or no matrix fits the patterns.
+        The method, what is measured in place of labels, a dtype, the budget or the shard is not what it must be, or no
+        matrix fits the patterns.
     DeviceError
         The device is no GPU.
     RecordError
@@ -65,6 +66,9 @@ def measure_labels(request: LabelRequest) -> int:
     from spmark.impls.runtime.device import calibrated
 
     labels: Labels = find_contract("labels", request.method)
+    if request.instead and request.instead not in labels.others:
+        has = " or ".join(f"--{name}" for name in labels.others) or "none"
+        raise SweepError(f"{request.method}: expected {has} in place of labels, found --{request.instead}")
     ends = time.monotonic() + seconds(request.budget)
     dtypes, shard = _dtypes(request.dtypes), parsed_shard(request.shard)
     cache = Cache.default()

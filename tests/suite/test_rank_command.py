@@ -89,6 +89,6 @@ def test_proxies_are_compared_layer_by_layer(
     ],
 )
 def test_wrong_requests_are_refused(budget: str, shard: str, device: str, error: type, message: str) -> None:
-    request = LabelRequest("lo_spmm", (), (), 0, budget, shard, frozenset(), device, Path("nowhere"), as_json=False)
+    request = LabelRequest("lo_spmm", (), (), 0, budget, shard, "", device, Path("nowhere"), as_json=False)
     with pytest.raises(error, match=message):
         measure_labels(request)

@@ -124,7 +124,7 @@ def test_an_unknown_method_is_refused(monkeypatch, capsys) -> None:
 def request(**changes) -> LabelRequest:
     fields = {
         "method": "liteform", "patterns": ("seeded/mesh_0*",), "dtypes": (), "exhaustive": 0, "budget": "1s",
-        "shard": "1/1", "instead": frozenset(), "device": "cpu", "out": Path("nowhere"), "as_json": True,
+        "shard": "1/1", "instead": "", "device": "cpu", "out": Path("nowhere"), "as_json": True,
     }  # fmt: skip
     return LabelRequest(**(fields | changes))
 
@@ -141,6 +141,7 @@ def test_labels_need_a_gpu() -> None:
         ({"dtypes": ("float64",)}, "found 'float64'"),
         ({"patterns": ("seeded/none_*",)}, "found none"),
         ({"budget": "soon"}, "expected a time"),
+        ({"instead": "proxies"}, "liteform: expected --schedules in place of labels, found --proxies"),
     ],
 )
 def test_wrong_requests_are_refused(changes, message: str) -> None:
@@ -204,7 +205,7 @@ def test_a_table_of_schedules_is_made_shard_by_shard(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(label, "loaded", lambda names, cache: ((name, label._load(name, cache)) for name in names))
     how = {
         "patterns": ("seeded/mesh_03", "seeded/no_such"), "dtypes": ("float32",), "out": tmp_path,
-        "instead": frozenset({"schedules"}),
+        "instead": "schedules",
     }  # fmt: skip
     assert measure_labels(request(shard="1/2", **how)) == 0
     assert measure_labels(request(shard="2/2", **how)) == 0, "what cannot be loaded is not left over"

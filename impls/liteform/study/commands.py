@@ -29,7 +29,7 @@ from spmark.impls.study.rows import digest_of
 from spmark.impls.study.shards import append_rows
 
 SCHEDULES = "schedules"
-"""What `LabelJob.instead` calls the table of schedules."""
+"""What may be measured in place of labels: a table of schedules."""
 LABELS = "liteform/output_2279_total"
 SPEEDS = "liteform/eva_suitesparse_exe_time"
 OVERHEADS = "liteform/eva_suitesparse_overhead"
@@ -44,12 +44,13 @@ class FormatLabels:
     """Times formats matrix by matrix, or schedules of CELL (`spmark.impls.core.contracts.Labels`)."""
 
     patterns: ClassVar[Sequence[str]] = ("mirror/*", "seeded/*")
+    others: ClassVar[Sequence[str]] = (SCHEDULES,)
 
     def measure(self, job: LabelJob) -> Outcome:
         """Measure what has no row yet; a matrix that cannot be measured is kept with the reason and not tried again."""
         # No .jsonl but for labels, which is what a folder of labels consists of.
         with _Skips(job.folder / f"skipped-{job.part}.ndjson", job.device.name) as skips:
-            if SCHEDULES in job.instead:
+            if job.instead == SCHEDULES:
                 file = job.folder / f"schedules-{job.part}.ndjson"
                 made, left = _schedules(file, job, skips)
             else:

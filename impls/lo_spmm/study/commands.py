@@ -24,7 +24,7 @@ from spmark.impls.study.rows import digest_of
 from spmark.impls.study.shards import append_rows
 
 PROXIES = "proxies"
-"""What `LabelJob.instead` calls the comparison of proxies with the kernels that they stand for."""
+"""What may be measured in place of labels: how well proxies stand for kernels."""
 _COMPARED = "proxies.jsonl"
 LAYERS: Mapping[str, int] = {
     "resnet50_64x576@0.9": 50_176,
@@ -46,10 +46,11 @@ class KernelLabels:
     """Times kernels of random matrices, or compares proxies (`spmark.impls.core.contracts.Labels`)."""
 
     patterns: ClassVar[Sequence[str]] = ()
+    others: ClassVar[Sequence[str]] = (PROXIES,)
 
     def measure(self, job: LabelJob) -> Outcome:
         """Measure until everything has a row or the time is up."""
-        if PROXIES in job.instead:
+        if job.instead == PROXIES:
             return _compare_proxies(job)
         file = job.folder / "lo_spmm" / f"shard-{job.part}.jsonl"
         spaces = partial(prepare, device=job.device)
