@@ -7,8 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
 from spmark.impls.core.contracts import LabelJob, NamedMatrix, Outcome, PublishedText, TrainingJob
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import RecordError
@@ -225,6 +223,6 @@ def _ratios(name: str, table: PublishedText, ratios: published.Ratios) -> dict[s
     return {
         "name": name,
         "what": table.about.what,
-        "num_rows": ratios.num_rows.astype(np.int64).tolist(),
+        "num_rows": ratios.num_rows.tolist(),
         "ratios": [round(float(ratio), _DIGITS) for ratio in ratios.ratio],
     }

@@ -6,7 +6,6 @@ the times are the authors'.
 
 from __future__ import annotations
 
-import csv
 import io
 import warnings
 from collections import defaultdict
@@ -16,6 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import DatasetError
@@ -215,14 +215,10 @@ def selection_regret(rows: Labels, cell: NDArray[np.bool_]) -> float:
 class Ratios:
     """Published ratios, one for each SuiteSparse matrix with at least 2,000 rows and columns."""
 
-    matrix: NDArray[Any]
-    num_rows: NDArray[np.float64]
+    num_rows: NDArray[np.int64]
+    """(n,) of each matrix."""
     ratio: NDArray[np.float64]
-
-    @property
-    def geomean(self) -> float:
-        """Over all of them."""
-        return float(np.exp(np.mean(np.log(self.ratio))))
+    """(n,)."""
 
 
 def speed_ratios(text: str, where: str) -> Ratios:
@@ -233,8 +229,10 @@ def speed_ratios(text: str, where: str) -> Ratios:
     DatasetError
         The CSV is not the published one.
     """
-    rows = _read(text, where, ("Oracle(ms)", "LiteForm(ms)"))
-    return _ratios(rows, lambda parts: float(np.exp(np.mean([np.log(o / own) for o, own in parts]))))
+    rows = _read(text, where, ["Oracle(ms)", "LiteForm(ms)"])
+    rows["log"] = np.log(rows["Oracle(ms)"] / rows["LiteForm(ms)"])
+    matrices = rows.groupby("name", sort=False)
+    return Ratios(matrices["num_rows"].first().to_numpy(np.int64), np.exp(matrices["log"].mean().to_numpy()))
 
 
 def overhead_ratios(text: str, where: str) -> Ratios:
@@ -245,32 +243,22 @@ def overhead_ratios(text: str, where: str) -> Ratios:
     DatasetError
         The CSV is not the published one.
     """
-    columns = ("autotuning_time(s)", "time_select(s)", "time_num_parts(s)", "time_bucket(s)")
-    rows = _read(text, where, columns)
-    return _ratios(rows, lambda parts: sum(p[0] for p in parts) / sum(sum(p[1:]) for p in parts))
+    tuning, own = "autotuning_time(s)", ["time_select(s)", "time_num_parts(s)", "time_bucket(s)"]
+    matrices = _read(text, where, [tuning, *own]).groupby("name", sort=False)
+    seconds = matrices[[tuning, *own]].sum()
+    ratio = seconds[tuning] / seconds[own].sum(axis=1)
+    return Ratios(matrices["num_rows"].first().to_numpy(np.int64), ratio.to_numpy())
 
 
-def _read(text: str, where: str, columns: tuple[str, ...]) -> dict[str, tuple[float, list[tuple[float, ...]]]]:
-    rows = csv.DictReader(io.StringIO(text))
-    needed = {"name", "num_rows", "num_cols", *columns}
-    if missing := needed - set(rows.fieldnames or ()):
+def _read(text: str, where: str, columns: list[str]) -> pd.DataFrame:
+    """Give the rows of large matrices; a handful of rows has no sizes, which the published script passes over, too."""
+    rows = pd.read_csv(io.StringIO(text))
+    if missing := {"name", "num_rows", "num_cols", *columns} - set(rows.columns):
         raise DatasetError(f"{where}:1: expected the published columns, missing {', '.join(sorted(missing))}")
-    found: dict[str, tuple[float, list[tuple[float, ...]]]] = {}
-    for row in rows:
-        # A handful of rows has no sizes: the published script passes them over as well.
-        if min(float(row["num_rows"] or 0), float(row["num_cols"] or 0)) >= _LEAST_SIZE:
-            own = found.setdefault(row["name"], (float(row["num_rows"]), []))
-            own[1].append(tuple(float(row[column]) for column in columns))
-    if not found:
+    rows = rows[(rows[["num_rows", "num_cols"]] >= _LEAST_SIZE).all(axis=1)].copy()
+    if rows.empty:
         raise DatasetError(f"{where}: expected rows below the header, found none of at least {_LEAST_SIZE} rows")
-    return found
-
-
-def _ratios(
-    rows: dict[str, tuple[float, list[tuple[float, ...]]]], of: Callable[[list[tuple[float, ...]]], float]
-) -> Ratios:
-    sizes = np.array([size for size, _ in rows.values()])
-    return Ratios(np.array(list(rows)), sizes, np.array([of(parts) for _, parts in rows.values()]))
+    return rows
 
 
 def selected_as_published(speeds: Ratios, seed: int = 0, draws: int = _DRAWS) -> tuple[int, NDArray[np.float64]]:

@@ -126,15 +126,18 @@ def test_published_ratios_by_hand() -> None:
     head = "name,feat_size,num_rows,num_cols,Oracle(ms),LiteForm(ms)\n"
     text = head + "a,32,2000,2000,4,1\na,64,2000,2000,1,1\nb,32,5000,2500,1,4\nsmall,32,1999,9000,1,9\nblank,32,,,1,9\n"
     found = speed_ratios(text, "x")
-    assert found.matrix.tolist() == ["a", "b"]
+    assert found.num_rows.tolist() == [2000, 5000]
     assert found.ratio.tolist() == pytest.approx([2, 0.25])
-    assert found.geomean == pytest.approx(np.sqrt(0.5))
     kept, draws = selected_as_published(found, draws=3)
     assert kept == 2, "one is below 0.6, and up to seven come back"
-    assert draws == pytest.approx([found.geomean] * 3)
+    assert draws == pytest.approx([np.sqrt(0.5)] * 3)
     head = "name,feat_size,num_rows,num_cols,autotuning_time(s),time_select(s),time_num_parts(s),time_bucket(s)\n"
     seconds = overhead_ratios(head + "a,32,2000,2000,10,1,1,0\na,64,2000,2000,20,1,1,2\n", "x")
     assert seconds.ratio.tolist() == [5]
+    with pytest.raises(DatasetError, match="x:1: expected the published columns, missing time_select"):
+        overhead_ratios(head.replace("time_select", "time_chosen"), "x")
+    with pytest.raises(DatasetError, match="found none of at least 2000 rows"):
+        overhead_ratios(head + "small,32,1999,9000,1,1,1,1\n", "x")
 
 
 def test_the_selection_drops_the_slowest() -> None:
