@@ -60,8 +60,8 @@ def calibrate(
         typer.Option(
             "--of",
             metavar="NAME",
-            help="Measure what the cost model of NAME needs instead, on a GPU: "
-            f"{', '.join(CONTRACTS['calibration'])}. [bold]--NAME[/bold] is short for it.",
+            help="Measure what an implementation's cost model needs instead, on a GPU. In short: "
+            f"{', '.join(f'[bold]--{name}[/bold]' for name in CONTRACTS['calibration'])}.",
         ),
     ] = None,
     force: Annotated[

@@ -45,7 +45,7 @@ def label(
 
     Exits with 1 while matrices are left. What cannot be measured is kept with the reason and not tried again.
 
-    A method that makes matrices of its own passes over those, and dtypes, that are asked for.
+    Where a method makes its own matrices, --matrix and --dtype change nothing.
 
     Example: [bold]spmark label METHOD --shard 1/4 --budget 7m[/bold]
     """

@@ -1,7 +1,7 @@
 """What an implementation may offer beside its plans: labels, training, a study of published labels, a calibration.
 
-Each contract is optional. `spmark.impls.table.CONTRACTS` names who offers it, and `spmark.impls.table.find_contract`
-imports it on use. A contract's name stands before its Protocol.
+Each contract is optional. `spmark.impls.table.CONTRACTS` lists the implementations that offer it under the name that
+begins the Protocol's docstring. `spmark.impls.table.find_contract` imports the implementation's side on use.
 """
 
 from __future__ import annotations
@@ -86,7 +86,16 @@ class Labels(Protocol):
     """What can be measured in place of labels; each is an option of ``spmark label``."""
 
     def measure(self, job: LabelJob) -> Outcome:
-        """Measure what has no row yet, each row on disk before the next is begun.
+        """Measure what has no row yet; each row is on disk before the next measurement begins.
+
+        Parameters
+        ----------
+        job : LabelJob
+
+        Returns
+        -------
+        Outcome
+            ``left`` counts the rows that are still missing.
 
         Raises
         ------
@@ -129,9 +138,11 @@ class TrainingJob:
     out: Path
     """File of the model."""
     command: str
-    """How this was asked for, without paths."""
+    """The command line without folders, for the model's file."""
     files: Sequence[Path] = ()
+    """Of measured labels."""
     published: PublishedText | None = None
+    """The labels that stand for measured ones."""
 
 
 class Training(Protocol):
@@ -144,6 +155,14 @@ class Training(Protocol):
 
     def train(self, job: TrainingJob) -> Outcome:
         """Train on the labels and write the model's file.
+
+        Parameters
+        ----------
+        job : TrainingJob
+
+        Returns
+        -------
+        Outcome
 
         Raises
         ------
@@ -201,7 +220,7 @@ class Calibrating(Protocol):
     """What is measured, for messages."""
 
     def calibrate(self, device: DeviceSpec) -> tuple[DeviceSpec, list[dict[str, Any]]]:
-        """Measure.
+        """Measure the constants.
 
         Parameters
         ----------
