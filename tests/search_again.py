@@ -82,14 +82,9 @@ def compare(folder: Path, every: int = 1, most_nnz: int = 10**9, only: str = "")
 def _stile(
     row: Measurement, case: Case, problem: Problem, device: DeviceSpec, candidates: Sequence[CandidateRow]
 ) -> tuple[Seen, Seen]:
-    from spmark.impls.stile.calibration import calibration_for
-    from spmark.impls.stile.prices import CostModel
-
     made: Any = create(case.implementation, case.config)
-    calibration, _ = calibration_for(
-        device.name, problem.op, problem.dtype, made.calibration, made.cost_model == CostModel.MLP
-    )
-    forms = made._forms(problem, calibration, made.tuned)
+    calibration, _ = made.priced_by(problem, device)
+    forms = made.forms(problem, calibration, made.tuned)
     again = [(form.facts, form.found.predicted_ms * 1e-3) for form in forms]
     if not made.tuned:
         again = again[:1]
