@@ -98,7 +98,7 @@ def _liteform(
     from spmark.impls.liteform.compose import Form, choose
     from spmark.impls.liteform.cost import count
     from spmark.impls.liteform.features import Features
-    from spmark.impls.liteform.plan import Cost, _seen, run_lengths
+    from spmark.impls.liteform.plan import _seen, run_lengths
     from spmark.impls.liteform.predictor import find
     from spmark.impls.liteform.schedule import table_for
     from spmark.impls.liteform.search import table_of
@@ -106,8 +106,8 @@ def _liteform(
     made: Any = create(case.implementation, case.config)
     table = table_for(device.name)
     choice = choose(Features.of(problem.matrix), problem.width, find(made.model), Form(made.format), made.partitions)
-    order = made._ordered(problem, table)
-    weights = table.weights_for(order is not None) if table and made.cost == Cost.MEASURED else None
+    order = made.ordered(problem, table)
+    weights = made.weights_of(table, order)
     counts = count(problem.matrix, choice.partitions, weights is None)
     costs = table_of(counts, problem.width, bound=made.bound, weights=weights, tail_in_last=made.tail_in_last)
     widths = made._widths(counts, costs)

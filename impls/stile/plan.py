@@ -7,6 +7,7 @@ SIGMOD 2024.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -54,6 +55,7 @@ class Stile:
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (
         *(SPMM_TILES, SPMM_TILES_FLOAT, SDDMM_TILES, SPMM_ELL_BUCKETS, SDDMM_CSR, ROUND_SHARED_ROWS, ZERO_ROWS),
     )
+    cost_models: ClassVar[Mapping[str, str]] = {"prices": "spmark.impls.stile.cost_models:TilePrices"}
 
     mode: str = Mode.CODE
     """``code`` or ``paper``: whose search space."""
