@@ -37,4 +37,5 @@ class WidthRule:
     def score(self, problem: Problem, configs: Sequence[Config]) -> NDArray[np.float64]:
         """Score every config by its ``max_width``, (len(configs),) float64; NaN where it has none, as for SDDMM."""
         widths = np.array([config.get("max_width", np.nan) for config in configs], np.float64)
-        return np.abs(np.log2(widths) - np.log2(rule_width(problem)))
+        away: NDArray[np.float64] = np.abs(np.log2(widths) - np.log2(rule_width(problem)))
+        return away
