@@ -11,6 +11,7 @@ from scipy import stats
 
 TOP = (1, 5, 10)
 """Sizes of the shortlists that may hold the fastest config."""
+REGRETS = ("regret", "tuned_regret", "chance_regret")
 ALL = "all"
 """Stands for every source, and for every implementation."""
 
@@ -33,7 +34,8 @@ def judge(scores: NDArray[np.float64], times_us: NDArray[np.float64]) -> dict[st
     dict
         ``regret``: time of the config with the least score over the least time, minus one; ``tuned_regret``: the same
         for the fastest of several configs with the least score, which a search finds that measures what the model does
-        not see; ``kendall``: Kendall's tau-b of scores and times, NaN where all of either are equal; ``top_1``,
+        not see; ``chance_regret``: the mean of that over all different scores, the floor of ``tuned_regret``;
+        ``kendall``: Kendall's tau-b of scores and times, NaN where all of either are equal; ``top_1``,
         ``top_5`` and ``top_10``: probability that the fastest config is among so many with the least scores.
         O(n log n).
     """
@@ -41,7 +43,9 @@ def judge(scores: NDArray[np.float64], times_us: NDArray[np.float64]) -> dict[st
     best = int(np.argmin(times_us))
     first = times_us[ranked == ranked.min()] / times_us[best]
     before, tied = np.count_nonzero(ranked < ranked[best]), np.count_nonzero(ranked == ranked[best])
+    fastest = pd.Series(times_us).groupby(ranked).min() / times_us[best]
     judged = {"regret": float(first.mean() - 1), "tuned_regret": float(first.min() - 1)}
+    judged["chance_regret"] = float(fastest.mean() - 1)
     judged["kendall"] = float(stats.kendalltau(ranked, times_us).statistic)
     return judged | {f"top_{size}": float(np.clip((size - before) / tied, 0, 1)) for size in TOP}
 
@@ -59,7 +63,7 @@ def summary(cases: pd.DataFrame) -> pd.DataFrame:
     DataFrame
         One row for each implementation and source, then one for the implementation where it has several sources, and at
         the end one for everything where there are several implementations. ``cases``; the median of ``candidates``;
-        ``regret`` and ``tuned_regret``, geometric means of one plus the regret, minus one; ``regret_median``; the
+        the `REGRETS`, geometric means of one plus the regret, minus one; ``regret_median``; the
         median of ``kendall``; the means of ``top_1, top_5, top_10``.
     """
     groups = []
@@ -72,7 +76,7 @@ def summary(cases: pd.DataFrame) -> pd.DataFrame:
 
 
 def _figures(part: pd.DataFrame) -> dict[str, Any]:
-    means = {name: float(stats.gmean(1 + part[name]) - 1) for name in ("regret", "tuned_regret")}
+    means = {name: float(stats.gmean(1 + part[name]) - 1) for name in REGRETS}
     return {
         "cases": len(part),
         "candidates": float(part["candidates"].median()),

@@ -125,7 +125,8 @@ def replay(
     """Let a cost model choose among the configs that recorded searches measured; needs no GPU.
 
     Shows what its first choice costs over the best one measured (regret), how well its order agrees with the times, and
-    how often the best is among its first 1, 5 and 10.
+    how often the best is among its first 1, 5 and 10. Tuned is the regret where a search measures all configs that the
+    model scores alike, by chance that of a search that measures a random one of such groups.
 
     Example: [bold]spmark replay results/graphs_spmm --model rule[/bold]
     """

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from spmark.report.replay import ALL, TOP, judge, summary
+from spmark.report.replay import ALL, REGRETS, TOP, judge, summary
 
 
 @pytest.mark.parametrize("scores", [[3, 1, 2, 5, 4, 0], [1, 1, 2, 2, 2, 0], [0, 0, 0, 1, 1, 1], [1, 1, 1, 1, 1, 0]])
@@ -22,6 +22,7 @@ def test_equal_scores_count_as_every_order_of_them(scores: list[int]) -> None:
     judged = judge(given, times)
     assert judged["regret"] == pytest.approx(np.mean(regrets))
     assert judged["tuned_regret"] == pytest.approx(np.min(regrets))
+    assert judged["chance_regret"] == pytest.approx(np.mean([times[given == one].min() for one in set(scores)]) / 3 - 1)
     assert [judged[f"top_{size}"] for size in TOP] == pytest.approx(np.mean(within, axis=0).tolist())
 
 
@@ -39,28 +40,20 @@ def test_what_has_no_score_comes_last() -> None:
 
 
 def test_the_summary_by_hand() -> None:
-    columns = [
-        "implementation",
-        "source",
-        "candidates",
-        "regret",
-        "tuned_regret",
-        "kendall",
-        "top_1",
-        "top_5",
-        "top_10",
-    ]
+    tops = [f"top_{size}" for size in TOP]
+    columns = ["implementation", "source", "candidates", *REGRETS, "kendall", *tops]
     rows = [
-        ("a", "x", 4, 0.0, 0.0, 1.0, 1.0, 1, 1),
-        ("a", "x", 6, 0.21, 0.0, 0.5, 0.0, 1, 1),
-        ("a", "y", 8, 1.0, 0.5, 0.0, 0.0, 0, 1),
-        ("b", "x", 2, 3.0, 3.0, np.nan, 0.5, 1, 1),
+        ("a", "x", 4, 0.0, 0.0, 0.0, 1.0, 1.0, 1, 1),
+        ("a", "x", 6, 0.21, 0.0, 0.44, 0.5, 0.0, 1, 1),
+        ("a", "y", 8, 1.0, 0.5, 2.0, 0.0, 0.0, 0, 1),
+        ("b", "x", 2, 3.0, 3.0, 3.0, np.nan, 0.5, 1, 1),
     ]
     found = summary(pd.DataFrame(rows, columns=columns)).set_index(["implementation", "source"])
     assert [*found.index] == [("a", "x"), ("a", "y"), ("a", ALL), ("b", "x"), (ALL, ALL)]
     assert found["cases"].tolist() == [2, 1, 3, 1, 4]
     assert found["candidates"].tolist() == [5, 8, 6, 2, 5]
     assert found.loc[("a", "x"), "regret"] == pytest.approx(0.1)
+    assert found.loc[("a", "x"), "chance_regret"] == pytest.approx(0.2)
     assert found.loc[("a", ALL), "regret_median"] == pytest.approx(0.21)
     assert found.loc[("a", ALL), "tuned_regret"] == pytest.approx(1.5 ** (1 / 3) - 1)
     assert found.loc[(ALL, ALL), "kendall"] == 0.5

@@ -224,7 +224,7 @@ def test_the_command_shows_a_table_and_what_is_left_out(write: Callable[..., Pat
     assert ended.exit_code == 0, ended.output
     line = next(line for line in ended.output.splitlines() if "lo_spmm" in line and "patterns" in line)
     assert [word.strip() for word in line.strip("│ ").split("│")] == [
-        "lo_spmm", "patterns", "1", "4", "37.5%", "37.5%", "37.5%", "-1.00", "0%", "100%", "100%",
+        "lo_spmm", "patterns", "1", "4", "37.5%", "37.5%", "37.5%", "18.8%", "-1.00", "0%", "100%", "100%",
     ]  # fmt: skip
     assert "fewer than two of its configs were measured" in ended.output
 
