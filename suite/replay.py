@@ -75,6 +75,8 @@ class Replayed:
 
     scored: list[tuple[Searched, NDArray[np.float64]]] = field(default_factory=list)
     """Problems with the scores of their measured configs; NaN where the model knows nothing of one."""
+    unscored: list[Searched] = field(default_factory=list)
+    """Problems that the model cannot order."""
     left_out: list[LeftOut] = field(default_factory=list)
 
 
@@ -111,6 +113,7 @@ def replay(paths: Sequence[Path], model: str, seed: int = 0, only: Sequence[str]
         try:
             found.scored.append((one, scorer.scores(one)))
         except _CannotScore as why:
+            found.unscored.append(one)
             found.left_out.append(LeftOut(one.record.case_id, why.reason, why.detail))
     return found
 

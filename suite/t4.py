@@ -5,34 +5,34 @@ T4 is the output format of auto-tuners that Kernel Tuner writes and reads (its `
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.record import CandidateRow
-from spmark.suite.replay import Searched
+from spmark.suite.replay import Replayed, Searched
 
 SCHEMA_VERSION = "1.0.0"
 _WORDS = {"wrong result": "correctness", "does not compile": "compile"}
 """T4's word for a config, by words of the reason why it was not timed; other configs break a constraint."""
 
 
-def t4(scored: Sequence[tuple[Searched, NDArray[np.float64]]]) -> dict[str, Any]:
+def t4(found: Replayed) -> dict[str, Any]:
     """Give the content of a T4 file; its times are milliseconds, as Kernel Tuner's are.
-
-    Parameters
-    ----------
-    scored : sequence
-        Problems with the scores of their measured configs, (len(measured),) float64.
 
     Returns
     -------
     dict
         Of plain JSON. The measurements of a result name its case, its device and, where there is one, its score.
     """
-    return {"schema_version": SCHEMA_VERSION, "results": [one for pair in scored for one in _results(*pair)]}
+    unscored = ((one, np.full(len(one.measured), np.nan)) for one in found.unscored)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "results": [result for pair in chain(found.scored, unscored) for result in _results(*pair)],
+    }
 
 
 def _results(one: Searched, scores: NDArray[np.float64]) -> Iterator[dict[str, Any]]:

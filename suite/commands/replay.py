@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from spmark.impls.core.errors import RecordError, SweepError
 from spmark.impls.core.files import whole
+from spmark.impls.core.guard import reading
 from spmark.suite.commands.console import answer, console, say, table
 
 if TYPE_CHECKING:
@@ -117,8 +118,10 @@ def _counted(left_out: Sequence[LeftOut]) -> list[dict[str, Any]]:
 def _write(found: Replayed, file: Path) -> None:
     from spmark.suite.t4 import t4
 
+    with reading(file, "numbers that JSON has", RecordError):
+        text = json.dumps(t4(found), allow_nan=False)
     try:
         with whole(file) as part:
-            part.write_text(json.dumps(t4(found.scored), allow_nan=False) + "\n", encoding="utf-8")
+            part.write_text(text + "\n", encoding="utf-8")
     except OSError as error:
         raise RecordError(f"{file}: cannot be written: {error.strerror}") from error

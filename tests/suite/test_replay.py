@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -29,7 +28,7 @@ from spmark.impls.runtime.device import shipped_calibration
 from spmark.impls.table import cost_model, create
 from spmark.suite import cli
 from spmark.suite.provenance import RUNS, RunRow
-from spmark.suite.replay import RANDOM, RECORDED, replay
+from spmark.suite.replay import RANDOM, RECORDED, Replayed, replay
 from spmark.suite.t4 import t4
 
 H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
@@ -269,14 +268,27 @@ def test_t4_says_what_was_measured_and_what_failed(write: Callable[..., Path], t
     ],
 )
 def test_t4_has_a_word_for_a_failure(write: Callable[..., Path], reason: str, word: str) -> None:
-    folder = write((record(), SEEN))
-    ((one, scores),) = replay([folder], RECORDED).scored
+    ((one, scores),) = replay([write((record(), SEEN))], RECORDED).scored
     failed = one.measured[0].model_copy(update={"samples_us": [], "reason": reason})
-    scores[0] = math.nan
-    told = t4([(replace(one, failed=[failed]), scores)])["results"]
+    told = t4(Replayed([(replace(one, failed=[failed]), scores)]))["results"]
     assert told[-1]["invalidity"] == word
     assert told[-1]["measurements"][0] == {"name": "reason", "value": reason, "unit": ""}
-    assert "score" not in {one["name"] for one in told[0]["measurements"]}
+
+
+def test_t4_holds_configs_that_nothing_predicts(write: Callable[..., Path]) -> None:
+    found = replay([write((record(), [(config, None, samples) for config, _, samples in SEEN]))], RECORDED)
+    assert not found.scored
+    told = t4(found)["results"]
+    assert [one["configuration"] for one in told] == SIZES
+    assert {one["name"] for result in told for one in result["measurements"]} == {"time", "case", "device"}
+
+
+def test_t4_has_no_word_for_a_number_without_end(write: Callable[..., Path], tmp_path: Path) -> None:
+    folder = write((record(), SEEN))
+    side = folder / "candidates.jsonl"
+    side.write_text(side.read_text().replace('"threads":32', '"threads":1e999', 1))
+    ended = invoke(folder, "--export", "t4", tmp_path / "x")
+    assert isinstance(ended.exception, RecordError)
 
 
 def test_another_format_is_refused(write: Callable[..., Path], tmp_path: Path) -> None:
