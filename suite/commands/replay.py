@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +58,7 @@ def replay_records(request: ReplayRequest) -> None:
     if request.export:
         _write(found, request.export[1])
     if request.as_json:
-        told = {"model": request.model, "seed": request.seed, "summary": groups, "cases": cases}
+        told = {"model": request.model, "seed": request.seed, "summary": _plain(groups), "cases": _plain(cases)}
         answer(told | {"left_out": [asdict(one) for one in found.left_out]})
         return
     if groups:
@@ -107,6 +108,14 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
         "Kendall's tau": f"{row['kendall']:.2f}",
         **{f"best in {size}": f"{row[f'top_{size}']:.0%}" for size in (1, 5, 10)},
     }
+
+
+def _plain(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Give rows for JSON, which has no NaN."""
+    return [
+        {name: None if isinstance(value, float) and isnan(value) else value for name, value in row.items()}
+        for row in rows
+    ]
 
 
 def _counted(left_out: Sequence[LeftOut]) -> list[dict[str, Any]]:

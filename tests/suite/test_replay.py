@@ -238,6 +238,24 @@ def test_the_command_answers_in_json(write: Callable[..., Path]) -> None:
     assert told["left_out"][0]["reason"] == "fewer than two of its configs were measured"
 
 
+def test_what_no_order_can_be_told_of_is_null_in_json(write: Callable[..., Path]) -> None:
+    ended = invoke(write((record(), [(size, float(place), [8.0]) for place, size in enumerate(SIZES)])), "--json")
+    (case,) = json.loads(ended.stdout, parse_constant=pytest.fail)["cases"]
+    assert (case["kendall"], case["regret"]) == (None, 0)
+
+
+def test_a_published_search_is_scored_anew_as_it_was() -> None:
+    """The side file is older than the cost models' contract, and its axes have the names of that time."""
+    folder = Path(__file__).parents[2] / "report" / "reference" / "h200" / "stile_modes"
+    only = ["matrix=logsparse_4096", "op=spmm", "dtype=float16", "implementation=stile"]
+    told, anew = (
+        {one.record.case_id: scores.tolist() for one, scores in replay([folder], model, only=only).scored}
+        for model in (RECORDED, "prices")
+    )
+    assert len(told) > 1
+    assert anew == told
+
+
 def test_t4_says_what_was_measured_and_what_failed(write: Callable[..., Path], tmp_path: Path) -> None:
     seen = [*SEEN, (SIZES[0] | {"split": 2}, None, [])]
     out = tmp_path / "out" / "t4.json"
