@@ -8,8 +8,9 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, cast
 
+from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import SweepError
-from spmark.impls.core.interfaces import Implementation
+from spmark.impls.core.interfaces import CostModel, Implementation
 
 IMPLEMENTATIONS: Mapping[str, str] = {
     "cusparse": "spmark.impls.cusparse.plan:CuSparse",
@@ -52,8 +53,7 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
         raise SweepError(f"expected an implementation out of {', '.join(IMPLEMENTATIONS)}, found {name!r}{hint}")
     if config is not None and not isinstance(config, Mapping):
         raise SweepError(f"implementation {name}: expected tunables as a mapping, found {config!r}")
-    module, _, label = entry.partition(":")
-    kind = getattr(import_module(module), label)
+    kind = _imported(entry)
     known = [f.name for f in fields(kind)]
     unknown = sorted(map(str, set(config or {}) - set(known)))
     if unknown:
@@ -63,6 +63,33 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
         return cast("Implementation", kind(**(config or {})))
     except (TypeError, ValueError) as error:
         raise SweepError(f"implementation {name}: {error}") from error
+
+
+def cost_models(name: str) -> Mapping[str, str]:
+    """Give the cost models of the implementation ``name``: where the class of each stands, by the model's name."""
+    models: Mapping[str, str] = getattr(_imported(IMPLEMENTATIONS[name]), "cost_models", {})
+    return models
+
+
+def cost_model(how: Implementation, model: str, device: DeviceSpec) -> CostModel:
+    """Make the cost model ``model`` of an implementation for a device.
+
+    Raises
+    ------
+    SweepError
+        The implementation has no such model; lists those that it has.
+    """
+    known = cost_models(how.name)
+    if model not in known:
+        has = ", ".join(known) or "none"
+        raise SweepError(f"implementation {how.name}: expected a cost model out of {has}, found {model!r}")
+    return cast("CostModel", _imported(known[model])(how, device))
+
+
+def _imported(entry: str) -> Any:
+    """Import what an entry of the form ``module:name`` names."""
+    module, _, label = entry.partition(":")
+    return getattr(import_module(module), label)
 
 
 def package(name: str) -> str:
