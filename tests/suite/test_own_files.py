@@ -178,5 +178,5 @@ def test_a_name_that_no_file_can_have_is_one_message(invoke, command):
 
 def test_an_include_that_no_file_can_have_is_named(write):
     sweep = write(f"matrices: [{{include: {'x' * 5000}}}]\n")
-    with pytest.raises(SweepError, match="expected a file of matrices at .*x, found none"):
+    with pytest.raises(SweepError, match=r"expected a file of matrices at .*x, found none"):
         Sweep.load(sweep)
