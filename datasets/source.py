@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from spmark.datasets.ceiling import check_shape
 from spmark.impls.core.errors import DatasetError, MatrixError
+from spmark.impls.core.files import is_file
 from spmark.impls.core.record import MatrixKind
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def file_argument(source: str, name: str, args: Args) -> Path:
     """
     only(f"{source}/{name}", args, "path")
     path = Path(str(args.get("path", name))).expanduser()
-    if not path.is_file():
+    if not is_file(path):
         raise DatasetError(f"{source}/{name}: expected a file at {path.absolute()}, found none")
     return path
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 from spmark.impls.core.errors import SweepError
 
 if TYPE_CHECKING:
-    from spmark.impls.core.interfaces import Implementation
+    from spmark.impls.core.devicespec import DeviceSpec
+    from spmark.impls.core.interfaces import CostModel, Implementation
 
 IMPLEMENTATIONS: Mapping[str, str] = {
     "cusparse": "spmark.impls.cusparse.plan:CuSparse",
@@ -80,6 +81,27 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
         raise SweepError(f"implementation {name}: {error}") from error
 
 
+def cost_models(name: str) -> Mapping[str, str]:
+    """Give the cost models of the implementation ``name``: where the class of each stands, by the model's name."""
+    models: Mapping[str, str] = getattr(_imported(IMPLEMENTATIONS[name]), "cost_models", {})
+    return models
+
+
+def cost_model(how: Implementation, model: str, device: DeviceSpec) -> CostModel:
+    """Make the cost model ``model`` of an implementation for a device.
+
+    Raises
+    ------
+    SweepError
+        The implementation has no such model; lists those that it has.
+    """
+    known = cost_models(how.name)
+    if model not in known:
+        has = ", ".join(known) or "none"
+        raise SweepError(f"implementation {how.name}: expected a cost model out of {has}, found {model!r}")
+    return cast("CostModel", _imported(known[model])(how, device))
+
+
 def find_contract(contract: str, name: str) -> Any:
     """Import what the implementation ``name`` offers by ``contract``, a key of `CONTRACTS`.
 
@@ -95,6 +117,7 @@ def find_contract(contract: str, name: str) -> Any:
 
 
 def _imported(entry: str) -> Any:
+    """Import what an entry of the form ``module:name`` names."""
     module, _, label = entry.partition(":")
     return getattr(import_module(module), label)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from spmark.datasets.sweep import Case
 from spmark.impls.core.errors import SweepError
+from spmark.impls.core.files import is_file
 from spmark.impls.core.record import Environment, Status
 from spmark.suite.resume import History, key_of, versions_of, why_skipped
 from spmark.suite.roster import refusals
@@ -54,7 +55,7 @@ def refuse_missing_files(agenda: Agenda) -> None:
         Names every such file.
     """
     files = dict.fromkeys(item.case.matrix.file for item in agenda.items if item.action == "run")
-    missing = [str(file.absolute()) for file in files if file is not None and not file.is_file()]
+    missing = [str(file.absolute()) for file in files if file is not None and not is_file(file)]
     if missing:
         raise SweepError(
             f"expected the sweep's matrices in files, found none at {', '.join(missing)}; a relative path begins at "

@@ -82,14 +82,9 @@ def compare(folder: Path, every: int = 1, most_nnz: int = 10**9, only: str = "")
 def _stile(
     row: Measurement, case: Case, problem: Problem, device: DeviceSpec, candidates: Sequence[CandidateRow]
 ) -> tuple[Seen, Seen]:
-    from spmark.impls.stile.calibration import calibration_for
-    from spmark.impls.stile.prices import CostModel
-
     made: Any = create(case.implementation, case.config)
-    calibration, _ = calibration_for(
-        device.name, problem.op, problem.dtype, made.calibration, made.cost_model == CostModel.MLP
-    )
-    forms = made._forms(problem, calibration, made.tuned)
+    calibration, _ = made.priced_by(problem, device)
+    forms = made.forms(problem, calibration, made.tuned)
     again = [(form.facts, form.found.predicted_ms * 1e-3) for form in forms]
     if not made.tuned:
         again = again[:1]
@@ -103,7 +98,7 @@ def _liteform(
     from spmark.impls.liteform.compose import Form, choose
     from spmark.impls.liteform.cost import count
     from spmark.impls.liteform.features import Features
-    from spmark.impls.liteform.plan import Cost, _seen, run_lengths
+    from spmark.impls.liteform.plan import _seen, run_lengths
     from spmark.impls.liteform.predictor import find
     from spmark.impls.liteform.schedule import table_for
     from spmark.impls.liteform.search import table_of
@@ -111,8 +106,8 @@ def _liteform(
     made: Any = create(case.implementation, case.config)
     table = table_for(device.name)
     choice = choose(Features.of(problem.matrix), problem.width, find(made.model), Form(made.format), made.partitions)
-    order = made._ordered(problem, table)
-    weights = table.weights_for(order is not None) if table and made.cost == Cost.MEASURED else None
+    order = made.ordered(problem, table)
+    weights = made.weights_of(table, order)
     counts = count(problem.matrix, choice.partitions, weights is None)
     costs = table_of(counts, problem.width, bound=made.bound, weights=weights, tail_in_last=made.tail_in_last)
     widths = made._widths(counts, costs)

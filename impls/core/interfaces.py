@@ -192,11 +192,31 @@ class Implementation(Protocol):
 
 
 class CostModel(Protocol):
-    """Orders configs without running them."""
+    """Orders configs of one implementation without building them: what everything that predicts implements.
+
+    An implementation names its cost models (`spmark.impls.table.cost_models`).
+
+    Parameters
+    ----------
+    how : Implementation
+        Whose configs are scored; its tunables count, such as the calibration that it asks for.
+    device : DeviceSpec
+        What the configs would run on; it need not be here.
+    """
 
     unit: ClassVar[str | None]
     """``"s"`` where scores are seconds, None where only their order means something."""
 
+    def __init__(self, how: Any, device: DeviceSpec) -> None: ...
+
     def score(self, problem: Problem, configs: Sequence[Config]) -> NDArray[np.float64]:
-        """Score every config, (len(configs),) float64; lower is better."""
+        """Score every config, (len(configs),) float64; lower is better.
+
+        A config may hold more than the model looks at. The score is NaN where the model knows nothing of a config.
+
+        Raises
+        ------
+        SpmarkError
+            The model needs what is not here, or knows nothing of the problem.
+        """
         ...

@@ -30,13 +30,14 @@ from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
 from spmark.impls.kernels.tile_spmm import SPMM_TILES
 from spmark.impls.kernels.zeroing import ZERO_ROWS
 from spmark.impls.liteform.compose import BLOCK, Choice, Form, choose, fixed_form
-from spmark.impls.liteform.cost import Counts, count, power_of
+from spmark.impls.liteform.cost import Counts, capped, count, power_of
 from spmark.impls.liteform.dense import LEAST_SHARE, Dense, pays, refusal
 from spmark.impls.liteform.dense_plan import dense_plan, faster
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.predictor import SHIPPED, find
 from spmark.impls.liteform.schedule import Schedule, Table, rule, schedule_for, table_for
 from spmark.impls.liteform.search import Method, Widths, search, table_of
+from spmark.impls.liteform.weights import Weights
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
 from spmark.impls.runtime.template import KernelTemplate
@@ -73,6 +74,10 @@ class LiteForm:
         SPMM_ELL_BUCKETS, FILL_ELL_BUCKETS, ROUND_SHARED_ROWS, ZERO_ROWS, SPMM_CSR, SPMM_BLOCKS,
         SPMM_TILES, MARK_COLUMNS, COUNT_MARKS,
     )  # fmt: skip
+    cost_models: ClassVar[Mapping[str, str]] = {
+        "cost": "spmark.impls.liteform.cost_models:BucketCost",
+        "forests": "spmark.impls.liteform.cost_models:ClassVotes",
+    }
 
     format: str = Form.AUTO
     """``cell``, ``csr`` or ``bsr``; ``auto`` asks the models."""
@@ -174,8 +179,8 @@ class LiteForm:
         self, problem: Problem, target: Target, table: Table | None, choice: Choice, facts: dict[str, Any], own: Built
     ) -> DevicePlan:
         with own.phase("convert"):
-            order = self._ordered(problem, table)
-        weights = table.weights_for(order is not None) if table and self.cost == Cost.MEASURED else None
+            order = self.ordered(problem, table)
+        weights = self.weights_of(table, order)
         converter = HybConverter(problem, target)
         counts = _counted(problem.matrix, choice.partitions, converter, own, columns=weights is None)
         with own.phase("search"):
@@ -219,7 +224,7 @@ class LiteForm:
         *,
         gather: bool = True,
     ) -> DevicePlan:
-        weights = table.weights if table and self.cost == Cost.MEASURED else None
+        weights = self.weights_of(table, None)
 
         def widest_of(rest: Csr) -> int:
             counts = count(rest, 1, columns=weights is None)
@@ -244,10 +249,16 @@ class LiteForm:
     def _widths(self, counts: Counts, costs: NDArray[np.float64]) -> Widths:
         if not self.max_width:
             return search(costs, counts.widest, Method(self.search))
-        powers = counts.widest.clip(max=power_of(self.max_width))
-        return Widths(powers, float(costs[range(powers.size), powers].sum()), int(powers.size))
+        power = power_of(self.max_width)
+        powers = counts.widest.clip(max=power)
+        return Widths(powers, capped(costs, counts, power), int(powers.size))
 
-    def _ordered(self, problem: Problem, table: Table | None) -> RowOrder | None:
+    def weights_of(self, table: Table | None, order: RowOrder | None) -> Weights | None:
+        """Give a GPU's weights of bucket widths for an order of rows; None where the paper's cost is taken."""
+        return table.weights_for(order is not None) if table and self.cost == Cost.MEASURED else None
+
+    def ordered(self, problem: Problem, table: Table | None) -> RowOrder | None:
+        """Give the order of rows that a plan takes; None for A's own."""
         if self.order == Order.GATHERED:
             return near_order(problem.matrix)
         return gathered_where_it_pays(problem, table) if self.order == Order.AUTO else None
@@ -309,11 +320,10 @@ def scheduled(schedule: Schedule, order: RowOrder | None, partitions: int) -> di
 
 def _seen(costs: NDArray[np.float64], counts: Counts, chosen: Widths) -> Search:
     """Tell what every cap would have cost, the same for all partitions, for replay and for figure 11."""
-    rows = range(counts.partitions)
     seen = [
         Candidate(
             {"partitions": counts.partitions, "max_width": 1 << power},
-            float(costs[rows, counts.widest.clip(max=power)].sum()),
+            capped(costs, counts, power),
         )
         for power in range(int(counts.widest.max(initial=0)) + 1)
     ]

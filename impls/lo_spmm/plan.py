@@ -6,7 +6,7 @@ TACO 21(4), 2024.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
@@ -50,6 +50,11 @@ class LoSpmm:
     ops: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (ZERO_ROWS, SUM_PARTS)
+    cost_models: ClassVar[Mapping[str, str]] = {
+        "estimate": "spmark.impls.lo_spmm.cost_models:CountedCycles",
+        "rank": "spmark.impls.lo_spmm.cost_models:RankTrees",
+        "proxies": "spmark.impls.lo_spmm.cost_models:ProxyTimes",
+    }
 
     tile_rows: int = 0
     """M1; 0 searches, as with the next two."""

@@ -8,7 +8,8 @@ import pytest
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import SweepError
 from spmark.impls.core.problem import Op
-from spmark.impls.table import IMPLEMENTATIONS, create, package
+from spmark.impls.runtime.device import find
+from spmark.impls.table import IMPLEMENTATIONS, cost_model, cost_models, create, package
 
 
 @pytest.mark.parametrize("name", IMPLEMENTATIONS)
@@ -47,3 +48,26 @@ def test_unknown_tunable_lists_the_known() -> None:
 def test_illegal_value_names_the_tunable(name: str, config: dict[str, int]) -> None:
     with pytest.raises(SweepError, match=rf"implementation {name}: expected {next(iter(config))} .*found"):
         create(name, config)
+
+
+@pytest.mark.parametrize(("name", "model"), [(name, model) for name in IMPLEMENTATIONS for model in cost_models(name)])
+def test_every_cost_model_is_found_by_its_name(name: str, model: str) -> None:
+    made = cost_model(create(name), model, find("host-simt"))
+    assert made.unit in (None, "s")
+    assert callable(made.score)
+
+
+def test_what_predicts_says_so() -> None:
+    assert {name: [*cost_models(name)] for name in IMPLEMENTATIONS if cost_models(name)} == {
+        "sparsetir": ["rule"],
+        "liteform": ["cost", "forests"],
+        "stile": ["prices"],
+        "lo_spmm": ["estimate", "rank", "proxies"],
+    }
+
+
+def test_a_cost_model_that_is_not_there_lists_those_that_are() -> None:
+    with pytest.raises(SweepError, match="lo_spmm: expected a cost model out of estimate, rank, proxies, found 'cost'"):
+        cost_model(create("lo_spmm"), "cost", find("host-simt"))
+    with pytest.raises(SweepError, match="scipy_cpu: expected a cost model out of none"):
+        cost_model(create("scipy_cpu"), "cost", find("host-simt"))
