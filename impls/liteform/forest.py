@@ -1,7 +1,7 @@
 """A forest of decision trees as flat arrays: predicted by a compiled loop, kept in a file that runs nothing.
 
-scikit-learn trains (`spmark.impls.liteform.models`); its own prediction of one sample takes milliseconds, most of them
-spent on checks and threads, and its files are pickles.
+scikit-learn trains (`spmark.impls.liteform.study.models`); its own prediction of one sample takes milliseconds, most of
+them spent on checks and threads, and its files are pickles.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Forest:
         Parameters
         ----------
         model : Pipeline
-            As `spmark.impls.liteform.models.fit` gives it.
+            As `spmark.impls.liteform.study.models.fit` gives it.
         features : (n, f) float64
             What it was trained on: their ranges are kept.
         """

@@ -1,7 +1,7 @@
 """The rank model of LO-SpMM's section 3.5: regression trees boosted by LambdaMART, as plain lists in a JSON file.
 
-LightGBM trains (`spmark.impls.lo_spmm.training`); what runs are these lists, so that a search needs no LightGBM and a
-file can hold nothing but numbers. Files that ship stand under ``models``.
+LightGBM trains (`spmark.impls.lo_spmm.study.training`); what runs are these lists, so that a search needs no LightGBM
+and a file can hold nothing but numbers. Files that ship stand under ``models``.
 """
 
 from __future__ import annotations
