@@ -175,6 +175,8 @@ class Implementation(Protocol):
     """Key in sweeps, records and legends."""
     ops: ClassVar[frozenset[Op]]
     devices: ClassVar[frozenset[DeviceKind]]
+    kernels: ClassVar[tuple[Any, ...]]
+    """Templates (`spmark.impls.runtime.template.KernelTemplate`) that plans launch: the tests compile and run each."""
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Say why the problem cannot be built on the device, or None."""

@@ -8,6 +8,7 @@ import pytest
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import SweepError
 from spmark.impls.core.problem import Op
+from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.table import IMPLEMENTATIONS, create, package
 
 
@@ -19,6 +20,7 @@ def test_every_entry_is_an_implementation(name: str) -> None:
     assert made.ops <= set(Op)
     assert made.devices
     assert made.devices <= set(DeviceKind)
+    assert all(isinstance(template, KernelTemplate) for template in made.kernels), "() where there are none"
     assert is_dataclass(made)
     assert type(made).__dataclass_params__.frozen  # type: ignore[attr-defined]
     assert made == create(name)
