@@ -21,10 +21,10 @@ from spmark.suite.environment import changes_digest
 from spmark.suite.provenance import RUNS, RunOrigin
 from spmark.suite.resume import CANDIDATES, ENVIRONMENTS, RECORDS, History
 from spmark.suite.roster import refusals
-from spmark.suite.rows import make_row
+from spmark.suite.rows import Failed, Result, make_row
 from spmark.suite.stop import StopSignals
 from spmark.suite.wire import DEFAULT_FACTORY, Setup
-from spmark.suite.worker import Interrupted, Result, Worker
+from spmark.suite.worker import Interrupted, Worker
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def run_cases(
 def _outcome(item: Item, worker: Worker, environment: Environment, watcher: Watcher) -> Result:
     case = item.case
     if item.refused is not None:
-        row = make_row(case, environment.device, environment.digest, Status.UNSUPPORTED, item.refused)
-        return Result(row)
+        failed = Failed(Status.UNSUPPORTED, item.refused)
+        return Result(make_row(case, environment.device, environment.digest, failed))
     watcher.entered(case, "starting")
     return worker.measure(case, lambda phase: watcher.entered(case, phase))

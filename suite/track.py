@@ -26,6 +26,7 @@ from spmark.impls.formats.ell import EllFormat
 from spmark.impls.runtime.device import calibrated, find, shipped_calibration
 from spmark.impls.table import create
 from spmark.suite.measure import Bench
+from spmark.suite.roster import refusal
 
 FORMATS: Mapping[str, Callable[..., Format]] = {"bsr": BsrFormat.from_csr, "ell": EllFormat.from_csr}
 """Conversions that can be asked for; a composition is one as soon as it stands here."""
@@ -201,8 +202,10 @@ class _Tracker:
         return self._matrix[1].csr
 
     def _run(self, question: RunCase) -> Tracked:
-        implementation = create(question.implementation, question.config)
         device, bench = self._bench()
+        if reason := refusal(question.implementation, question.config, device.kind, question.op):
+            return Tracked(status=Status.UNSUPPORTED, reason=f"{question.implementation} {reason}")
+        implementation = create(question.implementation, question.config)
         row, candidates = bench.measure(_case(question, device.kind))
         if row.status is not Status.OK:
             return Tracked(status=row.status, reason=row.reason)

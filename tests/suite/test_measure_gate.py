@@ -198,14 +198,16 @@ def test_problem_and_operands_are_those_of_the_case_whatever_was_measured_before
         assert all(source.equals(operand) for source, operand in zip(expected, operands, strict=True))
 
 
-def test_a_failed_case_has_no_samples(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_case_has_no_samples_and_its_baseline_neither(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(fails_warm=True)
     monkeypatch.setattr(bench._lab, "stopwatch", clock)
     monkeypatch.setattr(bench, "_options", replace(QUICK, warm=True))
-    row, _ = bench.measure(CASE)
+    row, _ = bench.measure(replace(CASE, baseline="rival"))
     assert clock.cold[:2] == [True, True]  # there were samples
     assert row.status is Status.RUN_ERROR
-    assert row.samples_us == row.warm_samples_us == row.graph_samples_us == []
+    assert row.samples_us == row.warm_samples_us == row.graph_samples_us == row.clocks_mhz == []
+    assert (row.baseline, row.load_average) == (None, None)
+    assert row.max_rel_error is not None
 
 
 def test_cold_and_warm_samples_are_what_they_are_called(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
