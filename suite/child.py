@@ -41,9 +41,9 @@ class Measurer(Protocol):
 def open_bench(setup: Setup, on_phase: Callable[[str], None]) -> Measurer:
     """Make the bench of the suite on the setup's device."""
     from spmark.datasets.cache import Cache
-    from spmark.suite.measure import Bench, Options
+    from spmark.suite.measure import Bench
 
-    return Bench(setup.device, Cache.default(), setup.environment, Options(**setup.options), on_phase)
+    return Bench(setup.device, Cache.default(), setup.environment, setup.options, on_phase)
 
 
 def main(fd: int) -> int:

@@ -38,6 +38,7 @@ from spmark.impls.runtime.lab import Lab, canary, open_lab
 from spmark.impls.runtime.load import LoadMeter
 from spmark.impls.runtime.timing import Run, Stopping, Stopwatch, take_samples
 from spmark.impls.table import create
+from spmark.suite.options import Options
 from spmark.suite.rows import Checked, Failed, Loaded, Part, Planned, Result, Timed, candidate_rows, make_row
 
 _log = logging.getLogger(__name__)
@@ -51,29 +52,6 @@ _BELOW_FLOOR = {DeviceKind.CUDA: 0.95, DeviceKind.CPU: 0.5}
 _INFINITE = 1e308
 _GRAPH_REPLAYS = 15
 _MEMORY_SHARE = 0.9
-
-
-@dataclass(frozen=True)
-class Options:
-    """What is timed beside the cold runs."""
-
-    warm: bool = False
-    """Also take samples without flushing caches."""
-    graph_below_us: float = 20.0
-    """Kernels faster than this are also replayed as a graph."""
-    half_width: float | None = None
-    """Relative half-width of the median's interval to reach, instead of the device kind's own."""
-    max_seconds: float | None = None
-    """Time cap of a case's samples, instead of the device kind's own."""
-
-    def stopping(self, kind: DeviceKind) -> Stopping:
-        """Give the stopping rule on a kind of device."""
-        rule = _STOPPING[kind]
-        return replace(
-            rule,
-            half_width=rule.half_width if self.half_width is None else self.half_width,
-            max_seconds=rule.max_seconds if self.max_seconds is None else self.max_seconds,
-        )
 
 
 class _WrongResultError(SpmarkError):
@@ -256,7 +234,9 @@ class Bench:
         runs, baseline = [run], self._baseline(case, setting)
         if baseline is not None:
             runs.append(lambda: baseline.run(setting.operands, setting.out))
-        stopping = self._options.stopping(self._device.kind)
+        asked = {"half_width": self._options.half_width, "max_seconds": self._options.max_seconds}
+        told = {name: value for name, value in asked.items() if value is not None}
+        stopping = replace(_STOPPING[self._device.kind], **told)
         samples, load = take_samples(stopwatch, runs, stopping), meter.read()
         warm = take_samples(stopwatch, [run], stopping, cold=False).times_us[0] if self._options.warm else []
         graph: list[float] = []

@@ -21,9 +21,9 @@ from spmark.impls.core.errors import BuildError, KernelFault
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import CandidateRow, Environment, MatrixKind, ProblemFacts
 from spmark.impls.table import IMPLEMENTATIONS
-from spmark.suite import resume, rows
+from spmark.suite import resume, rows, runner
+from spmark.suite.options import Options
 from spmark.suite.rows import Loaded, Result, Timed, make_row
-from spmark.suite.runner import RunOptions
 
 FACTORY = "suite_fakes:open_bench"
 TABLE = {
@@ -136,8 +136,9 @@ def environment(driver="", device=CPU):
     )
 
 
-def options(**fields):
-    return RunOptions(factory=FACTORY, **fields)
+def run_cases(cases, folder, facts, watcher=None, **fields):
+    """Run cases with the bench below; ``fields`` are of `Options`."""
+    return runner.run_cases(cases, folder, facts, Options(**fields), watcher, factory=FACTORY)
 
 
 def open_bench(setup, on_phase):
@@ -180,7 +181,7 @@ class FakeBench:
         self._on_phase("timing")
         facts = ProblemFacts(num_rows=4, num_cols=4, nnz=8, longest_row=3, flops=512, compulsory_bytes=100)
         seen = [CandidateRow(case_id=case.case_id, implementation_version="v", environment="e", config={"tile": 8})]
-        warm = [9.0] if self._setup.options.get("warm") else []
+        warm = [9.0] if self._setup.options.warm else []
         parts = Loaded(MatrixKind.PATTERN, "", facts), Timed([10.0, 11.0], warm_samples_us=warm)
         return Result(make_row(case, self._setup.device, self._setup.environment, *parts), seen)
 

@@ -128,7 +128,7 @@ def test_report_of_nothing_is_code_4(invoke, tmp_path):
 def test_an_interrupted_run_is_code_130(invoke, sweep, monkeypatch):
     summary = run_command.run_cases
 
-    def interrupted(*arguments):
+    def interrupted(*arguments, **named):
         return run_command.Summary(Path("r"), (), skipped=2, left=3, interrupted=True, seconds=0.1)
 
     monkeypatch.setattr(run_command, "run_cases", interrupted)
@@ -140,7 +140,7 @@ def test_an_interrupted_run_is_code_130(invoke, sweep, monkeypatch):
 
 
 def test_a_bug_keeps_its_traceback(monkeypatch, sweep):
-    def broken(*arguments):
+    def broken(*arguments, **named):
         raise KeyError("bug")
 
     monkeypatch.setattr(run_command, "run_cases", broken)

@@ -25,7 +25,8 @@ from spmark.impls.core.record import MatrixKind, Measurement, Status
 from spmark.impls.runtime.device import find
 from spmark.impls.table import IMPLEMENTATIONS
 from spmark.suite import measure, rows
-from spmark.suite.measure import Bench, Options, floor_s
+from spmark.suite.measure import Bench, floor_s
+from spmark.suite.options import Options
 
 DEVICE = find("cpu")
 QUICK = Options(max_seconds=0.02)
@@ -255,7 +256,7 @@ def test_the_baseline_has_no_baseline_and_a_broken_one_is_left_out(bench: Bench)
 
 def test_warm_samples_are_taken_when_asked(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ask(bench).warm_samples_us == []
-    monkeypatch.setattr(bench, "_options", replace(QUICK, warm=True))
+    monkeypatch.setattr(bench, "_options", QUICK.model_copy(update={"warm": True}))
     assert len(ask(bench).warm_samples_us) >= 7
 
 
@@ -294,7 +295,8 @@ from spmark.datasets.cache import Cache
 from spmark.datasets.sweep import Case, MatrixSpec
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.runtime.device import find
-from spmark.suite.measure import Bench, Options
+from spmark.suite.measure import Bench
+from spmark.suite.options import Options
 
 matrix = MatrixSpec(source="twin", name="reddit_twin")
 case = Case(Op.SPMM, matrix, 32, DType.FLOAT32, False, "numba_cpu", {}, "numba_cpu", 0, 600.0, None)

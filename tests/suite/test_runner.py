@@ -18,7 +18,7 @@ from spmark.impls.core.problem import Op
 from spmark.impls.core.record import CandidateRow, EnvironmentRow, Measurement, Status
 from spmark.impls.core.recordfile import FolderLock, read_rows
 from spmark.suite import resume, worker
-from spmark.suite.runner import Watcher, run_cases
+from spmark.suite.runner import Watcher
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def run(fakes, tmp_path):
     """Run cases into one folder."""
 
     def run(cases, *, environment=None, watcher=None, **fields):
-        return run_cases(cases, tmp_path / "r", environment or fakes.environment(), fakes.options(**fields), watcher)
+        return fakes.run_cases(cases, tmp_path / "r", environment or fakes.environment(), watcher, **fields)
 
     return run
 
@@ -94,8 +94,8 @@ def test_other_code_another_driver_or_protocol_is_measured_again(run, fakes, mon
 
 def test_warm_samples_are_made_up_for(run, fakes):
     assert run([fakes.case()]).rows[0].warm_samples_us == []
-    assert run([fakes.case()], bench={"warm": True}).rows[0].warm_samples_us == [9.0]
-    assert len(run([fakes.case()], bench={"warm": True}).rows) == 0
+    assert run([fakes.case()], warm=True).rows[0].warm_samples_us == [9.0]
+    assert len(run([fakes.case()], warm=True).rows) == 0
 
 
 def test_what_cannot_run_here_is_recorded_without_a_child(run, fakes):
