@@ -35,10 +35,13 @@ IMPLEMENTATIONS: Mapping[str, str] = {
     "numba_cpu": "spmark.impls.numba_cpu.plan:NumbaCpu",
     "blas_cpu": "spmark.impls.blas_cpu.plan:BlasCpu",
 }
+SWITCHES = ("anew", "again")
+"""Keys of a config that say how a build is measured, and nothing of its plan: ``anew`` builds, on a GPU, as if nothing
+had been built before; ``again`` measures what loading a kept plan costs (`spmark.impls.core.interfaces.KeepsPlans`)."""
 
 
 def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation:
-    """Make the implementation ``name`` with its tunables pinned to ``config``.
+    """Make the implementation ``name`` with its tunables pinned to ``config``, whose `SWITCHES` are no tunables.
 
     Raises
     ------
@@ -55,12 +58,19 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
     module, _, label = entry.partition(":")
     kind = getattr(import_module(module), label)
     known = [f.name for f in fields(kind)]
-    unknown = sorted(map(str, set(config or {}) - set(known)))
+    switches = {key: value for key, value in (config or {}).items() if key in SWITCHES}
+    tunables = {key: value for key, value in (config or {}).items() if key not in SWITCHES}
+    unknown = sorted(map(str, set(tunables) - set(known)))
     if unknown:
         has = ", ".join(known) or "none"
         raise SweepError(f"implementation {name}: expected tunables out of {has}, found {', '.join(unknown)}")
+    for key, value in switches.items():
+        if not isinstance(value, bool):
+            raise SweepError(f"implementation {name}: expected {key} to be true or false, found {value!r}")
+    if switches.get("again") and not hasattr(kind, "load"):
+        raise SweepError(f"implementation {name}: expected kept plans, which again loads, found none: leave again out")
     try:
-        return cast("Implementation", kind(**(config or {})))
+        return cast("Implementation", kind(**tunables))
     except (TypeError, ValueError) as error:
         raise SweepError(f"implementation {name}: {error}") from error
 

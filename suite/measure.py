@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from spmark.datasets.load import LoadedMatrix, load_matrix
 from spmark.datasets.sweep import Case
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, KernelFault, SpmarkError, UnsupportedError
-from spmark.impls.core.interfaces import Implementation, Plan
+from spmark.impls.core.interfaces import Config, Implementation, KeepsPlans, Plan
 from spmark.impls.core.operators import (
     RandomOperand,
     Reference,
@@ -38,6 +38,7 @@ from spmark.impls.runtime.lab import Lab, canary, open_lab
 from spmark.impls.runtime.load import LoadMeter
 from spmark.impls.runtime.timing import Run, Stopping, Stopwatch, take_samples
 from spmark.impls.table import create
+from spmark.impls.tuning.cache import empty_cache
 from spmark.suite.options import Options
 from spmark.suite.rows import Checked, Failed, Loaded, Part, Planned, Result, Timed, candidate_rows, make_row
 
@@ -153,7 +154,7 @@ class Bench:
         with self._lab.peak() as peak:
             try:
                 self._on_phase("building")
-                plan = _build(implementation, setting.problem, self._device)
+                plan = _build(implementation, setting.problem, self._device, case.config)
                 yield Planned(dict(plan.config), dict(plan.phases_s), plan.stored, plan.device_bytes, plan.search)
                 self._on_phase("checking")
                 meter = LoadMeter()  # the samples of a fast kernel alone are too short to tell a load from
@@ -268,7 +269,7 @@ class Bench:
             implementation = create(name)
             try:
                 self._refuse(implementation, setting.problem)
-                plan = _build(implementation, setting.problem, self._device)
+                plan = _build(implementation, setting.problem, self._device, {})
                 self._check(plan, setting)
                 setting.baselines[name] = plan
             except (SpmarkError, MemoryError) as error:
@@ -307,10 +308,14 @@ def floor_s(problem: Problem, device: DeviceSpec) -> float:
     return max(bytes_s, flops(problem) / rate if rate else 0.0)
 
 
-def _build(implementation: Implementation, problem: Problem, device: DeviceSpec) -> Plan:
-    """Build; what an implementation did not foresee is a `BuildError` that names it."""
+def _build(implementation: Implementation, problem: Problem, device: DeviceSpec, config: Config) -> Plan:
+    """Build as the switches of a config have it; what an implementation did not foresee is a `BuildError`."""
+    empty = config.get("anew") and device.kind is DeviceKind.CUDA
     try:
-        return implementation.build(problem, device)
+        with empty_cache() if empty else nullcontext():
+            if config.get("again") and isinstance(implementation, KeepsPlans):
+                return implementation.load(problem, device)
+            return implementation.build(problem, device)
     except (SpmarkError, MemoryError):
         raise
     except Exception as error:

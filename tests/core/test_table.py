@@ -9,7 +9,7 @@ from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import SweepError
 from spmark.impls.core.problem import Op
 from spmark.impls.runtime.template import KernelTemplate
-from spmark.impls.table import IMPLEMENTATIONS, create, package
+from spmark.impls.table import IMPLEMENTATIONS, SWITCHES, create, package
 
 
 @pytest.mark.parametrize("name", IMPLEMENTATIONS)
@@ -26,6 +26,16 @@ def test_every_entry_is_an_implementation(name: str) -> None:
     assert made == create(name)
     pinned: dict[str, Any] = {field.name: getattr(made, field.name) for field in fields(made)}
     assert create(name, pinned) == made
+
+
+def test_how_a_build_is_measured_is_no_tunable() -> None:
+    assert create("lo_spmm", {"mode": "near", "anew": True, "again": True}) == create("lo_spmm", {"mode": "near"})
+    assert create("gespmm", {"anew": True, "again": False}) == create("gespmm")
+    assert not {field.name for name in IMPLEMENTATIONS for field in fields(type(create(name)))} & set(SWITCHES)
+    with pytest.raises(SweepError, match="implementation gespmm: expected kept plans, which again loads, found none"):
+        create("gespmm", {"again": True})
+    with pytest.raises(SweepError, match="implementation lo_spmm: expected anew to be true or false, found 'no'"):
+        create("lo_spmm", {"anew": "no"})
 
 
 def test_package_is_the_folder() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -210,6 +211,30 @@ def test_a_problem_that_an_implementation_refuses_is_a_row_that_says_why(bench: 
     assert row.reason == "it does not like 7"
     assert row.problem.nnz > 0
     assert row.phases_s == {}
+
+
+def test_a_switch_of_a_config_says_how_a_build_is_measured(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
+    seen: list[tuple[str, str]] = []
+    real = Doer.build
+
+    def build(self: Doer, problem: Problem, device: DeviceSpec, how: str = "build") -> Deed:
+        seen.append((how, os.environ["SPMARK_CACHE"]))
+        return real(self, problem, device)
+
+    monkeypatch.setattr(Doer, "build", build)
+    monkeypatch.setattr(Doer, "load", lambda *given: build(*given, "load"), raising=False)
+    problem = Problem(Op.SPMM, Csr.checked((1, 1), np.array([0, 1]), np.array([0]), np.ones(1, np.float32)), 8)
+    gpu = DEVICE.model_copy(update={"kind": DeviceKind.CUDA})
+    for device, config in ((gpu, {}), (gpu, {"again": True}), (gpu, {"anew": True}), (DEVICE, {"anew": True})):
+        measure._build(Doer(), problem, device, config)
+    row, _ = bench.measure(replace(CASE, config={"do": "slow", "again": True}, baseline="doer"))
+    assert (row.status, row.config, row.requested) == (Status.OK, {"did": "slow"}, {"do": "slow", "again": True})
+    how, caches = zip(*seen, strict=True)
+    assert how == ("build", "load", "build", "build", "load", "build"), "a baseline is built as it always is"
+    assert [cache == str(tmp_path) for cache in caches] == [True, True, False, True, True, True]
 
 
 def test_a_matrix_that_cannot_be_loaded_is_a_row(bench: Bench, tmp_path: Path) -> None:
