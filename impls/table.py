@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, cast
 
-from spmark.impls.core.errors import SweepError
+from spmark.impls.core.errors import SweepError, UnsupportedError
 from spmark.impls.core.interfaces import Implementation
+from spmark.impls.core.problem import Problem
 
 IMPLEMENTATIONS: Mapping[str, str] = {
     "cusparse": "spmark.impls.cusparse.plan:CuSparse",
@@ -35,6 +36,13 @@ IMPLEMENTATIONS: Mapping[str, str] = {
     "numba_cpu": "spmark.impls.numba_cpu.plan:NumbaCpu",
     "blas_cpu": "spmark.impls.blas_cpu.plan:BlasCpu",
 }
+SEARCHES: Mapping[str, str] = {
+    "stile_a100": "spmark.impls.stile.absent:a100",
+    "liteform_build_h200": "spmark.impls.liteform.absent:build_h200",
+    "liteform_h200": "spmark.impls.liteform.absent:buckets_h200",
+}
+"""Searches for a GPU that need not be there, by the names that regression tracking asks for. Each is a function of a
+problem, imported on use, and gives the seconds that are predicted for what was chosen, or None."""
 SWITCHES = ("anew", "again")
 """Keys of a config that say how a build is measured, and nothing of its plan: ``anew`` builds, on a GPU, as if nothing
 had been built before; ``again`` measures what loading a kept plan costs (`spmark.impls.core.interfaces.KeepsPlans`)."""
@@ -55,8 +63,7 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
         raise SweepError(f"expected an implementation out of {', '.join(IMPLEMENTATIONS)}, found {name!r}{hint}")
     if config is not None and not isinstance(config, Mapping):
         raise SweepError(f"implementation {name}: expected tunables as a mapping, found {config!r}")
-    module, _, label = entry.partition(":")
-    kind = getattr(import_module(module), label)
+    kind = _imported(entry)
     known = [f.name for f in fields(kind)]
     switches = {key: value for key, value in (config or {}).items() if key in SWITCHES}
     tunables = {key: value for key, value in (config or {}).items() if key not in SWITCHES}
@@ -73,6 +80,25 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
         return cast("Implementation", kind(**tunables))
     except (TypeError, ValueError) as error:
         raise SweepError(f"implementation {name}: {error}") from error
+
+
+def search_for_absent(name: str) -> Callable[[Problem], float | None]:
+    """Import the search ``name`` of `SEARCHES`.
+
+    Raises
+    ------
+    UnsupportedError
+        There is no such search; lists what there is.
+    """
+    if name not in SEARCHES:
+        raise UnsupportedError(f"expected a search out of {', '.join(SEARCHES)}, found {name!r}")
+    return cast("Callable[[Problem], float | None]", _imported(SEARCHES[name]))
+
+
+def _imported(entry: str) -> Any:
+    """Import what an entry of the form ``module:name`` names."""
+    module, _, label = entry.partition(":")
+    return getattr(import_module(module), label)
 
 
 def package(name: str) -> str:

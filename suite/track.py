@@ -17,14 +17,14 @@ from spmark.datasets.cache import Cache
 from spmark.datasets.load import LoadedMatrix, load_matrix
 from spmark.datasets.sweep import Case, MatrixSpec
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import SpmarkError, UnsupportedError
+from spmark.impls.core.errors import SpmarkError
 from spmark.impls.core.interfaces import Format, Implementation
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.record import PROTOCOL_VERSION, CandidateRow, Measurement, Status
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.formats.ell import EllFormat
-from spmark.impls.runtime.device import calibrated, find, shipped_calibration
-from spmark.impls.table import create
+from spmark.impls.runtime.device import calibrated, find
+from spmark.impls.table import create, search_for_absent
 from spmark.suite.measure import Bench
 from spmark.suite.roster import refusal
 
@@ -32,40 +32,6 @@ FORMATS: Mapping[str, Callable[..., Format]] = {"bsr": BsrFormat.from_csr, "ell"
 """Conversions that can be asked for; a composition is one as soon as it stands here."""
 
 
-def _stile_a100(matrix: Csr, op: Op, dtype: DType, width: int) -> float:
-    from spmark.impls.stile.calibration import Calibration, published_a100
-    from spmark.impls.stile.search import search
-
-    return search(matrix, Calibration.of(published_a100(), op, dtype), width).predicted_ms * 1e-3
-
-
-def _liteform_h200(matrix: Csr, op: Op, dtype: DType, width: int) -> float:
-    from spmark.impls.liteform.compose import Form, choose
-    from spmark.impls.liteform.cost import count
-    from spmark.impls.liteform.features import Features
-    from spmark.impls.liteform.plan import gathered_where_it_pays
-    from spmark.impls.liteform.predictor import find as find_predictor
-    from spmark.impls.liteform.schedule import table_for
-    from spmark.impls.liteform.search import search, table_of
-
-    if op is not Op.SPMM:
-        raise UnsupportedError(f"expected spmm, which is all that CELL computes, found {op}")
-    device = DeviceSpec.load(shipped_calibration("nvidia-h200"))
-    features, table = Features.of(matrix), table_for(device.name)
-    choice = choose(features, width, find_predictor(device.name), Form.CELL, 0)
-    order = gathered_where_it_pays(Problem(op, matrix, width, dtype), table)
-    weights = table.weights_for(order is not None) if table else None
-    counts = count(matrix, choice.partitions, columns=weights is None)
-    found = search(table_of(counts, width, weights=weights), counts.widest)
-    # The cost counts loads and stores of elements; at the rate of a copy they take so long.
-    return found.cost * dtype.itemsize / device.copy_bytes_per_s
-
-
-SEARCHES: Mapping[str, Callable[[Csr, Op, DType, int], float]] = {
-    "stile_a100": _stile_a100,
-    "liteform_h200": _liteform_h200,
-}
-"""Searches for a GPU that need not be there: each gives the seconds that it predicts for what it chose."""
 _ENVIRONMENT = "tracked"
 _NEVER_S = 1e9
 
@@ -150,7 +116,7 @@ class Tracked(_Part):
     stored: int = 0
     device_bytes: int = 0
     predicted_s: float | None = None
-    """What a search without its device predicts for what it chose."""
+    """What a search without its device predicts for what it chose; none where it predicts nothing."""
     candidates: list[tuple[float | None, float]] = []
     """What a search measured: predicted (or none) and median seconds, in the order of the search."""
 
@@ -248,13 +214,10 @@ class _Tracker:
         return Tracked(status=Status.OK, samples_s=samples, cpu_s=cpu_s, stored=stored)
 
     def _search(self, question: SearchCase) -> Tracked:
-        search = SEARCHES.get(question.search)
-        if search is None:
-            reason = f"expected a search out of {', '.join(SEARCHES)}, found {question.search!r}"
-            return Tracked(status=Status.UNSUPPORTED, reason=reason)
-        given = self._csr(question), question.op, question.dtype, question.width
-        predicted_s = search(*given)
-        samples, cpu_s = _timed(lambda: search(*given), question)
+        search = search_for_absent(question.search)
+        problem = Problem(question.op, self._csr(question), question.width, question.dtype)
+        predicted_s = search(problem)
+        samples, cpu_s = _timed(lambda: search(problem), question)
         return Tracked(status=Status.OK, samples_s=samples, cpu_s=cpu_s, predicted_s=predicted_s)
 
 
