@@ -235,9 +235,8 @@ class Bench:
         runs, baseline = [run], self._baseline(case, setting)
         if baseline is not None:
             runs.append(lambda: baseline.run(setting.operands, setting.out))
-        asked = {"half_width": self._options.half_width, "max_seconds": self._options.max_seconds}
-        told = {name: value for name, value in asked.items() if value is not None}
-        stopping = replace(_STOPPING[self._device.kind], **told)
+        asked: dict[str, Any] = self._options.model_dump(include={"half_width", "max_seconds"}, exclude_none=True)
+        stopping = replace(_STOPPING[self._device.kind], **asked)
         samples, load = take_samples(stopwatch, runs, stopping), meter.read()
         warm = take_samples(stopwatch, [run], stopping, cold=False).times_us[0] if self._options.warm else []
         graph: list[float] = []

@@ -173,25 +173,11 @@ class _Tracker:
             return Tracked(status=Status.UNSUPPORTED, reason=f"{question.implementation} {reason}")
         implementation = create(question.implementation, question.config)
         row, candidates = bench.measure(_case(question, device.kind))
-        if row.status is not Status.OK:
-            return Tracked(status=row.status, reason=row.reason)
-        builds, cpu_s = self._builds(question, implementation, device)
-        builds = builds or [row.phases_s]
-        phases = dict.fromkeys(name for build in builds for name in build)
-        return Tracked(
-            status=row.status,
-            samples_s=_seconds(row.samples_us),
-            baseline_s=_seconds(row.baseline.samples_us) if row.baseline else [],
-            cpu_s=cpu_s,
-            phases_s={name: [build.get(name, 0.0) for build in builds] for name in phases},
-            stored=row.stored,
-            device_bytes=row.device_bytes,
-            candidates=measured(candidates),
-        )
+        told = of_record(row, candidates)
+        builds = self._builds(question, implementation, device) if row.status is Status.OK else {}
+        return told.model_copy(update=builds)
 
-    def _builds(
-        self, question: RunCase, implementation: Implementation, device: DeviceSpec
-    ) -> tuple[list[dict[str, float]], list[float]]:
+    def _builds(self, question: RunCase, implementation: Implementation, device: DeviceSpec) -> dict[str, Any]:
         """Build again and again: the first build, which the bench made, compiled what the others find in caches."""
         problem = Problem(question.op, self._csr(question), question.width, question.dtype)
         builds: list[dict[str, float]] = []
@@ -201,7 +187,9 @@ class _Tracker:
             before = process_time()
             builds.append(dict(implementation.build(problem, device).phases_s))
             cpu_s.append(process_time() - before)
-        return builds, cpu_s
+        phases = dict.fromkeys(name for build in builds for name in build)
+        phases_s = {name: [build.get(name, 0.0) for build in builds] for name in phases}
+        return {"cpu_s": cpu_s, "phases_s": phases_s} if builds else {}
 
     def _convert(self, question: ConvertCase) -> Tracked:
         convert = FORMATS.get(question.format)
@@ -234,7 +222,7 @@ def _timed(work: Callable[[], object], question: ConvertCase | SearchCase) -> tu
     return samples, cpu_s
 
 
-def of_record(row: Measurement, candidates: Sequence[CandidateRow]) -> dict[str, Any]:
+def of_record(row: Measurement, candidates: Sequence[CandidateRow]) -> Tracked:
     """Give the answer that a record holds, with what its search saw."""
     ok = row.status is Status.OK
     # Samples of the baseline are beside those of the case one by one, or they say nothing.
@@ -248,13 +236,8 @@ def of_record(row: Measurement, candidates: Sequence[CandidateRow]) -> dict[str,
         phases_s={name: [seconds] for name, seconds in row.phases_s.items()} if ok else {},
         stored=row.stored if ok else 0,
         device_bytes=row.device_bytes if ok else 0,
-        candidates=measured(candidates) if ok else [],
-    ).model_dump(mode="json")
-
-
-def measured(candidates: Sequence[CandidateRow]) -> list[tuple[float | None, float]]:
-    """Give prediction and median seconds of the candidates that were measured."""
-    return [(c.predicted, median(c.samples_us) * 1e-6) for c in candidates if c.samples_us]
+        candidates=[(c.predicted, median(c.samples_us) * 1e-6) for c in candidates if ok and c.samples_us],
+    )
 
 
 def _seconds(samples_us: Sequence[float]) -> list[float]:

@@ -28,5 +28,7 @@ def _predicted_s(how: LiteForm, problem: Problem) -> float | None:
         raise UnsupportedError(f"expected spmm, which is all that CELL computes, found {problem.op}")
     device = DeviceSpec.load(shipped_calibration("nvidia-h200"))
     found = how.compose(problem, device)
+    if found is None:
+        return None
     # The cost counts loads and stores of elements; at the rate of a copy they take so long.
-    return found and found.widths.cost * problem.dtype.itemsize / device.copy_bytes_per_s
+    return found.widths.cost * problem.dtype.itemsize / device.copy_bytes_per_s
