@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import typer
 import yaml
 from typer.testing import CliRunner
 
@@ -22,7 +23,7 @@ from spmark.report.load import load_every_run
 from spmark.suite import cli, environment
 from spmark.suite.commands import run as run_command
 from spmark.suite.options import Options
-from spmark.suite.provenance import RUNS, RunRow, command_line, read_batches, sweep_data, sweep_digest
+from spmark.suite.provenance import RUNS, RunRow, command_line, is_run, read_batches, sweep_data, sweep_digest
 from spmark.suite.recipe import recipe
 
 REFERENCE = Path(__file__).parents[2] / "report" / "reference" / "h200"
@@ -172,6 +173,15 @@ def test_packaged_sweeps_keep_their_name_and_options():
     assert command_line(Options(sweep="smoke")) == ("spmark", "run", "smoke")
     words = command_line(Options(sweep="/some/where/my.yaml", limit=3, retry=("timeout",), warm=True))
     assert words == ("spmark", "run", "my.yaml", "--retry", "timeout", "--limit", "3", "--warm")
+
+
+def test_every_option_of_a_run_is_on_record_but_what_changes_no_measurement():
+    run = typer.main.get_command(cli.app).commands["run"]
+    taken = {name for parameter in run.params for name in parameter.opts if name.startswith("--")}
+    full = Options(sweep="s", device="cpu", only=("a",), retry=("ok",), overrides=("a=b",), limit=1, warm=True)
+    assert taken - {*command_line(full)} == {"--dry-run", "--out", "--strict", "--json"}
+    assert is_run(command_line(full))
+    assert command_line(full.model_copy(update={"sweep": ""})) == (), "Python called"
 
 
 @pytest.mark.parametrize("name", ["smoke", "graphs_spmm", "dnn_layers"])
