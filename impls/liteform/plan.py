@@ -67,7 +67,6 @@ class Order(StrEnum):
 class Composition:
     """CELL as it is chosen for a matrix, before anything is laid out."""
 
-    choice: Choice
     order: RowOrder | None
     """None keeps A's order."""
     counts: Counts
@@ -84,7 +83,7 @@ class Composition:
     def facts(self) -> dict[str, Any]:
         """What the plan's config says of it."""
         return {
-            "partitions": self.choice.partitions,
+            "partitions": self.counts.partitions,
             "max_widths": run_lengths(self.max_widths),
             "max_width": max(self.max_widths),
             "cost": self.widths.cost,
@@ -194,7 +193,7 @@ class LiteForm:
         choice = self._choice(problem, find(self.model), own)
         if choice.form is not Form.CELL or self.dense == Dense.ALWAYS or self._predicted(problem, choice, own):
             return None
-        return self._buckets(problem, table, choice, own, partial(count, problem.matrix, choice.partitions))
+        return self._buckets(problem, table, own, partial(count, problem.matrix, choice.partitions))
 
     def _choice(self, problem: Problem, predictor: Predictor, own: Built) -> Choice:
         """Choose the format, and the partitions of CELL."""
@@ -209,7 +208,7 @@ class LiteForm:
         return choice
 
     def _buckets(
-        self, problem: Problem, table: Table | None, choice: Choice, own: Built, counted: Callable[[bool], Counts]
+        self, problem: Problem, table: Table | None, own: Built, counted: Callable[[bool], Counts]
     ) -> Composition:
         """Choose the order of rows and the widths of buckets; ``counted`` is asked whether to count columns, too."""
         with own.phase("convert"):
@@ -218,7 +217,7 @@ class LiteForm:
         counts = counted(weights is None)
         with own.phase("search"):
             costs = table_of(counts, problem.width, bound=self.bound, weights=weights, tail_in_last=self.tail_in_last)
-            return Composition(choice, order, counts, costs, self._widths(counts, costs))
+            return Composition(order, counts, costs, self._widths(counts, costs))
 
     def _composed(  # noqa: PLR0917
         self, problem: Problem, target: Target, table: Table | None, choice: Choice, facts: dict[str, Any], own: Built
@@ -242,7 +241,7 @@ class LiteForm:
     ) -> DevicePlan:
         converter = HybConverter(problem, target)
         counted = partial(_counted, problem.matrix, choice.partitions, converter, own)
-        buckets = self._buckets(problem, table, choice, own, counted)
+        buckets = self._buckets(problem, table, own, counted)
         order, max_widths = buckets.order, buckets.max_widths
         with own.phase("convert"):
             layout = cell_layout(problem.matrix, max_widths, self.tail_in_last, order.rows if order else None)
