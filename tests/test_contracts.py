@@ -23,7 +23,6 @@ MAY_NAME = {
     "suite/benchmarks/tracked.py": "asv's list of what it follows is only appended to",
     "suite/roster.py": "Python packages of the same name, and the extras that bring them",
     "suite/environment.py": "Python packages of the same name, whose versions are recorded",
-    "suite/track.py": "searches that asv follows by name",
     "suite/cli_sweeps.py": "papers of the same name",
     "report/published.py": "papers of the same name",
     "report/study_page.py": "the paper whose figures are drawn again",

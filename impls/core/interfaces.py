@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,6 +175,8 @@ class Implementation(Protocol):
     """Key in sweeps, records and legends."""
     ops: ClassVar[frozenset[Op]]
     devices: ClassVar[frozenset[DeviceKind]]
+    kernels: ClassVar[tuple[Any, ...]]
+    """Templates (`spmark.impls.runtime.template.KernelTemplate`) that plans launch: the tests compile and run each."""
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Say why the problem cannot be built on the device, or None."""
@@ -187,6 +189,21 @@ class Implementation(Protocol):
         ------
         BuildError
             With the file, the template arguments and the log where a kernel is to blame.
+        """
+        ...
+
+
+@runtime_checkable
+class KeepsPlans(Protocol):
+    """An implementation that builds a plan once and loads it from then on."""
+
+    def load(self, problem: Problem, device: DeviceSpec) -> Plan:
+        """Build what is not kept yet, then load it: the plan accounts for the loading alone.
+
+        Raises
+        ------
+        UnsupportedError
+            Such a plan is not kept.
         """
         ...
 

@@ -9,7 +9,8 @@ from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import SweepError
 from spmark.impls.core.problem import Op
 from spmark.impls.runtime.device import find
-from spmark.impls.table import IMPLEMENTATIONS, cost_model, cost_models, create, package
+from spmark.impls.runtime.template import KernelTemplate
+from spmark.impls.table import IMPLEMENTATIONS, SWITCHES, cost_model, cost_models, create, package
 
 
 @pytest.mark.parametrize("name", IMPLEMENTATIONS)
@@ -20,11 +21,22 @@ def test_every_entry_is_an_implementation(name: str) -> None:
     assert made.ops <= set(Op)
     assert made.devices
     assert made.devices <= set(DeviceKind)
+    assert all(isinstance(template, KernelTemplate) for template in made.kernels), "() where there are none"
     assert is_dataclass(made)
     assert type(made).__dataclass_params__.frozen  # type: ignore[attr-defined]
     assert made == create(name)
     pinned: dict[str, Any] = {field.name: getattr(made, field.name) for field in fields(made)}
     assert create(name, pinned) == made
+
+
+def test_how_a_build_is_measured_is_no_tunable() -> None:
+    assert create("lo_spmm", {"mode": "near", "anew": True, "again": True}) == create("lo_spmm", {"mode": "near"})
+    assert create("gespmm", {"anew": True, "again": False}) == create("gespmm")
+    assert not {field.name for name in IMPLEMENTATIONS for field in fields(type(create(name)))} & set(SWITCHES)
+    with pytest.raises(SweepError, match="implementation gespmm: expected kept plans, which again loads, found none"):
+        create("gespmm", {"again": True})
+    with pytest.raises(SweepError, match="implementation lo_spmm: expected anew to be true or false, found 'no'"):
+        create("lo_spmm", {"anew": "no"})
 
 
 def test_package_is_the_folder() -> None:
