@@ -102,17 +102,21 @@ def cached(key: str, make: Callable[[], Binary]) -> Binary:
         Called where there is no entry, or one that does not hold what was written; what it raises passes through and
         leaves the cache as it was.
     """
-    path = _place(key)
-    binary = _read(path)
+    binary = kept_binary(key)
     if binary is None:
         binary = make()
-        _write(path, binary)
+        _write(_place(key), binary)
     return binary
+
+
+def kept_binary(key: str) -> Binary | None:
+    """Give the binary called ``key`` that is in the cache; None where there is none, or not what was written."""
+    return _read(_place(key))
 
 
 def cached_kernel(source: Path, expression: str, arch: str) -> Binary | None:
     """Give a kernel of NVRTC's that is in the cache; None where it must be compiled."""
-    return _read(_place(_kernel_key(source, expression, arch, "nvrtc")))
+    return kept_binary(_kernel_key(source, expression, arch, "nvrtc"))
 
 
 def assemble(ptx: str, arch: str, name: str = "ptx") -> Binary:
