@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from spmark.impls.core.errors import CompileError, SpmarkError
-from spmark.impls.core.interfaces import Built, DeviceArray, Plan
+from spmark.impls.core.interfaces import Built, DeviceArray
 from spmark.impls.formats.threads import cores
 from spmark.impls.lo_spmm.assemble import assemble
 from spmark.impls.lo_spmm.constraints import register_cap
@@ -223,23 +223,22 @@ class Kernels:
         return lambda operand, out: launch.enqueue(operand, out if partial is None else partial, args.shared_bytes)
 
 
-class _TakesAll(PlanTimer):
-    """Checks no candidate: proxies compute nothing, and the reference of a wide layer takes as long as a search.
-
-    The plan that is built of the size that wins is checked before it has a time, like every plan.
-    """
-
-    def check(self, plan: Plan) -> None:
-        """Take the plan."""
-
-
 def open_race(
     space: Space, target: Target, *, emitter: Emitter, cpl: int = 0, warm: bool = True, proxies: bool = False
 ) -> Race[Launched]:
-    """Open a race of tile sizes (`spmark.impls.lo_spmm.tuning.config_of`); see `Kernels` for the parameters."""
+    """Open a race of tile sizes (`spmark.impls.lo_spmm.tuning.config_of`); see `Kernels` for the parameters.
+
+    No result is checked: proxies compute nothing, and the reference of a wide layer takes as long as a search. The plan
+    that is built of the size that wins is checked before it has a time, like every plan.
+    """
     kernels = Kernels(space, target, emitter=emitter, cpl=cpl, warm=warm, proxies=proxies)
-    timer = _TakesAll(space.problem, target.spec)
-    return Race(kernels.plan, timer, prepare=kernels.prepare, compiled=lambda: kernels.compiled)
+    return Race(
+        kernels.plan,
+        PlanTimer(space.problem, target.spec),
+        prepare=kernels.prepare,
+        trusts=lambda config: True,
+        compiled=lambda: kernels.compiled,
+    )
 
 
 def _resized(kernel: Kernel, threads: int) -> Kernel:

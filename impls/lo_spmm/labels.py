@@ -31,7 +31,6 @@ from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.lo_spmm.tuning import config_of
 from spmark.impls.runtime.compile_pool import side_by_side
 from spmark.impls.tuning.race import Race
-from spmark.impls.tuning.space import key_of
 from spmark.impls.tuning.strategies import by_turns
 
 ROWS = (64, 2048)
@@ -135,11 +134,10 @@ def measure(seed: int, space: Space, race: Race[Any]) -> LabelRow:
     started = time.monotonic()
     groups = drawn(space, seed)
     by_turns(race, [list(map(config_of, sizes)) for sizes in groups])
-    raced = {key_of(one.config): one for one in race.describe().seen}
     tried: list[Tried] = []
     for size in (size for sizes in groups for size in sizes):
         config = {name: getattr(size, name) for name in ("tile_rows", "threads", "cpt", "tiles_per_block")}
-        seen, features = raced[key_of(config_of(size))], tuple(space.features(size).tolist())
+        seen, features = race.candidate(config_of(size)), tuple(space.features(size).tolist())
         tried.append(Tried(**config, features=features, samples_us=seen.samples_us, reason=seen.reason))
     problem = space.problem
     return LabelRow(

@@ -113,6 +113,8 @@ class Race(Generic[P]):
         Score of a cost model for a config, lower is better; only told.
     tell : callable, optional
         Gives what is told of a config (`Candidate.config`); by default the config itself.
+    trusts : callable, optional
+        Tells of which configs the result need not be checked; by default all are.
     compiled : callable, optional
         Counts the kernels that were compiled; by default every candidate that ran counts as one.
     budget : Budget
@@ -128,12 +130,14 @@ class Race(Generic[P]):
         prepare: Callable[[Sequence[Config]], None] | None = None,
         predict: Callable[[Config], float] | None = None,
         tell: Callable[[Config], Config] = dict,
+        trusts: Callable[[Config], bool] | None = None,
         compiled: Callable[[], int] | None = None,
         budget: Budget = Budget(),
         finalists: int = FINALISTS,
     ) -> None:
         self._build, self._timer, self._prepare, self._predict = build, timer, prepare, predict
-        self._tell, self._compiled, self._budget, self._most_finalists = tell, compiled, budget, finalists
+        self._tell, self._trusts, self._compiled = tell, trusts, compiled
+        self._budget, self._most_finalists = budget, finalists
         self._candidates: list[Candidate] = []
         self._timed: dict[str, Timed] = {}
         self._finalists: list[Finalist[P]] = []
@@ -181,6 +185,11 @@ class Race(Generic[P]):
             with self._reasons([one.number for one in ready]):
                 self._enter(ready, self._samples_us([one.plan for one in ready if one.plan is not None]))
         return [self._timed[key_of(config)] for config in wanted]
+
+    def candidate(self, config: Config) -> Candidate:
+        """Time a config as `time` does; give all of its samples, or the reason for which it has none."""
+        self.time(config)
+        return self._candidates[list(self._timed).index(key_of(config))]
 
     def time_all(self, configs: Iterable[Config]) -> list[Timed]:
         """Time several configs, compiled side by side."""
@@ -275,8 +284,9 @@ class Race(Generic[P]):
     def _made_once(self, config: Config) -> P:
         plan = self._build(config)
         self._compile_s += plan.phases_s.get("compile", 0.0)
-        with self._running():
-            self._timer.check(plan)
+        if not (self._trusts and self._trusts(config)):
+            with self._running():
+                self._timer.check(plan)
         return plan
 
     def _samples_us(self, plans: Sequence[P]) -> list[list[float]]:

@@ -81,6 +81,21 @@ def test_what_fails_among_candidates_that_take_turns_leaves_the_others_their_tim
     assert [one.reason for one in race.describe().seen] == ["", "2 is broken", ""]
 
 
+def test_what_a_race_trusts_is_not_checked() -> None:
+    race, timer = made_up_race(cost_of, trusts=lambda config: config["x"] > 1)
+    race.time_all([{"x": 1}, {"x": 2}])
+    assert timer.asked == [{"x": 1}]
+    assert race.finish()[0] == {"x": 1}
+
+
+def test_a_candidate_is_told_with_its_samples_or_its_reason() -> None:
+    race, timer = made_up_race(broken_at(2))
+    race.time({"x": 1})
+    assert race.candidate({"x": 2}).reason == "2 is broken"
+    assert race.candidate({"x": 1}).samples_us == (1.0,) * (FIRST + MORE)
+    assert len(timer.asked) == 2
+
+
 def test_a_race_for_times_alone_keeps_no_plans() -> None:
     race: Race[Large] = Race(lambda config: Large(dict(config)), made_up_race(cost_of)[1], finalists=0)
     race.time_all([{"x": x} for x in (4, 3, 2, 1)])
