@@ -150,7 +150,7 @@ class LiteForm:
             plan = self._composed(problem, target, table, choice, facts, own)
         else:
             plan = _fixed(problem, target, form, facts, own)
-        _add_phases(plan, own.phases_s)
+        plan.charge(own.phases_s)
         return plan
 
     def _composed(  # noqa: PLR0917
@@ -197,7 +197,7 @@ class LiteForm:
             "order": Order.GATHERED.value if order else Order.GIVEN.value,
         }
         plan = EllBucketsPlan(problem, target, layout, told, arrays=arrays, **arguments)
-        _add_phases(plan, converter.phases_s)
+        plan.charge(converter.phases_s)
         plan.search = _seen(costs, counts, widths)
         return plan
 
@@ -251,11 +251,6 @@ class LiteForm:
         if self.order == Order.GATHERED:
             return near_order(problem.matrix)
         return gathered_where_it_pays(problem, table) if self.order == Order.AUTO else None
-
-
-def _add_phases(plan: DevicePlan, phases_s: Mapping[str, float]) -> None:
-    for phase, seconds in phases_s.items():
-        plan.phases_s[phase] = plan.phases_s.get(phase, 0.0) + seconds
 
 
 def _schedule_of(problem: Problem, target: Target, max_width: int, *, gathered: bool) -> Schedule:
