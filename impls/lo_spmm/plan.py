@@ -16,7 +16,7 @@ import numpy as np
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import DeviceArray, Plan
 from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.kernels.zeroing import ZERO_ROWS, RowZeroing
+from spmark.impls.kernels.zeroing import ZERO_ROWS, RowZeroing, zeroing_instance
 from spmark.impls.lo_spmm.hypergraph import is_installed
 from spmark.impls.lo_spmm.kernel import NAME, Schedule, UnrolledKernel
 from spmark.impls.lo_spmm.machine import Code, Emitter, Launch, is_assembled, load_binary, make_for
@@ -179,9 +179,11 @@ class LoSpmmPlan(DevicePlan):
         self._sums: PartSums | None = None
         self._zeroing: RowZeroing | None = None
         if not matrix.nnz:
+            with self.phase("compile"):
+                (kernel,) = target.load([zeroing_instance(problem.width, problem.dtype)])
             with self.phase("upload"):
                 every = np.arange(matrix.num_rows, dtype=np.int32)
-                self._zeroing = RowZeroing(self, every, problem.width, problem.dtype)
+                self._zeroing = RowZeroing(self, every, problem.width, kernel)
             return
         emitter = Emitter(how.emitter)
         with self.phase("search"):
