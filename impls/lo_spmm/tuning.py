@@ -16,7 +16,7 @@ from spmark.impls.lo_spmm.rank import RankModel
 from spmark.impls.lo_spmm.search import Dealt, Space
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.tuning.race import Race
-from spmark.impls.tuning.space import Config, key_of
+from spmark.impls.tuning.space import Config
 from spmark.impls.tuning.strategies import by_turns
 
 KernelKey = tuple[int, int, int]
@@ -178,10 +178,9 @@ def config_of(size: TileSize) -> Config:
 
 
 def _found(space: Space, size: TileSize, predicted: Mapping[TileSize, float], record: Search) -> Found:
-    raced = {key_of(one.config): one for one in record.seen}
+    raced = {TileSize(**one.config): one for one in record.seen}
     seen = [
-        replace(raced.get(key_of(config := config_of(one)), Candidate(config)), predicted=float(score))
-        for one, score in predicted.items()
+        replace(raced.get(one) or Candidate(config_of(one)), predicted=float(score)) for one, score in predicted.items()
     ]
     record = replace(record, candidates=space.considered, seen=tuple(seen), eligible=len(seen))
     return Found(size, space.dealt(size.tile_rows, size.split), space.survivors, record)
