@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,9 +19,9 @@ from spmark.impls.lo_spmm.study import labels
 from spmark.impls.lo_spmm.study.compared import Compared, compare, spread_out
 from spmark.impls.lo_spmm.study.labels import label_all, prepare, read_labels
 from spmark.impls.lo_spmm.study.training import train
-from spmark.impls.lo_spmm.tuning import Runner
 from spmark.impls.study.rows import digest_of
 from spmark.impls.study.shards import append_rows
+from spmark.impls.tuning.race import Race
 
 PROXIES = "proxies"
 """What may be measured in place of labels: how well proxies stand for kernels."""
@@ -54,9 +54,7 @@ class KernelLabels:
             return _compare_proxies(job)
         file = job.folder / "lo_spmm" / f"shard-{job.part}.jsonl"
         spaces = partial(prepare, device=job.device)
-        made, left = label_all(
-            file, job.own(range(labels.GROUPS)), spaces, partial(_runner, device=job.device), job.ends
-        )
+        made, left = label_all(file, job.own(range(labels.GROUPS)), spaces, partial(_race, device=job.device), job.ends)
         return Outcome(
             answer={"file": file, "made": made, "left": left}, line=f"{file}: {made} made, {left} left", left=left
         )
@@ -83,12 +81,12 @@ class RankTraining:
         )
 
 
-def _runner(space: Space, device: DeviceSpec) -> Runner:
-    from spmark.impls.lo_spmm.gpu import GpuRunner
+def _race(space: Space, device: DeviceSpec, proxies: bool = False) -> Race[Any]:
+    from spmark.impls.lo_spmm.gpu import open_race
     from spmark.impls.lo_spmm.machine import Emitter
     from spmark.impls.runtime.target import open_target
 
-    return GpuRunner(space, open_target(device), emitter=Emitter.PTX, cpl=0)
+    return open_race(space, open_target(device), emitter=Emitter.PTX, proxies=proxies)
 
 
 def _compare_proxies(job: LabelJob) -> Outcome:
@@ -103,7 +101,7 @@ def _compare_proxies(job: LabelJob) -> Outcome:
     def make(layer: str, matrix: NamedMatrix) -> Compared:
         problem = Problem(Op.SPMM, matrix.csr, LAYERS[layers[layer]])
         space = explore(problem, job.device, Order.GREEDY, Pins())
-        rows[layer] = compare(layer, space, _runner(space, job.device), spread_out(space))
+        rows[layer] = compare(layer, space, partial(_race, space, job.device), spread_out(space))
         return rows[layer]
 
     append_rows(file, missing(), make, job.ends)

@@ -7,16 +7,16 @@ serves many tile sizes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.digest import implementation_version
-from spmark.impls.core.errors import CompileError, DatasetError, SpmarkError
+from spmark.impls.core.errors import CompileError, DatasetError
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.core.recordfile import read_rows
 from spmark.impls.formats.threads import cores
@@ -27,9 +27,12 @@ from spmark.impls.lo_spmm.kernel import Schedule, UnrolledKernel, make_tiles
 from spmark.impls.lo_spmm.reorder import Order
 from spmark.impls.lo_spmm.search import Pins, Space, explore
 from spmark.impls.lo_spmm.space import TileSize
-from spmark.impls.lo_spmm.tuning import Runner
-from spmark.impls.study.rows import Part, Row, one_device, reason_of
+from spmark.impls.lo_spmm.tuning import config_of
+from spmark.impls.runtime.compile_pool import side_by_side
+from spmark.impls.study.rows import Part, Row, one_device
 from spmark.impls.study.shards import append_rows
+from spmark.impls.tuning.race import Race
+from spmark.impls.tuning.strategies import by_turns
 
 ROWS = (64, 2048)
 """I and K of a problem, both ends included."""
@@ -122,21 +125,16 @@ def prepare(seed: int, device: DeviceSpec) -> Space:
     return space
 
 
-def measure(seed: int, space: Space, runner: Runner) -> LabelRow:
+def measure(seed: int, space: Space, race: Race[Any]) -> LabelRow:
     """Time the drawn candidates of a prepared problem."""
     started = time.monotonic()
+    groups = drawn(space, seed)
+    by_turns(race, [list(map(config_of, sizes)) for sizes in groups])
     tried: list[Tried] = []
-    for sizes in drawn(space, seed):
-        found: Mapping[TileSize, list[float]] = {}
-        reason = ""
-        try:
-            found = runner.samples_us(sizes, proxies=False)
-        except (SpmarkError, MemoryError) as error:
-            reason = reason_of(error)
-        for size in sizes:
-            config = {name: getattr(size, name) for name in ("tile_rows", "threads", "cpt", "tiles_per_block")}
-            features = tuple(space.features(size).tolist())
-            tried.append(Tried(**config, features=features, samples_us=tuple(found.get(size, ())), reason=reason))
+    for size in (size for sizes in groups for size in sizes):
+        config = {name: getattr(size, name) for name in ("tile_rows", "threads", "cpt", "tiles_per_block")}
+        seen, features = race.candidate(config_of(size)), tuple(space.features(size).tolist())
+        tried.append(Tried(**config, features=features, samples_us=seen.samples_us, reason=seen.reason))
     problem = space.problem
     return LabelRow(
         seed=seed,
@@ -157,7 +155,7 @@ def label_all(
     path: Path,
     seeds: Iterable[int],
     make_space: Callable[[int], Space],
-    make_runner: Callable[[Space], Runner],
+    open_race: Callable[[Space], Race[Any]],
     ends: float,
 ) -> tuple[int, int]:
     """Label the problems that have no row yet, in this file or in another shard's beside it.
@@ -169,8 +167,8 @@ def label_all(
     seeds : iterable of int
     make_space : callable
         `prepare` on a device.
-    make_runner : callable
-        Gives what times candidates.
+    open_race : callable
+        Gives a problem's race of tile sizes.
     ends : float
         Of the monotonic clock: no problem is begun after it.
 
@@ -182,7 +180,7 @@ def label_all(
     have = {row.seed for file in path.parent.glob("shard*.jsonl") for row in read_rows(file, LabelRow)}
     wanted = [seed for seed in seeds if seed not in have]
     spaces = _prepared(wanted, make_space, ends)
-    made = append_rows(path, spaces, lambda seed, space: measure(seed, space, make_runner(space)), ends)
+    made = append_rows(path, spaces, lambda seed, space: measure(seed, space, open_race(space)), ends)
     return made, len(wanted) - made
 
 
@@ -190,12 +188,11 @@ def _prepared(
     seeds: Sequence[int], make_space: Callable[[int], Space], ends: float
 ) -> Iterator[tuple[int, Space | str]]:
     """Prepare a whole batch of problems before the first is timed: a thread that writes PTX holds up launches."""
-    with ThreadPoolExecutor(cores()) as pool:
-        for start in range(0, len(seeds), _PREPARED):
-            if time.monotonic() >= ends:
-                return
-            batch = seeds[start : start + _PREPARED]
-            yield from zip(batch, list(pool.map(make_space, batch)), strict=True)
+    for start in range(0, len(seeds), _PREPARED):
+        if time.monotonic() >= ends:
+            return
+        batch = seeds[start : start + _PREPARED]
+        yield from zip(batch, side_by_side(make_space, batch, cores()), strict=True)
 
 
 def read_labels(paths: Sequence[Path]) -> list[LabelRow]:
