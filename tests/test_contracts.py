@@ -92,20 +92,12 @@ def imported(path: Path) -> Iterator[str]:
 
 
 def test_a_study_is_imported_by_studies_alone() -> None:
-    # These four time labels and tables of schedules; no plan imports them.
-    timing = {f"impls/liteform/{name}.py" for name in ("gpu", "labels", "tuning")}
     broken = [
         f"{path.relative_to(ROOT)} imports {module}"
         for path in sorted((ROOT / "impls").rglob("*.py"))
-        if "study" not in path.parts and path.relative_to(ROOT).as_posix() not in timing
+        if "study" not in path.relative_to(ROOT).parts
         for module in imported(path)
-        if module.startswith("spmark.impls.")
-        and (
-            "study" in module.split(".")
-            or module.startswith(
-                ("spmark.impls.liteform.gpu", "spmark.impls.liteform.labels", "spmark.impls.liteform.tuning")
-            )
-        )
+        if module.startswith("spmark.impls.") and "study" in module.split(".")
     ]
     assert not broken, "what builds a plan imports no study:\n  " + "\n  ".join(broken)
 

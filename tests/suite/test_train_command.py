@@ -197,7 +197,7 @@ class FakeScheduleTimer:
 
 
 def test_a_table_of_schedules_is_made_shard_by_shard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    gpu = pytest.importorskip("spmark.impls.liteform.gpu", reason="needs CuPy")
+    gpu = pytest.importorskip("spmark.impls.liteform.study.gpu", reason="needs CuPy")
     device = DeviceSpec.load(shipped_calibration("nvidia-h200"))
     monkeypatch.setattr(gpu, "ScheduleTimer", FakeScheduleTimer)
     monkeypatch.setattr(gpu, "compile_schedules", lambda *_: None)
@@ -229,7 +229,7 @@ def test_a_table_of_schedules_is_made_shard_by_shard(monkeypatch: pytest.MonkeyP
 def test_labels_are_made_shard_by_shard_and_what_cannot_be_is_skipped(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    gpu = pytest.importorskip("spmark.impls.liteform.gpu", reason="needs CuPy")
+    gpu = pytest.importorskip("spmark.impls.liteform.study.gpu", reason="needs CuPy")
     device = DeviceSpec.load(shipped_calibration("nvidia-h200"))
 
     class FakeTimer:

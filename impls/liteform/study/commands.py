@@ -138,7 +138,7 @@ class _Skips:
 
 def _labels(file: Path, job: LabelJob, skips: _Skips) -> tuple[int, int]:
     """Give how many labels were made, and how many are left."""
-    from spmark.impls.liteform.gpu import GpuTimer, compile_schedules, start_width
+    from spmark.impls.liteform.study.gpu import GpuTimer, compile_schedules, start_width
 
     device, exhaustive = job.device, spread_out(job.names, job.exhaustive)
     compile_schedules(device, job.dtypes, WIDTHS, table_for(device.name))
@@ -162,7 +162,7 @@ def _labels(file: Path, job: LabelJob, skips: _Skips) -> tuple[int, int]:
 
 def _schedules(file: Path, job: LabelJob, skips: _Skips) -> tuple[int, int]:
     """Time schedules on matrices, and write what they say with the table that follows from it."""
-    from spmark.impls.liteform.gpu import ScheduleTimer, compile_schedules
+    from spmark.impls.liteform.study.gpu import ScheduleTimer, compile_schedules
 
     compile_schedules(job.device, job.dtypes, WIDTHS, None)
     before = {(row.matrix, row.dtype, row.width) for row in _schedule_rows(job.folder)} | skips.known

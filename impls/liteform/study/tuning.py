@@ -1,6 +1,6 @@
 """From times of many schedules to the table of a GPU: schedules by size, weights of the cost, when to gather rows.
 
-What a device measured is kept row by row (`spmark.impls.liteform.gpu`), so that a table can be made again without it.
+What a device measured is kept row by row (`spmark.impls.liteform.study.gpu`): making a table again needs no GPU.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from spmark.impls.liteform.weights import Weights
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.impls.tuning.race import FIRST, MORE
 
-gpu = pytest.importorskip("spmark.impls.liteform.gpu", reason="needs CuPy")
+gpu = pytest.importorskip("spmark.impls.liteform.study.gpu", reason="needs CuPy")
 DEVICE = DeviceSpec.model_validate_json(Path(shipped_calibration("nvidia-h200")).read_text())
 MATRIX = random_csr(300, 300, np.random.default_rng(1).integers(0, 90, 300).tolist())
 
@@ -73,7 +73,7 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def with_table(monkeypatch: pytest.MonkeyPatch, table: Table | None) -> None:
-    for module in ("gpu", "plan", "schedule"):
+    for module in ("study.gpu", "plan", "schedule"):
         monkeypatch.setattr(f"spmark.impls.liteform.{module}.table_for", lambda _: table)
 
 

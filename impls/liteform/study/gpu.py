@@ -21,11 +21,11 @@ from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBuckets
 from spmark.impls.kernels.hyb_convert import HybConverter
 from spmark.impls.liteform.compose import Form
 from spmark.impls.liteform.cost import count
-from spmark.impls.liteform.labels import WIDTHS
 from spmark.impls.liteform.plan import LiteForm, scheduled
 from spmark.impls.liteform.schedule import Schedule, Table, candidates, schedule_for, table_for, tiles
 from spmark.impls.liteform.search import search, table_of
-from spmark.impls.liteform.tuning import COUNTED, ScheduleRow, Timed
+from spmark.impls.liteform.study.labels import WIDTHS
+from spmark.impls.liteform.study.tuning import COUNTED, ScheduleRow, Timed
 from spmark.impls.runtime.target import open_target
 from spmark.impls.runtime.template import C_TYPES
 from spmark.impls.tuning.gpu import PlanTimer
@@ -100,7 +100,7 @@ class _Bench:
 
 
 class GpuTimer:
-    """A `spmark.impls.liteform.labels.Timer` of one matrix on the GPU that is there.
+    """A `spmark.impls.liteform.study.labels.Timer` of one matrix on the GPU that is there.
 
     Parameters
     ----------
