@@ -38,8 +38,6 @@ class KernelTemplate:
     max_registers: int = 255
     """Limit that ptxas must keep to on every architecture."""
     max_spill_bytes: int = 0
-    min_capability: int = 80
-    """Lowest compute capability that the kernel is written for."""
 
     def __post_init__(self) -> None:
         if "threads" not in self.space:

@@ -198,22 +198,6 @@ def _windows(tiled: Tiled, shapes: Shapes, counted: _Counted, whole_ones: bool) 
     return Windows(*held, counted.nnz.copy(), whole_ms, np.zeros(whole_ms.size))
 
 
-def make_windows(tiled: Tiled, shapes: Shapes, order: NDArray[np.int32], whole_ones: bool) -> Windows:
-    """Cut the rows into windows of every height, and price holding each whole.
-
-    Parameters
-    ----------
-    tiled : Tiled
-        Without owners yet.
-    shapes : Shapes
-    order : (I,) int32
-        Rows, window after window; of all heights, so that lower windows lie in higher ones.
-    whole_ones : bool
-        Whether windows may be held whole at all.
-    """
-    return _windows(tiled, shapes, _counted(tiled, shapes.heights, order), whole_ones)
-
-
 def make_groups(
     tiled: Tiled, windows: Windows, counted: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 ) -> Groups:

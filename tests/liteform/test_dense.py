@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from cell_format import CellFormat
 from problems import dense_operands, matrices, random_csr
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Csr, DType, Op, Problem
-from spmark.impls.formats.cell import CellFormat
 from spmark.impls.formats.tiles import BLOCK, TileFormat
 from spmark.impls.kernels.tile_spmm import SPMM_TILES
 from spmark.impls.liteform import dense_plan as made

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from problems import random_csr
+from stile_primitives import Axis, View, divide, flatten, pad, reorder, restore, split, squeeze
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr, DType, Op
@@ -14,9 +15,8 @@ from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.formats.hyb import powers_up_to
 from spmark.impls.stile.calibration import Calibration, published_a100
 from spmark.impls.stile.levels import make_level
-from spmark.impls.stile.primitives import Axis, View, divide, flatten, pad, reorder, restore, split, squeeze
 from spmark.impls.stile.space import Mode, shapes_of
-from spmark.impls.stile.windows import Tiled, make_groups, make_windows
+from spmark.impls.stile.windows import Tiled, begin
 
 SPMM = Calibration.of(published_a100(), Op.SPMM, DType.FLOAT16)
 SDDMM = Calibration.of(published_a100(), Op.SDDMM, DType.FLOAT16)
@@ -75,8 +75,8 @@ def test_condensing_is_what_the_search_does() -> None:
     matrix = drawn(3)
     tiled = Tiled.of(matrix, matrix.row_lengths.astype(np.int32))
     shapes = shapes_of(SPMM, 32, 32, matrix.nnz, Mode.CODE)
-    windows = make_windows(tiled, shapes, np.arange(matrix.num_rows, dtype=np.int32), True)
-    groups = make_groups(tiled, windows)
+    tiled.begun.get(("order", shapes.heights[0]), lambda: np.arange(matrix.num_rows, dtype=np.int32))
+    _, windows, groups = begin(tiled, shapes, True)
     for number, part in enumerate(divide(View.of(matrix), Axis.ROWS, 16)):
         condensed = divide(reorder(part, Axis.COLUMNS), Axis.COLUMNS, 16)
         sizes = [group.rows.size for group in condensed if group.rows.size]
