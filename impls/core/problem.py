@@ -314,6 +314,11 @@ class Problem:
             object.__setattr__(self, name, value)
 
     @property
+    def factors(self) -> NDArray[Any]:
+        """What SDDMM's sums are multiplied by: `values` where the problem is scaled, else an empty array."""
+        return self.values if self.scaled else self.values[:0]
+
+    @property
     def operand_shapes(self) -> tuple[tuple[int, int], ...]:
         """Shapes of the dense operands: B (K, J) for SpMM; X (I, J) and Y (K, J) for SDDMM. Row-major."""
         num_rows, num_cols = self.matrix.shape

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import DType
 from spmark.impls.runtime.plan import DevicePlan
-from spmark.impls.runtime.template import C_TYPES, KernelTemplate
+from spmark.impls.runtime.template import C_TYPES, KernelTemplate, loads_at_once, loads_of
 
 _THREADS = 64
 _MAX_BLOCKS = 4096
@@ -23,7 +23,7 @@ ZERO_ROWS = KernelTemplate(
     Path(__file__).parent / "zero_rows.cu",
     "zero_rows",
     {"T": ("float", "half"), "vector": (1, 2, 4, 8), "threads": (_THREADS,)},
-    legal=lambda values: values["T"] == "half" or int(values["vector"]) <= 4,
+    legal=loads_at_once,
     max_registers=32,
 )
 
@@ -44,7 +44,7 @@ class RowZeroing:
     """
 
     def __init__(self, plan: DevicePlan, rows: NDArray[np.int32], width: int, dtype: DType) -> None:
-        vector = next(v for v in (16 // dtype.itemsize, 4, 2, 1) if width % v == 0)
+        vector = loads_of(width, 16 // dtype.itemsize)[0]
         instance = ZERO_ROWS.instance(T=C_TYPES[dtype], vector=vector, threads=_THREADS)
         (self._kernel,) = plan.target.load([instance])
         self._rows: Any = plan.upload(rows.astype(np.int32, copy=False))

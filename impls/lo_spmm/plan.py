@@ -30,7 +30,7 @@ from spmark.impls.lo_spmm.tuning import Found, Mode, choose
 from spmark.impls.runtime.compile import Binary
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
-from spmark.impls.runtime.template import KernelTemplate
+from spmark.impls.runtime.template import KernelTemplate, loads_of
 
 _MOST_NNZ = {DeviceKind.CUDA: 1 << 20, DeviceKind.HOST_SIMT: 1 << 14}
 """Beyond it compiling takes minutes (16 cores; two for the host's), and the machine code tens of megabytes."""
@@ -162,7 +162,7 @@ class LoSpmmPlan(DevicePlan):
     def __init__(self, problem: Problem, target: Target, how: LoSpmm) -> None:
         matrix = problem.matrix
         # Rows are cleared four elements at a time where J allows it.
-        cleared = next(v for v in (4, 2, 1) if problem.width % v == 0) if not matrix.nnz else 1
+        cleared = loads_of(problem.width, 4)[0] if not matrix.nnz else 1
         super().__init__(problem, target, {"order": str(how.order)}, alignment=problem.dtype.itemsize * cleared)
         self.stored = matrix.nnz
         self._launch: Launch | None = None

@@ -161,12 +161,11 @@ def spmm_launch(problem: Problem, held: BsrFormat, config: Config) -> tuple[list
 def sddmm_launch(problem: Problem, held: BsrFormat, config: Config) -> tuple[list[NDArray[Any]], Grid]:
     """Give the arrays that SDDMM's program takes before X, and its grid."""
     tasks = row_tasks(held, config["group"])
-    values = problem.values if problem.scaled else problem.values[:0]
     if problem.matrix.nnz == held.stored:
         starts, ranks = problem.matrix.indptr, np.zeros(0, np.int8)
     else:
         starts, ranks = row_ranks(held)
-    return [tasks, held.indptr, held.indices, starts, ranks, values], (len(tasks), 1, 1)
+    return [tasks, held.indptr, held.indices, starts, ranks, problem.factors], (len(tasks), 1, 1)
 
 
 def row_tasks(held: BsrFormat, group: int) -> NDArray[np.int32]:
