@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, cast
 
+from spmark.impls.core.choices import none_of
 from spmark.impls.core.errors import SweepError
 from spmark.impls.core.interfaces import Implementation
 
@@ -47,9 +47,7 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
     """
     entry = IMPLEMENTATIONS.get(name) if isinstance(name, str) else None
     if entry is None:
-        near = get_close_matches(str(name), IMPLEMENTATIONS, 1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
-        raise SweepError(f"expected an implementation out of {', '.join(IMPLEMENTATIONS)}, found {name!r}{hint}")
+        raise SweepError(none_of("an implementation", name, IMPLEMENTATIONS))
     if config is not None and not isinstance(config, Mapping):
         raise SweepError(f"implementation {name}: expected tunables as a mapping, found {config!r}")
     module, _, label = entry.partition(":")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from spmark.datasets.near import near
+from spmark.impls.core.choices import none_of
 from spmark.impls.core.errors import DatasetError
 
 if TYPE_CHECKING:
@@ -41,6 +41,6 @@ def find_source(name: str) -> Source:
     """
     entry = SOURCES.get(name)
     if entry is None:
-        raise DatasetError(f"expected a source out of {', '.join(SOURCES)}, found {name!r}{near(name, SOURCES)}")
+        raise DatasetError(none_of("a source", name, SOURCES))
     module, _, label = entry.partition(":")
     return cast("Source", getattr(import_module(module), label)())

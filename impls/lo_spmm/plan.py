@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import DeviceArray, Plan
 from spmark.impls.core.problem import DType, Op, Problem
@@ -82,11 +83,7 @@ class LoSpmm:
 
     def __post_init__(self) -> None:
         Schedule(self.cpt or 1, self.prefetch or 1, self.cpl)
-        for name, value, known in (("order", self.order, Order), ("emitter", self.emitter, Emitter)):
-            if value not in set(known):
-                raise ValueError(f"expected an {name} out of {', '.join(known)}, found {value!r}")
-        if self.mode and self.mode not in set(Mode):
-            raise ValueError(f"expected a mode out of {', '.join(Mode)}, found {self.mode!r}")
+        check_choices(self, order=Order, emitter=Emitter, mode=("", *Mode))
         if self.split and self.split not in SPLITS:
             raise ValueError(f"expected split out of {', '.join(map(str, SPLITS))}, or 0 to search, found {self.split}")
         if not 0 <= self.tile_rows <= 255:

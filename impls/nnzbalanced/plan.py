@@ -15,6 +15,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import DeviceArray, Plan
 from spmark.impls.core.problem import Csr, DType, Op, Problem
@@ -176,9 +177,7 @@ class NnzBalanced:
     """Non-zeros of a group where they are balanced, a multiple of 32; 0 takes the rule's."""
 
     def __post_init__(self) -> None:
-        for name, legal in (("reduction", ("sequential", "parallel")), ("balance", ("rows", "nnz"))):
-            if getattr(self, name) not in (*legal, "auto"):
-                raise ValueError(f"expected {name} out of {', '.join(legal)}, auto, found {getattr(self, name)!r}")
+        check_choices(self, reduction=("sequential", "parallel", "auto"), balance=("rows", "nnz", "auto"))
         if self.span < 0 or self.span % WARP:
             raise ValueError(f"expected a span that is a multiple of {WARP}, or 0 to choose, found {self.span}")
 

@@ -5,7 +5,7 @@ Gale, Zaharia, Young and Elsen, "Sparse GPU Kernels for Deep Learning", SC 2020,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Csr, DType, Op, Problem
@@ -178,17 +179,15 @@ class RowSplit:
     """SDDMM: non-zeros of a subwarp, 8 or 16."""
 
     def __post_init__(self) -> None:
-        legal: dict[str, Sequence[object]] = {
-            "vector": (0, 1, 2, 4, 8),
-            "lanes": (0, *LANES),
-            "tiles": (0, 1, 2),
-            "depth": range(_DEPTH_STEP, _MAX_DEPTH + 1, _DEPTH_STEP),
-            "index": ("auto", *INDEX_TYPES),
-            "strip": SDDMM.space["strip"],
-        }
-        for name, values in legal.items():
-            if getattr(self, name) not in values:
-                raise ValueError(f"expected {name} out of {', '.join(map(str, values))}, found {getattr(self, name)!r}")
+        check_choices(
+            self,
+            vector=(0, 1, 2, 4, 8),
+            lanes=(0, *LANES),
+            tiles=(0, 1, 2),
+            depth=range(_DEPTH_STEP, _MAX_DEPTH + 1, _DEPTH_STEP),
+            index=("auto", *INDEX_TYPES),
+            strip=SDDMM.space["strip"],
+        )
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse widths beyond the grid, and what is pinned and does not fit the problem."""

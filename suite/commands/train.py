@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 
 from spmark.datasets.cache import Cache
-from spmark.datasets.near import near
 from spmark.datasets.published import (
     LITEFORM_LABELS,
     LITEFORM_OVERHEADS,
@@ -21,6 +20,7 @@ from spmark.datasets.published import (
     PublishedTable,
     read_table,
 )
+from spmark.impls.core.choices import none_of
 from spmark.impls.core.errors import DatasetError, SweepError
 from spmark.suite.commands.console import answer, console, say, table
 
@@ -126,9 +126,7 @@ def check_method(method: str, methods: Sequence[str] = METHODS, having: str = "p
         Lists those that there are.
     """
     if method not in methods:
-        raise SweepError(
-            f"expected a method with {having} out of {', '.join(methods)}, found {method!r}{near(method, methods)}"
-        )
+        raise SweepError(none_of(f"a method with {having}", method, methods))
 
 
 def _labels(names: Sequence[str]) -> tuple[Labels, Card, list[LabelRow]]:
