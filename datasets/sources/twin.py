@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from spmark.datasets.cache import Cache
 from spmark.datasets.source import Args, Facts, RawMatrix, Source, argument, known, only
 from spmark.impls.core.record import MatrixKind
+from spmark.impls.core.spans import offsets
 
 
 @dataclass(frozen=True)
@@ -93,8 +94,7 @@ def draw(law: Law, seed: int) -> RawMatrix:
     starts = _community_starts(law)
     community = np.empty(law.num_rows, np.int32)
     community[members] = np.repeat(np.arange(law.communities, dtype=np.int32), np.diff(starts))
-    indptr = np.zeros(law.num_rows + 1, np.int32)
-    np.cumsum(lengths, out=indptr[1:])
+    indptr = offsets(lengths, np.int32)
     indices = np.empty(law.nnz, np.int32)
     everyone = AliasTable(*_alias_table(lengths))
     local = [_alias_table(lengths[members[a:b]]) for a, b in pairwise(starts)]

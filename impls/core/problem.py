@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from spmark.impls.core.errors import MatrixError, ProblemError
+from spmark.impls.core.spans import offsets
 
 MAX_NNZ = 2**31 - 1
 _CHUNK = 1 << 22
@@ -200,6 +201,17 @@ class Csr:
     def rows_of_entries(self) -> NDArray[np.int32]:
         """Give the row of every non-zero, (nnz,) int32. O(nnz) memory."""
         return np.repeat(np.arange(self.num_rows, dtype=np.int32), self.row_lengths)
+
+    def entries_of(self, rows: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Find the entries of some rows, in the order of these: their indptr, and the position of each entry."""
+        lengths = self.row_lengths[rows].astype(np.int64)
+        indptr = offsets(lengths)
+        return indptr, np.repeat(self.indptr[rows] - indptr[:-1], lengths) + np.arange(indptr[-1])
+
+    def of_rows(self, rows: NDArray[Any]) -> tuple[Csr, NDArray[np.int64]]:
+        """Give the matrix of some rows, in the order of these, and the position here of each of its entries."""
+        indptr, at = self.entries_of(rows)
+        return Csr((rows.size, self.num_cols), indptr.astype(np.int32), self.indices[at], self.values[at]), at
 
     def transposed(self) -> Csr:
         """Give the transpose as a canonical CSR. O(nnz)."""

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Format
 from spmark.impls.core.problem import Csr
+from spmark.impls.core.spans import offsets
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,8 +114,7 @@ def split(matrix: Csr, taken: NDArray[np.bool_]) -> tuple[Csr, Csr]:
 
 
 def _kept(matrix: Csr, mask: NDArray[np.bool_]) -> Csr:
-    before = np.zeros(matrix.nnz + 1, np.int32)
-    np.cumsum(mask, out=before[1:])
+    before = offsets(mask, np.int32)
     return Csr(matrix.shape, before[matrix.indptr], matrix.indices[mask], matrix.values[mask])
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr
+from spmark.impls.core.spans import offsets
 from spmark.impls.formats.limits import MAX_STORED, check_stored
 
 
@@ -97,9 +98,7 @@ class EllFormat:
     def to_csr(self) -> Csr:
         """Give the matrix back; O(stored)."""
         real = _real_slots(self.row_lengths, self.row_slots)
-        indptr = np.zeros(self.shape[0] + 1, np.int32)
-        np.cumsum(self.row_lengths, out=indptr[1:])
-        return Csr(self.shape, indptr, self.indices[real], self.values[real])
+        return Csr(self.shape, offsets(self.row_lengths, np.int32), self.indices[real], self.values[real])
 
 
 def _real_slots(lengths: NDArray[np.int32], row_slots: int) -> NDArray[np.bool_]:

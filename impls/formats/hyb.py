@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr
+from spmark.impls.core.spans import offsets
 from spmark.impls.formats.limits import check_stored
 from spmark.impls.formats.pieces import Pieces, partition_columns
 from spmark.impls.formats.threads import SHARE, cores, run_all
@@ -169,8 +170,7 @@ class HybFormat(HybLayout):
             values[target] = self.values[elements].reshape(bucket.count, bucket.width)[real]
             used = self.lengths[span] > 0
             np.add.at(row_lengths, self.rows[span][used], self.lengths[span][used])
-        indptr = np.concatenate([[0], np.cumsum(row_lengths)]).astype(np.int32)
-        return Csr(self.shape, indptr, indices, values)
+        return Csr(self.shape, offsets(row_lengths, np.int32), indices, values)
 
 
 def prepare() -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.problem import MAX_NNZ, Csr
+from spmark.impls.core.spans import offsets
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.formats.limits import MAX_STORED, check_stored
 
@@ -70,7 +71,7 @@ class SrBcrsFormat:
             raise ValueError(f"expected t and g of at least 1, found t = {t}, g = {g}")
         tiles = BsrFormat.from_csr(matrix, t, 1, max_stored)
         lengths = np.diff(tiles.indptr)
-        indptr = np.concatenate([[0], np.cumsum(-(-lengths // g), dtype=np.int64)])
+        indptr = offsets(-(-lengths // g))
         check_stored(f"srbcrs({t}, {g})", matrix, int(indptr[-1]) * t * g, min(max_stored, MAX_NNZ))
         # Slot of every tile among those of all groups: its place in the panel, after the groups of panels before.
         slots = np.arange(tiles.indices.size) + np.repeat(indptr[:-1] * g - tiles.indptr[:-1], lengths)
@@ -106,6 +107,5 @@ class SrBcrsFormat:
         row, slot = np.divmod(inside, np.int32(g))
         panel = np.repeat(np.arange(self.indptr.size - 1, dtype=np.int32), np.diff(self.indptr))
         rows = panel[group] * np.int32(t) + row
-        indptr = np.zeros(self.shape[0] + 1, np.int32)
-        np.cumsum(np.bincount(rows, minlength=self.shape[0]), out=indptr[1:])
+        indptr = offsets(np.bincount(rows, minlength=self.shape[0]), np.int32)
         return Csr(self.shape, indptr, self.indices[group, slot], self.values.reshape(-1)[self.positions])

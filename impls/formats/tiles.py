@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr
+from spmark.impls.core.spans import offsets
 from spmark.impls.formats.decompose import RowUse, row_use
 from spmark.impls.formats.hyb import HybFormat
 from spmark.impls.formats.limits import MAX_STORED
@@ -189,8 +190,7 @@ class TileFormat:
         if self.runs:
             rows[self.runs.held], indices[self.runs.held] = self.runs.rows, self.runs.indices
             values[self.runs.held] = self.runs.values
-        indptr = np.zeros(self.shape[0] + 1, np.int32)
-        np.cumsum(np.bincount(rows, minlength=self.shape[0]), out=indptr[1:])
+        indptr = offsets(np.bincount(rows, minlength=self.shape[0]), np.int32)
         return Csr(self.shape, indptr, indices, values)
 
 

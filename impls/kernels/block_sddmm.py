@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr, Problem
+from spmark.impls.core.spans import numbered, openings
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
@@ -49,8 +50,7 @@ def row_runs(held: BsrFormat) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
     """
     rows, cols = held.block_shape
     run, inside = np.divmod(held.positions, np.int32(cols))
-    opens = np.ones(run.size, np.bool_)
-    np.not_equal(run[1:], run[:-1], out=opens[1:])
+    opens = openings(run)
     starts = np.zeros(held.indices.size * rows, np.int32)
     starts[run[opens]] = np.flatnonzero(opens)
     # Sums of different powers of two below 2^32 are exact in float64.
@@ -82,8 +82,7 @@ def strip_tasks(held: BsrFormat, units: int, together: int) -> NDArray[np.int32]
     firsts = np.repeat(held.indptr[:-1], size // STRIP)
     pieces = -(-lengths // per_task)
     pieces[np.arange(lengths.size) * STRIP >= held.shape[0]] = 0
-    strip = np.repeat(np.arange(lengths.size), pieces)
-    piece = np.arange(strip.size) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    strip, piece = numbered(pieces)
     order = np.lexsort((strip, piece, strip // together))
     strip, piece = strip[order], piece[order]
     begin = firsts[strip] + piece * per_task

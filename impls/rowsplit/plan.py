@@ -17,6 +17,7 @@ from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.spans import numbered
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
 from spmark.impls.runtime.template import C_TYPES, KernelTemplate, TemplateValue, loads_at_once, loads_of
@@ -146,9 +147,7 @@ def strips_of(matrix: Csr, strip: int) -> NDArray[np.int32]:
     (strips, 4) int32
         Row, first non-zero, non-zeros, 0; longest strips first. O(nnz / strip + I), but for the sort.
     """
-    counts = -(-matrix.row_lengths // strip)
-    rows = np.repeat(np.arange(matrix.num_rows, dtype=np.int32), counts)
-    ordinal = np.arange(rows.size) - np.repeat(np.cumsum(counts, dtype=np.int64) - counts, counts)
+    rows, ordinal = numbered(-(-matrix.row_lengths // strip))
     made = np.zeros((rows.size, 4), np.int32)
     made[:, 0] = rows
     made[:, 1] = matrix.indptr[rows] + ordinal * strip

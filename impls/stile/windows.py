@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr
+from spmark.impls.core.spans import offsets
 from spmark.impls.formats.threads import SHARE, cores, equal_shares, run_all
 from spmark.impls.stile.space import Shapes
 from spmark.impls.stile.state import GROUP, Groups, Windows
@@ -212,10 +213,7 @@ def make_groups(
     """
     matrix = tiled.matrix
     columns, nnz = counted or _count(tiled, windows.row_ptr, windows.rows)
-    ptr = np.zeros(columns.size + 1, np.int64)
-    np.cumsum(-(-columns // GROUP), out=ptr[1:])
-    nnz_ptr = np.zeros(columns.size + 1, np.int64)
-    np.cumsum(nnz, out=nnz_ptr[1:])
+    ptr, nnz_ptr = offsets(-(-columns // GROUP)), offsets(nnz)
     num_groups, num_heights = int(ptr[-1]), windows.of.shape[1]
     of = np.full((matrix.nnz, num_heights), -1, np.int32)
     members = np.zeros(int(nnz_ptr[-1]), np.int32)
@@ -245,8 +243,7 @@ def _count(
     """Count columns and non-zeros without an owner of every window."""
     matrix, count = tiled.matrix, row_ptr.size - 1
     columns, nnz = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    before = np.zeros(rows.size + 1, np.int64)
-    np.cumsum(matrix.row_lengths[rows], out=before[1:])
+    before = offsets(matrix.row_lengths[rows])
     given = matrix.indptr, matrix.indices, tiled.owner, row_ptr, rows
     tasks = [
         (*given, *share, np.full(matrix.num_cols, -1, np.int32), columns, nnz)
