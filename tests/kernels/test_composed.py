@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from problems import dense_operands, random_csr
-from tables import TableTarget, every_instance
+from problems import random_csr, run_checked
+from tables import TableTarget, every_instance, table_target
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.decompose import Rule, decompose
 from spmark.impls.formats.rules import Blocks, Buckets, Remainder
@@ -32,11 +31,7 @@ def hybrid_matrix() -> Csr:
 
 
 MATRIX = hybrid_matrix()
-
-
-@pytest.fixture(scope="module")
-def target(request: pytest.FixtureRequest) -> TableTarget:
-    return TableTarget(request.session, SPMM_COMPOSED)
+target = table_target(SPMM_COMPOSED)
 
 
 def multiply(
@@ -45,10 +40,7 @@ def multiply(
     """Build, run over NaN and compare with the reference."""
     problem = Problem(Op.SPMM, matrix, width, DType.FLOAT16)
     plan = ComposedPlan(problem, target, decompose(matrix, rules), {}, vector=vector, lanes=lanes)
-    operands = dense_operands(problem)
-    out = np.full(problem.out_shape, np.nan, np.float16)
-    plan.run(operands, out)
-    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    run_checked(plan, problem)
     return plan
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from problems import dense_operands, random_csr
-from tables import TableTarget, every_instance
+from problems import dense_operands, random_csr, run_checked
+from tables import TableTarget, every_instance, table_target
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference, tolerance
@@ -17,10 +17,7 @@ from spmark.impls.kernels.tile_spmm import AHEAD, HEIGHTS, SPMM_TILES, TileSpmmP
 from spmark.impls.kernels.tile_tasks import ALONE, MOST, panel_tasks
 from spmark.impls.runtime.template import Instance
 
-
-@pytest.fixture(scope="module")
-def target(request: pytest.FixtureRequest) -> TableTarget:
-    return TableTarget(request.session, SPMM_TILES)
+target = table_target(SPMM_TILES)
 
 
 def select(matrix: Csr, share: float, seed: int = 0, width: int = 4, height: int = 16) -> Selection:
@@ -77,10 +74,7 @@ def multiply(matrix: Csr, selection: Selection, width: int, target: TableTarget,
     """Build, run over NaN and compare with the reference."""
     problem = Problem(Op.SPMM, matrix, width, DType.FLOAT16)
     plan = TileSpmmPlan(problem, target, TileFormat.from_csr(matrix, selection), {}, **{"work": 16, **schedule})
-    operands = dense_operands(problem)
-    out = np.full(problem.out_shape, np.nan, np.float16)
-    plan.run(operands, out)
-    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    run_checked(plan, problem)
     assert plan.stored >= matrix.nnz
     return plan
 
