@@ -71,3 +71,12 @@ def run_checked(plan: Any, problem: Problem) -> np.ndarray:
     plan.run(operands, out)
     assert reference(problem, operands).max_error(out) <= tolerance(problem)
     return out
+
+
+def assert_same(found: Csr, expected: Csr) -> None:
+    """Hold two matrices against each other, bit for bit."""
+    assert found.shape == expected.shape
+    for name in ("indptr", "indices", "values"):
+        one, other = getattr(found, name), getattr(expected, name)
+        assert one.dtype == other.dtype, name
+        np.testing.assert_array_equal(one.view(np.uint32), other.view(np.uint32), name)

@@ -75,7 +75,7 @@ class StripSpmmPlan(OneLaunchPlan):
         grid = (ceil_div(block_rows, strips), ceil_div(problem.width, tile), 1)
         self._arrange(grid, (*problem.matrix.shape, problem.width, block_rows), (held.indptr, *pieces))
         self._args += tuple(arrays)
-        self.arrays = self._args[-2:]
+        self.arrays = list(self._args[-2:])
 
 
 def strip_instance(strips: int, tile: int) -> Instance:

@@ -5,18 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cell_format import CellFormat
-from problems import matrices, random_csr
+from problems import assert_same, matrices, random_csr
 
 from spmark.impls.core.problem import Csr
 
 RNG = np.random.default_rng(3)
 WIDTHS = ((1,), (8,), (4, 32), (1, 2, 1024), (16,) * 7)
-
-
-def same(a: Csr, b: Csr) -> bool:
-    return a.shape == b.shape and all(
-        np.array_equal(getattr(a, name), getattr(b, name)) for name in ("indptr", "indices", "values")
-    )
 
 
 @pytest.mark.parametrize("widths", WIDTHS, ids=str)
@@ -25,7 +19,7 @@ def same(a: Csr, b: Csr) -> bool:
 def test_round_trip(name: str, tail_in_last: bool, widths: tuple[int, ...]) -> None:
     matrix = matrices()[name]
     cell = CellFormat.from_csr(matrix, widths, tail_in_last=tail_in_last)
-    assert same(cell.held.to_csr(), matrix)
+    assert_same(cell.held.to_csr(), matrix)
     assert cell.held.stored == cell.held.arrays()["indices"].size
 
 

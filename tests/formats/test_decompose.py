@@ -7,10 +7,10 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from formats.test_roundtrip import assert_same, csrs, entries
+from formats.test_roundtrip import csrs, entries
 from hypothesis import given
 from hypothesis import strategies as st
-from problems import random_csr
+from problems import assert_same, random_csr
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr

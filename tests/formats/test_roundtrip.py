@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import matrices, random_csr
+from problems import assert_same, matrices, random_csr
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Format
@@ -40,14 +40,6 @@ def csrs(draw: st.DrawFn) -> Csr:
     values[special] = rng.choice(np.array(VALUES, np.float32), int(special.sum()))
     indptr = np.concatenate([[0], np.cumsum(pattern.sum(axis=1))])
     return Csr.checked((num_rows, num_cols), indptr, cols, values)
-
-
-def assert_same(found: Csr, expected: Csr) -> None:
-    assert found.shape == expected.shape
-    for name in ("indptr", "indices", "values"):
-        one, other = getattr(found, name), getattr(expected, name)
-        assert one.dtype == other.dtype, name
-        np.testing.assert_array_equal(one.view(np.uint32), other.view(np.uint32), name)
 
 
 def assert_format(held: Format, matrix: Csr) -> None:

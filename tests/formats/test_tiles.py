@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import random_csr
+from problems import assert_same, random_csr
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr
@@ -26,14 +26,6 @@ def csrs(draw: st.DrawFn) -> Csr:
     special = rng.random(values.size) < 0.3
     values[special] = rng.choice(np.array([0.0, -0.0, 1e-42], np.float32), int(special.sum()))
     return replace(matrix, values=values)
-
-
-def assert_same(found: Csr, expected: Csr) -> None:
-    assert found.shape == expected.shape
-    for name in ("indptr", "indices", "values"):
-        one, other = getattr(found, name), getattr(expected, name)
-        assert one.dtype == other.dtype, name
-        np.testing.assert_array_equal(one.view(np.uint32), other.view(np.uint32), name)
 
 
 def drawn_selection(matrix: Csr, seed: int) -> Selection:

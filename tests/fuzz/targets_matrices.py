@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from archives import tarred, zipped
 from fuzz.harness import Target
 
 from spmark.datasets import published
@@ -51,24 +52,6 @@ MTX_PATTERN = b"%%MatrixMarket matrix coordinate pattern symmetric\r\n%\r\n30 30
     b"%d %d\r\n" % (at + 3, at + 1) for at in range(9)
 )
 EDGES = b"# Directed graph\n# FromNodeId\tToNodeId\n0\t0\n0\t3\n3\t1\n17\t2\n"
-
-
-def zipped(members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", method) as file:
-        for name, content in members.items():
-            file.writestr(zipfile.ZipInfo(name), content, method)
-    return out.getvalue()
-
-
-def tarred(members: dict[str, bytes], mode: str, form: int = tarfile.PAX_FORMAT) -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode=mode, format=form) as file:
-        for name, content in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            file.addfile(info, io.BytesIO(content))
-    return out.getvalue()
 
 
 def npy(array: object) -> bytes:

@@ -8,14 +8,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from problems import random_csr
+from stile_calibrations import SPMM
 
-from spmark.impls.core.problem import DType, Op
 from spmark.impls.formats import threads
-from spmark.impls.stile.calibration import Calibration, published_a100
 from spmark.impls.stile.space import Mode, shapes_of
 from spmark.impls.stile.windows import Once, Tiled, begin, make_groups, order_of, row_order
-
-SPMM = Calibration.of(published_a100(), Op.SPMM, DType.FLOAT16)
 
 
 def tiled(threads: int = 0) -> Tiled:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import pickle
-import tarfile
-import zipfile
 from collections import defaultdict
 
 import numpy as np
 import pytest
+from archives import tarred, zipped
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
@@ -22,28 +20,6 @@ from spmark.datasets.statistics import statistics
 from spmark.datasets.sweep import MatrixSpec
 from spmark.impls.core.errors import DatasetError, MatrixError
 from spmark.impls.core.record import MatrixKind, Orientation
-
-
-def zipped(members: dict[str, bytes]) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, content in members.items():
-            file.writestr(name, content)
-    return out.getvalue()
-
-
-def tarred(members: dict[str, bytes], link: str | None = None) -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as file:
-        for name, content in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            file.addfile(info, io.BytesIO(content))
-        if link:
-            info = tarfile.TarInfo("link.mtx")
-            info.type, info.linkname = tarfile.SYMTYPE, link
-            file.addfile(info)
-    return out.getvalue()
 
 
 def dense(loaded) -> np.ndarray:
