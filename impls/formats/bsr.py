@@ -23,7 +23,7 @@ _CHUNK = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class DenseBlocks:
-    """Dense blocks of R x C and where they stand: what BSR and DBSR are made of.
+    """Dense blocks of R x C and where they stand: what BSR, DBSR and SR-BCRS are made of.
 
     A slot of a block that is no non-zero of the matrix is padding with value 0; blocks of the last block row or column
     may reach past the matrix. Padding is known from `positions`, never by value: stored zeros are kept.

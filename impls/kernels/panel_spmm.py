@@ -63,8 +63,8 @@ class PanelSpmmPlan(OneLaunchPlan):
         turned: bool = False,
         arrays: Sequence[DeviceArray] = (),
     ) -> None:
-        if held.group_shape != (PANEL, GROUP):
-            raise ValueError(f"expected SR-BCRS({PANEL}, {GROUP}), found SR-BCRS{held.group_shape}")
+        if held.block_shape != (PANEL, GROUP):
+            raise ValueError(f"expected SR-BCRS({PANEL}, {GROUP}), found SR-BCRS{held.block_shape}")
         instance = panel_instance(problem.width, tile)
         super().__init__(
             problem, target, {**config, "tile": tile, "turned": turned}, alignment=int(instance.values["vector"]) * 2
@@ -76,7 +76,7 @@ class PanelSpmmPlan(OneLaunchPlan):
         self._kernel.allow_shared(self._shared_bytes)
         with self.phase("convert"):
             heads = panel_heads(held.indptr, turned)
-            pieces = () if arrays else (held.indices, transposed_pieces(held.values))
+            pieces = () if arrays else (held.indices, transposed_pieces(held.blocks))
         grid = (ceil_div(heads.shape[0], warps), ceil_div(problem.width, tile), 1)
         self._arrange(grid, (problem.matrix.num_rows, heads.shape[0], problem.width), (heads, *pieces))
         self._args += tuple(arrays)

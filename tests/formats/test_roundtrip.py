@@ -136,14 +136,14 @@ def test_srbcrs(matrix: Csr, t: int, g: int) -> None:
     for number, panel in enumerate(panels):
         groups = slice(held.indptr[number], held.indptr[number + 1])
         indices = held.indices[groups].reshape(-1)
-        tiles = held.values[groups].swapaxes(1, 2).reshape(-1, t)
+        tiles = held.blocks[groups].swapaxes(1, 2).reshape(-1, t)
         columns = sorted(panel)
         assert indices[: len(columns)].tolist() == columns
         assert set(indices[len(columns) :]) <= {columns[-1] if columns else None}
         for at, column in enumerate(columns):
             np.testing.assert_array_equal(tiles[at].view(np.uint32), panel[column].view(np.uint32))
         assert np.all(tiles[len(columns) :].view(np.uint32) == 0)
-    assert held.group_shape == (t, g)
+    assert held.block_shape == (t, g)
     assert held.stored == sum(-(-len(panel) // g) for panel in panels) * t * g
 
 
