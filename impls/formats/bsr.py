@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.problem import MAX_NNZ, Csr
+from spmark.impls.core.problem import Csr
 from spmark.impls.core.spans import offsets, openings
-from spmark.impls.formats.limits import MAX_STORED, check_stored
+from spmark.impls.formats.limits import check_stored
 
 _CHUNK = 1 << 22
 
@@ -62,9 +62,7 @@ class BsrFormat(DenseBlocks):
     name: ClassVar[str] = "bsr"
 
     @classmethod
-    def from_csr(
-        cls, matrix: Csr, block_rows: int = 16, block_cols: int = 16, max_stored: int = MAX_STORED
-    ) -> BsrFormat:
+    def from_csr(cls, matrix: Csr, block_rows: int = 16, block_cols: int = 16) -> BsrFormat:
         """Cut ``matrix`` into blocks that start at multiples of R and C.
 
         Parameters
@@ -72,8 +70,6 @@ class BsrFormat(DenseBlocks):
         matrix : Csr
         block_rows, block_cols : int
             R and C, at least 1.
-        max_stored : int
-            Most elements that may be held, below 2^31 in any case (positions are int32).
 
         Returns
         -------
@@ -86,7 +82,7 @@ class BsrFormat(DenseBlocks):
         ValueError
             R or C below 1.
         BuildError
-            More than ``max_stored`` elements.
+            More than `spmark.impls.formats.limits.MAX_STORED` elements.
         """
         if block_rows < 1 or block_cols < 1:
             raise ValueError(f"expected blocks of at least 1 x 1, found {block_rows} x {block_cols}")
@@ -111,7 +107,7 @@ class BsrFormat(DenseBlocks):
             indices.append(block_col.astype(np.int32))
             found += key.size
         name = f"bsr({block_rows}, {block_cols})"
-        check_stored(name, matrix, found * size, min(max_stored, MAX_NNZ))
+        check_stored(name, matrix, found * size)
         blocks = np.zeros((found, block_rows, block_cols), np.float32)
         blocks.reshape(-1)[positions] = matrix.values
         return cls(matrix.shape, np.cumsum(indptr).astype(np.int32), np.concatenate(indices), blocks, positions)

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr
 from spmark.impls.formats.bsr import BsrFormat, DenseBlocks
-from spmark.impls.formats.limits import MAX_STORED
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,11 +29,9 @@ class DbsrFormat(DenseBlocks):
     """(n,) int32, increasing: the block rows that are listed; block row b starts at row b R."""
 
     @classmethod
-    def from_csr(
-        cls, matrix: Csr, block_rows: int = 16, block_cols: int = 16, max_stored: int = MAX_STORED
-    ) -> DbsrFormat:
+    def from_csr(cls, matrix: Csr, block_rows: int = 16, block_cols: int = 16) -> DbsrFormat:
         """Cut ``matrix`` as `BsrFormat.from_csr` does, and drop block rows without a block."""
-        whole = BsrFormat.from_csr(matrix, block_rows, block_cols, max_stored)
+        whole = BsrFormat.from_csr(matrix, block_rows, block_cols)
         counts = np.diff(whole.indptr)
         rows = np.flatnonzero(counts).astype(np.int32)
         indptr = np.concatenate([whole.indptr[:1], whole.indptr[1:][rows]])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr
 from spmark.impls.core.spans import offsets
-from spmark.impls.formats.limits import MAX_STORED, check_stored
+from spmark.impls.formats.limits import check_stored
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class EllFormat:
     """(I,) int32: slots of each row that are non-zeros of the matrix."""
 
     @classmethod
-    def from_csr(cls, matrix: Csr, row_slots: int | None = None, max_stored: int = MAX_STORED) -> EllFormat:
+    def from_csr(cls, matrix: Csr, row_slots: int | None = None) -> EllFormat:
         """Pad every row of ``matrix``.
 
         Parameters
@@ -47,8 +47,6 @@ class EllFormat:
         matrix : Csr
         row_slots : int, optional
             Slots of a row; by default the length of the longest row.
-        max_stored : int
-            Most elements that may be held.
 
         Returns
         -------
@@ -60,7 +58,7 @@ class EllFormat:
         ValueError
             A row is longer than ``row_slots``.
         BuildError
-            More than ``max_stored`` elements.
+            More than `spmark.impls.formats.limits.MAX_STORED` elements.
         """
         lengths = matrix.row_lengths
         longest = int(lengths.max())
@@ -70,7 +68,7 @@ class EllFormat:
                 f"expected row_slots of at least the longest row, {longest} (row {int(lengths.argmax())}), "
                 f"found {row_slots}"
             )
-        check_stored(f"ell({row_slots})", matrix, matrix.num_rows * row_slots, max_stored)
+        check_stored(f"ell({row_slots})", matrix, matrix.num_rows * row_slots)
         last = np.zeros(matrix.num_rows, np.int32)
         filled = lengths > 0
         last[filled] = matrix.indices[matrix.indptr[1:][filled] - 1]

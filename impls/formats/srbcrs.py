@@ -13,10 +13,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.problem import MAX_NNZ, Csr
+from spmark.impls.core.problem import Csr
 from spmark.impls.core.spans import offsets
 from spmark.impls.formats.bsr import BsrFormat, DenseBlocks
-from spmark.impls.formats.limits import MAX_STORED, check_stored
+from spmark.impls.formats.limits import check_stored
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class SrBcrsFormat(DenseBlocks):
     ``blocks[q, r, s]`` of panel p is of row ``p t + r`` and column ``indices[q, s]``."""
 
     @classmethod
-    def from_csr(cls, matrix: Csr, t: int = 8, g: int = 16, max_stored: int = MAX_STORED) -> SrBcrsFormat:
+    def from_csr(cls, matrix: Csr, t: int = 8, g: int = 16) -> SrBcrsFormat:
         """Condense the columns of every panel of ``matrix``.
 
         Parameters
@@ -44,8 +44,6 @@ class SrBcrsFormat(DenseBlocks):
             Rows of a panel, at least 1.
         g : int
             Tiles of a group, at least 1.
-        max_stored : int
-            Most elements that may be held, below 2^31 in any case (positions are int32).
 
         Returns
         -------
@@ -57,14 +55,14 @@ class SrBcrsFormat(DenseBlocks):
         ValueError
             t or g below 1.
         BuildError
-            More than ``max_stored`` elements.
+            More than `spmark.impls.formats.limits.MAX_STORED` elements.
         """
         if t < 1 or g < 1:
             raise ValueError(f"expected t and g of at least 1, found t = {t}, g = {g}")
-        tiles = BsrFormat.from_csr(matrix, t, 1, max_stored)
+        tiles = BsrFormat.from_csr(matrix, t, 1)
         lengths = np.diff(tiles.indptr)
         indptr = offsets(-(-lengths // g))
-        check_stored(f"srbcrs({t}, {g})", matrix, int(indptr[-1]) * t * g, min(max_stored, MAX_NNZ))
+        check_stored(f"srbcrs({t}, {g})", matrix, int(indptr[-1]) * t * g)
         # Slot of every tile among those of all groups: its place in the panel, after the groups of panels before.
         slots = np.arange(tiles.indices.size) + np.repeat(indptr[:-1] * g - tiles.indptr[:-1], lengths)
         filled = lengths > 0

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr
 from spmark.impls.core.spans import offsets
+from spmark.impls.formats import limits
 from spmark.impls.formats.decompose import RowUse, row_use
 from spmark.impls.formats.hyb import HybFormat
-from spmark.impls.formats.limits import MAX_STORED
 
 BLOCK, ELL, RUN = 0, 1, 2
 """Kinds of tiles: rows of a window by gathered columns, zeros kept; padded rows; runs of non-zeros without padding."""
@@ -102,15 +102,13 @@ class TileFormat:
     runs: Runs | None
 
     @classmethod
-    def from_csr(cls, matrix: Csr, selection: Selection, max_stored: int = MAX_STORED) -> TileFormat:
+    def from_csr(cls, matrix: Csr, selection: Selection) -> TileFormat:
         """Lay out tiles.
 
         Parameters
         ----------
         matrix : Csr
         selection : Selection
-        max_stored : int
-            Most elements that may be held.
 
         Returns
         -------
@@ -121,7 +119,7 @@ class TileFormat:
         ------
         BuildError
             A non-zero has no tile, a row is not in its block's window, an ELL tile has more rows than it may, or more
-            than ``max_stored`` elements would be held.
+            than `MAX_STORED` elements would be held.
         """
         owner = selection.owner
         if owner.shape != (matrix.nnz,) or (owner.size and not 0 <= owner.min() <= owner.max() < selection.kind.size):
@@ -133,7 +131,7 @@ class TileFormat:
 
         layout = Layout.of(matrix, selection)
         blocks: dict[int, Blocks] = {}
-        room = max_stored
+        room = limits.MAX_STORED
         for height in layout.heights:
             blocks[height] = layout.blocks(height, room)
             room -= blocks[height].values.size

@@ -12,6 +12,7 @@ from problems import assert_same, random_csr
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr
+from spmark.impls.formats import limits
 from spmark.impls.formats.tiles import BLOCK, ELL, GROUP, RUN, Selection, TileFormat
 
 
@@ -134,14 +135,16 @@ def test_an_ell_tile_by_hand() -> None:
     assert [(bucket.width, bucket.shared, bucket.count) for bucket in held.ell.buckets] == [(2, False, 4)]
 
 
-def test_refuses() -> None:
+def test_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     matrix, selection = _small()
     with pytest.raises(BuildError, match="expected a tile out of 1"):
         TileFormat.from_csr(matrix, replace(selection, owner=np.array([0, 0, 0, 1], np.int32)))
     with pytest.raises(BuildError, match="at most 2 rows of 2"):
         TileFormat.from_csr(matrix, replace(selection, height=np.array([2], np.int32)))
-    with pytest.raises(BuildError, match="stored elements"):
-        TileFormat.from_csr(matrix, selection, max_stored=5)
+    with monkeypatch.context() as small:
+        small.setattr(limits, "MAX_STORED", 5)
+        with pytest.raises(BuildError, match="stored elements"):
+            TileFormat.from_csr(matrix, selection)
     block = replace(
         selection,
         kind=np.array([BLOCK], np.int8),
