@@ -94,14 +94,7 @@ class HybFormat(HybLayout):
     """(stored,) float32, like ``indices``."""
 
     @classmethod
-    def from_csr(
-        cls,
-        matrix: Csr,
-        partitions: int = 1,
-        max_width: int = 32,
-        tail_in_last: bool = False,
-        positions: NDArray[np.int32] | None = None,
-    ) -> HybFormat:
+    def from_csr(cls, matrix: Csr, partitions: int = 1, max_width: int = 32, tail_in_last: bool = False) -> HybFormat:
         """Convert.
 
         Parameters
@@ -113,8 +106,6 @@ class HybFormat(HybLayout):
             2^k, width of the last bucket; longer rows are folded.
         tail_in_last : bool
             The paper leaves the rest of a folded row in the last bucket; by default it goes where it fits.
-        positions : (I,) int32, optional
-            The place of every row in the order in which rows stand within a bucket; by default A's.
 
         Returns
         -------
@@ -129,10 +120,7 @@ class HybFormat(HybLayout):
             More than 2^31 - 1 elements would be stored.
         """
         ladders = [powers_up_to(max_width)] * partitions
-        pieces = partition_columns(matrix, partitions)
-        if positions is not None:
-            pieces = pieces.in_order(positions)
-        return cls.from_layout(matrix, lay_out(pieces, ladders, tail_in_last))
+        return cls.from_layout(matrix, lay_out(partition_columns(matrix, partitions), ladders, tail_in_last))
 
     @classmethod
     def from_layout(cls, matrix: Csr, layout: HybLayout) -> HybFormat:

@@ -128,8 +128,9 @@ def test_the_share_is_that_of_a_slow_count() -> None:
 
 def test_rows_of_a_bucket_stand_in_that_order() -> None:
     matrix, _ = cliques(5, 6, 8)
-    positions = near_order(matrix).positions
-    held = HybFormat.from_csr(matrix, 1, 8, positions=positions)
+    order = near_order(matrix)
+    positions = order.positions
+    held = HybFormat.from_layout(matrix, cell_layout(matrix, [8], False, order.rows))
     for bucket in held.buckets:
         rows = held.rows[bucket.first : bucket.first + bucket.count]
         assert np.all(np.diff(positions[rows[rows >= 0]]) > 0)
