@@ -18,7 +18,6 @@ from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr
 from spmark.impls.core.spans import offsets
 from spmark.impls.formats import limits
-from spmark.impls.formats.decompose import RowUse, row_use
 from spmark.impls.formats.hyb import HybFormat
 
 BLOCK, ELL, RUN = 0, 1, 2
@@ -147,16 +146,6 @@ class TileFormat:
         """Elements held, padding included."""
         held = sum(part.values.size for part in self.blocks.values())
         return held + (self.ell.stored if self.ell else 0) + (self.runs.values.size if self.runs else 0)
-
-    @property
-    def use(self) -> RowUse:
-        """Which rows several pieces add into, and which none writes."""
-        pieces = [part.rows[part.rows >= 0] for part in self.blocks.values()]
-        if self.ell:
-            pieces.append(self.ell.rows[self.ell.rows >= 0])
-        if self.runs:
-            pieces.append(_rows_of_runs(self.runs))
-        return row_use(self.shape[0], pieces)
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         """Give every array, named by kind, height and role, such as ``block_16_indices``."""

@@ -14,7 +14,7 @@ from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.tiles import BLOCK, ELL, RUN, Selection, TileFormat
 from spmark.impls.kernels.tile_spmm import AHEAD, HEIGHTS, SPMM_TILES, TileSpmmPlan
-from spmark.impls.kernels.tile_tasks import ALONE, MOST, panel_tasks
+from spmark.impls.kernels.tile_tasks import ALONE, MOST, Panels, panel_tasks
 from spmark.impls.runtime.template import Instance
 
 target = table_target(SPMM_TILES)
@@ -137,9 +137,10 @@ def test_pieces_of_rows_are_added_up_in_one_order(width: int, target: TableTarge
     full = random_csr(77, 290, [1, 290, *np.random.default_rng(5).integers(1, 60, 75)])
     blocks = in_blocks(full)
     assert {8, 16} == set(blocks.height.tolist())
-    assert TileFormat.from_csr(full, blocks).use.shared.size > 40
+    held = TileFormat.from_csr(full, blocks)
+    assert Panels.of([*held.blocks.values()], ALONE[0]).use(77).shared.size > 40
     problem = Problem(Op.SPMM, full, width, DType.FLOAT16)
-    plan = TileSpmmPlan(problem, target, TileFormat.from_csr(full, blocks), {}, vector=8, lanes=8, work=16)
+    plan = TileSpmmPlan(problem, target, held, {}, vector=8, lanes=8, work=16)
     assert plan.deterministic
     operands, results = dense_operands(problem), []
     for _ in range(3):  # counters are as before after every run
