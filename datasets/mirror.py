@@ -9,6 +9,7 @@ from pathlib import Path
 from spmark.datasets.npzfile import read_npz
 from spmark.datasets.source import Facts, RawMatrix, Source
 from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.files import is_file
 from spmark.impls.core.guard import reading
 from spmark.impls.core.record import MatrixKind
 
@@ -92,7 +93,7 @@ def find_in_mirror(mirror: Path | None, source: Source, name: str) -> RawMatrix 
         return None
     expected = source.facts(name)
     for entry in read_manifest(mirror):
-        if not entry.path.is_file():
+        if not is_file(entry.path):
             continue
         if expected is None and entry.note.replace(";", " ").split()[:2] == ["SuiteSparse", name]:
             return read_entry(entry)

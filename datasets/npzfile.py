@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from spmark.datasets.ceiling import check_bytes
 from spmark.datasets.source import RawMatrix
 from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.files import is_file
 from spmark.impls.core.guard import reading
 from spmark.impls.core.record import MatrixKind
 
@@ -30,7 +31,7 @@ def read_npz(path: Path, kind: MatrixKind = MatrixKind.REAL) -> RawMatrix:
     DatasetError
         The file is missing, corrupt, truncated, or holds something else; names it.
     """
-    if not path.is_file():
+    if not is_file(path):
         raise DatasetError(f"{path}: expected an npz file, found none")
     expected = "a complete npz file without pickled objects"
     with reading(path, expected, remedy="it is corrupt or another file: delete it and fetch it again"):

@@ -19,6 +19,7 @@ from spmark.datasets.sweep import ImplementationSpec, MatrixSpec, Sweep
 from spmark.datasets.written import FILES, parse_matrix
 from spmark.impls.core.choices import near
 from spmark.impls.core.errors import DatasetError, SweepError
+from spmark.impls.core.files import is_file
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plainyaml import MAX_BYTES, parse_yaml
 
@@ -57,7 +58,7 @@ def read_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
 
 def _locate(path: str | Path) -> Path:
     file = Path(path)
-    if file.is_file():
+    if is_file(file):
         return file
     packaged = packaged_sweeps()
     if str(path) in packaged:
@@ -130,7 +131,7 @@ def _included(file: Path, where: str, depth: int) -> Iterator[Any]:
         raise SweepError(
             f"{where}: expected at most {_DEEPEST_INCLUDE} includes inside each other; is {file} circular?"
         )
-    if not file.is_file():
+    if not is_file(file):
         known = [path.name for path in file.parent.glob("*.yaml")]
         raise SweepError(f"{where}: expected a file of matrices at {file}, found none{near(file.name, known)}")
     items = _read_yaml(file)

@@ -8,6 +8,7 @@ from pathlib import Path
 from spmark.datasets.sources.table import SOURCES
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.files import is_file
 from spmark.impls.core.record import Orientation
 
 FILES: Mapping[str, str] = {
@@ -40,7 +41,7 @@ def parse_matrix(text: str, folder: Path = Path()) -> dict[str, str]:
     orientation = str(Orientation.A if bare == text else Orientation.TRANSPOSED)
     first, _, rest = bare.partition("/")
     source = next((source for ending, source in FILES.items() if bare.endswith(ending)), "")
-    if source and ((folder / bare).is_file() or first not in SOURCES):
+    if source and (is_file(folder / bare) or first not in SOURCES):
         return {"source": source, "name": bare, "orientation": orientation}
     if not first or not rest:
         raise DatasetError(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from importlib import import_module
 from typing import Any, cast
 
 from spmark.impls.core.choices import none_of
-from spmark.impls.core.errors import SweepError
-from spmark.impls.core.interfaces import Implementation
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.errors import SweepError, UnsupportedError
+from spmark.impls.core.interfaces import CostModel, Implementation
+from spmark.impls.core.problem import Problem
 
 IMPLEMENTATIONS: Mapping[str, str] = {
     "cusparse": "spmark.impls.cusparse.plan:CuSparse",
@@ -35,10 +37,20 @@ IMPLEMENTATIONS: Mapping[str, str] = {
     "numba_cpu": "spmark.impls.numba_cpu.plan:NumbaCpu",
     "blas_cpu": "spmark.impls.blas_cpu.plan:BlasCpu",
 }
+SEARCHES: Mapping[str, str] = {
+    "stile_a100": "spmark.impls.stile.absent:a100",
+    "liteform_build_h200": "spmark.impls.liteform.absent:build_h200",
+    "liteform_h200": "spmark.impls.liteform.absent:buckets_h200",
+}
+"""Searches for a GPU that need not be there, by the names that regression tracking asks for. Each is a function of a
+problem, imported on use, and gives the seconds that are predicted for what was chosen, or None."""
+SWITCHES = ("anew", "again")
+"""Keys of a config that say how a build is measured, and nothing of its plan: ``anew`` builds, on a GPU, as if nothing
+had been built before; ``again`` measures what loading a kept plan costs (`spmark.impls.core.interfaces.KeepsPlans`)."""
 
 
 def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation:
-    """Make the implementation ``name`` with its tunables pinned to ``config``.
+    """Make the implementation ``name`` with its tunables pinned to ``config``, whose `SWITCHES` are no tunables.
 
     Raises
     ------
@@ -50,17 +62,63 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
         raise SweepError(none_of("an implementation", name, IMPLEMENTATIONS))
     if config is not None and not isinstance(config, Mapping):
         raise SweepError(f"implementation {name}: expected tunables as a mapping, found {config!r}")
-    module, _, label = entry.partition(":")
-    kind = getattr(import_module(module), label)
+    kind = _imported(entry)
     known = [f.name for f in fields(kind)]
-    unknown = sorted(map(str, set(config or {}) - set(known)))
+    switches = {key: value for key, value in (config or {}).items() if key in SWITCHES}
+    tunables = {key: value for key, value in (config or {}).items() if key not in SWITCHES}
+    unknown = sorted(map(str, set(tunables) - set(known)))
     if unknown:
         has = ", ".join(known) or "none"
         raise SweepError(f"implementation {name}: expected tunables out of {has}, found {', '.join(unknown)}")
+    for key, value in switches.items():
+        if not isinstance(value, bool):
+            raise SweepError(f"implementation {name}: expected {key} to be true or false, found {value!r}")
+    if switches.get("again") and not hasattr(kind, "load"):
+        raise SweepError(f"implementation {name}: expected kept plans, which again loads, found none: leave again out")
     try:
-        return cast("Implementation", kind(**(config or {})))
+        return cast("Implementation", kind(**tunables))
     except (TypeError, ValueError) as error:
         raise SweepError(f"implementation {name}: {error}") from error
+
+
+def cost_models(name: str) -> Mapping[str, str]:
+    """Give the cost models of the implementation ``name``: where the class of each stands, by the model's name."""
+    models: Mapping[str, str] = getattr(_imported(IMPLEMENTATIONS[name]), "cost_models", {})
+    return models
+
+
+def cost_model(how: Implementation, model: str, device: DeviceSpec) -> CostModel:
+    """Make the cost model ``model`` of an implementation for a device.
+
+    Raises
+    ------
+    SweepError
+        The implementation has no such model; lists those that it has.
+    """
+    known = cost_models(how.name)
+    if model not in known:
+        has = ", ".join(known) or "none"
+        raise SweepError(f"implementation {how.name}: expected a cost model out of {has}, found {model!r}")
+    return cast("CostModel", _imported(known[model])(how, device))
+
+
+def search_for_absent(name: str) -> Callable[[Problem], float | None]:
+    """Import the search ``name`` of `SEARCHES`.
+
+    Raises
+    ------
+    UnsupportedError
+        There is no such search; lists what there is.
+    """
+    if name not in SEARCHES:
+        raise UnsupportedError(f"expected a search out of {', '.join(SEARCHES)}, found {name!r}")
+    return cast("Callable[[Problem], float | None]", _imported(SEARCHES[name]))
+
+
+def _imported(entry: str) -> Any:
+    """Import what an entry of the form ``module:name`` names."""
+    module, _, label = entry.partition(":")
+    return getattr(import_module(module), label)
 
 
 def package(name: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from ast import literal_eval
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import product
@@ -28,8 +28,10 @@ from spmark.impls.core.record import Measurement, Orientation, Status
 MACHINE = "machine.json"
 _TIMES = re.compile(r"(?P<set>\w+)(?P<op>Spmm|Sddmm)\.track_time$")
 _VERSION = re.compile(r"protocol-(\d+)$")
-_COST_WIDTH, _COST_DTYPE = 128, "float32"
-"""Where build costs are followed."""
+_COST_WIDTH = 128
+_COST_DTYPES = {"": "float32", "Half": "float16"}
+"""Width and dtypes at which build costs are followed: the dtype by what stands before `Plans` in a benchmark's name."""
+_Costs = dict[tuple[str, str, str], dict[str, Any]]
 _MOST_COMBINATIONS = 1_000_000
 _LONGEST_VALUE = 500
 _NO_REASON = "airspeed velocity keeps no reason: see the log of its run"
@@ -105,16 +107,17 @@ def _value(text: str) -> Any:
     return literal_eval(text)
 
 
-def _costs(held: _ResultFile, owner: str, op: str) -> dict[tuple[str, str], dict[str, Any]]:
-    """Give stored elements, bytes and phases of (implementation, matrix)."""
-    costs: dict[tuple[str, str], dict[str, Any]] = {}
-    for field, name in (("stored", "track_stored"), ("device_bytes", "track_device_bytes")):
-        for (of, implementation, matrix), value in _values(held, f"{owner}Plans.{name}"):
+def _costs(held: _ResultFile, owner: str, op: str) -> _Costs:
+    """Give stored elements, bytes and phases of (implementation, matrix, dtype)."""
+    costs: _Costs = {}
+    for half, dtype in _COST_DTYPES.items():
+        for field, name in (("stored", "track_stored"), ("device_bytes", "track_device_bytes")):
+            for (of, implementation, matrix), value in _values(held, f"{owner}{half}Plans.{name}"):
+                if of == op:
+                    costs.setdefault((implementation, matrix, dtype), {})[field] = int(value)
+        for (of, implementation, matrix, phase), value in _values(held, f"{owner}{half}Phases.track_phase"):
             if of == op:
-                costs.setdefault((implementation, matrix), {})[field] = int(value)
-    for (of, implementation, matrix, phase), value in _values(held, f"{owner}Phases.track_phase"):
-        if of == op:
-            costs.setdefault((implementation, matrix), {}).setdefault("phases_s", {})[phase] = value
+                costs.setdefault((implementation, matrix, dtype), {}).setdefault("phases_s", {})[phase] = value
     return costs
 
 
@@ -127,9 +130,7 @@ def _values(held: _ResultFile, name: str) -> Iterator[tuple[tuple[Any, ...], flo
                 yield params, value
 
 
-def _measurements(
-    held: _ResultFile, op: str, times: _Series, costs: Mapping[tuple[str, str], dict[str, Any]]
-) -> Iterator[Measurement]:
+def _measurements(held: _ResultFile, op: str, times: _Series, costs: _Costs) -> Iterator[Measurement]:
     for (implementation, matrix_id, width, dtype), value, samples in zip(
         times.params, times.values, times.samples, strict=True
     ):
@@ -137,7 +138,7 @@ def _measurements(
             continue
         source, _, rest = matrix_id.partition("/")
         matrix, _, orientation = rest.partition("@")
-        known = costs.get((implementation, matrix_id), {}) if (width, dtype) == (_COST_WIDTH, _COST_DTYPE) else {}
+        known = costs.get((implementation, matrix_id, dtype), {}) if width == _COST_WIDTH else {}
         gpu, machine = held.params.get("gpu") or "", held.params.get("machine") or ""
         version = _VERSION.search(times.version)
         seconds = samples or ([value] if value is not None else [])

@@ -6,7 +6,7 @@ Only medians are kept: a sweep's side file holds tens of thousands of sample lis
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import nan
 from pathlib import Path
 
@@ -14,12 +14,26 @@ import numpy as np
 import pandas as pd
 
 from spmark.impls.core.plausible import read_candidates
+from spmark.impls.core.record import CandidateRow
 from spmark.report.load import record_files
 
 COLUMNS = ("case_id", "implementation_version", "environment", "candidate", "predicted", "seen_us")
 """Columns of `load_candidates`; ``candidate`` is the config, ``seen_us`` its median, NaN where it was only scored."""
 _OF_CASE = ["case_id", "implementation_version", "environment"]
 _TOLD = ["op", "dtype", "matrix", "matrix_kind", "nnz", "width", "seed", "label", "implementation", "config"]
+
+
+def read_seen(paths: Sequence[Path]) -> Iterator[CandidateRow]:
+    """Read what searches saw beside every record file among and under ``paths``, oldest first.
+
+    Raises
+    ------
+    RecordError
+        A path is missing, a file cannot be read, or a complete line is no candidate.
+    """
+    for folder in dict.fromkeys(file.parent for file in record_files(paths)):
+        for side in sorted(folder.glob("candidates.jsonl*")):
+            yield from read_candidates(side)
 
 
 def load_candidates(paths: Sequence[Path]) -> pd.DataFrame:
@@ -38,9 +52,7 @@ def load_candidates(paths: Sequence[Path]) -> pd.DataFrame:
     """
     rows = [
         (row.case_id, row.implementation_version, row.environment, row.config, row.predicted, _median(row.samples_us))
-        for folder in dict.fromkeys(file.parent for file in record_files(paths))
-        for side in sorted(folder.glob("candidates.jsonl*"))
-        for row in read_candidates(side)
+        for row in read_seen(paths)
     ]
     frame = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"predicted": float, "seen_us": float})
     text = frame["candidate"].map(lambda config: json.dumps(config, sort_keys=True, default=str))

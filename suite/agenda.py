@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from spmark.datasets.sweep import Case
+from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import SweepError
-from spmark.impls.core.record import Environment, Status
+from spmark.impls.core.files import is_file
+from spmark.impls.core.record import Environment
+from spmark.suite.options import Options
 from spmark.suite.resume import History, key_of, versions_of, why_skipped
-from spmark.suite.roster import refusals
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def refuse_missing_files(agenda: Agenda) -> None:
         Names every such file.
     """
     files = dict.fromkeys(item.case.matrix.file for item in agenda.items if item.action == "run")
-    missing = [str(file.absolute()) for file in files if file is not None and not file.is_file()]
+    missing = [str(file.absolute()) for file in files if file is not None and not is_file(file)]
     if missing:
         raise SweepError(
             f"expected the sweep's matrices in files, found none at {', '.join(missing)}; a relative path begins at "
@@ -64,12 +66,10 @@ def refuse_missing_files(agenda: Agenda) -> None:
 
 def make_agenda(
     cases: Sequence[Case],
+    refused: Mapping[str, str],
     environment: Environment,
     history: History,
-    *,
-    retry: Sequence[Status] = (),
-    limit: int | None = None,
-    warm: bool = False,
+    options: Options,
 ) -> Agenda:
     """Decide over every case.
 
@@ -77,32 +77,26 @@ def make_agenda(
     ----------
     cases : sequence of Case
         In the order to run them.
+    refused : mapping of str to str
+        Why a case cannot run here, by case id (`spmark.suite.roster.refusals`).
     environment : Environment
         Of this machine and device.
     history : History
         Of the folder that records go to.
-    retry : sequence of Status
-        Endings to try again.
-    limit : int or None
-        Most cases to run; those that cannot run are not counted.
-    warm : bool
-        Whether warm samples are wanted.
-
-    Raises
-    ------
-    SweepError
-        An implementation, its config or the baseline is unknown.
+    options : Options
+        ``retry``, ``warm``, and ``limit``, which cases that cannot run do not count for.
     """
-    refused = refusals(cases, environment.device.kind)
+    # Where times mean nothing there are no warm ones to make up for.
+    warm = options.warm and environment.device.kind is not DeviceKind.HOST_SIMT
     versions = versions_of(cases)
     items, running = [], 0
     for case in cases:
         reason = refused.get(case.case_id)
         tried = history.tried.get(key_of(case, environment, versions[case.implementation]))
-        skipped = why_skipped(tried, environment.packages, retry, warm)
+        skipped = why_skipped(tried, environment.packages, options.retry, warm)
         if skipped is None and reason is None:
             running += 1
-            if limit is not None and running > limit:
-                skipped = f"over --limit {limit}"
+            if options.limit is not None and running > options.limit:
+                skipped = f"over --limit {options.limit}"
         items.append(Item(case, skipped, reason))
     return Agenda(tuple(items))

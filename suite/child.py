@@ -21,15 +21,15 @@ from typing import Protocol
 
 from spmark.datasets.sweep import Case
 from spmark.impls.core.errors import SpmarkError
-from spmark.impls.core.record import FINAL, CandidateRow, Measurement, Status
-from spmark.suite.rows import make_row
+from spmark.impls.core.record import FINAL, Status
+from spmark.suite.rows import Failed, Result, make_row
 from spmark.suite.wire import POISONED_EXIT, Reply, Request, Setup, receive, send
 
 
 class Measurer(Protocol):
     """What a bench factory gives."""
 
-    def measure(self, case: Case) -> tuple[Measurement, list[CandidateRow]]:
+    def measure(self, case: Case) -> Result:
         """Measure one case; what it can tell of a failure is a row and not an exception."""
         ...
 
@@ -41,9 +41,9 @@ class Measurer(Protocol):
 def open_bench(setup: Setup, on_phase: Callable[[str], None]) -> Measurer:
     """Make the bench of the suite on the setup's device."""
     from spmark.datasets.cache import Cache
-    from spmark.suite.measure import Bench, Options
+    from spmark.suite.measure import Bench
 
-    return Bench(setup.device, Cache.default(), setup.environment, Options(**setup.options), on_phase)
+    return Bench(setup.device, Cache.default(), setup.environment, setup.options, on_phase)
 
 
 def main(fd: int) -> int:
@@ -74,21 +74,21 @@ def main(fd: int) -> int:
         if case is None:
             return 0
         row, candidates = _measure(bench, case, setup)
-        send(connection, Reply(kind="result", row=row, candidates=candidates))
+        send(connection, Reply(kind="result", row=row, candidates=list(candidates)))
         if row.status not in FINAL and not _computes(bench):
             # A sticky error breaks every later call of this process, its own clean-up included.
             sys.stderr.flush()
             os._exit(POISONED_EXIT)
 
 
-def _measure(bench: Measurer, case: Case, setup: Setup) -> tuple[Measurement, list[CandidateRow]]:
+def _measure(bench: Measurer, case: Case, setup: Setup) -> Result:
     try:
         return bench.measure(case)
     except MemoryError as error:
-        status, reason = Status.OUT_OF_MEMORY, _message(error)
+        failed = Failed(Status.OUT_OF_MEMORY, _message(error))
     except Exception as error:
-        status, reason = Status.RUN_ERROR, _message(error)
-    return make_row(case, setup.device, setup.environment, status, reason), []
+        failed = Failed(Status.RUN_ERROR, _message(error))
+    return Result(make_row(case, setup.device, setup.environment, failed))
 
 
 def _computes(bench: Measurer) -> bool:

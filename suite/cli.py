@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def _guarded() -> int:
-    """Run the command; an error that spmark raised on purpose is one message and an exit code."""
+    """Run the command; an error of spmark or of a file is one message and an exit code."""
     try:
         app(prog_name="spmark")
     except SystemExit as ended:
@@ -85,11 +85,14 @@ def _guarded() -> int:
     except Exception as error:
         from spmark.impls.core.errors import SpmarkError
 
-        if not isinstance(error, SpmarkError) or logging.getLogger().isEnabledFor(logging.DEBUG):
+        of_a_file = isinstance(error, OSError) and error.filename is not None
+        if not (of_a_file or isinstance(error, SpmarkError)) or logging.getLogger().isEnabledFor(logging.DEBUG):
             raise
         from spmark.suite.commands.console import complain
 
-        complain(f"spmark: {error}")
+        complain(
+            f"spmark: expected a file or a folder that can be used, found: {error}" if of_a_file else f"spmark: {error}"
+        )
         return _exit_code(error)
     return ExitCode.OK
 

@@ -1,4 +1,4 @@
-"""Commands about predictors: ``label`` measures what they learn from, ``train`` makes and evaluates them."""
+"""Commands about predictors: ``label`` measures what they learn from, ``train`` makes them, ``replay`` judges them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from spmark.suite.cli_options import DeviceName, DeviceOption, ExitCode, JsonOption
+from spmark.suite.cli_options import DeviceName, DeviceOption, ExitCode, JsonOption, OnlyOption
 
 PANEL = "Predict"
 MethodArgument = Annotated[str, typer.Argument(help="A method that predicts: liteform or lo_spmm.")]
@@ -17,6 +17,7 @@ def add_to(app: typer.Typer) -> None:
     """Add the commands of this file to the program."""
     app.command("label", rich_help_panel=PANEL)(label)
     app.command("train", rich_help_panel=PANEL)(train)
+    app.command("replay", rich_help_panel=PANEL)(replay)
 
 
 def label(
@@ -100,3 +101,35 @@ def train(
         return
     model = out or Path("out") / f"{method}-{name}.npz"
     train_predictor(TrainRequest(method, tuple(labels or (PUBLISHED,)), model, name, as_json))
+
+
+def replay(
+    results: Annotated[list[Path], typer.Argument(help="Folders of records, or folders that hold some.")],
+    *,
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="A cost model of the implementations, such as estimate or prices, which scores anew; "
+            "[bold]recorded[/bold] for what searches predicted; [bold]random[/bold] for the floor to compare with.",
+        ),
+    ] = "recorded",
+    seed: Annotated[int, typer.Option(min=0, help="Of random.")] = 0,
+    only: OnlyOption = None,
+    export: Annotated[
+        tuple[str, Path] | None,
+        typer.Option(metavar="t4 FILE", help="Also write the configs and their times in Kernel Tuner's T4 format."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a cost model choose among the configs that recorded searches measured; needs no GPU.
+
+    Shows what its first choice costs over the best one measured (regret), how well its order agrees with the times, and
+    how often the best is among its first 1, 5 and 10. Tuned is the regret where a search measures all configs that the
+    model scores alike, by chance that of a search that measures a random one of such groups.
+
+    Example: [bold]spmark replay results/graphs_spmm --model rule[/bold]
+    """
+    from spmark.suite.commands.replay import ReplayRequest, replay_records
+
+    replay_records(ReplayRequest(results, model, seed, only or (), export, as_json))

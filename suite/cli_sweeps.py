@@ -81,20 +81,20 @@ def run(
 
     [bold]spmark run my.yaml --set widths=[32,64] --retry timeout --out /data/results[/bold]
     """
-    from spmark.suite.commands.run import RunRequest, run_sweep
+    from spmark.impls.core.record import Status
+    from spmark.suite.commands.run import run_sweep
+    from spmark.suite.options import Options
 
-    request = RunRequest(
+    options = Options(
         sweep=sweep,
         device=device.value,
         only=tuple(only or ()),
-        limit=limit,
-        out=out,
-        retry=tuple(status.value for status in retry or ()),
-        warm=warm,
+        retry=tuple(Status(ending.value) for ending in retry or ()),
         overrides=tuple(overrides or ()),
-        as_json=as_json,
+        limit=limit,
+        warm=warm,
     )
-    ended = run_sweep(request, dry_run=dry_run)
+    ended = run_sweep(options, out, dry_run=dry_run, as_json=as_json)
     if ended.interrupted:
         raise typer.Exit(ExitCode.INTERRUPTED)
     raise typer.Exit(ExitCode.FAILURES if strict and ended.failures else ExitCode.OK)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from spmark.datasets.load import LoadedMatrix, load_matrix
 from spmark.datasets.sweep import Case
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, KernelFault, SpmarkError, UnsupportedError
-from spmark.impls.core.interfaces import Implementation, Plan
+from spmark.impls.core.interfaces import Config, Implementation, KeepsPlans, Plan
 from spmark.impls.core.operators import (
     RandomOperand,
     Reference,
@@ -33,12 +33,14 @@ from spmark.impls.core.operators import (
     why_wrong,
 )
 from spmark.impls.core.problem import Problem
-from spmark.impls.core.record import Baseline, CandidateRow, Measurement, ProblemFacts, SearchFacts, Status
+from spmark.impls.core.record import Baseline, ProblemFacts, Status
 from spmark.impls.runtime.lab import Lab, canary, open_lab
 from spmark.impls.runtime.load import LoadMeter
-from spmark.impls.runtime.timing import Run, Stopping, take_samples
+from spmark.impls.runtime.timing import Run, Stopping, Stopwatch, take_samples
 from spmark.impls.table import create
-from spmark.suite.rows import make_row
+from spmark.impls.tuning.cache import empty_cache
+from spmark.suite.options import Options
+from spmark.suite.rows import Checked, Failed, Loaded, Part, Planned, Result, Timed, candidate_rows, make_row
 
 _log = logging.getLogger(__name__)
 _STOPPING = {
@@ -53,35 +55,18 @@ _GRAPH_REPLAYS = 15
 _MEMORY_SHARE = 0.9
 
 
-@dataclass(frozen=True)
-class Options:
-    """What is timed beside the cold runs."""
-
-    warm: bool = False
-    """Also take samples without flushing caches."""
-    graph_below_us: float = 20.0
-    """Kernels faster than this are also replayed as a graph."""
-    half_width: float | None = None
-    """Relative half-width of the median's interval to reach, instead of the device kind's own."""
-    max_seconds: float | None = None
-    """Time cap of a case's samples, instead of the device kind's own."""
-
-    def stopping(self, kind: DeviceKind) -> Stopping:
-        """Give the stopping rule on a kind of device."""
-        rule = _STOPPING[kind]
-        return replace(
-            rule,
-            half_width=rule.half_width if self.half_width is None else self.half_width,
-            max_seconds=rule.max_seconds if self.max_seconds is None else self.max_seconds,
-        )
+class _WrongResultError(SpmarkError):
+    """A plan was run and its result cannot be used; says why."""
 
 
-@dataclass
-class _Failed(Exception):
-    """A case that ends here, and how."""
-
-    status: Status
-    reason: str
+_ENDINGS: Mapping[type[Exception], Status] = {
+    MemoryError: Status.OUT_OF_MEMORY,
+    _WrongResultError: Status.WRONG_RESULT,
+    UnsupportedError: Status.UNSUPPORTED,
+    KernelFault: Status.RUN_ERROR,
+    SpmarkError: Status.BUILD_ERROR,
+}
+"""How a case ends by what was raised: the first that fits."""
 
 
 @dataclass
@@ -136,68 +121,62 @@ class Bench:
         """Raise `KernelFault` when the device does not compute."""
         canary(self._lab)
 
-    def measure(self, case: Case) -> tuple[Measurement, list[CandidateRow]]:
+    def measure(self, case: Case) -> Result:
         """Measure a case.
 
         Returns
         -------
-        Measurement
-            With the status that says how it ended: what goes wrong in building, running or checking is a row.
-        list of CandidateRow
-            What the plan's search saw.
+        Result
+            The record's status says how the case ended: what goes wrong in building, running or checking is a row.
         """
-        facts: dict[str, Any] = {}
-        candidates: list[CandidateRow] = []
+        parts: tuple[Part, ...] = ()
         try:
-            status, reason = self._measure(case, facts, candidates), ""
-        except _Failed as failed:
-            status, reason = failed.status, failed.reason
-        except MemoryError as error:
-            status, reason = Status.OUT_OF_MEMORY, str(error) or "memory ran out"
-        except UnsupportedError as error:
-            status, reason = Status.UNSUPPORTED, str(error)
-        except KernelFault as error:
-            status, reason = Status.RUN_ERROR, str(error)
-        except SpmarkError as error:
-            status, reason = Status.BUILD_ERROR, str(error)
-        if status in (Status.WRONG_RESULT, Status.RUN_ERROR, Status.OUT_OF_MEMORY):
-            facts = {name: value for name, value in facts.items() if not name.endswith("samples_us")}
+            for part in self._steps(case):
+                parts += (part,)
+        except tuple(_ENDINGS) as error:
+            status = next(status for kind, status in _ENDINGS.items() if isinstance(error, kind))
+            parts += (Failed(status, str(error) or "memory ran out"),)
+        row = make_row(case, self._device, self._environment, *parts)
+        if row.status in (Status.WRONG_RESULT, Status.RUN_ERROR, Status.OUT_OF_MEMORY):
             self._forget()
-        row = make_row(case, self._device, self._environment, status, reason, **facts)
-        return row, candidates
+        plan = next((part for part in parts if isinstance(part, Planned)), None)
+        return Result(row, candidate_rows(row, plan.search if plan else None))
 
-    def _measure(self, case: Case, facts: dict[str, Any], candidates: list[CandidateRow]) -> Status:
+    def _steps(self, case: Case) -> Iterator[Part]:
+        """Do one thing after the other, and give what each has found: what raises leaves what was found before."""
         implementation = create(case.implementation, case.config)
-        if case.op not in implementation.ops:
-            raise _Failed(Status.UNSUPPORTED, f"{implementation.name} has no {case.op}")
-        if self._device.kind not in implementation.devices:
-            kinds = " and ".join(sorted(implementation.devices))
-            raise _Failed(Status.UNSUPPORTED, f"{implementation.name} runs on {kinds}, this is {self._device.kind}")
         self._on_phase("loading")
         matrix = self._load(case)
-        facts |= {"matrix_kind": matrix.kind, "matrix_hash": matrix.csr.hash}
         problem = Problem(case.op, matrix.csr, case.width, case.dtype, case.scaled)
-        facts["problem"] = _problem_facts(problem)
-        reason = implementation.unsupported(problem, self._device)
-        if reason is not None:
-            raise _Failed(Status.UNSUPPORTED, reason)
+        yield Loaded(matrix.kind, matrix.csr.hash, _problem_facts(problem))
+        self._refuse(implementation, problem)
         setting = self._set(case, problem)
         with self._lab.peak() as peak:
             try:
                 self._on_phase("building")
-                plan = _build(implementation, setting.problem, self._device)
-                facts |= _plan_facts(plan)
-                candidates += self._candidates(case, plan)
+                plan = _build(implementation, setting.problem, self._device, case.config)
+                yield Planned(dict(plan.config), dict(plan.phases_s), plan.stored, plan.device_bytes, plan.search)
                 self._on_phase("checking")
                 meter = LoadMeter()  # the samples of a fast kernel alone are too short to tell a load from
-                facts["max_rel_error"] = self._check(plan, setting)
+                error = self._check(plan, setting)
             finally:
                 self._lab.release()
-        facts["peak_device_bytes"] = peak.bytes
+        yield Checked(error, peak.bytes)
         if self._lab.stopwatch is None:
-            return Status.OK
+            return
         self._on_phase("timing")
-        return self._time(case, plan, setting, meter, facts)
+        timed = self._time(case, plan, setting, self._lab.stopwatch, meter)
+        yield timed
+        median_us, floor_us = float(np.median(timed.samples_us)), floor_s(setting.problem, self._device) * 1e6
+        if median_us < _BELOW_FLOOR[self._device.kind] * floor_us:
+            floor = f"{floor_us:.2f} us, the floor of bytes and flops"
+            yield Failed(Status.IMPLAUSIBLE, f"expected a median of at least {floor}, found {median_us:.2f} us")
+
+    def _refuse(self, implementation: Implementation, problem: Problem) -> None:
+        """Raise where an implementation says that it cannot build a problem."""
+        reason = implementation.unsupported(problem, self._device)
+        if reason is not None:
+            raise UnsupportedError(reason)
 
     def _load(self, case: Case) -> LoadedMatrix:
         key = (case.matrix.model_dump_json(), case.seed)
@@ -218,7 +197,7 @@ class Bench:
         needed = problem.dtype.itemsize * sum(int(np.prod(shape, dtype=np.int64)) for shape in shapes)
         free = self._lab.free_bytes()
         if needed > _MEMORY_SHARE * free:
-            raise _Failed(Status.OUT_OF_MEMORY, f"operands and result take {needed:,} bytes, {free:,} are free")
+            raise MemoryError(f"operands and result take {needed:,} bytes, {free:,} are free")
         operands = tuple(self._lab.empty(source.shape, problem.dtype.numpy) for source in sources)
         for source, operand in zip(sources, operands, strict=True):
             source.fill(operand, self._lab.xp)
@@ -235,7 +214,7 @@ class Bench:
             self._lab.release()
 
     def _check(self, plan: Plan, setting: _Setting) -> float:
-        """Run once into a poisoned result; give its error, or raise `_Failed` where it is wrong."""
+        """Run once into a poisoned result; give its error, or raise where it is wrong."""
         xp, problem = self._lab.xp, setting.problem
         setting.out.fill(np.nan)
         plan.run(setting.operands, setting.out)
@@ -245,40 +224,39 @@ class Bench:
         unwritten = int(xp.count_nonzero(xp.isnan(setting.out)))
         reason = why_wrong(problem, error, unwritten, plan.half_sums)
         if reason is not None:
-            raise _Failed(Status.WRONG_RESULT, reason)
+            raise _WrongResultError(reason)
         for position, (source, operand) in enumerate(zip(setting.sources, setting.operands, strict=True)):
             if not source.equals(operand, xp):
-                raise _Failed(Status.WRONG_RESULT, f"expected operand {position} unchanged, found it overwritten")
+                raise _WrongResultError(f"expected operand {position} unchanged, found it overwritten")
         return min(error, _INFINITE)
 
-    def _time(self, case: Case, plan: Plan, setting: _Setting, meter: LoadMeter, facts: dict[str, Any]) -> Status:
-        assert self._lab.stopwatch is not None
+    def _time(self, case: Case, plan: Plan, setting: _Setting, stopwatch: Stopwatch, meter: LoadMeter) -> Timed:
         run: Run = lambda: plan.run(setting.operands, setting.out)  # noqa: E731
-        runs = [run]
-        baseline = self._baseline(case, setting)
+        runs, baseline = [run], self._baseline(case, setting)
         if baseline is not None:
             runs.append(lambda: baseline.run(setting.operands, setting.out))
-        stopping = self._options.stopping(self._device.kind)
-        samples = take_samples(self._lab.stopwatch, runs, stopping)
-        facts |= {"samples_us": samples.times_us[0], "clocks_mhz": samples.clocks_mhz, "throttled": samples.throttled}
-        load = meter.read()
-        facts |= {"load_average": load.load_average, "free_cores": load.free_cores}
-        if baseline is not None:
-            facts["baseline"] = Baseline(
-                implementation=str(case.baseline), config=dict(baseline.config), samples_us=samples.times_us[1]
-            )
-        median_us = float(np.median(samples.times_us[0]))
-        if self._options.warm:
-            warm = take_samples(self._lab.stopwatch, [run], stopping, cold=False)
-            facts["warm_samples_us"] = warm.times_us[0]
-        if median_us < self._options.graph_below_us:
+        asked: dict[str, Any] = self._options.model_dump(include={"half_width", "max_seconds"}, exclude_none=True)
+        stopping = replace(_STOPPING[self._device.kind], **asked)
+        samples, load = take_samples(stopwatch, runs, stopping), meter.read()
+        warm = take_samples(stopwatch, [run], stopping, cold=False).times_us[0] if self._options.warm else []
+        graph: list[float] = []
+        if np.median(samples.times_us[0]) < self._options.graph_below_us:
             with suppress(KernelFault):  # a library that cannot be captured has no such figure
-                facts["graph_samples_us"] = self._lab.graph_times_us(run, _GRAPH_REPLAYS)
-        floor_us = floor_s(setting.problem, self._device) * 1e6
-        if median_us < _BELOW_FLOOR[self._device.kind] * floor_us:
-            floor = f"{floor_us:.2f} us, the floor of bytes and flops"
-            raise _Failed(Status.IMPLAUSIBLE, f"expected a median of at least {floor}, found {median_us:.2f} us")
-        return Status.OK
+                graph = self._lab.graph_times_us(run, _GRAPH_REPLAYS)
+        return Timed(
+            samples_us=samples.times_us[0],
+            baseline=None
+            if baseline is None
+            else Baseline(
+                implementation=str(case.baseline), config=dict(baseline.config), samples_us=samples.times_us[1]
+            ),
+            warm_samples_us=warm,
+            graph_samples_us=graph,
+            clocks_mhz=samples.clocks_mhz,
+            throttled=samples.throttled,
+            load_average=load.load_average,
+            free_cores=load.free_cores,
+        )
 
     def _baseline(self, case: Case, setting: _Setting) -> Plan | None:
         """Give the checked plan of the case's baseline, built once for the problem; None where there is none."""
@@ -288,31 +266,14 @@ class Bench:
         if name not in setting.baselines:
             setting.baselines[name] = None
             implementation = create(name)
-            reason = implementation.unsupported(setting.problem, self._device)
             try:
-                if reason is None:
-                    plan = _build(implementation, setting.problem, self._device)
-                    self._check(plan, setting)
-                    setting.baselines[name] = plan
-            except (SpmarkError, _Failed, MemoryError) as error:
+                self._refuse(implementation, setting.problem)
+                plan = _build(implementation, setting.problem, self._device, {})
+                self._check(plan, setting)
+                setting.baselines[name] = plan
+            except (SpmarkError, MemoryError) as error:
                 _log.warning("%s: no baseline: %s", case.case_id, error)
         return setting.baselines[name]
-
-    def _candidates(self, case: Case, plan: Plan) -> list[CandidateRow]:
-        row = make_row(case, self._device, self._environment, Status.UNSUPPORTED, "identity")
-        seen = plan.search.seen if plan.search is not None else ()
-        return [
-            CandidateRow(
-                case_id=row.case_id,
-                implementation_version=row.implementation_version,
-                environment=self._environment,
-                config=dict(candidate.config),
-                predicted=candidate.predicted,
-                samples_us=list(candidate.samples_us),
-                reason=candidate.reason,
-            )
-            for candidate in seen
-        ]
 
 
 def track(cases: Sequence[Mapping[str, Any]], device: str = "auto") -> list[dict[str, Any]]:
@@ -346,10 +307,14 @@ def floor_s(problem: Problem, device: DeviceSpec) -> float:
     return max(bytes_s, flops(problem) / rate if rate else 0.0)
 
 
-def _build(implementation: Implementation, problem: Problem, device: DeviceSpec) -> Plan:
-    """Build; what an implementation did not foresee is a `BuildError` that names it."""
+def _build(implementation: Implementation, problem: Problem, device: DeviceSpec, config: Config) -> Plan:
+    """Build as the switches of a config have it; what an implementation did not foresee is a `BuildError`."""
+    empty = config.get("anew") and device.kind is DeviceKind.CUDA
     try:
-        return implementation.build(problem, device)
+        with empty_cache() if empty else nullcontext():
+            if config.get("again") and isinstance(implementation, KeepsPlans):
+                return implementation.load(problem, device)
+            return implementation.build(problem, device)
     except (SpmarkError, MemoryError):
         raise
     except Exception as error:
@@ -366,24 +331,3 @@ def _problem_facts(problem: Problem) -> ProblemFacts:
         flops=flops(problem),
         compulsory_bytes=compulsory_bytes(problem),
     )
-
-
-def _plan_facts(plan: Plan) -> dict[str, Any]:
-    search = plan.search
-    facts: dict[str, Any] = {
-        "config": dict(plan.config),
-        "phases_s": dict(plan.phases_s),
-        "stored": plan.stored,
-        "device_bytes": plan.device_bytes,
-    }
-    if search is not None:
-        facts["search"] = SearchFacts(
-            candidates=search.candidates,
-            compiled=search.compiled,
-            measured=search.measured,
-            cores=search.cores,
-            eligible=search.eligible,
-            compile_s=search.compile_s,
-            run_s=search.run_s,
-        )
-    return facts

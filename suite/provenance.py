@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -20,10 +20,12 @@ from spmark.datasets.sweepfile import packaged_sweeps
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.record import Environment, EnvironmentRow, Measurement, Time
 from spmark.impls.core.recordfile import read_rows
+from spmark.suite.options import Options
 from spmark.suite.resume import ENVIRONMENTS
 
 RUNS: Final = "runs.jsonl"
-_WITH_VALUE = ("--device", "--only", "--retry", "--set", "--limit")
+_WORDS = {"device": "--device", "only": "--only", "retry": "--retry", "overrides": "--set", "limit": "--limit"}
+"""Options of ``spmark run`` that take a value, by field of `Options`."""
 _OF_THIS_MACHINE: Any = {"matrices": {"__all__": {"folder"}}}
 Row = TypeVar("Row", bound=BaseModel)
 
@@ -47,21 +49,14 @@ class RunRow(BaseModel):
     cases: int
     """That the run set out to measure."""
 
-
-@dataclass(frozen=True)
-class RunOrigin:
-    """Who asked for a run, as far as it can be repeated by others."""
-
-    command: tuple[str, ...] = ()
-    sweep: Sweep | None = None
-
-    def row(self, environment: str, cases: int, changes_digest: str) -> RunRow:
-        """Give the line of ``runs.jsonl``."""
-        return RunRow(
+    @classmethod
+    def of(cls, options: Options, sweep: Sweep | None, environment: str, cases: int, changes_digest: str) -> Self:
+        """Give the line of a run that begins now."""
+        return cls(
             environment=environment,
-            command=self.command,
-            sweep=None if self.sweep is None else sweep_data(self.sweep),
-            sweep_digest="" if self.sweep is None else sweep_digest(self.sweep),
+            command=command_line(options),
+            sweep=None if sweep is None else sweep_data(sweep),
+            sweep_digest="" if sweep is None else sweep_digest(sweep),
             changes_digest=changes_digest,
             cases=cases,
         )
@@ -78,27 +73,21 @@ def sweep_digest(sweep: Sweep) -> str:
     return hashlib.sha256(sweep.model_dump_json(by_alias=True, exclude=_OF_THIS_MACHINE).encode()).hexdigest()[:16]
 
 
-def command_line(
-    sweep: str,
-    *,
-    device: str = "auto",
-    only: Sequence[str] = (),
-    limit: int | None = None,
-    retry: Sequence[str] = (),
-    warm: bool = False,
-    overrides: Sequence[str] = (),
-) -> tuple[str, ...]:
-    """Give the words of a ``spmark run`` that measures the same on any machine.
+def command_line(options: Options) -> tuple[str, ...]:
+    """Give the words of a ``spmark run`` that measures the same on any machine; none where Python called.
 
     A sweep's file is named without its folder, and where records went is left out.
     """
-    words = ["spmark", "run", sweep if sweep in packaged_sweeps() else Path(sweep).name]
-    words += ["--device", device] if device != "auto" else []
-    for option, values in (("--only", only), ("--retry", retry), ("--set", overrides)):
-        for value in values:
-            words += [option, value]
-    words += ["--limit", str(limit)] if limit is not None else []
-    return (*words, *(["--warm"] if warm else []))
+    if not options.sweep:
+        return ()
+    sweep = options.sweep if options.sweep in packaged_sweeps() else Path(options.sweep).name
+    told = options.model_dump(mode="json", exclude_defaults=True)
+    words = []
+    for name, option in _WORDS.items():
+        value = told.get(name, [])
+        for one in value if isinstance(value, list) else [value]:
+            words += [option, str(one)]
+    return ("spmark", "run", sweep, *words, *(["--warm"] if options.warm else []))
 
 
 def is_run(command: Sequence[str]) -> bool:
@@ -108,7 +97,7 @@ def is_run(command: Sequence[str]) -> bool:
     if command[2].startswith("-") or command[2] != Path(command[2]).name:
         return False
     words = iter(command[3:])
-    return all(word == "--warm" or (word in _WITH_VALUE and next(words, None) is not None) for word in words)
+    return all(word == "--warm" or (word in _WORDS.values() and next(words, None) is not None) for word in words)
 
 
 @dataclass
@@ -130,7 +119,7 @@ def read_batches(path: Path) -> dict[Path, list[Batch]]:
     """
     from spmark.report.load import record_files
 
-    found = {file: _batches(file) for file in record_files([path])}
+    found = {file: _batches(file) for file in record_files([path]) if file.suffix != ".json"}  # asv's tell no run
     found = {file: batches for file, batches in found.items() if batches}
     if not found:
         raise RecordError(f"{path}: expected records, found none; run a sweep first")

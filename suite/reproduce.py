@@ -27,7 +27,7 @@ from spmark.impls.core.plainyaml import parse_yaml
 from spmark.impls.core.record import Environment, Measurement, Status
 from spmark.impls.table import IMPLEMENTATIONS
 from spmark.suite.agenda import Agenda, Item
-from spmark.suite.provenance import RunOrigin, command_line
+from spmark.suite.options import Options
 from spmark.suite.resume import History, key_of, record_folder, versions_of
 from spmark.suite.roster import refusal
 from spmark.suite.runner import Watcher
@@ -95,12 +95,10 @@ class StepCases:
     """With the implementations that are run; its name is the folder of the records."""
     cases: tuple[Case, ...]
 
-    def origin(self, device: str) -> RunOrigin:
-        """Give the ``spmark run`` that measures the same."""
-        overrides = self.step.overrides(self.paper)
-        return RunOrigin(
-            command_line(self.step.sweep, device=device, only=self.step.only, overrides=overrides), self.sweep
-        )
+    def options(self, device: str) -> Options:
+        """Give what ``spmark run`` is asked for to measure the same."""
+        overrides = tuple(self.step.overrides(self.paper))
+        return Options(sweep=self.step.sweep, device=device, only=self.step.only, overrides=overrides)
 
 
 class Counts(NamedTuple):

@@ -46,13 +46,7 @@ def refusal(name: str, config: Mapping[str, Any], kind: DeviceKind, op: Op) -> s
         The name or the config is wrong.
     """
     made = make(name, config)
-    if isinstance(made, str):
-        return made
-    if kind not in made.devices:
-        return f"runs on {_words(made.devices)}, found a {kind} device"
-    if op not in made.ops:
-        return f"computes {_words(made.ops)}, found {op}"
-    return None
+    return made if isinstance(made, str) else _ruled_out(made, kind, op)
 
 
 def refused(name: str, op: Op, width: int, dtype: DType, device: DeviceSpec) -> str | None:
@@ -61,9 +55,9 @@ def refused(name: str, op: Op, width: int, dtype: DType, device: DeviceSpec) -> 
     Asking imports what the implementation is made on: seconds for some.
     """
     made = make(name, {})
-    if isinstance(made, str) or (reason := refusal(name, {}, device.kind, op)):
-        return made if isinstance(made, str) else reason
-    return made.unsupported(Problem(op, _small(), width, dtype), device)
+    if isinstance(made, str):
+        return made
+    return _ruled_out(made, device.kind, op) or made.unsupported(Problem(op, _small(), width, dtype), device)
 
 
 def refusals(cases: Iterable[Case], kind: DeviceKind) -> dict[str, str]:
@@ -114,6 +108,14 @@ def usable(name: str, devices: Iterable[DeviceSpec]) -> tuple[list[str], str]:
         reasons += [reason for reason in found if reason]
     why = reasons[0] if reasons else f"runs on {_words(made.devices)}, of which none is here"
     return sorted(kinds), "" if kinds else why
+
+
+def _ruled_out(made: Implementation, kind: DeviceKind, op: Op) -> str | None:
+    if kind not in made.devices:
+        return f"runs on {_words(made.devices)}, found a {kind} device"
+    if op not in made.ops:
+        return f"computes {_words(made.ops)}, found {op}"
+    return None
 
 
 def _small() -> Csr:

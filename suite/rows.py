@@ -1,23 +1,88 @@
-"""Records of cases that end without a result: written by the runner for what a bench could not say itself.
+"""Records out of typed parts: each step of measuring adds what it has found, and the last one how the case ended.
 
-A case that a device cannot run needs no matrix to be loaded, and a case that killed its process cannot speak.
+The runner makes a record itself where a bench cannot: a case that a device cannot run needs no matrix to be loaded, and
+a case that killed its process cannot speak.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from spmark.datasets.sweep import Case
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.digest import implementation_version
-from spmark.impls.core.record import Measurement, Status
+from spmark.impls.core.interfaces import Search
+from spmark.impls.core.record import Baseline, CandidateRow, MatrixKind, Measurement, ProblemFacts, Status
 from spmark.impls.table import package
 
 
-def make_row(
-    case: Case, device: DeviceSpec, environment: str, status: Status, reason: str = "", **facts: Any
-) -> Measurement:
-    """Give the record of ``case``: its identity, how it ended, and the ``facts`` that are known.
+@dataclass(frozen=True)
+class Loaded:
+    """The matrix is there, and so is the problem."""
+
+    matrix_kind: MatrixKind
+    matrix_hash: str
+    problem: ProblemFacts
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What a plan that was built says of itself."""
+
+    config: Mapping[str, Any]
+    phases_s: Mapping[str, float]
+    stored: int
+    device_bytes: int
+    search: Search | None
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The plan's result is right."""
+
+    max_rel_error: float
+    peak_device_bytes: int
+
+
+@dataclass(frozen=True)
+class Timed:
+    """The plan was timed: microseconds and megahertz."""
+
+    samples_us: Sequence[float]
+    baseline: Baseline | None = None
+    warm_samples_us: Sequence[float] = ()
+    graph_samples_us: Sequence[float] = ()
+    clocks_mhz: Sequence[float] = ()
+    throttled: Sequence[str] = ()
+    load_average: float | None = None
+    free_cores: float | None = None
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The case ended without a result."""
+
+    status: Status
+    reason: str
+    killed_from_outside: bool = False
+
+
+Part = Loaded | Planned | Checked | Timed | Failed
+"""What is known of a case; the names are those of `Measurement`'s fields."""
+
+
+class Result(NamedTuple):
+    """What came of a case."""
+
+    row: Measurement
+    candidates: Sequence[CandidateRow] = ()
+    """What the plan's search saw."""
+
+
+def make_row(case: Case, device: DeviceSpec, environment: str, *parts: Part) -> Measurement:
+    """Give the record of ``case``: its identity and the parts that are known; ok unless one of them is `Failed`.
 
     Parameters
     ----------
@@ -27,13 +92,17 @@ def make_row(
         What ran it, or should have.
     environment : str
         Digest of the row in ``environments.jsonl``.
-    status : Status
-        How it ended.
-    reason : str
-        Required unless the status is ok.
-    **facts
-        Further fields of `Measurement`.
+    *parts
+        In the order in which they were found.
+
+    Raises
+    ------
+    ValidationError
+        The parts contradict each other, as samples and a wrong result do.
     """
+    facts: dict[str, Any] = {"status": Status.OK}
+    for part in parts:
+        facts |= vars(part)
     return Measurement(
         case_id=case.case_id,
         implementation_version=implementation_version(package(case.implementation)),
@@ -51,7 +120,21 @@ def make_row(
         label=case.label,
         requested=dict(case.config),
         environment=environment,
-        status=status,
-        reason=reason,
         **facts,
     )
+
+
+def candidate_rows(row: Measurement, search: Search | None) -> list[CandidateRow]:
+    """Give the lines of the side file for what the search of a record's plan saw."""
+    return [
+        CandidateRow(
+            case_id=row.case_id,
+            implementation_version=row.implementation_version,
+            environment=row.environment,
+            config=dict(candidate.config),
+            predicted=candidate.predicted,
+            samples_us=list(candidate.samples_us),
+            reason=candidate.reason,
+        )
+        for candidate in (search.seen if search is not None else ())
+    ]

@@ -9,45 +9,22 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from spmark.datasets.sweep import Case
+from spmark.datasets.sweep import Case, Sweep
 from spmark.impls.core.record import Environment, EnvironmentRow, Measurement, Status
 from spmark.impls.core.recordfile import FolderLock, RecordFile
 from spmark.suite.agenda import Agenda, Item, make_agenda, refuse_missing_files
 from spmark.suite.environment import changes_digest
-from spmark.suite.provenance import RUNS, RunOrigin
+from spmark.suite.options import Options
+from spmark.suite.provenance import RUNS, RunRow
 from spmark.suite.resume import CANDIDATES, ENVIRONMENTS, RECORDS, History
 from spmark.suite.roster import refusals
-from spmark.suite.rows import make_row
+from spmark.suite.rows import Failed, Result, make_row
 from spmark.suite.stop import StopSignals
 from spmark.suite.wire import DEFAULT_FACTORY, Setup
-from spmark.suite.worker import Interrupted, Result, Worker
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """How to run; what to run are the cases."""
-
-    retry: tuple[Status, ...] = ()
-    """Endings to try again."""
-    limit: int | None = None
-    """Most cases to run."""
-    bench: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of `spmark.suite.measure.Options` that are not the default."""
-    factory: str = DEFAULT_FACTORY
-    """What makes the bench in the child."""
-    start_limit_s: float = 120.0
-    """Seconds for the child's start and its canary."""
-    origin: RunOrigin = field(default_factory=RunOrigin)
-    """Who asked for the run, for ``runs.jsonl``."""
-
-    @property
-    def warm(self) -> bool:
-        """Whether warm samples are wanted."""
-        return bool(self.bench.get("warm", False))
+from spmark.suite.worker import Interrupted, Worker
 
 
 class Watcher:
@@ -87,8 +64,12 @@ def run_cases(
     cases: Sequence[Case],
     folder: Path,
     environment: Environment,
-    options: RunOptions | None = None,
+    options: Options | None = None,
     watcher: Watcher | None = None,
+    *,
+    sweep: Sweep | None = None,
+    refused: Mapping[str, str] | None = None,
+    factory: str = DEFAULT_FACTORY,
 ) -> Summary:
     """Run what is to be run, each case in the child, each record on disk before the next case starts.
 
@@ -100,10 +81,16 @@ def run_cases(
         Of the records; made where it is not there, and locked.
     environment : Environment
         Of this machine; its device is what cases run on.
-    options : RunOptions, optional
+    options : Options, optional
         How to run.
     watcher : Watcher, optional
         Is told what happens.
+    sweep : Sweep, optional
+        What the cases are of, for ``runs.jsonl``.
+    refused : mapping of str to str, optional
+        What `spmark.suite.roster.refusals` says of the cases, where that was asked already.
+    factory : str
+        ``module:callable`` that makes the bench in the child.
 
     Raises
     ------
@@ -114,12 +101,13 @@ def run_cases(
     RecordError
         The folder is locked, unreadable, or full.
     """
-    options, watcher, started = options or RunOptions(), watcher or Watcher(), time.monotonic()
-    refusals(cases, environment.device.kind)  # a wrong name is told before a folder is made
+    options, watcher, started = options or Options(), watcher or Watcher(), time.monotonic()
+    if refused is None:
+        refused = refusals(cases, environment.device.kind)  # a wrong name is told before a folder is made
     with ExitStack() as stack:
         stack.enter_context(FolderLock(folder))
         history = History.read(folder)
-        agenda = make_agenda(cases, environment, history, retry=options.retry, limit=options.limit, warm=options.warm)
+        agenda = make_agenda(cases, refused, environment, history, options)
         refuse_missing_files(agenda)
         todo, rows = list(agenda.todo()), []
         changes = changes_digest() if todo else ""  # asks git, which may take long: before Ctrl-C becomes a question
@@ -129,17 +117,12 @@ def run_cases(
         if environment.digest not in history.environments:
             with RecordFile(folder / ENVIRONMENTS) as file:
                 file.append(EnvironmentRow(digest=environment.digest, environment=environment))
-        setup = Setup(
-            device=environment.device,
-            environment=environment.digest,
-            factory=options.factory,
-            options=dict(options.bench),
-        )
-        worker = stack.enter_context(Worker(setup, stop, options.start_limit_s))
+        setup = Setup(device=environment.device, environment=environment.digest, factory=factory, options=options)
+        worker = stack.enter_context(Worker(setup, stop))
         watcher.begun(agenda)
         if todo:
             with RecordFile(folder / RUNS) as file:
-                file.append(options.origin.row(environment.digest, len(todo), changes))
+                file.append(RunRow.of(options, sweep, environment.digest, len(todo), changes))
         for item in todo:
             if stop.asked:
                 break
@@ -159,7 +142,7 @@ def run_cases(
 def _outcome(item: Item, worker: Worker, environment: Environment, watcher: Watcher) -> Result:
     case = item.case
     if item.refused is not None:
-        row = make_row(case, environment.device, environment.digest, Status.UNSUPPORTED, item.refused)
-        return Result(row)
+        failed = Failed(Status.UNSUPPORTED, item.refused)
+        return Result(make_row(case, environment.device, environment.digest, failed))
     watcher.entered(case, "starting")
     return worker.measure(case, lambda phase: watcher.entered(case, phase))

@@ -17,54 +17,21 @@ from spmark.datasets.cache import Cache
 from spmark.datasets.load import LoadedMatrix, load_matrix
 from spmark.datasets.sweep import Case, MatrixSpec
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import SpmarkError, UnsupportedError
+from spmark.impls.core.errors import SpmarkError
 from spmark.impls.core.interfaces import Format, Implementation
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.record import PROTOCOL_VERSION, CandidateRow, Measurement, Status
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.formats.ell import EllFormat
-from spmark.impls.runtime.device import calibrated, find, shipped_calibration
-from spmark.impls.table import create
+from spmark.impls.runtime.device import calibrated, find
+from spmark.impls.table import create, search_for_absent
 from spmark.suite.measure import Bench
+from spmark.suite.roster import refusal
 
 FORMATS: Mapping[str, Callable[..., Format]] = {"bsr": BsrFormat.from_csr, "ell": EllFormat.from_csr}
 """Conversions that can be asked for; a composition is one as soon as it stands here."""
 
 
-def _stile_a100(matrix: Csr, op: Op, dtype: DType, width: int) -> float:
-    from spmark.impls.stile.calibration import Calibration, published_a100
-    from spmark.impls.stile.search import search
-
-    return search(matrix, Calibration.of(published_a100(), op, dtype), width).predicted_ms * 1e-3
-
-
-def _liteform_h200(matrix: Csr, op: Op, dtype: DType, width: int) -> float:
-    from spmark.impls.liteform.compose import Form, choose
-    from spmark.impls.liteform.cost import count
-    from spmark.impls.liteform.features import Features
-    from spmark.impls.liteform.plan import gathered_where_it_pays
-    from spmark.impls.liteform.predictor import find as find_predictor
-    from spmark.impls.liteform.schedule import table_for
-    from spmark.impls.liteform.search import search, table_of
-
-    if op is not Op.SPMM:
-        raise UnsupportedError(f"expected spmm, which is all that CELL computes, found {op}")
-    device = DeviceSpec.load(shipped_calibration("nvidia-h200"))
-    features, table = Features.of(matrix), table_for(device.name)
-    choice = choose(features, width, find_predictor(device.name), Form.CELL, 0)
-    order = gathered_where_it_pays(Problem(op, matrix, width, dtype), table)
-    weights = table.weights_for(order is not None) if table else None
-    counts = count(matrix, choice.partitions, columns=weights is None)
-    found = search(table_of(counts, width, weights=weights), counts.widest)
-    # The cost counts loads and stores of elements; at the rate of a copy they take so long.
-    return found.cost * dtype.itemsize / device.copy_bytes_per_s
-
-
-SEARCHES: Mapping[str, Callable[[Csr, Op, DType, int], float]] = {
-    "stile_a100": _stile_a100,
-    "liteform_h200": _liteform_h200,
-}
-"""Searches for a GPU that need not be there: each gives the seconds that it predicts for what it chose."""
 _ENVIRONMENT = "tracked"
 _NEVER_S = 1e9
 
@@ -149,7 +116,7 @@ class Tracked(_Part):
     stored: int = 0
     device_bytes: int = 0
     predicted_s: float | None = None
-    """What a search without its device predicts for what it chose."""
+    """What a search without its device predicts for what it chose; none where it predicts nothing."""
     candidates: list[tuple[float | None, float]] = []
     """What a search measured: predicted (or none) and median seconds, in the order of the search."""
 
@@ -201,28 +168,16 @@ class _Tracker:
         return self._matrix[1].csr
 
     def _run(self, question: RunCase) -> Tracked:
-        implementation = create(question.implementation, question.config)
         device, bench = self._bench()
+        if reason := refusal(question.implementation, question.config, device.kind, question.op):
+            return Tracked(status=Status.UNSUPPORTED, reason=f"{question.implementation} {reason}")
+        implementation = create(question.implementation, question.config)
         row, candidates = bench.measure(_case(question, device.kind))
-        if row.status is not Status.OK:
-            return Tracked(status=row.status, reason=row.reason)
-        builds, cpu_s = self._builds(question, implementation, device)
-        builds = builds or [row.phases_s]
-        phases = dict.fromkeys(name for build in builds for name in build)
-        return Tracked(
-            status=row.status,
-            samples_s=_seconds(row.samples_us),
-            baseline_s=_seconds(row.baseline.samples_us) if row.baseline else [],
-            cpu_s=cpu_s,
-            phases_s={name: [build.get(name, 0.0) for build in builds] for name in phases},
-            stored=row.stored,
-            device_bytes=row.device_bytes,
-            candidates=measured(candidates),
-        )
+        told = of_record(row, candidates)
+        builds = self._builds(question, implementation, device) if row.status is Status.OK else {}
+        return told.model_copy(update=builds)
 
-    def _builds(
-        self, question: RunCase, implementation: Implementation, device: DeviceSpec
-    ) -> tuple[list[dict[str, float]], list[float]]:
+    def _builds(self, question: RunCase, implementation: Implementation, device: DeviceSpec) -> dict[str, Any]:
         """Build again and again: the first build, which the bench made, compiled what the others find in caches."""
         problem = Problem(question.op, self._csr(question), question.width, question.dtype)
         builds: list[dict[str, float]] = []
@@ -232,7 +187,9 @@ class _Tracker:
             before = process_time()
             builds.append(dict(implementation.build(problem, device).phases_s))
             cpu_s.append(process_time() - before)
-        return builds, cpu_s
+        phases = dict.fromkeys(name for build in builds for name in build)
+        phases_s = {name: [build.get(name, 0.0) for build in builds] for name in phases}
+        return {"cpu_s": cpu_s, "phases_s": phases_s} if builds else {}
 
     def _convert(self, question: ConvertCase) -> Tracked:
         convert = FORMATS.get(question.format)
@@ -245,13 +202,10 @@ class _Tracker:
         return Tracked(status=Status.OK, samples_s=samples, cpu_s=cpu_s, stored=stored)
 
     def _search(self, question: SearchCase) -> Tracked:
-        search = SEARCHES.get(question.search)
-        if search is None:
-            reason = f"expected a search out of {', '.join(SEARCHES)}, found {question.search!r}"
-            return Tracked(status=Status.UNSUPPORTED, reason=reason)
-        given = self._csr(question), question.op, question.dtype, question.width
-        predicted_s = search(*given)
-        samples, cpu_s = _timed(lambda: search(*given), question)
+        search = search_for_absent(question.search)
+        problem = Problem(question.op, self._csr(question), question.width, question.dtype)
+        predicted_s = search(problem)
+        samples, cpu_s = _timed(lambda: search(problem), question)
         return Tracked(status=Status.OK, samples_s=samples, cpu_s=cpu_s, predicted_s=predicted_s)
 
 
@@ -268,7 +222,7 @@ def _timed(work: Callable[[], object], question: ConvertCase | SearchCase) -> tu
     return samples, cpu_s
 
 
-def of_record(row: Measurement, candidates: Sequence[CandidateRow]) -> dict[str, Any]:
+def of_record(row: Measurement, candidates: Sequence[CandidateRow]) -> Tracked:
     """Give the answer that a record holds, with what its search saw."""
     ok = row.status is Status.OK
     # Samples of the baseline are beside those of the case one by one, or they say nothing.
@@ -282,13 +236,8 @@ def of_record(row: Measurement, candidates: Sequence[CandidateRow]) -> dict[str,
         phases_s={name: [seconds] for name, seconds in row.phases_s.items()} if ok else {},
         stored=row.stored if ok else 0,
         device_bytes=row.device_bytes if ok else 0,
-        candidates=measured(candidates) if ok else [],
-    ).model_dump(mode="json")
-
-
-def measured(candidates: Sequence[CandidateRow]) -> list[tuple[float | None, float]]:
-    """Give prediction and median seconds of the candidates that were measured."""
-    return [(c.predicted, median(c.samples_us) * 1e-6) for c in candidates if c.samples_us]
+        candidates=[(c.predicted, median(c.samples_us) * 1e-6) for c in candidates if ok and c.samples_us],
+    )
 
 
 def _seconds(samples_us: Sequence[float]) -> list[float]:

@@ -6,13 +6,14 @@ JSON and not pickle, because a process that a kernel corrupted must not be able 
 from __future__ import annotations
 
 from multiprocessing.connection import Connection
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
 from spmark.datasets.sweep import Case
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.record import CandidateRow, Measurement
+from spmark.suite.options import Options
 
 POISONED_EXIT = 86
 """Exit code of a child whose device no longer computes after a case."""
@@ -34,8 +35,7 @@ class Setup(_Message):
     """Digest that its rows refer to."""
     factory: str = DEFAULT_FACTORY
     """``module:callable`` that makes the bench, called with this setup and a function that takes the phase's name."""
-    options: dict[str, Any] = {}
-    """Fields of `spmark.suite.measure.Options` that are not the default."""
+    options: Options = Options()
 
 
 class Request(_Message):

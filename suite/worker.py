@@ -23,10 +23,10 @@ from typing import IO, Self
 
 from spmark.datasets.sweep import Case
 from spmark.impls.core.errors import DeviceError
-from spmark.impls.core.record import CandidateRow, Measurement, Status
+from spmark.impls.core.record import Status
 from spmark.suite import tether
 from spmark.suite.memory import oom_kills
-from spmark.suite.rows import make_row
+from spmark.suite.rows import Failed, Result, make_row
 from spmark.suite.wire import POISONED_EXIT, Reply, Request, Setup, receive, send
 
 _log = logging.getLogger(__name__)
@@ -41,14 +41,6 @@ _SENT = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 class Interrupted(Exception):
     """The user asked to stop; the case in the child was given up."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """What came of a case."""
-
-    row: Measurement
-    candidates: tuple[CandidateRow, ...] = ()
 
 
 @dataclass
@@ -120,18 +112,18 @@ class Worker:
             _tell(child, Request(case=case))
             while (reply := self._next(child, deadline)).kind != "ready":
                 if reply.kind == "result" and reply.row is not None:
-                    result = Result(reply.row, tuple(reply.candidates))
+                    result = Result(reply.row, reply.candidates)
                     deadline = time.monotonic() + self._start_limit_s  # for the canary after a failure
                 elif reply.kind == "phase":
                     phase = reply.text
                     on_phase(phase)
-            return result or self._failure(case, Status.RUN_ERROR, "the process answered without a result")
+            return result or self._failure(case, Failed(Status.RUN_ERROR, "the process answered without a result"))
         except _Silence:
             self._kill()
             if result is not None:
                 return self._poisoned(case, result, "the canary kernel did not finish")
             limit = f"expected an end within {case.time_limit_s:g} s, found none while {phase}: killed"
-            return self._failure(case, Status.TIMEOUT, limit)
+            return self._failure(case, Failed(Status.TIMEOUT, limit))
         except _Death:
             code, tail = self._reap(child, log_start)
             if result is not None:
@@ -201,17 +193,16 @@ class Worker:
             else:
                 outside = True
                 reason += ", which somebody sent: memory had not run out; the next run measures the case again"
-        return self._failure(case, status, f"{reason}\n{tail}".strip(), killed_from_outside=outside)
+        return self._failure(case, Failed(status, f"{reason}\n{tail}".strip(), killed_from_outside=outside))
 
     def _poisoned(self, case: Case, result: Result, how: str) -> Result:
         self._blame = f" (after {case.case_id}, which ended as {result.row.status})"
         reason = f"{result.row.reason}\nThis case poisoned the device and the process was replaced: {how}"
         return Result(result.row.model_copy(update={"reason": reason}), result.candidates)
 
-    def _failure(self, case: Case, status: Status, reason: str, *, killed_from_outside: bool = False) -> Result:
-        self._blame = f" (after {case.case_id}, which ended as {status})"
-        device, environment = self._setup.device, self._setup.environment
-        return Result(make_row(case, device, environment, status, reason, killed_from_outside=killed_from_outside))
+    def _failure(self, case: Case, failed: Failed) -> Result:
+        self._blame = f" (after {case.case_id}, which ended as {failed.status})"
+        return Result(make_row(case, self._setup.device, self._setup.environment, failed))
 
     def _reap(self, child: _Child, log_start: int) -> tuple[int | None, str]:
         """Give the exit code of a child that is ending, None where it had to be ended, and its last words."""

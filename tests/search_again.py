@@ -14,6 +14,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -82,14 +83,9 @@ def compare(folder: Path, every: int = 1, most_nnz: int = 10**9, only: str = "")
 def _stile(
     row: Measurement, case: Case, problem: Problem, device: DeviceSpec, candidates: Sequence[CandidateRow]
 ) -> tuple[Seen, Seen]:
-    from spmark.impls.stile.calibration import calibration_for
-    from spmark.impls.stile.prices import CostModel
-
     made: Any = create(case.implementation, case.config)
-    calibration, _ = calibration_for(
-        device.name, problem.op, problem.dtype, made.calibration, made.cost_model == CostModel.MLP
-    )
-    forms = made._forms(problem, calibration, made.tuned)
+    calibration, _ = made.priced_by(problem, device)
+    forms = made.forms(problem, calibration, made.tuned)
     again = [(form.facts, form.found.predicted_ms * 1e-3) for form in forms]
     if not made.tuned:
         again = again[:1]
@@ -100,30 +96,11 @@ def _stile(
 def _liteform(
     row: Measurement, case: Case, problem: Problem, device: DeviceSpec, candidates: Sequence[CandidateRow]
 ) -> tuple[Seen, Seen]:
-    from spmark.impls.liteform.compose import Form, choose
-    from spmark.impls.liteform.cost import count
-    from spmark.impls.liteform.features import Features
-    from spmark.impls.liteform.plan import Cost, _seen, run_lengths
-    from spmark.impls.liteform.predictor import find
-    from spmark.impls.liteform.schedule import table_for
-    from spmark.impls.liteform.search import table_of
-
     made: Any = create(case.implementation, case.config)
-    table = table_for(device.name)
-    choice = choose(Features.of(problem.matrix), problem.width, find(made.model), Form(made.format), made.partitions)
-    order = made._ordered(problem, table)
-    weights = table.weights_for(order is not None) if table and made.cost == Cost.MEASURED else None
-    counts = count(problem.matrix, choice.partitions, weights is None)
-    costs = table_of(counts, problem.width, bound=made.bound, weights=weights, tail_in_last=made.tail_in_last)
-    widths = made._widths(counts, costs)
-    told = {
-        "format": choice.form.value,
-        "partitions": choice.partitions,
-        "max_widths": run_lengths([1 << int(power) for power in widths.powers]),
-        "cost": widths.cost,
-        "order": "given" if order is None else "gathered",
-    }
-    again = [(candidate.config, candidate.predicted) for candidate in _seen(costs, counts, widths).seen]
+    # Where dense pieces were taken or tried, buckets were composed for what they left, or before them.
+    found = replace(made, format="cell", dense="never").compose(problem, device)
+    told = {"format": "cell"} | found.facts
+    again = [(candidate.config, candidate.predicted) for candidate in found.record.seen]
     recorded = [(candidate.config, candidate.predicted) for candidate in candidates]
     names = ("partitions", "max_width")
     if "cost" not in row.config:  # the device found dense pieces faster than what was searched

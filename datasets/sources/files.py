@@ -14,6 +14,7 @@ from spmark.datasets.mtxfile import read_mtx
 from spmark.datasets.npzfile import read_npz
 from spmark.datasets.source import Args, RawMatrix, Source, known, only
 from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.files import is_file
 from spmark.impls.core.guard import reading
 from spmark.impls.core.record import MatrixKind
 
@@ -38,7 +39,7 @@ class FileSource(Source):
         where = f"{self.name}/{name}"
         only(where, args, "path")
         path = Path(str(args.get("path", name))).expanduser()
-        if not path.is_file():
+        if not is_file(path):
             raise DatasetError(f"{where}: expected a file at {path.absolute()}, found none")
         return self.read(path)
 

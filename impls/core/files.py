@@ -24,6 +24,14 @@ class Stamp(NamedTuple):
     inode: int
 
 
+def is_file(path: Path | str) -> bool:
+    """Say whether a file stands at a path.
+
+    A name that no file can have (too long, or with a NUL byte) names none; `pathlib.Path.is_file` raises OSError there.
+    """
+    return os.path.isfile(path)  # noqa: PTH113
+
+
 def stamp(path: Path | str) -> Stamp | None:
     """Give a file's stamp; None where there is no file."""
     try:

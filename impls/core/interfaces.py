@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,6 +175,8 @@ class Implementation(Protocol):
     """Key in sweeps, records and legends."""
     ops: ClassVar[frozenset[Op]]
     devices: ClassVar[frozenset[DeviceKind]]
+    kernels: ClassVar[tuple[Any, ...]]
+    """Templates (`spmark.impls.runtime.template.KernelTemplate`) that plans launch: the tests compile and run each."""
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Say why the problem cannot be built on the device, or None."""
@@ -191,12 +193,47 @@ class Implementation(Protocol):
         ...
 
 
+@runtime_checkable
+class KeepsPlans(Protocol):
+    """An implementation that builds a plan once and loads it from then on."""
+
+    def load(self, problem: Problem, device: DeviceSpec) -> Plan:
+        """Build what is not kept yet, then load it: the plan accounts for the loading alone.
+
+        Raises
+        ------
+        UnsupportedError
+            Such a plan is not kept.
+        """
+        ...
+
+
 class CostModel(Protocol):
-    """Orders configs without running them."""
+    """Orders configs of one implementation without building them: what everything that predicts implements.
+
+    An implementation names its cost models (`spmark.impls.table.cost_models`).
+
+    Parameters
+    ----------
+    how : Implementation
+        Whose configs are scored; its tunables count, such as the calibration that it asks for.
+    device : DeviceSpec
+        What the configs would run on; it need not be here.
+    """
 
     unit: ClassVar[str | None]
     """``"s"`` where scores are seconds, None where only their order means something."""
 
+    def __init__(self, how: Any, device: DeviceSpec) -> None: ...
+
     def score(self, problem: Problem, configs: Sequence[Config]) -> NDArray[np.float64]:
-        """Score every config, (len(configs),) float64; lower is better."""
+        """Score every config, (len(configs),) float64; lower is better.
+
+        A config may hold more than the model looks at. The score is NaN where the model knows nothing of a config.
+
+        Raises
+        ------
+        SpmarkError
+            The model needs what is not here, or knows nothing of the problem.
+        """
         ...

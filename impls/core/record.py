@@ -89,6 +89,8 @@ class ProblemFacts(_Row):
 class SearchFacts(_Row):
     """What a search cost; what it saw of each candidate is in the side file ``candidates.jsonl``."""
 
+    model_config = ConfigDict(from_attributes=True)  # of `spmark.impls.core.interfaces.Search`
+
     candidates: Whole
     compiled: Whole
     measured: Whole

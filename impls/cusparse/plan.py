@@ -50,6 +50,7 @@ class CuSparse:
     name: ClassVar[str] = "cusparse"
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA})
+    kernels: ClassVar[tuple[()]] = ()
 
     algorithm: str = "default"
     """SpMM's CSR algorithm: default, alg1, alg2 or alg3."""
@@ -77,6 +78,7 @@ class CuSparseBest:
     name: ClassVar[str] = "cusparse_best"
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA})
+    kernels: ClassVar[tuple[()]] = ()
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse what the library's interface cannot say."""
@@ -102,6 +104,7 @@ class CuSparseBell:
     name: ClassVar[str] = "cusparse_bell"
     ops: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA})
+    kernels: ClassVar[tuple[()]] = ()
 
     block: int = 0
     """Rows and columns of a block; 0 takes the one of `BLOCKS` that stores least, of equals the larger (faster)."""

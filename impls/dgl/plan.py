@@ -32,6 +32,7 @@ class Dgl:
     name: ClassVar[str] = "dgl"
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CPU, DeviceKind.CUDA})
+    kernels: ClassVar[tuple[()]] = ()
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Say what DGL cannot do, or what of it is not installed; the first call imports it (seconds)."""

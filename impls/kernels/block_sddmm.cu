@@ -52,7 +52,8 @@ __device__ __forceinline__ void store_some(half* __restrict__ out, const half* _
 //             then all are
 //   indices   nblocks block columns
 //   values    nnz, in CSR order; not read unless scaled
-//   x, y      num_rows x width and num_cols x width, row-major; aligned to vector elements, and so is width
+//   x         num_rows x width, row-major; aligned to vector elements, and so is width
+//   y         num_cols x width, likewise
 //   out       nnz results
 template <int block, int vector, bool full, int threads>
 __global__ void __launch_bounds__(threads, vector == 8 ? 640 / threads : 1)

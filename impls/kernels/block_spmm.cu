@@ -14,11 +14,32 @@
 
 using namespace spmark;
 
-// A head is what a thread block reads first: a block row's number (~ it where the row is cut in parts), the first of
-// the blocks to take, how many, the step to start with; how many parts the block row has, which of them this is, the
-// first of their places in `partials`, 0; and the columns of the first blocks, so that short rows need no other load.
+// A head is what a thread block reads first, and names the block row of this thread block, or its part of one.
 constexpr int kHead = 16;
-constexpr int kHeldColumns = kHead - 8;
+constexpr int kFirstColumns = 8;  // where the columns of the first blocks stand: short rows load no others
+constexpr int kHeldColumns = kHead - kFirstColumns;
+
+// The first four numbers of a head.
+struct Task {
+  int row;     // number of the block row, or ~ it where several thread blocks share the row
+  int first;   // of the blocks to take
+  int blocks;  // how many
+  int start;   // step to start with
+};
+
+// The next four, of a row that thread blocks share.
+struct Share {
+  int parts;  // thread blocks of the row
+  int part;   // this one
+  int place;  // of the row's first part in `partials`
+  int unused;
+};
+
+template <typename T>
+__device__ __forceinline__ T load_four(const int* from) {
+  const Vec<int, 4> four = load_read_only<4>(from);
+  return {four[0], four[1], four[2], four[3]};
+}
 
 // What a thread block is made of.
 template <int rows, int tile, int depth, int vector, bool gathered, int threads>
@@ -31,93 +52,81 @@ struct BlockConfig {
   static_assert(depth != 64 || rows >= (gathered ? 32 : 64), "tall blocks take deep steps");
   static_assert(!gathered || (rows <= 64 && (rows < 64 || depth != 32)), "taller panels are as full as blocks");
 
+  static constexpr int kRows = rows, kTile = tile, kDepth = depth, kVector = vector, kThreads = threads;
+  static constexpr bool kGathered = gathered;
   static constexpr int kRowWarps = rows >= 64 ? 2 : 1;
   // Steps in shared memory: one is used while the others arrive. Where they are large, another thread block is worth
   // more.
   static constexpr int kStages = depth == 64 || (depth == 32 && (rows == 64 || rows == 96)) ? 3 : 4;
   static constexpr int kRowTiles = rows / kRowWarps / 16;            // mma tiles of a warp, down
+  static constexpr int kColumnTiles = 4;                             // and across
   static constexpr int kStride = tile + 8;                           // halves from row to row: eight rows, all 32 banks
   static constexpr int kPieces = depth * tile / (vector * threads);  // copies of B of one thread and step
   static constexpr int kRowPieces = tile / vector;
   static constexpr int kApart = threads / kRowPieces;  // rows of B between two copies of a thread: same column
   static constexpr int kSizeA = rows * depth;
   static constexpr int kStage = kSizeA + depth * kStride;  // halves of a step
+  static constexpr int kPart = rows * tile;                // floats of a part
   static_assert(rows * kStride <= kStages * kStage, "the result is gathered where the steps were");
 };
 
 // Where the rows of B of a step lie. Looked up one step ahead, so that nothing waits for it.
-template <typename Config, int depth, bool gathered>
+template <typename Config>
 struct SourceRows {
   const int* __restrict__ head;
   const int* __restrict__ indices;
-  int first;                                 // block of all blocks
-  int split;                                 // binary logarithm of the steps of a block
-  int rows[gathered ? Config::kPieces : 1];  // of this thread's copies, or of the step's first row
+  int first;                                          // block of all blocks
+  int split;                                          // binary logarithm of the steps of a block
+  int rows[Config::kGathered ? Config::kPieces : 1];  // of this thread's copies, or of the step's first row
 
   // `inside` is the row within the step of this thread's first copy.
   __device__ __forceinline__ void find(int step, int inside) {
-    if constexpr (gathered) {
-      const int* columns = indices + (static_cast<int64_t>(first) << split) * depth + step * depth + inside;
+    if constexpr (Config::kGathered) {
+      const int* columns =
+          indices + (static_cast<int64_t>(first) << split) * Config::kDepth + step * Config::kDepth + inside;
 #pragma unroll
       for (int p = 0; p < Config::kPieces; ++p) rows[p] = columns[p * Config::kApart];
     } else {
       const int block = step >> split;
-      const int column = block < kHeldColumns ? head[8 + block] : indices[first + block];
-      rows[0] = ((column << split) + (step & ((1 << split) - 1))) * depth;
+      const int column = block < kHeldColumns ? head[kFirstColumns + block] : indices[first + block];
+      rows[0] = ((column << split) + (step & ((1 << split) - 1))) * Config::kDepth;
     }
   }
 
   __device__ __forceinline__ int row(int piece, int inside) const {
-    if constexpr (gathered)
+    if constexpr (Config::kGathered)
       return rows[piece];
     else
       return rows[0] + inside + piece * Config::kApart;
   }
 };
 
-// C[b R + r, j] = sum over the blocks q of block row b, and their columns s, of A_q[r, s] B[column of s, j].
-//
-// A thread block owns one listed block row, or a part of its blocks, and `tile` columns of C; `rows` is R. It walks the
-// blocks `depth` columns at a time (a step), with as many steps on their way to shared memory as there are stages. A
-// warp multiplies all rows, or half of them, by 32 columns. Of the parts of a block row the last to finish adds up all
-// of them, always in the same order.
-//   heads     kHead integers a listed block row or part, those with many blocks first: the longest work starts first
-//   indices   block columns (each `depth << split` wide), or where gathered the columns of all blocks one by one
-//   values    blocks in 16 x 16 pieces, each as 32 lanes hold it for mma (8 halves a lane), pieces of 16 columns after
-//             each other, rows fastest
-//   dense     B, num_cols x width, row-major; aligned to vector elements, and so is width
-//   out       C, num_rows x width, row-major: the rows of every listed block row are written, zeros where it is empty
-//   partials  float32 sums of parts, `rows * tile` for each part and tile of columns
-//   arrived   a counter for each part and tile of columns: 0, and 0 again after the grid
-// Where block rows start at different steps and go round, they do not all ask for the same rows of B at once.
-template <int rows, int tile, int depth, int vector, bool gathered, int threads>
-__global__ void __launch_bounds__(threads)
-    spmm_blocks(int num_rows, int num_cols, int width, int split, const int* __restrict__ heads,
-                const int* __restrict__ indices, const half* __restrict__ values, const half* __restrict__ dense,
-                half* __restrict__ out, float* partials, int* arrived) {
-  using Config = BlockConfig<rows, tile, depth, vector, gathered, threads>;
-  constexpr int kStages = Config::kStages;
-  extern __shared__ __align__(16) unsigned char shared_bytes[];
-  half* const stages = reinterpret_cast<half*>(shared_bytes);
-  const int thread = threadIdx.x;
-  const int* const head = heads + static_cast<int64_t>(blockIdx.x) * kHead;
-  const int first_column = blockIdx.y * tile;
-  const Vec<int, 4> front = load_read_only<4>(head);
-  const int steps = front[2] << split;
-  const half* const a = values + (static_cast<int64_t>(front[1]) << split) * Config::kSizeA + thread * 8;
-  const int inside = thread / Config::kRowPieces;
-  const int column = thread % Config::kRowPieces * vector;
-  const bool in_width = first_column + column < width;
-  const half* const b = dense + first_column + column;
-  SourceRows<Config, depth, gathered> source{head, indices, front[1], split, {}};
+// What one thread copies of every step: pieces of the blocks of A, and of one column of B `vector` wide.
+template <typename Config>
+struct StepCopy {
+  const half* a;  // where this thread's pieces of the first step begin
+  const half* b;  // this thread's column of B
+  SourceRows<Config> source;
+  int num_cols;
+  int width;
+  int steps;
+  int start;
+  int inside;     // row within a step of this thread's first copy of B
+  int column;     // within the tile
+  bool in_width;  // whether C and B have that column
 
-  const auto turned = [&](int step) { return step + front[3] < steps ? step + front[3] : step + front[3] - steps; };
-  const auto fetch = [&](int step, half* stage) {
+  __device__ __forceinline__ int turned(int step) const {
+    return step + start < steps ? step + start : step + start - steps;
+  }
+
+  // Ask for a step; then look up where the rows of B of the next one lie.
+  __device__ __forceinline__ void fetch(int step, half* stage) {
+    const int mine = threadIdx.x * 8;
     const half* const from_a = a + static_cast<int64_t>(turned(step)) * Config::kSizeA;
 #pragma unroll
-    for (int at = 0; at < Config::kSizeA; at += threads * 8)
-      if (Config::kSizeA % (threads * 8) == 0 || at + thread * 8 < Config::kSizeA)
-        copy_async<16>(stage + at + thread * 8, from_a + at);
+    for (int at = 0; at < Config::kSizeA; at += Config::kThreads * 8)
+      if (Config::kSizeA % (Config::kThreads * 8) == 0 || at + mine < Config::kSizeA)
+        copy_async<16>(stage + at + mine, from_a + at);
     half* const to = stage + Config::kSizeA + inside * Config::kStride + column;
 #pragma unroll
     for (int p = 0; p < Config::kPieces; ++p) {
@@ -125,31 +134,36 @@ __global__ void __launch_bounds__(threads)
       // Past the last row or column of B zeros are multiplied: what lies there may be anything.
       const bool valid = in_width && row < num_cols;
       const half* const from = b + static_cast<int64_t>(row) * width;
-      if constexpr (vector == 8)
+      if constexpr (Config::kVector == 8)
         copy_async<16>(to + p * Config::kApart * Config::kStride, from, valid);
       else
         to[p * Config::kApart * Config::kStride] = valid ? *from : from_float<half>(0.0f);
     }
     if (step + 1 < steps) source.find(turned(step + 1), inside);
-  };
+  }
+};
 
-  constexpr int kColumnTiles = 4;
-  const int lane = thread % 32;
-  const int row_tile = thread / 32 % Config::kRowWarps * Config::kRowTiles;  // first mma tile of this warp, down
-  const int warp_column = thread / 32 / Config::kRowWarps * 32;
-  float sums[Config::kRowTiles][kColumnTiles][4] = {};
-  const auto multiply = [&](const half* stage, int k) {
+// The sums of one warp: `kRowTiles` by four mma tiles of C, as mma holds them.
+template <typename Config>
+struct WarpSums {
+  int lane;
+  int row_tile;  // first mma tile of this warp, down
+  int column;    // first column of this warp
+  float sums[Config::kRowTiles][Config::kColumnTiles][4];
+
+  // Add the product of sixteen columns of A's step, from the k-th on, and as many rows of B.
+  __device__ __forceinline__ void multiply(const half* stage, int k) {
     unsigned part[Config::kRowTiles][4];
 #pragma unroll
     for (int m = 0; m < Config::kRowTiles; ++m) {
-      const Vec<half, 8> held = load<8>(stage + (k / 16 * (rows / 16) + row_tile + m) * 256 + lane * 8);
+      const Vec<half, 8> held = load<8>(stage + (k / 16 * (Config::kRows / 16) + row_tile + m) * 256 + lane * 8);
       memcpy(part[m], &held, sizeof(held));
     }
 #pragma unroll
-    for (int n = 0; n < kColumnTiles; n += 2) {
+    for (int n = 0; n < Config::kColumnTiles; n += 2) {
       unsigned two[4];  // rows k .. k + 15 of 16 columns: two operands of mma
-      load_matrices<true>(two, stage + Config::kSizeA + (k + lane % 16) * Config::kStride + warp_column + n * 8 +
-                                   lane / 16 * 8);
+      load_matrices<true>(two,
+                          stage + Config::kSizeA + (k + lane % 16) * Config::kStride + column + n * 8 + lane / 16 * 8);
       const unsigned left[2] = {two[0], two[1]};
       const unsigned right[2] = {two[2], two[3]};
 #pragma unroll
@@ -158,74 +172,148 @@ __global__ void __launch_bounds__(threads)
         mma_m16n8k16(sums[m][n + 1], part[m], right);
       }
     }
-  };
+  }
 
-  if (steps > 0) source.find(front[3], inside);
-  half* arriving = stages;
-  half* stage = stages;
+  // Four sums of every thread stand together in a part, so that warps write and read whole lines: where they stand,
+  // from the thread's first four on.
+  __device__ __forceinline__ static constexpr int place(int m, int n) {
+    return (m * Config::kColumnTiles + n) * Config::kThreads * 4;
+  }
+
+  // Put the sums aside as one part of a block row, `part` being where this thread's stand, and begin at zero.
+  __device__ __forceinline__ void put_aside(float* part) {
+#pragma unroll
+    for (int m = 0; m < Config::kRowTiles; ++m)
+#pragma unroll
+      for (int n = 0; n < Config::kColumnTiles; ++n) {
+        float (&four)[4] = sums[m][n];
+        store(part + place(m, n), Vec<float, 4>{four[0], four[1], four[2], four[3]});
+        four[0] = four[1] = four[2] = four[3] = 0.0f;
+      }
+  }
+
+  __device__ __forceinline__ void add(const float* part) {
+#pragma unroll
+    for (int m = 0; m < Config::kRowTiles; ++m)
+#pragma unroll
+      for (int n = 0; n < Config::kColumnTiles; ++n) {
+        const Vec<float, 4> four = load<4>(part + place(m, n));
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sums[m][n][i] += four[i];
+      }
+  }
+
+  // Round the sums and lay them into rows of `kStride` halves.
+  __device__ __forceinline__ void lay_rows(half* result) const {
+#pragma unroll
+    for (int m = 0; m < Config::kRowTiles; ++m)
+#pragma unroll
+      for (int n = 0; n < Config::kColumnTiles; ++n)
+#pragma unroll
+        for (int side = 0; side < 2; ++side) {
+          const int row = (row_tile + m) * 16 + side * 8 + lane / 4;
+          half* const to = result + row * Config::kStride + column + n * 8 + lane % 4 * 2;
+          store(to, round_to<half>(Vec<float, 2>{sums[m][n][side * 2], sums[m][n][side * 2 + 1]}));
+        }
+  }
+};
+
+// Walk all steps: sums += A's blocks times their rows of B, with as many steps on their way as there are stages.
+template <typename Config>
+__device__ __forceinline__ void walk(StepCopy<Config>& copy, WarpSums<Config>& warp, half* stages) {
+  constexpr int kStages = Config::kStages;
   const auto next = [&](half* from) {
     return from == stages + (kStages - 1) * Config::kStage ? stages : from + Config::kStage;
   };
+  if (copy.steps > 0) copy.source.find(copy.start, copy.inside);
+  half* arriving = stages;
+  half* stage = stages;
   // The first turns only fetch. One loop for both, since its code comes from a cold cache as well.
 #pragma unroll 1
-  for (int step = 1 - kStages; step < steps; ++step) {
+  for (int step = 1 - kStages; step < copy.steps; ++step) {
     if (step >= 0) {
       wait_async<kStages - 2>();
-      __syncthreads();     // everybody's part of this step is there, and nobody reads the step before, which goes next
-      multiply(stage, 0);  // first, so that the matrix unit is busy while addresses are computed
+      __syncthreads();  // everybody's part of this step is there, and nobody reads the step before, which goes next
+      warp.multiply(stage, 0);  // first, so that the matrix unit is busy while addresses are computed
     }
-    if (step + kStages - 1 < steps) fetch(step + kStages - 1, arriving);
+    if (step + kStages - 1 < copy.steps) copy.fetch(step + kStages - 1, arriving);
     commit_async();  // also where there is nothing, so that groups count steps
     arriving = next(arriving);
     if (step >= 0) {
 #pragma unroll
-      for (int k = 16; k < depth; k += 16) multiply(stage, k);
+      for (int k = 16; k < Config::kDepth; k += 16) warp.multiply(stage, k);
       stage = next(stage);
     }
   }
+}
 
-  if (front[0] < 0) {
-    const Vec<int, 4> parts = load_read_only<4>(head + 4);
-    // Four sums of every thread stand together, so that warps write and read whole lines.
-    constexpr int kPart = rows * tile;
-    const int64_t place = static_cast<int64_t>(parts[2]) * gridDim.y + static_cast<int64_t>(blockIdx.y) * parts[0];
-    float* const first_part = partials + place * kPart + thread * 4;
-#pragma unroll
-    for (int m = 0; m < Config::kRowTiles; ++m)
-#pragma unroll
-      for (int n = 0; n < kColumnTiles; ++n) {
-        float (&four)[4] = sums[m][n];
-        store(first_part + parts[1] * kPart + (m * kColumnTiles + n) * threads * 4,
-              Vec<float, 4>{four[0], four[1], four[2], four[3]});
-        four[0] = four[1] = four[2] = four[3] = 0.0f;
-      }
-    if (!last_to_arrive(arrived + place, parts[0])) return;
+// Put this part of a block row aside. The last thread block of the row to come adds up all parts, always in the same
+// order, and is told so by true.
+template <typename Config>
+__device__ __forceinline__ bool add_parts(WarpSums<Config>& warp, const Share& share, float* partials, int* arrived) {
+  const int64_t place = static_cast<int64_t>(share.place) * gridDim.y + static_cast<int64_t>(blockIdx.y) * share.parts;
+  float* const first_part = partials + place * Config::kPart + threadIdx.x * 4;
+  warp.put_aside(first_part + share.part * Config::kPart);
+  if (!last_to_arrive(arrived + place, share.parts)) return false;
 #pragma unroll 1
-    for (int part = 0; part < parts[0]; ++part)
-#pragma unroll
-      for (int m = 0; m < Config::kRowTiles; ++m)
-#pragma unroll
-        for (int n = 0; n < kColumnTiles; ++n) {
-          const Vec<float, 4> four = load<4>(first_part + part * kPart + (m * kColumnTiles + n) * threads * 4);
-#pragma unroll
-          for (int i = 0; i < 4; ++i) sums[m][n][i] += four[i];
-        }
-  }
+  for (int part = 0; part < share.parts; ++part) warp.add(first_part + part * Config::kPart);
+  return true;
+}
+
+// C[b R + r, j] = sum over the blocks q of block row b, and their columns s, of A_q[r, s] B[column of s, j].
+//
+// A thread block owns one listed block row, or a part of its blocks, and `tile` columns of C; `rows` is R. It walks the
+// blocks `depth` columns at a time (a step). A warp multiplies all rows, or half of them, by 32 columns. Where block
+// rows start at different steps and go round, they do not all ask for the same rows of B at once.
+//   num_rows  of A and C
+//   num_cols  of A: rows of B
+//   width     J
+//   split     binary logarithm of the steps of a block
+//   heads     `kHead` integers a listed block row or part (Task, Share, columns of the first blocks), those with many
+//             blocks first: the longest work starts first
+//   indices   block columns (each `depth << split` wide), or where gathered the columns of all blocks one by one
+//   values    blocks in 16 x 16 pieces, each as 32 lanes hold it for mma (8 halves a lane), pieces of 16 columns after
+//             each other, rows fastest
+//   dense     B, num_cols x width, row-major; aligned to vector elements, and so is width
+//   out       C, num_rows x width, row-major: the rows of every listed block row are written, zeros where it is empty
+//   partials  float32 sums of parts, `rows * tile` for each part and tile of columns
+//   arrived   a counter for each part and tile of columns: 0, and 0 again after the grid
+template <int rows, int tile, int depth, int vector, bool gathered, int threads>
+__global__ void __launch_bounds__(threads)
+    spmm_blocks(int num_rows, int num_cols, int width, int split, const int* __restrict__ heads,
+                const int* __restrict__ indices, const half* __restrict__ values, const half* __restrict__ dense,
+                half* __restrict__ out, float* partials, int* arrived) {
+  using Config = BlockConfig<rows, tile, depth, vector, gathered, threads>;
+  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  half* const stages = reinterpret_cast<half*>(shared_bytes);
+  const int thread = threadIdx.x;
+  const int* const head = heads + static_cast<int64_t>(blockIdx.x) * kHead;
+  const Task task = load_four<Task>(head);
+  const int first_column = blockIdx.y * tile;
+  const int inside = thread / Config::kRowPieces;
+  const int column = thread % Config::kRowPieces * vector;
+  const bool in_width = first_column + column < width;
+
+  StepCopy<Config> copy{values + (static_cast<int64_t>(task.first) << split) * Config::kSizeA + thread * 8,
+                        dense + first_column + column,
+                        {head, indices, task.first, split, {}},
+                        num_cols,
+                        width,
+                        task.blocks << split,
+                        task.start,
+                        inside,
+                        column,
+                        in_width};
+  WarpSums<Config> warp{
+      thread % 32, thread / 32 % Config::kRowWarps * Config::kRowTiles, thread / 32 / Config::kRowWarps * 32, {}};
+  walk(copy, warp, stages);
+  if (task.row < 0 && !add_parts(warp, load_four<Share>(head + 4), partials, arrived)) return;
 
   __syncthreads();  // the steps make room for the result, which leaves in whole rows
-#pragma unroll
-  for (int m = 0; m < Config::kRowTiles; ++m)
-#pragma unroll
-    for (int n = 0; n < kColumnTiles; ++n)
-#pragma unroll
-      for (int side = 0; side < 2; ++side) {
-        const int row = (row_tile + m) * 16 + side * 8 + lane / 4;
-        half* const to = stages + row * Config::kStride + warp_column + n * 8 + lane % 4 * 2;
-        store(to, round_to<half>(Vec<float, 2>{sums[m][n][side * 2], sums[m][n][side * 2 + 1]}));
-      }
+  warp.lay_rows(stages);
   __syncthreads();           // a thread stores what others have computed
   wait_for_previous_grid();  // that clears other rows of C: the result is complete when this grid has ended
-  const int64_t first_row = static_cast<int64_t>(front[0] < 0 ? ~front[0] : front[0]) * rows;
+  const int64_t first_row = static_cast<int64_t>(task.row < 0 ? ~task.row : task.row) * rows;
 #pragma unroll 2
   for (int row = inside; row < rows; row += Config::kApart)
     if (first_row + row < num_rows && in_width)

@@ -12,7 +12,9 @@ namespace spmark {
 // C[targets[i], j] (+)= sum over blocks of A's block row of block[i, k] B[k, j].
 //
 // A warp owns kColumns / warps columns of the tile and all `size` rows.
-//   indptr    offsets of the block rows;  indices   block columns;  blocks   size x size halves each, row-major
+//   indptr    offsets of the block rows
+//   indices   block columns
+//   blocks    size x size halves each, row-major
 //   targets   size for each block row (see RowTarget): kNoRow where a row has no non-zeros here, or is past A's last
 //   dense     B, num_cols x width, row-major; aligned to vector elements, and so is width
 template <int size, int vector, int threads>

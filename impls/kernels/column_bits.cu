@@ -25,7 +25,9 @@ __device__ __forceinline__ int first_at_least(const int* __restrict__ indices, i
 // columns, of which there are more than 2^(p-1) and up to 2^p, or more than 2^9 for the highest p.
 //
 // A warp takes a row at a time, a lane a non-zero; each bisects for both ends of its piece where a row is cut.
-//   indptr, indices   CSR with rising columns;   marks   a word for each column, zero before
+//   indptr    offsets of the rows
+//   indices   columns, rising within a row
+//   marks     a word for each column, zero before
 template <bool cut, int threads>
 __global__ void __launch_bounds__(threads) mark_columns(int num_rows, int width, const int* __restrict__ indptr,
                                                         const int* __restrict__ indices, unsigned* __restrict__ marks) {
@@ -55,7 +57,8 @@ __global__ void __launch_bounds__(threads) mark_columns(int num_rows, int width,
 //
 // A warp takes 32 neighbouring columns of its range at a time, lane p counts for power p and lane 16 + p for p and
 // above.
-//   marks    of mark_columns, `num_cols` words;   counts   ranges x 2 x kPowers, zero before;   blockIdx.y   the range
+//   marks      of mark_columns, `num_cols` words
+//   counts     ranges x 2 x kPowers, zero before; blockIdx.y is the range
 template <int threads>
 __global__ void __launch_bounds__(threads)
     count_marks(int num_cols, int width, const unsigned* __restrict__ marks, int* __restrict__ counts) {

@@ -14,8 +14,10 @@ using namespace spmark;
 
 // C = A B, A the sum of the parts. Each body says what its arrays are; of every part come first its items and its tiles
 // of columns, both 0 where A has no such part.
-//   width       J;  num_cols   K, rows of B
-//   dense, out  B and C, row-major; aligned to vector elements, and so is width
+//   width       J
+//   num_cols    K, rows of B
+//   dense       B, row-major; aligned to vector elements, and so is width
+//   out         C, likewise
 //   sums        float32 workspace of the rows that pieces share
 // Rows of C without a piece, and the workspace, are cleared before this grid; shared rows are rounded after it.
 template <int vector, int lanes, int size, int threads>

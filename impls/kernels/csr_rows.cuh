@@ -12,7 +12,9 @@ namespace spmark {
 //
 // A thread block owns threads / lanes rows and a tile of lanes * vector * coarsen columns; a lane holds `coarsen`
 // vectors, `lanes * vector` columns apart.
-//   indptr    num_rows + 1 offsets;  indices, values   columns and values in CSR order
+//   indptr    num_rows + 1 offsets
+//   indices   columns, in CSR order
+//   values    values, likewise
 //   targets   num_rows targets (see RowTarget), or not read where rows are not `listed`: row r is row r of C
 //   dense     B, row-major, `width` columns; aligned to vector elements, and so is width
 template <typename T, int vector, int lanes, int coarsen, bool listed, int threads>

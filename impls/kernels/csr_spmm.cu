@@ -14,7 +14,9 @@ using namespace spmark;
 //
 // A group of `lanes` threads owns one row and a tile of lanes * vector * coarsen columns; a block holds threads / lanes
 // rows.
-//   indptr   num_rows + 1 offsets; indices, values   nnz columns and values, in CSR order
+//   indptr   num_rows + 1 offsets
+//   indices  nnz columns, in CSR order
+//   values   nnz values, likewise
 //   dense    B, num_cols x width, row-major; aligned to vector elements, and so is width
 //   out      C, num_rows x width, row-major; written whole, empty rows as zeros
 // The group stages 32 non-zeros in shared memory with coalesced loads, then every lane walks them with several rows

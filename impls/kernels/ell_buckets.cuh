@@ -149,11 +149,12 @@ __device__ __forceinline__ void walk(const Run<T, lanes>& run, int elements, int
 // A block owns a range of one bucket and a tile of vectors * lanes * vector columns; each group of `lanes` threads
 // takes a run of the range's units, or of its ELL rows where these are longer than a unit. Where the range says so the
 // groups of a warp share each ELL row and add up by shuffles, or the whole block does and adds up in shared memory.
-//   ranges    4 integers a block: first ELL row of all, units (or ELL rows), base of the range's elements over kUnit,
-//   and
-//             slots of an ELL row plus kSpread or kTogether where rows are taken so, negative where rows are shared; 0
-//             slots: rows of C without elements, which get their zeros here
-//   rows      row of A of every ELL row, or -1;   indices, values   elements, each bucket row-major
+//   ranges    4 integers a block: first ELL row of all; units, or ELL rows; base of the range's elements over kUnit;
+//             slots of an ELL row, plus kSpread or kTogether where rows are taken so, negative where rows are shared,
+//             0 for rows of C without elements, which get their zeros here
+//   rows      row of A of every ELL row, or -1
+//   indices   columns of the elements, each bucket row-major
+//   values    elements, likewise
 //   dense     B, num_cols x width, row-major; aligned to vector elements, and so is width
 //   out       C, num_rows x width, row-major: rows that are not shared are written whole
 //   sums      float16 only: float32 of `width` columns, indexed by the shared ELL rows' entries of `rows`

@@ -12,9 +12,11 @@ constexpr int kUnit = 8;  // bases of spans are counted in so many elements
 //
 // A thread block owns a span of one bucket's ELL rows; threads take its elements in turn, so that they write side by
 // side and read so within a row.
-//   spans             4 integers a block: first ELL row of all, ELL rows, base of its elements over kUnit, their width
-//   starts, lengths   of every ELL row: position of its first non-zero in CSR, and non-zeros
-//   indices, values   CSR's columns and values
+//   spans     4 integers a block: first ELL row of all, ELL rows, base of its elements over kUnit, their width
+//   starts    of every ELL row, the position of its first non-zero in CSR
+//   lengths   of every ELL row, its non-zeros
+//   indices   CSR's columns
+//   values    CSR's values
 template <typename T, int threads>
 __global__ void __launch_bounds__(threads)
     fill_ell_buckets(const int* __restrict__ spans, const int* __restrict__ starts, const int* __restrict__ lengths,

@@ -26,11 +26,12 @@ __device__ __forceinline__ int row_of(const int* __restrict__ indptr, int num_ro
 // D[p] = sum_j X[row of p, j] Y[indices[p], j], times values[p] where `scaled` is not 0.
 //
 // A group of `lanes` threads owns `batch` consecutive non-zeros; a block holds threads / lanes groups.
-//   rows      where `searched`: indptr, num_rows + 1 offsets, in which the group looks for the row of its first
-//   non-zero;
+//   rows      where `searched`: indptr, num_rows + 1 offsets, in which a group looks for the row of its first non-zero;
 //             else the row of each of the nnz non-zeros
-//   indices, values   nnz columns and values, in CSR order; values is not read unless scaled
-//   x, y      num_rows x width and K x width, row-major; aligned to vector elements, and so is width
+//   indices   nnz columns, in CSR order
+//   values    nnz values, likewise; not read unless scaled
+//   x         num_rows x width, row-major; aligned to vector elements, and so is width
+//   y         K x width, likewise
 //   out       nnz results
 // Consecutive non-zeros mostly share their row, so the repeated reads of X hit the first-level cache; `batch`
 // independent rows of Y in flight hide the latency of those that miss.

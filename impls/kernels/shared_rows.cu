@@ -7,7 +7,9 @@
 using namespace spmark;
 
 // out[rows[r], j] = sums[r, j] rounded to T: shared rows that were added up in float32.
-//   rows   num_shared distinct rows;  sums   num_shared x width;  out   row-major, `width` columns
+//   rows   num_shared distinct rows
+//   sums   num_shared x width
+//   out    row-major, `width` columns
 template <typename T, int vector, int threads>
 __global__ void __launch_bounds__(threads) round_shared_rows(int num_shared, int width, const int* __restrict__ rows,
                                                              const float* __restrict__ sums, T* __restrict__ out) {

@@ -21,9 +21,11 @@ constexpr int kSide = 16;  // rows and columns of a block
 // the same rows of B in the first-level cache. The operands of one block are on their way while others' are multiplied:
 // more of them would take the registers of warps, and rows of B out of that cache. Block rows without blocks give
 // zeros.
-//   indptr, indices   block_rows + 1 offsets of blocks, block columns
-//   pieces            each block's 256 halves as lanes hold them for mma_m16n8k16, eight a lane
-//   dense, out        B and C, num_cols x width and num_rows x width, row-major; width is a multiple of 8
+//   indptr    block_rows + 1 offsets of blocks
+//   indices   block columns
+//   pieces    each block's 256 halves as lanes hold them for mma_m16n8k16, eight a lane
+//   dense     B, num_cols x width, row-major; width is a multiple of 8
+//   out       C, num_rows x width, row-major
 template <int columns, int threads>
 __global__ void __launch_bounds__(threads)
     spmm_strips(int num_rows, int num_cols, int width, int block_rows, const int* __restrict__ indptr,

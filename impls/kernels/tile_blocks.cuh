@@ -20,9 +20,8 @@ constexpr int kTileGroup = 16;  // columns of A in a group
 // A warp takes a run of a panel's groups and 8 * columns columns of C; the operands of `ahead` groups are on their way
 // at any time. Where a task says so the warps of a thread block have runs of one panel and add up in shared memory.
 //   height    rows of a panel, 16 or 8
-//   tasks     4 integers a warp: panel, or -1 for none; first group; end of the groups; 0 where the warp has the panel
-//   by
-//             itself, n + 1 where the warps of the thread block share it, which is the n-th of those that do
+//   tasks     4 integers a warp: panel, or -1 for none; first group; end of the groups; share (0: the warp has the
+//             panel by itself; n + 1: it is the n-th of the warps of the thread block that share the panel)
 //   indices   16 columns a group
 //   pieces    height x 16 elements a group, as `Rows` has lanes hold them
 //   targets   `height` rows a panel (see RowTarget and PieceTarget), kNoRow where the panel has nothing of a row

@@ -12,8 +12,10 @@ using namespace spmark;
 
 // D = X Y^T at A's non-zeros, times A's values where `scaled` is not 0. Each body says what its arrays are; of both
 // come first its items and its tiles, of which there is one.
-//   width   J;   values, x, y, out   see SddmmOperands;   run_count   non-zeros in runs
-//   listed  whether results go where `positions` say; otherwise one after the other, `block_count` of blocks first
+//   width       J
+//   values      see SddmmOperands, like x, y and out
+//   run_count   non-zeros in runs
+//   listed      whether results go where `positions` say; otherwise one after the other, `block_count` of blocks first
 template <int vector, int lanes, int batch, int threads>
 __global__ void __launch_bounds__(threads, vector == 8 ? 4 : 1)
     sddmm_tiles(int width, int scaled, int listed, int block_count, int run_count,  //

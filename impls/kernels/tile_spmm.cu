@@ -18,9 +18,11 @@ using namespace spmark;
 //   width       J, a multiple of 8
 //   mixed       whether there are ELL rows or rows without elements, whose body takes registers
 //   ahead       groups of block tiles whose operands are on their way; few leave registers for more thread blocks
-//   dense, out  B and C, row-major, aligned to 16 bytes
+//   dense       B, row-major, aligned to 16 bytes
+//   out         C, likewise
 //   sums        float32 workspace of the rows that pieces share
-//   row_pieces, counters   see PieceTarget; not used where there are ELL rows
+//   row_pieces  see PieceTarget; not used where there are ELL rows
+//   counters    likewise
 // Where there are ELL rows the workspace is cleared before this grid, with which it may overlap, and shared rows are
 // rounded after it.
 template <bool mixed, int columns, int ahead, int vector, int vectors, int lanes, int threads>

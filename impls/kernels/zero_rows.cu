@@ -9,7 +9,8 @@ using namespace spmark;
 // out[rows[r], j] = 0 for every listed row and j < width.
 //
 // A block owns one listed row at a time (grid-stride over rows), its threads stride over vectors of columns.
-//   rows   num_listed distinct rows;   out   row-major, `width` columns; aligned to vector elements, and so is width
+//   rows   num_listed distinct rows
+//   out    row-major, `width` columns; aligned to vector elements, and so is width
 template <typename T, int vector, int threads>
 __global__ void __launch_bounds__(threads)
     zero_rows(int num_listed, int width, const int* __restrict__ rows, T* __restrict__ out) {

@@ -7,16 +7,13 @@ has, so that the distinct columns of merged buckets are a count of bits and no u
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.interfaces import Config
-from spmark.impls.core.problem import Csr, Problem
+from spmark.impls.core.problem import Csr
 from spmark.impls.formats.threads import cores, run_all
 from spmark.impls.liteform.loops import MAX_POWER, count_columns, count_rows
 
@@ -148,31 +145,17 @@ def costs(counts: Counts, width: int, block_power: int | None = None, bound: boo
     return total
 
 
-@dataclass(frozen=True)
-class LiteFormCost:
-    """The cost model over ``partitions`` and ``max_width``: only the order of its scores means something."""
+def capped(table: NDArray[np.float64], counts: Counts, power: int) -> float:
+    """Give the cost of all partitions, each capped at 2^``power`` or at its own widest bucket.
 
-    unit: ClassVar[str | None] = None
-
-    def score(self, problem: Problem, configs: Sequence[Config]) -> NDArray[np.float64]:
-        """Score configs: the sum over the partitions, each capped at ``max_width`` or at its own widest bucket.
-
-        Raises
-        ------
-        ValueError
-            A ``max_width`` is no power of two up to 1,024.
-        """
-        tables: dict[int, tuple[NDArray[np.float64], NDArray[np.int64]]] = {}
-        scores = []
-        for config in configs:
-            partitions, max_width = int(config["partitions"]), int(config["max_width"])
-            power = power_of(max_width)
-            if partitions not in tables:
-                counts = count(problem.matrix, partitions)
-                tables[partitions] = costs(counts, problem.width), counts.widest
-            table, widest = tables[partitions]
-            scores.append(float(table[np.arange(partitions), np.minimum(widest, power)].sum()))
-        return np.array(scores)
+    Parameters
+    ----------
+    table : (partitions, POWERS) float64
+        As `spmark.impls.liteform.search.table_of` gives it.
+    counts : Counts
+    power : int
+    """
+    return float(table[np.arange(counts.partitions), counts.widest.clip(max=power)].sum())
 
 
 def power_of(width: int) -> int:

@@ -6,9 +6,10 @@ Multiplication on GPUs", HPDC 2025.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,13 +32,14 @@ from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
 from spmark.impls.kernels.tile_spmm import SPMM_TILES
 from spmark.impls.kernels.zeroing import ZERO_ROWS
 from spmark.impls.liteform.compose import BLOCK, Choice, Form, choose, fixed_form
-from spmark.impls.liteform.cost import Counts, count, power_of
+from spmark.impls.liteform.cost import Counts, capped, count, power_of
 from spmark.impls.liteform.dense import LEAST_SHARE, Dense, pays, refusal
 from spmark.impls.liteform.dense_plan import dense_plan, faster
 from spmark.impls.liteform.features import Features
-from spmark.impls.liteform.predictor import SHIPPED, find
+from spmark.impls.liteform.predictor import SHIPPED, Predictor, find
 from spmark.impls.liteform.schedule import Schedule, Table, rule, schedule_for, table_for
 from spmark.impls.liteform.search import Method, Widths, search, table_of
+from spmark.impls.liteform.weights import Weights
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
 from spmark.impls.runtime.template import KernelTemplate
@@ -63,6 +65,46 @@ class Order(StrEnum):
     GATHERED = "gathered"
 
 
+@dataclass(frozen=True, eq=False)
+class Composition:
+    """CELL as it is chosen for a matrix, before anything is laid out."""
+
+    order: RowOrder | None
+    """None keeps A's order."""
+    counts: Counts
+    costs: NDArray[np.float64]
+    """As `spmark.impls.liteform.search.table_of` gives them, (partitions, POWERS)."""
+    widths: Widths
+
+    @property
+    def max_widths(self) -> list[int]:
+        """Width of the widest bucket of each partition."""
+        return [1 << int(power) for power in self.widths.powers]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the plan's config says of it."""
+        return {
+            "partitions": self.counts.partitions,
+            "max_widths": run_lengths(self.max_widths),
+            "max_width": max(self.max_widths),
+            "cost": self.widths.cost,
+            "order": Order.GATHERED.value if self.order else Order.GIVEN.value,
+        }
+
+    @property
+    def record(self) -> Search:
+        """What every cap would have cost, the same for all partitions, for replay and for figure 11."""
+        seen = [
+            Candidate(
+                {"partitions": self.counts.partitions, "max_width": 1 << power},
+                capped(self.costs, self.counts, power),
+            )
+            for power in range(int(self.counts.widest.max(initial=0)) + 1)
+        ]
+        return Search(self.widths.evaluated, seen=tuple(seen))
+
+
 @dataclass(frozen=True)
 class LiteForm:
     """SpMM over CELL, CSR or BSR as the models say."""
@@ -74,6 +116,10 @@ class LiteForm:
         SPMM_ELL_BUCKETS, FILL_ELL_BUCKETS, ROUND_SHARED_ROWS, ZERO_ROWS, SPMM_CSR, SPMM_BLOCKS,
         SPMM_TILES, MARK_COLUMNS, COUNT_MARKS,
     )  # fmt: skip
+    cost_models: ClassVar[Mapping[str, str]] = {
+        "cost": "spmark.impls.liteform.cost_models:BucketCost",
+        "forests": "spmark.impls.liteform.cost_models:ClassVotes",
+    }
 
     format: str = Form.AUTO
     """``cell``, ``csr`` or ``bsr``; ``auto`` asks the models."""
@@ -133,24 +179,48 @@ class LiteForm:
             predictor = find(self.model)
             table = table_for(device.name)
             target = open_target(device)
+        choice = self._choice(problem, predictor, own)
+        facts: dict[str, Any] = {"format": choice.form.value, "model": predictor.card.name}
+        if choice.fallback:
+            facts["fallback"] = choice.fallback
+        if choice.form is Form.CELL:
+            plan = self._composed(problem, target, table, choice, facts, own)
+        else:
+            plan = _fixed(problem, target, choice.form, facts, own)
+        _add_phases(plan, own.phases_s)
+        return plan
+
+    def compose(self, problem: Problem, device: DeviceSpec) -> Composition | None:
+        """Choose as `build` does, on the host, for a GPU that need not be there; None where buckets are not chosen."""
+        own, table = Built(), table_for(device.name)
+        choice = self._choice(problem, find(self.model), own)
+        if choice.form is not Form.CELL or self.dense == Dense.ALWAYS or self._predicted(problem, choice, own):
+            return None
+        return self._buckets(problem, table, own, partial(count, problem.matrix, choice.partitions))
+
+    def _choice(self, problem: Problem, predictor: Predictor, own: Built) -> Choice:
+        """Choose the format, and the partitions of CELL."""
         with own.phase("features"):
             features = Features.of(problem.matrix)
         with own.phase("select"):
             # Tiles of one matrix are not partitioned.
             partitions = 1 if self.dense == Dense.ALWAYS else self.partitions
             choice = choose(features, problem.width, predictor, Form(self.format), partitions)
-            form = choice.form
-            if form is Form.CSR and self.format == Form.AUTO:
-                form = fixed_form(problem.matrix, problem.dtype)
-        facts: dict[str, Any] = {"format": form.value, "model": predictor.card.name}
-        if choice.fallback:
-            facts["fallback"] = choice.fallback
-        if form is Form.CELL:
-            plan = self._composed(problem, target, table, choice, facts, own)
-        else:
-            plan = _fixed(problem, target, form, facts, own)
-        _add_phases(plan, own.phases_s)
-        return plan
+            if choice.form is Form.CSR and self.format == Form.AUTO:
+                return replace(choice, form=fixed_form(problem.matrix, problem.dtype))
+        return choice
+
+    def _buckets(
+        self, problem: Problem, table: Table | None, own: Built, counted: Callable[[bool], Counts]
+    ) -> Composition:
+        """Choose the order of rows and the widths of buckets; ``counted`` is asked whether to count columns, too."""
+        with own.phase("convert"):
+            order = self.ordered(problem, table)
+        weights = self.weights_of(table, order)
+        counts = counted(weights is None)
+        with own.phase("search"):
+            costs = table_of(counts, problem.width, bound=self.bound, weights=weights, tail_in_last=self.tail_in_last)
+            return Composition(order, counts, costs, self._widths(counts, costs))
 
     def _composed(  # noqa: PLR0917
         self, problem: Problem, target: Target, table: Table | None, choice: Choice, facts: dict[str, Any], own: Built
@@ -172,32 +242,20 @@ class LiteForm:
     def _cell(  # noqa: PLR0917
         self, problem: Problem, target: Target, table: Table | None, choice: Choice, facts: dict[str, Any], own: Built
     ) -> DevicePlan:
-        with own.phase("convert"):
-            order = self._ordered(problem, table)
-        weights = table.weights_for(order is not None) if table and self.cost == Cost.MEASURED else None
         converter = HybConverter(problem, target)
-        counts = _counted(problem.matrix, choice.partitions, converter, own, columns=weights is None)
-        with own.phase("search"):
-            costs = table_of(counts, problem.width, bound=self.bound, weights=weights, tail_in_last=self.tail_in_last)
-            widths = self._widths(counts, costs)
-        max_widths = [1 << int(power) for power in widths.powers]
+        counted = partial(_counted, problem.matrix, choice.partitions, converter, own)
+        buckets = self._buckets(problem, table, own, counted)
+        order, max_widths = buckets.order, buckets.max_widths
         with own.phase("convert"):
             layout = cell_layout(problem.matrix, max_widths, self.tail_in_last, order.rows if order else None)
         arrays = converter.fill(layout)
         with own.phase("search"):
             schedule = _schedule_of(problem, target, max(max_widths), gathered=order is not None)
         arguments = scheduled(schedule, order, choice.partitions) | ({"work": self.block} if self.block else {})
-        told = facts | {
-            "partitions": choice.partitions,
-            "max_widths": run_lengths(max_widths),
-            "max_width": max(max_widths),
-            "search": self.search,
-            "cost": widths.cost,
-            "order": Order.GATHERED.value if order else Order.GIVEN.value,
-        }
+        told = facts | buckets.facts | {"search": self.search}
         plan = EllBucketsPlan(problem, target, layout, told, arrays=arrays, **arguments)
         _add_phases(plan, converter.phases_s)
-        plan.search = _seen(costs, counts, widths)
+        plan.search = buckets.record
         return plan
 
     def _predicted(self, problem: Problem, choice: Choice, own: Built) -> bool:
@@ -218,7 +276,7 @@ class LiteForm:
         *,
         gather: bool = True,
     ) -> DevicePlan:
-        weights = table.weights if table and self.cost == Cost.MEASURED else None
+        weights = self.weights_of(table, None)
 
         def widest_of(rest: Csr) -> int:
             counts = count(rest, 1, columns=weights is None)
@@ -243,10 +301,16 @@ class LiteForm:
     def _widths(self, counts: Counts, costs: NDArray[np.float64]) -> Widths:
         if not self.max_width:
             return search(costs, counts.widest, Method(self.search))
-        powers = counts.widest.clip(max=power_of(self.max_width))
-        return Widths(powers, float(costs[range(powers.size), powers].sum()), int(powers.size))
+        power = power_of(self.max_width)
+        powers = counts.widest.clip(max=power)
+        return Widths(powers, capped(costs, counts, power), int(powers.size))
 
-    def _ordered(self, problem: Problem, table: Table | None) -> RowOrder | None:
+    def weights_of(self, table: Table | None, order: RowOrder | None) -> Weights | None:
+        """Give a GPU's weights of bucket widths for an order of rows; None where the paper's cost is taken."""
+        return table.weights_for(order is not None) if table and self.cost == Cost.MEASURED else None
+
+    def ordered(self, problem: Problem, table: Table | None) -> RowOrder | None:
+        """Give the order of rows that a plan takes; None for A's own."""
         if self.order == Order.GATHERED:
             return near_order(problem.matrix)
         return gathered_where_it_pays(problem, table) if self.order == Order.AUTO else None
@@ -304,19 +368,6 @@ def scheduled(schedule: Schedule, order: RowOrder | None, partitions: int) -> di
     if order is not None and partitions == 1:
         arguments |= {"by_row": True, "positions": order.positions}
     return arguments
-
-
-def _seen(costs: NDArray[np.float64], counts: Counts, chosen: Widths) -> Search:
-    """Tell what every cap would have cost, the same for all partitions, for replay and for figure 11."""
-    rows = range(counts.partitions)
-    seen = [
-        Candidate(
-            {"partitions": counts.partitions, "max_width": 1 << power},
-            float(costs[rows, counts.widest.clip(max=power)].sum()),
-        )
-        for power in range(int(counts.widest.max(initial=0)) + 1)
-    ]
-    return Search(chosen.evaluated, seen=tuple(seen))
 
 
 def run_lengths(values: list[int]) -> str:

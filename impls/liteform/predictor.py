@@ -76,6 +76,11 @@ class Predictor:
         """Say whether CELL is expected to be faster than the fixed formats."""
         return bool(self.selection.predict(self._selection(features, width)))
 
+    def share_of_cell(self, features: Features, width: int) -> float:
+        """Give the share of the votes that say so."""
+        forest = self.selection
+        return float(forest.shares(self._selection(features, width))[forest.classes == 1].sum())
+
     def _selection(self, features: Features, width: int) -> NDArray[np.float64]:
         return features.selection(width if self.by_width else None)
 

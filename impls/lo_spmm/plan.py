@@ -6,15 +6,15 @@ TACO 21(4), 2024.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.interfaces import DeviceArray, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.kernels.zeroing import ZERO_ROWS, RowZeroing
@@ -23,7 +23,7 @@ from spmark.impls.lo_spmm.kernel import NAME, Schedule, UnrolledKernel
 from spmark.impls.lo_spmm.machine import Code, Emitter, Launch, is_assembled, load_binary, make_for
 from spmark.impls.lo_spmm.parts import SUM_PARTS, PartSums, tiles_of, workspace_bytes
 from spmark.impls.lo_spmm.rank import SHIPPED, exists, find
-from spmark.impls.lo_spmm.remembered import PlanCache, Remembered, empty_cache
+from spmark.impls.lo_spmm.remembered import PlanCache, Remembered
 from spmark.impls.lo_spmm.reorder import Order
 from spmark.impls.lo_spmm.search import Pins, explore
 from spmark.impls.lo_spmm.space import MOST_THREADS, SPLITS, THREADS, TILE_ROWS, TileSize
@@ -51,6 +51,11 @@ class LoSpmm:
     ops: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (ZERO_ROWS, SUM_PARTS)
+    cost_models: ClassVar[Mapping[str, str]] = {
+        "estimate": "spmark.impls.lo_spmm.cost_models:CountedCycles",
+        "rank": "spmark.impls.lo_spmm.cost_models:RankTrees",
+        "proxies": "spmark.impls.lo_spmm.cost_models:ProxyTimes",
+    }
 
     tile_rows: int = 0
     """M1; 0 searches, as with the next two."""
@@ -76,10 +81,6 @@ class LoSpmm:
     """Rank model of the modes that have one: one that ships, or the path of a file."""
     warm: bool = True
     """Whether a kernel in PTX asks for its code before it runs it."""
-    anew: bool = False
-    """Build as if nothing had been built before, on a GPU: for measuring what a search costs."""
-    again: bool = False
-    """Build what is not kept yet, then load it, and account for the loading alone: for measuring what that costs."""
 
     def __post_init__(self) -> None:
         Schedule(self.cpt or 1, self.prefetch or 1, self.cpl)
@@ -117,8 +118,6 @@ class LoSpmm:
             yield f"expected the rank model {self.model}, found none; see spmark label lo_spmm, spmark train lo_spmm"
         if self.order == Order.HYPERGRAPH and not is_installed():
             yield "expected Mt-KaHyPar for order hypergraph, found none; install the extra: spmark[hypergraph]"
-        if self.again and (device.kind is not DeviceKind.CUDA or self.emitter != Emitter.PTX):
-            yield f"expected emitter ptx on a GPU for again: no other plan is kept, found {self.emitter}, {device.kind}"
         if matrix.nnz > most:
             yield f"expected at most {most:,} non-zeros in one unrolled kernel, found {matrix.nnz:,}"
         if device.kind is DeviceKind.HOST_SIMT and longest > _LONGEST_ROW_ON_HOST:
@@ -135,15 +134,21 @@ class LoSpmm:
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Search, write the kernel, and compile or assemble it, or load what was built before."""
-        with empty_cache() if self.anew and device.kind is DeviceKind.CUDA else nullcontext():
-            if self.again:
-                LoSpmmPlan(problem, open_target(device), replace(self, again=False))
-            return LoSpmmPlan(problem, open_target(device), self)
+        return LoSpmmPlan(problem, open_target(device), self)
+
+    def load(self, problem: Problem, device: DeviceSpec) -> Plan:
+        """Build what is not kept yet, then load it: the plan accounts for the loading alone."""
+        if device.kind is not DeviceKind.CUDA or self.emitter != Emitter.PTX:
+            raise UnsupportedError(
+                f"expected emitter ptx on a GPU for again: no other plan is kept, found {self.emitter}, {device.kind}"
+            )
+        self.build(problem, device)
+        return LoSpmmPlan(problem, open_target(device), self, alone=True)
 
 
 def _cache_of(problem: Problem, device: DeviceSpec, how: LoSpmm) -> PlanCache:
     """Give where a plan is kept; a model's file may come to hold another model under the same name."""
-    pinned = asdict(replace(how, again=False))
+    pinned = asdict(how)
     if how.chooser(device).ranks:
         pinned["model_digest"] = find(how.model).digest
     return PlanCache(problem, device, pinned)
@@ -156,7 +161,7 @@ class LoSpmmPlan(DevicePlan):
     A has no entries at all, the launch is one that clears C.
     """
 
-    def __init__(self, problem: Problem, target: Target, how: LoSpmm) -> None:
+    def __init__(self, problem: Problem, target: Target, how: LoSpmm, *, alone: bool = False) -> None:
         matrix = problem.matrix
         # Rows are cleared four elements at a time where J allows it.
         cleared = loads_of(problem.width, 4)[0] if not matrix.nnz else 1
@@ -175,7 +180,7 @@ class LoSpmmPlan(DevicePlan):
             cache = _cache_of(problem, target.spec, how) if is_assembled(target, emitter) else None
             held = cache.read() if cache else None
         if held is not None:
-            self._load(problem, *held, alone=how.again)
+            self._load(problem, *held, alone=alone)
             return
         found = self._search(problem, how, emitter)
         size, num_tiles, code = self._make(problem, how, emitter, found)

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -39,9 +36,6 @@ class Remembered:
     search: Search
     code_key: str
     """Of its machine code in the cache of compiled kernels."""
-
-
-_EMPTYING = threading.RLock()
 
 
 class _AbsentError(Exception):
@@ -82,25 +76,6 @@ class PlanCache:
     def write(self, plan: Remembered) -> None:
         """Keep it; a cache that cannot be written costs only time."""
         write_sealed(self.path, json.dumps(asdict(plan)).encode())
-
-
-@contextmanager
-def empty_cache() -> Iterator[None]:
-    """Let this process find nothing that was compiled or built before; what it makes inside is thrown away after.
-
-    Compilers run in processes of their own, so it is the environment that changes, of all threads. Two threads take
-    turns; one that builds without asking for an empty cache meanwhile finds none either.
-    """
-    with _EMPTYING, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        before = os.environ.get("SPMARK_CACHE")
-        os.environ["SPMARK_CACHE"] = folder
-        try:
-            yield
-        finally:
-            if before is None:
-                del os.environ["SPMARK_CACHE"]
-            else:
-                os.environ["SPMARK_CACHE"] = before
 
 
 def _absent() -> NoReturn:

@@ -6,6 +6,7 @@ sections 4.2.1 and 4.2.2.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -37,6 +38,7 @@ class SparseTir:
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (
         *(SPMM_ELL_BUCKETS, ROUND_SHARED_ROWS, ZERO_ROWS, FILL_ELL_BUCKETS, SDDMM_CSR),
     )
+    cost_models: ClassVar[Mapping[str, str]] = {"rule": "spmark.impls.sparsetir.cost_models:WidthRule"}
 
     c: int = 0
     """Column partitions (SpMM); 0 searches."""

@@ -7,6 +7,7 @@ SIGMOD 2024.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -28,7 +29,7 @@ from spmark.impls.runtime.target import MAX_GRID, open_target
 from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.stile.calibration import Calibration, calibration_for
 from spmark.impls.stile.forms import Form, Wanted, forms_of
-from spmark.impls.stile.prices import CostModel
+from spmark.impls.stile.prices import Pricing
 from spmark.impls.stile.space import Formats, Mode, Order
 from spmark.impls.stile.tune import build_first, fastest
 
@@ -55,6 +56,7 @@ class Stile:
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (
         *(SPMM_TILES, SPMM_TILES_FLOAT, SDDMM_TILES, SPMM_ELL_BUCKETS, SDDMM_CSR, ROUND_SHARED_ROWS, ZERO_ROWS),
     )
+    cost_models: ClassVar[Mapping[str, str]] = {"prices": "spmark.impls.stile.cost_models:TilePrices"}
 
     mode: str = Mode.CODE
     """``code`` or ``paper``: whose search space."""
@@ -83,11 +85,11 @@ class Stile:
 
     order: str = Order.CSR
     """SDDMM's result in ``csr`` order, or in that of the ``tiles`` (`Plan.order` names it) where there are blocks."""
-    cost_model: str = CostModel.LINE
+    cost_model: str = Pricing.LINE
     """``line``, the paper's, or ``mlp``, the network that it tried, where the calibration has one."""
 
     def __post_init__(self) -> None:
-        check_choices(self, mode=Mode, formats=Formats, cost_model=CostModel, order=Order)
+        check_choices(self, mode=Mode, formats=Formats, cost_model=Pricing, order=Order)
         if self.searched_width < 0 or not self.budget_s >= 0:
             raise ValueError(
                 f"expected searched_width and budget_s of at least 0, found {self.searched_width} and {self.budget_s}"
@@ -128,9 +130,7 @@ class Stile:
             # What a process pays once: Numba's loops from its cache.
             from spmark.impls.formats import tile_loops  # noqa: F401
             from spmark.impls.stile.search import search_each  # noqa: F401
-        calibration, label = calibration_for(
-            device.name, problem.op, problem.dtype, self.calibration, self.cost_model == CostModel.MLP
-        )
+        calibration, label = self.priced_by(problem, device)
         if self.formats == Formats.BLOCKS and not calibration.blocks:
             raise UnsupportedError(
                 f"expected costs of block tiles of {problem.op} in {problem.dtype} for block tiles alone, found none "
@@ -138,7 +138,7 @@ class Stile:
             )
         measured = self.tuned and device.kind is DeviceKind.CUDA and problem.matrix.nnz > 0
         with own.phase("search"):
-            forms = self._forms(problem, calibration, measured)
+            forms = self.forms(problem, calibration, measured)
         started = perf_counter()
         target, facts = open_target(device), self._facts(problem, label)
         if measured:
@@ -152,7 +152,28 @@ class Stile:
         plan.search = replace(plan_search, cores=cores())
         return plan
 
-    def _forms(self, problem: Problem, calibration: Calibration, measured: bool) -> list[Form]:
+    def priced_by(self, problem: Problem, device: DeviceSpec) -> tuple[Calibration, str]:
+        """Give the calibration that prices tiles, and what a plan's config says of it.
+
+        Raises
+        ------
+        DeviceError
+            There is none for the operator and the dtype.
+        """
+        net = self.cost_model == Pricing.MLP
+        return calibration_for(device.name, problem.op, problem.dtype, self.calibration, net)
+
+    def forms(self, problem: Problem, calibration: Calibration, measured: bool) -> list[Form]:
+        """Search tiles: every mixture of formats, and, where plans are measured, wider ELL rows and other orders.
+
+        Parameters
+        ----------
+        problem : Problem
+        calibration : Calibration
+            Of `priced_by`.
+        measured : bool
+            Whether forms are compared on the device.
+        """
         width = self.searched_width or problem.width
         budget_s = self.budget_s or math.inf
         blocks = _has_blocks(problem)
@@ -174,7 +195,7 @@ class Stile:
             "rearrange": self.rearrange,
             "calibration": label,
             **({"order": str(self.order)} if problem.op is Op.SDDMM else {}),
-            **({"cost_model": str(self.cost_model)} if self.cost_model != CostModel.LINE else {}),
+            **({"cost_model": str(self.cost_model)} if self.cost_model != Pricing.LINE else {}),
             **({"searched_width": self.searched_width} if self.searched_width else {}),
         }
 

@@ -22,7 +22,7 @@ ROWS_OF_BUCKET = 8
 """Rows of the widest ELL tile; all hold as many elements."""
 
 
-class CostModel(StrEnum):
+class Pricing(StrEnum):
     """What predicts the time of tiles that are no blocks."""
 
     LINE = "line"

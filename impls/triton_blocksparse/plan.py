@@ -50,6 +50,7 @@ class TritonBlockSparse:
     name: ClassVar[str] = "triton_blocksparse"
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA})
+    kernels: ClassVar[tuple[()]] = ()
 
     block: int = 0
     """Rows and columns of a block: 16, 32 or 64; 0 searches."""

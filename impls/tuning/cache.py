@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -19,6 +22,8 @@ from spmark.impls.core.plainjson import parse_json
 from spmark.impls.core.problem import Problem
 from spmark.impls.runtime.compile import cache_folder
 from spmark.impls.tuning.space import Config
+
+_EMPTYING = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -85,3 +90,22 @@ def searched(cache: PlanCache, search: Callable[[], tuple[Config, Search]]) -> K
         kept = Kept(config, record, {"search": perf_counter() - started})
         cache.write(kept)
     return kept
+
+
+@contextmanager
+def empty_cache() -> Iterator[None]:
+    """Let this process find nothing that was compiled or built before; what it makes inside is thrown away after.
+
+    Compilers run in processes of their own, so it is the environment that changes, of all threads. Two threads take
+    turns; one that builds without asking for an empty cache meanwhile finds none either.
+    """
+    with _EMPTYING, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        before = os.environ.get("SPMARK_CACHE")
+        os.environ["SPMARK_CACHE"] = folder
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ["SPMARK_CACHE"]
+            else:
+                os.environ["SPMARK_CACHE"] = before

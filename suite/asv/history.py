@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import inf, isnan, nan
+from math import inf, isnan
 from typing import Any
 
 import numpy as np
@@ -90,15 +90,14 @@ def result_row(benchmark: Benchmark, answers: tracked.Answers, started_ms: int, 
     started_ms : int
         When measuring began, in milliseconds since 1970.
     old : sequence or None
-        The row that the file already has: kept where the answers say nothing and the parameters are the same.
+        The row that the file already has: of every combination that both have, its cell is kept where the answers say
+        nothing.
     """
-    cells = [_cell(value) for value in benchmark.values(answers)]
-    if old is not None and old[1] == benchmark.params:
-        held = dict(zip(COLUMNS, old, strict=False))
-        cells = [
-            _held(held, at) if cell["result"] is not None and isnan(cell["result"]) else cell
-            for at, cell in enumerate(cells)
-        ]
+    kept = _kept(old) if old is not None else {}
+    cells = [
+        kept.get(combination, cell) if cell["result"] is not None and isnan(cell["result"]) else cell
+        for combination, cell in zip(product(*benchmark.params), map(_cell, benchmark.values(answers)), strict=True)
+    ]
     row: dict[str, Any] = {name: [cell.get(name) for cell in cells] for name in (*_STATS, *_STATS_95, "samples")}
     row = {name: None if all(value is None for value in values) else values for name, values in row.items()}
     row |= {"result": [cell["result"] for cell in cells], "params": benchmark.params}
@@ -119,7 +118,9 @@ def _cell(value: Any) -> dict[str, Any]:
     return {"result": middle.value, "samples": samples, **dict(zip(_STATS + _STATS_95, stats + ends_95, strict=True))}
 
 
-def _held(row: Mapping[str, Any], at: int) -> dict[str, Any]:
-    names = ("result", "samples", *_STATS, *_STATS_95)
-    cell = {name: row[name][at] for name in names if row.get(name) is not None}
-    return {"result": nan} | cell
+def _kept(old: Sequence[Any]) -> dict[tuple[str, ...], dict[str, Any]]:
+    """Give the cells of a row of a result file, by the combination of parameters that each is of."""
+    row = dict(zip(COLUMNS, old, strict=False))
+    columns = {name: row[name] for name in ("result", "samples", *_STATS, *_STATS_95) if row.get(name) is not None}
+    cells = zip(product(*row["params"]), *columns.values(), strict=False)
+    return {combination: dict(zip(columns, cell, strict=True)) for combination, *cell in cells if "result" in columns}

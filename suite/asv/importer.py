@@ -198,7 +198,7 @@ def _answers(group: _Group) -> tuple[dict[tuple[str, ...], tracked.Answer], int]
         if inside and row.implementation in tracked.IMPLEMENTATIONS and not row.requested:
             seen = group.candidates.get((row.case_id, row.implementation_version), [])
             key = (str(row.op), row.implementation, row.matrix_id, str(row.width), str(row.dtype))
-            answers[key] = of_record(row, seen)
+            answers[key] = of_record(row, seen).model_dump(mode="json")
     return answers, len(group.rows) - len(answers)
 
 

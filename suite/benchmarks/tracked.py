@@ -60,8 +60,8 @@ CONVERSIONS: Mapping[str, tuple[str, Mapping[str, int]]] = {
     "bsr_4x4": ("bsr", {"block_rows": 4, "block_cols": 4}),
     "bsr_16x16": ("bsr", {"block_rows": 16, "block_cols": 16}),
 }
-SEARCHES = ("stile_a100", "liteform_h200")
-"""Searches for a GPU that need not be there, on the host."""
+SEARCHES = ("stile_a100", "liteform_h200", "liteform_build_h200")
+"""Searches for a GPU that need not be there, on the host: of LiteForm, CELL alone, and all that a build chooses."""
 SDDMM_SEARCHES = ("stile_a100",)
 """Those that search for SDDMM, too."""
 SEARCHED: Mapping[str, Mapping[str, Any]] = {
@@ -290,7 +290,7 @@ class LiveSearches(_Live):
     def track_predicted(self, answers: Answers, op: str, search: str, matrix: str) -> float:
         """Give the seconds that the cost model predicts for what was chosen."""
         answer = _found(answers, op, search, matrix)
-        return float(answer["predicted_s"]) if answer else nan
+        return float(answer["predicted_s"]) if answer and answer["predicted_s"] is not None else nan
 
     track_time.unit = track_cpu.unit = track_predicted.unit = "seconds"  # type: ignore[attr-defined]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from spmark.suite.commands.report import draw
-from spmark.suite.commands.run import Ended, RunRequest, run_sweep
+from spmark.suite.commands.run import Ended, run_sweep
+from spmark.suite.options import Options
 
 SWEEP = "quickstart"
 
@@ -18,18 +19,7 @@ def run_quickstart(device: str, out: Path) -> Ended:
     SpmarkError
         The device or the folder is not what it must be.
     """
-    request = RunRequest(
-        sweep=SWEEP,
-        device=device,
-        only=(),
-        limit=None,
-        out=out / "results",
-        retry=(),
-        warm=False,
-        overrides=(),
-        as_json=False,
-    )
-    ended = run_sweep(request, dry_run=False)
+    ended = run_sweep(Options(sweep=SWEEP, device=device), out / "results")
     if not ended.interrupted:
-        draw([request.out], out, baseline=None, title=None, paper=None, as_json=False)
+        draw([out / "results"], out, baseline=None, title=None, paper=None, as_json=False)
     return ended

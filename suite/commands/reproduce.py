@@ -29,7 +29,7 @@ from spmark.suite.reproduce import (
     seconds,
 )
 from spmark.suite.resume import RECORDS, record_folder
-from spmark.suite.runner import RunOptions, run_cases
+from spmark.suite.runner import run_cases
 
 
 @dataclass(frozen=True)
@@ -109,10 +109,11 @@ def _run(
             break
         say(screen, f"{step.paper.name}: {escape(step.step.shows)} ({step.sweep.name})")
         folder = record_folder(out, step.sweep.name, environment.device.name)
-        options = RunOptions(origin=step.origin(device))
         try:
             with Bar(screen) as bar:
-                summary = run_cases(step.cases, folder, environment, options, Timekeeper(bar, ends))
+                summary = run_cases(
+                    step.cases, folder, environment, step.options(device), Timekeeper(bar, ends), sweep=step.sweep
+                )
         except BudgetSpentError:
             break
         if summary.interrupted:

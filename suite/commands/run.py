@@ -21,31 +21,15 @@ from spmark.suite.commands.console import answer, console, say, table
 from spmark.suite.commands.progress import Bar
 from spmark.suite.environment import collect
 from spmark.suite.estimate import known_facts, memory_bytes
-from spmark.suite.provenance import RunOrigin, command_line
+from spmark.suite.options import Options
 from spmark.suite.resume import RECORDS, History, record_folder
 from spmark.suite.roster import refusals
-from spmark.suite.runner import RunOptions, Summary, run_cases
+from spmark.suite.runner import Summary, run_cases
 from spmark.suite.selection import select
 
 BUSY_S = 0.3
 """Seconds for which a machine is watched before a run."""
 _SHOWN = ("op", "dtype", "implementation", "speedup", "ok", "failed")
-
-
-@dataclass(frozen=True)
-class RunRequest:
-    """What the command line asked for."""
-
-    sweep: str
-    """File, or name of a packaged sweep."""
-    device: str
-    only: tuple[str, ...]
-    limit: int | None
-    out: Path
-    retry: tuple[str, ...]
-    warm: bool
-    overrides: tuple[str, ...]
-    as_json: bool
 
 
 @dataclass(frozen=True)
@@ -56,7 +40,7 @@ class Ended:
     interrupted: bool = False
 
 
-def run_sweep(request: RunRequest, *, dry_run: bool) -> Ended:
+def run_sweep(options: Options, out: Path, *, dry_run: bool = False, as_json: bool = False) -> Ended:
     """Run a sweep, or show what would be run.
 
     Raises
@@ -66,11 +50,11 @@ def run_sweep(request: RunRequest, *, dry_run: bool) -> Ended:
     """
     from spmark.impls.runtime.device import calibrated, find
 
-    screen, meter = console(request.as_json), LoadMeter()
-    sweep = Sweep.load(request.sweep, request.overrides)
-    found = find(request.device)
-    cases = select(expand(sweep, found.kind), request.only)
-    refusals(cases, found.kind)  # a wrong name is told before a calibration starts
+    screen, meter = console(as_json), LoadMeter()
+    sweep = Sweep.load(options.sweep, options.overrides)
+    found = find(options.device)
+    cases = select(expand(sweep, found.kind), options.only)
+    refused = refusals(cases, found.kind)  # a wrong name is told before a calibration starts
     say(screen, f"[bold]{escape(sweep.title or sweep.name)}[/bold] on {escape(found.name)}")
     if not dry_run and found.kind is not DeviceKind.HOST_SIMT:
         if (load := meter.read(BUSY_S)).busy:
@@ -81,36 +65,18 @@ def run_sweep(request: RunRequest, *, dry_run: bool) -> Ended:
         if calibration_file(found) is None:
             say(screen, "measuring the device's bandwidth and rates first (once)")
     environment = collect(found if dry_run else calibrated(found))
-    folder = record_folder(request.out, sweep.name, environment.device.name)
-    options = RunOptions(
-        retry=tuple(Status(name) for name in request.retry),
-        limit=request.limit,
-        bench={"warm": True} if request.warm and found.kind is not DeviceKind.HOST_SIMT else {},
-        origin=RunOrigin(_command(request), sweep),
-    )
+    folder = record_folder(out, sweep.name, environment.device.name)
     if dry_run:
         history = History.read(folder)
-        agenda = make_agenda(cases, environment, history, retry=options.retry, limit=options.limit, warm=options.warm)
+        agenda = make_agenda(cases, refused, environment, history, options)
         refuse_missing_files(agenda)
-        _show_agenda(agenda, history, folder, screen, request.as_json)
+        _show_agenda(agenda, history, folder, screen, as_json)
         return Ended()
     with Bar(screen) as bar:
-        summary = run_cases(cases, folder, environment, options, bar)
-    _show_summary(summary, environment.cores, screen, request.as_json)
+        summary = run_cases(cases, folder, environment, options, bar, sweep=sweep, refused=refused)
+    _show_summary(summary, environment.cores, screen, as_json)
     failures = sum(count for status, count in summary.statuses.items() if status not in FINAL)
     return Ended(failures, summary.interrupted)
-
-
-def _command(request: RunRequest) -> tuple[str, ...]:
-    return command_line(
-        request.sweep,
-        device=request.device,
-        only=request.only,
-        limit=request.limit,
-        retry=request.retry,
-        warm=request.warm,
-        overrides=request.overrides,
-    )
 
 
 def _show_agenda(agenda: Agenda, history: History, folder: Path, screen: Console, as_json: bool) -> None:

@@ -8,7 +8,9 @@ import pytest
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import SweepError
 from spmark.impls.core.problem import Op
-from spmark.impls.table import IMPLEMENTATIONS, create, package
+from spmark.impls.runtime.device import find
+from spmark.impls.runtime.template import KernelTemplate
+from spmark.impls.table import IMPLEMENTATIONS, SWITCHES, cost_model, cost_models, create, package
 
 
 @pytest.mark.parametrize("name", IMPLEMENTATIONS)
@@ -19,11 +21,22 @@ def test_every_entry_is_an_implementation(name: str) -> None:
     assert made.ops <= set(Op)
     assert made.devices
     assert made.devices <= set(DeviceKind)
+    assert all(isinstance(template, KernelTemplate) for template in made.kernels), "() where there are none"
     assert is_dataclass(made)
     assert type(made).__dataclass_params__.frozen  # type: ignore[attr-defined]
     assert made == create(name)
     pinned: dict[str, Any] = {field.name: getattr(made, field.name) for field in fields(made)}
     assert create(name, pinned) == made
+
+
+def test_how_a_build_is_measured_is_no_tunable() -> None:
+    assert create("lo_spmm", {"mode": "near", "anew": True, "again": True}) == create("lo_spmm", {"mode": "near"})
+    assert create("gespmm", {"anew": True, "again": False}) == create("gespmm")
+    assert not {field.name for name in IMPLEMENTATIONS for field in fields(type(create(name)))} & set(SWITCHES)
+    with pytest.raises(SweepError, match="implementation gespmm: expected kept plans, which again loads, found none"):
+        create("gespmm", {"again": True})
+    with pytest.raises(SweepError, match="implementation lo_spmm: expected anew to be true or false, found 'no'"):
+        create("lo_spmm", {"anew": "no"})
 
 
 def test_package_is_the_folder() -> None:
@@ -47,3 +60,26 @@ def test_unknown_tunable_lists_the_known() -> None:
 def test_illegal_value_names_the_tunable(name: str, config: dict[str, int]) -> None:
     with pytest.raises(SweepError, match=rf"implementation {name}: expected {next(iter(config))} .*found"):
         create(name, config)
+
+
+@pytest.mark.parametrize(("name", "model"), [(name, model) for name in IMPLEMENTATIONS for model in cost_models(name)])
+def test_every_cost_model_is_found_by_its_name(name: str, model: str) -> None:
+    made = cost_model(create(name), model, find("host-simt"))
+    assert made.unit in (None, "s")
+    assert callable(made.score)
+
+
+def test_what_predicts_says_so() -> None:
+    assert {name: [*cost_models(name)] for name in IMPLEMENTATIONS if cost_models(name)} == {
+        "sparsetir": ["rule"],
+        "liteform": ["cost", "forests"],
+        "stile": ["prices"],
+        "lo_spmm": ["estimate", "rank", "proxies"],
+    }
+
+
+def test_a_cost_model_that_is_not_there_lists_those_that_are() -> None:
+    with pytest.raises(SweepError, match="lo_spmm: expected a cost model out of estimate, rank, proxies, found 'cost'"):
+        cost_model(create("lo_spmm"), "cost", find("host-simt"))
+    with pytest.raises(SweepError, match="scipy_cpu: expected a cost model out of none"):
+        cost_model(create("scipy_cpu"), "cost", find("host-simt"))

@@ -305,6 +305,7 @@ def test_unknown_names(cache):
             load_matrix(MatrixSpec(source=source, name=name), cache, 0)
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_memory_of_a_large_matrix(tmp_path):
     """Generating, keeping and loading 115 million non-zeros stays below twice the CSR."""

@@ -26,5 +26,14 @@ def test_an_example_draws_the_reference_records(script, tmp_path):
     assert "gespmm" in set(pd.read_csv(csv)["label"])
 
 
+@pytest.mark.parametrize(("name", "device"), [("numba_cpu", "cpu"), ("rowsplit", "host-simt")])
+def test_a_plan_is_run_for_a_profiler(name, device):
+    script = ROOT / "examples/profile_plan.py"
+    command = [sys.executable, script, name, "patterns/logsparse_64", "--width", "8", "--device", device, "--runs", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"{name} on patterns/logsparse_64: 2 runs of ")
+
+
 def test_there_are_examples():
     assert len(EXAMPLES) >= 2

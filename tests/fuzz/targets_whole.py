@@ -21,6 +21,7 @@ from spmark.suite.asv.importer import import_records
 from spmark.suite.commands.asv_import import import_into_asv
 from spmark.suite.commands.compare import CompareRequest, compare_records
 from spmark.suite.commands.provenance import show_provenance
+from spmark.suite.commands.replay import ReplayRequest, replay_records
 from spmark.suite.commands.report import draw
 from spmark.suite.commands.spread import fit_model, show_spread
 
@@ -62,6 +63,13 @@ def _compared(data: bytes, folder: Path) -> object:
     after = seeds.unpacked(data, folder / "after")
     request = CompareRequest(before, after, True, None, 0.02, True, False)
     return _printed(lambda: compare_records(request))
+
+
+def _replayed(data: bytes, folder: Path) -> object:
+    """Replay by the model that loads no matrix, and export."""
+    records = seeds.unpacked(data, folder / "in")
+    request = ReplayRequest([records], "recorded", 0, (), ("t4", folder / "t4.json"), False)
+    return _printed(lambda: replay_records(request))
 
 
 def _fitted(data: bytes, folder: Path) -> object:
@@ -140,13 +148,15 @@ TARGETS = (
     Target("report_undrawn", _undrawn, _loaded_seeds, brief=10),
     Target("provenance", _provenance, seeds.whole),
     Target("compare", _compared, seeds.whole, brief=40),
+    Target("replay", _replayed, seeds.whole, brief=40),
     Target("spread", _fitted, seeds.repeated, brief=10),
     Target("asv_import", _imported, seeds.whole, commands=True, brief=60),
-    Target("report_shaken", _shaken(_undrawn), _no_shake, brief=10),
-    Target("compare_shaken", _shaken(_compared), _no_shake, brief=40),
-    Target("spread_shaken", _shaken(_fitted, repeated=True), _no_shake, brief=20),
-    Target("provenance_shaken", _shaken(_provenance), _no_shake),
-    Target("asv_import_shaken", _shaken(_imported), _no_shake, commands=True, brief=60),
-    Target("asv_import_over", _import_over, _whole_result, commands=True, brief=60),
-    Target("asv_import_benchmarks", _benchmarks_over, _benchmarks, commands=True, brief=60),
+    Target("report_shaken", _shaken(_undrawn), _no_shake, brief=10, full=True),
+    Target("compare_shaken", _shaken(_compared), _no_shake, brief=40, full=True),
+    Target("replay_shaken", _shaken(_replayed), _no_shake, brief=40, full=True),
+    Target("spread_shaken", _shaken(_fitted, repeated=True), _no_shake, brief=20, full=True),
+    Target("provenance_shaken", _shaken(_provenance), _no_shake, full=True),
+    Target("asv_import_shaken", _shaken(_imported), _no_shake, commands=True, brief=60, full=True),
+    Target("asv_import_over", _import_over, _whole_result, commands=True, brief=60, full=True),
+    Target("asv_import_benchmarks", _benchmarks_over, _benchmarks, commands=True, brief=60, full=True),
 )

@@ -9,8 +9,8 @@ import pytest
 from cell_format import CellFormat
 from problems import matrices, random_csr
 
-from spmark.impls.core.problem import Csr, Op, Problem
-from spmark.impls.liteform.cost import POWERS, Counts, LiteFormCost, costs, count, power_of
+from spmark.impls.core.problem import Csr
+from spmark.impls.liteform.cost import POWERS, Counts, costs, count, power_of
 
 RNG = np.random.default_rng(5)
 SAMPLES = {
@@ -131,16 +131,6 @@ def test_the_public_count_of_rows_is_an_upper_bound() -> None:
     finite = np.isfinite(exact)
     assert (bounded[finite] >= exact[finite]).all()
     assert (bounded[finite] > exact[finite]).any()
-
-
-def test_as_a_cost_model_it_scores_configs() -> None:
-    problem = Problem(Op.SPMM, SAMPLES["wide"], 16)
-    configs = [{"partitions": p, "max_width": w} for p in (1, 4) for w in (2, 64)]
-    scores = LiteFormCost().score(problem, configs)
-    counts = count(problem.matrix, 4)
-    expected = costs(counts, 16)[np.arange(4), counts.widest.clip(max=1)].sum()
-    assert scores[2] == expected
-    assert scores.shape == (4,)
 
 
 @pytest.mark.parametrize("width", [0, 3, 2048])

@@ -16,6 +16,7 @@ from spmark.impls.core.problem import Op, Problem
 from spmark.impls.lo_spmm.plan import LoSpmm
 from spmark.impls.lo_spmm.tuning import RANKED, Mode
 from spmark.impls.runtime.device import find
+from spmark.impls.tuning.cache import empty_cache
 
 pytestmark = pytest.mark.gpu
 
@@ -68,22 +69,23 @@ def test_mode(
         assert len(measured) == RANKED
 
 
-def test_anew_reads_no_cache(
+def test_in_an_empty_cache_nothing_is_read_or_kept(
     problem: Problem, device: DeviceSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
-    LoSpmm(mode="estimate", anew=True).build(problem, device)
+    with empty_cache():
+        LoSpmm(mode="estimate").build(problem, device)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_again_tells_what_loading_costs(
+def test_a_plan_that_is_loaded_tells_what_loading_costs(
     problem: Problem, device: DeviceSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether or not there is a plan to load; it is the one that was built."""
     monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
-    loaded = LoSpmm(mode="estimate", again=True).build(problem, device)
+    loaded = LoSpmm(mode="estimate").load(problem, device)
     built = LoSpmm(mode="estimate").build(problem, device)
-    for plan in (loaded, LoSpmm(mode="estimate", again=True).build(problem, device)):
+    for plan in (loaded, LoSpmm(mode="estimate").load(problem, device)):
         assert set(plan.phases_s) == {"search", "upload"}
         assert plan.phases_s["search"] < built.phases_s["search"] + built.phases_s["compile"]
         assert plan.search is None

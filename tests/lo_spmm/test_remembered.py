@@ -23,10 +23,11 @@ from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.lo_spmm import remembered
 from spmark.impls.lo_spmm.plan import LoSpmm, _cache_of
 from spmark.impls.lo_spmm.rank import find
-from spmark.impls.lo_spmm.remembered import PlanCache, Remembered, empty_cache
+from spmark.impls.lo_spmm.remembered import PlanCache, Remembered
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.runtime.compile import Binary, cache_folder, cached
 from spmark.impls.runtime.device import shipped_calibration
+from spmark.impls.tuning.cache import empty_cache
 
 H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
 MATRIX = random_csr(9, 20, [3] * 9)

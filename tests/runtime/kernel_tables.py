@@ -17,7 +17,7 @@ def templates() -> list[KernelTemplate]:
     found: dict[tuple[str, str], KernelTemplate] = {(str(t.source), t.name): t for t in shared}
     for entry in IMPLEMENTATIONS.values():
         module, _, label = entry.partition(":")
-        for template in getattr(getattr(import_module(module), label), "kernels", ()):
+        for template in getattr(import_module(module), label).kernels:
             found[(str(template.source), template.name)] = template
     return list(found.values())
 

@@ -54,7 +54,7 @@ def sweep(fakes, monkeypatch, tmp_path):
     """Give a sweep file that runs on the fake device with the fake bench."""
     monkeypatch.setattr(device, "find", lambda name: fakes.CPU)
     monkeypatch.setattr(device, "calibrated", lambda spec: spec)
-    monkeypatch.setattr(run_command, "RunOptions", partial(run_command.RunOptions, factory=fakes.FACTORY))
+    monkeypatch.setattr(run_command, "run_cases", partial(run_command.run_cases, factory=fakes.FACTORY))
     path = tmp_path / "tiny.yaml"
     path.write_text(suite_fakes.SWEEP)
     return path

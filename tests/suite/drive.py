@@ -7,10 +7,8 @@ from pathlib import Path
 
 import suite_fakes
 
-from spmark.suite.runner import run_cases
-
 if __name__ == "__main__":
     suite_fakes.register()
     cases = [suite_fakes.case(f"m{number}", "slow") for number in range(int(sys.argv[2]))]
-    summary = run_cases(cases, Path(sys.argv[1]), suite_fakes.environment(), suite_fakes.options())
+    summary = suite_fakes.run_cases(cases, Path(sys.argv[1]), suite_fakes.environment())
     sys.exit(130 if summary.interrupted else 0)

@@ -19,11 +19,11 @@ from spmark.datasets.sweep import Case, MatrixSpec
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, KernelFault
 from spmark.impls.core.problem import DType, Op
-from spmark.impls.core.record import CandidateRow, Environment, ProblemFacts, Status
+from spmark.impls.core.record import CandidateRow, Environment, MatrixKind, ProblemFacts
 from spmark.impls.table import IMPLEMENTATIONS
-from spmark.suite import resume, rows
-from spmark.suite.rows import make_row
-from spmark.suite.runner import RunOptions
+from spmark.suite import resume, rows, runner
+from spmark.suite.options import Options
+from spmark.suite.rows import Loaded, Result, Timed, make_row
 
 FACTORY = "suite_fakes:open_bench"
 TABLE = {
@@ -142,8 +142,9 @@ def environment(driver="", device=CPU):
     )
 
 
-def options(**fields):
-    return RunOptions(factory=FACTORY, **fields)
+def run_cases(cases, folder, facts, watcher=None, **fields):
+    """Run cases with the bench below; ``fields`` are of `Options`."""
+    return runner.run_cases(cases, folder, facts, Options(**fields), watcher, factory=FACTORY)
 
 
 def open_bench(setup, on_phase):
@@ -186,11 +187,9 @@ class FakeBench:
         self._on_phase("timing")
         facts = ProblemFacts(num_rows=4, num_cols=4, nnz=8, longest_row=3, flops=512, compulsory_bytes=100)
         seen = [CandidateRow(case_id=case.case_id, implementation_version="v", environment="e", config={"tile": 8})]
-        warm = {"warm_samples_us": [9.0]} if self._setup.options.get("warm") else {}
-        return self._row(case, Status.OK, samples_us=[10.0, 11.0], problem=facts, **warm), seen
-
-    def _row(self, case, status, reason="", **facts):
-        return make_row(case, self._setup.device, self._setup.environment, status, reason, **facts)
+        warm = [9.0] if self._setup.options.warm else []
+        parts = Loaded(MatrixKind.PATTERN, "", facts), Timed([10.0, 11.0], warm_samples_us=warm)
+        return Result(make_row(case, self._setup.device, self._setup.environment, *parts), seen)
 
     def _misbehave(self, do):
         getattr(self, f"_{do}")()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import cupy
 import suite_fakes
 
-from spmark.impls.core.record import Status
 from spmark.impls.runtime.lab import canary, open_lab
-from spmark.suite.rows import make_row
+from spmark.suite.rows import Result, Timed, make_row
 
 KERNELS = r"""
 extern "C" __global__ void segfault() { *reinterpret_cast<volatile int*>(16) = 1; }
@@ -31,7 +30,7 @@ class WildBench:
             kernel = cupy.RawModule(code=KERNELS).get_function(do)
             kernel((1,), (1,), (cupy.zeros(1, cupy.int32),) if do == "hang" else ())
             cupy.cuda.get_current_stream().synchronize()
-        return make_row(case, self._setup.device, self._setup.environment, Status.OK, samples_us=[1.0]), []
+        return Result(make_row(case, self._setup.device, self._setup.environment, Timed([1.0])))
 
 
 def open_bench(setup, on_phase):

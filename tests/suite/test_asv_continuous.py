@@ -103,6 +103,7 @@ def continuous(tmp_path):
     return continuous
 
 
+@pytest.mark.full
 def test_a_tenth_in_a_kernel_and_in_a_search_fails_and_nothing_else_is_flagged(continuous):
     code, lines = continuous(kernel=[KERNEL], search=[SEARCH])
     assert code == 1

@@ -156,6 +156,26 @@ def test_importing_again_adds_and_keeps(tmp_path, repository, commit, rows):
     assert few["stats_ci_95_a"] is None
 
 
+@pytest.mark.parametrize("name", ["IMPLEMENTATIONS", "SWEPT", "SWEPT_WIDTHS"])
+def test_a_list_that_grows_takes_nothing_away(tmp_path, repository, monkeypatch, name):
+    """Of values, of failures and of n/a alike, wherever in its list a value comes in."""
+    of, seen = environment("a" * 40), {}
+    rows = [record(of), record(of, width=32, status=Status.WRONG_RESULT)]
+    parameters = list(tracked.SweptSpmm.params)
+    for folder, measured in (("first", rows), ("second", [record(of, matrix="citeseer")])):
+        written = write(tmp_path / folder, of, measured)
+        (done,) = import_records([written], tmp_path / "results", repository, commit="HEAD")
+        seen[folder] = values(done.file, "tracked.SweptSpmm.track_time")
+        at = ("IMPLEMENTATIONS", "SWEPT", "SWEPT_WIDTHS").index(name)
+        parameters[at] = (17 if at == 2 else "new/one", *parameters[at])
+        monkeypatch.setattr(tracked.SweptSpmm, "params", tuple(parameters))
+    known = {params: cell for params, cell in seen["first"].items() if cell["result"] is None or cell["samples"]}
+    assert len(known) == 2
+    assert {params: seen["second"][params] for params in known} == known
+    assert len(seen["second"]) > len(seen["first"])
+    assert seen["second"]["'gespmm'", "'planetoid/citeseer'", "128", "'float32'"]["samples"]
+
+
 def test_regret_comes_from_the_candidates(tmp_path, repository, rows):
     of = rows[0]
     best = record(of, implementation="cusparse_best")
@@ -169,6 +189,31 @@ def test_regret_comes_from_the_candidates(tmp_path, repository, rows):
     (done,) = import_records([write(tmp_path / "in", of, [best], seen)], tmp_path / "results", repository)
     cells = values(done.file, "tracked.SweptPlans.track_regret")
     assert cells["'spmm'", "'cusparse'", "'planetoid/cora'"]["result"] == pytest.approx(1.5)
+
+
+def test_build_costs_are_read_at_the_dtype_that_they_are_followed_at(tmp_path, commit):
+    """Of most in float32; of what computes in float16 alone by benchmarks of their own."""
+    results = {}
+    shown = {"sparsetir_bsr": "Half", "gespmm": ""}
+    params = [["'gespmm'", "'sparsetir_bsr'"], ["'rmat/rmat_13'"], ["128", "32"], ["'float16'", "'float32'"]]
+    results["tracked.LiveSpmm.track_time"] = [[1e-5] * 8, params, "protocol-2", 0]
+    for at, (name, half) in enumerate(shown.items()):
+        of = [["'spmm'", "'sddmm'"], [repr(name)], ["'rmat/rmat_13'"]]
+        results[f"tracked.Live{half}Plans.track_stored"] = [[10 + at, 0], of, "protocol-2", 0]
+        results[f"tracked.Live{half}Plans.track_device_bytes"] = [[100 + at, 0], of, "protocol-2", 0]
+        phases = [*of, ["'convert'", "'search'"]]
+        results[f"tracked.Live{half}Phases.track_phase"] = [[0.5 + at, np.nan, 9, 9], phases, "protocol-2", 0]
+    columns = ["result", "params", "version", "started_at"]
+    content = {"commit_hash": commit, "params": {"gpu": "g"}, "result_columns": columns, "results": results}
+    (tmp_path / "machine.json").write_text("{}")
+    (tmp_path / "a.json").write_text(json.dumps(content))
+    rows = load_records([tmp_path]).set_index("case_id")
+    costs = {at: (row["stored"], row["device_bytes"], row["phases_s"]) for at, row in rows.iterrows() if row["stored"]}
+    assert costs == {
+        "spmm/rmat/rmat_13/J128/float16/sparsetir_bsr/seed0": (10, 100, {"convert": 0.5}),
+        "spmm/rmat/rmat_13/J128/float32/gespmm/seed0": (11, 101, {"convert": 1.5}),
+    }
+    assert len(rows) == 8
 
 
 def test_the_suites_stubs_read_what_was_imported(tmp_path, repository, commit, rows, monkeypatch):

@@ -18,7 +18,7 @@ from spmark.impls.core.recordfile import FolderLock, read_rows
 from spmark.impls.runtime import device
 from spmark.impls.stile.calibration import Agreement, calibration_for, published_a100
 from spmark.report import load
-from spmark.suite import cli, cli_options
+from spmark.suite import cli, cli_options, roster, runner
 from spmark.suite.commands import run as run_command
 
 
@@ -128,7 +128,7 @@ def test_report_of_nothing_is_code_4(invoke, tmp_path):
 def test_an_interrupted_run_is_code_130(invoke, sweep, monkeypatch):
     summary = run_command.run_cases
 
-    def interrupted(*arguments):
+    def interrupted(*arguments, **named):
         return run_command.Summary(Path("r"), (), skipped=2, left=3, interrupted=True, seconds=0.1)
 
     monkeypatch.setattr(run_command, "run_cases", interrupted)
@@ -140,7 +140,7 @@ def test_an_interrupted_run_is_code_130(invoke, sweep, monkeypatch):
 
 
 def test_a_bug_keeps_its_traceback(monkeypatch, sweep):
-    def broken(*arguments):
+    def broken(*arguments, **named):
         raise KeyError("bug")
 
     monkeypatch.setattr(run_command, "run_cases", broken)
@@ -162,6 +162,17 @@ def test_every_command_explains_itself(command):
     result = CliRunner().invoke(cli.app, [command, "--help"])
     assert result.exit_code == 0
     assert len(result.output) > 300
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+def test_what_cannot_run_is_asked_once(invoke, sweep, monkeypatch, more):
+    asked, real = [], roster.refusals
+    for module in (run_command, runner):
+        monkeypatch.setattr(module, "refusals", lambda *given: asked.append(given) or real(*given))
+    code, out, _ = invoke("run", sweep, *more)
+    assert code == 0
+    assert len(asked) == 1
+    assert "runs on cuda, found a cpu device" in out
 
 
 def test_statuses_of_the_help_are_those_of_the_records():

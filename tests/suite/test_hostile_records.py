@@ -22,6 +22,7 @@ from spmark.suite import cli
 from spmark.suite.asv.importer import import_records
 from spmark.suite.cli_options import ExitCode
 from spmark.suite.commands.console import console, say, table
+from spmark.suite.options import Options
 from spmark.suite.provenance import RUNS, RunRow, command_line, is_run, read_batches
 from spmark.suite.recipe import recipe
 from spmark.suite.resume import record_folder
@@ -172,7 +173,8 @@ def test_commands_of_ours_are_believed():
         "retry": ["timeout"],
         "overrides": ["a=b"],
     }
-    for words in (command_line("smoke"), command_line("/x/my.yaml", warm=True, **full)):
+    for asked in (Options(sweep="smoke"), Options(sweep="/x/my.yaml", warm=True, **full)):
+        words = command_line(asked)
         assert is_run(words)
     for path in (Path(__file__).parents[2] / "report" / "reference").rglob("runs.jsonl*"):
         from spmark.impls.core.recordfile import read_rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -26,7 +27,8 @@ from spmark.impls.core.record import MatrixKind, Measurement, Status
 from spmark.impls.runtime.device import find
 from spmark.impls.table import IMPLEMENTATIONS
 from spmark.suite import measure, rows
-from spmark.suite.measure import Bench, Options, floor_s
+from spmark.suite.measure import Bench, floor_s
+from spmark.suite.options import Options
 
 DEVICE = find("cpu")
 QUICK = Options(max_seconds=0.02)
@@ -192,18 +194,36 @@ def test_what_goes_wrong_is_a_row_and_the_next_case_is_right(bench: Bench, do: s
     assert ask(bench).status is Status.OK
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"width": 7}, "does not like 7"),
-        ({"op": Op.SDDMM}, "has no sddmm"),
-        ({"implementation": "gespmm", "config": {}}, "runs on cuda and host-simt, this is cpu"),
-    ],
-)
-def test_what_cannot_run_says_why(bench: Bench, changes: dict[str, Any], words: str) -> None:
-    row, _ = bench.measure(replace(CASE, **changes))
+def test_a_problem_that_an_implementation_refuses_is_a_row_that_says_why(bench: Bench) -> None:
+    row = ask(bench, width=7)
     assert row.status is Status.UNSUPPORTED
-    assert words in row.reason
+    assert row.reason == "it does not like 7"
+    assert row.problem.nnz > 0
+    assert row.phases_s == {}
+
+
+def test_a_switch_of_a_config_says_how_a_build_is_measured(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
+    seen: list[tuple[str, str]] = []
+    real = Doer.build
+
+    def build(self: Doer, problem: Problem, device: DeviceSpec, how: str = "build") -> Deed:
+        seen.append((how, os.environ["SPMARK_CACHE"]))
+        return real(self, problem, device)
+
+    monkeypatch.setattr(Doer, "build", build)
+    monkeypatch.setattr(Doer, "load", lambda *given: build(*given, "load"), raising=False)
+    problem = Problem(Op.SPMM, Csr.checked((1, 1), np.array([0, 1]), np.array([0]), np.ones(1, np.float32)), 8)
+    gpu = DEVICE.model_copy(update={"kind": DeviceKind.CUDA})
+    for device, config in ((gpu, {}), (gpu, {"again": True}), (gpu, {"anew": True}), (DEVICE, {"anew": True})):
+        measure._build(Doer(), problem, device, config)
+    row, _ = bench.measure(replace(CASE, config={"do": "slow", "again": True}, baseline="doer"))
+    assert (row.status, row.config, row.requested) == (Status.OK, {"did": "slow"}, {"do": "slow", "again": True})
+    how, caches = zip(*seen, strict=True)
+    assert how == ("build", "load", "build", "build", "load", "build"), "a baseline is built as it always is"
+    assert [cache == str(tmp_path) for cache in caches] == [True, True, False, True, True, True]
 
 
 def test_a_matrix_that_cannot_be_loaded_is_a_row(bench: Bench, tmp_path: Path) -> None:
@@ -250,7 +270,7 @@ def test_the_baseline_has_no_baseline_and_a_broken_one_is_left_out(bench: Bench)
 
 def test_warm_samples_are_taken_when_asked(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ask(bench).warm_samples_us == []
-    monkeypatch.setattr(bench, "_options", replace(QUICK, warm=True))
+    monkeypatch.setattr(bench, "_options", QUICK.model_copy(update={"warm": True}))
     assert len(ask(bench).warm_samples_us) >= 7
 
 
@@ -289,7 +309,8 @@ from spmark.datasets.cache import Cache
 from spmark.datasets.sweep import Case, MatrixSpec
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.runtime.device import find
-from spmark.suite.measure import Bench, Options
+from spmark.suite.measure import Bench
+from spmark.suite.options import Options
 
 matrix = MatrixSpec(source="twin", name="reddit_twin")
 case = Case(Op.SPMM, matrix, 32, DType.FLOAT32, False, "numba_cpu", {}, "numba_cpu", 0, 600.0, None)
@@ -298,6 +319,7 @@ print(row.status, row.problem.nnz, resource.getrusage(resource.RUSAGE_SELF).ru_m
 """
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.timeout(280)
 def test_a_matrix_of_115_million_non_zeros_is_measured_within_four_times_its_csr() -> None:

@@ -26,7 +26,8 @@ from spmark.impls.runtime.device import find
 from spmark.impls.runtime.timing import Run, Stopwatch
 from spmark.impls.table import IMPLEMENTATIONS
 from spmark.suite import measure, rows
-from spmark.suite.measure import Bench, Options
+from spmark.suite.measure import Bench
+from spmark.suite.options import Options
 
 DEVICE = find("cpu").model_copy(update={"read_bytes_per_s": 0.0, "fma_flops_per_s": 0.0})  # no time is implausible
 QUICK = Options(max_seconds=0.02)
@@ -187,20 +188,22 @@ def test_problem_and_operands_are_those_of_the_case_whatever_was_measured_before
         assert all(source.equals(operand) for source, operand in zip(expected, operands, strict=True))
 
 
-def test_a_failed_case_has_no_samples(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_case_has_no_samples_and_its_baseline_neither(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(fails_warm=True)
     monkeypatch.setattr(bench._lab, "stopwatch", clock)
-    monkeypatch.setattr(bench, "_options", replace(QUICK, warm=True))
-    row, _ = bench.measure(CASE)
+    monkeypatch.setattr(bench, "_options", QUICK.model_copy(update={"warm": True}))
+    row, _ = bench.measure(replace(CASE, baseline="rival"))
     assert clock.cold[:2] == [True, True]  # there were samples
     assert row.status is Status.RUN_ERROR
-    assert row.samples_us == row.warm_samples_us == row.graph_samples_us == []
+    assert row.samples_us == row.warm_samples_us == row.graph_samples_us == row.clocks_mhz == []
+    assert (row.baseline, row.load_average) == (None, None)
+    assert row.max_rel_error is not None
 
 
 def test_cold_and_warm_samples_are_what_they_are_called(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench._lab, "stopwatch", Clock())
     monkeypatch.setattr(bench._lab, "graph_times_us", lambda run, replays: [GRAPH_US] * replays)
-    monkeypatch.setattr(bench, "_options", replace(QUICK, warm=True, graph_below_us=COLD_US + 1))
+    monkeypatch.setattr(bench, "_options", QUICK.model_copy(update={"warm": True, "graph_below_us": COLD_US + 1}))
     row, _ = bench.measure(CASE)
     assert set(row.samples_us) == {COLD_US}
     assert set(row.warm_samples_us) == {WARM_US}

@@ -52,8 +52,8 @@ def test_records_that_a_busy_machine_made_are_counted(invoke, sweep, machine, fa
     machine(IDLE)
     measure = run_command.run_cases
 
-    def run_cases(*arguments):
-        summary = measure(*arguments)
+    def run_cases(*arguments, **named):
+        summary = measure(*arguments, **named)
         rows = tuple(row.model_copy(update={"free_cores": 0.3}) for row in summary.rows)
         return run_command.Summary(**{**vars(summary), "rows": rows})
 

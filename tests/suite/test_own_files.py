@@ -165,3 +165,18 @@ def test_a_method_that_does_not_exist_is_told_those_that_do(invoke, command):
 
 def test_a_method_without_published_labels_is_not_denied(invoke):
     assert "expected a method with published labels out of liteform" in invoke("train", "lo_spmm", "--reproduce")[2]
+
+
+@pytest.mark.parametrize("command", ["run", "show", "report", "provenance", "compare"])
+def test_a_name_that_no_file_can_have_is_one_message(invoke, command):
+    name = "x" * 5000 + ".mtx"
+    code, _, err = invoke(command, *[name] * (1 + (command == "compare")))
+    assert code == 2
+    assert "spmark: " in err
+    assert "Traceback" not in err
+
+
+def test_an_include_that_no_file_can_have_is_named(write):
+    sweep = write(f"matrices: [{{include: {'x' * 5000}}}]\n")
+    with pytest.raises(SweepError, match=r"expected a file of matrices at .*x, found none"):
+        Sweep.load(sweep)

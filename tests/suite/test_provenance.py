@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import typer
 import yaml
 from typer.testing import CliRunner
 
@@ -21,9 +22,9 @@ from spmark.impls.runtime import device
 from spmark.report.load import load_every_run
 from spmark.suite import cli, environment
 from spmark.suite.commands import run as run_command
-from spmark.suite.provenance import RUNS, RunOrigin, RunRow, command_line, read_batches, sweep_data, sweep_digest
+from spmark.suite.options import Options
+from spmark.suite.provenance import RUNS, RunRow, command_line, is_run, read_batches, sweep_data, sweep_digest
 from spmark.suite.recipe import recipe
-from spmark.suite.runner import run_cases
 
 REFERENCE = Path(__file__).parents[2] / "report" / "reference" / "h200"
 SWEEP = """
@@ -40,7 +41,7 @@ implementations: [fake, {name: fake, label: slow, config: {do: slow}}]
 def sweep(fakes, monkeypatch, tmp_path):
     monkeypatch.setattr(device, "find", lambda name: fakes.CPU)
     monkeypatch.setattr(device, "calibrated", lambda spec: spec)
-    monkeypatch.setattr(run_command, "RunOptions", partial(run_command.RunOptions, factory=fakes.FACTORY))
+    monkeypatch.setattr(run_command, "run_cases", partial(run_command.run_cases, factory=fakes.FACTORY))
     path = tmp_path / "deep" / "folder" / "tiny.yaml"
     path.parent.mkdir(parents=True)
     path.write_text(SWEEP)
@@ -115,7 +116,7 @@ def test_the_script_is_one_that_a_shell_takes(sweep, tmp_path):
 def test_uncommitted_changes_are_told_with_their_digest(fakes, tmp_path, monkeypatch):
     facts = fakes.environment().model_copy(update={"commit": "ab" * 20 + "+"})
     monkeypatch.setattr("spmark.suite.runner.changes_digest", lambda: "0123456789abcdef")
-    run_cases([fakes.case()], tmp_path, facts, fakes.options())
+    fakes.run_cases([fakes.case()], tmp_path, facts)
     ((batch,),) = read_batches(tmp_path).values()
     made = recipe(batch, "tiny")
     assert f"git checkout {'ab' * 20}" in made.commands
@@ -141,7 +142,7 @@ def test_the_digest_of_changes(tmp_path):
 
 def test_records_go_to_the_last_run_of_their_machine_that_began_before(fakes, tmp_path):
     facts = fakes.environment()
-    summary = run_cases([fakes.case()], tmp_path, facts, fakes.options())
+    summary = fakes.run_cases([fakes.case()], tmp_path, facts)
     (row,) = summary.rows
     (run,) = read_rows(tmp_path / RUNS, RunRow)
     with RecordFile(tmp_path / RUNS) as file:
@@ -169,16 +170,25 @@ def test_published_records_without_a_command_line_are_rebuilt_from_their_cases()
 
 
 def test_packaged_sweeps_keep_their_name_and_options():
-    assert command_line("smoke") == ("spmark", "run", "smoke")
-    words = command_line("/some/where/my.yaml", limit=3, retry=("timeout",), warm=True)
+    assert command_line(Options(sweep="smoke")) == ("spmark", "run", "smoke")
+    words = command_line(Options(sweep="/some/where/my.yaml", limit=3, retry=("timeout",), warm=True))
     assert words == ("spmark", "run", "my.yaml", "--retry", "timeout", "--limit", "3", "--warm")
+
+
+def test_every_option_of_a_run_is_on_record_but_what_changes_no_measurement():
+    run = typer.main.get_command(cli.app).commands["run"]
+    taken = {name for parameter in run.params for name in parameter.opts if name.startswith("--")}
+    full = Options(sweep="s", device="cpu", only=("a",), retry=("ok",), overrides=("a=b",), limit=1, warm=True)
+    assert taken - {*command_line(full)} == {"--dry-run", "--out", "--strict", "--json"}
+    assert is_run(command_line(full))
+    assert command_line(full.model_copy(update={"sweep": ""})) == (), "Python called"
 
 
 @pytest.mark.parametrize("name", ["smoke", "graphs_spmm", "dnn_layers"])
 def test_a_sweep_survives_as_data(name):
     sweep = Sweep.load(name)
     assert Sweep.model_validate(yaml.safe_load(yaml.safe_dump(sweep_data(sweep)))) == sweep
-    row = RunOrigin(("spmark",), sweep).row("e", 3, "")
+    row = RunRow.of(Options(sweep=name), sweep, "e", 3, "")
     assert RunRow.model_validate_json(row.model_dump_json()) == row
 
 
@@ -194,7 +204,7 @@ def test_reading_provenance_imports_no_gpu_library():
 
 def test_the_load_of_the_machine_is_told_where_records_have_it(fakes, tmp_path):
     folder = tmp_path / "r"
-    summary = run_cases([fakes.case("a"), fakes.case("b")], folder, fakes.environment(), fakes.options())
+    summary = fakes.run_cases([fakes.case("a"), fakes.case("b")], folder, fakes.environment())
     assert not any("busy" in line for line in about(folder))
     with RecordFile(folder / "records.jsonl") as file:
         file.append(summary.rows[0].model_copy(update={"free_cores": 0.5}))

@@ -27,7 +27,7 @@ def invoke(fakes, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(device, "find", lambda name: fakes.CPU)
     monkeypatch.setattr(device, "calibrated", lambda spec: spec)
-    monkeypatch.setattr(run_command, "RunOptions", partial(run_command.RunOptions, factory=fakes.FACTORY))
+    monkeypatch.setattr(run_command, "run_cases", partial(run_command.run_cases, factory=fakes.FACTORY))
     (tmp_path / "tiny.yaml").write_text(SWEEP)
     monkeypatch.setattr(quickstart, "SWEEP", str(tmp_path / "tiny.yaml"))
     return lambda *arguments: CliRunner().invoke(cli.app, ["quickstart", *arguments], catch_exceptions=False)

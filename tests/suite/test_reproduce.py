@@ -16,7 +16,7 @@ from spmark.impls.core.recordfile import read_rows
 from spmark.impls.runtime import device
 from spmark.suite import cli, reproduce
 from spmark.suite.commands import reproduce as command
-from spmark.suite.provenance import RunRow
+from spmark.suite.provenance import RunRow, command_line
 
 PAPERS = ("dash", "liteform", "lo_spmm", "sparsetir", "stile")
 SWEEP = """
@@ -47,7 +47,7 @@ def paper(fakes, monkeypatch, tmp_path):
     monkeypatch.setenv("SPMARK_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(device, "find", lambda name: fakes.CPU.model_copy(update={"copy_bytes_per_s": 0}))
     monkeypatch.setattr(device, "calibrate", lambda spec: fakes.CPU)
-    monkeypatch.setattr(command, "RunOptions", partial(command.RunOptions, factory=fakes.FACTORY))
+    monkeypatch.setattr(command, "run_cases", partial(command.run_cases, factory=fakes.FACTORY))
 
     def write(name="toy", needs="fake"):
         sweep = tmp_path / f"{name}_sweep.yaml"
@@ -85,7 +85,7 @@ def test_every_step_of_a_paper_adds_cases(name, kind):
         if found.step.as_listed:
             assert set(paper.needs) & ran
             assert any(case.label != case.implementation for case in found.cases), "no variants: the paper's would do"
-            assert "--set" not in found.origin("cuda").command
+            assert "--set" not in command_line(found.options("cuda"))
         else:
             assert ran == set(paper.implementations)
         seen |= ids
@@ -205,8 +205,8 @@ def test_a_dry_run_shows_the_steps_and_writes_nothing(paper, tmp_path):
 def test_an_interrupted_run_is_code_130(paper, monkeypatch):
     run_cases = command.run_cases
 
-    def interrupted(*arguments):
-        return run_cases(*arguments).__class__(Path("r"), (), skipped=0, left=3, interrupted=True, seconds=0.1)
+    def interrupted(*arguments, **named):
+        return run_cases(*arguments, **named).__class__(Path("r"), (), skipped=0, left=3, interrupted=True, seconds=0.1)
 
     monkeypatch.setattr(command, "run_cases", interrupted)
     assert invoke(paper()).exit_code == 130

@@ -13,12 +13,15 @@ from pathlib import Path
 import psutil
 import pytest
 
+from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DeviceError, RecordError, SweepError
 from spmark.impls.core.problem import Op
 from spmark.impls.core.record import CandidateRow, EnvironmentRow, Measurement, Status
 from spmark.impls.core.recordfile import FolderLock, read_rows
 from spmark.suite import resume, worker
-from spmark.suite.runner import Watcher, run_cases
+from spmark.suite.agenda import make_agenda
+from spmark.suite.options import Options
+from spmark.suite.runner import Watcher
 
 
 @pytest.fixture
@@ -26,7 +29,7 @@ def run(fakes, tmp_path):
     """Run cases into one folder."""
 
     def run(cases, *, environment=None, watcher=None, **fields):
-        return run_cases(cases, tmp_path / "r", environment or fakes.environment(), fakes.options(**fields), watcher)
+        return fakes.run_cases(cases, tmp_path / "r", environment or fakes.environment(), watcher, **fields)
 
     return run
 
@@ -94,8 +97,18 @@ def test_other_code_another_driver_or_protocol_is_measured_again(run, fakes, mon
 
 def test_warm_samples_are_made_up_for(run, fakes):
     assert run([fakes.case()]).rows[0].warm_samples_us == []
-    assert run([fakes.case()], bench={"warm": True}).rows[0].warm_samples_us == [9.0]
-    assert len(run([fakes.case()], bench={"warm": True}).rows) == 0
+    assert run([fakes.case()], warm=True).rows[0].warm_samples_us == [9.0]
+    assert len(run([fakes.case()], warm=True).rows) == 0
+
+
+@pytest.mark.parametrize(("kind", "action"), [(DeviceKind.CPU, "run"), (DeviceKind.HOST_SIMT, "skip")])
+def test_where_times_mean_nothing_no_warm_sample_is_made_up_for(fakes, kind, action):
+    case = fakes.case()
+    environment = fakes.environment(device=fakes.CPU.model_copy(update={"kind": kind}))
+    key = resume.key_of(case, environment, fakes.version("fake"))
+    history = resume.History({key: resume.Tried(Status.OK, environment.packages, warm=False)})
+    (item,) = make_agenda([case], {}, environment, history, Options(warm=True)).items
+    assert item.action == action
 
 
 def test_what_cannot_run_here_is_recorded_without_a_child(run, fakes):

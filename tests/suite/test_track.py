@@ -77,6 +77,22 @@ def test_liteform_composes_for_a_gpu_that_is_not_there():
     assert "expected spmm" in other["reason"]
 
 
+def test_a_build_for_a_gpu_that_is_not_there_chooses_what_the_implementation_chooses(monkeypatch):
+    from spmark.impls.liteform.plan import LiteForm
+
+    case = {
+        "what": "search", "search": "liteform_build_h200", "op": "spmm", "source": "patterns", "matrix": "logsparse_64",
+        "width": 32, "dtype": "float32", "samples": 2,
+    }  # fmt: skip
+    asked, real = [], LiteForm.compose
+    monkeypatch.setattr(LiteForm, "compose", lambda how, *given: asked.append(how) or real(how, *given))
+    found, buckets = ask(case, {**case, "search": "liteform_h200"})
+    assert {*asked} == {LiteForm(), LiteForm(format="cell", dense="never")}
+    assert len(found["samples_s"]) == 2
+    assert found["predicted_s"] in (None, buckets["predicted_s"])
+    assert buckets["predicted_s"] > 0
+
+
 def test_a_conversion_has_times_and_storage():
     ell, bsr = ask(
         CONVERT, {**CONVERT, "format": "bsr", "format_args": {"block_rows": 2, "block_cols": 2}, "samples": 3}

@@ -8,7 +8,8 @@ using namespace spmark;
 // out[i] = partial[0, i] + partial[1, i] + ..., in that order.
 //
 // A thread owns a vector of elements of C; its loads of all parts are under way together.
-//   partial   parts x elements, each part contiguous;   out   elements; a multiple of vector, aligned to vectors
+//   partial   parts x elements, each part contiguous
+//   out       elements; a multiple of vector, aligned to vectors
 template <int parts, int vector, int threads>
 __global__ void __launch_bounds__(threads) sum_parts(long long elements, const float* partial, float* out) {
   static_assert(parts > 1 && vector <= 4, "a vector is moved at once");

@@ -33,7 +33,8 @@ __device__ __forceinline__ void write(int mark, const Vec<float, vector>& sum, T
 // lane, and has `flight` rows of B on their way.
 //   marks     of each of the nnz non-zeros its row, or where spans share the row the complement of the row (float32) or
 //             of its number among the shared rows (float16)
-//   indices, values   nnz columns and values, in CSR order
+//   indices   nnz columns, in CSR order
+//   values    nnz values, likewise
 //   dense     B, num_cols x width, row-major; aligned to vector elements, and so is width
 //   out       C, num_rows x width, row-major; shared rows are cleared before this grid, and so are empty ones
 //   sums      float16 only: float32 of `width` columns for each shared row, cleared before this grid

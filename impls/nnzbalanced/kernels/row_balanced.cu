@@ -14,7 +14,9 @@ constexpr int kFlight = 8;  // rows of B on their way, held in registers
 // C[i, j] = sum_k A[i, k] B[k, j], the terms of a row one after the other.
 //
 // A group of `lanes` threads owns one row and a tile of lanes * vector columns, one vector a lane.
-//   indptr   num_rows + 1 offsets; indices, values   nnz columns and values, in CSR order
+//   indptr   num_rows + 1 offsets
+//   indices  nnz columns, in CSR order
+//   values   nnz values, likewise
 //   dense    B, num_cols x width, row-major; aligned to vector elements, and so is width
 //   out      C, num_rows x width, row-major; written whole, empty rows as zeros
 template <typename T, int vector, int lanes, int threads>

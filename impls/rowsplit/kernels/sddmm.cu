@@ -32,8 +32,10 @@ __device__ __forceinline__ void transpose_sum(float (&sum)[count], int lane, uns
 // A subwarp of `lanes` threads owns a strip of up to `strip` consecutive non-zeros of one row; a block holds
 // threads / lanes strips that follow each other in `strips`, so that their lengths are alike.
 //   strips    of each strip row, first non-zero and number of non-zeros, then 0; longest first
-//   indices, values   nnz columns and values, in CSR order; values is not read unless scaled
-//   x, y      num_rows x width and num_cols x width, row-major; aligned to vector elements, and so is width
+//   indices   nnz columns, in CSR order
+//   values    nnz values, likewise; not read unless scaled
+//   x         num_rows x width, row-major; aligned to vector elements, and so is width
+//   y         num_cols x width, likewise
 //   out       nnz results
 template <typename T, int vector, int lanes, int strip, int threads>
 __global__ void __launch_bounds__(threads)

@@ -65,8 +65,10 @@ __device__ __forceinline__ void multiply(Vec<float, vector> (&sum)[tiles], const
 //
 // A subwarp of `lanes` threads owns one row and `tiles` times lanes * vector columns; a block holds threads / lanes
 // rows that follow each other in `order`, so that their lengths are alike.
-//   order     the num_rows rows, longest first;   indptr   num_rows + 1 offsets
-//   indices, values   nnz columns and values in CSR order, both with room for kChunk - 1 more; 16-byte aligned
+//   order     the num_rows rows, longest first
+//   indptr    num_rows + 1 offsets
+//   indices   nnz columns, in CSR order, with room for kChunk - 1 more; 16-byte aligned
+//   values    nnz values, likewise
 //   dense     B, num_cols x width, row-major; aligned to vector elements, and so is width
 //   out       C, num_rows x width, row-major; written whole, empty rows as zeros
 // Dynamic shared memory: kCopy + 2 depth (sizeof(Index) + sizeof(T)) bytes a row, depth a multiple of kChunk.

@@ -7,7 +7,8 @@ using namespace spmark;
 
 // Read `count` vectors of 16 bytes and keep a sum that no caller looks at; grid-stride, `unroll` loads in flight a
 // thread.
-//   source   4 * count floats;  sink   one float, written only where the sum is a value that does not occur
+//   source   4 * count floats
+//   sink     one float, written only where the sum is a value that does not occur
 template <int unroll, int threads>
 __global__ void __launch_bounds__(threads)
     read_all(int64_t count, const float* __restrict__ source, float* __restrict__ sink) {
@@ -29,7 +30,8 @@ __global__ void __launch_bounds__(threads)
 }
 
 // Copy `count` vectors of 16 bytes, grid-stride.
-//   source, target   4 * count floats
+//   source   4 * count floats
+//   target   likewise
 template <int unroll, int threads>
 __global__ void __launch_bounds__(threads)
     copy_all(int64_t count, const float* __restrict__ source, float* __restrict__ target) {

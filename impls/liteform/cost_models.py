@@ -1,0 +1,104 @@
+"""LiteForm's cost of bucket widths and its predictors of classes, as cost models of configs.
+
+Peng, Thomadakis, Pienaar and Kestor, "LiteForm", HPDC 2025, sections 5.1 to 5.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.interfaces import Config
+from spmark.impls.core.problem import Problem
+from spmark.impls.liteform.compose import Form
+from spmark.impls.liteform.cost import Counts, capped, count, power_of
+from spmark.impls.liteform.features import Features
+from spmark.impls.liteform.predictor import find
+from spmark.impls.liteform.schedule import table_for
+from spmark.impls.liteform.search import table_of
+
+if TYPE_CHECKING:
+    from spmark.impls.liteform.plan import LiteForm
+
+
+class BucketCost:
+    """The cost over ``partitions`` and ``max_width``: the paper's, or by the weights of a GPU.
+
+    Parameters
+    ----------
+    how : LiteForm
+        Its ``cost``, ``order``, ``bound`` and ``tail_in_last`` count.
+    device : DeviceSpec
+        Whose weights are taken, where there are any.
+    """
+
+    unit: ClassVar[str | None] = None
+
+    def __init__(self, how: LiteForm, device: DeviceSpec) -> None:
+        self._how, self._table = how, table_for(device.name)
+
+    def score(self, problem: Problem, configs: Sequence[Config]) -> NDArray[np.float64]:
+        """Score every config, (len(configs),) float64: the sum over its partitions, all capped at ``max_width``.
+
+        NaN for a config without buckets. O(nnz) for each number of partitions.
+
+        Raises
+        ------
+        ValueError
+            A ``max_width`` is no power of two up to 1,024.
+        """
+        how = self._how
+        weights = how.weights_of(self._table, how.ordered(problem, self._table))
+        counted: dict[int, tuple[NDArray[np.float64], Counts]] = {}
+        scores = np.full(len(configs), np.nan)
+        for number, config in enumerate(configs):
+            if "max_width" not in config:
+                continue
+            partitions = int(config["partitions"])
+            if partitions not in counted:
+                counts = count(problem.matrix, partitions, columns=weights is None)
+                costs = table_of(counts, problem.width, bound=how.bound, weights=weights, tail_in_last=how.tail_in_last)
+                counted[partitions] = costs, counts
+            scores[number] = capped(*counted[partitions], power_of(int(config["max_width"])))
+        return scores
+
+
+class ClassVotes:
+    """Minus the probability of the class that a config belongs to: its format, and for CELL its partitions.
+
+    Parameters
+    ----------
+    how : LiteForm
+        Its ``model`` is asked.
+    device : DeviceSpec
+    """
+
+    unit: ClassVar[str | None] = None
+
+    def __init__(self, how: LiteForm, device: DeviceSpec) -> None:
+        self._predictor = find(how.model)
+
+    def score(self, problem: Problem, configs: Sequence[Config]) -> NDArray[np.float64]:
+        """Score every config by ``format`` (CELL where it says none) and ``partitions``, (len(configs),) float64.
+
+        Where a feature is outside of the training range, CELL in one partition is certain, as
+        `spmark.impls.liteform.compose.choose` has it. O(I + trees depth).
+        """
+        features, predictor = Features.of(problem.matrix), self._predictor
+        if predictor.outside(features, problem.width):
+            cell, shares, classes = 1.0, np.ones(1), np.ones(1, np.int64)
+        else:
+            cell = predictor.share_of_cell(features, problem.width)
+            shares = predictor.partitions.shares(features.partitions(problem.width))
+            classes = predictor.partitions.classes.clip(max=problem.matrix.num_cols)
+
+        def probability(config: Config) -> float:
+            if config.get("format", Form.CELL) != Form.CELL:
+                return 1 - cell
+            return cell * float(shares[classes == int(config.get("partitions", 1))].sum())
+
+        return -np.array([probability(config) for config in configs], np.float64)

@@ -1,0 +1,101 @@
+"""What LO-SpMM's searches prune and rank by, as cost models of configs: counted cycles, rank model, proxies.
+
+Lin et al., "LO-SpMM", ACM TACO 21(4), 2024, sections 3.4 and 3.5; the cycles are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import DeviceError
+from spmark.impls.core.interfaces import Config
+from spmark.impls.core.problem import Problem
+from spmark.impls.lo_spmm.machine import Emitter
+from spmark.impls.lo_spmm.rank import find
+from spmark.impls.lo_spmm.reorder import Order
+from spmark.impls.lo_spmm.search import Pins, Space
+from spmark.impls.lo_spmm.space import TileSize
+from spmark.impls.runtime.target import open_target
+
+if TYPE_CHECKING:
+    from spmark.impls.lo_spmm.plan import LoSpmm
+
+
+class _OfTileSizes:
+    """What the cost models share: they look at tile sizes in the space of a problem.
+
+    Parameters
+    ----------
+    how : LoSpmm
+        Its order of rows, its ``prefetch`` and its rank model count.
+    device : DeviceSpec
+    """
+
+    unit: ClassVar[str | None] = None
+
+    def __init__(self, how: LoSpmm, device: DeviceSpec) -> None:
+        self._how, self._device = how, device
+
+    def _space(self, problem: Problem) -> Space:
+        return Space(problem, self._device, Order(self._how.order), Pins(prefetch=self._how.prefetch))
+
+
+class CountedCycles(_OfTileSizes):
+    """`spmark.impls.lo_spmm.select.estimate`: cycles of the busiest multiprocessor, by counting."""
+
+    def score(self, problem: Problem, configs: Sequence[Config]) -> NDArray[np.float64]:
+        """Score every tile size, (len(configs),) float64 cycles. O(nnz log nnz) for each M1 among them."""
+        space = self._space(problem)
+        return np.array([space.cycles(size) for size in _sizes(configs)], np.float64)
+
+
+class RankTrees(_OfTileSizes):
+    """The trees of section 3.5, whose scores have an order and no unit."""
+
+    def score(self, problem: Problem, configs: Sequence[Config]) -> NDArray[np.float64]:
+        """Score every tile size, (len(configs),) float64. O(nnz log nnz) for each M1 among them.
+
+        Raises
+        ------
+        BuildError
+            There is no such rank model, or it cannot be used.
+        """
+        space = self._space(problem)
+        return find(self._how.model).score(np.stack([space.features(size) for size in _sizes(configs)]))
+
+
+class ProxyTimes(_OfTileSizes):
+    """Times of the proxies of section 3.4, which run on the GPU that they stand for."""
+
+    unit: ClassVar[str | None] = "s"
+
+    def score(self, problem: Problem, configs: Sequence[Config]) -> NDArray[np.float64]:
+        """Compile and run the proxy of every tile size, (len(configs),) float64 seconds: medians.
+
+        Raises
+        ------
+        DeviceError
+            The GPU is not here.
+        BuildError
+            A proxy cannot be made.
+        """
+        if self._device.kind is not DeviceKind.CUDA:
+            raise DeviceError(f"{self._device.name}: expected a GPU, on which proxies run, found {self._device.kind}")
+        target = open_target(self._device)
+        from spmark.impls.lo_spmm.gpu import GpuRunner
+
+        how, sizes = self._how, _sizes(configs)
+        runner = GpuRunner(self._space(problem), target, emitter=Emitter(how.emitter), cpl=how.cpl, warm=how.warm)
+        times_us = runner.samples_us(list(dict.fromkeys(sizes)), proxies=True)
+        return np.array([float(np.median(times_us[size])) * 1e-6 if size in times_us else np.nan for size in sizes])
+
+
+def _sizes(configs: Sequence[Config]) -> list[TileSize]:
+    """Give the tile size of each config; one that was recorded before columns were cut has one part."""
+    names = ("tile_rows", "threads", "cpt", "tiles_per_block", "split")
+    return [TileSize(**{name: int(config[name]) for name in names if name in config}) for config in configs]

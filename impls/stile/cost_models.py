@@ -1,0 +1,59 @@
+"""STile's prices as a cost model of configs: the tiles of a config are found again by the search that prices them.
+
+Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.2 and definition 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.interfaces import Config
+from spmark.impls.core.problem import Problem
+
+if TYPE_CHECKING:
+    from spmark.impls.stile.plan import Stile
+
+_FORM = ("formats", "part", "divisions", "widest", "rows")
+"""What of a config names its tiles; the schedule is not priced."""
+
+
+class TilePrices:
+    """The sum of the costs of a config's tiles, over all multiprocessors evenly.
+
+    Parameters
+    ----------
+    how : Stile
+        Its rules, its calibration and its ``cost_model`` are those of the search.
+    device : DeviceSpec
+    """
+
+    unit: ClassVar[str | None] = "s"
+
+    def __init__(self, how: Stile, device: DeviceSpec) -> None:
+        self._how, self._device = how, device
+
+    def score(self, problem: Problem, configs: Sequence[Config]) -> NDArray[np.float64]:
+        """Search once and score every config, (len(configs),) float64 seconds; takes as long as the search.
+
+        Configs of one form have one score. NaN where the search finds no such form.
+
+        Raises
+        ------
+        DeviceError
+            There is no calibration for the operator and the dtype.
+        """
+        calibration, _ = self._how.priced_by(problem, self._device)
+        seconds = {
+            _form_of(form.facts): form.found.predicted_ms * 1e-3
+            for form in self._how.forms(problem, calibration, measured=True)
+        }
+        return np.array([seconds.get(_form_of(config), np.nan) for config in configs], np.float64)
+
+
+def _form_of(config: Config) -> tuple[object, ...]:
+    return tuple(config.get(name) for name in _FORM)

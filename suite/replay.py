@@ -1,0 +1,296 @@
+"""Cost models replayed over recorded searches: scores for the configs that were measured, without a GPU.
+
+Configs come from the side files of searches. Where a search measured nothing, the cases of one problem that pin one
+implementation in different ways are its configs: each was measured by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from spmark.datasets.cache import Cache
+from spmark.datasets.load import load_matrix
+from spmark.datasets.sweep import Case, MatrixSpec
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.errors import SpmarkError, SweepError
+from spmark.impls.core.guard import reading
+from spmark.impls.core.plausible import plausible
+from spmark.impls.core.problem import Csr, Problem
+from spmark.impls.core.record import CandidateRow, Measurement
+from spmark.impls.table import IMPLEMENTATIONS, cost_model, cost_models, create
+from spmark.impls.tuning.space import key_of
+from spmark.report.candidates import read_seen
+from spmark.suite.provenance import RunRow, read_batches
+from spmark.suite.selection import select
+
+RECORDED: Final = "recorded"
+"""The model whose scores stand in the side files."""
+RANDOM: Final = "random"
+"""The model that knows nothing: what every other is compared with."""
+_Key = tuple[str, str, str]
+"""Case id, version of the implementation, and environment."""
+
+
+@dataclass(frozen=True, eq=False)
+class Searched:
+    """A recorded case and what is known of an implementation's configs for its problem."""
+
+    case: Case
+    record: Measurement
+    device: DeviceSpec | None
+    """None where the environment is not recorded."""
+    measured: Sequence[CandidateRow]
+    """Configs with samples, each once."""
+    failed: Sequence[CandidateRow] = ()
+    """Configs with a reason instead."""
+
+    @property
+    def times_us(self) -> NDArray[np.float64]:
+        """Medians of the measured configs, (len(measured),) float64."""
+        return np.array([np.median(row.samples_us) for row in self.measured], np.float64)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A case that cannot be replayed."""
+
+    case_id: str
+    reason: str
+    """The same words for all cases of a kind."""
+    detail: str = ""
+
+
+@dataclass(eq=False)
+class Replayed:
+    """What came of records."""
+
+    scored: list[tuple[Searched, NDArray[np.float64]]] = field(default_factory=list)
+    """Problems with the scores of their measured configs; NaN where the model knows nothing of one."""
+    unscored: list[Searched] = field(default_factory=list)
+    """Problems that the model cannot order."""
+    left_out: list[LeftOut] = field(default_factory=list)
+
+
+def replay(paths: Sequence[Path], model: str, seed: int = 0, only: Sequence[str] = ()) -> Replayed:
+    """Score the measured configs of recorded searches.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        Records as `spmark.report.load.record_files` finds them, with their side files.
+    model : str
+        `RECORDED`, `RANDOM`, or a cost model of the implementations (`spmark.impls.table.cost_models`), which scores
+        anew: the matrix is loaded from its source.
+    seed : int
+        Of `RANDOM`.
+    only : sequence of str
+        Filters of cases (`spmark.suite.selection.select`).
+
+    Raises
+    ------
+    RecordError
+        There are no records, or a file cannot be read.
+    SweepError
+        No implementation of these records has the model, or a filter leaves no case.
+    """
+    found = Replayed()
+    searched = _read(paths, model, found.left_out)
+    if only:
+        kept = {id(case) for case in select([one.case for one in searched], only)}
+        searched = [one for one in searched if id(one.case) in kept]
+        found.left_out.clear()  # a filter knows cases with measured configs only
+    scorer = _Scorer(model, seed)
+    for one in sorted(searched, key=lambda one: (one.case.matrix.id, one.case.seed)):
+        try:
+            found.scored.append((one, scorer.scores(one)))
+        except _CannotScore as why:
+            found.unscored.append(one)
+            found.left_out.append(LeftOut(one.record.case_id, why.reason, why.detail))
+    return found
+
+
+def _refuse_unknown(model: str, implementations: Iterable[str]) -> None:
+    known = {RECORDED, RANDOM}.union(*(cost_models(name) for name in implementations if name in IMPLEMENTATIONS))
+    if model not in known:
+        raise SweepError(f"expected a cost model out of {', '.join(sorted(known))} for these records, found {model!r}")
+
+
+def _read(paths: Sequence[Path], model: str, left_out: list[LeftOut]) -> list[Searched]:
+    """Put records and what their searches saw together; what cannot be is added to ``left_out``."""
+    seen = _read_side_files(paths)
+    found: dict[_Key, Searched] = {}
+    for path in paths:
+        for file, batches in read_batches(path).items():
+            for batch in batches:
+                device = batch.environment.device if batch.environment else None
+                specs = _specs_of(batch.run)
+                for record in plausible(batch.records, file):
+                    try:
+                        case = _case_of(record, specs)
+                    except ValidationError as error:
+                        left_out.append(LeftOut(record.case_id, "its matrix is none that can be asked for", str(error)))
+                        continue
+                    rows = seen.get(_key(record), [])
+                    measured, failed = [row for row in rows if row.samples_us], [row for row in rows if row.reason]
+                    found[_key(record)] = Searched(case, record, device, measured, failed)
+    _refuse_unknown(model, {one.case.implementation for one in found.values()})
+    groups = _pinned_apart([one for one in found.values() if not one.measured and _has(one.case.implementation, model)])
+    grouped = {_key(one.record) for group in groups for one in group}
+    for key in seen:
+        if key not in found:
+            left_out.append(LeftOut(key[0], "there is no record of the case"))
+        elif not found[key].measured and key not in grouped:
+            left_out.append(LeftOut(key[0], "its search measured nothing"))
+    return [*(one for one in found.values() if one.measured), *map(_pool, groups)]
+
+
+def _read_side_files(paths: Sequence[Path]) -> dict[_Key, list[CandidateRow]]:
+    """Give what was seen of each case: of a config its newest row; configs that were only scored are left out."""
+    seen: dict[_Key, dict[str, CandidateRow]] = {}
+    for row in read_seen(paths):
+        rows = seen.setdefault(_key(row), {})
+        if row.samples_us or row.reason:
+            rows[key_of(row.config)] = row
+    return {key: list(rows.values()) for key, rows in seen.items()}
+
+
+def _pinned_apart(alone: Sequence[Searched]) -> list[list[Searched]]:
+    """Group timed cases that pin one implementation for one problem in different ways."""
+    groups: dict[tuple[object, ...], list[Searched]] = {}
+    for one in alone:
+        case, record = one.case, one.record
+        if case.config and record.samples_us:
+            ours = case.implementation, record.implementation_version, record.environment
+            problem = case.op, case.scaled, case.matrix.model_dump_json(), case.seed, case.width, case.dtype
+            groups.setdefault((*ours, *problem), []).append(one)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _pool(group: Sequence[Searched]) -> Searched:
+    """Make one search of several cases; its tunables are those that all of them pin alike."""
+    first = group[0]
+    pins = [one.case.config for one in group]
+    shared = {name: value for name, value in pins[0].items() if all(pin.get(name) == value for pin in pins)}
+    rows = {
+        key_of(one.record.config): CandidateRow(
+            case_id=one.record.case_id,
+            implementation_version=one.record.implementation_version,
+            environment=one.record.environment,
+            config=one.record.config,
+            samples_us=one.record.samples_us,
+        )
+        for one in group
+    }
+    return Searched(replace(first.case, config=shared), first.record, first.device, list(rows.values()))
+
+
+def _has(implementation: str, model: str) -> bool:
+    """Tell whether an implementation has a model to compare, or to compare `RANDOM` with."""
+    known = cost_models(implementation) if implementation in IMPLEMENTATIONS else {}
+    return model in known or (model == RANDOM and bool(known))
+
+
+def _key(row: Measurement | CandidateRow) -> _Key:
+    return row.case_id, row.implementation_version, row.environment
+
+
+def _specs_of(run: RunRow | None) -> dict[str, MatrixSpec]:
+    """Give the matrices of a run's sweep by id: a record does not hold the arguments of a source."""
+    told = run.sweep.get("matrices") if run is not None and run.sweep else None
+    try:
+        specs = [MatrixSpec.model_validate(one) for one in told] if isinstance(told, list) else []
+    except ValidationError:
+        return {}
+    return {spec.id: spec for spec in specs}
+
+
+def _case_of(record: Measurement, specs: Mapping[str, MatrixSpec]) -> Case:
+    """Give the case that a record is of."""
+    spec = specs.get(record.matrix_id)
+    return Case(
+        op=record.op,
+        matrix=spec or MatrixSpec(source=record.source, name=record.matrix, orientation=record.orientation),
+        width=record.width,
+        dtype=record.dtype,
+        scaled=record.scaled,
+        implementation=record.implementation,
+        config=record.requested,
+        label=record.label,
+        seed=record.seed,
+        time_limit_s=math.inf,
+        baseline=None,
+    )
+
+
+@dataclass
+class _CannotScore(Exception):
+    reason: str
+    detail: str = ""
+
+
+class _Scorer:
+    """Scores problem after problem by one model; the last matrix is kept."""
+
+    def __init__(self, model: str, seed: int) -> None:
+        self._model, self._seed, self._cache = model, seed, Cache.default()
+        self._last: tuple[object, Csr] | None = None
+
+    def scores(self, one: Searched) -> NDArray[np.float64]:
+        """Give the scores of the measured configs, (len(measured),) float64.
+
+        Raises
+        ------
+        _CannotScore
+            There are too few configs, no model, no matrix or no scores; says which.
+        """
+        if len(one.measured) < 2:
+            raise _CannotScore("fewer than two of its configs were measured")
+        if self._model == RANDOM:
+            digest = hashlib.sha256(one.record.case_id.encode()).digest()
+            return np.random.default_rng([self._seed, *digest]).random(len(one.measured))
+        if self._model == RECORDED:
+            told = [math.nan if row.predicted is None else row.predicted for row in one.measured]
+            scores, reason = np.array(told, np.float64), "its search predicted nothing"
+        else:
+            scores, reason = self._scored_anew(one), "the model knows none of its configs"
+        if np.isnan(scores).all():
+            raise _CannotScore(reason)
+        if np.unique(scores).size == 1:
+            raise _CannotScore("all of its configs have the same score")
+        return scores
+
+    def _scored_anew(self, one: Searched) -> NDArray[np.float64]:
+        if not _has(one.case.implementation, self._model):
+            raise _CannotScore(f"{one.case.implementation} has no cost model {self._model}")
+        if one.device is None:
+            raise _CannotScore("its environment is not recorded")
+        problem = self._problem(one)
+        try:
+            with reading(one.record.case_id, f"configs that {self._model} can score", SweepError):
+                how = create(one.case.implementation, one.case.config)
+                return cost_model(how, self._model, one.device).score(problem, [row.config for row in one.measured])
+        except SpmarkError as error:
+            raise _CannotScore("the model refuses it", str(error)) from error
+
+    def _problem(self, one: Searched) -> Problem:
+        case = one.case
+        key = case.matrix.model_dump_json(), case.seed
+        try:
+            if self._last is None or self._last[0] != key:
+                self._last = None
+                self._last = key, load_matrix(case.matrix, self._cache, case.seed).csr
+            matrix = self._last[1]
+            if matrix.hash != one.record.matrix_hash:
+                raise _CannotScore("its source gives another matrix today", case.matrix.id)
+            return Problem(case.op, matrix, case.width, case.dtype, case.scaled)
+        except SpmarkError as error:
+            raise _CannotScore("its matrix cannot be loaded", str(error)) from error

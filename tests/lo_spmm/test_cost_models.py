@@ -1,0 +1,72 @@
+"""LO-SpMM's cost models give configs the scores that its searches prune and rank by."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from problems import random_csr
+
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.errors import DeviceError
+from spmark.impls.core.problem import Op, Problem
+from spmark.impls.lo_spmm import cost_models
+from spmark.impls.lo_spmm.plan import LoSpmm
+from spmark.impls.lo_spmm.rank import SHIPPED, find
+from spmark.impls.lo_spmm.reorder import Order
+from spmark.impls.lo_spmm.search import Pins, explore
+from spmark.impls.lo_spmm.space import TileSize
+from spmark.impls.runtime.device import find as find_device
+from spmark.impls.runtime.device import shipped_calibration
+from spmark.impls.table import cost_model
+
+H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
+PROBLEM = Problem(Op.SPMM, random_csr(300, 120, np.random.default_rng(7).binomial(120, 0.15, 300).tolist()), 512)
+SIZES = [TileSize(8, 64), TileSize(32, 128, 2), TileSize(16, 32, 1, 3), TileSize(16, 64, 4, 1, 2)]
+CONFIGS = [asdict(size) for size in SIZES]
+
+
+def test_the_estimate_is_that_of_the_search() -> None:
+    space = explore(PROBLEM, H200, Order.NONE, Pins(prefetch=4))
+    scores = cost_model(LoSpmm(order="none", prefetch=4), "estimate", H200).score(PROBLEM, CONFIGS)
+    assert scores.tolist() == [space.cycles(size) for size in SIZES]
+    assert np.unique(scores).size == len(SIZES)
+
+
+def test_a_config_from_before_columns_were_cut_has_one_part() -> None:
+    model = cost_model(LoSpmm(), "estimate", H200)
+    old, new = {"tile_rows": 8, "threads": 64, "cpt": 1, "tiles_per_block": 1}, asdict(TileSize(8, 64))
+    assert np.diff(model.score(PROBLEM, [old, new])).tolist() == [0]
+
+
+def test_ranks_are_those_of_the_shipped_trees() -> None:
+    space = explore(PROBLEM, H200, Order.GREEDY, Pins())
+    scores = cost_model(LoSpmm(), "rank", H200).score(PROBLEM, CONFIGS)
+    assert scores.tolist() == find(SHIPPED).score(np.stack([space.features(size) for size in SIZES])).tolist()
+
+
+def test_proxies_are_refused_without_a_gpu() -> None:
+    with pytest.raises(DeviceError, match="host-simt: expected a GPU, on which proxies run"):
+        cost_model(LoSpmm(), "proxies", find_device("host-simt")).score(PROBLEM, CONFIGS)
+
+
+def test_proxies_are_run_once_for_each_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Runner:
+        def __init__(self, *given: Any, **options: Any) -> None:
+            pass
+
+        def samples_us(self, sizes: list[TileSize], proxies: bool) -> dict[TileSize, list[float]]:
+            assert proxies
+            assert sizes == SIZES
+            return {size: [1.0, size.threads, 900.0] for size in sizes[:-1]}
+
+    fake: Any = ModuleType("gpu")
+    fake.GpuRunner = Runner
+    monkeypatch.setitem(sys.modules, "spmark.impls.lo_spmm.gpu", fake)
+    monkeypatch.setattr(cost_models, "open_target", lambda device: None)
+    scores = cost_model(LoSpmm(), "proxies", H200).score(PROBLEM, [*CONFIGS, CONFIGS[0]])
+    assert scores == pytest.approx([64e-6, 128e-6, 32e-6, np.nan, 64e-6], nan_ok=True)
