@@ -28,6 +28,7 @@ class MadeUpTimer:
     def __init__(self, cost: Cost, noise: float = 0.0, seed: int = 0) -> None:
         self.cost, self.noise, self._random = cost, noise, np.random.default_rng(seed)
         self.asked: list[Config] = []
+        self.turns: list[list[Config]] = []
         self.finals: list[list[Config]] = []
 
     def check(self, plan: Plan) -> None:
@@ -35,6 +36,7 @@ class MadeUpTimer:
         self.cost(dict(plan.config))
 
     def times_us(self, plans: Sequence[Plan], rounds: int) -> list[list[float]]:
+        self.turns.append([dict(plan.config) for plan in plans])
         return [list(self._samples(plan, rounds)) for plan in plans]
 
     def alternating_us(self, plans: Sequence[Plan]) -> list[list[float]]:

@@ -1,13 +1,16 @@
-"""A rank model of one tree with two leaves, and a device whose times follow the estimate."""
+"""A rank model of one tree with two leaves, and a race whose times follow the estimate."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from races import made_up_race
 
 from spmark.impls.core.errors import BuildError
+from spmark.impls.core.interfaces import Built
 from spmark.impls.lo_spmm.rank import Card, RankModel, Trees
 from spmark.impls.lo_spmm.search import Space
 from spmark.impls.lo_spmm.space import TileSize
+from spmark.impls.tuning.race import Race
+from spmark.impls.tuning.space import Config
 
 
 def stump(feature: int, threshold: float) -> RankModel:
@@ -19,21 +22,13 @@ def stump(feature: int, threshold: float) -> RankModel:
     return RankModel(card=card, trees=trees)
 
 
-class EstimatedDevice:
-    """Times candidates by the estimate and their threads; kernels of one M1 may be broken."""
+def estimated_race(space: Space, proxies: bool = False, broken: int = 0) -> Race[Built]:
+    """Time candidates by the estimate and their threads; kernels of one M1 may be broken."""
 
-    def __init__(self, space: Space, broken: int = 0) -> None:
-        self.space, self.broken = space, broken
-        self.compile_s = 0.0
-
-    def prepare(self, groups: Sequence[Sequence[TileSize]], proxies: bool) -> None:
-        pass
-
-    def count_kernels(self, groups: Sequence[Sequence[TileSize]], proxies: bool) -> int:
-        return len(groups)
-
-    def samples_us(self, sizes: Sequence[TileSize], proxies: bool, samples: int = 2) -> Mapping[TileSize, list[float]]:
-        if sizes[0].tile_rows == self.broken:
+    def cost(config: Config) -> float:
+        size = TileSize(**config)
+        if size.tile_rows == broken:
             raise BuildError("broken")
-        shorter = 0.5 if proxies else 1.0
-        return {size: [shorter * (self.space.cycles(size) / 1755 + 0.001 * size.threads)] * samples for size in sizes}
+        return (0.5 if proxies else 1.0) * (space.cycles(size) / 1755 + 0.001 * size.threads)
+
+    return made_up_race(cost)[0]

@@ -100,7 +100,12 @@ class Built:
         try:
             yield
         finally:
-            self.phases_s[name] = self.phases_s.get(name, 0.0) + perf_counter() - started
+            self.charge({name: perf_counter() - started})
+
+    def charge(self, phases_s: Mapping[str, float]) -> None:
+        """Add seconds to phases: also what was spent on a plan before there was one."""
+        for name, seconds in phases_s.items():
+            self.phases_s[name] = self.phases_s.get(name, 0.0) + seconds
 
 
 class Plan(Protocol):

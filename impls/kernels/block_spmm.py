@@ -13,7 +13,7 @@ from spmark.impls.core.problem import Problem
 from spmark.impls.formats.bsr import DenseBlocks
 from spmark.impls.formats.dbsr import DbsrFormat
 from spmark.impls.formats.srbcrs import SrBcrsFormat
-from spmark.impls.kernels.zeroing import RowZeroing
+from spmark.impls.kernels.zeroing import RowZeroing, zeroing_instance
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import Instance, KernelTemplate, TemplateValue
@@ -109,7 +109,7 @@ class BlockSpmmPlan(DevicePlan):
         if depth << split != block_cols:
             raise ValueError(f"expected a depth that divides {block_cols} columns by a power of two, found {depth}")
         with self.phase("compile"):
-            (self._kernel,) = target.load([instance])
+            self._kernel, zeroing = target.load([instance, zeroing_instance(problem.width, problem.dtype)])
         self._shared_bytes = shared_bytes(instance)
         self._kernel.allow_shared(self._shared_bytes)
         with self.phase("convert"):
@@ -126,7 +126,7 @@ class BlockSpmmPlan(DevicePlan):
             self.arrays = list(arrays) or [self.upload(array) for array in pieces]
             cleared = _rows_not_listed(listed, rows, problem.matrix.num_rows)
             self._clears = cleared.size > 0
-            self._zeroed = RowZeroing(self, cleared, problem.width, problem.dtype)
+            self._zeroed = RowZeroing(self, cleared, problem.width, zeroing)
         sizes = (*problem.matrix.shape, problem.width, split)
         self._sizes = tuple(np.int32(size) for size in sizes)
         self._grid = (heads.shape[0], tiles, 1)

@@ -17,7 +17,7 @@ from spmark.impls.formats.csr import CsrFormat
 from spmark.impls.formats.decompose import Part, RowUse, row_use
 from spmark.impls.formats.hyb import HybFormat
 from spmark.impls.kernels.ell_buckets import block_ranges
-from spmark.impls.kernels.shared_rows import SharedRows
+from spmark.impls.kernels.shared_rows import SharedRows, shared_instances
 from spmark.impls.runtime.fusion import Body, FusedLaunch, FusedTemplate, Share
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
@@ -101,10 +101,12 @@ class ComposedPlan(DevicePlan):
                 name: Share(items, tiles, tuple(self.upload(array) for array in arrays))
                 for name, (items, tiles, arrays) in shares.items()
             }
-            self._rows = SharedRows(self, use, problem.width, problem.dtype, vector)
         with self.phase("compile"):
             instance = SPMM_COMPOSED.instance(vector=vector, lanes=lanes, size=size, threads=threads)
-            self._launch = FusedLaunch(target, instance, held)
+            around = shared_instances(use.shared.size > 0, problem.width, problem.dtype, vector)
+            self._launch = FusedLaunch(target, instance, held, around)
+        with self.phase("upload"):
+            self._rows = SharedRows(self, use, problem.width, problem.dtype, self._launch.around)
         self._sizes = np.int32(problem.matrix.num_cols), np.int32(problem.width)
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:

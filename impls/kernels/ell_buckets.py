@@ -13,7 +13,7 @@ from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import DType, Problem
 from spmark.impls.formats.decompose import RowUse, row_use
 from spmark.impls.formats.hyb import UNIT, HybFormat, HybLayout
-from spmark.impls.kernels.shared_rows import SharedRows
+from spmark.impls.kernels.shared_rows import SharedRows, shared_instances
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, TemplateValue
@@ -105,8 +105,6 @@ class EllBucketsPlan(DevicePlan):
         schedule |= {"spread": spread, "together": together}
         super().__init__(problem, target, {**config, **schedule}, alignment=vector * problem.dtype.itemsize)
         self.stored = held.stored
-        with self.phase("compile"):
-            (self._kernel,) = target.load([ell_instance(problem, schedule)])
         with self.phase("convert"):
             groups = threads // lanes
             ranges = block_ranges(held, groups, work, team=_WARP // lanes, spread=spread, together=together)
@@ -117,6 +115,9 @@ class EllBucketsPlan(DevicePlan):
             rows = numbered_rows(held, use.shared) if problem.dtype is DType.FLOAT16 else held.rows
             ranges = np.concatenate([ranges, empty_ranges(rows.size, use.empty.size, groups * EMPTY_ROWS)])
             rows = np.concatenate([rows, use.empty])
+        with self.phase("compile"):
+            around = shared_instances(use.shared.size > 0, problem.width, problem.dtype, vector)
+            self._kernel, *kernels = target.load([ell_instance(problem, schedule), *around])
         with self.phase("upload"):
             if not arrays:
                 whole = cast("HybFormat", held)
@@ -126,7 +127,7 @@ class EllBucketsPlan(DevicePlan):
             self._ranges, self._rows = self.upload(ranges), self.upload(rows)
             # Rows without elements are cleared by the grid itself.
             use = RowUse(use.num_rows, use.shared, empty=np.empty(0, np.int32))
-            self._shared = SharedRows(self, use, problem.width, problem.dtype, vector)
+            self._shared = SharedRows(self, use, problem.width, problem.dtype, kernels)
         self.deterministic = use.shared.size == 0
         self._width = np.int32(problem.width)
         self._grid = (ranges.shape[0], ceil_div(problem.width, vectors * lanes * vector), 1)

@@ -17,7 +17,7 @@ from spmark.impls.formats.tiles import GROUP, Blocks, TileFormat
 from spmark.impls.kernels.block_spmm import mma_pieces
 from spmark.impls.kernels.ell_buckets import EMPTY_ROWS, NEVER, block_ranges, empty_ranges, numbered_rows
 from spmark.impls.kernels.panel_spmm import transposed_pieces
-from spmark.impls.kernels.shared_rows import SharedRows
+from spmark.impls.kernels.shared_rows import SharedRows, shared_instances
 from spmark.impls.kernels.tile_float import SPMM_TILES_FLOAT, VECTOR, VECTORS, split_pieces
 from spmark.impls.kernels.tile_tasks import ALONE, NO_PIECES, WARPS, Panels
 from spmark.impls.runtime.fusion import Body, FusedLaunch, FusedTemplate, Share
@@ -190,14 +190,16 @@ class TileSpmmPlan(DevicePlan):
             )
             # Rows without elements are cleared by the grid itself, and what arrives in pieces is put together by it.
             around = RowUse(use.num_rows, use.shared[: 0 if arrives else None], empty=np.empty(0, np.int32))
-            self._shared = SharedRows(self, around, problem.width, problem.dtype, 8 if half else VECTOR)
-            self._last = (
-                self._sums(row_pieces, use.shared.size * across, problem.width) if half else (self._shared.sums,)
-            )
         self.deterministic = around.shared.size == 0
         with self.phase("compile"):
             instance = tile_spmm_instance(problem, {**schedule, "shallow": shallow}, mixed)
-            self._launch = FusedLaunch(target, instance, shares)
+            beside = shared_instances(not self.deterministic, problem.width, problem.dtype, 8 if half else VECTOR)
+            self._launch = FusedLaunch(target, instance, shares, beside)
+        with self.phase("upload"):
+            self._shared = SharedRows(self, around, problem.width, problem.dtype, self._launch.around)
+            self._last = (
+                self._sums(row_pieces, use.shared.size * across, problem.width) if half else (self._shared.sums,)
+            )
         self._width = np.int32(problem.width)
 
     def _sums(self, row_pieces: NDArray[np.int32], count: int, width: int) -> tuple[DeviceArray, ...]:

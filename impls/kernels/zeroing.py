@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import DType
 from spmark.impls.runtime.plan import DevicePlan
-from spmark.impls.runtime.template import C_TYPES, KernelTemplate, loads_at_once, loads_of
+from spmark.impls.runtime.target import Kernel
+from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, loads_at_once, loads_of
 
 _THREADS = 64
 _MAX_BLOCKS = 4096
@@ -26,6 +27,12 @@ ZERO_ROWS = KernelTemplate(
     legal=loads_at_once,
     max_registers=32,
 )
+
+
+def zeroing_instance(width: int, dtype: DType) -> Instance:
+    """Give the kernel that clears rows of J elements."""
+    vector = loads_of(width, 16 // dtype.itemsize)[0]
+    return ZERO_ROWS.instance(T=C_TYPES[dtype], vector=vector, threads=_THREADS)
 
 
 class RowZeroing:
@@ -39,14 +46,12 @@ class RowZeroing:
         Distinct rows to clear; with none nothing is launched.
     width : int
         Columns of the matrix to clear.
-    dtype : DType
-        Its element type: of the result, or float32 for a workspace.
+    kernel : Kernel
+        Of `zeroing_instance`, for the matrix's element type: the result's, or float32 for a workspace.
     """
 
-    def __init__(self, plan: DevicePlan, rows: NDArray[np.int32], width: int, dtype: DType) -> None:
-        vector = loads_of(width, 16 // dtype.itemsize)[0]
-        instance = ZERO_ROWS.instance(T=C_TYPES[dtype], vector=vector, threads=_THREADS)
-        (self._kernel,) = plan.target.load([instance])
+    def __init__(self, plan: DevicePlan, rows: NDArray[np.int32], width: int, kernel: Kernel) -> None:
+        self._kernel = kernel
         self._rows: Any = plan.upload(rows.astype(np.int32, copy=False))
         self._sizes = np.int32(rows.size), np.int32(width)
         self._grid = (min(int(rows.size), _MAX_BLOCKS), 1, 1)

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
-from math import inf
-
-import numpy as np
+from functools import cached_property, partial
+from math import inf, isfinite
+from typing import Any
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError, SpmarkError, UnsupportedError
-from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.cell import cell_layout, cell_pieces, lay_pieces
 from spmark.impls.formats.hyb import HybLayout
 from spmark.impls.formats.nearness import RowOrder, distinct_share, near_order
 from spmark.impls.formats.pieces import Pieces
-from spmark.impls.formats.threads import cores
+from spmark.impls.formats.threads import run_all
 from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBucketsPlan
 from spmark.impls.kernels.hyb_convert import HybConverter
 from spmark.impls.liteform.compose import Form
@@ -31,12 +29,11 @@ from spmark.impls.liteform.tuning import COUNTED, ScheduleRow, Timed
 from spmark.impls.runtime.target import open_target
 from spmark.impls.runtime.template import C_TYPES
 from spmark.impls.tuning.gpu import PlanTimer
+from spmark.impls.tuning.race import Race
+from spmark.impls.tuning.space import Config
 
-_FIRST, _MORE = 3, 4
-"""Samples after which what is clearly slower is given up, and how many follow else."""
-_FIXED = 9
-"""Samples of a format without configs."""
-_WORSE = 1.25
+_FORM = ("partitions", "max_width", "gathered", "tail_in_last")
+"""What a config says of the format; all else is its schedule."""
 _NARROWEST = 3
 """Binary logarithm of the narrowest widest bucket of a table."""
 _WIDEST = 9
@@ -48,14 +45,30 @@ _NEAR = 1.15
 
 
 class _Bench:
-    """One matrix on the GPU that is there, in one dtype at several widths J."""
+    """One matrix on the GPU that is there, in one dtype: a race of formats and schedules at each of several widths J.
 
-    def __init__(self, matrix: Csr, device: DeviceSpec, dtype: DType, widths: Sequence[int]) -> None:
+    The races keep no plans, and of formats the last one is held: two of a large matrix might not fit.
+    """
+
+    def __init__(
+        self,
+        matrix: Csr,
+        device: DeviceSpec,
+        dtype: DType,
+        widths: Sequence[int],
+        trusts: Callable[[int, Config], bool] = lambda width, config: False,
+    ) -> None:
         self.matrix, self.device, self.target = matrix, device, open_target(device)
         self.problems = {width: Problem(Op.SPMM, matrix, width, dtype) for width in widths}
-        self.converter = HybConverter(next(iter(self.problems.values())), self.target)
+        self.laid: dict[Hashable, HybLayout] = {}
+        """Formats whose rows were laid out ahead."""
+        self._converter = HybConverter(self.problems[widths[0]], self.target)
+        self._held: dict[Hashable, tuple[HybLayout, Any]] = {}
         self.timers = {width: PlanTimer(problem, device) for width, problem in self.problems.items()}
-        self._best = dict.fromkeys(widths, inf)
+        self.races = {
+            width: Race(partial(self._plan, width), timer, trusts=partial(trusts, width), finalists=0)
+            for width, timer in self.timers.items()
+        }
 
     @cached_property
     def order(self) -> RowOrder:
@@ -67,16 +80,23 @@ class _Bench:
         """What blocks read for the first time in A's order, and in the gathered one."""
         return distinct_share(self.matrix), distinct_share(self.matrix, self.order)
 
-    def samples_us(self, plan: Plan, width: int, check: bool = True) -> list[float]:
-        """Give samples of a plan, few of them where it is clearly slower than the best so far at this J."""
-        timer = self.timers[width]
-        if check:
-            timer.check(plan)
-        samples = timer.times_us([plan], _FIRST)[0]
-        if np.median(samples) <= _WORSE * self._best[width]:
-            samples += timer.times_us([plan], _MORE)[0]
-            self._best[width] = min(self._best[width], float(np.median(samples)))
-        return samples
+    def hold(self, partitions: int, max_width: int, gathered: bool, tail_in_last: bool) -> tuple[HybLayout, Any]:
+        """Convert a format, or give what is held of it."""
+        form = partitions, max_width, gathered, tail_in_last
+        if form not in self._held:
+            self._held.clear()
+            layout = self.laid.pop(form, None)
+            if layout is None:
+                rows = self.order.rows if gathered else None
+                layout = cell_layout(self.matrix, [max_width] * partitions, tail_in_last, rows)
+            self._held[form] = layout, self._converter.fill(layout)
+        return self._held[form]
+
+    def _plan(self, width: int, config: Config) -> EllBucketsPlan:
+        form, schedule = _parted(config)
+        layout, arrays = self.hold(**form)
+        arguments = scheduled(schedule, self.order if form["gathered"] else None, form["partitions"])
+        return EllBucketsPlan(self.problems[width], self.target, layout, {}, arrays=arrays, **arguments)
 
 
 class GpuTimer:
@@ -92,10 +112,9 @@ class GpuTimer:
     """
 
     def __init__(self, matrix: Csr, device: DeviceSpec, dtype: DType, widths: Sequence[int] = WIDTHS) -> None:
-        self._bench, self._table = _Bench(matrix, device, dtype, widths), table_for(device.name)
+        self._bench, self._table = _Bench(matrix, device, dtype, widths, self._is_right), table_for(device.name)
         self._pieces: dict[tuple[int, bool], Pieces] = {}
-        self._laid: dict[tuple[int, int, bool], HybLayout] = {}
-        self._checked: set[int] = set()
+        self._timed_now: list[int] = []
 
     def fixed(self, form: Form, width: int) -> list[float]:
         """Time CSR or BSR; refused where the dtype has no kernel for blocks."""
@@ -103,43 +122,35 @@ class GpuTimer:
         reason = chosen.unsupported(problem, self._bench.device)
         if reason:
             raise UnsupportedError(reason)
-        plan, timer = chosen.build(problem, self._bench.device), self._bench.timers[width]
-        timer.check(plan)
-        return timer.times_us([plan], _FIXED)[0]
+        race = Race(lambda _: chosen.build(problem, self._bench.device), self._bench.timers[width], finalists=0)
+        return _samples_us(race, {"format": form.value})
 
     def prepare(self, configs: Sequence[tuple[int, int]]) -> None:
         """Lay the rows of several configs out at once, on all cores, while the GPU has nothing to do.
 
         What cannot be laid out is left to `cell`, which says why.
         """
-        todo = [(*config, way) for config in configs for way in self._ways() if (*config, way) not in self._laid]
-        for partitions, way in dict.fromkeys((partitions, way) for partitions, _, way in todo):
+        laid = self._bench.laid
+        todo = [key for config in configs for way in self._ways() if (key := (*config, way, False)) not in laid]
+        for partitions, way in dict.fromkeys((partitions, way) for partitions, _, way, _ in todo):
             if (partitions, way) not in self._pieces:
                 order = self._bench.order.rows if way else None
                 self._pieces[partitions, way] = cell_pieces(self._bench.matrix, partitions, order)
 
-        def lay(key: tuple[int, int, bool]) -> None:
-            partitions, max_width, way = key
-            try:
-                self._laid[key] = lay_pieces(
-                    self._pieces[partitions, way], [max_width] * partitions, tail_in_last=False
-                )
-            except SpmarkError:
-                return
+        def lay(partitions: int, max_width: int, way: bool, tail_in_last: bool) -> None:
+            with suppress(SpmarkError):
+                pieces = self._pieces[partitions, way]
+                layout = lay_pieces(pieces, [max_width] * partitions, tail_in_last=tail_in_last)
+                laid[partitions, max_width, way, tail_in_last] = layout
 
-        with ThreadPoolExecutor(cores()) as pool:
-            list(pool.map(lay, todo))
+        run_all(lay, todo)
 
     def cell(self, partitions: int, max_width: int) -> Mapping[int, list[float]]:
         """Time CELL with the same cap in all partitions; it is converted once for all widths."""
+        self._timed_now = []
         found: dict[int, list[float]] = {}
         for way, widths in self._ways().items():
-            layout = self._laid.pop((partitions, max_width, way), None)
-            if layout is None:
-                rows = self._bench.order.rows if way else None
-                layout = cell_layout(self._bench.matrix, [max_width] * partitions, False, rows)
-            arrays = self._bench.converter.fill(layout)
-            order = self._bench.order if way else None
+            form = dict(zip(_FORM, (partitions, max_width, way, False), strict=True))
             for width in widths:
                 problem = self._bench.problems[width]
                 schedule = schedule_for(
@@ -150,12 +161,16 @@ class GpuTimer:
                     max_width=max_width,
                     gathered=way,
                 )
-                arguments = scheduled(schedule, order, partitions)
-                plan = EllBucketsPlan(problem, self._bench.target, layout, {}, arrays=arrays, **arguments)
-                # The same kernels run every config: each is checked at one J, and each J once.
-                found[width] = self._bench.samples_us(plan, width, check=width not in self._checked or not found)
-                self._checked.add(width)
+                found[width] = _samples_us(self._bench.races[width], form | schedule.arguments())
+                self._timed_now.append(width)
         return found
+
+    def _is_right(self, width: int, config: Config) -> bool:
+        """Tell whether a result need not be checked.
+
+        The same kernels run every config: each is checked at one J, and each J once.
+        """
+        return bool(self._timed_now) and isfinite(self._bench.races[width].fastest_us)
 
     def _ways(self) -> dict[bool, list[int]]:
         """Give the widths J at which rows stay in A's order, and those at which a plan would gather them."""
@@ -184,9 +199,9 @@ class ScheduleTimer:
 
     def __init__(self, matrix: Csr, device: DeviceSpec, dtype: DType, width: int) -> None:
         self._bench, self._width, self._dtype = _Bench(matrix, device, dtype, [width]), width, dtype
+        self._race = self._bench.races[width]
         self._counts = count(matrix, 1, columns=False)
         self._loads = matrix.nnz * width
-        self._timed: list[Timed] = []
 
     def row(self, matrix: str) -> ScheduleRow:
         """Measure, and give everything under the matrix's name.
@@ -202,7 +217,10 @@ class ScheduleTimer:
         for power in powers:
             for together in (NEVER, 64) if power >= 6 else (NEVER,):
                 self._try(power, False, [replace(middle, together=together)])
-        best = {power: min(self._times(1 << power), default=inf) for power in powers}
+        best = dict.fromkeys(powers, inf)
+        for timed in self._timed():
+            power = timed.max_width.bit_length() - 1
+            best[power] = min(best[power], timed.time_us)
         for low, high in _CLASSES:
             powers_in = [power for power in powers if low <= power <= high]
             power = min(powers_in, key=lambda one: best[one], default=-1)
@@ -210,7 +228,7 @@ class ScheduleTimer:
                 continue
             for way in self._ways():
                 self._try(power, way, candidates(self._width, self._dtype, self._loads, 1 << power))
-        if not self._timed:
+        if not self._timed():
             raise BuildError(
                 f"{matrix}: expected a schedule that computes the product at J = {self._width}, found none"
             )
@@ -226,12 +244,12 @@ class ScheduleTimer:
             counted={name: tuple(map(int, getattr(self._counts, name)[0])) for name in COUNTED},
             given_share=bench.shares[0],
             gathered_share=bench.shares[1],
-            timed=tuple(self._timed),
+            timed=tuple(self._timed()),
         )
 
     def _refine(self, powers: Iterable[int]) -> None:
         """Try the fastest way with the other widths, the tail of folded rows in the last, blocks by row."""
-        fastest = min(self._timed, key=lambda timed: timed.time_us)
+        fastest = min(self._timed(), key=lambda timed: timed.time_us)
         power = fastest.max_width.bit_length() - 1
         for other in powers:
             if other != power and abs(other - power) <= 2:
@@ -251,28 +269,33 @@ class ScheduleTimer:
         )
         return Schedule(vector, lanes, 16 if self._loads < 10_000_000 else 32, vectors)
 
-    def _times(self, max_width: int) -> Iterator[float]:
-        return (timed.time_us for timed in self._timed if timed.max_width == max_width)
+    def _timed(self) -> list[Timed]:
+        """Give what has times, in the order in which it was tried."""
+        parted = [(*_parted(config), us) for config, us, _ in self._race.seen if isfinite(us)]
+        return [
+            Timed(schedule=schedule, time_us=us, **{name: form[name] for name in _FORM if name != "partitions"})
+            for form, schedule, us in parted
+        ]
 
     def _try(self, power: int, way: bool, schedules: Iterable[Schedule], tail_in_last: bool = False) -> None:
-        order = self._bench.order if way else None
-        try:
-            layout = cell_layout(self._bench.matrix, [1 << power], tail_in_last, order.rows if order else None)
-            arrays = self._bench.converter.fill(layout)
-        except (SpmarkError, MemoryError):
-            return
-        problem = self._bench.problems[self._width]
-        for schedule in schedules:
-            try:
-                arguments = scheduled(schedule, order, 1)
-                plan = EllBucketsPlan(problem, self._bench.target, layout, {}, arrays=arrays, **arguments)
-                time_us = float(np.median(self._bench.samples_us(plan, self._width)))
-            except (SpmarkError, MemoryError):
-                continue
-            timed = Timed(
-                max_width=1 << power, gathered=way, schedule=schedule, time_us=time_us, tail_in_last=tail_in_last
-            )
-            self._timed.append(timed)
+        form: Config = dict(zip(_FORM, (1, 1 << power, way, tail_in_last), strict=True))
+        with suppress(SpmarkError, MemoryError):
+            self._bench.hold(**form)
+            self._race.time_all(form | schedule.arguments() for schedule in schedules)
+
+
+def _parted(config: Config) -> tuple[dict[str, Any], Schedule]:
+    """Give the format and the schedule of a config."""
+    form = {name: config[name] for name in _FORM}
+    return form, Schedule(**{name: config[name] for name in config.keys() - form.keys()})
+
+
+def _samples_us(race: Race[Any], config: Config) -> list[float]:
+    """Give the samples of a config; raises `BuildError` with the reason where it has none."""
+    told = race.candidate(config)
+    if told.reason:
+        raise BuildError(told.reason)
+    return list(told.samples_us)
 
 
 def start_width(matrix: Csr, device: DeviceSpec) -> int:

@@ -16,9 +16,7 @@ from spmark.impls.liteform.compose import Form
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.labelled import Labels
 from spmark.impls.liteform.labels import LabelRow
-
-_TIED = 0.03
-"""Shares by which medians of a few samples differ without meaning it."""
+from spmark.impls.tuning.race import Timed
 
 
 def partition_regret(rows: Iterable[LabelRow], predict: Callable[[Features, int], int]) -> float:
@@ -105,16 +103,16 @@ def table_of(rows: Iterable[LabelRow], both: bool = True) -> Labels:
 
 def _line(row: LabelRow, width: int, both: bool) -> tuple[str, tuple[float, ...]] | None:
     """Give the fields of `Labels` for one J, in their order; None where CELL or CSR has no time."""
-    times = [(float(np.median(t.samples_us[width])), t) for t in row.tried if t.samples_us.get(width)]
+    times = [(Timed.of({}, t.samples_us[width]), t) for t in row.tried if t.samples_us.get(width)]
     forms = (Form.CSR, Form.BSR) if both else (Form.CSR,)
     fixed = [float(np.median(row.fixed_us[f][width])) for f in forms if row.fixed_us.get(f.value, {}).get(width)]
     if not times or not row.fixed_us.get(Form.CSR.value, {}).get(width):
         return None
-    cell_us = min(times, key=lambda pair: pair[0])[0]
+    fastest = min((timed for timed, _ in times), key=lambda timed: timed.us)
     # Of configs that noise cannot tell apart the simplest is meant to be learned.
-    tied = [pair for pair in times if pair[0] <= (1 + _TIED) * cell_us]
-    best = min(tied, key=lambda pair: (pair[1].partitions, pair[0]))[1]
+    tied = [pair for pair in times if pair[0].ties(fastest)]
+    best = min(tied, key=lambda pair: (pair[1].partitions, pair[0].us))[1]
     sizes = ("num_rows", "num_cols", "nnz", "avg_length", "min_length", "max_length", "std_length")
     features = tuple(row.features[name] for name in sizes)
-    chosen = (width, best.partitions, best.max_width, cell_us, min(fixed), min(fixed) / cell_us, row.spent_s)
+    chosen = (width, best.partitions, best.max_width, fastest.us, min(fixed), min(fixed) / fastest.us, row.spent_s)
     return f"{row.matrix} {row.dtype}", (*features, *chosen)

@@ -187,7 +187,7 @@ class LiteForm:
             plan = self._composed(problem, target, table, choice, facts, own)
         else:
             plan = _fixed(problem, target, choice.form, facts, own)
-        _add_phases(plan, own.phases_s)
+        plan.charge(own.phases_s)
         return plan
 
     def compose(self, problem: Problem, device: DeviceSpec) -> Composition | None:
@@ -254,7 +254,7 @@ class LiteForm:
         arguments = scheduled(schedule, order, choice.partitions) | ({"work": self.block} if self.block else {})
         told = facts | buckets.facts | {"search": self.search}
         plan = EllBucketsPlan(problem, target, layout, told, arrays=arrays, **arguments)
-        _add_phases(plan, converter.phases_s)
+        plan.charge(converter.phases_s)
         plan.search = buckets.record
         return plan
 
@@ -314,11 +314,6 @@ class LiteForm:
         if self.order == Order.GATHERED:
             return near_order(problem.matrix)
         return gathered_where_it_pays(problem, table) if self.order == Order.AUTO else None
-
-
-def _add_phases(plan: DevicePlan, phases_s: Mapping[str, float]) -> None:
-    for phase, seconds in phases_s.items():
-        plan.phases_s[phase] = plan.phases_s.get(phase, 0.0) + seconds
 
 
 def _schedule_of(problem: Problem, target: Target, max_width: int, *, gathered: bool) -> Schedule:

@@ -9,7 +9,6 @@ import hashlib
 import re
 import subprocess
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +20,7 @@ from spmark.impls.lo_spmm.emit_ptx import entry_ptx, function_ptx, head
 from spmark.impls.lo_spmm.kernel import NAME, UnrolledKernel
 from spmark.impls.lo_spmm.link import link
 from spmark.impls.runtime.compile import Binary, cached
+from spmark.impls.runtime.compile_pool import side_by_side
 from spmark.impls.runtime.toolchain import nvcc_version, tool
 
 TIMEOUT_S = 600.0
@@ -85,8 +85,7 @@ def _in_pieces(kernel: UnrolledKernel, arch: str, cap: int, workers: int) -> Bin
             text = head(arch) + "".join(function_ptx(kernel, tile) for tile in share)
             (folder / f"tiles_{number}.ptx").write_text(text)
             sources.append(f"tiles_{number}")
-        with ThreadPoolExecutor(workers) as pool:
-            needed = max(pool.map(lambda name: _object(folder, name, arch, cap), sources))
+        needed = max(side_by_side(lambda name: _object(folder, name, arch, cap), sources, workers))
         # The entry point must be allowed what the hungriest function uses.
         (folder / "entry.ptx").write_text(entry_ptx(kernel, arch))
         _object(folder, "entry", arch, needed)

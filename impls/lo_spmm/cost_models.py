@@ -20,6 +20,7 @@ from spmark.impls.lo_spmm.rank import find
 from spmark.impls.lo_spmm.reorder import Order
 from spmark.impls.lo_spmm.search import Pins, Space
 from spmark.impls.lo_spmm.space import TileSize
+from spmark.impls.lo_spmm.tuning import config_of
 from spmark.impls.runtime.target import open_target
 
 if TYPE_CHECKING:
@@ -75,24 +76,25 @@ class ProxyTimes(_OfTileSizes):
     unit: ClassVar[str | None] = "s"
 
     def score(self, problem: Problem, configs: Sequence[Config]) -> NDArray[np.float64]:
-        """Compile and run the proxy of every tile size, (len(configs),) float64 seconds: medians.
+        """Compile and run the proxy of every tile size, (len(configs),) float64 seconds.
+
+        Scores are medians, and NaN where a proxy cannot be made.
 
         Raises
         ------
         DeviceError
             The GPU is not here.
-        BuildError
-            A proxy cannot be made.
         """
         if self._device.kind is not DeviceKind.CUDA:
             raise DeviceError(f"{self._device.name}: expected a GPU, on which proxies run, found {self._device.kind}")
         target = open_target(self._device)
-        from spmark.impls.lo_spmm.gpu import GpuRunner
+        from spmark.impls.lo_spmm.gpu import open_race
 
-        how, sizes = self._how, _sizes(configs)
-        runner = GpuRunner(self._space(problem), target, emitter=Emitter(how.emitter), cpl=how.cpl, warm=how.warm)
-        times_us = runner.samples_us(list(dict.fromkeys(sizes)), proxies=True)
-        return np.array([float(np.median(times_us[size])) * 1e-6 if size in times_us else np.nan for size in sizes])
+        how = self._how
+        emitter = Emitter(how.emitter)
+        race = open_race(self._space(problem), target, emitter=emitter, cpl=how.cpl, warm=how.warm, proxies=True)
+        times_us = np.array([timed.us for timed in race.time_all(map(config_of, _sizes(configs)))], np.float64)
+        return np.where(np.isfinite(times_us), times_us * 1e-6, np.nan)
 
 
 def _sizes(configs: Sequence[Config]) -> list[TileSize]:

@@ -7,18 +7,17 @@ serves many tile sizes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.digest import implementation_version
-from spmark.impls.core.errors import CompileError, DatasetError, SpmarkError
+from spmark.impls.core.errors import CompileError, DatasetError
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.core.recordfile import RecordFile, read_rows
 from spmark.impls.formats.threads import cores
@@ -29,7 +28,10 @@ from spmark.impls.lo_spmm.kernel import Schedule, UnrolledKernel, make_tiles
 from spmark.impls.lo_spmm.reorder import Order
 from spmark.impls.lo_spmm.search import Pins, Space, explore
 from spmark.impls.lo_spmm.space import TileSize
-from spmark.impls.lo_spmm.tuning import Runner
+from spmark.impls.lo_spmm.tuning import config_of
+from spmark.impls.runtime.compile_pool import side_by_side
+from spmark.impls.tuning.race import Race
+from spmark.impls.tuning.strategies import by_turns
 
 ROWS = (64, 2048)
 """I and K of a problem, both ends included."""
@@ -127,21 +129,16 @@ def prepare(seed: int, device: DeviceSpec) -> Space:
     return space
 
 
-def measure(seed: int, space: Space, runner: Runner) -> LabelRow:
+def measure(seed: int, space: Space, race: Race[Any]) -> LabelRow:
     """Time the drawn candidates of a prepared problem."""
     started = time.monotonic()
+    groups = drawn(space, seed)
+    by_turns(race, [list(map(config_of, sizes)) for sizes in groups])
     tried: list[Tried] = []
-    for sizes in drawn(space, seed):
-        found: Mapping[TileSize, list[float]] = {}
-        reason = ""
-        try:
-            found = runner.samples_us(sizes, proxies=False)
-        except (SpmarkError, MemoryError) as error:
-            reason = str(error) or type(error).__name__
-        for size in sizes:
-            config = {name: getattr(size, name) for name in ("tile_rows", "threads", "cpt", "tiles_per_block")}
-            features = tuple(space.features(size).tolist())
-            tried.append(Tried(**config, features=features, samples_us=tuple(found.get(size, ())), reason=reason))
+    for size in (size for sizes in groups for size in sizes):
+        config = {name: getattr(size, name) for name in ("tile_rows", "threads", "cpt", "tiles_per_block")}
+        seen, features = race.candidate(config_of(size)), tuple(space.features(size).tolist())
+        tried.append(Tried(**config, features=features, samples_us=seen.samples_us, reason=seen.reason))
     problem = space.problem
     return LabelRow(
         seed=seed,
@@ -162,7 +159,7 @@ def label_all(
     path: Path,
     seeds: Iterable[int],
     make_space: Callable[[int], Space],
-    make_runner: Callable[[Space], Runner],
+    open_race: Callable[[Space], Race[Any]],
     ends: float,
 ) -> tuple[int, int]:
     """Label the problems that have no row yet, in this file or in another shard's beside it.
@@ -174,8 +171,8 @@ def label_all(
     seeds : iterable of int
     make_space : callable
         `prepare` on a device.
-    make_runner : callable
-        Gives what times candidates.
+    open_race : callable
+        Gives a problem's race of tile sizes.
     ends : float
         Of the monotonic clock: no problem is begun after it.
 
@@ -188,15 +185,15 @@ def label_all(
     wanted = [seed for seed in seeds if seed not in have]
     made = 0
     batches = (wanted[start : start + _PREPARED] for start in range(0, len(wanted), _PREPARED))
-    with RecordFile(path) as file, ThreadPoolExecutor(cores()) as pool:
+    with RecordFile(path) as file:
         for batch in batches:
             if time.monotonic() >= ends:
                 break
             # All before the first is timed: a thread that writes PTX holds up launches.
-            for seed, space in zip(batch, list(pool.map(make_space, batch)), strict=True):
+            for seed, space in zip(batch, side_by_side(make_space, batch, cores()), strict=True):
                 if time.monotonic() >= ends:
                     break
-                file.append(measure(seed, space, make_runner(space)))
+                file.append(measure(seed, space, open_race(space)))
                 made += 1
     return made, len(wanted) - made
 

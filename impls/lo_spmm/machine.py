@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from pathlib import Path
 
 import numpy as np
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.files import whole
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import Problem
 from spmark.impls.lo_spmm.assemble import assemble, cache_key
@@ -22,7 +19,7 @@ from spmark.impls.lo_spmm.emit_cuda import cuda_source
 from spmark.impls.lo_spmm.kernel import INSTRUCTION_BYTES, NAME, UnrolledKernel
 from spmark.impls.lo_spmm.proxies import resident_blocks
 from spmark.impls.lo_spmm.space import TileSize, grid_of
-from spmark.impls.runtime.compile import Binary, cache_folder
+from spmark.impls.runtime.compile import Binary, kept_source
 from spmark.impls.runtime.target import Kernel, Target
 from spmark.impls.runtime.template import Instance, KernelTemplate
 
@@ -89,7 +86,7 @@ def instances_of(kernel: UnrolledKernel, device: DeviceSpec, block_threads: Sequ
     BuildError
         The source cannot be written.
     """
-    source, cap = _source_file(cuda_source(kernel)), cap_of(kernel)
+    source, cap = kept_source(cuda_source(kernel), NAME), cap_of(kernel)
     instances = []
     for threads in block_threads:
         # ptxas ignores a bound that no multiprocessor could hold, and with it the cap.
@@ -174,23 +171,3 @@ class Launch:
     def enqueue(self, operand: DeviceArray, out: DeviceArray, shared_bytes: int = 0) -> None:
         """Launch on the current stream."""
         self.kernel.launch(self.grid, (operand, out, self.tile_threads), shared_bytes)
-
-
-def _source_file(text: str) -> Path:
-    """Keep a generated source beside the compiled kernels, named by its content; written whole or not at all.
-
-    One that holds something else is written again.
-
-    Raises
-    ------
-    BuildError
-        It cannot be written.
-    """
-    path = cache_folder() / "sources" / f"{NAME}_{hashlib.sha256(text.encode()).hexdigest()[:24]}.cu"
-    try:
-        if not path.is_file() or path.read_bytes() != text.encode():
-            with whole(path) as part:
-                part.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise BuildError(f"{path}: the generated source cannot be written: {error.strerror}") from error
-    return path

@@ -7,6 +7,7 @@ TACO 21(4), 2024.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import ClassVar
 
@@ -17,21 +18,22 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.interfaces import DeviceArray, Plan
 from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.kernels.zeroing import ZERO_ROWS, RowZeroing
+from spmark.impls.kernels.zeroing import ZERO_ROWS, RowZeroing, zeroing_instance
 from spmark.impls.lo_spmm.hypergraph import is_installed
 from spmark.impls.lo_spmm.kernel import NAME, Schedule, UnrolledKernel
 from spmark.impls.lo_spmm.machine import Code, Emitter, Launch, is_assembled, load_binary, make_for
 from spmark.impls.lo_spmm.parts import SUM_PARTS, PartSums, tiles_of, workspace_bytes
 from spmark.impls.lo_spmm.rank import SHIPPED, exists, find
-from spmark.impls.lo_spmm.remembered import PlanCache, Remembered
 from spmark.impls.lo_spmm.reorder import Order
 from spmark.impls.lo_spmm.search import Pins, explore
 from spmark.impls.lo_spmm.space import MOST_THREADS, SPLITS, THREADS, TILE_ROWS, TileSize
 from spmark.impls.lo_spmm.tuning import Found, Mode, choose
-from spmark.impls.runtime.compile import Binary
+from spmark.impls.runtime.compile import Binary, kept_binary
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
 from spmark.impls.runtime.template import KernelTemplate, loads_of
+from spmark.impls.runtime.toolchain import nvcc_version
+from spmark.impls.tuning.cache import Kept, PlanCache
 
 _MOST_NNZ = {DeviceKind.CUDA: 1 << 20, DeviceKind.HOST_SIMT: 1 << 14}
 """Beyond it compiling takes minutes (16 cores; two for the host's), and the machine code tens of megabytes."""
@@ -148,10 +150,19 @@ class LoSpmm:
 
 def _cache_of(problem: Problem, device: DeviceSpec, how: LoSpmm) -> PlanCache:
     """Give where a plan is kept; a model's file may come to hold another model under the same name."""
-    pinned = asdict(how)
+    pinned = asdict(how) | {"tools": nvcc_version()}
     if how.chooser(device).ranks:
         pinned["model_digest"] = find(how.model).digest
-    return PlanCache(problem, device, pinned)
+    return PlanCache("lo_spmm", problem, device, pinned, values=True)
+
+
+def _read(cache: PlanCache) -> tuple[Kept, TileSize, Binary] | None:
+    """Give what was kept, with its code; None where either is missing, or not what was written."""
+    kept = cache.read()
+    with suppress(KeyError, TypeError, ValueError):
+        if kept is not None and (binary := kept_binary(kept.more["code_key"])) is not None:
+            return kept, TileSize(**kept.more["size"]), binary
+    return None
 
 
 class LoSpmmPlan(DevicePlan):
@@ -171,14 +182,16 @@ class LoSpmmPlan(DevicePlan):
         self._sums: PartSums | None = None
         self._zeroing: RowZeroing | None = None
         if not matrix.nnz:
+            with self.phase("compile"):
+                (kernel,) = target.load([zeroing_instance(problem.width, problem.dtype)])
             with self.phase("upload"):
                 every = np.arange(matrix.num_rows, dtype=np.int32)
-                self._zeroing = RowZeroing(self, every, problem.width, problem.dtype)
+                self._zeroing = RowZeroing(self, every, problem.width, kernel)
             return
         emitter = Emitter(how.emitter)
         with self.phase("search"):
             cache = _cache_of(problem, target.spec, how) if is_assembled(target, emitter) else None
-            held = cache.read() if cache else None
+            held = _read(cache) if cache else None
         if held is not None:
             self._load(problem, *held, alone=alone)
             return
@@ -186,13 +199,14 @@ class LoSpmmPlan(DevicePlan):
         size, num_tiles, code = self._make(problem, how, emitter, found)
         if cache is not None and self.search is not None:
             spent = {name: seconds for name, seconds in self.phases_s.items() if name != "upload"}
-            cache.write(Remembered(size, num_tiles, self.config, spent, self.search, code.cache_key))
+            code_facts = {"size": vars(size), "num_tiles": num_tiles, "code_key": code.cache_key}
+            cache.write(Kept(self.config, self.search, spent, code_facts))
 
-    def _load(self, problem: Problem, kept: Remembered, binary: Binary, alone: bool) -> None:
+    def _load(self, problem: Problem, kept: Kept, size: TileSize, binary: Binary, *, alone: bool) -> None:
         """Take over what was built before: only loading costs; unless that is to stand alone, building is told too."""
         with self.phase("upload"):
-            code = load_binary(binary, [kept.size.block_threads], kept.code_key)
-            self._take(code, kept.size, kept.num_tiles, problem)
+            code = load_binary(binary, [size.block_threads], kept.more["code_key"])
+            self._take(code, size, kept.more["num_tiles"], problem)
         self.config |= kept.config
         if alone:
             self.config["loaded"] = True
@@ -206,12 +220,14 @@ class LoSpmmPlan(DevicePlan):
             split = how.split or (0 if mode.splits else 1)
             pins = Pins(how.tile_rows, how.threads, how.cpt, how.tiles_per_block, how.prefetch, split)
             space = explore(problem, self.target.spec, Order(how.order), pins)
-            runner = None
+            race = None
             if mode.runs and len(space.survivors.sizes) > 1:
-                from spmark.impls.lo_spmm.gpu import GpuRunner
+                from spmark.impls.lo_spmm.gpu import open_race
 
-                runner = GpuRunner(space, self.target, emitter=emitter, cpl=how.cpl, warm=how.warm)
-            found = choose(space, mode, runner, find(how.model) if mode.ranks else None)
+                race = open_race(
+                    space, self.target, emitter=emitter, cpl=how.cpl, warm=how.warm, proxies=mode.by_proxies
+                )
+            found = choose(space, mode, race, find(how.model) if mode.ranks else None)
         size = found.size
         self.search = found.record
         self.config |= {

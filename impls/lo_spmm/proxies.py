@@ -25,7 +25,7 @@ _MOST_CLUSTERS = 48
 not far from the best."""
 LEAST_INSTRUCTIONS = 32_000
 """Of a proxy in PTX, where its kernel has as many: half a megabyte of code, which no multiprocessor holds."""
-_TIE = 1e-3
+_JITTER = 1e-3
 """Far below the least difference of two counts."""
 _LOOP_CONSTANT = 300
 _RESERVED_SHARED_BYTES = 1024
@@ -124,7 +124,7 @@ def cluster_tiles(nnc: NDArray[np.int64], nnz: NDArray[np.int64], count: int) ->
     """
     if nnc.size <= count:
         return np.arange(nnc.size, dtype=np.int32)
-    points = np.column_stack((nnc, nnz)) + np.random.default_rng(0).uniform(0, _TIE, (nnc.size, 2))
+    points = np.column_stack((nnc, nnz)) + np.random.default_rng(0).uniform(0, _JITTER, (nnc.size, 2))
     labels = fcluster(linkage(points, "ward"), count, "maxclust")
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse].astype(np.int32)

@@ -5,20 +5,21 @@ The paper shows that proxies find fast kernels (table 4) and gives no rank corre
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
-from itertools import groupby
-from typing import Literal
+from collections.abc import Callable, Sequence
+from math import isfinite
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from spmark.impls.core.digest import implementation_version
-from spmark.impls.core.errors import SpmarkError
 from spmark.impls.lo_spmm.search import Space
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.lo_spmm.training import kendall
-from spmark.impls.lo_spmm.tuning import Runner, kernel_of
+from spmark.impls.lo_spmm.tuning import by_kernel, config_of, kernel_of
+from spmark.impls.tuning.race import Race
+from spmark.impls.tuning.space import Config
+from spmark.impls.tuning.strategies import by_turns
 
 CANDIDATES = 10
 
@@ -64,21 +65,23 @@ def spread_out(space: Space, count: int = CANDIDATES) -> list[TileSize]:
     return [ordered[place] for place in places]
 
 
-def compare(layer: str, space: Space, runner: Runner, sizes: Sequence[TileSize]) -> Compared:
+def compare(layer: str, space: Space, open_race: Callable[[bool], Race[Any]], sizes: Sequence[TileSize]) -> Compared:
     """Time candidates for real and by proxies.
 
     A proxy is made for the candidates of an M1 and ``cpt`` together, as in a search. What cannot be built or launched
     is left out.
+
+    Parameters
+    ----------
+    layer : str
+        Its name in the row.
+    space : Space
+    open_race : callable
+        Opens a race of kernels, or of proxies where it is called with True.
+    sizes : sequence of TileSize
     """
-    real: dict[TileSize, float] = {}
-    proxy: dict[TileSize, float] = {}
-    groups = [list(group) for _, group in groupby(sorted(sizes, key=kernel_of), key=kernel_of)]
-    for found, proxies in ((real, False), (proxy, True)):
-        runner.prepare(groups, proxies)
-        for together in groups:
-            with suppress(SpmarkError, MemoryError):
-                samples = runner.samples_us(together, proxies)
-                found |= {size: float(np.median(times)) for size, times in samples.items()}
+    groups = [list(map(config_of, together)) for together in by_kernel(sorted(sizes, key=kernel_of))]
+    real, proxy = (_medians_us(open_race(proxies), groups) for proxies in (False, True))
     timed = tuple(size for size in real if size in proxy)
     return Compared(
         layer=layer,
@@ -89,3 +92,8 @@ def compare(layer: str, space: Space, runner: Runner, sizes: Sequence[TileSize])
         estimate=tuple(space.cycles(size) for size in timed),
         implementation_version=implementation_version("lo_spmm"),
     )
+
+
+def _medians_us(race: Race[Any], groups: Sequence[Sequence[Config]]) -> dict[TileSize, float]:
+    by_turns(race, groups)
+    return {TileSize(**timed.config): timed.us for timed in race.seen if isfinite(timed.us)}

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import groupby
-from time import perf_counter
-from typing import NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 
-from spmark.impls.core.errors import BuildError, SpmarkError
 from spmark.impls.core.interfaces import Candidate, Search
 from spmark.impls.formats.threads import cores
 from spmark.impls.lo_spmm.constraints import Survivors
 from spmark.impls.lo_spmm.rank import RankModel
 from spmark.impls.lo_spmm.search import Dealt, Space
 from spmark.impls.lo_spmm.space import TileSize
+from spmark.impls.tuning.race import Race
+from spmark.impls.tuning.space import Config
+from spmark.impls.tuning.strategies import by_turns
 
-SAMPLES = 5
-"""Of every candidate that is run."""
+KernelKey = tuple[int, int, int]
+"""M1, the columns of a thread and the parts of A's columns: what candidates share that one kernel serves."""
 RANKED = 10
 """Candidates that a rank model leaves (sections 3.5 and 7)."""
 SAMPLED = 4
@@ -33,9 +32,6 @@ MANY_PRODUCTS = 200_000
 HOPELESS = 1.6
 """Over the least estimate: kernels whose own least is beyond it have no proxy. Of 16 layers of which an H200 measured
 all candidates, the best kernel's was within 1.2."""
-FINALISTS = 8
-"""Candidates that are measured again, side by side, before one is taken."""
-FINAL_SAMPLES = 15
 
 
 class Mode(StrEnum):
@@ -78,33 +74,6 @@ class Mode(StrEnum):
         return self in (Mode.ESTIMATE, Mode.NEAR)
 
 
-class Runner(Protocol):
-    """Compiles and times candidates."""
-
-    compile_s: float
-    """Seconds so far in which candidates were compiled, and nothing else was done."""
-
-    def prepare(self, groups: Sequence[Sequence[TileSize]], proxies: bool) -> None:
-        """Compile what several groups of candidates will need, side by side; what fails is told by `samples_us`."""
-        ...
-
-    def count_kernels(self, groups: Sequence[Sequence[TileSize]], proxies: bool) -> int:
-        """Give how many kernels `prepare` and `samples_us` compile for groups: C++ one for each size of a block."""
-        ...
-
-    def samples_us(
-        self, sizes: Sequence[TileSize], proxies: bool, samples: int = SAMPLES
-    ) -> Mapping[TileSize, list[float]]:
-        """Give the times of candidates, by turns, and of each so many.
-
-        Raises
-        ------
-        SpmarkError
-            None of them can be built.
-        """
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class Found:
     """What was chosen and seen."""
@@ -115,16 +84,7 @@ class Found:
     record: Search
 
 
-class Spent(NamedTuple):
-    """What running candidates took."""
-
-    compiled: int = 0
-    measured: int = 0
-    compile_s: float = 0.0
-    run_s: float = 0.0
-
-
-def choose(space: Space, mode: Mode, runner: Runner | None = None, model: RankModel | None = None) -> Found:
+def choose(space: Space, mode: Mode, race: Race[Any] | None = None, model: RankModel | None = None) -> Found:
     """Choose among the survivors of the constraints.
 
     Parameters
@@ -132,8 +92,8 @@ def choose(space: Space, mode: Mode, runner: Runner | None = None, model: RankMo
     space : Space
         Of `spmark.impls.lo_spmm.search.explore`.
     mode : Mode
-    runner : Runner, optional
-        For the modes that run candidates; with one candidate it is not needed.
+    race : Race, optional
+        Of `config_of`, for the modes that run candidates; with one candidate it is not needed.
     model : RankModel, optional
         For the modes that rank.
 
@@ -149,28 +109,17 @@ def choose(space: Space, mode: Mode, runner: Runner | None = None, model: RankMo
     else:
         predicted = {size: space.cycles(size) for size in sizes}
         left = _looked_at(mode, predicted, space.problem.matrix.nnz)
-    if not mode.runs or len(left) == 1 or runner is None:
-        best = min(left, key=predicted.__getitem__)
-        return _found(space, best, [_candidate(size, predicted[size]) for size in sizes])
-    ordered = sorted(left, key=lambda size: (kernel_of(size), size))
-    groups = [list(group) for _, group in groupby(ordered, key=kernel_of)]
-    started, compiled_before = perf_counter(), runner.compile_s
-    samples, reasons = _run(groups, runner, mode.by_proxies)
-    finals = _finals(samples, runner, mode.by_proxies)
-    samples |= finals
-    compile_s = runner.compile_s - compiled_before
-    run_s = perf_counter() - started - compile_s
-    if not samples:
-        raise BuildError("no candidate of the search could be used: " + "; ".join(dict.fromkeys(reasons.values())))
-    best = min(finals or samples, key=lambda size: float(np.median(samples[size])))
-    seen = [_candidate(size, predicted[size], samples.get(size, ()), reasons.get(size, "")) for size in sizes]
-    compiled = runner.count_kernels(groups, mode.by_proxies)
-    return _found(space, best, seen, Spent(compiled, len(samples), compile_s, run_s))
+    left.sort(key=predicted.__getitem__)  # of candidates that tie the race takes the first
+    if not mode.runs or len(left) == 1 or race is None:
+        return _found(space, left[0], predicted, Search(candidates=0))
+    by_turns(race, [list(map(config_of, together)) for together in by_kernel(left)])
+    config, _ = race.finish()
+    return _found(space, TileSize(**config), predicted, race.describe(cores()))
 
 
 def promising(predicted: Mapping[TileSize, float]) -> list[TileSize]:
     """Give every candidate of the kernels whose least estimate is at most `HOPELESS` times the least of all."""
-    least: dict[tuple[int, int, int], float] = {}
+    least: dict[KernelKey, float] = {}
     for size, estimate in predicted.items():
         least[kernel_of(size)] = min(estimate, least.get(kernel_of(size), estimate))
     bound = HOPELESS * min(least.values(), default=0.0)
@@ -210,53 +159,28 @@ def _nearest(predicted: Mapping[TileSize, float], most: int) -> list[TileSize]:
     return [size for size in predicted if kernel_of(size) in kept]
 
 
-def _run(
-    groups: Sequence[Sequence[TileSize]], runner: Runner, proxies: bool
-) -> tuple[dict[TileSize, list[float]], dict[TileSize, str]]:
-    samples: dict[TileSize, list[float]] = {}
-    reasons: dict[TileSize, str] = {}
-    runner.prepare(groups, proxies)
-    for together in groups:
-        try:
-            samples |= runner.samples_us(together, proxies)
-        except (SpmarkError, MemoryError) as error:
-            reasons |= dict.fromkeys(together, str(error) or type(error).__name__)
-    return samples, reasons
-
-
-def _finals(samples: Mapping[TileSize, list[float]], runner: Runner, proxies: bool) -> Mapping[TileSize, list[float]]:
-    """Measure the fastest again: of hundreds of medians of a few samples the least is mostly luck.
-
-    They take turns, so that none runs after itself and finds its code in caches.
-    """
-    fastest = sorted(samples, key=lambda size: float(np.median(samples[size])))[:FINALISTS]
-    if len(fastest) < 2:
-        return {}
-    with suppress(SpmarkError, MemoryError):
-        return runner.samples_us(fastest, proxies, FINAL_SAMPLES)
-    return {}
-
-
-def kernel_of(size: TileSize) -> tuple[int, int, int]:
-    """Give what candidates share that one kernel serves: M1, the columns of a thread and the parts of A's columns."""
+def kernel_of(size: TileSize) -> KernelKey:
+    """Give the key of a candidate's kernel."""
     return size.tile_rows, size.cpt, size.split
 
 
-def _candidate(size: TileSize, predicted: float, samples: Sequence[float] = (), reason: str = "") -> Candidate:
-    names = ("tile_rows", "threads", "cpt", "tiles_per_block", "split")
-    return Candidate({name: getattr(size, name) for name in names}, float(predicted), tuple(samples), reason)
+def by_kernel(sizes: Iterable[TileSize]) -> list[list[TileSize]]:
+    """Put candidates together that one kernel serves; kernels and candidates stay in the order in which they come."""
+    groups: dict[KernelKey, list[TileSize]] = {}
+    for size in sizes:
+        groups.setdefault(kernel_of(size), []).append(size)
+    return list(groups.values())
 
 
-def _found(space: Space, size: TileSize, seen: Sequence[Candidate], spent: Spent | None = None) -> Found:
-    spent = spent or Spent()
-    record = Search(
-        space.considered,
-        spent.compiled,
-        spent.measured,
-        cores() if spent.compiled else 1,
-        tuple(seen),
-        len(space.survivors.sizes),
-        spent.compile_s,
-        spent.run_s,
-    )
+def config_of(size: TileSize) -> Config:
+    """Give what a race knows a candidate by."""
+    return dict(vars(size))
+
+
+def _found(space: Space, size: TileSize, predicted: Mapping[TileSize, float], record: Search) -> Found:
+    raced = {TileSize(**one.config): one for one in record.seen}
+    seen = [
+        replace(raced.get(one) or Candidate(config_of(one)), predicted=float(score)) for one, score in predicted.items()
+    ]
+    record = replace(record, candidates=space.considered, seen=tuple(seen), eligible=len(seen))
     return Found(size, space.dealt(size.tile_rows, size.split), space.survivors, record)

@@ -20,7 +20,7 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import DeviceArray, Plan
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.decompose import RowUse
-from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS, SharedRows
+from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS, SharedRows, shared_instances
 from spmark.impls.kernels.zeroing import ZERO_ROWS
 from spmark.impls.runtime.plan import DevicePlan, OneLaunchPlan
 from spmark.impls.runtime.target import MAX_GRID, Grid, Target, ceil_div, open_target
@@ -127,16 +127,18 @@ class NnzBalancedPlan(DevicePlan):
         tile = {"vector": vector} | (dict(zip(("lanes", "flight"), sums, strict=True)) if sums else {})
         super().__init__(problem, target, {**config, **tile}, alignment=vector * problem.dtype.itemsize)
         self.stored = matrix.nnz
-        with self.phase("compile"):
-            template = SPANS_SEQUENTIAL if sums else SPANS_PARALLEL
-            (self._kernel,) = target.load([template.instance(T=C_TYPES[problem.dtype], **tile, threads=THREADS)])
         with self.phase("convert"):
             empty = np.flatnonzero(matrix.row_lengths == 0).astype(np.int32)
             use = RowUse(matrix.num_rows, shared_rows(matrix, span), empty)
             marks = use.targets(matrix.rows_of_entries(), numbered=half)
+        with self.phase("compile"):
+            template = SPANS_SEQUENTIAL if sums else SPANS_PARALLEL
+            instance = template.instance(T=C_TYPES[problem.dtype], **tile, threads=THREADS)
+            around = shared_instances(use.shared.size > 0, problem.width, problem.dtype, vector)
+            self._kernel, *kernels = target.load([instance, *around])
         with self.phase("upload"):
             self._arrays = [self.upload(a) for a in (marks, matrix.indices, problem.values)]
-            self._shared = SharedRows(self, use, problem.width, problem.dtype, vector)
+            self._shared = SharedRows(self, use, problem.width, problem.dtype, kernels)
         self.deterministic = use.shared.size == 0
         self._sizes = np.int32(matrix.nnz), np.int32(problem.width), np.int32(span)
         groups = ceil_div(matrix.nnz, span)

@@ -17,8 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import cast
 
-from spmark.impls.core.errors import CompileError, DeviceError
-from spmark.impls.core.files import Stamp, cache_root, read_sealed, stamp, write_sealed
+from spmark.impls.core.errors import BuildError, CompileError, DeviceError
+from spmark.impls.core.files import Stamp, cache_root, read_sealed, stamp, whole, write_sealed
 from spmark.impls.core.plainjson import parse_json
 from spmark.impls.runtime.toolchain import INCLUDE, cuda_include, nvcc_version, tool
 
@@ -102,17 +102,46 @@ def cached(key: str, make: Callable[[], Binary]) -> Binary:
         Called where there is no entry, or one that does not hold what was written; what it raises passes through and
         leaves the cache as it was.
     """
-    path = _place(key)
-    binary = _read(path)
+    binary = kept_binary(key)
     if binary is None:
         binary = make()
-        _write(path, binary)
+        _write(_place(key), binary)
     return binary
+
+
+def kept_binary(key: str) -> Binary | None:
+    """Give the binary called ``key`` that is in the cache; None where there is none, or not what was written."""
+    return _read(_place(key))
 
 
 def cached_kernel(source: Path, expression: str, arch: str) -> Binary | None:
     """Give a kernel of NVRTC's that is in the cache; None where it must be compiled."""
-    return _read(_place(_kernel_key(source, expression, arch, "nvrtc")))
+    return kept_binary(_kernel_key(source, expression, arch, "nvrtc"))
+
+
+def kept_source(text: str, name: str) -> Path:
+    """Keep a generated source beside the compiled kernels; one that holds something else is written again.
+
+    Parameters
+    ----------
+    text : str
+        The source.
+    name : str
+        Begins the file's name; a digest of the text follows.
+
+    Raises
+    ------
+    BuildError
+        It cannot be written.
+    """
+    path = cache_folder() / "sources" / f"{name}_{hashlib.sha256(text.encode()).hexdigest()[:24]}.cu"
+    try:
+        if not path.is_file() or path.read_bytes() != text.encode():
+            with whole(path) as part:
+                part.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BuildError(f"{path}: the generated source cannot be written: {error.strerror}") from error
+    return path
 
 
 def assemble(ptx: str, arch: str, name: str = "ptx") -> Binary:

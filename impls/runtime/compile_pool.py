@@ -15,17 +15,20 @@ import signal
 import subprocess
 import sys
 from base64 import b64decode, b64encode
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from tempfile import TemporaryFile
+from typing import TypeVar
 
 from spmark.impls.core.errors import CompileError, DeviceError
 from spmark.impls.runtime.compile import Binary, cached_kernel, compile_kernel
 
+T = TypeVar("T")
+R = TypeVar("R")
 Job = tuple[Path, str, str]
 """Source, expression and architecture, as of `compile_kernel`."""
 _IDLE_S = 60.0
@@ -33,6 +36,15 @@ _IDLE_S = 60.0
 _CACHE = "SPMARK_CACHE"
 # Never what lies in the current folder; not multiprocessing, which would run the caller's main module again.
 _COMMAND = (sys.executable, "-P", "-m", "spmark.impls.runtime.compile_pool")
+
+
+def side_by_side(function: Callable[[T], R], tasks: Sequence[T], workers: int) -> list[R]:
+    """Call a function that waits for a compiler or an assembler with every task, so many at a time.
+
+    Results come in the order of the tasks; the first call that raises ends the others' turn.
+    """
+    with ThreadPoolExecutor(max(1, min(workers, len(tasks)))) as threads:
+        return list(threads.map(function, tasks))
 
 
 def compile_many(kernels: Iterable[Job], workers: int | None = None) -> list[Binary | CompileError]:
@@ -61,9 +73,8 @@ def compile_many(kernels: Iterable[Job], workers: int | None = None) -> list[Bin
     if most == 1:
         results[missing[0]] = _compile(jobs[missing[0]])
     elif most:
-        with ThreadPoolExecutor(most) as threads:
-            for place, made in zip(missing, threads.map(_ask, (jobs[place] for place in missing)), strict=True):
-                results[place] = made
+        for place, made in zip(missing, side_by_side(_ask, [jobs[place] for place in missing], most), strict=True):
+            results[place] = made
     return [result for result in results if result is not None]
 
 

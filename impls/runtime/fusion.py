@@ -56,6 +56,13 @@ class FusedLaunch:
         Of a `FusedTemplate`.
     shares : mapping
         By the body's name; arrays of the dtypes that it declares, on the target.
+    around : sequence of Instance
+        Kernels of launches before and after this one, which are compiled beside it.
+
+    Attributes
+    ----------
+    around : list of Kernel
+        In the order given.
 
     Raises
     ------
@@ -64,7 +71,9 @@ class FusedLaunch:
         the kernel does not compile.
     """
 
-    def __init__(self, target: Target, instance: Instance, shares: Mapping[str, Share]) -> None:
+    def __init__(
+        self, target: Target, instance: Instance, shares: Mapping[str, Share], around: Sequence[Instance] = ()
+    ) -> None:
         template = instance.template
         if not isinstance(template, FusedTemplate):
             raise BuildError(f"{template.source}: {template.name}: expected a FusedTemplate, found a KernelTemplate")
@@ -84,7 +93,7 @@ class FusedLaunch:
             blocks += share.items * share.tiles
         if blocks > MAX_GRID[0]:
             raise BuildError(f"{where}: expected at most {MAX_GRID[0]:,} thread blocks, found {blocks:,}")
-        (self._kernel,) = target.load([instance])
+        self._kernel, *self.around = target.load([instance, *around])
         self._args = tuple(args)
         self.blocks = blocks
 

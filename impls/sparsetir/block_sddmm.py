@@ -7,11 +7,10 @@ matrix here, so nothing knows of them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from time import perf_counter
 from typing import Any
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.interfaces import Search
+from spmark.impls.core.interfaces import Built, Search
 from spmark.impls.core.problem import Problem
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.kernels.block_sddmm import BlockSddmmPlan
@@ -83,10 +82,10 @@ def _plan(
     """Build one config; ``formats`` keeps what has been converted by block size."""
     schedule = dict(config)
     block = schedule.pop("block")
-    started = perf_counter()
-    if block not in formats:
-        formats[block] = BsrFormat.from_csr(problem.matrix, block, block)
-    convert_s = perf_counter() - started
+    own = Built()
+    with own.phase("convert"):
+        if block not in formats:
+            formats[block] = BsrFormat.from_csr(problem.matrix, block, block)
     plan = BlockSddmmPlan(problem, open_target(device), formats[block], {}, **schedule)
-    plan.phases_s["convert"] += convert_s
+    plan.charge(own.phases_s)
     return plan

@@ -9,11 +9,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from time import perf_counter
 from typing import ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.interfaces import Plan
+from spmark.impls.core.interfaces import Built, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.bsr import BsrFormat, DenseBlocks
 from spmark.impls.formats.dbsr import DbsrFormat
@@ -83,11 +82,11 @@ class TunedBlocks:
         return plan
 
     def _plan(self, problem: Problem, target: Target, config: Config) -> DevicePlan:
-        started = perf_counter()
-        held = self.convert(problem, config)
-        convert_s = perf_counter() - started
+        own = Built()
+        with own.phase("convert"):
+            held = self.convert(problem, config)
         plan = build_plan(problem, target, held, config)
-        plan.phases_s["convert"] += convert_s
+        plan.charge(own.phases_s)
         return plan
 
 

@@ -8,11 +8,10 @@ of both, each part in the format and on the units that fit it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from time import perf_counter
 from typing import ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.interfaces import Plan
+from spmark.impls.core.interfaces import Built, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.decompose import Rule, decompose
 from spmark.impls.formats.rules import Blocks, Buckets, Remainder
@@ -59,12 +58,12 @@ class SparseTirComposed:
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Decompose, upload; the kernel comes from the cache or is compiled."""
-        started = perf_counter()
-        parts = decompose(problem.matrix, self.rules())
-        convert_s = perf_counter() - started
+        own = Built()
+        with own.phase("convert"):
+            parts = decompose(problem.matrix, self.rules())
         config = {"block": self.block, "min_density": self.min_density, "max_width": self.max_width, "fold": self.fold}
         vector = loads_of(problem.width, 8)[0]
         lanes = 8 if problem.width <= 8 * vector else 32
         plan = ComposedPlan(problem, open_target(device), parts, config, vector=vector, lanes=lanes)
-        plan.phases_s["convert"] += convert_s
+        plan.charge(own.phases_s)
         return plan

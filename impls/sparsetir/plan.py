@@ -110,6 +110,5 @@ def build_plan(problem: Problem, device: DeviceSpec, config: dict[str, Any]) -> 
         return SddmmPlan(problem, target, {}, **config)
     forms = Forms(problem, target)
     plan = forms.plan(config)
-    for phase, seconds in forms.converter.phases_s.items():
-        plan.phases_s[phase] = plan.phases_s.get(phase, 0.0) + seconds
+    plan.charge(forms.converter.phases_s)
     return plan

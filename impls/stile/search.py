@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from time import perf_counter
+from time import monotonic
 
 import numpy as np
 from numpy.typing import NDArray
@@ -159,10 +159,10 @@ def search_many(
     list of list of Found
         Of each search; empty where it had not begun in time or would find what another does.
     """
-    started, prices = perf_counter(), Once()
+    ends, prices = monotonic() + time_budget_s, Once()
 
     def late() -> bool:
-        return perf_counter() - started > time_budget_s
+        return monotonic() > ends
 
     def priced(job: _Job, nnz: int) -> Shapes:
         return shapes_of(calibration, width, job.part, nnz, job.rules.mode, job.rules.widest)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import CompileError
-from spmark.impls.core.interfaces import DeviceArray, Plan
+from spmark.impls.core.interfaces import Built, DeviceArray, Plan
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.core.spans import numbered, openings
 from spmark.impls.formats.bsr import BsrFormat
@@ -197,11 +196,11 @@ def row_ranks(held: BsrFormat) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
 
 def build_plan(problem: Problem, device: DeviceSpec, config: Config, held: BsrFormat | None = None) -> TritonPlan:
     """Build one schedule, converting where no format is given."""
-    started = perf_counter()
-    held = held or BsrFormat.from_csr(problem.matrix, config["block"], config["block"])
-    convert_s = perf_counter() - started
+    own = Built()
+    with own.phase("convert"):
+        held = held or BsrFormat.from_csr(problem.matrix, config["block"], config["block"])
     plan = TritonPlan(problem, open_target(device), held, config)
-    plan.phases_s["convert"] += convert_s
+    plan.charge(own.phases_s)
     return plan
 
 
@@ -213,7 +212,7 @@ def build_best(problem: Problem, device: DeviceSpec, blocks: Sequence[int]) -> P
     BuildError
         No candidate could be built; carries the reasons.
     """
-    started = perf_counter()
+    own = Built()
     formats: dict[int, BsrFormat] = {}
 
     def build(config: Config) -> TritonPlan:
@@ -223,12 +222,12 @@ def build_best(problem: Problem, device: DeviceSpec, blocks: Sequence[int]) -> P
             formats[block] = BsrFormat.from_csr(problem.matrix, block, block)
         return build_plan(problem, device, config, formats[block])
 
-    race = Race(build, PlanTimer(problem, device))
-    block = exhaustive(race, [middle(problem, size) for size in blocks]).config["block"]
-    exhaustive(race, [middle(problem, block), *schedules(problem, block)])
-    config, _ = race.finish()
-    search_s = perf_counter() - started
+    with own.phase("search"):
+        race = Race(build, PlanTimer(problem, device))
+        block = exhaustive(race, [middle(problem, size) for size in blocks]).config["block"]
+        exhaustive(race, [middle(problem, block), *schedules(problem, block)])
+        config, _ = race.finish()
     plan = build_plan(problem, device, config)
-    plan.phases_s["search"] = search_s
+    plan.charge(own.phases_s)
     plan.search = race.describe()
     return plan

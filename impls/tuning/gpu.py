@@ -3,23 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Plan
-from spmark.impls.core.operators import random_operands, reference, sampled_rows, why_wrong
+from spmark.impls.core.operators import Reference, random_operands, reference, sampled_rows, why_wrong
 from spmark.impls.core.problem import Problem
 from spmark.impls.runtime.cuda import cuda_faults
 from spmark.impls.runtime.cudatiming import CudaStopwatch
-from spmark.impls.runtime.timing import Stopping, take_samples
+from spmark.impls.runtime.timing import Run, Stopping, Stopwatch, take_samples
 from spmark.impls.runtime.withcupy import cupy
 
 _CHECKED_ROWS = 512
 _WARMUPS = 2
 _ALTERNATING = Stopping(max_samples=50, max_seconds=0.1, warmups=_WARMUPS, batch=5)
+
+
+class _Drawn(Stopwatch):
+    """A stopwatch that draws the order of several runs anew for each round.
+
+    A plan right after another with the same code was seen to find its code in the multiprocessors' caches (9.9 us
+    instead of 13.7), so that no order may repeat.
+    """
+
+    def __init__(self, stopwatch: Stopwatch, seed: int) -> None:
+        self._stopwatch, self._random = stopwatch, np.random.default_rng(seed)
+
+    def batch(self, runs: Sequence[Run], rounds: int, cold: bool) -> NDArray[np.float64]:
+        """Time every run once a round."""
+        if len(runs) == 1:
+            return self._stopwatch.batch(runs, rounds, cold)
+        times = np.empty((len(runs), rounds))
+        for turn in range(rounds):
+            order = self._random.permutation(len(runs))
+            times[order, turn] = self._stopwatch.batch([runs[at] for at in order], 1, cold)[:, 0]
+        return times
+
+    def state(self) -> tuple[float, list[str]]:
+        """Ask the device."""
+        return self._stopwatch.state()
 
 
 class PlanTimer:
@@ -35,17 +61,19 @@ class PlanTimer:
     """
 
     def __init__(self, problem: Problem, device: DeviceSpec, seed: int = 0) -> None:
-        self._problem, self._stopwatch = problem, CudaStopwatch(device)
-        self._random = np.random.default_rng(seed)
-        sources = random_operands(problem, seed)
-        self._operands = [cupy.empty(source.shape, problem.dtype.numpy) for source in sources]
-        for source, operand in zip(sources, self._operands, strict=True):
+        self._problem, self._stopwatch = problem, _Drawn(CudaStopwatch(device), seed)
+        self._sources = random_operands(problem, seed)
+        self._operands = [cupy.empty(source.shape, problem.dtype.numpy) for source in self._sources]
+        for source, operand in zip(self._sources, self._operands, strict=True):
             source.fill(operand, cupy)
         self._out = cupy.empty(problem.out_shape, problem.dtype.numpy)
-        rows = sampled_rows(problem)
-        longest = int(np.argmax(problem.matrix.row_lengths))
+
+    @cached_property
+    def _reference(self) -> Reference:
+        rows = sampled_rows(self._problem)
+        longest = int(np.argmax(self._problem.matrix.row_lengths))
         some = rows[:: max(1, rows.size // _CHECKED_ROWS)]
-        self._reference = reference(problem, sources, np.union1d(some, [longest]))
+        return reference(self._problem, self._sources, np.union1d(some, [longest]))
 
     def check(self, plan: Plan) -> None:
         """Refuse a plan whose result is wrong.
@@ -67,25 +95,13 @@ class PlanTimer:
             raise BuildError(f"wrong result: {reason}")
 
     def times_us(self, plans: Sequence[Plan], rounds: int) -> list[list[float]]:
-        """Time plans that were checked once a round, each from cold caches, in an order drawn for each round.
-
-        A plan right after another with the same code was seen to find its code in the multiprocessors' caches (9.9 us
-        instead of 13.7), so that no order may repeat.
-        """
+        """Time plans once a round, each from cold caches, in an order drawn for each round."""
         runs = [partial(plan.run, self._operands, self._out) for plan in plans]
         self._stopwatch.batch(runs, _WARMUPS, cold=True)
-        if len(runs) == 1:
-            return [[round(float(time), 3) for time in self._stopwatch.batch(runs, rounds, cold=True)[0]]]
-        times: list[list[float]] = [[] for _ in runs]
-        for _ in range(rounds):
-            order = self._random.permutation(len(runs))
-            turn = self._stopwatch.batch([runs[at] for at in order], 1, cold=True)[:, 0]
-            for at, time in zip(order, turn, strict=True):
-                times[at].append(round(float(time), 3))
-        return times
+        return [[round(float(time), 3) for time in times] for times in self._stopwatch.batch(runs, rounds, cold=True)]
 
     def alternating_us(self, plans: Sequence[Plan]) -> list[list[float]]:
-        """Time plans that were checked by turns, by the suite's protocol, each from cold caches.
+        """Time plans by turns, by the suite's protocol, each from cold caches, in an order drawn for each round.
 
         Samples are taken until all medians are known to 1 %, at least 10 and at most 50, or a tenth of a second is up.
         """

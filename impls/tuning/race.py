@@ -9,8 +9,8 @@ end, what a search may cost and what is kept of it. Systems differ by their spac
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -113,7 +113,13 @@ class Race(Generic[P]):
         Score of a cost model for a config, lower is better; only told.
     tell : callable, optional
         Gives what is told of a config (`Candidate.config`); by default the config itself.
+    trusts : callable, optional
+        Tells of which configs the result need not be checked; by default all are.
+    compiled : callable, optional
+        Counts the kernels that were compiled; by default every candidate that ran counts as one.
     budget : Budget
+    finalists : int
+        Fastest candidates whose plans are kept for `finish`; 0 where times are all that is asked for.
     """
 
     def __init__(
@@ -124,20 +130,21 @@ class Race(Generic[P]):
         prepare: Callable[[Sequence[Config]], None] | None = None,
         predict: Callable[[Config], float] | None = None,
         tell: Callable[[Config], Config] = dict,
+        trusts: Callable[[Config], bool] | None = None,
+        compiled: Callable[[], int] | None = None,
         budget: Budget = Budget(),
+        finalists: int = FINALISTS,
     ) -> None:
         self._build, self._timer, self._prepare, self._predict = build, timer, prepare, predict
-        self._tell, self._budget = tell, budget
+        self._tell, self._trusts, self._compiled = tell, trusts, compiled
+        self._budget, self._most_finalists = budget, finalists
         self._candidates: list[Candidate] = []
         self._timed: dict[str, Timed] = {}
         self._finalists: list[Finalist[P]] = []
         self._compile_s = self._run_s = 0.0
         self._started = perf_counter()
-
-    @property
-    def fastest_us(self) -> float:
+        self.fastest_us = math.inf
         """Least median so far; infinite before the first."""
-        return self._finalists[0].timed.us if self._finalists else math.inf
 
     @property
     def seen(self) -> list[Timed]:
@@ -156,10 +163,33 @@ class Race(Generic[P]):
 
     def time(self, config: Config) -> Timed:
         """Give the median time of a config; a config is built and timed once, however often it is asked for."""
-        key = key_of(config)
-        if key not in self._timed:
-            self._timed[key] = self._first_time(config)
-        return self._timed[key]
+        return self.time_by_turns([config])[0]
+
+    def time_by_turns(self, configs: Iterable[Config]) -> list[Timed]:
+        """Time several configs in alternation: a plan that follows itself may find its own code in caches.
+
+        All their plans are in memory at once.
+        """
+        wanted = list(configs)
+        ready: list[Finalist[P]] = []
+        for config in wanted:
+            if key_of(config) in self._timed:
+                continue
+            timed = self._timed[key_of(config)] = Timed(config, math.inf)
+            number = len(self._candidates)
+            self._candidates.append(Candidate(self._tell(config), self._predict(config) if self._predict else None))
+            with self._reasons([number]):
+                self._ask_budget(number)
+                ready.append(Finalist(timed, number, self._made(config)))
+        if ready:
+            with self._reasons([one.number for one in ready]):
+                self._enter(ready, self._samples_us([one.plan for one in ready if one.plan is not None]))
+        return [self._timed[key_of(config)] for config in wanted]
+
+    def candidate(self, config: Config) -> Candidate:
+        """Time a config as `time` does; give all of its samples, or the reason for which it has none."""
+        self.time(config)
+        return self._candidates[list(self._timed).index(key_of(config))]
 
     def time_all(self, configs: Iterable[Config]) -> list[Timed]:
         """Time several configs, compiled side by side."""
@@ -202,9 +232,8 @@ class Race(Generic[P]):
         return sorted(ready, key=lambda finalist: finalist.number)
 
     def _time_again(self, finalists: Sequence[Finalist[P]]) -> None:
-        started = perf_counter()
-        times = self._timer.alternating_us([finalist.plan for finalist in finalists if finalist.plan is not None])
-        self._run_s += perf_counter() - started
+        with self._running():
+            times = self._timer.alternating_us([finalist.plan for finalist in finalists if finalist.plan is not None])
         for finalist, samples in zip(finalists, times, strict=True):
             candidate = self._candidates[finalist.number]
             told = (*candidate.samples_us, *samples)
@@ -216,7 +245,7 @@ class Race(Generic[P]):
         measured = sum(bool(candidate.samples_us) for candidate in self._candidates)
         return Search(
             candidates=len(self._candidates),
-            compiled=measured,
+            compiled=self._compiled() if self._compiled else measured,
             measured=measured,
             cores=cores,
             seen=tuple(self._candidates),
@@ -225,39 +254,15 @@ class Race(Generic[P]):
             run_s=self._run_s,
         )
 
-    def _first_time(self, config: Config) -> Timed:
-        predicted = self._predict(config) if self._predict else None
-        number = len(self._candidates)
-        self._candidates.append(Candidate(self._tell(config), predicted))
+    @contextmanager
+    def _reasons(self, numbers: Sequence[int]) -> Iterator[None]:
+        """Keep why some candidates have no times."""
         try:
-            self._ask_budget(number)
-            plan, samples = self._run(config)
+            yield
         except (SpmarkError, MemoryError) as error:
-            reason = str(error) or type(error).__name__
-            self._candidates[number] = replace(self._candidates[number], reason=reason)
-            return Timed(config, math.inf)
-        self._candidates[number] = replace(self._candidates[number], samples_us=tuple(samples))
-        timed = Timed.of(config, samples)
-        self._finalists.append(Finalist(timed, number, plan))
-        self._finalists.sort(key=lambda finalist: finalist.timed.us)
-        del self._finalists[FINALISTS:]
-        return timed
-
-    def _run(self, config: Config) -> tuple[P, list[float]]:
-        """Build, check and time; where memory is short, once more without the plans of the finalists."""
-        try:
-            return self._run_once(config)
-        except MemoryError:
-            if not any(finalist.plan for finalist in self._finalists):
-                raise
-            for finalist in self._finalists:
-                finalist.plan = None
-            return self._run_once(config)
-
-    def _run_once(self, config: Config) -> tuple[P, list[float]]:
-        plan = self._build(config)
-        self._compile_s += plan.phases_s.get("compile", 0.0)
-        return plan, self._samples_us(plan)
+            for number in numbers:
+                reason = str(error) or type(error).__name__
+                self._candidates[number] = replace(self._candidates[number], reason=reason)
 
     def _ask_budget(self, number: int) -> None:
         """Refuse a candidate beyond the budget; the first one is always tried."""
@@ -265,13 +270,50 @@ class Race(Generic[P]):
         if number and (number >= self._budget.candidates or spent >= self._budget.seconds):
             raise BuildError(f"not tried: the search's budget ended after {number} candidates and {spent:.1f} s")
 
-    def _samples_us(self, plan: P) -> list[float]:
+    def _made(self, config: Config) -> P:
+        """Build and check; where memory is short, once more without the plans of the finalists."""
+        try:
+            return self._made_once(config)
+        except MemoryError:
+            if not any(finalist.plan for finalist in self._finalists):
+                raise
+            for finalist in self._finalists:
+                finalist.plan = None
+            return self._made_once(config)
+
+    def _made_once(self, config: Config) -> P:
+        plan = self._build(config)
+        self._compile_s += plan.phases_s.get("compile", 0.0)
+        if not (self._trusts and self._trusts(config)):
+            with self._running():
+                self._timer.check(plan)
+        return plan
+
+    def _samples_us(self, plans: Sequence[P]) -> list[list[float]]:
+        """Time plans by turns: a few samples of each, and more of those that are not far behind."""
+        with self._running():
+            samples = self._timer.times_us(plans, FIRST)
+            medians = [float(np.median(times)) for times in samples]
+            far = FAR * min(self.fastest_us, *medians)
+            hopeful = [number for number, median in enumerate(medians) if median < far]
+            if hopeful:
+                more = self._timer.times_us([plans[number] for number in hopeful], MORE)
+                for number, times in zip(hopeful, more, strict=True):
+                    samples[number] = [*samples[number], *times]
+        return samples
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
         started = perf_counter()
         try:
-            self._timer.check(plan)
-            (samples,) = self._timer.times_us([plan], FIRST)
-            if float(np.median(samples)) < FAR * self.fastest_us:
-                samples = samples + self._timer.times_us([plan], MORE)[0]
-            return samples
+            yield
         finally:
             self._run_s += perf_counter() - started
+
+    def _enter(self, ready: Sequence[Finalist[P]], samples: Sequence[list[float]]) -> None:
+        """Keep the times of candidates, and the plans of the fastest."""
+        for one, times in zip(ready, samples, strict=True):
+            self._candidates[one.number] = replace(self._candidates[one.number], samples_us=tuple(times))
+            one.timed = self._timed[key_of(one.timed.config)] = Timed.of(one.timed.config, times)
+            self.fastest_us = min(self.fastest_us, one.timed.us)
+        self._finalists = sorted([*self._finalists, *ready], key=lambda one: one.timed.us)[: self._most_finalists]

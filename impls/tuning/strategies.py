@@ -13,7 +13,7 @@ import numpy as np
 
 from spmark.impls.core.interfaces import CostModel
 from spmark.impls.core.problem import Problem
-from spmark.impls.tuning.race import FAR, Timed
+from spmark.impls.tuning.race import FAR, Race, Timed
 from spmark.impls.tuning.space import Axis, Config, Space, key_of
 
 CLEARLY_WORSE = 1.06
@@ -48,6 +48,14 @@ class Times(Protocol):
 def exhaustive(race: Times, configs: Iterable[Config]) -> Timed:
     """Time every config; give the fastest, of equal times the first."""
     return fastest(race.time_all(configs))
+
+
+def by_turns(race: Race[Any], groups: Iterable[Sequence[Config]]) -> None:
+    """Compile what all groups need side by side, then time the configs of each group by turns."""
+    held = list(groups)
+    race.prepare(config for group in held for config in group)
+    for group in held:
+        race.time_by_turns(group)
 
 
 def fastest(timed: Sequence[Timed]) -> Timed:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.markup import escape
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from spmark.impls.core.devicespec import DeviceSpec
     from spmark.impls.lo_spmm.search import Space
     from spmark.impls.lo_spmm.study import Compared
-    from spmark.impls.lo_spmm.tuning import Runner
+    from spmark.impls.tuning.race import Race
 
 METHOD = "lo_spmm"
 LAYERS: Sequence[tuple[str, int]] = (
@@ -82,7 +82,7 @@ def measure_kernels(request: RankRequest) -> int:
         return _compare_proxies(folder / "proxies.jsonl", LAYERS[number - 1 :: total], device, ends, request.as_json)
     file = folder / f"shard-{number:02d}-of-{total:02d}.jsonl"
     seeds = range(number - 1, GROUPS, total)
-    made, left = label_all(file, seeds, partial(prepare, device=device), partial(_runner, device=device), ends)
+    made, left = label_all(file, seeds, partial(prepare, device=device), partial(_race, device=device), ends)
     if request.as_json:
         answer({"file": file, "made": made, "left": left})
     else:
@@ -125,12 +125,12 @@ def train_rank_model(labels: Sequence[str], name: str, out: Path, as_json: bool)
     )
 
 
-def _runner(space: Space, device: DeviceSpec) -> Runner:
-    from spmark.impls.lo_spmm.gpu import GpuRunner
+def _race(space: Space, device: DeviceSpec, proxies: bool = False) -> Race[Any]:
+    from spmark.impls.lo_spmm.gpu import open_race
     from spmark.impls.lo_spmm.machine import Emitter
     from spmark.impls.runtime.target import open_target
 
-    return GpuRunner(space, open_target(device), emitter=Emitter.PTX, cpl=0)
+    return open_race(space, open_target(device), emitter=Emitter.PTX, proxies=proxies)
 
 
 def _compare_proxies(
@@ -150,7 +150,7 @@ def _compare_proxies(
                 break
             loaded = load_matrix(MatrixSpec(source="dnn_layers", name=name), Cache.default(), 0)
             space = explore(Problem(Op.SPMM, loaded.csr, width), device, Order.GREEDY, Pins())
-            have[key] = compare(key, space, _runner(space, device), spread_out(space))
+            have[key] = compare(key, space, partial(_race, space, device), spread_out(space))
             rows.append(have[key])
     _show(file, list(have.values()), as_json)
     return sum(f"{name} J{width}" not in have for name, width in layers)

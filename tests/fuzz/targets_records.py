@@ -17,13 +17,13 @@ from spmark.impls.core.errors import RecordError, SpmarkError
 from spmark.impls.core.files import write_sealed
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.liteform.schedule import read_table
+from spmark.impls.lo_spmm import plan as lo_spmm
 from spmark.impls.lo_spmm.features import FEATURES
 from spmark.impls.lo_spmm.rank import Card, RankModel, Trees
-from spmark.impls.lo_spmm.remembered import PlanCache
 from spmark.impls.runtime import compile as compiling
 from spmark.impls.runtime.device import find
 from spmark.impls.stile.calibration import Calibration
-from spmark.impls.tuning.cache import PlanCache as TuningCache
+from spmark.impls.tuning.cache import PlanCache
 from spmark.report.candidates import load_candidates
 from spmark.report.load import current, load_records
 from spmark.report.published import PAPERS, parse
@@ -183,7 +183,7 @@ def _problem() -> Problem:
 
 
 def _tuned(data: bytes, folder: Path) -> object:
-    cache = TuningCache("sparsetir", _problem(), find("host-simt"), {})
+    cache = PlanCache("sparsetir", _problem(), find("host-simt"), {})
     write_sealed(cache.path, data)
     return _present(cache.read())
 
@@ -196,11 +196,10 @@ def _tuned_seeds() -> list[bytes]:
 
 
 def _kept_plan(data: bytes, folder: Path) -> object:
-    cache = object.__new__(PlanCache)  # its name would ask nvcc for its version
-    cache.path = folder / "plan.json"
+    cache = PlanCache("lo_spmm", _problem(), find("host-simt"), {})
     write_sealed(cache.path, data)
     compiling._write(compiling._place("ab" * 32), compiling.Binary(b"", "kernel", 1, 0, 0))
-    return _present(cache.read())
+    return _present(lo_spmm._read(cache))
 
 
 def _plan_seeds() -> list[bytes]:
@@ -210,15 +209,9 @@ def _plan_seeds() -> list[bytes]:
         "measured": 1,
         "seen": [{"config": {}, "predicted": None, "samples_us": [1.0]}],
     }
-    facts = {
-        "size": {"tile_rows": 4, "threads": 32},
-        "num_tiles": 3,
-        "config": {"a": 1},
-        "phases_s": {"search": 1.0},
-        "search": search,
-        "code_key": "ab" * 32,
-    }
-    return [json.dumps(facts).encode()]
+    more = {"size": {"tile_rows": 4, "threads": 32}, "num_tiles": 3, "code_key": "ab" * 32}
+    kept = {"config": {"a": 1}, "search": search, "phases_s": {"search": 1.0}, "more": more}
+    return [json.dumps(kept).encode()]
 
 
 def _result(data: bytes, folder: Path) -> object:

@@ -19,6 +19,8 @@ from spmark.impls.kernels import shared_rows
 from spmark.impls.kernels.composed import ComposedPlan
 from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBucketsPlan
 from spmark.impls.kernels.zeroing import RowZeroing
+from spmark.impls.runtime.target import Kernel
+from spmark.impls.runtime.template import C_TYPES
 
 AWKWARD = {
     "ten_thousand_in_a_row": random_csr(20, 12_000, [3] * 7 + [10_000] + [0] * 12),
@@ -79,11 +81,26 @@ class Cleared:
         lists = self.lists
 
         class Noted(RowZeroing):
-            def __init__(self, plan: object, rows: NDArray[np.int32], width: int, dtype: DType) -> None:
+            def __init__(self, plan: object, rows: NDArray[np.int32], width: int, kernel: Kernel) -> None:
+                (dtype,) = (dtype for dtype in DType if C_TYPES[dtype] == kernel.instance.values["T"])
                 lists.append((dtype, rows.tolist()))
-                super().__init__(plan, rows, width, dtype)
+                super().__init__(plan, rows, width, kernel)
 
         monkeypatch.setattr(shared_rows, "RowZeroing", Noted)
+
+
+@pytest.mark.parametrize("dtype", list(DType))
+def test_all_kernels_of_a_plan_are_compiled_in_one_call(
+    dtype: DType, target: TableTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows are shared, so that there is one to clear them, and in float16 one for the workspace and one that rounds."""
+    asked: list[list[str]] = []
+    load = target.load
+    monkeypatch.setattr(target, "load", lambda given: (asked.append([i.template.name for i in given]), load(given))[1])
+    problem = Problem(Op.SPMM, AWKWARD["wide"], 8, dtype)
+    EllBucketsPlan(problem, target, HybFormat.from_csr(problem.matrix, 1, 4), {}, vector=4, lanes=8, work=16)
+    workspace = ["zero_rows", "round_shared_rows"] if dtype is DType.FLOAT16 else []
+    assert asked == [["spmm_ell_buckets", "zero_rows", *workspace]]
 
 
 @pytest.mark.parametrize("form", [(1, 4), (3, 64), (1, 1 << 14)], ids=str)

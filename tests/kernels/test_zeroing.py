@@ -7,7 +7,7 @@ import pytest
 
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.kernels import zeroing
-from spmark.impls.kernels.zeroing import RowZeroing
+from spmark.impls.kernels.zeroing import RowZeroing, zeroing_instance
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import open_target
@@ -16,6 +16,11 @@ from spmark.impls.runtime.target import open_target
 class ZeroingPlan(DevicePlan):
     def enqueue(self, operands: object, out: object) -> None:
         raise NotImplementedError
+
+
+def zeroing_of(plan: DevicePlan, rows: np.ndarray, width: int, dtype: DType = DType.FLOAT32) -> RowZeroing:
+    (kernel,) = plan.target.load([zeroing_instance(width, dtype)])
+    return RowZeroing(plan, rows, width, kernel)
 
 
 @pytest.mark.parametrize("dtype", list(DType))
@@ -27,7 +32,7 @@ def test_listed_rows_are_cleared_and_no_others(width: int, dtype: DType, small_m
     out = random.standard_normal((12, width)).astype(dtype.numpy)
     expected = out.copy()
     expected[rows] = 0
-    RowZeroing(plan, rows, width, dtype).enqueue(out)
+    zeroing_of(plan, rows, width, dtype).enqueue(out)
     np.testing.assert_array_equal(out, expected)
     assert plan.device_bytes == rows.nbytes
 
@@ -37,7 +42,7 @@ def test_more_rows_than_a_grid_has_blocks(small_matrix: object, monkeypatch: pyt
     plan = ZeroingPlan(Problem(Op.SPMM, small_matrix, 2), open_target(find("host-simt")), {})
     rows = np.arange(4 * 2 + 3, dtype=np.int32) * 2
     out = np.ones((rows.size * 2, 2), np.float32)
-    RowZeroing(plan, rows, 2, DType.FLOAT32).enqueue(out)
+    zeroing_of(plan, rows, 2).enqueue(out)
     assert (out[::2] == 0).all()
     assert (out[1::2] == 1).all()
 
@@ -45,5 +50,5 @@ def test_more_rows_than_a_grid_has_blocks(small_matrix: object, monkeypatch: pyt
 def test_no_rows_are_no_launch(small_matrix: object) -> None:
     plan = ZeroingPlan(Problem(Op.SPMM, small_matrix, 4), open_target(find("host-simt")), {})
     out = np.ones((12, 4), np.float32)
-    RowZeroing(plan, np.empty(0, np.int32), 4, DType.FLOAT32).enqueue(out)
+    zeroing_of(plan, np.empty(0, np.int32), 4).enqueue(out)
     assert np.all(out == 1)

@@ -309,7 +309,7 @@ def test_of_configs_that_noise_cannot_tell_apart_the_fewest_partitions_are_learn
     class Level(FakeTimer):
         def cell(self, partitions: int, max_width: int) -> Mapping[int, list[float]]:
             time_us = {(8, 32): 10.0, (2, 16): 10.2, (1, 16): 10.9}.get((partitions, max_width), 20.0)
-            return {width: [time_us] for width in (32, 128)}
+            return {width: [share * time_us for share in (0.96, 0.98, 1.0, 1.02, 1.04)] for width in (32, 128)}
 
     path = tmp_path / "labels.jsonl"
     row = made(Level(), exhaustive=True)

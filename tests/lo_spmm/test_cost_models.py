@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict
+from math import inf
 from types import ModuleType
 from typing import Any
 
@@ -13,6 +15,7 @@ from problems import random_csr
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import DeviceError
+from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.lo_spmm import cost_models
 from spmark.impls.lo_spmm.plan import LoSpmm
@@ -23,6 +26,7 @@ from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.runtime.device import find as find_device
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.impls.table import cost_model
+from spmark.impls.tuning.race import Timed
 
 H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
 PROBLEM = Problem(Op.SPMM, random_csr(300, 120, np.random.default_rng(7).binomial(120, 0.15, 300).tolist()), 512)
@@ -54,18 +58,17 @@ def test_proxies_are_refused_without_a_gpu() -> None:
         cost_model(LoSpmm(), "proxies", find_device("host-simt")).score(PROBLEM, CONFIGS)
 
 
-def test_proxies_are_run_once_for_each_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Runner:
-        def __init__(self, *given: Any, **options: Any) -> None:
-            pass
+def test_proxies_are_timed_by_the_race(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Proxies:
+        def time_all(self, configs: Iterable[Config]) -> list[Timed]:
+            return [Timed(config, inf if config["cpt"] == 4 else float(config["threads"])) for config in configs]
 
-        def samples_us(self, sizes: list[TileSize], proxies: bool) -> dict[TileSize, list[float]]:
-            assert proxies
-            assert sizes == SIZES
-            return {size: [1.0, size.threads, 900.0] for size in sizes[:-1]}
+    def open_race(*given: Any, proxies: bool, **options: Any) -> Proxies:
+        assert proxies
+        return Proxies()
 
     fake: Any = ModuleType("gpu")
-    fake.GpuRunner = Runner
+    fake.open_race = open_race
     monkeypatch.setitem(sys.modules, "spmark.impls.lo_spmm.gpu", fake)
     monkeypatch.setattr(cost_models, "open_target", lambda device: None)
     scores = cost_model(LoSpmm(), "proxies", H200).score(PROBLEM, [*CONFIGS, CONFIGS[0]])

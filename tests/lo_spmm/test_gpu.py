@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 from problems import random_csr
 
 from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.errors import BuildError, CompileError
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.lo_spmm.constraints import Survivors
-from spmark.impls.lo_spmm.machine import Emitter
+from spmark.impls.lo_spmm.machine import Code, Emitter
 from spmark.impls.lo_spmm.reorder import Order
 from spmark.impls.lo_spmm.search import Pins, explore
 from spmark.impls.lo_spmm.space import TileSize
+from spmark.impls.lo_spmm.tuning import config_of
 from spmark.impls.runtime.device import shipped_calibration
 
 gpu = pytest.importorskip("spmark.impls.lo_spmm.gpu", reason="CuPy is not installed", exc_type=ImportError)
@@ -27,79 +26,99 @@ SPEC = DeviceSpec.load(shipped_calibration("nvidia-h200"))
 GROUPS = [[TileSize(8, 64), TileSize(8, 128), TileSize(8, 64, 1, 2)], [TileSize(16, 64), TileSize(16, 96)]]
 
 
-@pytest.fixture
-def runner() -> Any:
-    """A runner without the buffers that it has on a device."""
+CONFIGS = [config_of(size) for sizes in GROUPS for size in sizes]
+
+
+def kernels_of(proxies: bool, emitter: Emitter = Emitter.CUDA) -> Any:
     problem = Problem(Op.SPMM, random_csr(64, 128, [12] * 64), 256)
-    made = object.__new__(gpu.GpuRunner)
-    made._space = explore(problem, SPEC, Order.GREEDY, Pins())
-    made._space.survivors = Survivors(tuple(size for sizes in GROUPS for size in sizes), {})
-    made._target, made._emitter = SimpleNamespace(spec=SPEC), Emitter.CUDA
-    made._cpl, made._warm, made._kernels, made._tiles, made.compile_s = 0, False, {}, {}, 0.0
-    made._reduction = None
-    return made
+    space = explore(problem, SPEC, Order.GREEDY, Pins())
+    space.survivors = Survivors(tuple(size for sizes in GROUPS for size in sizes), {})
+    return gpu.Kernels(space, SimpleNamespace(spec=SPEC), emitter=emitter, cpl=0, warm=False, proxies=proxies)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """Block sizes of the codes that were loaded; no code is on a device."""
+    wanted: list[list[int]] = []
+
+    def make(kernel: Any, target: Any, emitter: Emitter, block_threads: Sequence[int]) -> Code:
+        wanted.append(list(block_threads))
+        loaded: Any = SimpleNamespace(allow_shared=int, launch=lambda *arguments: None)
+        return Code(dict.fromkeys(block_threads, loaded), 0, 32)
+
+    monkeypatch.setattr(gpu, "make_code", make)
+    monkeypatch.setattr(gpu, "_resized", lambda kernel, threads: kernel)
+    return wanted
 
 
 @pytest.mark.parametrize("proxies", [False, True])
-def test_c_of_all_groups_is_compiled_at_once(
-    proxies: bool, runner: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_c_of_all_candidates_is_compiled_at_once(
+    proxies: bool, made: list[list[int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
     calls: list[list[tuple[Path, str, str]]] = []
     monkeypatch.setattr(gpu, "compile_many", lambda jobs, workers: calls.append(list(jobs)))
-    runner.prepare(GROUPS, proxies)
+    kernels = kernels_of(proxies)
+    kernels.prepare(CONFIGS)
     (jobs,) = calls
     # A real kernel is compiled for every size of a thread block, a proxy for its largest; each has one text.
-    assert len(jobs) == runner.count_kernels(GROUPS, proxies) == (2 if proxies else 4)
+    assert len(jobs) == kernels.compiled == (2 if proxies else 4)
     assert len({source for source, _, _ in jobs}) == 2
     sizes = [source.stat().st_size for source, _, _ in jobs]
     assert sizes == sorted(sizes, reverse=True)
     assert {expression.split(",")[0] for _, expression, _ in jobs} == (
         {"lo_spmm<128", "lo_spmm<96"} if proxies else {"lo_spmm<64", "lo_spmm<128", "lo_spmm<96"}
     )
-    assert runner.compile_s > 0
+    # A kernel is loaded once for all of its candidates.
+    for config in CONFIGS:
+        plan = kernels.plan(config)
+        plan.run([None], None)
+    assert made == ([[128], [96]] if proxies else [[64, 128], [64, 96]])
 
 
-def test_candidates_take_turns_in_another_order_every_round(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several kernels' candidates too; every time goes to the candidate that took it, and the first round to none."""
-    rounds: list[list[int]] = []
+def test_ptx_of_all_candidates_is_assembled_side_by_side(
+    made: list[list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "is_assembled", lambda target, emitter: True)
+    rows: list[int] = []
 
-    def batch(runs: Sequence[Callable[[], int]], count: int, cold: bool) -> NDArray[np.float64]:
-        assert (count, cold) == (1, True)
-        rounds.append([run() for run in runs])
-        return np.array([[float(threads)] for threads in rounds[-1]])
+    def assemble(kernel: Any, arch: str, cap: int, workers: int) -> None:
+        rows.append(kernel.tile_rows)
+        raise CompileError("lo_spmm", "ptxas", "what fails says so when it is loaded")
 
-    def add(sizes: Sequence[TileSize], proxies: bool, runs: dict[TileSize, Any], reasons: list[str]) -> None:
-        assert len({size.tile_rows for size in sizes}) == 1
-        runs |= {size: lambda size=size: size.block_threads for size in sizes}
-
-    runner._stopwatch = SimpleNamespace(batch=batch)
-    monkeypatch.setattr(runner, "_add_runs", add)
-    monkeypatch.setattr(gpu, "cuda_faults", nullcontext)
-    sizes = [TileSize(16, 32 * number) for number in range(1, 9)] + [TileSize(8, 32 * 9)]
-    found = runner.samples_us(sizes, False, 6)
-    assert found == {size: [float(size.block_threads)] * 6 for size in sizes}
-    assert len(rounds) == 7
-    assert len({tuple(one) for one in rounds}) == 7
-    assert {tuple(sorted(one)) for one in rounds} == {tuple(range(32, 32 * 10, 32))}
+    monkeypatch.setattr(gpu, "assemble", assemble)
+    kernels = kernels_of(False, Emitter.PTX)
+    kernels.prepare(CONFIGS)
+    assert sorted(rows) == [8, 16]
+    assert made == [[64, 128], [64, 96]]
+    assert kernels.compiled == 2
 
 
-def test_a_kernel_is_loaded_once_for_all_rounds(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted: list[Sequence[int]] = []
+def test_what_cannot_be_made_is_made_once_and_told_by_each_of_its_candidates(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
+    monkeypatch.setattr(gpu, "compile_many", lambda jobs, workers: None)
+    tried: list[int] = []
 
-    def make(kernel: Any, target: Any, emitter: Emitter, block_threads: Sequence[int]) -> Any:
-        wanted.append(list(block_threads))
-        return SimpleNamespace(kernels={threads: SimpleNamespace(allow_shared=int) for threads in block_threads})
+    def make(kernel: Any, *arguments: Any) -> Code:
+        tried.append(kernel.tile_rows)
+        raise CompileError("lo_spmm", "nvrtc", "out of luck")
 
     monkeypatch.setattr(gpu, "make_code", make)
-    monkeypatch.setattr(gpu, "check_fits", lambda code, size, target: None)
-    monkeypatch.setattr(gpu.GpuRunner, "_real", lambda self, code, size, kernel: None)
-    monkeypatch.setattr(gpu.GpuRunner, "_proxy", lambda self, code, size, kernel: None)
-    runner._codes = {}
-    for proxies in (False, True):
-        runs: dict[TileSize, Any] = {}
-        runner._add_runs(GROUPS[0], proxies, runs, [])
-        runner._add_runs(GROUPS[0][:1], proxies, runs, [])
-        assert list(runs) == GROUPS[0]
-    # In C++ a kernel is compiled for each size of a block, a proxy for the largest; the finals need no other.
-    assert wanted == [[64, 128], [128]]
+    kernels = kernels_of(False)
+    for config in CONFIGS[:3]:
+        with pytest.raises(CompileError, match="out of luck"):
+            kernels.plan(config)
+    assert tried == [8]
+
+
+def test_a_block_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
+    monkeypatch.setattr(gpu, "compile_many", lambda jobs, workers: None)
+    kernels = kernels_of(False)
+    monkeypatch.setattr(
+        gpu, "make_code", lambda kernel, target, emitter, blocks: Code(dict.fromkeys(blocks), 0, registers=255)
+    )
+    with pytest.raises(BuildError, match="expected at most 256 threads of 255 registers"):
+        kernels.plan(config_of(TileSize(8, 1024)))

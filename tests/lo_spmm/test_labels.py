@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rank_fakes import EstimatedDevice
+from rank_fakes import estimated_race
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import CompileError, DatasetError
@@ -53,7 +53,7 @@ def test_drawn_candidates_share_kernels() -> None:
 def test_what_cannot_be_built_is_told() -> None:
     space = space_of(1)
     broken = drawn(space, 1)[0][0].tile_rows
-    row = measure(1, space, EstimatedDevice(space, broken))
+    row = measure(1, space, estimated_race(space, broken=broken))
     assert {one.reason for one in row.tried if one.tile_rows == broken} == {"broken"}
     assert all(one.samples_us for one in row.tried if one.tile_rows != broken)
     assert all(len(one.features) == len(FEATURES) for one in row.tried)
@@ -69,8 +69,8 @@ def test_what_cannot_be_assembled_holds_nothing_up(monkeypatch: pytest.MonkeyPat
 
 def test_labels_go_on_where_they_were(tmp_path: Path) -> None:
     path, later = tmp_path / "shard.jsonl", time.monotonic() + 60
-    assert label_all(path, range(3), space_of, EstimatedDevice, later) == (3, 0)
-    assert label_all(path, range(5), space_of, EstimatedDevice, time.monotonic()) == (0, 2)
+    assert label_all(path, range(3), space_of, estimated_race, later) == (3, 0)
+    assert label_all(path, range(5), space_of, estimated_race, time.monotonic()) == (0, 2)
     with path.open("a") as file:
         file.write('{"schema_version": 1, "seed": 9')
     asked: list[int] = []
@@ -79,19 +79,19 @@ def test_labels_go_on_where_they_were(tmp_path: Path) -> None:
         asked.append(seed)
         return space_of(seed)
 
-    assert label_all(path, range(5), watched, EstimatedDevice, later) == (2, 0)
+    assert label_all(path, range(5), watched, estimated_race, later) == (2, 0)
     assert sorted(asked) == [3, 4]
     assert [row.seed for row in read_labels([path])] == [0, 1, 2, 3, 4]
-    assert label_all(tmp_path / "shard-2.jsonl", range(3, 7), space_of, EstimatedDevice, later) == (2, 0)
+    assert label_all(tmp_path / "shard-2.jsonl", range(3, 7), space_of, estimated_race, later) == (2, 0)
 
 
 def rows_of(count: int) -> list[LabelRow]:
-    return [measure(seed, (space := space_of(seed)), EstimatedDevice(space)) for seed in range(count)]
+    return [measure(seed, (space := space_of(seed)), estimated_race(space)) for seed in range(count)]
 
 
 def test_one_device_and_one_order_of_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.jsonl"
-    label_all(path, range(1), space_of, EstimatedDevice, time.monotonic() + 60)
+    label_all(path, range(1), space_of, estimated_race, time.monotonic() + 60)
     other = tmp_path / "b.jsonl"
     row = read_labels([path])[0]
     other.write_text(row.model_copy(update={"device": "other", "seed": 7}).model_dump_json() + "\n")

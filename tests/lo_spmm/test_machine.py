@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +19,7 @@ from spmark.impls.lo_spmm.machine import Code, check_fits, fitting
 from spmark.impls.lo_spmm.proxies import resident_blocks
 from spmark.impls.lo_spmm.reorder import deal_rows
 from spmark.impls.lo_spmm.space import TileSize
-from spmark.impls.runtime.compile import cache_folder, compile_kernel
+from spmark.impls.runtime.compile import compile_kernel
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.impls.runtime.target import Kernel
 from spmark.impls.runtime.template import Instance
@@ -97,14 +96,3 @@ def test_a_kernel_in_c_has_such_bounds(tmp_path: Path, monkeypatch: pytest.Monke
     # 24 registers of 32 threads would go 85 times into 65,536: no multiprocessor holds as many blocks.
     assert [one.expression for one in seen] == ["lo_spmm<32, 32>", "lo_spmm<1024, 2>"]
     assert len({one.template.source for one in seen}) == 1
-
-
-@pytest.mark.parametrize("damage", ["", "__global__ void lo_spmm() {}"])
-def test_a_damaged_source_is_written_again(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
-    path = machine._source_file("// what was generated")
-    path.write_text(damage)
-    assert machine._source_file("// what was generated") == path
-    assert path.read_text() == "// what was generated"
-    assert [found.name for found in (cache_folder() / "sources").iterdir()] == [path.name]
-    assert re.fullmatch(r"lo_spmm_[0-9a-f]{24}\.cu", path.name)

@@ -1,35 +1,39 @@
-"""What each mode looks at, and what it takes; a made-up device answers."""
+"""What each mode looks at, and what it takes; times are made up."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import pytest
 from problems import random_csr
+from races import MadeUpTimer
 from rank_fakes import stump
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError, CompileError
+from spmark.impls.core.interfaces import Built, Plan
 from spmark.impls.core.problem import Op, Problem
+from spmark.impls.formats.threads import cores
 from spmark.impls.lo_spmm.features import FEATURES
 from spmark.impls.lo_spmm.reorder import Order
 from spmark.impls.lo_spmm.search import Pins, Space, explore
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.lo_spmm.tuning import (
-    FINAL_SAMPLES,
-    FINALISTS,
     HOPELESS,
     KERNELS,
     RANKED,
     SAMPLED,
-    SAMPLES,
     Mode,
+    by_kernel,
     choose,
+    config_of,
     kernel_of,
     promising,
 )
 from spmark.impls.runtime.device import shipped_calibration
+from spmark.impls.tuning.race import FINALISTS, FIRST, Race
+from spmark.impls.tuning.space import Config
 
 H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
 
@@ -40,43 +44,50 @@ def space() -> Space:
     return explore(Problem(Op.SPMM, random_csr(600, 200, lengths), 512), H200, Order.GREEDY, Pins())
 
 
-class Device:
-    """Times by a formula in which 12 rows, 96 threads and two columns are best; some candidates may be lucky once."""
+def time_us(size: TileSize) -> float:
+    """Give a time of which 12 rows, 96 threads and two columns are best."""
+    return 1 + abs(size.tile_rows - 12) + abs(size.threads - 96) / 32 + abs(size.cpt - 2) + size.tiles_per_block
+
+
+class Device(MadeUpTimer):
+    """Kernels of one M1, or all, may be broken; some candidates are lucky until they are timed again."""
 
     def __init__(self, broken: int = 0, lucky: Collection[TileSize] = ()) -> None:
-        self.broken, self.lucky = broken, lucky
-        self.finals: list[TileSize] = []
-        self.asked: list[tuple[tuple[TileSize, ...], bool]] = []
+        super().__init__(self._time_us)
+        self.broken, self.lucky = broken, set(lucky)
+        self.groups: list[list[TileSize]] = []
         self.prepared: list[TileSize] = []
-        self.compile_s = 0.0
+        self.race: Race[Built] = Race(
+            lambda config: Built(config=dict(config)), self, prepare=self._prepare, compiled=lambda: 7
+        )
 
-    def prepare(self, groups: Sequence[Sequence[TileSize]], proxies: bool) -> None:
-        self.prepared += [size for sizes in groups for size in sizes]
-        self.compile_s += 1e-3 * len(self.prepared)
+    def times_us(self, plans: Sequence[Plan], rounds: int) -> list[list[float]]:
+        if rounds == FIRST:
+            self.groups.append([TileSize(**plan.config) for plan in plans])
+        return super().times_us(plans, rounds)
 
-    def count_kernels(self, groups: Sequence[Sequence[TileSize]], proxies: bool) -> int:
-        return sum(len({size.block_threads for size in sizes}) for sizes in groups)
+    def alternating_us(self, plans: Sequence[Plan]) -> list[list[float]]:
+        self.lucky.clear()
+        return super().alternating_us(plans)
 
-    def samples_us(
-        self, sizes: Sequence[TileSize], proxies: bool, samples: int = SAMPLES
-    ) -> Mapping[TileSize, list[float]]:
-        if samples != SAMPLES:
-            assert samples == FINAL_SAMPLES
-            self.finals = list(sizes)
-            return {size: [self.time_us(size)] * samples for size in sizes}
-        self.asked.append((tuple(sizes), proxies))
-        assert len({(size.tile_rows, size.cpt, size.split) for size in sizes}) == 1
-        if sizes[0].tile_rows == self.broken or self.broken < 0:
+    def _prepare(self, configs: Sequence[Config]) -> None:
+        assert not self.groups, "everything is compiled before the first candidate runs"
+        self.prepared += [TileSize(**config) for config in configs]
+
+    def _time_us(self, config: Config) -> float:
+        size = TileSize(**config)
+        if size.tile_rows == self.broken or self.broken < 0:
             raise CompileError("lo_spmm", "ptxas", "out of luck")
-        return {size: [self.time_us(size) * (0.1 if size in self.lucky else 1)] * samples for size in sizes}
+        return time_us(size) * (0.1 if size in self.lucky else 1)
 
-    @staticmethod
-    def time_us(size: TileSize) -> float:
-        return abs(size.tile_rows - 12) + abs(size.threads - 96) / 32 + abs(size.cpt - 2) + size.tiles_per_block
+    @property
+    def finalists(self) -> list[TileSize]:
+        (configs,) = self.finals
+        return [TileSize(**config) for config in configs]
 
     @property
     def sizes(self) -> list[TileSize]:
-        return [size for sizes, _ in self.asked for size in sizes]
+        return [size for group in self.groups for size in group]
 
 
 def test_the_estimate_runs_nothing(space: Space) -> None:
@@ -98,93 +109,97 @@ def test_kernels_without_hope_have_no_proxy() -> None:
 @pytest.mark.parametrize("mode", [Mode.EXHAUSTIVE, Mode.NEAR, Mode.LO_SPMM])
 def test_the_fastest_are_measured_again_before_one_is_taken(space: Space, mode: Mode) -> None:
     first = Device()
-    choose(space, mode, first)
-    lucky = sorted(first.sizes, key=Device.time_us)[FINALISTS + 3]
+    choose(space, mode, first.race)
+    lucky = sorted(first.sizes, key=time_us)[FINALISTS + 3]
     device = Device(lucky=[lucky])
-    found = choose(space, mode, device)
-    assert lucky in device.finals
-    assert len(device.finals) == FINALISTS
-    assert found.size == min(device.finals, key=Device.time_us) != lucky
-    counted = {len(one.samples_us) for one in found.record.seen}
-    assert {SAMPLES, FINAL_SAMPLES} <= counted <= {0, SAMPLES, FINAL_SAMPLES}
+    found = choose(space, mode, device.race)
+    assert lucky in device.finalists
+    assert len(device.finalists) == FINALISTS
+    assert time_us(found.size) == min(map(time_us, device.finalists)) < time_us(lucky)
+    again = {key: len(one.samples_us) for key, one in enumerate(found.record.seen) if len(one.samples_us) > 50}
+    assert len(again) == FINALISTS
 
 
 def test_who_is_not_measured_again_is_not_taken(space: Space) -> None:
     """All that are measured again were lucky: what was not is faster than these by its few samples, and still left."""
     first = Device()
-    choose(space, Mode.EXHAUSTIVE, first)
-    lucky = [size for size in first.sizes if 4 < Device.time_us(size) < 8][:FINALISTS]
-    least_us = min(map(Device.time_us, first.sizes))
-    assert 0.1 * max(map(Device.time_us, lucky)) < least_us < min(map(Device.time_us, lucky))
+    choose(space, Mode.EXHAUSTIVE, first.race)
+    lucky = [size for size in first.sizes if 5 < time_us(size) < 9][:FINALISTS]
+    least_us = min(map(time_us, first.sizes))
+    assert 0.1 * max(map(time_us, lucky)) < least_us < min(map(time_us, lucky))
     device = Device(lucky=lucky)
-    found = choose(space, Mode.EXHAUSTIVE, device)
-    assert set(device.finals) == set(lucky)
+    found = choose(space, Mode.EXHAUSTIVE, device.race)
+    assert set(device.finalists) == set(lucky)
     assert found.size in lucky
 
 
-@pytest.mark.parametrize(("mode", "proxies"), [(Mode.EXHAUSTIVE, False), (Mode.LO_SPMM, True)])
-def test_every_candidate_is_run_and_the_fastest_taken(space: Space, mode: Mode, proxies: bool) -> None:
+@pytest.mark.parametrize("mode", [Mode.EXHAUSTIVE, Mode.LO_SPMM])
+def test_every_candidate_is_run_and_the_fastest_taken(space: Space, mode: Mode) -> None:
     device = Device()
-    found = choose(space, mode, device)
+    found = choose(space, mode, device.race)
     compared = list(space.survivors.sizes)
-    if proxies:
+    if mode.by_proxies:
         compared = promising({size: space.cycles(size) for size in compared})
         assert KERNELS < len({kernel_of(size) for size in compared}) < len(set(map(kernel_of, space.survivors.sizes)))
-    assert found.size == min(compared, key=Device.time_us)
-    assert proxies or found.size == TileSize(12, 96, 2, 1)
+    assert time_us(found.size) == min(map(time_us, compared))
+    assert mode.by_proxies or found.size == TileSize(12, 96, 2, 1)
     assert sorted(device.sizes) == sorted(compared) == sorted(device.prepared)
-    assert {told for _, told in device.asked} == {proxies}
     assert found.record.measured == len(compared)
-    blocks = {(size.tile_rows, size.cpt, size.block_threads) for size in compared}
-    assert found.record.compiled == len(blocks) > len(device.asked)
+    assert (found.record.compiled, found.record.cores) == (7, cores())
     assert found.dealt is space.dealt(12)
 
 
-@pytest.mark.parametrize(("mode", "proxies"), [(Mode.EC_SPMM, False), (Mode.LO_SPMM_RANK, True)])
-def test_a_rank_model_leaves_ten(space: Space, mode: Mode, proxies: bool) -> None:
+def test_candidates_of_a_kernel_take_turns_and_the_most_promising_come_first(space: Space) -> None:
+    device = Device()
+    choose(space, Mode.EXHAUSTIVE, device.race)
+    assert device.groups == by_kernel(sorted(space.survivors.sizes, key=space.cycles))
+    assert all(len(set(map(kernel_of, turn))) == 1 for turn in device.groups)
+
+
+@pytest.mark.parametrize("mode", [Mode.EC_SPMM, Mode.LO_SPMM_RANK])
+def test_a_rank_model_leaves_ten(space: Space, mode: Mode) -> None:
     device = Device()
     model = stump(FEATURES.index("tile_rows"), 30)
-    found = choose(space, mode, device, model)
+    found = choose(space, mode, device.race, model)
     assert len(device.sizes) == RANKED
     # The stump prefers more than thirty rows.
     assert min(size.tile_rows for size in device.sizes) > 30
-    assert {told for _, told in device.asked} == {proxies}
-    assert found.size == min(device.sizes, key=Device.time_us)
+    assert found.size == min(device.sizes, key=time_us)
     assert found.record.measured == RANKED
     assert len(found.record.seen) == len(space.survivors.sizes)
 
 
 def test_near_runs_all_launches_of_a_few_kernels(space: Space) -> None:
     device = Device()
-    found = choose(space, Mode.NEAR, device)
+    found = choose(space, Mode.NEAR, device.race)
     kernels = {(size.tile_rows, size.cpt) for size in device.sizes}
-    assert len(kernels) == KERNELS == len(device.asked)
+    assert len(kernels) == KERNELS == len(device.groups)
     best = min(space.survivors.sizes, key=space.cycles)
     assert (best.tile_rows, best.cpt) in kernels
     of_them = [size for size in space.survivors.sizes if (size.tile_rows, size.cpt) in kernels]
     assert sorted(device.sizes) == sorted(of_them)
-    assert found.size == min(of_them, key=Device.time_us)
+    assert found.size == min(of_them, key=time_us)
 
 
 def test_near_assembles_one_kernel_less_where_code_is_large(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spmark.impls.lo_spmm.tuning.MANY_PRODUCTS", space.problem.matrix.nnz - 1)
     device = Device()
-    choose(space, Mode.NEAR, device)
+    choose(space, Mode.NEAR, device.race)
     assert len({kernel_of(size) for size in device.sizes}) == KERNELS - 1
 
 
 def test_near_counts_each_number_of_parts_as_a_kernel(space: Space) -> None:
     device = Device()
     few = Problem(Op.SPMM, random_csr(96, 2000, [200] * 96), 256)
-    found = choose(explore(few, H200, Order.GREEDY, Pins(split=0)), Mode.NEAR, device)
-    assert len({(size.tile_rows, size.cpt, size.split) for size in device.sizes}) == KERNELS == len(device.asked)
+    found = choose(explore(few, H200, Order.GREEDY, Pins(split=0)), Mode.NEAR, device.race)
+    assert len({(size.tile_rows, size.cpt, size.split) for size in device.sizes}) == KERNELS == len(device.groups)
     assert min(size.split for size in device.sizes) == 1 < max(size.split for size in device.sizes)
     assert found.dealt.nnz.size == found.size.split * len(found.dealt.rows)
 
 
 def test_a_sample_is_of_whole_kernels_with_all_columns_of_a_thread(space: Space) -> None:
     device = Device()
-    found = choose(space, Mode.SAMPLED, device)
+    found = choose(space, Mode.SAMPLED, device.race)
     kernels = {(size.tile_rows, size.cpt) for size in device.sizes}
     every = {(size.tile_rows, size.cpt) for size in space.survivors.sizes}
     assert len(every) / SAMPLED - 1 < len(kernels) <= len(every) / SAMPLED + 1
@@ -193,24 +208,25 @@ def test_a_sample_is_of_whole_kernels_with_all_columns_of_a_thread(space: Space)
     assert found.record.eligible == len(space.survivors.sizes) > found.record.measured == len(device.sizes)
 
 
-def test_a_search_tells_compiling_from_running(space: Space) -> None:
+def test_what_is_told_of_a_search_is_of_every_candidate(space: Space) -> None:
     device = Device()
-    record = choose(space, Mode.EXHAUSTIVE, device).record
-    assert record.compile_s == pytest.approx(1e-3 * len(device.prepared))
-    assert record.eligible == record.measured
-    earlier = device.compile_s
-    again = choose(space, Mode.SAMPLED, device).record
-    assert again.compile_s == pytest.approx(device.compile_s - earlier)
+    record = choose(space, Mode.SAMPLED, device.race).record
+    assert [one.config for one in record.seen] == [config_of(size) for size in space.survivors.sizes]
+    assert [one.predicted for one in record.seen] == [space.cycles(size) for size in space.survivors.sizes]
+    assert {TileSize(**one.config) for one in record.seen if one.samples_us} == set(device.sizes)
+    assert (record.candidates, record.eligible) == (space.considered, len(space.survivors.sizes))
+    assert record.compile_s > 0
+    assert record.run_s > 0
     nothing = choose(space, Mode.ESTIMATE).record
-    assert (nothing.compile_s, nothing.run_s) == (0, 0)
+    assert (nothing.compiled, nothing.cores, nothing.compile_s, nothing.run_s) == (0, 1, 0, 0)
 
 
 def test_what_cannot_be_built_has_a_reason_and_does_not_win(space: Space) -> None:
-    found = choose(space, Mode.EXHAUSTIVE, Device(broken=12))
+    found = choose(space, Mode.EXHAUSTIVE, Device(broken=12).race)
     assert found.size.tile_rows in (8, 16)
     assert {"out of luck" in one.reason for one in found.record.seen if one.config["tile_rows"] == 12} == {True}
     with pytest.raises(BuildError, match="out of luck"):
-        choose(space, Mode.EXHAUSTIVE, Device(broken=-1))
+        choose(space, Mode.EXHAUSTIVE, Device(broken=-1).race)
 
 
 def test_one_candidate_needs_no_device(space: Space) -> None:

@@ -15,7 +15,7 @@ from spmark.impls.core.errors import CompileError, DeviceError
 from spmark.impls.core.files import write_sealed
 from spmark.impls.runtime import compile as compiler
 from spmark.impls.runtime import compile_pool
-from spmark.impls.runtime.compile import assemble, compile_kernel, included_headers
+from spmark.impls.runtime.compile import assemble, cache_folder, compile_kernel, included_headers, kept_source
 from spmark.impls.runtime.compile_pool import compile_many
 
 pytestmark = needs_compilers
@@ -243,3 +243,14 @@ def test_headers_are_walked_again_only_where_one_has_changed(source: Path, monke
     header.write_text(text)
     assert compiler._key(source, ("words",)) == first
     assert calls == [source] * 4
+
+
+@pytest.mark.parametrize("damage", ["", "__global__ void lo_spmm() {}"])
+def test_a_damaged_source_is_written_again(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
+    path = kept_source("// what was generated", "lo_spmm")
+    path.write_text(damage)
+    assert kept_source("// what was generated", "lo_spmm") == path
+    assert path.read_text() == "// what was generated"
+    assert [file.name for file in (cache_folder() / "sources").iterdir()] == [path.name]
+    assert re.fullmatch(r"lo_spmm_[0-9a-f]{24}\.cu", path.name)

@@ -1,4 +1,4 @@
-"""``spmark label lo_spmm`` and ``spmark train lo_spmm``, with a device that answers by the estimate."""
+"""``spmark label lo_spmm`` and ``spmark train lo_spmm``, with a race that the estimate times."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from rank_fakes import EstimatedDevice
+from rank_fakes import estimated_race
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import DeviceError, SweepError
@@ -34,7 +34,7 @@ def spmark(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 @pytest.fixture
 def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rank_model, "gpu_named", lambda name: H200)
-    monkeypatch.setattr(rank_model, "_runner", lambda space, device: EstimatedDevice(space))
+    monkeypatch.setattr(rank_model, "_race", lambda space, device, proxies=False: estimated_race(space, proxies))
     monkeypatch.setattr(labels, "assemble", lambda *arguments, **facts: None)
     monkeypatch.setattr(labels, "GROUPS", 24)
 

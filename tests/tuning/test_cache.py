@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +20,7 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.interfaces import Candidate, Search
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.device import find
-from spmark.impls.tuning.cache import Kept, PlanCache, searched
+from spmark.impls.tuning.cache import Kept, PlanCache, empty_cache, searched
 
 PROBLEM = Problem(Op.SPMM, random_csr(64, 64, [5] * 64), 64)
 GPU = find("host-simt").model_copy(update={"name": "made-up"})
@@ -61,12 +68,148 @@ def test_values_count_where_a_plan_depends_on_them() -> None:
         assert PlanCache("lo_spmm", other, GPU, {}, values).read() == expected
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"[[" * 50_000])
+@pytest.mark.parametrize("damage", [b"", b"{", b"\xff\xfe", b"[[" * 50_000])
 def test_a_damaged_file_counts_as_absent(damage: bytes) -> None:
     cache = cache_of()
     cache.write(KEPT)
     cache.path.write_bytes(damage)
     assert cache.read() is None
+    cache.write(KEPT)
+    assert cache.read() == KEPT
+
+
+def test_a_file_with_one_other_digit_counts_as_absent() -> None:
+    cache = cache_of()
+    cache.write(KEPT)
+    text = cache.path.read_text()
+    assert text.count('"work": 16') == 1
+    cache.path.write_text(text.replace('"work": 16', '"work": 32'))
+    assert cache.read() is None
+
+
+def test_a_file_of_another_search_counts_as_absent() -> None:
+    """A file that was copied or renamed is whole, and yet not what it is looked for as."""
+    cache, other = cache_of(), cache_of(c=2)
+    cache.write(KEPT)
+    other.path.write_bytes(cache.path.read_bytes())
+    assert cache.read() == KEPT
+    assert other.read() is None
+
+
+def test_links_are_replaced_and_not_followed(tmp_path: Path) -> None:
+    cache = cache_of()
+    cache.path.parent.mkdir(parents=True)
+    (tmp_path / "precious").write_text("mine")
+    cache.path.symlink_to(tmp_path / "precious")
+    assert cache.read() is None
+    cache.write(KEPT)
+    assert (tmp_path / "precious").read_text() == "mine"
+    assert cache.read() == KEPT
+
+
+WRITER = """
+import sys
+from dataclasses import replace
+sys.path.insert(0, sys.argv[1])
+import test_cache as t
+print("ready", flush=True)
+for turn in range(int(sys.argv[2])):
+    t.cache_of().write(replace(t.KEPT, more={"turn": turn}))
+"""
+
+
+def writer(turns: int) -> subprocess.Popen[str]:
+    tests = Path(__file__).parent
+    place = os.pathsep.join([str(tests), str(tests.parent)])
+    command = [sys.executable, "-c", WRITER, str(tests), str(turns)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": place})
+
+
+def test_two_processes_write_while_a_third_reads() -> None:
+    """Every file that is read is whole, and nothing but the file is left."""
+    running = [writer(300), writer(300)]
+    seen = 0
+    cache = cache_of()
+    while any(one.poll() is None for one in running):
+        found = cache.read()
+        if found is not None:
+            seen += 1
+            assert found == replace(KEPT, more=found.more)
+        else:
+            assert not seen, "a file that was there is gone"
+    assert [one.returncode for one in running] == [0, 0]
+    assert cache.read() is not None
+    assert [path.name for path in cache.path.parent.iterdir()] == [cache.path.name]
+
+
+def test_a_writer_that_is_killed_leaves_what_was_there() -> None:
+    cache = cache_of()
+    cache.write(KEPT)
+    running = writer(1_000_000)
+    assert running.stdout is not None
+    running.stdout.readline()
+    time.sleep(0.05)
+    running.kill()
+    running.wait()
+    assert cache.read() is not None
+    cache.write(KEPT)
+    assert cache.read() == KEPT
+
+
+def test_a_full_disk_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = cache_of()
+    cache.write(KEPT)
+
+    def full(self: Path, target: Path) -> Path:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", full)
+        cache.write(replace(KEPT, more={}))
+    assert cache.read() == KEPT
+    assert [path.name for path in cache.path.parent.iterdir()] == [cache.path.name]
+
+
+def test_a_cache_that_cannot_be_written_costs_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "plans").write_text("in the way")
+    cache_of().write(KEPT)
+    assert cache_of().read() is None
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_an_empty_cache_leaves_and_finds_nothing(before: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache_of().write(KEPT)
+    if not before:
+        monkeypatch.delenv("SPMARK_CACHE")
+    held = os.environ.get("SPMARK_CACHE")
+    with empty_cache():
+        assert cache_of().read() is None
+        inside = cache_of()
+        inside.write(KEPT)
+        assert inside.path.is_file()
+    assert not inside.path.exists()
+    assert os.environ.get("SPMARK_CACHE") == held
+
+
+def test_threads_take_turns_with_an_empty_cache() -> None:
+    """Whoever leaves first must not bring back the other's folder, nor leave it in the environment."""
+    held = os.environ["SPMARK_CACHE"]
+    inside: list[str] = []
+    at_once = threading.Barrier(2)
+
+    def build() -> None:
+        at_once.wait()
+        with empty_cache():
+            mine = os.environ["SPMARK_CACHE"]
+            time.sleep(0.02)
+            assert os.environ["SPMARK_CACHE"] == mine
+            assert cache_of().read() is None
+            inside.append(mine)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda _: build(), range(2)))
+    assert len(set(inside)) == 2
+    assert os.environ["SPMARK_CACHE"] == held
 
 
 def test_a_search_runs_once_and_its_seconds_are_told_again() -> None:

@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 import numpy as np
 import pytest
-from races import made_up_race
+from races import Cost, made_up_race
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Built
@@ -18,6 +18,15 @@ from spmark.impls.tuning.race import FAR, FINALISTS, FIRST, MORE, Budget, Race, 
 
 def cost_of(config: dict[str, Any]) -> float:
     return float(config["x"])
+
+
+def broken_at(broken: int) -> Cost:
+    def cost(config: dict[str, Any]) -> float:
+        if config["x"] == broken:
+            raise BuildError(f"{broken} is broken")
+        return cost_of(config)
+
+    return cost
 
 
 def test_a_candidate_is_built_and_timed_once() -> None:
@@ -55,6 +64,45 @@ def test_the_fastest_are_timed_again_in_alternation_and_the_first_of_ties_is_tak
     assert len(finals) == FINALISTS
     assert {"x": 20} not in finals
     assert [len(one.samples_us) for one in race.describe().seen if one.config == {"x": 5}] == [FIRST + MORE + 50] * 2
+
+
+def test_candidates_that_take_turns_are_compared_with_each_other_and_with_the_fastest_so_far() -> None:
+    race, timer = made_up_race(cost_of, compiled=lambda: 3)
+    assert [timed.us for timed in race.time_by_turns([{"x": 30}, {"x": 20}, {"x": 21}])] == [30, 20, 21]
+    assert [timed.us for timed in race.time_by_turns([{"x": 20}, {"x": 24}, {"x": 26}, {"x": 24}])] == [20, 24, 26, 24]
+    assert [[plan["x"] for plan in turn] for turn in timer.turns] == [[30, 20, 21], [20, 21], [24, 26], [24]]
+    assert [len(one.samples_us) for one in race.describe().seen] == [FIRST, *[FIRST + MORE] * 3, FIRST]
+    assert race.describe().compiled == 3
+
+
+def test_what_fails_among_candidates_that_take_turns_leaves_the_others_their_times() -> None:
+    race, _ = made_up_race(broken_at(2))
+    assert [timed.us for timed in race.time_by_turns([{"x": 1}, {"x": 2}, {"x": 3}])] == [1, math.inf, 3]
+    assert [one.reason for one in race.describe().seen] == ["", "2 is broken", ""]
+
+
+def test_what_a_race_trusts_is_not_checked() -> None:
+    race, timer = made_up_race(cost_of, trusts=lambda config: config["x"] > 1)
+    race.time_all([{"x": 1}, {"x": 2}])
+    assert timer.asked == [{"x": 1}]
+    assert race.finish()[0] == {"x": 1}
+
+
+def test_a_candidate_is_told_with_its_samples_or_its_reason() -> None:
+    race, timer = made_up_race(broken_at(2))
+    race.time({"x": 1})
+    assert race.candidate({"x": 2}).reason == "2 is broken"
+    assert race.candidate({"x": 1}).samples_us == (1.0,) * (FIRST + MORE)
+    assert len(timer.asked) == 2
+
+
+def test_a_race_for_times_alone_keeps_no_plans() -> None:
+    race: Race[Large] = Race(lambda config: Large(dict(config)), made_up_race(cost_of)[1], finalists=0)
+    race.time_all([{"x": x} for x in (4, 3, 2, 1)])
+    assert [one.reason for one in race.describe().seen] == [""] * 4
+    assert race.fastest_us == 1
+    gc.collect()
+    assert not Large.alive
 
 
 def test_luck_in_the_first_samples_does_not_win() -> None:

@@ -1,0 +1,98 @@
+"""Every search compares candidates in `impls/tuning`: what times, compiles, ties or keeps them stands nowhere else.
+
+A benchmark whose systems are tuned by unequal tuners compares tuners. Names are read from the syntax tree of every file
+of `impls/`; `tuning/` and `runtime/` own what is forbidden elsewhere.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+OWNERS = ("tuning/", "runtime/")
+CUDA, FILES, POOLS = "spmark.impls.runtime.cudatiming", "spmark.impls.core.files", "concurrent.futures"
+FORBIDDEN = {
+    "clocks": re.compile(
+        r"time\.(time|perf_counter|process_time)(_ns)?|timeit(\..*)?|.*get_elapsed_time"
+        r"|spmark\.impls\.runtime\.(timing|cudatiming)\.(\w*Stopwatch|take_samples)"
+    ),
+    "pools": re.compile(r"concurrent\.futures(\.\w*Executor)?|multiprocessing(\..*)?|joblib(\..*)?"),
+    "ties": re.compile(r"_?(TIED?|TIES|FAR|FINALISTS|CLEARLY_WORSE)|ties|spmark\.impls\.runtime\.timing\.half_width"),
+    "cache writes": re.compile(r"spmark\.impls\.core\.files\.(write_sealed|whole)"),
+}
+"""What each kind of thing is called where it is imported, defined or read."""
+EXCEPTIONS = {
+    "core/interfaces.py": {"clocks": "`Built.phase`, by which all building is accounted for"},
+    "formats/threads.py": {"pools": "loops of conversions on several cores; nothing is compiled"},
+    "stile/gpu.py": {"clocks": "measures the costs of single tiles, from which the cost model is fitted"},
+    "liteform/models.py": {"clocks": "seconds that training and predicting take on the CPU: a result of a study"},
+}
+"""By file: which kind it may name, and why."""
+
+
+def sources() -> Iterator[tuple[str, Path]]:
+    for path in sorted((ROOT / "impls").rglob("*.py")):
+        inside = path.relative_to(ROOT / "impls").as_posix()
+        if not inside.startswith(OWNERS):
+            yield inside, path
+
+
+def names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Give what a file imports, reads or defines; what a race is asked (``timed.ties(best)``) is no rule of its own."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=aliases):
+                yield from ((node.lineno, alias.name) for alias in aliases)
+            case ast.ImportFrom(module=module, names=aliases):
+                yield from ((node.lineno, f"{module}.{alias.name}") for alias in aliases)
+            case ast.Attribute(value=ast.Name(id=owner), attr=name):
+                yield node.lineno, f"{owner}.{name}"
+            case ast.Name(id=name) | ast.FunctionDef(name=name):
+                yield node.lineno, name
+            case _:
+                pass
+
+
+def found(kind: str, text: str) -> list[str]:
+    return [f"{line}: {name}" for line, name in names(ast.parse(text)) if FORBIDDEN[kind].fullmatch(name)]
+
+
+@pytest.mark.parametrize("kind", FORBIDDEN)
+def test_searches_own_nothing_that_the_race_has(kind: str) -> None:
+    broken = []
+    for inside, path in sources():
+        if kind not in EXCEPTIONS.get(inside, {}):
+            broken += [f"impls/{inside}:{place}" for place in found(kind, path.read_text(encoding="utf-8"))]
+    assert not broken, f"{kind} stand in impls/tuning and impls/runtime:\n  " + "\n  ".join(broken)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "places"),
+    [
+        ("clocks", "from time import perf_counter", ["1: time.perf_counter"]),
+        ("clocks", "import time\nnow = time.time()", ["2: time.time"]),
+        ("clocks", "import time\nends = time.monotonic() + 5", []),
+        ("clocks", f"def search():\n    from {CUDA} import CudaStopwatch", [f"2: {CUDA}.CudaStopwatch"]),
+        ("pools", f"from {POOLS} import ThreadPoolExecutor", [f"1: {POOLS}.ThreadPoolExecutor"]),
+        ("pools", f"import {POOLS}", [f"1: {POOLS}"]),
+        ("pools", f"from {POOLS} import Future", []),
+        ("ties", "_TIED = 0.03", ["1: _TIED"]),
+        ("ties", "tied = [one for one in timed if one.ties(best)]", []),
+        ("ties", "class Time:\n    def ties(self, other):\n        return True", ["2: ties"]),
+        ("cache writes", f"from {FILES} import read_sealed, write_sealed", [f"1: {FILES}.write_sealed"]),
+    ],
+)
+def test_what_is_forbidden_is_found(kind: str, text: str, places: list[str]) -> None:
+    assert found(kind, text) == places
+
+
+def test_every_exception_is_needed() -> None:
+    files = dict(sources())
+    for inside, kinds in EXCEPTIONS.items():
+        for kind in kinds:
+            assert found(kind, files[inside].read_text(encoding="utf-8")), f"impls/{inside} names no {kind}"
