@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from spmark.impls.core.choices import none_of
 from spmark.impls.core.errors import MatrixError, ProblemError
 from spmark.impls.core.spans import offsets
 
@@ -346,7 +347,7 @@ class Problem:
 
 def _op(given: Any) -> Op:
     if not isinstance(given, str) or given not in tuple(Op):
-        raise ProblemError(f"expected an operator out of {', '.join(Op)}, found {given!r}")
+        raise ProblemError(none_of("an operator", given, Op))
     return Op(given)
 
 
@@ -356,5 +357,5 @@ def _dtype(given: Any) -> DType:
     except (TypeError, ValueError, SyntaxError):  # of a text that NumPy takes for the fields of a record
         name = ""
     if name not in tuple(DType):
-        raise ProblemError(f"expected a dtype out of {', '.join(DType)}, found {given!r}")
+        raise ProblemError(none_of("a dtype", given, DType))
     return DType(name)
