@@ -12,7 +12,7 @@ from pathlib import Path
 
 from spmark.datasets.archive import unpacked_gzip
 from spmark.datasets.cache import Cache
-from spmark.datasets.near import near
+from spmark.impls.core.choices import none_of
 from spmark.impls.core.contracts import PublishedTable
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.guard import reading
@@ -76,7 +76,7 @@ def read_table(name: str, cache: Cache) -> str:
     """
     table = TABLES.get(name)
     if table is None:
-        raise DatasetError(f"expected a table out of {', '.join(TABLES)}, found {name!r}{near(name, TABLES)}")
+        raise DatasetError(none_of("a table", name, TABLES))
     for path in _mirrored(table, cache.mirror):
         if path.is_file():
             return _checked(_unpacked(path), table, str(path))

@@ -5,18 +5,17 @@ A source reads or generates; `spmark.datasets.load` decides about mirror and cac
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.datasets.ceiling import check_shape
 from spmark.impls.core.errors import DatasetError, MatrixError
-from spmark.impls.core.files import is_file
 from spmark.impls.core.record import MatrixKind
 
 if TYPE_CHECKING:
@@ -55,28 +54,29 @@ class RawMatrix:
         return Facts(int(self.shape[0]), int(self.shape[1]), int(self.indices.shape[0]))
 
 
-class Source(Protocol):
-    """A collection of matrices, files or formulas."""
+class Source(ABC):
+    """A collection of matrices, files or formulas; the defaults are those of a formula that takes any name."""
 
     name: ClassVar[str]
     """Key in sweeps."""
     title: ClassVar[str]
-    licence: ClassVar[str]
-    citation: ClassVar[str]
-    url: ClassVar[str]
-    network: ClassVar[bool]
+    licence: ClassVar[str] = "none needed (generated)"
+    citation: ClassVar[str] = ""
+    url: ClassVar[str] = ""
+    network: ClassVar[bool] = False
     """Loading downloads: the local mirror is looked at first."""
-    cached: ClassVar[bool]
+    cached: ClassVar[bool] = False
     """What loading gives is kept in the cache, since reading or generating it takes long."""
 
     def names(self, cache: Cache) -> Sequence[str]:
         """List what the source holds; empty where names are paths or labels."""
-        ...
+        return ()
 
     def facts(self, name: str) -> Facts | None:
         """Give the counts that are known before loading, or None."""
-        ...
+        return None
 
+    @abstractmethod
     def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
         """Read or generate a matrix.
 
@@ -87,7 +87,6 @@ class Source(Protocol):
         MatrixError
             It was read and is no legal matrix.
         """
-        ...
 
 
 def known(source: str, name: str, names: Iterable[str]) -> str:
@@ -137,21 +136,6 @@ def only(where: str, args: Args, *keys: str) -> None:
         raise DatasetError(
             f"{where}: expected arguments out of {', '.join(keys) or 'none'}, found {', '.join(unknown)}"
         )
-
-
-def file_argument(source: str, name: str, args: Args) -> Path:
-    """Give the file that a matrix of a source of files names: ``args.path``, else the name.
-
-    Raises
-    ------
-    DatasetError
-        There is no such file.
-    """
-    only(f"{source}/{name}", args, "path")
-    path = Path(str(args.get("path", name))).expanduser()
-    if not is_file(path):
-        raise DatasetError(f"{source}/{name}: expected a file at {path.absolute()}, found none")
-    return path
 
 
 def csr_from_edges(

@@ -14,9 +14,9 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from spmark.datasets.near import near
 from spmark.datasets.sources.table import SOURCES
 from spmark.datasets.written import FILES
+from spmark.impls.core.choices import near, none_of
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import Orientation
@@ -65,7 +65,7 @@ class MatrixSpec(_Part):
     @classmethod
     def _source_exists(cls, source: str) -> str:
         if source not in SOURCES:
-            raise ValueError(f"expected a source out of {', '.join(SOURCES)}, found {source!r}{near(source, SOURCES)}")
+            raise ValueError(none_of("a source", source, SOURCES))
         return source
 
 

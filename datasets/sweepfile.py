@@ -14,10 +14,10 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from spmark.datasets.cache import Cache
-from spmark.datasets.near import near
 from spmark.datasets.sources.table import SOURCES, find_source
 from spmark.datasets.sweep import ImplementationSpec, MatrixSpec, Sweep
 from spmark.datasets.written import FILES, parse_matrix
+from spmark.impls.core.choices import near
 from spmark.impls.core.errors import DatasetError, SweepError
 from spmark.impls.core.files import is_file
 from spmark.impls.core.guard import reading

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from spmark.datasets.near import near
 from spmark.datasets.sources.table import SOURCES
+from spmark.impls.core.choices import none_of
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.files import is_file
 from spmark.impls.core.record import Orientation
@@ -49,5 +49,5 @@ def parse_matrix(text: str, folder: Path = Path()) -> dict[str, str]:
             "spmark list datasets says what there is"
         )
     if first not in SOURCES:
-        raise DatasetError(f"expected a source out of {', '.join(SOURCES)}, found {first!r}{near(first, SOURCES)}")
+        raise DatasetError(none_of("a source", first, SOURCES))
     return {"source": first, "name": rest, "orientation": orientation}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
+from spmark.impls.core.choices import none_of
 from spmark.impls.core.errors import SweepError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
     """
     entry = IMPLEMENTATIONS.get(name) if isinstance(name, str) else None
     if entry is None:
-        raise _unknown("an implementation", name, IMPLEMENTATIONS)
+        raise SweepError(none_of("an implementation", name, IMPLEMENTATIONS))
     if config is not None and not isinstance(config, Mapping):
         raise SweepError(f"implementation {name}: expected tunables as a mapping, found {config!r}")
     kind = _imported(entry)
@@ -142,7 +142,7 @@ def find_contract(contract: str, name: str) -> Any:
     """
     entry = CONTRACTS[contract].get(name)
     if entry is None:
-        raise _unknown(f"a method with {contract}", name, CONTRACTS[contract])
+        raise SweepError(none_of(f"a method with {contract}", name, CONTRACTS[contract]))
     return _imported(entry)()
 
 
@@ -150,12 +150,6 @@ def _imported(entry: str) -> Any:
     """Import what an entry of the form ``module:name`` names."""
     module, _, label = entry.partition(":")
     return getattr(import_module(module), label)
-
-
-def _unknown(what: str, name: object, known: Mapping[str, str]) -> SweepError:
-    near = get_close_matches(str(name), known, 1)
-    hint = f" (did you mean {near[0]}?)" if near else ""
-    return SweepError(f"expected {what} out of {', '.join(known)}, found {name!r}{hint}")
 
 
 def package(name: str) -> str:

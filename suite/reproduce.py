@@ -18,8 +18,8 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from spmark.datasets.near import near
 from spmark.datasets.sweep import Case, Sweep, expand
+from spmark.impls.core.choices import near
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import SweepError
 from spmark.impls.core.guard import reading

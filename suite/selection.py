@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from spmark.datasets.sweep import Case
+from spmark.impls.core.choices import none_of
 from spmark.impls.core.errors import SweepError
 
 FIELDS: dict[str, Callable[[Case], str]] = {
@@ -53,9 +53,7 @@ def _filter(text: str) -> Callable[[Case], bool]:
     key, equals, value = text.partition("=")
     if equals:
         if key not in FIELDS:
-            near = get_close_matches(key, FIELDS, 1)
-            hint = f" (did you mean {near[0]}?)" if near else ""
-            raise SweepError(f"--only {text}: expected a key out of {', '.join(FIELDS)}, found {key!r}{hint}")
+            raise SweepError(f"--only {text}: {none_of('a key', key, FIELDS)}")
         patterns = value.split(",")
         return lambda case: any(fnmatchcase(FIELDS[key](case), pattern) for pattern in patterns)
     if any(sign in text for sign in "*?["):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 
-from spmark.impls.core.operators import random_operands
+from spmark.impls.core.operators import random_operands, reference, tolerance
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 
 OPERATORS = {"spmm": (Op.SPMM, False), "sddmm": (Op.SDDMM, False), "sddmm_scaled": (Op.SDDMM, True)}
@@ -61,3 +62,21 @@ def problems() -> dict[str, Problem]:
 def dense_operands(problem: Problem, seed: int = 0) -> list[np.ndarray]:
     """Give the problem's seeded operands as host arrays."""
     return [operand[np.arange(operand.shape[0]), :] for operand in random_operands(problem, seed)]
+
+
+def run_checked(plan: Any, problem: Problem) -> np.ndarray:
+    """Run a plan on the host over NaN, hold its result against float64, and give it."""
+    operands = dense_operands(problem)
+    out = np.full(problem.out_shape, np.nan, problem.dtype.numpy)
+    plan.run(operands, out)
+    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    return out
+
+
+def assert_same(found: Csr, expected: Csr) -> None:
+    """Hold two matrices against each other, bit for bit."""
+    assert found.shape == expected.shape
+    for name in ("indptr", "indices", "values"):
+        one, other = getattr(found, name), getattr(expected, name)
+        assert one.dtype == other.dtype, name
+        np.testing.assert_array_equal(one.view(np.uint32), other.view(np.uint32), name)

@@ -44,6 +44,5 @@ def _pairs(instance: Instance) -> set[object]:
 def compiled(template: KernelTemplate) -> set[tuple[Instance, str]]:
     """Spread a template's sample over the architectures: each instance on one, and something on each of them."""
     sample = covering(list(template.instances()))
-    arches = [arch for arch in ARCHES if int(arch.removeprefix("sm_")) >= template.min_capability]
-    turns = range(max(len(sample), len(arches)))
-    return {(sample[turn % len(sample)], arches[turn % len(arches)]) for turn in turns}
+    turns = range(max(len(sample), len(ARCHES)))
+    return {(sample[turn % len(sample)], ARCHES[turn % len(ARCHES)]) for turn in turns}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,3 +50,13 @@ class TableTarget(HostTarget):
         other = [instance for instance in instances if instance not in self.kernels]
         self.kernels.update((kernel.instance, kernel) for kernel in super().load(other))
         return [self.kernels[instance] for instance in instances]
+
+
+def table_target(*templates: KernelTemplate) -> Any:
+    """Make a module's fixture: a `TableTarget` of some tables."""
+
+    @pytest.fixture(scope="module")
+    def target(request: pytest.FixtureRequest) -> TableTarget:
+        return TableTarget(request.session, *templates)
+
+    return target

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.datasets.cache import Cache
-from spmark.datasets.source import Args, Facts, RawMatrix, argument, known, only
+from spmark.datasets.source import Args, Facts, RawMatrix, Source, argument, known, only
 from spmark.impls.core.record import MatrixKind
 
 SPARSITIES = ("0.7", "0.8", "0.9", "0.95", "0.98")
@@ -70,20 +69,16 @@ def draw_places(seed: Sequence[int], size: int, count: int) -> NDArray[np.int64]
     return np.sort(np.argpartition(keys, count)[:count]) if count < size else np.arange(size)
 
 
-class DnnLayers:
+class DnnLayers(Source):
     """Randomly pruned layers, named ``<network>_<I>x<K>@<sparsity>``; ``seed`` (default 0) draws another mask.
 
     The kept weights number floor((1 - sparsity) I K) exactly, DLMC's rounding, and are a uniform sample without
     replacement.
     """
 
-    name: ClassVar[str] = "dnn_layers"
-    title: ClassVar[str] = "randomly pruned layers"
-    licence: ClassVar[str] = "none needed (generated)"
-    citation: ClassVar[str] = "shapes after Lin et al., LO-SpMM, ACM TACO 2024 (a reconstruction)"
-    url: ClassVar[str] = ""
-    network: ClassVar[bool] = False
-    cached: ClassVar[bool] = False
+    name = "dnn_layers"
+    title = "randomly pruned layers"
+    citation = "shapes after Lin et al., LO-SpMM, ACM TACO 2024 (a reconstruction)"
 
     def names(self, cache: Cache) -> Sequence[str]:
         """List the 36 matrices of the 41 problems at each sparsity."""

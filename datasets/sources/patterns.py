@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.datasets.cache import Cache
-from spmark.datasets.source import Args, Facts, RawMatrix, argument, csr_from_edges, only
+from spmark.datasets.source import Args, Facts, RawMatrix, Source, argument, csr_from_edges, only
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.record import MatrixKind
 
@@ -31,7 +30,7 @@ _PUBLISHED = {
 _LARGEST = 1 << 20
 
 
-class Patterns:
+class Patterns(Source):
     """Masks by formula: ``logsparse_N``, ``strided_N``, ``band_N``, ``butterfly_N``, ``interleaved_N``, and others.
 
     The others are ``similar_N`` and, with N columns and ``rows`` (128) rows, ``few_columns_N``; those are square.
@@ -44,18 +43,15 @@ class Patterns:
     what a batch of attention heads multiplies by.
     """
 
-    name: ClassVar[str] = "patterns"
-    title: ClassVar[str] = "attention masks by formula"
-    licence: ClassVar[str] = "none needed (formulas)"
-    citation: ClassVar[str] = (
+    name = "patterns"
+    title = "attention masks by formula"
+    licence = "none needed (formulas)"
+    citation = (
         "Li et al., Enhancing the locality and breaking the memory bottleneck of Transformer on time series "
         "forecasting, NeurIPS 2019 (LogSparse); Child et al., Generating long sequences with sparse Transformers, "
         "2019 (Strided); Beltagy et al., Longformer, 2020 (band); Chen et al., Pixelated Butterfly, ICLR 2022 "
         "(butterfly)"
     )
-    url: ClassVar[str] = ""
-    network: ClassVar[bool] = False
-    cached: ClassVar[bool] = False
 
     def names(self, cache: Cache) -> Sequence[str]:
         """List the masks of the papers; every other N works as well."""

@@ -1,4 +1,4 @@
-"""Cora, CiteSeer and PubMed from Planetoid's raw ``ind.*.graph`` files.
+"""The reader of Planetoid's raw ``ind.*.graph`` files.
 
 Such a file is a pickle of ``defaultdict(list)`` from node to neighbours. It is read by an unpickler that knows
 exactly these types, so that a file that was tampered with can execute nothing.
@@ -10,24 +10,16 @@ import io
 import pickle
 import pickletools
 from collections import defaultdict
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from spmark.datasets.cache import Cache
-from spmark.datasets.source import Args, Facts, RawMatrix, csr_from_edges, known, only
+from spmark.datasets.source import RawMatrix, csr_from_edges
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.guard import reading
 from spmark.impls.core.record import MatrixKind
 
-BASE_URL = "https://raw.githubusercontent.com/kimiyoung/planetoid/master/data/"
-_FACTS = {
-    "cora": Facts(2_708, 2_708, 10_556),
-    "citeseer": Facts(3_327, 3_327, 9_228),
-    "pubmed": Facts(19_717, 19_717, 88_651),
-}
 _ALLOWED: dict[tuple[str, str], type[Any]] = {
     ("collections", "defaultdict"): defaultdict,
     ("__builtin__", "list"): list,
@@ -43,34 +35,6 @@ _STEPS = frozenset(
 )
 _MOST_TUPLES = 8
 """One holds the arguments of ``defaultdict``."""
-
-
-class Planetoid:
-    """Citation graphs, undirected: the union of the lists and their transpose, every entry once, self-loops kept."""
-
-    name: ClassVar[str] = "planetoid"
-    title: ClassVar[str] = "Planetoid"
-    licence: ClassVar[str] = "MIT (repository)"
-    citation: ClassVar[str] = (
-        "Yang, Cohen and Salakhutdinov, Revisiting semi-supervised learning with graph embeddings, ICML 2016"
-    )
-    url: ClassVar[str] = "https://github.com/kimiyoung/planetoid"
-    network: ClassVar[bool] = True
-    cached: ClassVar[bool] = True
-
-    def names(self, cache: Cache) -> Sequence[str]:
-        """List the three graphs."""
-        return tuple(_FACTS)
-
-    def facts(self, name: str) -> Facts | None:
-        """Give the published counts."""
-        return _FACTS.get(name)
-
-    def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
-        """Fetch and read a graph. Takes no arguments."""
-        only(f"planetoid/{name}", args)
-        file = f"ind.{known('planetoid', name, _FACTS)}.graph"
-        return read_graph(cache.fetch(BASE_URL + file, f"planetoid/{file}"))
 
 
 def read_graph(path: Path) -> RawMatrix:

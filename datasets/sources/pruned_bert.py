@@ -12,12 +12,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
 
 import numpy as np
 
 from spmark.datasets.cache import Cache
-from spmark.datasets.source import Args, Facts, RawMatrix, argument, csr_from_edges, only
+from spmark.datasets.source import Args, Facts, RawMatrix, Source, argument, csr_from_edges, only
 from spmark.datasets.sources.dnn_layers import draw_places
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.record import MatrixKind
@@ -46,7 +45,7 @@ class _Layer:
         return self.num_rows // self.block, self.num_cols // self.block
 
 
-class PrunedBert:
+class PrunedBert(Source):
     """Layers pruned at random, named ``<I>x<K>_block<B>@<sparsity>``: blocks of B x B are kept whole or dropped.
 
     The kept blocks number floor((1 - sparsity) blocks) and are a uniform sample; ``seed`` (default 0) draws another.
@@ -54,16 +53,12 @@ class PrunedBert:
     many. A further ``_label`` tells apart layers of other arguments.
     """
 
-    name: ClassVar[str] = "pruned_bert"
-    title: ClassVar[str] = "stand-ins for layers of pruned BERT"
-    licence: ClassVar[str] = "none needed (generated)"
-    citation: ClassVar[str] = (
+    name = "pruned_bert"
+    title = "stand-ins for layers of pruned BERT"
+    citation = (
         "shapes and average sparsities after Lagunas et al., Block pruning for faster transformers, EMNLP 2021, and "
         "Sanh et al., Movement pruning, NeurIPS 2020 (a reconstruction)"
     )
-    url: ClassVar[str] = ""
-    network: ClassVar[bool] = False
-    cached: ClassVar[bool] = False
 
     def names(self, cache: Cache) -> Sequence[str]:
         """List three shapes at the sparsities of both prunings; others work as well."""

@@ -5,41 +5,26 @@ Chakrabarti, Zhan and Faloutsos, R-MAT: a recursive model for graph mining, SDM 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
-
 import numpy as np
 
 from spmark.datasets.cache import Cache
-from spmark.datasets.source import Args, Facts, RawMatrix, argument, csr_from_edges, only
+from spmark.datasets.source import Args, RawMatrix, Source, argument, csr_from_edges, only
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.record import MatrixKind
 
 _MOST_EDGES = 1 << 28
 
 
-class Rmat:
+class Rmat(Source):
     """2^scale rows, edge_factor 2^scale edges drawn, repeated ones merged; the name is a label.
 
     Arguments: ``scale`` (default 16), ``edge_factor`` (16), the quadrants' probabilities ``a b c d`` (0.57, 0.19,
     0.19, 0.05, Graph500's; they sum to 1), ``seed`` (0). Vertices are not shuffled: the heavy rows come first.
     """
 
-    name: ClassVar[str] = "rmat"
-    title: ClassVar[str] = "R-MAT random graphs"
-    licence: ClassVar[str] = "none needed (generated)"
-    citation: ClassVar[str] = "Chakrabarti, Zhan and Faloutsos, R-MAT: a recursive model for graph mining, SDM 2004"
-    url: ClassVar[str] = ""
-    network: ClassVar[bool] = False
-    cached: ClassVar[bool] = False
-
-    def names(self, cache: Cache) -> Sequence[str]:
-        """List nothing: names are labels."""
-        return ()
-
-    def facts(self, name: str) -> Facts | None:
-        """Know nothing before drawing."""
-        return None
+    name = "rmat"
+    title = "R-MAT random graphs"
+    citation = "Chakrabarti, Zhan and Faloutsos, R-MAT: a recursive model for graph mining, SDM 2004"
 
     def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
         """Draw a graph: one random word an edge and level. O(edges scale) time."""

@@ -7,13 +7,12 @@ kind stands for one that its formats are told apart by. All are synthetic and sa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.datasets.cache import Cache
-from spmark.datasets.source import Args, Facts, RawMatrix, csr_from_edges, known, only
+from spmark.datasets.source import Args, RawMatrix, Source, csr_from_edges, known, only
 from spmark.impls.core.record import MatrixKind
 
 EACH = 70
@@ -122,24 +121,16 @@ def _most(count: float) -> int:
     return int(min(count, _MOST_NNZ))
 
 
-class Seeded:
+class Seeded(Source):
     """Matrices ``<kind>_<number>``; square, with values drawn by the sweep's seed."""
 
-    name: ClassVar[str] = "seeded"
-    title: ClassVar[str] = "seeded matrices for training predictors"
-    licence: ClassVar[str] = "none needed (generated)"
-    citation: ClassVar[str] = "six kinds of formulas, no publication"
-    url: ClassVar[str] = ""
-    network: ClassVar[bool] = False
-    cached: ClassVar[bool] = False
+    name = "seeded"
+    title = "seeded matrices for training predictors"
+    citation = "six kinds of formulas, no publication"
 
     def names(self, cache: Cache) -> Sequence[str]:
         """List all, the kinds taking turns, so that the first ones are a fair sample."""
         return [f"{kind}_{number:02d}" for number in range(EACH) for kind in KINDS]
-
-    def facts(self, name: str) -> Facts | None:
-        """Know nothing: what is drawn twice counts once."""
-        return None
 
     def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
         """Draw a matrix. Takes no arguments."""

@@ -6,22 +6,22 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from spmark.datasets.near import near
+from spmark.impls.core.choices import none_of
 from spmark.impls.core.errors import DatasetError
 
 if TYPE_CHECKING:
     from spmark.datasets.source import Source
 
 SOURCES: Mapping[str, str] = {
-    "planetoid": "spmark.datasets.sources.planetoid:Planetoid",
-    "ogb": "spmark.datasets.sources.ogb:Ogb",
-    "dgl": "spmark.datasets.sources.dgl:Dgl",
-    "snap": "spmark.datasets.sources.snap:Snap",
-    "suitesparse": "spmark.datasets.sources.suitesparse:SuiteSparse",
-    "mirror": "spmark.datasets.sources.mirror:Mirror",
-    "matrix_market": "spmark.datasets.sources.matrix_market:MatrixMarket",
-    "smtx": "spmark.datasets.sources.smtx:Smtx",
-    "npz": "spmark.datasets.sources.npz:Npz",
+    "planetoid": "spmark.datasets.sources.graphs:Planetoid",
+    "ogb": "spmark.datasets.sources.graphs:Ogb",
+    "dgl": "spmark.datasets.sources.graphs:Dgl",
+    "snap": "spmark.datasets.sources.graphs:Snap",
+    "suitesparse": "spmark.datasets.sources.graphs:SuiteSparse",
+    "mirror": "spmark.datasets.sources.files:Mirror",
+    "matrix_market": "spmark.datasets.sources.files:MatrixMarket",
+    "smtx": "spmark.datasets.sources.files:Smtx",
+    "npz": "spmark.datasets.sources.files:Npz",
     "patterns": "spmark.datasets.sources.patterns:Patterns",
     "dnn_layers": "spmark.datasets.sources.dnn_layers:DnnLayers",
     "pruned_bert": "spmark.datasets.sources.pruned_bert:PrunedBert",
@@ -41,6 +41,6 @@ def find_source(name: str) -> Source:
     """
     entry = SOURCES.get(name)
     if entry is None:
-        raise DatasetError(f"expected a source out of {', '.join(SOURCES)}, found {name!r}{near(name, SOURCES)}")
+        raise DatasetError(none_of("a source", name, SOURCES))
     module, _, label = entry.partition(":")
     return cast("Source", getattr(import_module(module), label)())

@@ -10,14 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import NormalDist
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.datasets.cache import Cache
-from spmark.datasets.source import Args, Facts, RawMatrix, argument, known, only
+from spmark.datasets.source import Args, Facts, RawMatrix, Source, argument, known, only
 from spmark.impls.core.record import MatrixKind
+from spmark.impls.core.spans import offsets
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ TWINS = {
 }
 
 
-class Twin:
+class Twin(Source):
     """Stand-ins for graphs that cannot be shipped; ``seed`` (default 0) draws another.
 
     Row lengths are the quantiles of a log-normal law whose mean is nnz / rows and whose top quantile is the stated
@@ -53,16 +54,13 @@ class Twin:
     is drawn twice is drawn again.
     """
 
-    name: ClassVar[str] = "twin"
-    title: ClassVar[str] = "twins of large graphs"
-    licence: ClassVar[str] = "none needed (generated)"
-    citation: ClassVar[str] = (
+    name = "twin"
+    title = "twins of large graphs"
+    citation = (
         "counts: STile, table 4; graphs: Hu et al., Open Graph Benchmark, NeurIPS 2020 (ogbn-proteins); "
         "Hamilton et al., Inductive representation learning on large graphs, NeurIPS 2017 (reddit)"
     )
-    url: ClassVar[str] = ""
-    network: ClassVar[bool] = False
-    cached: ClassVar[bool] = True
+    cached = True
 
     def names(self, cache: Cache) -> Sequence[str]:
         """List the twins."""
@@ -96,8 +94,7 @@ def draw(law: Law, seed: int) -> RawMatrix:
     starts = _community_starts(law)
     community = np.empty(law.num_rows, np.int32)
     community[members] = np.repeat(np.arange(law.communities, dtype=np.int32), np.diff(starts))
-    indptr = np.zeros(law.num_rows + 1, np.int32)
-    np.cumsum(lengths, out=indptr[1:])
+    indptr = offsets(lengths, np.int32)
     indices = np.empty(law.nnz, np.int32)
     everyone = AliasTable(*_alias_table(lengths))
     local = [_alias_table(lengths[members[a:b]]) for a, b in pairwise(starts)]

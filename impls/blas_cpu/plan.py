@@ -72,10 +72,10 @@ class _Sddmm(Built):
         with self.phase("convert"):
             self._product = np.empty(matrix.shape, np.float32)
             self._positions = matrix.rows_of_entries() * np.int64(matrix.num_cols) + matrix.indices
-            self._scale = problem.values.astype(np.float32, copy=False) if problem.scaled else None
+            self._factors = problem.factors.astype(np.float32, copy=False)
             self._staging = HostStaging(problem)
         self.stored = self._product.size
-        held = (self._product, self._positions, *(() if self._scale is None else (self._scale,)))
+        held = (self._product, self._positions, self._factors)
         self.device_bytes = sum(array.nbytes for array in held) + self._staging.nbytes
 
     def run(self, operands: Sequence[Any], out: Any) -> None:
@@ -84,6 +84,6 @@ class _Sddmm(Built):
         np.matmul(x, y.T, out=self._product)
         # Positions are in range; mode="raise" would make take buffer its result.
         np.take(self._product.reshape(-1), self._positions, out=result, mode="clip")
-        if self._scale is not None:
-            result *= self._scale
+        if self._factors.size:
+            result *= self._factors
         self._staging.leave(out)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from spmark.impls.core.errors import DatasetError, SpmarkError
+from spmark.impls.core.names import printable
 
 _LONGEST_DETAIL = 500
 """Parsers quote what they choke on, which may be the whole file."""
@@ -55,5 +56,5 @@ def _told(fault: Exception) -> str:
     if isinstance(fault, RecursionError):
         return "parts that are nested too deeply"
     message = " ".join(str(fault).split())
-    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in message[:_LONGEST_DETAIL])
+    shown = printable(message)[:_LONGEST_DETAIL]
     return f"something else ({type(fault).__name__}: {shown})" if shown else f"something else ({type(fault).__name__})"

@@ -227,14 +227,12 @@ def reference(problem: Problem, operands: Sequence[DenseRows], rows: NDArray[np.
     """
     matrix = problem.matrix
     rows = np.arange(matrix.num_rows, dtype=np.int64) if rows is None else rows
-    lengths = matrix.row_lengths[rows].astype(np.int64)
-    indptr = np.concatenate([[0], np.cumsum(lengths)])
-    entries = np.arange(indptr[-1]) + np.repeat(matrix.indptr[rows] - indptr[:-1], lengths)
+    indptr, entries = matrix.entries_of(rows)
     values = problem.values[entries].astype(np.float64)
     if problem.op is Op.SPMM:
         result, magnitude = _spmm(problem, operands[0], indptr, entries, values)
     else:
-        result, magnitude = _sddmm(problem, operands[0], operands[1], np.repeat(rows, lengths), entries)
+        result, magnitude = _sddmm(problem, operands[0], operands[1], np.repeat(rows, np.diff(indptr)), entries)
         if problem.scaled:
             result, magnitude = result * values, magnitude * np.abs(values)
     return Reference(rows, entries, result, magnitude)

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from spmark.impls.core.choices import none_of
 from spmark.impls.core.errors import MatrixError, ProblemError
+from spmark.impls.core.spans import offsets
 
 MAX_NNZ = 2**31 - 1
 _CHUNK = 1 << 22
@@ -201,6 +203,17 @@ class Csr:
         """Give the row of every non-zero, (nnz,) int32. O(nnz) memory."""
         return np.repeat(np.arange(self.num_rows, dtype=np.int32), self.row_lengths)
 
+    def entries_of(self, rows: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Find the entries of some rows, in the order of these: their indptr, and the position of each entry."""
+        lengths = self.row_lengths[rows].astype(np.int64)
+        indptr = offsets(lengths)
+        return indptr, np.repeat(self.indptr[rows] - indptr[:-1], lengths) + np.arange(indptr[-1])
+
+    def of_rows(self, rows: NDArray[Any]) -> tuple[Csr, NDArray[np.int64]]:
+        """Give the matrix of some rows, in the order of these, and the position here of each of its entries."""
+        indptr, at = self.entries_of(rows)
+        return Csr((rows.size, self.num_cols), indptr.astype(np.int32), self.indices[at], self.values[at]), at
+
     def transposed(self) -> Csr:
         """Give the transpose as a canonical CSR. O(nnz)."""
         from scipy import sparse
@@ -314,6 +327,11 @@ class Problem:
             object.__setattr__(self, name, value)
 
     @property
+    def factors(self) -> NDArray[Any]:
+        """What SDDMM's sums are multiplied by: `values` where the problem is scaled, else an empty array."""
+        return self.values if self.scaled else self.values[:0]
+
+    @property
     def operand_shapes(self) -> tuple[tuple[int, int], ...]:
         """Shapes of the dense operands: B (K, J) for SpMM; X (I, J) and Y (K, J) for SDDMM. Row-major."""
         num_rows, num_cols = self.matrix.shape
@@ -329,7 +347,7 @@ class Problem:
 
 def _op(given: Any) -> Op:
     if not isinstance(given, str) or given not in tuple(Op):
-        raise ProblemError(f"expected an operator out of {', '.join(Op)}, found {given!r}")
+        raise ProblemError(none_of("an operator", given, Op))
     return Op(given)
 
 
@@ -339,5 +357,5 @@ def _dtype(given: Any) -> DType:
     except (TypeError, ValueError, SyntaxError):  # of a text that NumPy takes for the fields of a record
         name = ""
     if name not in tuple(DType):
-        raise ProblemError(f"expected a dtype out of {', '.join(DType)}, found {given!r}")
+        raise ProblemError(none_of("a dtype", given, DType))
     return DType(name)

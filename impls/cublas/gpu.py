@@ -78,8 +78,7 @@ class SddmmPlan(DevicePlan):
         with self.phase("convert"):
             rows = matrix.rows_of_entries()
         with self.phase("upload"):
-            factors = problem.values if problem.scaled else problem.values[:0]
-            self._arrays = [self.upload(array) for array in (rows, matrix.indices, factors)]
+            self._arrays = [self.upload(array) for array in (rows, matrix.indices, problem.factors)]
         self._product = self.workspace(matrix.shape, np.float32)  # scaled before it is rounded
         self.stored = matrix.num_rows * matrix.num_cols
         self._sizes = np.int32(matrix.nnz), np.int32(matrix.num_cols)

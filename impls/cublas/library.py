@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctypes import CDLL, POINTER, byref, c_char_p, c_float, c_int, c_size_t, c_void_p
+from ctypes import POINTER, c_int, c_size_t, c_void_p
 from functools import cache
 
 from spmark.impls.runtime.vendor import VendorLibrary
@@ -25,12 +25,6 @@ _SIGNATURES = {
 }
 
 
-def _describe(library: CDLL, status: int) -> str:
-    library.cublasGetStatusString.restype = c_char_p
-    words: bytes = library.cublasGetStatusString(c_int(status))
-    return words.decode()
-
-
 class Library(VendorLibrary):
     """The loaded library and a handle of it.
 
@@ -41,13 +35,10 @@ class Library(VendorLibrary):
     """
 
     def __init__(self) -> None:
-        super().__init__("cublas", _SIGNATURES, _NOT_SUPPORTED, _OUT_OF_MEMORY, _describe)
-        self.handle = c_void_p()
-        self("cublasCreate_v2", byref(self.handle))
+        functions = {"create": "cublasCreate_v2", "describe": "cublasGetStatusString"}
+        super().__init__("cublas", _SIGNATURES, _NOT_SUPPORTED, _OUT_OF_MEMORY, **functions)
         # Without this, partial sums of a split K are rounded to float16 before they are added.
         self("cublasSetMathMode", self.handle, _NO_REDUCED_PRECISION_REDUCTION)
-        # Alpha is one and beta zero in every call.
-        self.one, self.zero = byref(c_float(1.0)), byref(c_float(0.0))
 
 
 @cache

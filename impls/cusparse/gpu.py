@@ -145,8 +145,7 @@ class BlockPlan(_LibraryPlan):
                 instance = GATHER.instance(T=C_TYPES[problem.dtype], scaled=problem.scaled, threads=THREADS)
                 (self._gather,) = target.load([instance])
             with self.phase("upload"):
-                factors = problem.values if problem.scaled else problem.values[:0]
-                self._slots = [self.upload(held.positions), self.upload(factors)]
+                self._slots = [self.upload(held.positions), self.upload(problem.factors)]
             self._nnz = np.int32(problem.matrix.nnz)
         with self.phase("select"):
             self._buffer = self._allocate(preprocess=False)

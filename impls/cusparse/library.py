@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctypes import CDLL, POINTER, byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_void_p
+from ctypes import POINTER, byref, c_int, c_int64, c_size_t, c_void_p
 from functools import cache
 from typing import Any
 
@@ -52,12 +52,6 @@ _CREATE_BSR = (
 """cusparseCreateBsr is in the library from CUDA 12.1 on."""
 
 
-def _describe(library: CDLL, status: int) -> str:
-    library.cusparseGetErrorString.restype = c_char_p
-    words: bytes = library.cusparseGetErrorString(c_int(status))
-    return words.decode()
-
-
 class Library(VendorLibrary):
     """The loaded library and a handle of it.
 
@@ -68,11 +62,8 @@ class Library(VendorLibrary):
     """
 
     def __init__(self) -> None:
-        super().__init__("cusparse", _SIGNATURES, _NOT_SUPPORTED, _OUT_OF_MEMORY, _describe)
-        self.handle = c_void_p()
-        self("cusparseCreate", byref(self.handle))
-        # Alpha is one and beta zero in every call; the library reads them from the host when it enqueues.
-        self.one, self.zero = byref(c_float(1.0)), byref(c_float(0.0))
+        functions = {"create": "cusparseCreate", "describe": "cusparseGetErrorString"}
+        super().__init__("cusparse", _SIGNATURES, _NOT_SUPPORTED, _OUT_OF_MEMORY, **functions)
 
     def csr(self, shape: tuple[int, int], nnz: int, arrays: tuple[int, int, int], dtype: DType) -> Descriptor:
         """Describe a CSR matrix by the device addresses of indptr, indices and values."""

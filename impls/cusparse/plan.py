@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import DType, Op, Problem
@@ -57,8 +58,7 @@ class CuSparse:
     """Call the library's preprocess while building."""
 
     def __post_init__(self) -> None:
-        if self.algorithm not in ALGORITHMS:
-            raise ValueError(f"expected algorithm out of {', '.join(ALGORITHMS)}, found {self.algorithm!r}")
+        check_choices(self, algorithm=ALGORITHMS)
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse what the library's interface cannot say."""

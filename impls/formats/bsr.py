@@ -14,26 +14,25 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.problem import MAX_NNZ, Csr
-from spmark.impls.formats.limits import MAX_STORED, check_stored
+from spmark.impls.core.problem import Csr
+from spmark.impls.core.spans import offsets, openings
+from spmark.impls.formats.limits import check_stored
 
 _CHUNK = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
-class BsrFormat:
-    """Block-compressed sparse rows.
+class DenseBlocks:
+    """Dense blocks of R x C and where they stand: what BSR, DBSR and SR-BCRS are made of.
 
     A slot of a block that is no non-zero of the matrix is padding with value 0; blocks of the last block row or column
     may reach past the matrix. Padding is known from `positions`, never by value: stored zeros are kept.
     """
 
-    name: ClassVar[str] = "bsr"
-
     shape: tuple[int, int]
     """(I, K)."""
     indptr: NDArray[np.int32]
-    """(ceil(I / R) + 1,) int32; the blocks of block row b are at ``indptr[b]:indptr[b + 1]``."""
+    """(n + 1,) int32; the blocks of the n-th block row that is listed are at ``indptr[n]:indptr[n + 1]``."""
     indices: NDArray[np.int32]
     """(nblocks,) int32 block columns, increasing in every block row: block column c starts at column c C."""
     blocks: NDArray[np.float32]
@@ -41,10 +40,29 @@ class BsrFormat:
     positions: NDArray[np.int32]
     """(nnz,) int32: where in ``blocks.reshape(-1)`` every non-zero is, in the matrix's CSR order."""
 
+    @property
+    def block_shape(self) -> tuple[int, int]:
+        """(R, C)."""
+        return self.blocks.shape[1], self.blocks.shape[2]
+
+    @property
+    def stored(self) -> int:
+        """Elements held, padding included: nblocks R C."""
+        return self.blocks.size
+
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        """Give ``indptr``, ``indices``, ``blocks`` and ``positions`` (SpMM needs no positions)."""
+        return {"indptr": self.indptr, "indices": self.indices, "blocks": self.blocks, "positions": self.positions}
+
+
+@dataclass(frozen=True, eq=False)
+class BsrFormat(DenseBlocks):
+    """Block-compressed sparse rows: all ceil(I / R) block rows are listed."""
+
+    name: ClassVar[str] = "bsr"
+
     @classmethod
-    def from_csr(
-        cls, matrix: Csr, block_rows: int = 16, block_cols: int = 16, max_stored: int = MAX_STORED
-    ) -> BsrFormat:
+    def from_csr(cls, matrix: Csr, block_rows: int = 16, block_cols: int = 16) -> BsrFormat:
         """Cut ``matrix`` into blocks that start at multiples of R and C.
 
         Parameters
@@ -52,8 +70,6 @@ class BsrFormat:
         matrix : Csr
         block_rows, block_cols : int
             R and C, at least 1.
-        max_stored : int
-            Most elements that may be held, below 2^31 in any case (positions are int32).
 
         Returns
         -------
@@ -66,7 +82,7 @@ class BsrFormat:
         ValueError
             R or C below 1.
         BuildError
-            More than ``max_stored`` elements.
+            More than `spmark.impls.formats.limits.MAX_STORED` elements.
         """
         if block_rows < 1 or block_cols < 1:
             raise ValueError(f"expected blocks of at least 1 x 1, found {block_rows} x {block_cols}")
@@ -91,24 +107,10 @@ class BsrFormat:
             indices.append(block_col.astype(np.int32))
             found += key.size
         name = f"bsr({block_rows}, {block_cols})"
-        check_stored(name, matrix, found * size, min(max_stored, MAX_NNZ))
+        check_stored(name, matrix, found * size)
         blocks = np.zeros((found, block_rows, block_cols), np.float32)
         blocks.reshape(-1)[positions] = matrix.values
         return cls(matrix.shape, np.cumsum(indptr).astype(np.int32), np.concatenate(indices), blocks, positions)
-
-    @property
-    def block_shape(self) -> tuple[int, int]:
-        """(R, C)."""
-        return self.blocks.shape[1], self.blocks.shape[2]
-
-    @property
-    def stored(self) -> int:
-        """Elements held, padding included: nblocks R C."""
-        return self.blocks.size
-
-    def arrays(self) -> Mapping[str, NDArray[Any]]:
-        """Give ``indptr``, ``indices``, ``blocks`` and ``positions`` (SpMM needs no positions)."""
-        return {"indptr": self.indptr, "indices": self.indices, "blocks": self.blocks, "positions": self.positions}
 
     def to_csr(self) -> Csr:
         """Give the matrix back; O(nnz + nblocks)."""
@@ -116,8 +118,7 @@ class BsrFormat:
         block, slot = np.divmod(self.positions, np.int32(block_rows * block_cols))
         block_row = np.repeat(np.arange(self.indptr.size - 1, dtype=np.int32), np.diff(self.indptr))
         rows = block_row[block] * np.int32(block_rows) + slot // block_cols
-        indptr = np.zeros(self.shape[0] + 1, np.int32)
-        np.cumsum(np.bincount(rows, minlength=self.shape[0]), out=indptr[1:])
+        indptr = offsets(np.bincount(rows, minlength=self.shape[0]), np.int32)
         indices = self.indices[block] * np.int32(block_cols) + slot % block_cols
         return Csr(self.shape, indptr, indices.astype(np.int32, copy=False), self.blocks.reshape(-1)[self.positions])
 
@@ -134,8 +135,7 @@ def _blocks_of(
     keys = (row // block_rows) * np.int64(-(-matrix.num_cols // block_cols)) + matrix.indices[part] // block_cols
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
-    opens = np.ones(keys.size, np.bool_)
-    np.not_equal(keys[1:], keys[:-1], out=opens[1:])
+    opens = openings(keys)
     block = np.empty(keys.size, np.int64)
     block[order] = np.cumsum(opens) - 1
     return keys[opens], block, row

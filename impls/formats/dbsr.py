@@ -16,83 +16,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr
-from spmark.impls.formats.bsr import BsrFormat
-from spmark.impls.formats.limits import MAX_STORED
+from spmark.impls.formats.bsr import BsrFormat, DenseBlocks
 
 
 @dataclass(frozen=True, eq=False)
-class DbsrFormat:
-    """Doubly compressed block rows: `BsrFormat` without its empty block rows.
-
-    Padding is known from `positions`, never by value: stored zeros are kept.
-    """
+class DbsrFormat(DenseBlocks):
+    """Doubly compressed block rows: only those that hold a block are listed."""
 
     name: ClassVar[str] = "dbsr"
 
-    shape: tuple[int, int]
-    """(I, K)."""
     rows: NDArray[np.int32]
-    """(n,) int32, increasing: the block rows that hold a block; block row b starts at row b R."""
-    indptr: NDArray[np.int32]
-    """(n + 1,) int32; the blocks of ``rows[r]`` are at ``indptr[r]:indptr[r + 1]``, at least one."""
-    indices: NDArray[np.int32]
-    """(nblocks,) int32 block columns, increasing in every block row: block column c starts at column c C."""
-    blocks: NDArray[np.float32]
-    """(nblocks, R, C) float32, each block row-major."""
-    positions: NDArray[np.int32]
-    """(nnz,) int32: where in ``blocks.reshape(-1)`` every non-zero is, in the matrix's CSR order."""
+    """(n,) int32, increasing: the block rows that are listed; block row b starts at row b R."""
 
     @classmethod
-    def from_csr(
-        cls, matrix: Csr, block_rows: int = 16, block_cols: int = 16, max_stored: int = MAX_STORED
-    ) -> DbsrFormat:
-        """Cut ``matrix`` into blocks that start at multiples of R and C, and drop block rows without one.
-
-        Parameters
-        ----------
-        matrix : Csr
-        block_rows, block_cols : int
-            R and C, at least 1.
-        max_stored : int
-            Most elements that may be held, below 2^31 in any case (positions are int32).
-
-        Returns
-        -------
-        DbsrFormat
-            At the cost of `BsrFormat.from_csr`.
-
-        Raises
-        ------
-        ValueError
-            R or C below 1.
-        BuildError
-            More than ``max_stored`` elements.
-        """
-        whole = BsrFormat.from_csr(matrix, block_rows, block_cols, max_stored)
+    def from_csr(cls, matrix: Csr, block_rows: int = 16, block_cols: int = 16) -> DbsrFormat:
+        """Cut ``matrix`` as `BsrFormat.from_csr` does, and drop block rows without a block."""
+        whole = BsrFormat.from_csr(matrix, block_rows, block_cols)
         counts = np.diff(whole.indptr)
         rows = np.flatnonzero(counts).astype(np.int32)
         indptr = np.concatenate([whole.indptr[:1], whole.indptr[1:][rows]])
-        return cls(matrix.shape, rows, indptr, whole.indices, whole.blocks, whole.positions)
-
-    @property
-    def block_shape(self) -> tuple[int, int]:
-        """(R, C)."""
-        return self.blocks.shape[1], self.blocks.shape[2]
-
-    @property
-    def stored(self) -> int:
-        """Elements held, padding included: nblocks R C."""
-        return self.blocks.size
+        return cls(matrix.shape, indptr, whole.indices, whole.blocks, whole.positions, rows)
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
-        """Give ``rows``, ``indptr``, ``indices``, ``blocks`` and ``positions`` (SpMM needs no positions)."""
-        return {
-            "rows": self.rows,
-            "indptr": self.indptr,
-            "indices": self.indices,
-            "blocks": self.blocks,
-            "positions": self.positions,
-        }
+        """Give ``rows`` and what BSR has."""
+        return {"rows": self.rows, **super().arrays()}
 
     def to_csr(self) -> Csr:
         """Give the matrix back; O(nnz + nblocks + I)."""

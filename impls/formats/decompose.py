@@ -9,7 +9,7 @@ the rules; a rule of one's own is a class with two methods.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Format
 from spmark.impls.core.problem import Csr
+from spmark.impls.core.spans import offsets
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,39 +63,6 @@ class Rule(Protocol):
             Rows that other parts hold non-zeros of as well, so that their sums must be added up.
         """
         ...
-
-
-@dataclass(frozen=True)
-class InColumns:
-    """A rule that sees a range of columns only; one for each range makes a column partition."""
-
-    first: int
-    stop: int
-    """One past the last column."""
-    rule: Rule
-
-    def select(self, rest: Csr) -> NDArray[np.bool_]:
-        """Choose as ``rule`` does of what lies in the columns."""
-        taken = (rest.indices >= self.first) & (rest.indices < self.stop)
-        inside, _ = split(rest, taken)
-        taken[taken] = self.rule.select(inside)
-        return taken
-
-    def store(self, chosen: Csr, elsewhere: NDArray[np.bool_]) -> Part:
-        """Store as ``rule`` does."""
-        return self.rule.store(chosen, elsewhere)
-
-
-def in_partitions(num_cols: int, rules: Sequence[Rule]) -> list[InColumns]:
-    """Give every rule a column range of its own: ceil(K / len(rules)) columns each.
-
-    Returns
-    -------
-    list of InColumns
-        For `decompose`; ranges that would begin past the last column are empty.
-    """
-    width = -(-num_cols // len(rules))
-    return [InColumns(i * width, min((i + 1) * width, num_cols), rule) for i, rule in enumerate(rules)]
 
 
 def decompose(matrix: Csr, rules: Iterable[Rule]) -> list[Part]:
@@ -146,8 +114,7 @@ def split(matrix: Csr, taken: NDArray[np.bool_]) -> tuple[Csr, Csr]:
 
 
 def _kept(matrix: Csr, mask: NDArray[np.bool_]) -> Csr:
-    before = np.zeros(matrix.nnz + 1, np.int32)
-    np.cumsum(mask, out=before[1:])
+    before = offsets(mask, np.int32)
     return Csr(matrix.shape, before[matrix.indptr], matrix.indices[mask], matrix.values[mask])
 
 

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr
-from spmark.impls.formats.limits import MAX_STORED, check_stored
+from spmark.impls.core.spans import offsets
+from spmark.impls.formats.limits import check_stored
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +39,7 @@ class EllFormat:
     """(I,) int32: slots of each row that are non-zeros of the matrix."""
 
     @classmethod
-    def from_csr(cls, matrix: Csr, row_slots: int | None = None, max_stored: int = MAX_STORED) -> EllFormat:
+    def from_csr(cls, matrix: Csr, row_slots: int | None = None) -> EllFormat:
         """Pad every row of ``matrix``.
 
         Parameters
@@ -46,8 +47,6 @@ class EllFormat:
         matrix : Csr
         row_slots : int, optional
             Slots of a row; by default the length of the longest row.
-        max_stored : int
-            Most elements that may be held.
 
         Returns
         -------
@@ -59,7 +58,7 @@ class EllFormat:
         ValueError
             A row is longer than ``row_slots``.
         BuildError
-            More than ``max_stored`` elements.
+            More than `spmark.impls.formats.limits.MAX_STORED` elements.
         """
         lengths = matrix.row_lengths
         longest = int(lengths.max())
@@ -69,7 +68,7 @@ class EllFormat:
                 f"expected row_slots of at least the longest row, {longest} (row {int(lengths.argmax())}), "
                 f"found {row_slots}"
             )
-        check_stored(f"ell({row_slots})", matrix, matrix.num_rows * row_slots, max_stored)
+        check_stored(f"ell({row_slots})", matrix, matrix.num_rows * row_slots)
         last = np.zeros(matrix.num_rows, np.int32)
         filled = lengths > 0
         last[filled] = matrix.indices[matrix.indptr[1:][filled] - 1]
@@ -97,9 +96,7 @@ class EllFormat:
     def to_csr(self) -> Csr:
         """Give the matrix back; O(stored)."""
         real = _real_slots(self.row_lengths, self.row_slots)
-        indptr = np.zeros(self.shape[0] + 1, np.int32)
-        np.cumsum(self.row_lengths, out=indptr[1:])
-        return Csr(self.shape, indptr, self.indices[real], self.values[real])
+        return Csr(self.shape, offsets(self.row_lengths, np.int32), self.indices[real], self.values[real])
 
 
 def _real_slots(lengths: NDArray[np.int32], row_slots: int) -> NDArray[np.bool_]:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr
+from spmark.impls.core.spans import offsets
 from spmark.impls.formats.limits import check_stored
 from spmark.impls.formats.pieces import Pieces, partition_columns
 from spmark.impls.formats.threads import SHARE, cores, run_all
@@ -93,14 +94,7 @@ class HybFormat(HybLayout):
     """(stored,) float32, like ``indices``."""
 
     @classmethod
-    def from_csr(
-        cls,
-        matrix: Csr,
-        partitions: int = 1,
-        max_width: int = 32,
-        tail_in_last: bool = False,
-        positions: NDArray[np.int32] | None = None,
-    ) -> HybFormat:
+    def from_csr(cls, matrix: Csr, partitions: int = 1, max_width: int = 32, tail_in_last: bool = False) -> HybFormat:
         """Convert.
 
         Parameters
@@ -112,8 +106,6 @@ class HybFormat(HybLayout):
             2^k, width of the last bucket; longer rows are folded.
         tail_in_last : bool
             The paper leaves the rest of a folded row in the last bucket; by default it goes where it fits.
-        positions : (I,) int32, optional
-            The place of every row in the order in which rows stand within a bucket; by default A's.
 
         Returns
         -------
@@ -128,10 +120,7 @@ class HybFormat(HybLayout):
             More than 2^31 - 1 elements would be stored.
         """
         ladders = [powers_up_to(max_width)] * partitions
-        pieces = partition_columns(matrix, partitions)
-        if positions is not None:
-            pieces = pieces.in_order(positions)
-        return cls.from_layout(matrix, lay_out(pieces, ladders, tail_in_last))
+        return cls.from_layout(matrix, lay_out(partition_columns(matrix, partitions), ladders, tail_in_last))
 
     @classmethod
     def from_layout(cls, matrix: Csr, layout: HybLayout) -> HybFormat:
@@ -169,8 +158,7 @@ class HybFormat(HybLayout):
             values[target] = self.values[elements].reshape(bucket.count, bucket.width)[real]
             used = self.lengths[span] > 0
             np.add.at(row_lengths, self.rows[span][used], self.lengths[span][used])
-        indptr = np.concatenate([[0], np.cumsum(row_lengths)]).astype(np.int32)
-        return Csr(self.shape, indptr, indices, values)
+        return Csr(self.shape, offsets(row_lengths, np.int32), indices, values)
 
 
 def prepare() -> None:

@@ -7,7 +7,7 @@ from typing import Protocol
 from spmark.impls.core.errors import BuildError
 
 MAX_STORED = 1 << 28
-"""Elements that a padded format holds unless told otherwise: 1 GiB of float32 values, as much again of indices."""
+"""Elements that a padded format holds at most: 1 GiB of float32 values, as much again of indices."""
 
 
 class Counted(Protocol):
@@ -24,7 +24,7 @@ class Counted(Protocol):
         ...
 
 
-def check_stored(name: str, matrix: Counted, stored: int, max_stored: int) -> None:
+def check_stored(name: str, matrix: Counted, stored: int, most: int | None = None) -> None:
     """Refuse a conversion before it allocates.
 
     Parameters
@@ -33,15 +33,18 @@ def check_stored(name: str, matrix: Counted, stored: int, max_stored: int) -> No
         Format and parameters, for the message.
     stored : int
         Elements that it would hold, padding included.
+    most : int, optional
+        How many it may hold; by default `MAX_STORED`.
 
     Raises
     ------
     BuildError
         Says how many elements, and how many times the non-zeros that is.
     """
-    if stored > max_stored:
+    most = MAX_STORED if most is None else most
+    if stored > most:
         num_rows, num_cols = matrix.shape
         raise BuildError(
             f"{name} of a {num_rows} x {num_cols} matrix with {matrix.nnz:,} non-zeros: expected at most "
-            f"{max_stored:,} stored elements, found {stored:,} ({stored / max(matrix.nnz, 1):,.1f} per non-zero)"
+            f"{most:,} stored elements, found {stored:,} ({stored / max(matrix.nnz, 1):,.1f} per non-zero)"
         )

@@ -1,4 +1,4 @@
-"""The rules of `spmark.impls.formats.decompose`: dense blocks, ELL rows, buckets of ELL rows, and what is left.
+"""The rules of `spmark.impls.formats.decompose`: dense blocks, buckets of ELL rows, and what is left.
 
 Each names the kernel body that computes its part.
 """
@@ -94,63 +94,8 @@ class Buckets:
         """Give a `HybFormat`."""
         pieces = partition_columns(chosen, self.partitions)
         layout = lay_out(pieces, [powers_up_to(self.max_width)] * self.partitions, elsewhere=elsewhere)
-        return _ell_part(HybFormat.from_layout(chosen, layout), self.kernel)
-
-
-@dataclass(frozen=True)
-class Ladders:
-    """Buckets with widths of their own in every column partition, as CELL has them; long pieces are folded.
-
-    Raises
-    ------
-    ValueError
-        Widths are no rising powers of two.
-    """
-
-    widths: tuple[tuple[int, ...], ...]
-    """For each of c column partitions the widths of its buckets."""
-    kernel: ClassVar[str] = "ell_buckets"
-
-    def select(self, rest: Csr) -> NDArray[np.bool_]:
-        """Take everything."""
-        return np.ones(rest.nnz, np.bool_)
-
-    def store(self, chosen: Csr, elsewhere: NDArray[np.bool_]) -> Part:
-        """Give a `HybFormat`."""
-        layout = lay_out(partition_columns(chosen, len(self.widths)), self.widths, elsewhere=elsewhere)
-        return _ell_part(HybFormat.from_layout(chosen, layout), self.kernel)
-
-
-@dataclass(frozen=True)
-class Ell:
-    """ELL(w): rows that have at most w non-zeros, padded to w.
-
-    Raises
-    ------
-    ValueError
-        ``width`` is no power of two, or ``least`` is not in [1, ``width``].
-    """
-
-    width: int
-    """w, a power of two."""
-    least: int = 1
-    """Non-zeros that a row must have to be taken."""
-    kernel: ClassVar[str] = "ell_buckets"
-
-    def __post_init__(self) -> None:
-        powers_up_to(self.width)
-        if not 1 <= self.least <= self.width:
-            raise ValueError(f"expected rows of at least 1 to {self.width} non-zeros, found {self.least}")
-
-    def select(self, rest: Csr) -> NDArray[np.bool_]:
-        """Take whole rows."""
-        lengths = rest.row_lengths
-        return np.repeat((lengths >= self.least) & (lengths <= self.width), lengths)
-
-    def store(self, chosen: Csr, elsewhere: NDArray[np.bool_]) -> Part:
-        """Give a `HybFormat` of one bucket, or two where some rows are shared."""
-        layout = lay_out(partition_columns(chosen), [(self.width,)], elsewhere=elsewhere)
-        return _ell_part(HybFormat.from_layout(chosen, layout), self.kernel)
+        held = HybFormat.from_layout(chosen, layout)
+        return Part(held, self.kernel, held.rows[held.rows >= 0])
 
 
 @dataclass(frozen=True)
@@ -170,7 +115,3 @@ class Remainder:
 
 def _filled_rows(matrix: Csr) -> NDArray[np.int32]:
     return np.flatnonzero(matrix.row_lengths).astype(np.int32)
-
-
-def _ell_part(held: HybFormat, kernel: str) -> Part:
-    return Part(held, kernel, held.rows[held.rows >= 0])

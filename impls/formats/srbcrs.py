@@ -7,41 +7,34 @@ panel, t x 1: a tile with a non-zero is stored whole, so at least one element in
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.problem import MAX_NNZ, Csr
-from spmark.impls.formats.bsr import BsrFormat
-from spmark.impls.formats.limits import MAX_STORED, check_stored
+from spmark.impls.core.problem import Csr
+from spmark.impls.core.spans import offsets
+from spmark.impls.formats.bsr import BsrFormat, DenseBlocks
+from spmark.impls.formats.limits import check_stored
 
 
 @dataclass(frozen=True, eq=False)
-class SrBcrsFormat:
-    """Panels of t rows, each a list of t x 1 tiles in groups of g.
+class SrBcrsFormat(DenseBlocks):
+    """Panels of t rows, each a list of t x 1 tiles in groups of g: a group is a dense block of columns that it names.
 
     A panel's tiles stand in column order; its last group is filled up with tiles of zeros at the panel's last column,
-    which is fetched anyway. Padding is known from `positions`, never by value: stored zeros are kept.
+    which is fetched anyway. All ceil(I / t) panels are listed.
     """
 
     name: ClassVar[str] = "srbcrs"
 
-    shape: tuple[int, int]
-    """(I, K)."""
-    indptr: NDArray[np.int32]
-    """(ceil(I / t) + 1,) int32; the groups of panel p are at ``indptr[p]:indptr[p + 1]``."""
     indices: NDArray[np.int32]
-    """(ngroups, g) int32 columns, increasing through a panel, the last one repeated in what fills its last group."""
-    values: NDArray[np.float32]
-    """(ngroups, t, g) float32, each group row-major: ``values[q, r, s]`` is of row ``p t + r``, ``indices[q, s]``."""
-    positions: NDArray[np.int32]
-    """(nnz,) int32: where in ``values.reshape(-1)`` every non-zero is, in the matrix's CSR order."""
+    """(ngroups, g) int32 columns, increasing through a panel, the last one repeated in what fills its last group:
+    ``blocks[q, r, s]`` of panel p is of row ``p t + r`` and column ``indices[q, s]``."""
 
     @classmethod
-    def from_csr(cls, matrix: Csr, t: int = 8, g: int = 16, max_stored: int = MAX_STORED) -> SrBcrsFormat:
+    def from_csr(cls, matrix: Csr, t: int = 8, g: int = 16) -> SrBcrsFormat:
         """Condense the columns of every panel of ``matrix``.
 
         Parameters
@@ -51,8 +44,6 @@ class SrBcrsFormat:
             Rows of a panel, at least 1.
         g : int
             Tiles of a group, at least 1.
-        max_stored : int
-            Most elements that may be held, below 2^31 in any case (positions are int32).
 
         Returns
         -------
@@ -64,14 +55,14 @@ class SrBcrsFormat:
         ValueError
             t or g below 1.
         BuildError
-            More than ``max_stored`` elements.
+            More than `spmark.impls.formats.limits.MAX_STORED` elements.
         """
         if t < 1 or g < 1:
             raise ValueError(f"expected t and g of at least 1, found t = {t}, g = {g}")
-        tiles = BsrFormat.from_csr(matrix, t, 1, max_stored)
+        tiles = BsrFormat.from_csr(matrix, t, 1)
         lengths = np.diff(tiles.indptr)
-        indptr = np.concatenate([[0], np.cumsum(-(-lengths // g), dtype=np.int64)])
-        check_stored(f"srbcrs({t}, {g})", matrix, int(indptr[-1]) * t * g, min(max_stored, MAX_NNZ))
+        indptr = offsets(-(-lengths // g))
+        check_stored(f"srbcrs({t}, {g})", matrix, int(indptr[-1]) * t * g)
         # Slot of every tile among those of all groups: its place in the panel, after the groups of panels before.
         slots = np.arange(tiles.indices.size) + np.repeat(indptr[:-1] * g - tiles.indptr[:-1], lengths)
         filled = lengths > 0
@@ -85,27 +76,12 @@ class SrBcrsFormat:
         values.reshape(-1)[positions] = matrix.values
         return cls(matrix.shape, indptr.astype(np.int32), indices.reshape(-1, g), values, positions)
 
-    @property
-    def group_shape(self) -> tuple[int, int]:
-        """(t, g)."""
-        return self.values.shape[1], self.values.shape[2]
-
-    @property
-    def stored(self) -> int:
-        """Elements held, padding included: ngroups t g."""
-        return self.values.size
-
-    def arrays(self) -> Mapping[str, NDArray[Any]]:
-        """Give ``indptr``, ``indices``, ``values`` and ``positions`` (SpMM needs no positions)."""
-        return {"indptr": self.indptr, "indices": self.indices, "values": self.values, "positions": self.positions}
-
     def to_csr(self) -> Csr:
         """Give the matrix back; O(nnz + ngroups)."""
-        t, g = self.group_shape
+        t, g = self.block_shape
         group, inside = np.divmod(self.positions, np.int32(t * g))
         row, slot = np.divmod(inside, np.int32(g))
         panel = np.repeat(np.arange(self.indptr.size - 1, dtype=np.int32), np.diff(self.indptr))
         rows = panel[group] * np.int32(t) + row
-        indptr = np.zeros(self.shape[0] + 1, np.int32)
-        np.cumsum(np.bincount(rows, minlength=self.shape[0]), out=indptr[1:])
-        return Csr(self.shape, indptr, self.indices[group, slot], self.values.reshape(-1)[self.positions])
+        indptr = offsets(np.bincount(rows, minlength=self.shape[0]), np.int32)
+        return Csr(self.shape, indptr, self.indices[group, slot], self.blocks.reshape(-1)[self.positions])

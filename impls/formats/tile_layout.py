@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr
+from spmark.impls.core.spans import offsets
 from spmark.impls.formats import tile_loops
 from spmark.impls.formats.decompose import row_use
 from spmark.impls.formats.hyb import UNIT, Bucket, HybFormat, HybLayout
@@ -58,8 +59,7 @@ class Layout:
         bins[is_block], bins[ell] = number, panels.size + np.arange(ell.size)
         bins[run] = panels.size + ell.size + np.arange(run.size)
         sizes = np.bincount(selection.owner, minlength=kind.size)
-        ptr = np.zeros(panels.size + ell.size + run.size + 1, np.int64)
-        np.cumsum(np.bincount(bins, sizes, ptr.size - 1).astype(np.int64), out=ptr[1:])
+        ptr = offsets(np.bincount(bins, sizes, panels.size + ell.size + run.size).astype(np.int64))
         items = np.empty(selection.owner.size, np.int32)
         tile_loops.sort_items(selection.owner, bins, ptr[:-1].copy(), items)
         spans = {height: slice(end - n, end) for (height, n), end in zip(counts.items(), ends, strict=True)}
@@ -79,8 +79,7 @@ class Layout:
             tile_loops.count_panel_columns,
             [(*given, *share, np.full(num_cols, -1, np.int32), columns) for share in shares],
         )
-        group_ptr = np.zeros(ptr.size, np.int64)
-        np.cumsum(-(-columns // GROUP), out=group_ptr[1:])
+        group_ptr = offsets(-(-columns // GROUP))
         check_stored(f"block tiles of {height} rows", matrix, int(group_ptr[-1]) * height * GROUP, room)
         rows = np.ascontiguousarray(self.selection.window_rows[self.windows[span], :height])
         indices = np.empty(int(group_ptr[-1]) * GROUP, np.int32)
@@ -130,8 +129,7 @@ class Layout:
             raise BuildError(
                 f"expected at most {heights[tile]} rows of {widths[tile]} in an ELL tile, found {counts[tile]}"
             )
-        row_ptr = np.zeros(counts.size + 1, np.int64)
-        np.cumsum(counts, out=row_ptr[1:])
+        row_ptr = offsets(counts)
         rows, starts = np.empty(int(row_ptr[-1]), np.int32), np.empty(int(row_ptr[-1]) + 1, np.int64)
         starts[-1] = items.size
         given = row_of, items, ptr, widths, row_ptr

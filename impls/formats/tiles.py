@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr
-from spmark.impls.formats.decompose import RowUse, row_use
+from spmark.impls.core.spans import offsets
+from spmark.impls.formats import limits
 from spmark.impls.formats.hyb import HybFormat
-from spmark.impls.formats.limits import MAX_STORED
 
 BLOCK, ELL, RUN = 0, 1, 2
 """Kinds of tiles: rows of a window by gathered columns, zeros kept; padded rows; runs of non-zeros without padding."""
@@ -101,15 +101,13 @@ class TileFormat:
     runs: Runs | None
 
     @classmethod
-    def from_csr(cls, matrix: Csr, selection: Selection, max_stored: int = MAX_STORED) -> TileFormat:
+    def from_csr(cls, matrix: Csr, selection: Selection) -> TileFormat:
         """Lay out tiles.
 
         Parameters
         ----------
         matrix : Csr
         selection : Selection
-        max_stored : int
-            Most elements that may be held.
 
         Returns
         -------
@@ -120,7 +118,7 @@ class TileFormat:
         ------
         BuildError
             A non-zero has no tile, a row is not in its block's window, an ELL tile has more rows than it may, or more
-            than ``max_stored`` elements would be held.
+            than `MAX_STORED` elements would be held.
         """
         owner = selection.owner
         if owner.shape != (matrix.nnz,) or (owner.size and not 0 <= owner.min() <= owner.max() < selection.kind.size):
@@ -132,7 +130,7 @@ class TileFormat:
 
         layout = Layout.of(matrix, selection)
         blocks: dict[int, Blocks] = {}
-        room = max_stored
+        room = limits.MAX_STORED
         for height in layout.heights:
             blocks[height] = layout.blocks(height, room)
             room -= blocks[height].values.size
@@ -148,16 +146,6 @@ class TileFormat:
         """Elements held, padding included."""
         held = sum(part.values.size for part in self.blocks.values())
         return held + (self.ell.stored if self.ell else 0) + (self.runs.values.size if self.runs else 0)
-
-    @property
-    def use(self) -> RowUse:
-        """Which rows several pieces add into, and which none writes."""
-        pieces = [part.rows[part.rows >= 0] for part in self.blocks.values()]
-        if self.ell:
-            pieces.append(self.ell.rows[self.ell.rows >= 0])
-        if self.runs:
-            pieces.append(_rows_of_runs(self.runs))
-        return row_use(self.shape[0], pieces)
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         """Give every array, named by kind, height and role, such as ``block_16_indices``."""
@@ -189,8 +177,7 @@ class TileFormat:
         if self.runs:
             rows[self.runs.held], indices[self.runs.held] = self.runs.rows, self.runs.indices
             values[self.runs.held] = self.runs.values
-        indptr = np.zeros(self.shape[0] + 1, np.int32)
-        np.cumsum(np.bincount(rows, minlength=self.shape[0]), out=indptr[1:])
+        indptr = offsets(np.bincount(rows, minlength=self.shape[0]), np.int32)
         return Csr(self.shape, indptr, indices, values)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import DType, Op, Problem
@@ -43,8 +44,7 @@ class GeSpmm:
     """Column tiles of one group (1 or 2; the paper's warp merging); 0 chooses 2 where enough blocks are left."""
 
     def __post_init__(self) -> None:
-        if self.coarsen not in (0, 1, 2):
-            raise ValueError(f"expected coarsen out of 0, 1, 2, found {self.coarsen}")
+        check_choices(self, coarsen=(0, 1, 2))
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse widths beyond the grid."""

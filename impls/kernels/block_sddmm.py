@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import Csr, Problem
+from spmark.impls.core.spans import numbered, openings
 from spmark.impls.formats.bsr import BsrFormat
-from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import KernelTemplate, TemplateValue
 
@@ -50,8 +50,7 @@ def row_runs(held: BsrFormat) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
     """
     rows, cols = held.block_shape
     run, inside = np.divmod(held.positions, np.int32(cols))
-    opens = np.ones(run.size, np.bool_)
-    np.not_equal(run[1:], run[:-1], out=opens[1:])
+    opens = openings(run)
     starts = np.zeros(held.indices.size * rows, np.int32)
     starts[run[opens]] = np.flatnonzero(opens)
     # Sums of different powers of two below 2^32 are exact in float64.
@@ -83,8 +82,7 @@ def strip_tasks(held: BsrFormat, units: int, together: int) -> NDArray[np.int32]
     firsts = np.repeat(held.indptr[:-1], size // STRIP)
     pieces = -(-lengths // per_task)
     pieces[np.arange(lengths.size) * STRIP >= held.shape[0]] = 0
-    strip = np.repeat(np.arange(lengths.size), pieces)
-    piece = np.arange(strip.size) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    strip, piece = numbered(pieces)
     order = np.lexsort((strip, piece, strip // together))
     strip, piece = strip[order], piece[order]
     begin = firsts[strip] + piece * per_task
@@ -97,7 +95,7 @@ def strip_tasks(held: BsrFormat, units: int, together: int) -> NDArray[np.int32]
     return tasks
 
 
-class BlockSddmmPlan(DevicePlan):
+class BlockSddmmPlan(OneLaunchPlan):
     """D = (X Y^T at A's non-zeros) in float16, scaled by A where the problem is; the matrix held as square blocks.
 
     Only where the blocks are is kept: what A holds is read where the problem is scaled, in CSR order.
@@ -130,23 +128,13 @@ class BlockSddmmPlan(DevicePlan):
         full = vector == 8 and matrix.nnz == held.stored
         super().__init__(problem, target, {**config, **schedule}, alignment=vector * problem.dtype.itemsize)
         self.stored = held.stored
-        with self.phase("compile"):
-            instance = BLOCK_SDDMM.instance(block=block, vector=vector, full=full, threads=threads)
-            (self._kernel,) = target.load([instance])
+        self._load(BLOCK_SDDMM.instance(block=block, vector=vector, full=full, threads=threads))
         with self.phase("convert"):
             tasks = strip_tasks(held, units, threads // 32)
             starts, masks = _places(matrix, held, full)
-        with self.phase("upload"):
-            # Unscaled, no value is read: an empty array stands in.
-            factors = problem.values if problem.scaled else problem.values[:0]
-            self._arrays = [self.upload(array) for array in (tasks, starts, masks, held.indices, factors)]
         sizes = (*matrix.shape, problem.width, problem.scaled, len(tasks))
-        self._sizes = tuple(np.int32(size) for size in sizes)
-        self._grid = (ceil_div(len(tasks), threads // 32), 1, 1)
-
-    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        """One launch; it writes every non-zero."""
-        self._kernel.launch(self._grid, (*self._sizes, *self._arrays, *operands, out))
+        arrays = (tasks, starts, masks, held.indices, problem.factors)
+        self._arrange((ceil_div(len(tasks), threads // 32), 1, 1), sizes, arrays)
 
 
 def _places(matrix: Csr, held: BsrFormat, full: bool) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:

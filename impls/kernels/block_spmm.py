@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import Problem
-from spmark.impls.formats.bsr import BsrFormat
+from spmark.impls.formats.bsr import DenseBlocks
 from spmark.impls.formats.dbsr import DbsrFormat
 from spmark.impls.formats.srbcrs import SrBcrsFormat
 from spmark.impls.kernels.zeroing import RowZeroing, zeroing_instance
@@ -61,8 +61,8 @@ class BlockSpmmPlan(DevicePlan):
 
     Parameters
     ----------
-    held : BsrFormat, DbsrFormat or SrBcrsFormat
-        Blocks of R x C, or groups of t x g, that `block_instance` has a kernel for.
+    held : DenseBlocks
+        BSR, DBSR or SR-BCRS, of blocks that `block_instance` has a kernel for.
     config : mapping
         What `DevicePlan.config` says; the schedule below is part of it.
     tile : int
@@ -90,7 +90,7 @@ class BlockSpmmPlan(DevicePlan):
         self,
         problem: Problem,
         target: Target,
-        held: BsrFormat | DbsrFormat | SrBcrsFormat,
+        held: DenseBlocks,
         config: Mapping[str, object],
         *,
         tile: int,
@@ -100,8 +100,7 @@ class BlockSpmmPlan(DevicePlan):
         arrays: Sequence[DeviceArray] = (),
     ) -> None:
         gathered = isinstance(held, SrBcrsFormat)
-        values = held.values if isinstance(held, SrBcrsFormat) else held.blocks
-        _, rows, block_cols = values.shape
+        rows, block_cols = held.block_shape
         instance = block_instance(problem.width, rows, tile, depth, gathered)
         schedule = {"tile": tile, "depth": depth, "turned": turned, "parts": parts}
         super().__init__(problem, target, {**config, **schedule}, alignment=int(instance.values["vector"]) * 2)
@@ -119,7 +118,7 @@ class BlockSpmmPlan(DevicePlan):
             heads = block_heads(listed, held.indptr, None if gathered else held.indices, steps, parts)
             tiles = ceil_div(problem.width, tile)
             shared = int(heads[heads[:, 4] > 1].shape[0]) * tiles
-            pieces = () if arrays else (held.indices, mma_pieces(values))
+            pieces = () if arrays else (held.indices, mma_pieces(held.blocks))
         with self.phase("upload"):
             self._heads = self.upload(heads)
             self._partials = self.workspace((shared * rows * tile,), np.float32)

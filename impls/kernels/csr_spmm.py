@@ -6,25 +6,18 @@ Networks", SC 2020.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
-
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import DType, Problem
-from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import C_TYPES, KernelTemplate, TemplateValue
+from spmark.impls.runtime.template import C_TYPES, KernelTemplate, loads_at_once, loads_of
 
 THREADS = 128
 _COARSEN_WAVES = 64
 """Thread blocks for each multiprocessor that merging must leave: fewer, and long rows take longer than they save."""
-
-
-def _loads_at_once(values: Mapping[str, TemplateValue]) -> bool:
-    return values["T"] == "half" or int(values["vector"]) <= 4
 
 
 SPMM_CSR = KernelTemplate(
@@ -37,14 +30,14 @@ SPMM_CSR = KernelTemplate(
         "coarsen": (1, 2),
         "threads": (THREADS,),
     },
-    legal=_loads_at_once,
+    legal=loads_at_once,
     max_registers=96,
 )
 
 
 def widest_load(width: int, most: int) -> int:
     """Give the elements of a load: of at most ``most`` those that divide J and leave eight lanes something to do."""
-    return next(v for v in (8, 4, 2, 1) if v <= most and width % v == 0 and (v == 1 or 8 * v <= width))
+    return next(v for v in loads_of(width, most) if v == 1 or 8 * v <= width)
 
 
 def vector_and_lanes(width: int, dtype: DType) -> tuple[int, int]:
@@ -66,7 +59,7 @@ def coarsen_for(problem: Problem, device: DeviceSpec) -> int:
     return 2 if pays else 1
 
 
-class CsrSpmmPlan(DevicePlan):
+class CsrSpmmPlan(OneLaunchPlan):
     """C = A B by `SPMM_CSR`; deterministic, and every row is written.
 
     Parameters
@@ -91,13 +84,6 @@ class CsrSpmmPlan(DevicePlan):
         values = {"vector": vector, "lanes": lanes, "coarsen": coarsen, "threads": THREADS}
         super().__init__(problem, target, {**config, **values}, alignment=vector * problem.dtype.itemsize)
         self.stored = matrix.nnz
-        with self.phase("compile"):
-            (self._kernel,) = target.load([SPMM_CSR.instance(T=C_TYPES[problem.dtype], **values)])
-        with self.phase("upload"):
-            self._arrays = [self.upload(a) for a in (matrix.indptr, matrix.indices, problem.values)]
-        self._sizes = np.int32(matrix.num_rows), np.int32(problem.width)
-        self._grid = (ceil_div(matrix.num_rows, THREADS // lanes), ceil_div(problem.width, lanes * vector * coarsen), 1)
-
-    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        """One launch; it writes every row."""
-        self._kernel.launch(self._grid, (*self._sizes, *self._arrays, *operands, out))
+        self._load(SPMM_CSR.instance(T=C_TYPES[problem.dtype], **values))
+        grid = (ceil_div(matrix.num_rows, THREADS // lanes), ceil_div(problem.width, lanes * vector * coarsen), 1)
+        self._arrange(grid, (matrix.num_rows, problem.width), (matrix.indptr, matrix.indices, problem.values))

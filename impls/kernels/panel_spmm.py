@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import Problem
 from spmark.impls.formats.srbcrs import SrBcrsFormat
-from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import Instance, KernelTemplate
 
@@ -28,7 +28,7 @@ SPMM_PANELS = KernelTemplate(
 )
 
 
-class PanelSpmmPlan(DevicePlan):
+class PanelSpmmPlan(OneLaunchPlan):
     """C = A B over SR-BCRS(8, 16), float16 with float32 sums.
 
     Parameters
@@ -63,32 +63,24 @@ class PanelSpmmPlan(DevicePlan):
         turned: bool = False,
         arrays: Sequence[DeviceArray] = (),
     ) -> None:
-        if held.group_shape != (PANEL, GROUP):
-            raise ValueError(f"expected SR-BCRS({PANEL}, {GROUP}), found SR-BCRS{held.group_shape}")
+        if held.block_shape != (PANEL, GROUP):
+            raise ValueError(f"expected SR-BCRS({PANEL}, {GROUP}), found SR-BCRS{held.block_shape}")
         instance = panel_instance(problem.width, tile)
         super().__init__(
             problem, target, {**config, "tile": tile, "turned": turned}, alignment=int(instance.values["vector"]) * 2
         )
         self.stored = held.stored
-        with self.phase("compile"):
-            (self._kernel,) = target.load([instance])
+        self._load(instance)
         warps = _THREADS // 32
         self._shared_bytes = warps * _STAGES * GROUP * (tile + 8) * 2
         self._kernel.allow_shared(self._shared_bytes)
         with self.phase("convert"):
             heads = panel_heads(held.indptr, turned)
-            pieces = () if arrays else (held.indices, transposed_pieces(held.values))
-        with self.phase("upload"):
-            self._heads = self.upload(heads)
-            self.arrays = list(arrays) or [self.upload(array) for array in pieces]
-        sizes = (problem.matrix.num_rows, heads.shape[0], problem.width)
-        self._sizes = tuple(np.int32(size) for size in sizes)
-        self._grid = (ceil_div(heads.shape[0], warps), ceil_div(problem.width, tile), 1)
-
-    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        """One launch; it writes every row."""
-        args = (*self._sizes, self._heads, *self.arrays, *operands, out)
-        self._kernel.launch(self._grid, args, self._shared_bytes)
+            pieces = () if arrays else (held.indices, transposed_pieces(held.blocks))
+        grid = (ceil_div(heads.shape[0], warps), ceil_div(problem.width, tile), 1)
+        self._arrange(grid, (problem.matrix.num_rows, heads.shape[0], problem.width), (heads, *pieces))
+        self._args += tuple(arrays)
+        self.arrays = list(self._args[-2:])
 
 
 def panel_instance(width: int, tile: int) -> Instance:

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import Problem
-from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, TemplateValue
-
-
-def _loads_at_once(values: Mapping[str, TemplateValue]) -> bool:
-    return values["T"] == "half" or int(values["vector"]) <= 4
-
+from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, loads_at_once
 
 SDDMM_CSR = KernelTemplate(
     Path(__file__).parent / "sddmm.cu",
@@ -30,7 +22,7 @@ SDDMM_CSR = KernelTemplate(
         "searched": (False, True),
         "threads": (128,),
     },
-    legal=_loads_at_once,
+    legal=loads_at_once,
     max_registers=128,
     max_spill_bytes=8,  # ptxas for sm_100 stops at 56 registers
 )
@@ -42,7 +34,7 @@ def sddmm_instance(problem: Problem, schedule: Mapping[str, Any]) -> Instance:
     return SDDMM_CSR.instance(T=C_TYPES[problem.dtype], threads=threads, **schedule)
 
 
-class SddmmPlan(DevicePlan):
+class SddmmPlan(OneLaunchPlan):
     """D = (X Y^T at A's non-zeros), scaled by A where the problem is.
 
     Parameters
@@ -70,20 +62,10 @@ class SddmmPlan(DevicePlan):
         schedule = {"vector": vector, "lanes": lanes, "batch": batch, "searched": searched}
         super().__init__(problem, target, {**config, **schedule}, alignment=vector * problem.dtype.itemsize)
         self.stored = matrix.nnz
-        with self.phase("compile"):
-            instance = sddmm_instance(problem, schedule)
-            (self._kernel,) = target.load([instance])
+        instance = sddmm_instance(problem, schedule)
+        self._load(instance)
         with self.phase("convert"):
             rows = matrix.indptr if searched else matrix.rows_of_entries()
-        with self.phase("upload"):
-            # Unscaled, no value is read: an empty array stands in.
-            factors = problem.values if problem.scaled else problem.values[:0]
-            self._arrays = [self.upload(array) for array in (rows, matrix.indices, factors)]
+        grid = (ceil_div(matrix.nnz, instance.threads // lanes * batch), 1, 1)
         sizes = (matrix.num_rows, matrix.nnz, problem.width, problem.scaled)
-        self._sizes = tuple(np.int32(size) for size in sizes)
-        groups = instance.threads // lanes
-        self._grid = (ceil_div(matrix.nnz, groups * batch), 1, 1)
-
-    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        """One launch; it writes every non-zero."""
-        self._kernel.launch(self._grid, (*self._sizes, *self._arrays, *operands, out))
+        self._arrange(grid, sizes, (rows, matrix.indices, problem.factors))

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import Problem
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.kernels.block_spmm import mma_pieces
-from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import Instance, KernelTemplate
 
@@ -31,7 +29,7 @@ SPMM_STRIPS = KernelTemplate(
 )
 
 
-class StripSpmmPlan(DevicePlan):
+class StripSpmmPlan(OneLaunchPlan):
     """C = A B over BSR(16, 16), float16 with float32 sums.
 
     Parameters
@@ -70,20 +68,14 @@ class StripSpmmPlan(DevicePlan):
         schedule = {"strips": strips, "tile": tile}
         super().__init__(problem, target, {**config, **schedule}, alignment=_VECTOR * problem.dtype.itemsize)
         self.stored = held.stored
-        with self.phase("compile"):
-            (self._kernel,) = target.load([strip_instance(strips, tile)])
+        self._load(strip_instance(strips, tile))
         with self.phase("convert"):
             pieces = () if arrays else (held.indices, mma_pieces(held.blocks))
-        with self.phase("upload"):
-            self._indptr = self.upload(held.indptr)
-            self.arrays = list(arrays) or [self.upload(array) for array in pieces]
         block_rows = held.indptr.size - 1
-        self._sizes = tuple(np.int32(size) for size in (*problem.matrix.shape, problem.width, block_rows))
-        self._grid = (ceil_div(block_rows, strips), ceil_div(problem.width, tile), 1)
-
-    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        """One launch; it writes every row."""
-        self._kernel.launch(self._grid, (*self._sizes, self._indptr, *self.arrays, *operands, out))
+        grid = (ceil_div(block_rows, strips), ceil_div(problem.width, tile), 1)
+        self._arrange(grid, (*problem.matrix.shape, problem.width, block_rows), (held.indptr, *pieces))
+        self._args += tuple(arrays)
+        self.arrays = list(self._args[-2:])
 
 
 def strip_instance(strips: int, tile: int) -> Instance:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import DType, Problem
+from spmark.impls.core.spans import numbered, offsets
 from spmark.impls.formats.tiles import GROUP, Blocks, TileFormat
 from spmark.impls.runtime.fusion import Body, FusedLaunch, FusedTemplate, Share
 from spmark.impls.runtime.plan import DevicePlan
@@ -143,9 +144,8 @@ def strip_tasks(indptr: NDArray[np.int32], most: int) -> NDArray[np.int32]:
         For each warp of n thread blocks: panel (-1: none), first group, end of the groups, 0.
     """
     counts = np.diff(indptr)
-    pieces = -(-counts // most)
-    panel = np.repeat(np.arange(counts.size), pieces)
-    first = indptr[panel] + (np.arange(panel.size) - np.repeat(np.cumsum(pieces) - pieces, pieces)) * most
+    panel, piece = numbered(-(-counts // most))
+    first = indptr[panel] + piece * most
     tasks = np.zeros((ceil_div(panel.size, _WARPS) * _WARPS, 4), np.int32)
     tasks[:, 0] = -1
     tasks[: panel.size, :3] = np.stack([panel, first, np.minimum(first + most, indptr[panel + 1])], axis=1)
@@ -161,8 +161,7 @@ def _block_arrays(blocks: Blocks | None, most: int) -> tuple[NDArray[np.generic]
 
     group, slot = np.divmod(blocks.places, HEIGHT * GROUP)
     count = blocks.indices.shape[0]
-    starts = np.zeros(count + 1, np.int64)
-    np.cumsum(np.bincount(group, minlength=count), out=starts[1:])
+    starts = offsets(np.bincount(group, minlength=count))
     order = np.empty(group.size, np.int32)
     tile_loops.sort_items(group.astype(np.int32), np.arange(count, dtype=np.int32), starts[:-1].copy(), order)
     return (

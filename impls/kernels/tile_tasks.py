@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from spmark.impls.core.spans import numbered
 from spmark.impls.formats.decompose import RowUse, row_use
 from spmark.impls.formats.tiles import Blocks
 from spmark.impls.kernels.composed import NO_ROW
@@ -112,8 +113,8 @@ def panel_tasks(indptr: NDArray[np.int32], alone: int) -> tuple[NDArray[np.int32
     pieces = np.maximum(1, -(-counts // (WARPS * MOST)))
     order = np.argsort(-counts // pieces, kind="stable")
     long, short = order[counts[order] > alone], order[counts[order] <= alone]
-    panel = np.repeat(long, pieces[long])
-    piece = np.arange(panel.size) - np.repeat(np.cumsum(pieces[long]) - pieces[long], pieces[long])
+    at, piece = numbered(pieces[long])
+    panel = long[at]
     # The part of each warp: cut between 0 and 1 of the panel.
     part = piece[:, None] * WARPS + np.arange(WARPS + 1)
     bounds = indptr[panel, None] + part * counts[panel, None] // (WARPS * pieces[panel, None])

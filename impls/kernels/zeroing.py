@@ -16,7 +16,7 @@ from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import DType
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Kernel
-from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate
+from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, loads_at_once, loads_of
 
 _THREADS = 64
 _MAX_BLOCKS = 4096
@@ -24,14 +24,14 @@ ZERO_ROWS = KernelTemplate(
     Path(__file__).parent / "zero_rows.cu",
     "zero_rows",
     {"T": ("float", "half"), "vector": (1, 2, 4, 8), "threads": (_THREADS,)},
-    legal=lambda values: values["T"] == "half" or int(values["vector"]) <= 4,
+    legal=loads_at_once,
     max_registers=32,
 )
 
 
 def zeroing_instance(width: int, dtype: DType) -> Instance:
     """Give the kernel that clears rows of J elements."""
-    vector = next(v for v in (16 // dtype.itemsize, 4, 2, 1) if width % v == 0)
+    vector = loads_of(width, 16 // dtype.itemsize)[0]
     return ZERO_ROWS.instance(T=C_TYPES[dtype], vector=vector, threads=_THREADS)
 
 

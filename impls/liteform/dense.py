@@ -120,10 +120,7 @@ def pays(matrix: Csr) -> bool:
     chosen = np.unique(np.linspace(0, windows - 1, min(windows, _SAMPLED)).astype(np.int64))
     rows = (chosen[:, np.newaxis] * HEIGHT + np.arange(HEIGHT)).ravel()
     rows = rows[rows < matrix.num_rows]  # only the last window can be cut off, so that the others stay whole
-    lengths = matrix.row_lengths[rows]
-    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    entries = np.repeat(matrix.indptr[rows] - indptr[:-1], lengths) + np.arange(indptr[-1])
-    some = Csr((rows.size, matrix.num_cols), indptr, matrix.indices[entries], matrix.values[entries])
+    some, _ = matrix.of_rows(rows)
     return dense_pieces(some, least_full=_HALF_FULL).share >= _MOST
 
 

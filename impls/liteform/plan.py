@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Built, Candidate, Plan, Search
 from spmark.impls.core.problem import Csr, DType, Op, Problem
@@ -146,9 +147,7 @@ class LiteForm:
     """A model that ships, or the path of one that ``spmark train liteform`` wrote."""
 
     def __post_init__(self) -> None:
-        for name, known in (("format", Form), ("search", Method), ("cost", Cost), ("order", Order), ("dense", Dense)):
-            if getattr(self, name) not in set(known):
-                raise ValueError(f"expected {name} out of {', '.join(known)}, found {getattr(self, name)!r}")
+        check_choices(self, format=Form, search=Method, cost=Cost, order=Order, dense=Dense)
         if self.dense == Dense.ALWAYS and self.partitions > 1:
             raise ValueError(f"expected one partition, or 0, for dense pieces always, found {self.partitions}")
         if not 0 <= self.partitions <= _MOST_PARTITIONS:

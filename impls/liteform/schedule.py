@@ -25,6 +25,7 @@ from spmark.impls.core.plainjson import parse_model
 from spmark.impls.core.problem import DType
 from spmark.impls.kernels.ell_buckets import LANES, NEVER
 from spmark.impls.liteform.weights import Weights
+from spmark.impls.runtime.template import loads_of
 
 _LEAST_WORK = 32
 _LONG_ROWS = ((NEVER, NEVER), (32, NEVER), (128, NEVER), (NEVER, 64), (NEVER, 256), (64, 256))
@@ -123,7 +124,7 @@ class Table(BaseModel):
 
 def widest_vector(width: int, dtype: DType) -> int:
     """Give the elements of the widest load that every row of B is aligned for."""
-    return next(v for v in (8, 4, 2, 1) if v * dtype.itemsize <= 16 and width % v == 0)
+    return loads_of(width, 16 // dtype.itemsize)[0]
 
 
 def schedule_for(

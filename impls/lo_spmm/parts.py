@@ -19,7 +19,7 @@ from spmark.impls.core.problem import Csr, Problem
 from spmark.impls.lo_spmm.kernel import Tile, make_tiles
 from spmark.impls.lo_spmm.space import SPLITS
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import KernelTemplate
+from spmark.impls.runtime.template import KernelTemplate, loads_of
 
 _THREADS = 128
 SUM_PARTS = KernelTemplate(
@@ -116,7 +116,7 @@ class PartSums:
     def __init__(self, target: Target, problem: Problem, split: int) -> None:
         shape = (split, *problem.out_shape)
         elements = int(np.prod(problem.out_shape, dtype=np.int64))
-        vector = next(v for v in (4, 2, 1) if elements % v == 0)
+        vector = loads_of(elements, 4)[0]
         self.partial: DeviceArray = target.empty(shape, problem.dtype.numpy)
         self.partial.fill(0)
         self.alignment = vector * problem.dtype.itemsize

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.interfaces import DeviceArray, Plan
@@ -30,7 +31,7 @@ from spmark.impls.lo_spmm.tuning import Found, Mode, choose
 from spmark.impls.runtime.compile import Binary, kept_binary
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
-from spmark.impls.runtime.template import KernelTemplate
+from spmark.impls.runtime.template import KernelTemplate, loads_of
 from spmark.impls.runtime.toolchain import nvcc_version
 from spmark.impls.tuning.cache import Kept, PlanCache
 
@@ -85,11 +86,7 @@ class LoSpmm:
 
     def __post_init__(self) -> None:
         Schedule(self.cpt or 1, self.prefetch or 1, self.cpl)
-        for name, value, known in (("order", self.order, Order), ("emitter", self.emitter, Emitter)):
-            if value not in set(known):
-                raise ValueError(f"expected an {name} out of {', '.join(known)}, found {value!r}")
-        if self.mode and self.mode not in set(Mode):
-            raise ValueError(f"expected a mode out of {', '.join(Mode)}, found {self.mode!r}")
+        check_choices(self, order=Order, emitter=Emitter, mode=("", *Mode))
         if self.split and self.split not in SPLITS:
             raise ValueError(f"expected split out of {', '.join(map(str, SPLITS))}, or 0 to search, found {self.split}")
         if not 0 <= self.tile_rows <= 255:
@@ -178,7 +175,7 @@ class LoSpmmPlan(DevicePlan):
     def __init__(self, problem: Problem, target: Target, how: LoSpmm, *, alone: bool = False) -> None:
         matrix = problem.matrix
         # Rows are cleared four elements at a time where J allows it.
-        cleared = next(v for v in (4, 2, 1) if problem.width % v == 0) if not matrix.nnz else 1
+        cleared = loads_of(problem.width, 4)[0] if not matrix.nnz else 1
         super().__init__(problem, target, {"order": str(how.order)}, alignment=problem.dtype.itemsize * cleared)
         self.stored = matrix.nnz
         self._launch: Launch | None = None

@@ -15,15 +15,16 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import DeviceArray, Plan
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.decompose import RowUse
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS, SharedRows, shared_instances
 from spmark.impls.kernels.zeroing import ZERO_ROWS
-from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.runtime.plan import DevicePlan, OneLaunchPlan
 from spmark.impls.runtime.target import MAX_GRID, Grid, Target, ceil_div, open_target
-from spmark.impls.runtime.template import C_TYPES, KernelTemplate, TemplateValue
+from spmark.impls.runtime.template import C_TYPES, KernelTemplate, TemplateValue, loads_at_once, loads_of
 
 _FOLDER = Path(__file__).parent / "kernels"
 _LOAD_BYTES = 16
@@ -40,13 +41,9 @@ BUSY_TERMS, LONG_TERMS = 1 << 25, 1 << 28
 SPAN, LONG_SPAN = 32, 128
 
 
-def _loads_at_once(values: Mapping[str, TemplateValue]) -> bool:
-    return values["T"] == "half" or int(values["vector"]) <= 4
-
-
 def _flies(values: Mapping[str, TemplateValue]) -> bool:
     whole = int(values["vector"]) == (8 if values["T"] == "half" else 4)
-    return _loads_at_once(values) and (whole or values["flight"] == 8)
+    return loads_at_once(values) and (whole or values["flight"] == 8)
 
 
 _TYPES: Mapping[str, tuple[TemplateValue, ...]] = {"T": ("float", "half"), "vector": (1, 2, 4, 8)}
@@ -55,14 +52,14 @@ ROWS_SEQUENTIAL = KernelTemplate(
     _FOLDER / "row_balanced.cu",
     "spmm_rows_sequential",
     {**_TYPES, "lanes": _LANES, "threads": (THREADS,)},
-    legal=_loads_at_once,
+    legal=loads_at_once,
     max_registers=80,
 )
 ROWS_PARALLEL = KernelTemplate(
     _FOLDER / "row_balanced.cu",
     "spmm_rows_parallel",
     {**_TYPES, "lanes": (16, 32), "threads": (THREADS,)},
-    legal=_loads_at_once,
+    legal=loads_at_once,
     max_registers=80,
 )
 SPANS_SEQUENTIAL = KernelTemplate(
@@ -77,17 +74,17 @@ SPANS_PARALLEL = KernelTemplate(
     _FOLDER / "nnz_balanced.cu",
     "spmm_spans_parallel",
     {**_TYPES, "threads": (THREADS,)},
-    legal=_loads_at_once,
+    legal=loads_at_once,
     max_registers=80,
 )
 
 
 def vector_of(width: int, dtype: DType) -> int:
     """Choose elements of a load: the most, up to 16 bytes, that divide J, so that every row of B is aligned to them."""
-    return next(v for v in (8, 4, 2, 1) if v * dtype.itemsize <= _LOAD_BYTES and width % v == 0)
+    return loads_of(width, _LOAD_BYTES // dtype.itemsize)[0]
 
 
-class RowBalancedPlan(DevicePlan):
+class RowBalancedPlan(OneLaunchPlan):
     """C = A B with a group of threads for each row.
 
     Parameters
@@ -105,17 +102,10 @@ class RowBalancedPlan(DevicePlan):
         super().__init__(problem, target, {**config, **schedule}, alignment=vector * problem.dtype.itemsize)
         self.stored = matrix.nnz
         template = ROWS_PARALLEL if parallel else ROWS_SEQUENTIAL
-        with self.phase("compile"):
-            (self._kernel,) = target.load([template.instance(T=C_TYPES[problem.dtype], **schedule, threads=THREADS)])
-        with self.phase("upload"):
-            self._arrays = [self.upload(a) for a in (matrix.indptr, matrix.indices, problem.values)]
-        self._sizes = np.int32(matrix.num_rows), np.int32(problem.width)
+        self._load(template.instance(T=C_TYPES[problem.dtype], **schedule, threads=THREADS))
         columns = vector if parallel else lanes * vector
-        self._grid: Grid = (ceil_div(matrix.num_rows, THREADS // lanes), ceil_div(problem.width, columns), 1)
-
-    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        """One launch; it writes every row."""
-        self._kernel.launch(self._grid, (*self._sizes, *self._arrays, *operands, out))
+        grid = (ceil_div(matrix.num_rows, THREADS // lanes), ceil_div(problem.width, columns), 1)
+        self._arrange(grid, (matrix.num_rows, problem.width), (matrix.indptr, matrix.indices, problem.values))
 
 
 class NnzBalancedPlan(DevicePlan):
@@ -189,9 +179,7 @@ class NnzBalanced:
     """Non-zeros of a group where they are balanced, a multiple of 32; 0 takes the rule's."""
 
     def __post_init__(self) -> None:
-        for name, legal in (("reduction", ("sequential", "parallel")), ("balance", ("rows", "nnz"))):
-            if getattr(self, name) not in (*legal, "auto"):
-                raise ValueError(f"expected {name} out of {', '.join(legal)}, auto, found {getattr(self, name)!r}")
+        check_choices(self, reduction=("sequential", "parallel", "auto"), balance=("rows", "nnz", "auto"))
         if self.span < 0 or self.span % WARP:
             raise ValueError(f"expected a span that is a multiple of {WARP}, or 0 to choose, found {self.span}")
 

@@ -5,7 +5,7 @@ Gale, Zaharia, Young and Elsen, "Sparse GPU Kernels for Deep Learning", SC 2020,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,12 +13,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.interfaces import DeviceArray, Plan
+from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Csr, DType, Op, Problem
-from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.core.spans import numbered
+from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
-from spmark.impls.runtime.template import C_TYPES, KernelTemplate, TemplateValue
+from spmark.impls.runtime.template import C_TYPES, KernelTemplate, TemplateValue, loads_at_once, loads_of
 
 _FOLDER = Path(__file__).parent / "kernels"
 _LOAD_BYTES = 16
@@ -58,21 +60,18 @@ SDDMM = KernelTemplate(
     _FOLDER / "sddmm.cu",
     "sddmm_rowsplit",
     {"T": ("float", "half"), "vector": (1, 2, 4, 8), "lanes": (8,), "strip": (_STRIP, 16), "threads": (32, 64)},
-    legal=lambda values: values["T"] == "half" or int(values["vector"]) <= 4,
+    legal=loads_at_once,
     max_registers=104,
 )
 
 
 def vector_of(width: int, dtype: DType) -> int:
-    """Choose elements of a load: the most, up to 16 bytes, that divide J and keep more than half of eight lanes busy.
-
-    Rows of B start at multiples of J elements, so a load of v elements is aligned in every row only where v divides J.
-    """
-    widest = _LOAD_BYTES // dtype.itemsize
-    return next(v for v in (8, 4, 2, 1) if v <= widest and width % v == 0 and (v == 1 or LANES[0] * v < 2 * width))
+    """Choose elements of a load: the most that divide J and keep more than half of eight lanes busy."""
+    loads = loads_of(width, _LOAD_BYTES // dtype.itemsize)
+    return next(v for v in loads if v == 1 or LANES[0] * v < 2 * width)
 
 
-class SpmmPlan(DevicePlan):
+class SpmmPlan(OneLaunchPlan):
     """C = A B by `SPMM`.
 
     Parameters
@@ -94,27 +93,19 @@ class SpmmPlan(DevicePlan):
         config = {"index": index, **tile, "depth": depth}
         super().__init__(problem, target, config, alignment=vector * problem.dtype.itemsize)
         self.stored = matrix.nnz
-        with self.phase("compile"):
-            types = {"T": C_TYPES[problem.dtype], "Index": INDEX_TYPES[index]}
-            (self._kernel,) = target.load([SPMM.instance(**types, **tile, threads=WARP)])
+        self._load(SPMM.instance(T=C_TYPES[problem.dtype], Index=INDEX_TYPES[index], **tile, threads=WARP))
         with self.phase("convert"):
             order = longest_first(matrix.row_lengths)
             chunk = _LOAD_BYTES // problem.dtype.itemsize
             columns = _with_room(matrix.indices.astype(index, copy=False), chunk)
             values = _with_room(problem.values, chunk)
-        with self.phase("upload"):
-            self._arrays = [self.upload(a) for a in (order, matrix.indptr, columns, values)]
-        self._sizes = np.int32(matrix.num_rows), np.int32(problem.width), np.int32(depth)
         rows = WARP // lanes
-        self._grid = (ceil_div(matrix.num_rows, rows), ceil_div(problem.width, lanes * vector * tiles), 1)
+        grid = (ceil_div(matrix.num_rows, rows), ceil_div(problem.width, lanes * vector * tiles), 1)
+        self._arrange(grid, (matrix.num_rows, problem.width, depth), (order, matrix.indptr, columns, values))
         self._shared_bytes = rows * (_LOAD_BYTES + 2 * depth * (columns.itemsize + values.itemsize))
 
-    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        """One launch; it writes every row."""
-        self._kernel.launch(self._grid, (*self._sizes, *self._arrays, *operands, out), self._shared_bytes)
 
-
-class SddmmPlan(DevicePlan):
+class SddmmPlan(OneLaunchPlan):
     """D = (X Y^T at A's non-zeros) by `SDDMM`, scaled by A where the problem is.
 
     Parameters
@@ -128,20 +119,12 @@ class SddmmPlan(DevicePlan):
         schedule = {"vector": vector, "lanes": LANES[0], "strip": strip, "threads": threads}
         super().__init__(problem, target, schedule, alignment=vector * problem.dtype.itemsize)
         self.stored = matrix.nnz
-        with self.phase("compile"):
-            (self._kernel,) = target.load([SDDMM.instance(T=C_TYPES[problem.dtype], **schedule)])
+        self._load(SDDMM.instance(T=C_TYPES[problem.dtype], **schedule))
         with self.phase("convert"):
             strips = strips_of(matrix, strip)
-        with self.phase("upload"):
-            # Unscaled, no value is read: an empty array stands in.
-            factors = problem.values if problem.scaled else problem.values[:0]
-            self._arrays = [self.upload(a) for a in (strips, matrix.indices, factors)]
-        self._sizes = np.int32(strips.shape[0]), np.int32(problem.width), np.int32(problem.scaled)
-        self._grid = (ceil_div(strips.shape[0], threads // LANES[0]), 1, 1)
-
-    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        """One launch; it writes every non-zero."""
-        self._kernel.launch(self._grid, (*self._sizes, *self._arrays, *operands, out))
+        grid = (ceil_div(strips.shape[0], threads // LANES[0]), 1, 1)
+        sizes = (strips.shape[0], problem.width, problem.scaled)
+        self._arrange(grid, sizes, (strips, matrix.indices, problem.factors))
 
 
 def _with_room(array: NDArray[Any], chunk: int) -> NDArray[Any]:
@@ -164,9 +147,7 @@ def strips_of(matrix: Csr, strip: int) -> NDArray[np.int32]:
     (strips, 4) int32
         Row, first non-zero, non-zeros, 0; longest strips first. O(nnz / strip + I), but for the sort.
     """
-    counts = -(-matrix.row_lengths // strip)
-    rows = np.repeat(np.arange(matrix.num_rows, dtype=np.int32), counts)
-    ordinal = np.arange(rows.size) - np.repeat(np.cumsum(counts, dtype=np.int64) - counts, counts)
+    rows, ordinal = numbered(-(-matrix.row_lengths // strip))
     made = np.zeros((rows.size, 4), np.int32)
     made[:, 0] = rows
     made[:, 1] = matrix.indptr[rows] + ordinal * strip
@@ -197,17 +178,15 @@ class RowSplit:
     """SDDMM: non-zeros of a subwarp, 8 or 16."""
 
     def __post_init__(self) -> None:
-        legal: dict[str, Sequence[object]] = {
-            "vector": (0, 1, 2, 4, 8),
-            "lanes": (0, *LANES),
-            "tiles": (0, 1, 2),
-            "depth": range(_DEPTH_STEP, _MAX_DEPTH + 1, _DEPTH_STEP),
-            "index": ("auto", *INDEX_TYPES),
-            "strip": SDDMM.space["strip"],
-        }
-        for name, values in legal.items():
-            if getattr(self, name) not in values:
-                raise ValueError(f"expected {name} out of {', '.join(map(str, values))}, found {getattr(self, name)!r}")
+        check_choices(
+            self,
+            vector=(0, 1, 2, 4, 8),
+            lanes=(0, *LANES),
+            tiles=(0, 1, 2),
+            depth=range(_DEPTH_STEP, _MAX_DEPTH + 1, _DEPTH_STEP),
+            index=("auto", *INDEX_TYPES),
+            strip=SDDMM.space["strip"],
+        )
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse widths beyond the grid, and what is pinned and does not fit the problem."""

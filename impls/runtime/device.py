@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 
+from spmark.impls.core.choices import none_of
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.files import cache_root
@@ -50,7 +51,7 @@ def find(name: str = "auto") -> DeviceSpec:
         return _cpu()
     if name == "host-simt":
         return host_simt()
-    raise DeviceError(f"expected a device out of {', '.join(NAMES)}, found {name!r}")
+    raise DeviceError(none_of("a device", name, NAMES))
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -14,7 +14,8 @@ from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.interfaces import Built, DeviceArray
 from spmark.impls.core.operands import check_operands
 from spmark.impls.core.problem import Problem
-from spmark.impls.runtime.target import Target
+from spmark.impls.runtime.target import Grid, Kernel, Target
+from spmark.impls.runtime.template import Instance
 
 
 class DevicePlan(Built):
@@ -63,3 +64,31 @@ class DevicePlan(Built):
     @abstractmethod
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         """Launch; operands have been checked. No allocation, no synchronisation, no host read."""
+
+
+class OneLaunchPlan(DevicePlan):
+    """A plan of one kernel whose one launch writes the whole result.
+
+    Subclasses call `_load` and `_arrange` in ``__init__``. The kernel takes sizes, arrays, operands and the result.
+    """
+
+    _kernel: Kernel
+    _grid: Grid
+    _args: tuple[Any, ...]
+    """What the kernel takes before the operands."""
+    _shared_bytes = 0
+    """Dynamic shared memory of a block."""
+
+    def _load(self, instance: Instance) -> None:
+        with self.phase("compile"):
+            (self._kernel,) = self.target.load([instance])
+
+    def _arrange(self, grid: Grid, sizes: Iterable[int], arrays: Iterable[NDArray[Any]]) -> None:
+        """Set the grid and the arguments: sizes become int32, arrays are uploaded."""
+        self._grid = grid
+        with self.phase("upload"):
+            self._args = (*map(np.int32, sizes), *map(self.upload, arrays))
+
+    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+        """One launch."""
+        self._kernel.launch(self._grid, (*self._args, *operands, out), self._shared_bytes)

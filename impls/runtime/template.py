@@ -20,6 +20,20 @@ C_TYPES: Mapping[DType, str] = {DType.FLOAT32: "float", DType.FLOAT16: "half"}
 """How a template argument names the type of operands."""
 
 
+def loads_of(width: int, most: int) -> list[int]:
+    """List the elements that a load may have in rows of ``width``: the divisors among 8, 4, 2, 1, widest first.
+
+    Rows start at multiples of ``width`` elements, so a load of v elements is aligned in every row only where v divides
+    it. At most ``most`` elements are asked for; 1 is always among them.
+    """
+    return [vector for vector in (8, 4, 2, 1) if vector <= most and width % vector == 0]
+
+
+def loads_at_once(values: Mapping[str, TemplateValue]) -> bool:
+    """Tell whether a load of ``vector`` elements of type ``T`` is one of at most 16 bytes."""
+    return values["T"] == "half" or int(values["vector"]) <= 4
+
+
 def _always(values: Mapping[str, TemplateValue]) -> bool:
     return True
 
@@ -38,8 +52,6 @@ class KernelTemplate:
     max_registers: int = 255
     """Limit that ptxas must keep to on every architecture."""
     max_spill_bytes: int = 0
-    min_capability: int = 80
-    """Lowest compute capability that the kernel is written for."""
 
     def __post_init__(self) -> None:
         if "threads" not in self.space:

@@ -6,14 +6,14 @@ Every call checks the library's status: what it refuses becomes `UnsupportedErro
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from spmark.impls.core.errors import BuildError, DeviceError, UnsupportedError
 
 
 class VendorLibrary:
-    """A shared library whose functions answer with a status, 0 for success.
+    """A shared library whose functions answer with a status, 0 for success, and a handle of it.
 
     Parameters
     ----------
@@ -23,6 +23,14 @@ class VendorLibrary:
         Argument types by function.
     not_supported, out_of_memory : collections of int
         Statuses that mean these.
+    create, describe : str
+        The functions that make a handle and put a status into words.
+
+    Attributes
+    ----------
+    handle : c_void_p
+    one, zero
+        Pointers to float32 numbers, which the library reads from the host when it enqueues: alpha and beta.
 
     Raises
     ------
@@ -36,9 +44,11 @@ class VendorLibrary:
         signatures: Mapping[str, Sequence[Any]],
         not_supported: Collection[int],
         out_of_memory: Collection[int],
-        describe: Callable[[ctypes.CDLL, int], str],
+        *,
+        create: str,
+        describe: str,
     ) -> None:
-        self._not_supported, self._out_of_memory, self._describe = not_supported, out_of_memory, describe
+        self._not_supported, self._out_of_memory = not_supported, out_of_memory
         try:
             from cuda.pathfinder import load_nvidia_dynamic_lib
 
@@ -46,8 +56,13 @@ class VendorLibrary:
             for function, arguments in signatures.items():
                 bound = getattr(self._library, function)
                 bound.argtypes, bound.restype = tuple(arguments), ctypes.c_int
+            self._describe = getattr(self._library, describe)
+            self._describe.argtypes, self._describe.restype = (ctypes.c_int,), ctypes.c_char_p
         except (ImportError, OSError, RuntimeError, AttributeError) as error:
             raise DeviceError(f"expected {name}, found none that fits ({error}): install spmark[gpu]") from error
+        self.handle = ctypes.c_void_p()
+        self(create, ctypes.byref(self.handle))
+        self.one, self.zero = (ctypes.byref(ctypes.c_float(number)) for number in (1.0, 0.0))
 
     def __call__(self, function: str, *arguments: Any) -> None:
         """Call a function.
@@ -64,7 +79,7 @@ class VendorLibrary:
         status = getattr(self._library, function)(*arguments)
         if status == 0:
             return
-        words = f"{function} answered {status}: {self._describe(self._library, status)}"
+        words = f"{function} answered {status}: {self._describe(status).decode()}"
         if status in self._not_supported:
             raise UnsupportedError(words)
         if status in self._out_of_memory:

@@ -85,10 +85,10 @@ class _Sddmm(Built):
         self._cols = matrix.indices
         with self.phase("convert"):
             self._rows = matrix.rows_of_entries()
-            self._scale = problem.values.astype(np.float32, copy=False) if problem.scaled else None
+            self._factors = problem.factors.astype(np.float32, copy=False)
             self._left, self._right = (np.empty((self._entries, problem.width), np.float32) for _ in range(2))
             self._staging = HostStaging(problem)
-        held = (self._rows, self._cols, self._left, self._right, *(() if self._scale is None else (self._scale,)))
+        held = (self._rows, self._cols, self._left, self._right, self._factors)
         self.device_bytes = sum(array.nbytes for array in held) + self._staging.nbytes
 
     def run(self, operands: Sequence[Any], out: Any) -> None:
@@ -100,8 +100,8 @@ class _Sddmm(Built):
             left = _gather(x, self._rows[part], self._left[:size])
             right = _gather(y, self._cols[part], self._right[:size])
             np.einsum("pj,pj->p", left, right, out=result[part])
-            if self._scale is not None:
-                result[part] *= self._scale[part]
+            if self._factors.size:
+                result[part] *= self._factors[part]
         self._staging.leave(out)
 
 

@@ -15,8 +15,7 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import DeviceArray, Search
 from spmark.impls.core.problem import Problem
-from spmark.impls.formats.bsr import BsrFormat
-from spmark.impls.formats.dbsr import DbsrFormat
+from spmark.impls.formats.bsr import BsrFormat, DenseBlocks
 from spmark.impls.formats.srbcrs import SrBcrsFormat
 from spmark.impls.kernels.block_spmm import BlockSpmmPlan, block_instance, vector_of
 from spmark.impls.kernels.panel_spmm import GROUP, PANEL, PanelSpmmPlan, panel_instance
@@ -41,9 +40,8 @@ _FEW = 4
 _TURNED = 3
 """Best configs that are tried with turned starts."""
 _PLAIN = {"turned": False, "parts": 1}
-Held = BsrFormat | DbsrFormat | SrBcrsFormat
 BlockPlan = BlockSpmmPlan | PanelSpmmPlan | StripSpmmPlan
-Convert = Callable[[Problem, Config], Held]
+Convert = Callable[[Problem, Config], DenseBlocks]
 
 
 def block_space(problem: Problem, rows: int = 0, cols: int = 0) -> list[Config]:
@@ -114,13 +112,13 @@ def shape_of(config: Config) -> tuple[Config, Config]:
 
 
 def build_plan(
-    problem: Problem, target: Target, held: Held, config: Config, arrays: Sequence[DeviceArray] = ()
+    problem: Problem, target: Target, held: DenseBlocks, config: Config, arrays: Sequence[DeviceArray] = ()
 ) -> BlockPlan:
     """Build one config over a matrix that is in its format, and perhaps on the device, already."""
     form, schedule = shape_of(config)
     if "strips" in schedule:
         return StripSpmmPlan(problem, target, cast("BsrFormat", held), form, arrays=arrays, **schedule)
-    if isinstance(held, SrBcrsFormat) and held.group_shape == (PANEL, GROUP):
+    if isinstance(held, SrBcrsFormat) and held.block_shape == (PANEL, GROUP):
         return PanelSpmmPlan(problem, target, held, form, arrays=arrays, **schedule)
     return BlockSpmmPlan(problem, target, held, form, arrays=arrays, **schedule)
 
@@ -139,7 +137,7 @@ class Candidates:
     def __init__(self, problem: Problem, target: Target, convert: Convert) -> None:
         self._problem, self._target, self._convert = problem, target, convert
         self._form: Config = {}
-        self._held: Held | None = None
+        self._held: DenseBlocks | None = None
         self._arrays: list[Any] = []
         self._refused: list[tuple[Config, str]] = []
 

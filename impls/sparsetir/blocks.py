@@ -14,7 +14,7 @@ from typing import ClassVar
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Built, Plan
 from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.formats.bsr import BsrFormat
+from spmark.impls.formats.bsr import BsrFormat, DenseBlocks
 from spmark.impls.formats.dbsr import DbsrFormat
 from spmark.impls.formats.srbcrs import SrBcrsFormat
 from spmark.impls.kernels.block_sddmm import BLOCK_SDDMM
@@ -31,7 +31,6 @@ from spmark.impls.sparsetir.block_search import (
     COLS,
     PANELS,
     ROWS,
-    Held,
     block_space,
     build_plan,
     middle,
@@ -59,7 +58,7 @@ class TunedBlocks:
         """List the configs to choose from, formats with few stored elements first."""
 
     @abstractmethod
-    def convert(self, problem: Problem, config: Config) -> Held:
+    def convert(self, problem: Problem, config: Config) -> DenseBlocks:
         """Give the matrix in the format of a config."""
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:

@@ -19,7 +19,7 @@ from spmark.impls.kernels.composed import SPMM_COMPOSED, ComposedPlan
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
 from spmark.impls.kernels.zeroing import ZERO_ROWS
 from spmark.impls.runtime.target import open_target
-from spmark.impls.runtime.template import KernelTemplate
+from spmark.impls.runtime.template import KernelTemplate, loads_of
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class SparseTirComposed:
         with own.phase("convert"):
             parts = decompose(problem.matrix, self.rules())
         config = {"block": self.block, "min_density": self.min_density, "max_width": self.max_width, "fold": self.fold}
-        vector = next(v for v in (8, 4, 2, 1) if problem.width % v == 0)
+        vector = loads_of(problem.width, 8)[0]
         lanes = 8 if problem.width <= 8 * vector else 32
         plan = ComposedPlan(problem, open_target(device), parts, config, vector=vector, lanes=lanes)
         plan.charge(own.phases_s)

@@ -15,6 +15,7 @@ import numpy as np
 
 from spmark.impls.core.problem import Problem
 from spmark.impls.kernels.ell_buckets import LANES, NEVER
+from spmark.impls.runtime.template import loads_of
 from spmark.impls.tuning.race import Timed
 from spmark.impls.tuning.space import Axis, Config, Space
 from spmark.impls.tuning.strategies import Times, along, exhaustive, fastest
@@ -41,7 +42,7 @@ def rule_width(problem: Problem) -> int:
 def tiles(problem: Problem, every_lanes: tuple[int, ...] = LANES) -> list[tuple[int, int]]:
     """List (vector, lanes) that fit J: the widest loads that divide it, and half of them, over so many lanes."""
     most = 16 // problem.dtype.itemsize
-    vectors = [v for v in (8, 4, 2, 1) if v <= most and problem.width % v == 0][:2]
+    vectors = loads_of(problem.width, most)[:2]
     found = [(v, n) for v in vectors for n in every_lanes if v * n <= problem.width]
     return found or [(vectors[-1], every_lanes[0])]
 

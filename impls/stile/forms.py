@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.core.problem import Csr, Problem
+from spmark.impls.core.problem import Problem
 from spmark.impls.formats.nearness import RowOrder, near_order
 from spmark.impls.formats.tiles import ELL, Selection
 from spmark.impls.stile.calibration import Calibration
@@ -91,7 +91,7 @@ def forms_of(
 
     def ordered() -> _Ordered:
         rows = near_order(matrix)
-        moved, at = in_order(matrix, rows.rows)
+        moved, at = matrix.of_rows(rows.rows)
         return _Ordered(rows, at, Ground(moved, searches))
 
     def near() -> _Ordered:
@@ -115,17 +115,8 @@ def forms_of(
     return forms
 
 
-def in_order(matrix: Csr, order: NDArray[np.int32]) -> tuple[Csr, NDArray[np.int64]]:
-    """Give the matrix with its rows in an order, (I,) of A's rows, and where A has each of its non-zeros, (nnz,)."""
-    lengths = matrix.row_lengths[order]
-    indptr = np.zeros(matrix.num_rows + 1, np.int64)
-    np.cumsum(lengths, out=indptr[1:])
-    at = np.repeat(matrix.indptr[order] - indptr[:-1], lengths) + np.arange(matrix.nnz)
-    return Csr(matrix.shape, indptr.astype(np.int32), matrix.indices[at], matrix.values[at]), at
-
-
 def out_of_order(selection: Selection, order: NDArray[np.int32], at: NDArray[np.int64]) -> Selection:
-    """Translate what was selected of `in_order`'s matrix to A."""
+    """Translate what was selected of a matrix of A's rows in another order (`Csr.of_rows`) to A."""
     owner = np.empty_like(selection.owner)
     owner[at] = selection.owner
     rows = selection.window_rows

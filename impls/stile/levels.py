@@ -11,6 +11,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from spmark.impls.core.spans import offsets
 from spmark.impls.formats.threads import run_all
 from spmark.impls.stile.level_loops import count_left, count_pieces, place_pieces, price_tiles
 from spmark.impls.stile.prices import ONE_DIMENSION
@@ -77,10 +78,8 @@ def _ell_tiles(
     # Pieces of untouched rows first, long ones before short ones; within a length in row order.
     lengths = np.arange(widest, 0, -1)
     sizes = counts[:, :0:-1]
-    first_piece = np.zeros(sizes.size + 1, np.int64)
-    np.cumsum(sizes.ravel(), out=first_piece[1:])
-    starts = np.zeros(int(first_piece[-1]) + 1, np.int64)
-    np.cumsum(np.repeat(np.tile(lengths, 2), sizes.ravel()), out=starts[1:])
+    first_piece = offsets(sizes.ravel())
+    starts = offsets(np.repeat(np.tile(lengths, 2), sizes.ravel()))
     cursor = np.zeros_like(counts)
     cursor[:, :0:-1] = first_piece[:-1].reshape(sizes.shape)
     tasks = []

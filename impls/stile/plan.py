@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.interfaces import Built, Plan
@@ -87,9 +88,7 @@ class Stile:
     """``line``, the paper's, or ``mlp``, the network that it tried, where the calibration has one."""
 
     def __post_init__(self) -> None:
-        for field, known in (("mode", Mode), ("formats", Formats), ("cost_model", Pricing), ("order", Order)):
-            if getattr(self, field) not in set(known):
-                raise ValueError(f"expected {field} out of {', '.join(known)}, found {getattr(self, field)!r}")
+        check_choices(self, mode=Mode, formats=Formats, cost_model=Pricing, order=Order)
         if self.searched_width < 0 or not self.budget_s >= 0:
             raise ValueError(
                 f"expected searched_width and budget_s of at least 0, found {self.searched_width} and {self.budget_s}"

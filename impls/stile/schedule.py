@@ -10,6 +10,7 @@ from spmark.impls.core.problem import DType
 from spmark.impls.kernels import tile_float
 from spmark.impls.kernels.ell_buckets import LANES, NEVER
 from spmark.impls.kernels.tile_tasks import ALONE
+from spmark.impls.runtime.template import loads_of
 from spmark.impls.tuning.space import Axis, Config
 
 _WORK = (32, 16, 64, 8, 128)
@@ -26,7 +27,7 @@ def ell_tiles(width: int, dtype: DType) -> list[Config]:
     The first is what is taken where nothing is measured.
     """
     most = 16 // dtype.itemsize
-    vectors = [v for v in (8, 4, 2, 1) if v <= most and width % v == 0][:2]
+    vectors = loads_of(width, most)[:2]
     found = [{"vector": v, "vectors": 1, "lanes": n} for v in vectors for n in LANES[::-1] if v * n <= width]
     found += [{**one, "vectors": 2} for one in found if one["vector"] == most and 2 * most * one["lanes"] <= width]
     return found or [{"vector": vectors[-1], "vectors": 1, "lanes": LANES[0]}]
@@ -95,7 +96,7 @@ def axes_of(tiles: list[Config], widest: int, blocks: bool, half: bool) -> tuple
 def run_schedules(width: int, dtype: DType) -> list[Config]:
     """List the schedules of SDDMM over non-zeros alone; the first is taken where nothing is measured."""
     most = 16 // dtype.itemsize
-    vectors = [v for v in (8, 4, 2, 1) if v <= most and width % v == 0][:2]
+    vectors = loads_of(width, most)[:2]
     tiles = [(v, n) for v in vectors for n in LANES[::-1] if v * n <= width] or [(vectors[-1], LANES[0])]
     return [
         {"vector": vector, "lanes": lanes, "batch": batch, "searched": searched}

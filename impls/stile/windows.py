@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr
+from spmark.impls.core.spans import offsets
 from spmark.impls.formats.threads import SHARE, cores, equal_shares, run_all
 from spmark.impls.stile.space import Shapes
 from spmark.impls.stile.state import GROUP, Groups, Windows
@@ -198,22 +199,6 @@ def _windows(tiled: Tiled, shapes: Shapes, counted: _Counted, whole_ones: bool) 
     return Windows(*held, counted.nnz.copy(), whole_ms, np.zeros(whole_ms.size))
 
 
-def make_windows(tiled: Tiled, shapes: Shapes, order: NDArray[np.int32], whole_ones: bool) -> Windows:
-    """Cut the rows into windows of every height, and price holding each whole.
-
-    Parameters
-    ----------
-    tiled : Tiled
-        Without owners yet.
-    shapes : Shapes
-    order : (I,) int32
-        Rows, window after window; of all heights, so that lower windows lie in higher ones.
-    whole_ones : bool
-        Whether windows may be held whole at all.
-    """
-    return _windows(tiled, shapes, _counted(tiled, shapes.heights, order), whole_ones)
-
-
 def make_groups(
     tiled: Tiled, windows: Windows, counted: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 ) -> Groups:
@@ -228,10 +213,7 @@ def make_groups(
     """
     matrix = tiled.matrix
     columns, nnz = counted or _count(tiled, windows.row_ptr, windows.rows)
-    ptr = np.zeros(columns.size + 1, np.int64)
-    np.cumsum(-(-columns // GROUP), out=ptr[1:])
-    nnz_ptr = np.zeros(columns.size + 1, np.int64)
-    np.cumsum(nnz, out=nnz_ptr[1:])
+    ptr, nnz_ptr = offsets(-(-columns // GROUP)), offsets(nnz)
     num_groups, num_heights = int(ptr[-1]), windows.of.shape[1]
     of = np.full((matrix.nnz, num_heights), -1, np.int32)
     members = np.zeros(int(nnz_ptr[-1]), np.int32)
@@ -261,8 +243,7 @@ def _count(
     """Count columns and non-zeros without an owner of every window."""
     matrix, count = tiled.matrix, row_ptr.size - 1
     columns, nnz = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    before = np.zeros(rows.size + 1, np.int64)
-    np.cumsum(matrix.row_lengths[rows], out=before[1:])
+    before = offsets(matrix.row_lengths[rows])
     given = matrix.indptr, matrix.indices, tiled.owner, row_ptr, rows
     tasks = [
         (*given, *share, np.full(matrix.num_cols, -1, np.int32), columns, nnz)

@@ -18,6 +18,7 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import CompileError
 from spmark.impls.core.interfaces import Built, DeviceArray, Plan
 from spmark.impls.core.problem import Op, Problem
+from spmark.impls.core.spans import numbered, openings
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.runtime.compile import Binary, cache_folder
 from spmark.impls.runtime.cuda import CudaKernel, load_function
@@ -160,19 +161,16 @@ def spmm_launch(problem: Problem, held: BsrFormat, config: Config) -> tuple[list
 def sddmm_launch(problem: Problem, held: BsrFormat, config: Config) -> tuple[list[NDArray[Any]], Grid]:
     """Give the arrays that SDDMM's program takes before X, and its grid."""
     tasks = row_tasks(held, config["group"])
-    values = problem.values if problem.scaled else problem.values[:0]
     if problem.matrix.nnz == held.stored:
         starts, ranks = problem.matrix.indptr, np.zeros(0, np.int8)
     else:
         starts, ranks = row_ranks(held)
-    return [tasks, held.indptr, held.indices, starts, ranks, values], (len(tasks), 1, 1)
+    return [tasks, held.indptr, held.indices, starts, ranks, problem.factors], (len(tasks), 1, 1)
 
 
 def row_tasks(held: BsrFormat, group: int) -> NDArray[np.int32]:
     """List the programs of an SDDMM, (n, 2) int32: block row and first of up to ``group`` blocks of it."""
-    pieces = -(-np.diff(held.indptr) // group)
-    row = np.repeat(np.arange(pieces.size), pieces)
-    piece = np.arange(row.size) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    row, piece = numbered(-(-np.diff(held.indptr) // group))
     return np.stack([row, held.indptr[row] + piece * group], axis=1).astype(np.int32)
 
 
@@ -188,9 +186,7 @@ def row_ranks(held: BsrFormat) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
     """
     size = held.block_shape[1]
     run = held.positions // np.int32(size)
-    opens = np.ones(run.size, np.bool_)
-    np.not_equal(run[1:], run[:-1], out=opens[1:])
-    begin = np.flatnonzero(opens)
+    begin = np.flatnonzero(openings(run))
     starts = np.zeros(held.indices.size * size, np.int32)
     starts[run[begin]] = begin
     ranks = np.full(held.stored, -1, np.int8)

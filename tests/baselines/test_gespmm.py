@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from problems import dense_operands, random_csr
-from tables import TableTarget, every_instance
+from tables import TableTarget, every_instance, table_target
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.operators import reference, tolerance
@@ -21,16 +21,8 @@ from spmark.impls.runtime.template import C_TYPES, Instance
 # Up to four stages of 32 non-zeros a row: what is staged over must have been read.
 MATRIX = random_csr(23, 97, [0, 1, 2, 3, 97, 7, 0, 33, 64, 5] * 2 + [1, 0, 9])
 DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
-
-
-@pytest.fixture(scope="module")
-def spmm_target(request: pytest.FixtureRequest) -> TableTarget:
-    return TableTarget(request.session, SPMM_CSR)
-
-
-@pytest.fixture(scope="module")
-def sddmm_target(request: pytest.FixtureRequest) -> TableTarget:
-    return TableTarget(request.session, SDDMM_CSR)
+spmm_target = table_target(SPMM_CSR)
+sddmm_target = table_target(SDDMM_CSR)
 
 
 def error_and_limit(plan: CsrSpmmPlan | SddmmPlan, problem: Problem) -> tuple[float, float]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import dense_operands, matrices, random_csr
-from tables import TableTarget, every_instance
+from problems import matrices, random_csr, run_checked
+from tables import TableTarget, every_instance, table_target
 
-from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.nnzbalanced.plan import (
     ROWS_PARALLEL,
@@ -30,18 +29,7 @@ EVEN = random_csr(16, 40, [8] * 16)
 DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
 HOST = find("host-simt")
 TABLES = (ROWS_SEQUENTIAL, ROWS_PARALLEL, SPANS_SEQUENTIAL, SPANS_PARALLEL)
-
-
-@pytest.fixture(scope="module")
-def target(request: pytest.FixtureRequest) -> TableTarget:
-    return TableTarget(request.session, *TABLES)
-
-
-def check(plan: DevicePlan, problem: Problem) -> None:
-    operands = dense_operands(problem)
-    out = np.full(problem.out_shape, np.nan, problem.dtype.numpy)
-    plan.run(operands, out)
-    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+target = table_target(*TABLES)
 
 
 def planned(instance: Instance, problem: Problem, target: TableTarget, span: int) -> DevicePlan:
@@ -59,7 +47,7 @@ def test_every_instance(instance: Instance, target: TableTarget) -> None:
     values = instance.values
     width = int(values["vector"]) * (int(values.get("lanes", 1)) + 3)
     problem = Problem(Op.SPMM, MATRIX, width, DTYPES[str(values["T"])])
-    check(planned(instance, problem, target, span=32), problem)
+    run_checked(planned(instance, problem, target, span=32), problem)
 
 
 @pytest.mark.parametrize("dtype", list(DType))
@@ -69,7 +57,7 @@ def test_several_trips_and_a_second_run(matrix: Csr, reduction: str, dtype: DTyp
     problem = Problem(Op.SPMM, matrix, 12, dtype)
     plan = NnzBalanced(balance="nnz", reduction=reduction, span=96).build(problem, HOST)
     for _ in range(2):  # what the first run left in the workspaces must not reach the second
-        check(plan, problem)
+        run_checked(plan, problem)
 
 
 @pytest.mark.parametrize("span", [32, 64])

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import dense_operands, matrices, random_csr
-from tables import TableTarget, every_instance
+from problems import dense_operands, matrices, random_csr, run_checked
+from tables import TableTarget, every_instance, table_target
 
-from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.rowsplit.plan import (
     INDEX_TYPES,
@@ -21,30 +20,14 @@ from spmark.impls.rowsplit.plan import (
     vector_of,
 )
 from spmark.impls.runtime.device import find
-from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.template import C_TYPES, Instance
 
 # Rows that start at every offset from a boundary of 16 bytes; stages that end in a row, with it, and long after it.
 MATRIX = random_csr(25, 97, [0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 96, 97, 0, 5, 1, 1, 4, 40, 12, 0])
 DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
 HOST = find("host-simt")
-
-
-@pytest.fixture(scope="module")
-def spmm_target(request: pytest.FixtureRequest) -> TableTarget:
-    return TableTarget(request.session, SPMM)
-
-
-@pytest.fixture(scope="module")
-def sddmm_target(request: pytest.FixtureRequest) -> TableTarget:
-    return TableTarget(request.session, SDDMM)
-
-
-def check(plan: DevicePlan, problem: Problem) -> None:
-    operands = dense_operands(problem)
-    out = np.full(problem.out_shape, np.nan, problem.dtype.numpy)
-    plan.run(operands, out)
-    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+spmm_target = table_target(SPMM)
+sddmm_target = table_target(SDDMM)
 
 
 @every_instance(SPMM)
@@ -55,7 +38,7 @@ def test_every_spmm_instance(instance: Instance, spmm_target: TableTarget) -> No
     # All columns of one tile and a part of the next one's: the last lanes have nothing to store.
     width = tile["vector"] * (tile["lanes"] * tile["tiles"] + 3)
     problem = Problem(Op.SPMM, MATRIX, width, DTYPES[str(values["T"])])
-    check(SpmmPlan(problem, spmm_target, index=index, **tile, depth=32), problem)
+    run_checked(SpmmPlan(problem, spmm_target, index=index, **tile, depth=32), problem)
 
 
 @every_instance(SDDMM)
@@ -65,7 +48,7 @@ def test_every_sddmm_instance(instance: Instance, sddmm_target: TableTarget) -> 
     width = schedule["vector"] * (int(values["lanes"]) + 3)
     for scaled in (False, True):
         problem = Problem(Op.SDDMM, MATRIX, width, DTYPES[str(values["T"])], scaled=scaled)
-        check(SddmmPlan(problem, sddmm_target, **schedule), problem)
+        run_checked(SddmmPlan(problem, sddmm_target, **schedule), problem)
 
 
 @pytest.mark.parametrize("depth", [32, 64, 128])
@@ -74,7 +57,7 @@ def test_a_row_of_many_stages(dtype: DType, depth: int, spmm_target: TableTarget
     matrix = random_csr(3, 3000, [3, 2501, 130])
     problem = Problem(Op.SPMM, matrix, 8, dtype)
     plan = SpmmPlan(problem, spmm_target, index="int32", vector=2, lanes=8, tiles=1, depth=depth)
-    check(plan, problem)
+    run_checked(plan, problem)
     assert plan.stored == matrix.nnz
 
 
@@ -140,7 +123,7 @@ def test_short_columns_are_for_narrow_matrices() -> None:
         problem = Problem(Op.SPMM, matrix, 32, DType.FLOAT16)
         plan = RowSplit().build(problem, HOST)
         assert plan.config["index"] == expected
-        check(plan, problem)
+        run_checked(plan, problem)
         pinned = RowSplit(index="int16").unsupported(problem, HOST)
         assert (pinned is None) == (expected == "int16")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -57,4 +56,4 @@ def test_what_a_file_says_reaches_no_terminal():
         raise ValueError("\x1b]0;title\x07" + "x" * 10_000)
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 700
-    assert re.search("\N{REPLACEMENT CHARACTER}]0;title", str(caught.value))
+    assert r"\x1b]0;title\x07xxx" in str(caught.value)

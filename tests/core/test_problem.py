@@ -220,3 +220,15 @@ def test_anything_else_is_an_error_of_ours(arguments: dict[str, Any], words: str
 def test_what_is_no_array_is_an_error_of_ours(change: dict[str, Any]) -> None:
     with pytest.raises(MatrixError, match="expected"):
         Csr.checked(**{**GOOD, **change})
+
+
+@pytest.mark.parametrize("rows", [[], [3], [4, 0, 4, 2], [4, 3, 2, 1, 0]], ids=str)
+def test_the_matrix_of_some_rows(rows: list[int]) -> None:
+    matrix = random_csr(5, 30, [7, 0, 1, 30, 4])
+    some, at = matrix.of_rows(np.array(rows, np.int64))
+    spans = [range(*matrix.indptr[row : row + 2]) for row in rows]
+    assert at.tolist() == [entry for span in spans for entry in span]
+    assert some.shape == (len(rows), 30)
+    assert some.row_lengths.tolist() == [len(span) for span in spans]
+    assert np.array_equal(some.indices, matrix.indices[at])
+    assert np.array_equal(some.values, matrix.values[at])

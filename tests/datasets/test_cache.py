@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 from spmark.datasets.cache import Cache
-from spmark.datasets.describe import dataset_rows
 from spmark.datasets.load import load_matrix
-from spmark.datasets.source import Facts, RawMatrix
-from spmark.datasets.sources.table import SOURCES, find_source
+from spmark.datasets.source import RawMatrix
+from spmark.datasets.sources.table import find_source
 from spmark.datasets.sweep import MatrixSpec
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.record import MatrixKind
@@ -182,16 +181,6 @@ def test_every_mirrored_matrix_loads(mirror, cache):
     assert len(names) > 100
     for name in names:
         assert load_matrix(MatrixSpec(source="mirror", name=name, values="stored"), cache, 0).csr.num_rows > 0
-
-
-def test_describe(cache):
-    rows = list(dataset_rows(cache))
-    assert {row.source for row in rows} == set(SOURCES)
-    assert all(row.title and row.licence for row in rows)
-    arxiv = next(row for row in rows if row.name == "ogbn-arxiv")
-    assert arxiv.facts == Facts(169_343, 169_343, 1_166_243)
-    assert "Hu et al." in arxiv.citation
-    assert sum(row.source == "dnn_layers" for row in rows) == 180
 
 
 def test_unknown_source():

@@ -7,10 +7,10 @@ import io
 import subprocess
 import sys
 import tarfile
-import zipfile
 
 import numpy as np
 import pytest
+from archives import tarred, zipped
 from scipy import io as scipy_io
 from scipy import sparse
 
@@ -18,30 +18,13 @@ from spmark.datasets.mtxfile import read_mtx
 from spmark.impls.core.errors import DatasetError, MatrixError
 from spmark.impls.core.record import MatrixKind
 
-
-def tarred(content: bytes, mode: str, name: str = "m/m.mtx") -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode=mode) as file:
-        info = tarfile.TarInfo(name)
-        info.size = len(content)
-        file.addfile(info, io.BytesIO(content))
-    return out.getvalue()
-
-
-def zipped(content: bytes) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr("m/m.mtx", content)
-    return out.getvalue()
-
-
 PACKINGS = {
     "m.mtx": bytes,
     "m.mtx.gz": gzip.compress,
-    "m.tar": lambda content: tarred(content, "w"),
-    "m.tar.gz": lambda content: tarred(content, "w:gz"),
-    "m.tgz": lambda content: tarred(content, "w:gz"),
-    "m.zip": zipped,
+    "m.tar": lambda content: tarred({"m/m.mtx": content}, "w"),
+    "m.tar.gz": lambda content: tarred({"m/m.mtx": content}),
+    "m.tgz": lambda content: tarred({"m/m.mtx": content}),
+    "m.zip": lambda content: zipped({"m/m.mtx": content}),
 }
 
 

@@ -1,22 +1,16 @@
-"""CELL: round trips, where every element stands, folded rows, blocks, and which buckets are added atomically."""
+"""CELL: round trips, where every element stands, folded rows, and blocks."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import matrices, random_csr
+from cell_format import CellFormat
+from problems import assert_same, matrices, random_csr
 
 from spmark.impls.core.problem import Csr
-from spmark.impls.formats.cell import CellFormat
 
 RNG = np.random.default_rng(3)
 WIDTHS = ((1,), (8,), (4, 32), (1, 2, 1024), (16,) * 7)
-
-
-def same(a: Csr, b: Csr) -> bool:
-    return a.shape == b.shape and all(
-        np.array_equal(getattr(a, name), getattr(b, name)) for name in ("indptr", "indices", "values")
-    )
 
 
 @pytest.mark.parametrize("widths", WIDTHS, ids=str)
@@ -25,8 +19,8 @@ def same(a: Csr, b: Csr) -> bool:
 def test_round_trip(name: str, tail_in_last: bool, widths: tuple[int, ...]) -> None:
     matrix = matrices()[name]
     cell = CellFormat.from_csr(matrix, widths, tail_in_last=tail_in_last)
-    assert same(cell.to_csr(), matrix)
-    assert cell.stored == cell.arrays()["indices"].size
+    assert_same(cell.held.to_csr(), matrix)
+    assert cell.held.stored == cell.held.arrays()["indices"].size
 
 
 @pytest.mark.parametrize("widths", WIDTHS, ids=str)
@@ -61,35 +55,13 @@ def test_partitions_have_widths_and_blocks_of_their_own() -> None:
     cell = CellFormat.from_csr(matrix, (16, 16))
     assert cell.widths == ((16,), (1,))
     assert cell.block_elements == (16, 1)
-    assert [cell.block_rows(bucket) for bucket in cell.held.buckets] == [1, 1] or all(
-        cell.block_rows(bucket) == 1 for bucket in cell.held.buckets
-    )
     larger = CellFormat.from_csr(matrix, (16, 16), block_power=5)
     assert larger.block_elements == (32, 32)
-    assert {(b.width, larger.block_rows(b)) for b in larger.held.buckets} == {(16, 2), (1, 32)}
-
-
-def test_what_is_added_atomically() -> None:
-    matrix = random_csr(40, 64, [*range(1, 31), *[4] * 10])
-
-    def added(widths: tuple[int, ...]) -> tuple[dict[int, bool], dict[int, bool]]:
-        cell = CellFormat.from_csr(matrix, widths)
-        needed = {bucket.width: bucket.shared for bucket in cell.held.buckets}
-        return needed, {bucket.width: cell.added_in_paper(bucket) for bucket in cell.held.buckets}
-
-    needed, published = added((32,))
-    assert not any(needed.values()), "no row is folded or cut"
-    assert published == {32: True, 16: False, 8: False, 4: False, 2: False, 1: False}
-    needed, published = added((8,))
-    assert {width for width, is_added in needed.items() if is_added} <= {8}, "only the folded rows"
-    assert all(added((32, 32))[1].values()), "with several partitions all of them"
 
 
 def test_illegal_widths_are_refused() -> None:
     matrix = matrices()["empty_rows"]
     with pytest.raises(ValueError, match="power of two, found 12"):
         CellFormat.from_csr(matrix, (12,))
-    with pytest.raises(ValueError, match="found k = -1"):
-        CellFormat.from_csr(matrix, (8,), block_power=-1)
     with pytest.raises(ValueError, match="at least one column partition"):
         CellFormat.from_csr(matrix, ())

@@ -7,28 +7,25 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from formats.test_roundtrip import assert_same, csrs, entries
+from formats.test_roundtrip import csrs, entries
 from hypothesis import given
 from hypothesis import strategies as st
-from problems import random_csr
+from problems import assert_same, random_csr
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr
 from spmark.impls.formats.bsr import BsrFormat
-from spmark.impls.formats.decompose import InColumns, Part, Rule, decompose, in_partitions, row_use, split
+from spmark.impls.formats.decompose import Part, Rule, decompose, row_use, split
 from spmark.impls.formats.hyb import HybFormat
-from spmark.impls.formats.rules import Blocks, Buckets, Ell, Ladders, Remainder
+from spmark.impls.formats.rules import Blocks, Buckets, Remainder
 
 import_module("spmark.impls.formats.loops")  # compiled before hypothesis looks at the clock
 
-SIMPLE = st.one_of(
+RULES = st.one_of(
     st.builds(Blocks, st.integers(1, 17), st.sampled_from([0.01, 0.25, 0.5, 1.0])),
     st.builds(Buckets, st.sampled_from([1, 4, 16, 64]), st.integers(1, 5), st.booleans()),
-    st.builds(Ladders, st.sampled_from([((1, 4),), ((2,), (1, 8), (16, 32))])),
-    st.builds(Ell, st.sampled_from([4, 16]), st.integers(1, 4)),
     st.builds(Remainder),
 )
-RULES = st.one_of(SIMPLE, st.builds(InColumns, st.integers(0, 20), st.integers(10, 45), SIMPLE))
 
 
 def total(parts: list[Part]) -> Csr:
@@ -104,24 +101,6 @@ def test_rules_take_turns_and_name_their_kernels() -> None:
     assert use.empty.size == 40 - 18
 
 
-def test_ell_takes_whole_rows_between_its_bounds() -> None:
-    matrix = random_csr(8, 40, [0, 1, 2, 3, 4, 5, 30, 4])
-    ell, rest = decompose(matrix, [Ell(4, least=3), Remainder()])
-    assert ell.rows.tolist() == [3, 4, 7]
-    assert [bucket.width for bucket in ell.held.buckets] == [4]
-    assert rest.rows.tolist() == [1, 2, 5, 6]
-
-
-def test_a_partition_has_its_own_rules() -> None:
-    matrix = random_csr(20, 50, [50, *[3] * 19])
-    parts = decompose(matrix, in_partitions(50, [Buckets(16), Remainder(), Ell(1 << 6)]))
-    assert [part.kernel for part in parts] == ["ell_buckets", "csr_rows", "ell_buckets"]
-    for part, (low, high) in zip(parts, [(0, 17), (17, 34), (34, 50)], strict=True):
-        columns = part.held.to_csr().indices
-        assert low <= columns.min()
-        assert columns.max() < high
-
-
 def test_what_no_rule_takes_is_an_error_that_says_what_and_what_to_do() -> None:
     matrix = random_csr(4, 30, [0, 9, 2, 20])
     with pytest.raises(BuildError, match=r"all of 31 non-zeros, found 20 left, the first in row 3.*Remainder\(\)"):
@@ -144,8 +123,6 @@ def test_split_gives_the_matrix_itself_where_nothing_is_split() -> None:
         (lambda: Blocks(0), "at least 1 x 1, found 0"),
         (lambda: Blocks(16, 0), r"\(0, 1\], found 0"),
         (lambda: Buckets(12), "power of two, found 12"),
-        (lambda: Ell(3), "power of two, found 3"),
-        (lambda: Ell(4, 5), "1 to 4 non-zeros, found 5"),
     ],
 )
 def test_illegal_rules_are_refused(make: object, words: str) -> None:

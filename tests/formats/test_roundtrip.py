@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import matrices, random_csr
+from problems import assert_same, matrices, random_csr
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Format
 from spmark.impls.core.problem import Csr
-from spmark.impls.formats import bsr
+from spmark.impls.formats import bsr, limits
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.formats.csr import CsrFormat
 from spmark.impls.formats.dbsr import DbsrFormat
@@ -40,14 +40,6 @@ def csrs(draw: st.DrawFn) -> Csr:
     values[special] = rng.choice(np.array(VALUES, np.float32), int(special.sum()))
     indptr = np.concatenate([[0], np.cumsum(pattern.sum(axis=1))])
     return Csr.checked((num_rows, num_cols), indptr, cols, values)
-
-
-def assert_same(found: Csr, expected: Csr) -> None:
-    assert found.shape == expected.shape
-    for name in ("indptr", "indices", "values"):
-        one, other = getattr(found, name), getattr(expected, name)
-        assert one.dtype == other.dtype, name
-        np.testing.assert_array_equal(one.view(np.uint32), other.view(np.uint32), name)
 
 
 def assert_format(held: Format, matrix: Csr) -> None:
@@ -144,14 +136,14 @@ def test_srbcrs(matrix: Csr, t: int, g: int) -> None:
     for number, panel in enumerate(panels):
         groups = slice(held.indptr[number], held.indptr[number + 1])
         indices = held.indices[groups].reshape(-1)
-        tiles = held.values[groups].swapaxes(1, 2).reshape(-1, t)
+        tiles = held.blocks[groups].swapaxes(1, 2).reshape(-1, t)
         columns = sorted(panel)
         assert indices[: len(columns)].tolist() == columns
         assert set(indices[len(columns) :]) <= {columns[-1] if columns else None}
         for at, column in enumerate(columns):
             np.testing.assert_array_equal(tiles[at].view(np.uint32), panel[column].view(np.uint32))
         assert np.all(tiles[len(columns) :].view(np.uint32) == 0)
-    assert held.group_shape == (t, g)
+    assert held.block_shape == (t, g)
     assert held.stored == sum(-(-len(panel) // g) for panel in panels) * t * g
 
 
@@ -182,7 +174,7 @@ def test_block_larger_than_the_matrix() -> None:
     assert_same(held.to_csr(), matrix)
 
 
-def test_ell_refuses_what_padding_would_multiply() -> None:
+def test_ell_refuses_what_padding_would_multiply(monkeypatch: pytest.MonkeyPatch) -> None:
     hub = random_csr(30_000, 30_000, [30_000] + [1] * 29_999)
     tracemalloc.start()
     with pytest.raises(BuildError, match=r"ell\(30000\).*at most 268,435,456.*found 900,000,000 \(15,0\d\d\.\d per"):
@@ -190,8 +182,9 @@ def test_ell_refuses_what_padding_would_multiply() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 4 * hub.nbytes
+    monkeypatch.setattr(limits, "MAX_STORED", 100)
     with pytest.raises(BuildError, match="at most 100 stored elements, found 480"):
-        EllFormat.from_csr(matrices()["fully_dense"], row_slots=30, max_stored=100)
+        EllFormat.from_csr(matrices()["fully_dense"], row_slots=30)
 
 
 def test_ell_refuses_rows_that_do_not_fit() -> None:
@@ -200,20 +193,22 @@ def test_ell_refuses_rows_that_do_not_fit() -> None:
         EllFormat.from_csr(matrix, row_slots=1999)
 
 
-def test_bsr_refuses() -> None:
+def test_bsr_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     matrix = matrices()["under_32_rows"]
     with pytest.raises(ValueError, match="at least 1 x 1, found 0 x 4"):
         BsrFormat.from_csr(matrix, 0, 4)
+    monkeypatch.setattr(limits, "MAX_STORED", 100)
     with pytest.raises(BuildError, match=r"bsr\(64, 128\) of a 7 x 47 matrix.*at most 100 .*found 8,192"):
-        BsrFormat.from_csr(matrix, 64, 128, max_stored=100)
+        BsrFormat.from_csr(matrix, 64, 128)
 
 
-def test_srbcrs_refuses() -> None:
+def test_srbcrs_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     matrix = matrices()["under_32_rows"]
     with pytest.raises(ValueError, match="at least 1, found t = 0, g = 4"):
         SrBcrsFormat.from_csr(matrix, 0, 4)
+    monkeypatch.setattr(limits, "MAX_STORED", 400)
     with pytest.raises(BuildError, match=r"srbcrs\(8, 64\) of a 7 x 47 matrix.*at most 400 .*found 512"):
-        SrBcrsFormat.from_csr(matrix, 8, 64, max_stored=400)
+        SrBcrsFormat.from_csr(matrix, 8, 64)
 
 
 def test_padding_of_srbcrs_is_below_its_bound() -> None:

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from archives import tarred, zipped
 from fuzz.harness import Target
 
 from spmark.datasets import published
@@ -27,7 +28,8 @@ from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
 from spmark.datasets.mirror import read_manifest
 from spmark.datasets.source import RawMatrix
-from spmark.datasets.sources import dgl, ogb, planetoid, snap
+from spmark.datasets.sources.graphs import Dgl, Ogb, Snap
+from spmark.datasets.sources.planetoid import read_graph
 from spmark.datasets.statistics import statistics
 from spmark.datasets.sweep import MatrixSpec, Sweep, expand
 from spmark.impls.core.devicespec import DeviceKind
@@ -50,24 +52,6 @@ MTX_PATTERN = b"%%MatrixMarket matrix coordinate pattern symmetric\r\n%\r\n30 30
     b"%d %d\r\n" % (at + 3, at + 1) for at in range(9)
 )
 EDGES = b"# Directed graph\n# FromNodeId\tToNodeId\n0\t0\n0\t3\n3\t1\n17\t2\n"
-
-
-def zipped(members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", method) as file:
-        for name, content in members.items():
-            file.writestr(zipfile.ZipInfo(name), content, method)
-    return out.getvalue()
-
-
-def tarred(members: dict[str, bytes], mode: str, form: int = tarfile.PAX_FORMAT) -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode=mode, format=form) as file:
-        for name, content in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            file.addfile(info, io.BytesIO(content))
-    return out.getvalue()
 
 
 def npy(array: object) -> bytes:
@@ -158,11 +142,11 @@ def ogb_members(edges: bytes, nodes: bytes) -> dict[str, bytes]:
 
 def ogb_content(data: bytes, folder: Path) -> object:
     edges, _, nodes = data.partition(b"|")
-    return archive("arxiv.zip", ogb.read_archive, zipped(ogb_members(edges, nodes)), folder)
+    return archive("arxiv.zip", Ogb().read, zipped(ogb_members(edges, nodes)), folder)
 
 
 def dgl_content(data: bytes, folder: Path) -> object:
-    return archive("ppi.zip", dgl.read_archive, zipped({"train_graph.json": data}), folder)
+    return archive("ppi.zip", Dgl().read, zipped({"train_graph.json": data}), folder)
 
 
 def dgl_seeds() -> Sequence[bytes]:
@@ -259,19 +243,17 @@ TARGETS = (
     Target("sweep_list", sweep_list, lambda: [LIST]),
     Target(
         "ogb",
-        partial(archive, "arxiv.zip", ogb.read_archive),
+        partial(archive, "arxiv.zip", Ogb().read),
         lambda: [zipped(ogb_members(b"0,3\n3,1\n0,2\n", b"5\n"))],
     ),
     Target("ogb_content", ogb_content, lambda: [b"0,3\n3,1\n0,2\n|5\n"]),
-    Target(
-        "dgl", partial(archive, "ppi.zip", dgl.read_archive), lambda: [zipped({"train_graph.json": dgl_seeds()[0]})]
-    ),
+    Target("dgl", partial(archive, "ppi.zip", Dgl().read), lambda: [zipped({"train_graph.json": dgl_seeds()[0]})]),
     Target("dgl_content", dgl_content, dgl_seeds),
-    Target("planetoid", partial(archive, "ind.cora.graph", planetoid.read_graph), planetoid_seeds),
-    Target("snap", partial(archive, "web.txt.gz", snap.read_edges), lambda: [gzip.compress(EDGES, mtime=0)]),
+    Target("planetoid", partial(archive, "ind.cora.graph", read_graph), planetoid_seeds),
+    Target("snap", partial(archive, "web.txt.gz", Snap().read), lambda: [gzip.compress(EDGES, mtime=0)]),
     Target(
         "snap_content",
-        lambda data, folder: archive("web.txt.gz", snap.read_edges, gzip.compress(data, 1), folder),
+        lambda data, folder: archive("web.txt.gz", Snap().read, gzip.compress(data, 1), folder),
         lambda: [EDGES],
     ),
     Target("published_table", published_table, lambda: [b"a,b\n1,2\n", gzip.compress(b"a,b\n1,2\n", mtime=0)]),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import dense_operands, random_csr
-from tables import TableTarget, every_instance
+from problems import random_csr, run_checked
+from tables import TableTarget, every_instance, table_target
 
-from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.kernels.block_sddmm import BLOCK_SDDMM, UNIT, BlockSddmmPlan, row_runs, strip_tasks
@@ -34,18 +33,13 @@ def full_blocks(size: int) -> Csr:
     )
 
 
-@pytest.fixture(scope="module")
-def target(request: pytest.FixtureRequest) -> TableTarget:
-    return TableTarget(request.session, BLOCK_SDDMM)
+target = table_target(BLOCK_SDDMM)
 
 
 def check(problem: Problem, block: int, target: HostTarget, units: int = 2, threads: int = 128) -> BlockSddmmPlan:
     held = BsrFormat.from_csr(problem.matrix, block, block)
     plan = BlockSddmmPlan(problem, target, held, {}, units=units, threads=threads)
-    operands = dense_operands(problem)
-    out = np.full(problem.out_shape, np.nan, np.float16)
-    plan.run(operands, out)
-    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    run_checked(plan, problem)
     return plan
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from problems import dense_operands, random_csr
-from tables import TableTarget, every_instance
+from problems import dense_operands, random_csr, run_checked
+from tables import TableTarget, every_instance, table_target
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference, tolerance
@@ -22,19 +22,12 @@ from spmark.impls.runtime.template import Instance
 RANDOM = np.random.default_rng(5)
 # The second hundred of rows is empty, so that some block rows of every height are; nothing divides by a block.
 MATRIX = random_csr(301, 217, [*RANDOM.integers(0, 30, 99), 217, *[0] * 128, *RANDOM.integers(0, 9, 73)])
-
-
-@pytest.fixture(scope="module")
-def target(request: pytest.FixtureRequest) -> TableTarget:
-    return TableTarget(request.session, SPMM_BLOCKS)
+target = table_target(SPMM_BLOCKS)
 
 
 def check(problem: Problem, target: HostTarget, held: Any, **schedule: Any) -> BlockSpmmPlan:
     plan = BlockSpmmPlan(problem, target, held, {}, **schedule)
-    operands = dense_operands(problem)
-    out = np.full(problem.out_shape, np.nan, np.float16)
-    plan.run(operands, out)
-    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    run_checked(plan, problem)
     assert plan.stored == held.stored
     return plan
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-import pytest
-from problems import dense_operands, matrices, random_csr
-from tables import TableTarget, every_instance
+from problems import matrices, random_csr, run_checked
+from tables import TableTarget, every_instance, table_target
 
-from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.kernels.csr_rows import SPMM_CSR_ROWS, CsrRowsPlan
 from spmark.impls.runtime.template import C_TYPES, Instance
@@ -18,11 +15,7 @@ MATRICES = {
     "ten_thousand_in_a_row": random_csr(20, 12_000, [3] * 7 + [10_000] + [0] * 12),
     "one_column": random_csr(70, 1, [int(i % 3 == 0) for i in range(70)]),
 }
-
-
-@pytest.fixture(scope="module")
-def target(request: pytest.FixtureRequest) -> TableTarget:
-    return TableTarget(request.session, SPMM_CSR_ROWS)
+target = table_target(SPMM_CSR_ROWS)
 
 
 @every_instance(SPMM_CSR_ROWS)
@@ -32,9 +25,6 @@ def test_every_instance(instance: Instance, target: TableTarget) -> None:
     for name, width in (*cases, ("ten_thousand_in_a_row", 3), ("one_column", 65)):
         problem = Problem(Op.SPMM, MATRICES[name], width, DTYPES[str(instance.values["T"])])
         plan = CsrRowsPlan(problem, target, coarsen)
-        operands = dense_operands(problem)
-        out = np.full(problem.out_shape, np.nan, problem.dtype.numpy)
-        plan.run(operands, out)
-        assert reference(problem, operands).max_error(out) <= tolerance(problem)
+        run_checked(plan, problem)
         assert plan.deterministic
         assert plan.stored == problem.matrix.nnz

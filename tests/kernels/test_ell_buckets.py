@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from problems import dense_operands, random_csr
-from tables import TableTarget
+from tables import TableTarget, table_target
 
 from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Csr, DType, Op, Problem
@@ -37,11 +37,7 @@ WAYS = {
 }
 SLOWEST = ("ten_thousand_in_a_row", "in_one_piece", "a_group")
 """Eight lanes for 16,384 elements: 2 s a launch, where every other case takes 0.1 s."""
-
-
-@pytest.fixture(scope="module")
-def target(request: pytest.FixtureRequest) -> TableTarget:
-    return TableTarget(request.session, SPMM_ELL_BUCKETS)
+target = table_target(SPMM_ELL_BUCKETS)
 
 
 @pytest.mark.parametrize(

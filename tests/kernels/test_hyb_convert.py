@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import dense_operands, matrices, random_csr
+from problems import matrices, random_csr, run_checked
 
-from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.hyb import HybFormat
 from spmark.impls.formats.pieces import partition_columns
@@ -82,10 +81,7 @@ def test_a_plan_takes_what_was_converted(dtype: DType) -> None:
     layout, arrays = HybConverter(problem, target).convert(2, 4)
     held = HybFormat.from_layout(problem.matrix, layout)
     plan = EllBucketsPlan(problem, target, held, {}, vector=4, lanes=8, work=16, threads=128, arrays=arrays)
-    operands = dense_operands(problem)
-    out = np.full(problem.out_shape, np.nan, dtype.numpy)
-    plan.run(operands, out)
-    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    run_checked(plan, problem)
 
 
 def test_illegal_forms_are_refused() -> None:

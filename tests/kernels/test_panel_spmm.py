@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from problems import dense_operands, random_csr
-from tables import TableTarget, every_instance
+from tables import TableTarget, every_instance, table_target
 
 from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import DType, Op, Problem
@@ -21,11 +21,7 @@ MATRICES = {
     "one_row": random_csr(1, 70, [40]),
     "nothing": random_csr(40, 30, [0] * 40),
 }
-
-
-@pytest.fixture(scope="module")
-def target(request: pytest.FixtureRequest) -> TableTarget:
-    return TableTarget(request.session, SPMM_PANELS)
+target = table_target(SPMM_PANELS)
 
 
 @pytest.mark.parametrize("name", MATRICES)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-from problems import dense_operands, random_csr
-from tables import TableTarget
+from problems import random_csr, run_checked
+from tables import TableTarget, table_target
 
-from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.kernels.sddmm import SDDMM_CSR, SddmmPlan
 
@@ -17,11 +15,7 @@ AWKWARD = {
     "one_row": random_csr(1, 70, [41]),
     "nothing": random_csr(40, 30, [0] * 40),
 }
-
-
-@pytest.fixture(scope="module")
-def target(request: pytest.FixtureRequest) -> TableTarget:
-    return TableTarget(request.session, SDDMM_CSR)
+target = table_target(SDDMM_CSR)
 
 
 @pytest.mark.parametrize("searched", [False, True])
@@ -31,10 +25,7 @@ def test_awkward_matrices(name: str, searched: bool, target: TableTarget) -> Non
     for width, vector, dtype, scaled in ((1, 1, DType.FLOAT32, True), (33, 1, DType.FLOAT16, False)):
         problem = Problem(Op.SDDMM, matrix, width, dtype, scaled)
         plan = SddmmPlan(problem, target, {}, vector=vector, lanes=8, batch=4, searched=searched)
-        operands = dense_operands(problem)
-        out = np.full(problem.out_shape, np.nan, dtype.numpy)
-        plan.run(operands, out)
-        assert reference(problem, operands).max_error(out) <= tolerance(problem)
+        run_checked(plan, problem)
         # The array of rows belongs to the plan, and its making to the build.
         rows = matrix.num_rows + 1 if searched else matrix.nnz
         values = matrix.nnz * dtype.itemsize if scaled else 0

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import dense_operands, random_csr
+from problems import random_csr, run_checked
 from tables import TableTarget
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.kernels.strip_spmm import SPMM_STRIPS, STRIPS, TILES, StripSpmmPlan
@@ -45,10 +44,7 @@ def plan_of(
 @pytest.mark.parametrize("name", MATRICES)
 def test_product(name: str, tile: int, strips: int, width: int, target: TableTarget) -> None:
     problem, plan = plan_of(MATRICES[name], width, target, strips, tile)
-    operands = dense_operands(problem)
-    out = np.full(problem.out_shape, np.nan, np.float16)
-    plan.run(operands, out)
-    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    run_checked(plan, problem)
     assert plan.config == {"strips": strips, "tile": tile}
     assert plan.deterministic
 

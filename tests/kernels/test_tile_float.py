@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from kernels.test_tile_spmm import MATRIX, select
 from problems import dense_operands, random_csr
-from tables import TableTarget, every_instance
+from tables import TableTarget, every_instance, table_target
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import Reference, reference, tolerance
@@ -18,11 +18,7 @@ from spmark.impls.kernels.tile_tasks import ALONE, MOST
 from spmark.impls.runtime.template import Instance
 
 LOADS = {"vector": 4, "work": 16}
-
-
-@pytest.fixture(scope="module")
-def target(request: pytest.FixtureRequest) -> TableTarget:
-    return TableTarget(request.session, SPMM_TILES_FLOAT)
+target = table_target(SPMM_TILES_FLOAT)
 
 
 def multiply(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from kernels.test_tile_spmm import MATRIX, select
 from problems import dense_operands, random_csr
-from tables import TableTarget, every_instance
+from tables import TableTarget, every_instance, table_target
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference, tolerance
@@ -17,10 +17,7 @@ from spmark.impls.formats.tiles import BLOCK, RUN, Selection, TileFormat
 from spmark.impls.kernels.tile_sddmm import SDDMM_TILES, TileSddmmPlan, strip_tasks
 from spmark.impls.runtime.template import Instance
 
-
-@pytest.fixture(scope="module")
-def target(request: pytest.FixtureRequest) -> TableTarget:
-    return TableTarget(request.session, SDDMM_TILES)
+target = table_target(SDDMM_TILES)
 
 
 def with_runs(matrix: Csr, share: float) -> Selection:

@@ -6,21 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from problems import dense_operands, random_csr
-from tables import TableTarget, every_instance
+from problems import dense_operands, random_csr, run_checked
+from tables import TableTarget, every_instance, table_target
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.tiles import BLOCK, ELL, RUN, Selection, TileFormat
 from spmark.impls.kernels.tile_spmm import AHEAD, HEIGHTS, SPMM_TILES, TileSpmmPlan
-from spmark.impls.kernels.tile_tasks import ALONE, MOST, panel_tasks
+from spmark.impls.kernels.tile_tasks import ALONE, MOST, Panels, panel_tasks
 from spmark.impls.runtime.template import Instance
 
-
-@pytest.fixture(scope="module")
-def target(request: pytest.FixtureRequest) -> TableTarget:
-    return TableTarget(request.session, SPMM_TILES)
+target = table_target(SPMM_TILES)
 
 
 def select(matrix: Csr, share: float, seed: int = 0, width: int = 4, height: int = 16) -> Selection:
@@ -77,10 +74,7 @@ def multiply(matrix: Csr, selection: Selection, width: int, target: TableTarget,
     """Build, run over NaN and compare with the reference."""
     problem = Problem(Op.SPMM, matrix, width, DType.FLOAT16)
     plan = TileSpmmPlan(problem, target, TileFormat.from_csr(matrix, selection), {}, **{"work": 16, **schedule})
-    operands = dense_operands(problem)
-    out = np.full(problem.out_shape, np.nan, np.float16)
-    plan.run(operands, out)
-    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    run_checked(plan, problem)
     assert plan.stored >= matrix.nnz
     return plan
 
@@ -143,9 +137,10 @@ def test_pieces_of_rows_are_added_up_in_one_order(width: int, target: TableTarge
     full = random_csr(77, 290, [1, 290, *np.random.default_rng(5).integers(1, 60, 75)])
     blocks = in_blocks(full)
     assert {8, 16} == set(blocks.height.tolist())
-    assert TileFormat.from_csr(full, blocks).use.shared.size > 40
+    held = TileFormat.from_csr(full, blocks)
+    assert Panels.of([*held.blocks.values()], ALONE[0]).use(77).shared.size > 40
     problem = Problem(Op.SPMM, full, width, DType.FLOAT16)
-    plan = TileSpmmPlan(problem, target, TileFormat.from_csr(full, blocks), {}, vector=8, lanes=8, work=16)
+    plan = TileSpmmPlan(problem, target, held, {}, vector=8, lanes=8, work=16)
     assert plan.deterministic
     operands, results = dense_operands(problem), []
     for _ in range(3):  # counters are as before after every run

@@ -6,10 +6,10 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
+from cell_format import CellFormat
 from problems import matrices, random_csr
 
 from spmark.impls.core.problem import Csr
-from spmark.impls.formats.cell import CellFormat
 from spmark.impls.liteform.cost import POWERS, Counts, costs, count, power_of
 
 RNG = np.random.default_rng(5)

@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from problems import dense_operands, matrices, random_csr
+from cell_format import CellFormat
+from problems import assert_same, dense_operands, matrices, random_csr
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Csr, DType, Op, Problem
-from spmark.impls.formats.cell import CellFormat
 from spmark.impls.formats.tiles import BLOCK, TileFormat
 from spmark.impls.kernels.tile_spmm import SPMM_TILES
 from spmark.impls.liteform import dense_plan as made
@@ -84,8 +84,7 @@ def test_tiles_are_the_matrix(name: str, max_width: int, tail_in_last: bool) -> 
     matrix = matrices()[name]
     held = held_of(matrix, max_width, tail_in_last, RNG.permutation(matrix.num_rows).astype(np.int32))
     back = held.to_csr()
-    for field in ("indptr", "indices", "values"):
-        np.testing.assert_array_equal(getattr(back, field), getattr(matrix, field))
+    assert_same(back, matrix)
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from cell_format import CellFormat
 from problems import matrices, random_csr
 
 from spmark.impls.core.problem import Csr
-from spmark.impls.formats.cell import CellFormat
 from spmark.impls.liteform.cost import count
 from spmark.impls.liteform.weights import CHAIN, Weights, weighed
 

@@ -21,7 +21,7 @@ CALIBRATE = Path(__file__).parents[2] / "impls" / "runtime" / "kernels" / "calib
 @pytest.mark.parametrize("sampled", [True, pytest.param(False, marks=OTHERS)], ids=["sample", "others"])
 @pytest.mark.parametrize("arch", ARCHES)
 def test_every_instance_compiles_within_its_limits(arch: str, sampled: bool) -> None:
-    wanted = [t for t in templates() if int(arch.removeprefix("sm_")) >= t.min_capability]
+    wanted = list(templates())
     sample = set().union(*(compiled(t) for t in wanted))
     instances = [i for t in wanted for i in t.instances() if ((i, arch) in sample) == sampled]
     assert {i.template for i in instances} == set(wanted) or not sampled

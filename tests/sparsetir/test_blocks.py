@@ -12,6 +12,7 @@ from races import made_up_race
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.formats import limits
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.kernels.block_spmm import block_instance
 from spmark.impls.kernels.panel_spmm import panel_instance
@@ -100,13 +101,19 @@ def test_small_grids_are_tried_with_rows_cut_in_parts() -> None:
     assert (config["block_rows"], config["parts"], config["turned"]) == (96, 8, False)
 
 
+def limited(problem: Problem, shape: tuple[int, int], most: int) -> BsrFormat:
+    """Convert as if formats held at most so many elements."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "MAX_STORED", most)
+        return BsrFormat.from_csr(problem.matrix, *shape)
+
+
 def test_formats_made_of_a_refused_one_are_not_converted() -> None:
     asked = []
 
     def convert(problem: Problem, config: dict[str, Any]) -> BsrFormat:
         asked.append((config["block_rows"], config["block_cols"]))
-        limit = 1 if config["block_cols"] == 32 else 1 << 20
-        return BsrFormat.from_csr(problem.matrix, *asked[-1], limit)
+        return limited(problem, asked[-1], 1 if config["block_cols"] == 32 else 1 << 20)
 
     problem = problem_of(16)
     candidates = Candidates(problem, open_target(HOST), convert)
@@ -125,7 +132,7 @@ def test_formats_made_of_a_refused_one_are_not_converted() -> None:
 def test_blocks_are_refused_where_both_of_their_sides_are_made_of_a_refused_one() -> None:
     def convert(problem: Problem, config: dict[str, Any]) -> BsrFormat:
         shape = config["block_rows"], config["block_cols"]
-        return BsrFormat.from_csr(problem.matrix, *shape, 1 if shape == (64, 64) else 1 << 20)
+        return limited(problem, shape, 1 if shape == (64, 64) else 1 << 20)
 
     problem = problem_of(16)
     space = {(c["block_rows"], c["block_cols"]): c for c in block_space(problem)}

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import dense_operands, random_csr
+from problems import random_csr, run_checked
 
 from spmark.impls.core.errors import SweepError
-from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.device import find
 from spmark.impls.sparsetir.composed import SparseTirComposed
@@ -35,10 +34,7 @@ def test_a_sweep_pins_the_composition() -> None:
     pinned = {"block": 32, "min_density": 0.3, "max_width": 8, "fold": False}
     plan = create("sparsetir_composed", pinned).build(problem, HOST)
     assert plan.config == {**pinned, "vector": 8, "lanes": 8}
-    operands = dense_operands(problem)
-    out = np.full(problem.out_shape, np.nan, np.float16)
-    plan.run(operands, out)
-    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    run_checked(plan, problem)
 
 
 @pytest.mark.parametrize(

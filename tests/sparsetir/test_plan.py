@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-from problems import dense_operands, random_csr
-from tables import TableTarget, every_instance
+from problems import random_csr, run_checked
+from tables import TableTarget, every_instance, table_target
 
-from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.hyb import HybFormat
 from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBucketsPlan, block_ranges
@@ -17,11 +15,7 @@ from spmark.impls.sparsetir.plan import SparseTir
 
 MATRIX = random_csr(29, 41, [0, 1, 2, 3, 41, 7, 0, 12, 30, 5, 8, 9] * 2 + [1, 0, 9, 16, 17])
 DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
-
-
-@pytest.fixture(scope="module")
-def target(request: pytest.FixtureRequest) -> TableTarget:
-    return TableTarget(request.session, SPMM_ELL_BUCKETS)
+target = table_target(SPMM_ELL_BUCKETS)
 
 
 @pytest.mark.parametrize("form", [(1, 4), (3, 64)], ids=str)
@@ -35,10 +29,7 @@ def test_every_instance(instance: Instance, form: tuple[int, int], target: Table
     for by_row, spread, together in ((False, NEVER, 8), (True, 16, 64), (False, NEVER, NEVER)):
         schedule = {"work": 16, "by_row": by_row, "spread": spread, "together": together}
         plan = EllBucketsPlan(problem, target, held, {}, **tile, **schedule)
-        operands = dense_operands(problem)
-        out = np.full(problem.out_shape, np.nan, problem.dtype.numpy)
-        plan.run(operands, out)
-        assert reference(problem, operands).max_error(out) <= tolerance(problem)
+        run_checked(plan, problem)
 
 
 @pytest.mark.parametrize("work", [8, 16, 100])

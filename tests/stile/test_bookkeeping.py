@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from stile_calibrations import SDDMM, SPMM, TWO_HEIGHTS
 from stile_recount import Recounted, on_grid
 
-from spmark.impls.core.problem import Csr, DType, Op
-from spmark.impls.stile.calibration import BlockCost, Calibration, published_a100
+from spmark.impls.core.problem import Csr, Op
+from spmark.impls.stile.calibration import Calibration
 from spmark.impls.stile.greedy import Event, Greedy, Rules
 from spmark.impls.stile.space import Formats, Mode, shapes_of
 from spmark.impls.stile.state import stretched
 from spmark.impls.stile.windows import Tiled
 
-SPMM = Calibration.of(published_a100(), Op.SPMM, DType.FLOAT16)
-SDDMM = Calibration.of(published_a100(), Op.SDDMM, DType.FLOAT16)
-TWO_HEIGHTS = replace(
-    SPMM,
-    blocks=SPMM.blocks
-    + tuple(BlockCost(8, b.cols, b.part, 0.65 * b.plain_ms, 0.65 * b.atomic_ms) for b in SPMM.blocks),
-)
 FINE, COARSE = 2.0**-40, 2.0**-10
 """Steps of costs in ms: one that changes next to nothing, one at which many candidates cost the same."""
 

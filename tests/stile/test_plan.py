@@ -19,7 +19,7 @@ from spmark.impls.formats.tiles import BLOCK, TileFormat
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.target import open_target
 from spmark.impls.stile.calibration import PUBLISHED, BlockCost, Calibration, calibration_for, published_a100
-from spmark.impls.stile.forms import Wanted, forms_of, in_order, out_of_order
+from spmark.impls.stile.forms import Wanted, forms_of, out_of_order
 from spmark.impls.stile.greedy import Rules
 from spmark.impls.stile.plan import Stile
 from spmark.impls.stile.search import search
@@ -201,7 +201,7 @@ def test_an_order_of_rows_and_back() -> None:
     rng = np.random.default_rng(3)
     matrix = random_csr(90, 60, rng.integers(0, 20, 90).tolist())
     order = rng.permutation(90).astype(np.int32)
-    moved, at = in_order(matrix, order)
+    moved, at = matrix.of_rows(order)
     for new, old in enumerate(order):
         a, b = slice(*moved.indptr[new : new + 2]), slice(*matrix.indptr[old : old + 2])
         np.testing.assert_array_equal(moved.indices[a], matrix.indices[b])

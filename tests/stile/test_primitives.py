@@ -6,20 +6,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import random_csr
+from problems import assert_same, random_csr
+from stile_calibrations import SDDMM, SPMM
+from stile_primitives import Axis, View, divide, flatten, pad, reorder, restore, split, squeeze
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.problem import Csr, DType, Op
+from spmark.impls.core.problem import Csr
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.formats.hyb import powers_up_to
-from spmark.impls.stile.calibration import Calibration, published_a100
 from spmark.impls.stile.levels import make_level
-from spmark.impls.stile.primitives import Axis, View, divide, flatten, pad, reorder, restore, split, squeeze
 from spmark.impls.stile.space import Mode, shapes_of
-from spmark.impls.stile.windows import Tiled, make_groups, make_windows
-
-SPMM = Calibration.of(published_a100(), Op.SPMM, DType.FLOAT16)
-SDDMM = Calibration.of(published_a100(), Op.SDDMM, DType.FLOAT16)
+from spmark.impls.stile.windows import Tiled, begin
 
 
 def drawn(seed: int, num_rows: int = 50, num_cols: int = 70) -> Csr:
@@ -51,8 +48,7 @@ def test_any_composition_can_be_undone(seed: int, steps: list[tuple[str, int]]) 
         assert len(places) == view.rows.size, "two non-zeros stand in one place"
         assert all(0 <= row < view.shape[0] and 0 <= slot < view.shape[1] for row, slot in places)
     found = restore(views, matrix)
-    for name in ("indptr", "indices", "values"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(matrix, name))
+    assert_same(found, matrix)
 
 
 def test_bsr_is_rows_and_columns_divided() -> None:
@@ -75,8 +71,8 @@ def test_condensing_is_what_the_search_does() -> None:
     matrix = drawn(3)
     tiled = Tiled.of(matrix, matrix.row_lengths.astype(np.int32))
     shapes = shapes_of(SPMM, 32, 32, matrix.nnz, Mode.CODE)
-    windows = make_windows(tiled, shapes, np.arange(matrix.num_rows, dtype=np.int32), True)
-    groups = make_groups(tiled, windows)
+    tiled.begun.get(("order", shapes.heights[0]), lambda: np.arange(matrix.num_rows, dtype=np.int32))
+    _, windows, groups = begin(tiled, shapes, True)
     for number, part in enumerate(divide(View.of(matrix), Axis.ROWS, 16)):
         condensed = divide(reorder(part, Axis.COLUMNS), Axis.COLUMNS, 16)
         sizes = [group.rows.size for group in condensed if group.rows.size]

@@ -10,26 +10,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import matrices, random_csr
+from problems import assert_same, matrices, random_csr
+from stile_calibrations import SDDMM, SPMM, TWO_HEIGHTS
 from stile_reference import Slow, labels
 
 from spmark.impls.core.problem import Csr, DType, Op
 from spmark.impls.formats.tiles import BLOCK, ELL, RUN, TileFormat
-from spmark.impls.stile.calibration import BlockCost, Calibration, published_a100
+from spmark.impls.kernels.tile_tasks import Panels
+from spmark.impls.stile.calibration import Calibration, published_a100
 from spmark.impls.stile.greedy import Event, Greedy, Rules
 from spmark.impls.stile.mixture import Ground
 from spmark.impls.stile.search import Found, Sought, heavy, search, search_each, search_many
 from spmark.impls.stile.space import Formats, Mode, shapes_of
 from spmark.impls.stile.windows import Tiled
-
-SPMM = Calibration.of(published_a100(), Op.SPMM, DType.FLOAT16)
-SDDMM = Calibration.of(published_a100(), Op.SDDMM, DType.FLOAT16)
-# Windows of 8 rows are not in the published table; what they cost here is made up, to be searched at all.
-TWO_HEIGHTS = replace(
-    SPMM,
-    blocks=SPMM.blocks
-    + tuple(BlockCost(8, b.cols, b.part, 0.65 * b.plain_ms, 0.65 * b.atomic_ms) for b in SPMM.blocks),
-)
 
 
 def mixed_matrix(rng: np.random.Generator, num_rows: int, num_cols: int) -> Csr:
@@ -68,8 +61,7 @@ def check(matrix: Csr, found: Found, ell: bool) -> None:
     selection = found.selection
     held = TileFormat.from_csr(matrix, selection)
     given_back = held.to_csr()
-    for name in ("indptr", "indices", "values"):
-        np.testing.assert_array_equal(getattr(given_back, name), getattr(matrix, name))
+    assert_same(given_back, matrix)
     assert set(np.unique(selection.owner)) == set(range(selection.kind.size))
     assert set(selection.kind) <= {BLOCK, ELL if ell else RUN}
     assert found.predicted_ms >= 0
@@ -189,7 +181,7 @@ def test_atomic_tiles_are_those_that_share_a_row() -> None:
             np.add.at(writers, panel[panel >= 0], 1)
     if held.ell:
         np.add.at(writers, held.ell.rows[held.ell.rows >= 0], 1)
-    use = held.use
+    use = Panels.of([*held.blocks.values()], 4).use(matrix.num_rows, held.ell.rows if held.ell else None)
     np.testing.assert_array_equal(use.shared, np.flatnonzero(writers > 1))
     np.testing.assert_array_equal(use.empty, np.flatnonzero(matrix.row_lengths == 0))
 

@@ -8,14 +8,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from problems import random_csr
+from stile_calibrations import SPMM
 
-from spmark.impls.core.problem import DType, Op
 from spmark.impls.formats import threads
-from spmark.impls.stile.calibration import Calibration, published_a100
 from spmark.impls.stile.space import Mode, shapes_of
-from spmark.impls.stile.windows import Once, Tiled, begin, make_groups, make_windows, order_of, row_order
-
-SPMM = Calibration.of(published_a100(), Op.SPMM, DType.FLOAT16)
+from spmark.impls.stile.windows import Once, Tiled, begin, make_groups, order_of, row_order
 
 
 def tiled(threads: int = 0) -> Tiled:
@@ -56,7 +53,7 @@ def test_searches_begin_with_the_same_and_change_their_own() -> None:
     order, windows, groups = begin(first, shapes, True)
     np.testing.assert_array_equal(order, row_order(first, 16))
     assert order_of(first, 16) is order
-    alone = make_windows(first, shapes, order, True)
+    _, alone, _ = begin(tiled(), shapes, True)
     for name in windows._fields:
         np.testing.assert_array_equal(getattr(windows, name), getattr(alone, name))
     for name in groups._fields:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import types
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -122,6 +122,12 @@ def case(name="m", do="ok", implementation="fake", *, time_limit_s=30.0, width=3
         time_limit_s=time_limit_s,
         baseline=None,
     )
+
+
+def rmat_case(implementation, scale, width):
+    """Give a case of a true matrix, for a bench that measures."""
+    matrix = MatrixSpec(source="rmat", name=f"rmat_{scale}", args={"scale": scale})
+    return replace(case(implementation=implementation, width=width, time_limit_s=60), matrix=matrix, seed=3)
 
 
 def environment(driver="", device=CPU):

@@ -14,14 +14,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from suite_fakes import rmat_case
 
 from spmark.datasets.cache import Cache
-from spmark.datasets.sweep import Case, MatrixSpec
+from spmark.datasets.sweep import MatrixSpec
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, KernelFault, UnsupportedError
 from spmark.impls.core.interfaces import Built, Candidate, Search
 from spmark.impls.core.load import Load
-from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.core.record import MatrixKind, Measurement, Status
 from spmark.impls.runtime.device import find
 from spmark.impls.table import IMPLEMENTATIONS
@@ -124,19 +125,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     return Bench(DEVICE, Cache.default(), "environment", QUICK)
 
 
-CASE = Case(
-    op=Op.SPMM,
-    matrix=MatrixSpec(source="rmat", name="rmat_9", args={"scale": 9}),
-    width=32,
-    dtype=DType.FLOAT32,
-    scaled=False,
-    implementation="doer",
-    config={},
-    label="doer",
-    seed=3,
-    time_limit_s=60,
-    baseline=None,
-)
+CASE = rmat_case("doer", 9, 32)
 
 
 def ask(bench: Bench, do: str = "right", **changes: Any) -> Measurement:

@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from suite_fakes import rmat_case
 
 from spmark.datasets.cache import Cache
-from spmark.datasets.sweep import Case, MatrixSpec
+from spmark.datasets.sweep import MatrixSpec
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import KernelFault
 from spmark.impls.core.interfaces import Built
@@ -31,19 +32,7 @@ from spmark.suite.options import Options
 DEVICE = find("cpu").model_copy(update={"read_bytes_per_s": 0.0, "fma_flops_per_s": 0.0})  # no time is implausible
 QUICK = Options(max_seconds=0.02)
 COLD_US, WARM_US, GRAPH_US = 30.0, 20.0, 10.0
-CASE = Case(
-    op=Op.SPMM,
-    matrix=MatrixSpec(source="rmat", name="rmat_8", args={"scale": 8}),
-    width=16,
-    dtype=DType.FLOAT32,
-    scaled=False,
-    implementation="actor",
-    config={},
-    label="actor",
-    seed=3,
-    time_limit_s=60,
-    baseline=None,
-)
+CASE = rmat_case("actor", 8, 16)
 Spoil = Callable[[NDArray[Any], NDArray[Any]], None]
 """Changes a right result, given what rounding may change of each element."""
 

@@ -3,46 +3,23 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import pickle
-import tarfile
-import zipfile
 from collections import defaultdict
 
 import numpy as np
 import pytest
+from archives import tarred, zipped
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
 from spmark.datasets.source import Facts, RawMatrix
-from spmark.datasets.sources import dgl, ogb, planetoid, snap, suitesparse
+from spmark.datasets.sources.graphs import Dgl, Ogb, Planetoid, Snap, SuiteSparse
+from spmark.datasets.sources.planetoid import read_graph
 from spmark.datasets.statistics import statistics
 from spmark.datasets.sweep import MatrixSpec
 from spmark.impls.core.errors import DatasetError, MatrixError
 from spmark.impls.core.record import MatrixKind, Orientation
-
-
-def zipped(members: dict[str, bytes]) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, content in members.items():
-            file.writestr(name, content)
-    return out.getvalue()
-
-
-def tarred(members: dict[str, bytes], link: str | None = None) -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as file:
-        for name, content in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            file.addfile(info, io.BytesIO(content))
-        if link:
-            info = tarfile.TarInfo("link.mtx")
-            info.type, info.linkname = tarfile.SYMTYPE, link
-            file.addfile(info)
-    return out.getvalue()
 
 
 def dense(loaded) -> np.ndarray:
@@ -70,8 +47,8 @@ MTX = b"""%%MatrixMarket matrix coordinate real symmetric
 
 @pytest.fixture
 def arxiv(server, monkeypatch):
-    monkeypatch.setattr(ogb, "BASE_URL", server.url)
-    monkeypatch.setattr(ogb, "_FACTS", {"ogbn-arxiv": Facts(5, 5, 3)})
+    monkeypatch.setattr(Ogb, "base_url", server.url)
+    monkeypatch.setattr(Ogb, "graphs", {"ogbn-arxiv": ("arxiv.zip", Facts(5, 5, 3))})
     server.files["/arxiv.zip"] = zipped(ARXIV)
     return MatrixSpec(source="ogb", name="ogbn-arxiv")
 
@@ -120,7 +97,7 @@ def test_snap_claims(tmp_path):
     path = tmp_path / "web.txt.gz"
     path.write_bytes(gzip.compress(b"0 2147483646\n"))
     with pytest.raises(DatasetError, match="at most 8 GiB, found a claim of 64 GiB"):
-        snap.read_edges(path)
+        Snap().read(path)
 
 
 def test_an_encrypted_member_of_a_zip(server, cache, arxiv):
@@ -144,7 +121,7 @@ def test_transpose_keeps_values_at_edges(cache, arxiv):
 
 
 def test_wrong_counts(cache, arxiv, monkeypatch):
-    monkeypatch.setattr(ogb, "_FACTS", {"ogbn-arxiv": Facts(5, 5, 4)})
+    monkeypatch.setattr(Ogb, "graphs", {"ogbn-arxiv": ("arxiv.zip", Facts(5, 5, 4))})
     with pytest.raises(DatasetError, match=r"ogbn-arxiv: expected 5 x 5 with 4 non-zeros.*found 5 x 5 with 3"):
         load_matrix(arxiv, cache, 0)
 
@@ -197,8 +174,8 @@ def test_dropped_and_tried_again(server, cache, arxiv):
 
 
 def test_planetoid(server, cache, monkeypatch):
-    monkeypatch.setattr(planetoid, "BASE_URL", server.url)
-    monkeypatch.setattr(planetoid, "_FACTS", {"cora": Facts(4, 4, 5)})
+    monkeypatch.setattr(Planetoid, "base_url", server.url)
+    monkeypatch.setattr(Planetoid, "graphs", {"cora": ("ind.cora.graph", Facts(4, 4, 5))})
     graph = defaultdict(list, {0: [1, 2, 1], 1: [0], 2: [0], 3: [3]})
     server.files["/ind.cora.graph"] = pickle.dumps(graph, protocol=2)
     loaded = load_matrix(MatrixSpec(source="planetoid", name="cora"), cache, 0)
@@ -230,13 +207,13 @@ def test_planetoid_refuses_other_pickles(tmp_path, monkeypatch, content, message
     path = tmp_path / "ind.cora.graph"
     path.write_bytes(content)
     with pytest.raises(DatasetError, match=message):
-        planetoid.read_graph(path)
+        read_graph(path)
     assert not (tmp_path / "evil").exists()
 
 
 def test_dgl(server, cache, monkeypatch):
-    monkeypatch.setattr(dgl, "BASE_URL", server.url)
-    monkeypatch.setattr(dgl, "_FACTS", {"ppi-train-20graphs": Facts(4, 4, 6)})
+    monkeypatch.setattr(Dgl, "base_url", server.url)
+    monkeypatch.setattr(Dgl, "graphs", {"ppi-train-20graphs": ("ppi.zip", Facts(4, 4, 6))})
     links = [{"source": 0, "target": 2}, {"source": 2, "target": 0}, {"source": 1, "target": 1}]
     nodes = [{"id": node, "test": False} for node in range(4)]
     graph = {"directed": True, "multigraph": False, "graph": {}, "nodes": nodes, "links": links}
@@ -263,12 +240,12 @@ def test_dgl_refuses_other_json(tmp_path, content):
     path = tmp_path / "ppi.zip"
     path.write_bytes(zipped({"train_graph.json": content}))
     with pytest.raises(DatasetError, match=r"train_graph\.json: expected"):
-        dgl.read_archive(path)
+        Dgl().read(path)
 
 
 def test_snap(server, cache, monkeypatch):
-    monkeypatch.setattr(snap, "BASE_URL", server.url)
-    monkeypatch.setattr(snap, "_FACTS", {"web-NotreDame": Facts(4, 4, 3)})
+    monkeypatch.setattr(Snap, "base_url", server.url)
+    monkeypatch.setattr(Snap, "graphs", {"web-NotreDame": ("web-NotreDame.txt.gz", Facts(4, 4, 3))})
     text = b"# Directed graph\n# FromNodeId\tToNodeId\n0\t0\n0\t3\n3\t1\n"
     server.files["/web-NotreDame.txt.gz"] = gzip.compress(text)
     loaded = load_matrix(MatrixSpec(source="snap", name="web-NotreDame"), cache, 0)
@@ -279,12 +256,12 @@ def test_snap_truncated(tmp_path):
     path = tmp_path / "web-NotreDame.txt.gz"
     path.write_bytes(gzip.compress(b"0\t1\n" * 1000)[:-10])
     with pytest.raises(DatasetError, match="expected a complete archive"):
-        snap.read_edges(path)
+        Snap().read(path)
 
 
 @pytest.fixture
 def collection(server, monkeypatch):
-    monkeypatch.setattr(suitesparse, "BASE_URL", server.url + "MM/")
+    monkeypatch.setattr(SuiteSparse, "base_url", server.url + "MM/")
     server.files["/MM/HB/tiny.tar.gz"] = tarred({"tiny/tiny.mtx": MTX, "tiny/tiny_b.mtx": b"x"})
     return MatrixSpec(source="suitesparse", name="HB/tiny")
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -73,12 +75,9 @@ VECTORS = [
 ]
 
 
-@cache
-def ptx(architecture: int) -> dict[str, Counter[str]]:
-    """Instructions of each kernel, by its name expression."""
-    program = nvrtc.createProgram(SOURCE, "headers.cu", (), ())
-    names = [f"{kind}<{t}, {n}>" for kind in ("ordinary", "read_only", "streaming") for t, n, _ in VECTORS]
-    names += [f"add<{n}>" for n in (1, 2, 4)] + ["staged", "multiply", "fragments"]
+def compiled_program(text: str, names: Iterable[str], architecture: int) -> Any:
+    """Compile with NVRTC, for the kernels of some name expressions."""
+    program = nvrtc.createProgram(text, "kernels.cu", (), ())
     for name in names:
         nvrtc.addNameExpression(program, name)
     options = (f"--gpu-architecture=compute_{architecture}", "-std=c++17", f"-I{INCLUDE}", f"-I{cuda_include()}")
@@ -86,6 +85,15 @@ def ptx(architecture: int) -> dict[str, Counter[str]]:
         nvrtc.compileProgram(program, options)
     except nvrtc.NVRTCError:
         pytest.fail(nvrtc.getProgramLog(program))
+    return program
+
+
+@cache
+def ptx(architecture: int) -> dict[str, Counter[str]]:
+    """Instructions of each kernel, by its name expression."""
+    names = [f"{kind}<{t}, {n}>" for kind in ("ordinary", "read_only", "streaming") for t, n, _ in VECTORS]
+    names += [f"add<{n}>" for n in (1, 2, 4)] + ["staged", "multiply", "fragments"]
+    program = compiled_program(SOURCE, names, architecture)
     text = nvrtc.getPTX(program)
     text = text.decode() if isinstance(text, bytes) else text
     found = {}
@@ -163,12 +171,5 @@ def test_matrix_loads(architecture):
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_the_kernels_of_the_host_ring_compile_for_devices(good_source, architecture):
     text, instances = good_source
-    program = nvrtc.createProgram(text, "good.cu", (), ())
-    for name in instances:
-        nvrtc.addNameExpression(program, name)
-    options = (f"--gpu-architecture=compute_{architecture}", "-std=c++17", f"-I{INCLUDE}", f"-I{cuda_include()}")
-    try:
-        nvrtc.compileProgram(program, options)
-    except nvrtc.NVRTCError:
-        pytest.fail(nvrtc.getProgramLog(program))
+    program = compiled_program(text, instances, architecture)
     assert all(nvrtc.getLoweredName(program, name) for name in instances)

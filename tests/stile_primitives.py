@@ -2,7 +2,7 @@
 
 Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, table 2. A `View` renames rows and columns; what it holds keeps its
 place in A, so that `restore` undoes whatever was done. The search does the same in compiled loops (`windows.py`,
-`levels.py`): this is what they are tested against, and what new formats are tried with.
+`levels.py`): this is what they are tested against.
 """
 
 from __future__ import annotations

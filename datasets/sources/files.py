@@ -1,0 +1,121 @@
+"""Matrices in files: of a format by path, or of the local mirror by name."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from spmark.datasets.cache import Cache
+from spmark.datasets.mirror import read_entry, read_manifest
+from spmark.datasets.mtxfile import read_mtx
+from spmark.datasets.npzfile import read_npz
+from spmark.datasets.source import Args, RawMatrix, Source, known, only
+from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.files import is_file
+from spmark.impls.core.guard import reading
+from spmark.impls.core.record import MatrixKind
+
+
+class FileSource(Source):
+    """Files of one format; a matrix's name is its path, or a label beside the argument ``path``."""
+
+    licence = "the file's"
+
+    @abstractmethod
+    def read(self, path: Path) -> RawMatrix:
+        """Read a file.
+
+        Raises
+        ------
+        DatasetError
+            It is truncated or something else; says where.
+        """
+
+    def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
+        """Read the file that ``args.path``, else the name, leads to."""
+        where = f"{self.name}/{name}"
+        only(where, args, "path")
+        path = Path(str(args.get("path", name))).expanduser()
+        if not is_file(path):
+            raise DatasetError(f"{where}: expected a file at {path.absolute()}, found none")
+        return self.read(path)
+
+
+class MatrixMarket(FileSource):
+    """``.mtx``, ``.mtx.gz`` and ``.tar.gz`` files."""
+
+    name = "matrix_market"
+    title = "Matrix Market files"
+    url = "https://math.nist.gov/MatrixMarket/formats.html"
+
+    def read(self, path: Path) -> RawMatrix:
+        """Read a file."""
+        return read_mtx(path)
+
+
+class Npz(FileSource):
+    """Files that ``scipy.sparse.save_npz`` wrote from a CSR, without pickled objects."""
+
+    name = "npz"
+    title = "SciPy CSR files"
+
+    def read(self, path: Path) -> RawMatrix:
+        """Read a file."""
+        return read_npz(path)
+
+
+class Smtx(FileSource):
+    """Pruned weights of the Deep Learning Matrix Collection (DLMC): a line each of sizes, indptr and indices."""
+
+    name = "smtx"
+    title = "DLMC files"
+    citation = "Gale, Zaharia, Young and Elsen, Sparse GPU kernels for deep learning, SC 2020"
+    url = "https://github.com/google-research/google-research/tree/master/sgk"
+
+    def read(self, path: Path) -> RawMatrix:
+        """Read a file; its first line is held against the others."""
+        with reading(path, "three lines of integers"):
+            lines = path.read_text(encoding="ascii").splitlines()
+            header, indptr, indices = (
+                np.array(line.replace(",", " ").split(), np.int64) for line in (*lines, "", "", "")[:3]
+            )
+        if header.size != 3:
+            raise DatasetError(f"{path}:1: expected rows, columns and non-zeros, found {header.size} numbers")
+        rows, cols, nnz = (int(number) for number in header)
+        for number, (found, expected) in enumerate(((indptr.size, rows + 1), (indices.size, nnz)), 2):
+            if found != expected:
+                raise DatasetError(
+                    f"{path}:{number}: expected {expected:,} numbers as line 1 says, found {found:,}: truncated?"
+                )
+        return RawMatrix((rows, cols), indptr, indices, None, MatrixKind.PATTERN)
+
+
+class Mirror(Source):
+    """The folder that ``SPMARK_MIRROR`` names; its matrices go by ``category/name`` or plain name."""
+
+    name = "mirror"
+    title = "local mirror (SPMARK_MIRROR)"
+    licence = "per matrix, in its MANIFEST.tsv"
+    citation = "per matrix, in its MANIFEST.tsv"
+
+    def names(self, cache: Cache) -> Sequence[str]:
+        """List ``category/name`` of every matrix; nothing without a mirror."""
+        return [entry.id for entry in read_manifest(cache.mirror)] if cache.mirror else []
+
+    def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
+        """Read a matrix, whose counts are held against the manifest's. Takes no arguments."""
+        only(f"mirror/{name}", args)
+        if cache.mirror is None:
+            raise DatasetError(
+                f"mirror/{name}: expected SPMARK_MIRROR to name a folder with MANIFEST.tsv, found it unset"
+            )
+        entries = read_manifest(cache.mirror)
+        matches = [entry for entry in entries if name in (entry.id, entry.name)]
+        if len(matches) > 1:
+            raise DatasetError(f"mirror/{name}: expected one matrix, found {', '.join(entry.id for entry in matches)}")
+        if not matches:
+            known(f"mirror {cache.mirror}", name, [key for entry in entries for key in (entry.name, entry.id)])
+        return read_entry(matches[0])

@@ -1,0 +1,208 @@
+"""Published graphs, one download each: Planetoid, OGB, DGL and SNAP in their raw files, and SuiteSparse's collection.
+
+Neither ``ogb`` nor ``dgl`` is needed to read them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.datasets.archive import unpacked_gzip, unpacked_member
+from spmark.datasets.cache import Cache
+from spmark.datasets.edgelist import read_integers
+from spmark.datasets.mtxfile import read_mtx
+from spmark.datasets.source import Args, Facts, RawMatrix, Source, csr_from_edges, known, only
+from spmark.datasets.sources.planetoid import read_graph
+from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.guard import reading
+from spmark.impls.core.record import MatrixKind
+
+Graphs = Mapping[str, tuple[str, Facts]]
+"""By name: the file below a publisher's address, and the published counts."""
+
+
+class GraphSource(Source):
+    """Graphs of one publisher, whose counts are known; none takes arguments."""
+
+    network = True
+    cached = True
+    base_url: ClassVar[str]
+    graphs: ClassVar[Graphs] = {}
+
+    def names(self, cache: Cache) -> tuple[str, ...]:
+        """List the graphs."""
+        return tuple(self.graphs)
+
+    def facts(self, name: str) -> Facts | None:
+        """Give the published counts."""
+        return self.graphs[name][1] if name in self.graphs else None
+
+    def file(self, name: str) -> str:
+        """Give the file of a graph, below ``base_url``."""
+        return self.graphs[known(self.name, name, self.graphs)][0]
+
+    @abstractmethod
+    def read(self, path: Path) -> RawMatrix:
+        """Read a downloaded file.
+
+        Raises
+        ------
+        DatasetError
+            It is broken, or holds something else.
+        """
+
+    def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
+        """Fetch and read a graph. Takes no arguments."""
+        only(f"{self.name}/{name}", args)
+        file = self.file(name)
+        return self.read(cache.fetch(self.base_url + file, f"{self.name}/{file}"))
+
+
+class Planetoid(GraphSource):
+    """Citation graphs, undirected: the union of the lists and their transpose, every entry once, self-loops kept."""
+
+    name = "planetoid"
+    title = "Planetoid"
+    licence = "MIT (repository)"
+    citation = "Yang, Cohen and Salakhutdinov, Revisiting semi-supervised learning with graph embeddings, ICML 2016"
+    url = "https://github.com/kimiyoung/planetoid"
+    base_url = "https://raw.githubusercontent.com/kimiyoung/planetoid/master/data/"
+    graphs: ClassVar[Graphs] = {
+        "cora": ("ind.cora.graph", Facts(2_708, 2_708, 10_556)),
+        "citeseer": ("ind.citeseer.graph", Facts(3_327, 3_327, 9_228)),
+        "pubmed": ("ind.pubmed.graph", Facts(19_717, 19_717, 88_651)),
+    }
+
+    def read(self, path: Path) -> RawMatrix:
+        """Read an ``ind.*.graph`` file."""
+        return read_graph(path)
+
+
+class Ogb(GraphSource):
+    """The citation graph of arXiv, directed: row i of A lists the papers that paper i cites.
+
+    An edge (u, v) of ``edge.csv.gz`` is the entry A[u, v]. The longest row of A has 436 entries, the longest of its
+    transpose 13,155 (the most cited paper). Aggregation over incoming edges multiplies by the transpose, ``@AT``.
+    """
+
+    name = "ogb"
+    title = "Open Graph Benchmark"
+    licence = "ODC-BY"
+    citation = "Hu et al., Open Graph Benchmark: datasets for machine learning on graphs, NeurIPS 2020"
+    url = "https://ogb.stanford.edu/docs/nodeprop/"
+    base_url = "http://snap.stanford.edu/ogb/data/nodeproppred/"
+    graphs: ClassVar[Graphs] = {"ogbn-arxiv": ("arxiv.zip", Facts(169_343, 169_343, 1_166_243))}
+
+    def read(self, path: Path) -> RawMatrix:
+        """Read ``*/raw/edge.csv.gz`` and the number of nodes beside it."""
+        counts = _table(path, "num-node-list.csv.gz", 1)
+        if counts.size != 1:
+            raise DatasetError(f"{path}: num-node-list.csv.gz: expected one number of nodes, found {counts.size}")
+        rows, cols = _table(path, "edge.csv.gz", 2)
+        return _square(int(counts[0, 0]), rows, cols, path)
+
+
+class Dgl(GraphSource):
+    """Protein interactions in 20 human tissues, the training graphs side by side: block diagonal and undirected.
+
+    Every node has a self-loop; those that the file lacks are added, which gives the 1,271,274 entries of the papers.
+    """
+
+    name = "dgl"
+    title = "DGL data sets"
+    licence = "none stated"
+    citation = (
+        "Hamilton, Ying and Leskovec, Inductive representation learning on large graphs, NeurIPS 2017; "
+        "Zitnik and Leskovec, Predicting multicellular function through multi-layer tissue networks, "
+        "Bioinformatics 2017"
+    )
+    url = "https://data.dgl.ai/dataset/ppi.zip"
+    base_url = "https://data.dgl.ai/dataset/"
+    graphs: ClassVar[Graphs] = {"ppi-train-20graphs": ("ppi.zip", Facts(44_906, 44_906, 1_271_274))}
+
+    def read(self, path: Path) -> RawMatrix:
+        """Read ``train_graph.json``, a networkx node-link graph, from the archive."""
+        with unpacked_member(path, lambda member: member.name == "train_graph.json", "train_graph.json") as file:
+            content = file.read_bytes()
+        with reading(f"{path}: train_graph.json", "a node-link graph"):
+            graph = json.loads(content)
+            nodes = sorted(int(node["id"]) for node in graph["nodes"])
+            links = np.array([(int(link["source"]), int(link["target"])) for link in graph["links"]], np.int64)
+            links = links.reshape(-1, 2)
+        if nodes != list(range(len(nodes))):
+            raise DatasetError(f"{path}: train_graph.json: expected nodes 0 to {len(nodes) - 1}, found other ids")
+        loops = np.arange(len(nodes), dtype=np.int64)
+        rows = np.concatenate([links[:, 0], links[:, 1], loops])
+        cols = np.concatenate([links[:, 1], links[:, 0], loops])
+        return _square(len(nodes), rows, cols, path)
+
+
+class Snap(GraphSource):
+    """Pages of nd.edu and their links, directed: a line ``from to`` is the entry A[from, to].
+
+    The longest row of A has 3,445 entries, the longest of its transpose 10,721.
+    """
+
+    name = "snap"
+    title = "Stanford Network Analysis Project"
+    licence = "none stated"
+    citation = (
+        "Leskovec and Krevl, SNAP Datasets, 2014; Albert, Jeong and Barabasi, Diameter of the World-Wide Web, "
+        "Nature 1999"
+    )
+    url = "https://snap.stanford.edu/data/web-NotreDame.html"
+    base_url = "https://snap.stanford.edu/data/"
+    graphs: ClassVar[Graphs] = {"web-NotreDame": ("web-NotreDame.txt.gz", Facts(325_729, 325_729, 1_497_134))}
+
+    def read(self, path: Path) -> RawMatrix:
+        """Read lines of two node numbers; there are as many nodes as the largest number says."""
+        with unpacked_gzip(path) as file:
+            rows, cols = read_integers(file, str(path))
+        if rows.size == 0:
+            raise DatasetError(f"{path}: expected lines of two node numbers, found none")
+        return _square(int(max(rows.max(), cols.max())) + 1, rows, cols, path)
+
+
+class SuiteSparse(GraphSource):
+    """The collection's Matrix Market archives by ``Group/Name``: symmetric storage expanded, stored zeros kept.
+
+    Its index is not read: a file's header is held against its content.
+    """
+
+    name = "suitesparse"
+    title = "SuiteSparse Matrix Collection"
+    licence = "CC-BY 4.0"
+    citation = "Davis and Hu, The University of Florida sparse matrix collection, ACM TOMS 38(1), 2011"
+    url = "https://sparse.tamu.edu"
+    base_url = "https://suitesparse-collection-website.herokuapp.com/MM/"
+
+    def file(self, name: str) -> str:
+        """Give the archive of any matrix that the collection may have."""
+        if not re.fullmatch(r"[\w.+-]*\w[\w.+-]*/[\w.+-]*\w[\w.+-]*", name, re.ASCII):
+            raise DatasetError(f"suitesparse/{name}: expected Group/Name, such as SNAP/ca-GrQc, found {name!r}")
+        return f"{name}.tar.gz"
+
+    def read(self, path: Path) -> RawMatrix:
+        """Read the archive's matrix."""
+        return read_mtx(path)
+
+
+def _square(size: int, rows: NDArray[np.int64], cols: NDArray[np.int64], path: Path) -> RawMatrix:
+    return csr_from_edges((size, size), rows, cols, None, MatrixKind.PATTERN, merge=True, where=str(path))
+
+
+def _table(path: Path, file: str, columns: int) -> NDArray[np.int64]:
+    where = f"{path}: {file}"
+    with (
+        unpacked_member(path, lambda m: m.name == file and m.parent.name == "raw", f"raw/{file}") as packed,
+        unpacked_gzip(packed, where) as table,
+    ):
+        return read_integers(table, where, columns=columns, delimiter=",")

@@ -1,0 +1,28 @@
+"""Arrays that are cut into spans: where each span begins, and which span has which element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+
+def offsets(lengths: NDArray[Any], dtype: DTypeLike = np.int64) -> NDArray[Any]:
+    """Give where each of n spans begins and the last one ends, (n + 1,), from their lengths (n,)."""
+    bounds = np.zeros(lengths.size + 1, dtype)
+    np.cumsum(lengths, out=bounds[1:])
+    return bounds
+
+
+def numbered(lengths: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Walk the elements of all spans: the span of each, and its number within the span, both (sum of lengths,)."""
+    span = np.repeat(np.arange(lengths.size), lengths)
+    return span, np.arange(span.size) - np.repeat(np.cumsum(lengths, dtype=np.int64) - lengths, lengths)
+
+
+def openings(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Mark each of (n,) values that differs from the one before it; the first always does."""
+    marks = np.ones(values.size, np.bool_)
+    np.not_equal(values[1:], values[:-1], out=marks[1:])
+    return marks
