@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spmark.impls.core.errors import DatasetError, RecordError
-from spmark.report.content import compose
-from spmark.report.load import load_records
-from spmark.report.page import write_site
+from spmark.report.load.records import load_records
+from spmark.report.page.content import compose
+from spmark.report.page.site import write_site
 
 BASELINES = ("cusparse_best", "scipy_cpu")
 """What the page's speed-ups are over, on each machine the first of these that was measured: result files name none."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from spmark.impls.liteform.labelled import Labels
     from spmark.impls.liteform.labels import LabelRow
     from spmark.impls.liteform.predictor import Card
-    from spmark.report.study import RatioRow, ScoreRow, Source, Study
+    from spmark.report.claims.study import RatioRow, ScoreRow, Source, Study
 
 PUBLISHED = "published"
 """Stands for the labels that a paper's authors publish."""
@@ -96,7 +96,7 @@ def reproduce_study(method: str, seeds: int, slow: bool, out: Path, as_json: boo
         The study cannot be written.
     """
     check_method(method, _STUDIED, "published labels")
-    from spmark.report.study_page import write_study_page
+    from spmark.report.page.study import write_study_page
 
     screen = console(as_json)
     study = _study(method, seeds, slow, lambda text: say(screen, escape(text)))
@@ -164,7 +164,7 @@ def labels_in(path: Path) -> list[Path]:
 def _study(method: str, seeds: int, slow: bool, tell: Callable[[str], None]) -> Study:
     from spmark.impls.liteform import study
     from spmark.impls.liteform.labelled import read_published
-    from spmark.report.study import Study
+    from spmark.report.claims.study import Study
 
     cache = Cache.default()
     texts = {name: read_table(name, cache) for name in (LITEFORM_LABELS, LITEFORM_SPEEDS, LITEFORM_OVERHEADS)}
@@ -189,7 +189,7 @@ def _study(method: str, seeds: int, slow: bool, tell: Callable[[str], None]) -> 
 
 
 def _score_row(score: Any) -> ScoreRow:
-    from spmark.report.study import ScoreRow
+    from spmark.report.claims.study import ScoreRow
 
     values = tuple(round(value, _DIGITS) for value in score.values)
     return ScoreRow(
@@ -199,7 +199,7 @@ def _score_row(score: Any) -> ScoreRow:
 
 
 def _ratio_row(name: str, what: str, found: Any, selected: int = 0, draws: Any = None) -> RatioRow:
-    from spmark.report.study import RatioRow
+    from spmark.report.claims.study import RatioRow
 
     ends = (
         () if draws is None else tuple(round(float(end), _DIGITS) for end in (draws.min(), draws.mean(), draws.max()))
@@ -215,7 +215,7 @@ def _ratio_row(name: str, what: str, found: Any, selected: int = 0, draws: Any =
 
 
 def _source(about: PublishedTable) -> Source:
-    from spmark.report.study import Source
+    from spmark.report.claims.study import Source
 
     return Source(
         name=about.name, url=about.url, sha256=about.sha256, gpu=about.gpu, licence=about.licence,

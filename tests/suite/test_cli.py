@@ -17,7 +17,7 @@ from spmark.impls.core.record import Measurement
 from spmark.impls.core.recordfile import FolderLock, read_rows
 from spmark.impls.runtime import device
 from spmark.impls.stile.calibration import Agreement, calibration_for, published_a100
-from spmark.report import load
+from spmark.report.load import records as load
 from spmark.suite import cli, cli_options
 from spmark.suite.commands import run as run_command
 

@@ -1,0 +1,85 @@
+"""Search times that nobody waited for: an exhaustive search's, extrapolated from the candidates of a sample.
+
+For figure 11 and table 2 of Lin et al., "LO-SpMM", ACM TACO 2024, whose exhaustive searches take hours in C++.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from spmark.report.derive.cases import SPENT_PHASES
+from spmark.report.tables.table import Chapter, Table
+
+SAMPLED, EXHAUSTIVE, RANKED = "sampled", "exhaustive", "lo_spmm_rank"
+"""What ``mode`` in a plan's config says."""
+_PROBLEM = ("op", "dtype", "matrix", "width", "seed")
+COLUMNS = (
+    "op", "dtype", "matrix", "width", "label", "emitter", "candidates_run", "candidates", "seconds_per_candidate",
+    "extrapolated_s", "measured_s", "rank_s", "extrapolated_over_rank", "measured_over_rank",
+)  # fmt: skip
+
+
+def extrapolated(derived: pd.DataFrame) -> pd.DataFrame:
+    """Give what exhaustive searches would cost.
+
+    A plan whose search ran a sample of its candidates tells how many there are, and the seconds in which it compiled
+    and ran those of the sample. What one took, times all of them, stands in for these seconds; the rest of building is
+    as it was.
+
+    Parameters
+    ----------
+    derived : DataFrame
+        As `spmark.report.derive.cases.derive` gives it.
+
+    Returns
+    -------
+    DataFrame
+        `COLUMNS`, one row for each sampled search: the sample and all candidates, seconds of one, and seconds from the
+        matrix to the plan: extrapolated, measured of the same problem and language where an exhaustive search is there,
+        and of the rank model's; the ratios to the last. Unknown numbers are NaN.
+    """
+    rows = derived[derived["median_us"].notna() & derived["search"].notna()]
+    rows = rows.assign(
+        mode=rows["config"].map(lambda config: config.get("mode", "")),
+        emitter=rows["config"].map(lambda config: config.get("emitter", "")),
+        spent_s=rows["phases_s"].map(lambda spent: sum(spent.get(phase, 0.0) for phase in SPENT_PHASES)),
+    )
+    told = rows["search"].map(lambda facts: min(facts.measured, facts.eligible) > 0).astype(bool)
+    sampled = rows[(rows["mode"] == SAMPLED) & told]
+    facts = sampled["search"]
+    of_candidates = facts.map(lambda one: one.compile_s + one.run_s).astype(float)
+    count, each = (
+        facts.map(lambda one, name=name: getattr(one, name)).astype(int) for name in ("eligible", "measured")
+    )
+    found = sampled.assign(
+        candidates_run=each,
+        candidates=count,
+        seconds_per_candidate=of_candidates / each,
+        extrapolated_s=sampled["spent_s"] + of_candidates / each * (count - each),
+    )
+    keys = [*_PROBLEM, "emitter"]
+    for mode, name in ((EXHAUSTIVE, "measured_s"), (RANKED, "rank_s")):
+        of_mode = rows[rows["mode"] == mode].groupby(keys)["spent_s"].median().rename(name)
+        found = found.join(of_mode, on=keys)
+    found["extrapolated_over_rank"] = found["extrapolated_s"] / found["rank_s"]
+    found["measured_over_rank"] = found["measured_s"] / found["rank_s"]
+    return found.sort_values(["matrix", "op", "dtype", "width", "label"], kind="stable")[list(COLUMNS)].reset_index(
+        drop=True
+    )
+
+
+def extrapolated_table(derived: pd.DataFrame) -> Table:
+    """Give `extrapolated` as a table, empty where nothing was sampled, with the geometric means in its note."""
+    frame = extrapolated(derived)
+    note = (
+        "Extrapolated, not measured: seconds per candidate of the sample (compiling and running, as an exhaustive "
+        "search does both) times all candidates. Where an exhaustive search was measured in full it stands beside it."
+    )
+    for column, said in (("extrapolated_over_rank", "extrapolated"), ("measured_over_rank", "measured")):
+        known = frame[column].dropna()
+        if len(known):
+            note += (
+                f" Over the rank model's search, {said}: {np.exp(np.log(known).mean()):.1f} times, {len(known)} cases."
+            )
+    return Table("extrapolated", "Exhaustive searches, extrapolated", note, frame, Chapter.CASES)

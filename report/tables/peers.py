@@ -1,0 +1,85 @@
+"""The table of speed-ups over the best of the others: what an implementation is worth where all others are at hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from spmark.report.derive.cases import PROBLEM
+from spmark.report.derive.groups import ALL, group_of
+from spmark.report.derive.means import kinds
+from spmark.report.derive.statistics import geometric_mean
+from spmark.report.tables.table import Table
+
+
+def over_best_other(derived: pd.DataFrame) -> pd.DataFrame:
+    """Give each label's speed-up over the fastest label of any other implementation, case by case.
+
+    Parameters
+    ----------
+    derived : DataFrame
+        As `spmark.report.derive.cases.derive` gives it.
+
+    Returns
+    -------
+    DataFrame
+        The rows with a speed-up that another implementation's stand beside, with ``best_other`` (its label) and
+        ``over_best``. Both ratios are over the interleaved baseline, so that the drift between cases cancels.
+    """
+    rows = derived[derived["speedup"].notna()].reset_index(drop=True)
+    if rows["implementation"].nunique() < 2:
+        return rows.iloc[:0].assign(best_other="", over_best=0.0)
+    best_other, over_best = np.full(len(rows), "", object), np.full(len(rows), np.nan)
+    for _, part in rows.groupby(list(PROBLEM), sort=False):
+        ranked = part.sort_values("speedup", ascending=False, kind="stable")
+        for at, name, speedup in zip(part.index, part["implementation"], part["speedup"], strict=True):
+            others = ranked[ranked["implementation"] != name]
+            if len(others):
+                best_other[at], over_best[at] = others["label"].iloc[0], speedup / others["speedup"].iloc[0]
+    return rows.assign(best_other=best_other, over_best=over_best).dropna(subset="over_best")
+
+
+def best_other_table(derived: pd.DataFrame) -> Table:
+    """Give geometric means of `over_best_other` over everything, by J, and by source and sparsity of pruned layers."""
+    note = (
+        "Speed-up over the fastest of all other implementations, chosen anew for every case: geometric means with 95 % "
+        "intervals over matrices, over the cases that the implementation solved. Where other implementations failed, "
+        "the best of the rest counts."
+    )
+    rows = over_best_other(derived)
+    pools = rows["matrix"].map(group_of)
+    layers = rows[pools != rows["matrix"]].assign(of=pools[pools != rows["matrix"]])
+    widths = rows.assign(of=[f"J = {width}" for width in rows["width"]])
+    several = widths[widths.groupby(["op", "dtype"])["of"].transform("nunique") > 1] if len(widths) else widths
+    parts = [_means(part) for part in (rows.assign(of=ALL), several, layers) if len(part)]
+    shown = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    return Table("over-best-other", "Speed-up over the best of the others", note, shown)
+
+
+def _means(rows: pd.DataFrame) -> pd.DataFrame:
+    keys = ["op", "dtype", "of", "label"]
+    made = []
+    for key, part in rows.groupby(keys, sort=False):
+        clusters = list(part["matrix"]) if part["matrix"].nunique() > 1 else None
+        mean = geometric_mean(part["over_best"].to_numpy(np.float64), clusters)
+        often = part["best_other"].mode().iloc[0]
+        made.append(
+            dict(zip(keys, key, strict=True))
+            | {"kinds": kinds(part), "over_best_speedup": mean.value, "over_best_speedup_low": mean.low}
+            | {"over_best_speedup_high": mean.high, "cases": len(part), "most_often": often}
+            | {"fastest_share": float((part["over_best"] > 1).mean())}
+        )
+    frame = pd.DataFrame(made)
+    return (
+        frame.assign(order=frame["of"].map(_order)).sort_values(["op", "dtype", "order", "label"]).drop(columns="order")
+    )
+
+
+def _order(of: str) -> tuple[int, str, float]:
+    """Everything first, then J by size, then pools by source and sparsity."""
+    if of == ALL:
+        return 0, "", 0.0
+    if of.startswith("J = "):
+        return 1, "", float(of.removeprefix("J = "))
+    source, sparsity, _ = of.rsplit(" ", 2)
+    return 2, source, float(sparsity)

@@ -1,0 +1,69 @@
+"""The few rows that a command prints when a sweep is done."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from math import isnan
+from typing import Any
+
+import pandas as pd
+
+from spmark.impls.core.record import Status
+from spmark.report.derive.cases import WIDE_MARK, WIDE_SPEEDUP, choose_baseline, derive
+from spmark.report.derive.means import mean_speedups, mostly_wide
+from spmark.report.load.records import current
+from spmark.report.tables.cells import cell
+
+WIDE_LEGEND = (
+    f"{WIDE_MARK} at least half of the cases have a 95 % interval that reaches more than {WIDE_SPEEDUP:.0%} from their "
+    "speed-up to either side: measure again on a machine that does nothing else"
+)
+
+
+def short_table(frame: pd.DataFrame, baseline: str | None = None) -> list[dict[str, Any]]:
+    """Sum up loaded records in one row per device, op, dtype and label.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        As `spmark.report.load.records.load_records` gives it.
+    baseline : str, optional
+        Chosen as `spmark.report.derive.cases.choose_baseline` does.
+
+    Returns
+    -------
+    list of dict
+        ``device``, ``op``, ``dtype``, ``implementation`` (the label), ``speedup`` (text with its interval, over the
+        label's own cases, `WIDE_MARK` where `WIDE_LEGEND` holds, and the kinds of matrices where it mixes them; empty
+        without one, ``baseline`` for the baseline itself), ``ok`` and ``failed`` (numbers of cases), ``left_out``
+        (text: what the mean does not cover).
+    """
+    rows: list[dict[str, Any]] = []
+    for device, part in current(frame).groupby("device", sort=False):
+        chosen = choose_baseline(part, baseline)
+        derived = derive(part.reset_index(drop=True), chosen)
+        means = {(m["op"], m["dtype"], m["label"]): m for m in mean_speedups(derived).to_dict("records")}
+        for (op, dtype, label), cases in derived.groupby(["op", "dtype", "label"], sort=True):
+            mean = means.get((op, dtype, label))
+            ok = int((cases["status"] == Status.OK.value).sum())
+            rows.append(
+                {
+                    "device": device,
+                    "op": op,
+                    "dtype": dtype,
+                    "implementation": label,
+                    "speedup": "baseline"
+                    if mean is None
+                    else _qualified(cell("speedup", mean["speedup"], mean["speedup_low"], mean["speedup_high"]), mean),
+                    "ok": ok,
+                    "failed": len(cases) - ok,
+                    "left_out": mean["left_out"] if mean and not isnan(mean["speedup"]) else "",
+                }
+            )
+    return rows
+
+
+def _qualified(speedup: str, mean: dict[Hashable, Any]) -> str:
+    if speedup and mostly_wide(mean):
+        speedup += f" {WIDE_MARK}"
+    return f"{speedup} ({mean['kinds']})" if speedup and mean["kinds"].startswith("mixed") else speedup
