@@ -21,8 +21,11 @@ from spmark.impls.core.guard import reading
 from spmark.impls.core.plainyaml import parse_yaml
 from spmark.impls.core.problem import DType, Op
 
-PAPERS: Final = ("stile", "sparsetir", "liteform", "lo_spmm", "dash")
-"""Papers with a file, in order of publication."""
+_FOLDER = files("spmark.report.claims")
+PAPERS: Final = tuple(
+    sorted(file.name.removesuffix(".yaml") for file in _FOLDER.iterdir() if file.name.endswith(".yaml"))
+)
+"""Papers with a file, by name."""
 NO_NUMBER: Final = ("oom", "-")
 """Cells without a number: out of memory, and empty in the paper."""
 _ID = r"^[a-z0-9][a-z0-9_.-]*$"
@@ -228,17 +231,31 @@ class Table(_Part):
                 }
 
 
+class StudyTexts(_Part):
+    """What the page of a study says of the paper (`spmark.report.page.study`)."""
+
+    speed: str = ""
+    """What the published ratios of speeds compare."""
+    name: str = ""
+    """Name of their figure, after ``cpu-``."""
+    ratios: str = ""
+    """What a reader of the table of published ratios must know."""
+
+
 class Published(_Part):
     """Everything that one paper published."""
 
     schema_version: Literal[1] = Field(alias="schema")
-    paper: Literal["stile", "sparsetir", "liteform", "lo_spmm", "dash"]
+    paper: str = Field(pattern=_ID)
+    """Name of the file."""
     title: str
     citation: str
     sources: tuple[str, ...] = Field(min_length=1)
     """Where the numbers were read, with the licence of published data."""
     matrices: dict[str, tuple[str, ...]] = {}
     """Our matrix ids (patterns with ``*``) of a name of the paper; the first that records hold is taken."""
+    study: StudyTexts = StudyTexts()
+    """Of papers whose predictors are studied."""
     tables: tuple[Table, ...] = ()
     claims: tuple[Claim, ...]
     """Single claims first, then the cells of the tables."""
@@ -278,9 +295,9 @@ def load_published(paper: str) -> Published:
     RecordError
         There is no file for the paper, or it does not say what it must: names the key.
     """
-    file = files("spmark.report").joinpath("claims", f"{paper}.yaml")
-    if paper not in PAPERS or not file.is_file():
+    if paper not in PAPERS:
         raise RecordError(f"expected a paper out of {', '.join(PAPERS)}, found {paper!r}")
+    file = _FOLDER.joinpath(f"{paper}.yaml")
     return parse(file.read_text(encoding="utf-8"), f"report/claims/{paper}.yaml")
 
 

@@ -49,7 +49,7 @@ def read_agreement(path: Path) -> tuple[TileAgreement, ...]:
     RecordError
         The file cannot be read, or is not the command's answer.
     """
-    with reading(path, "what `spmark calibrate --stile --json` answers", RecordError, remedy="write it anew"):
+    with reading(path, "the JSON that the calibration of a cost model prints", RecordError, remedy="write it anew"):
         return parse_model(_Answer, path.read_bytes()).agreement
 
 

@@ -1,4 +1,4 @@
-"""How figures look: fonts, sizes and one fixed colour, marker and hatch for every implementation.
+"""How figures look: fonts, sizes, and the colour, marker and hatch that ``looks.yaml`` gives an implementation.
 
 Colours of implementations that are drawn together can be told apart with the common forms of colour blindness (tested
 with the simulation of Machado, Oliveira and Fernandes, IEEE TVCG 2009); markers and the order of bars say it again.
@@ -10,11 +10,15 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
+from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar
 
 from matplotlib import rc_context
 from matplotlib.colors import to_hex, to_rgb
+
+from spmark.impls.core.errors import RecordError
+from spmark.impls.core.plainyaml import parse_yaml
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -59,52 +63,22 @@ class Look:
     hatch: str = ""
 
 
-LOOKS: Mapping[str, Look] = MappingProxyType(
-    {
-        "cusparse_best": Look("#4d4d4d", "s"),
-        "cusparse": Look("#c8c8c8", "D"),
-        "cublas": Look("#f0e442", "P"),
-        "gespmm": Look("#56b4e9", "o"),
-        "dgl": Look("#7b3f00", "X"),
-        "sparsetir": Look("#e69f00", "v"),
-        "stile": Look("#0072b2", "^"),
-        "liteform": Look("#009e73", "<"),
-        "lo_spmm": Look("#cc79a7", ">"),
-        "dash": Look("#d55e00", "d"),
-        "auto": Look("#000000", "*"),
-        "rowsplit": Look("#ff00ff", "8"),
-        "nnzbalanced": Look("#b2df8a", "p"),
-        "triton_blocksparse": Look("#000080", "h"),
-        "cusparse_bell": Look("#9a9a9a", "D", "////"),
-        "cusparse_bsr": Look("#e3e3e3", "d", "...."),
-        "sparsetir_nohyb": Look("#f7d9a0", "<", "////"),
-        "sparsetir_bsr": Look("#ffc14d", "p", "...."),
-        "sparsetir_dbsr": Look("#b37700", "h", "xxxx"),
-        "sparsetir_srbcrs": Look("#805500", "8", "----"),
-        "sparsetir_composed": Look("#523700", "H", "||||"),
-        "scipy_cpu": Look("#8c8c8c", "s"),
-        "numba_cpu": Look("#332288", "o"),
-        "blas_cpu": Look("#ddcc77", "P"),
-    }
-)
-"""Implementations in the order of legends; baselines are grey, and those of one family have shades and hatches of one
-colour."""
+_NAMED = files("spmark.report").joinpath("looks.yaml").read_text(encoding="utf-8")
+LOOKS: Mapping[str, Look] = {
+    name: Look(**look) for name, look in parse_yaml(_NAMED, "report/looks.yaml", RecordError).items()
+}
+"""Looks of implementations out of ``looks.yaml``, in the order of legends."""
 _SPARE = tuple(
-    Look(colour, marker)
-    for colour, marker in (
-        ("#882255", "h"),
-        ("#88ccee", "p"),
-        ("#117733", "8"),
-        ("#ff9da7", "H"),
-        ("#999933", "o"),
-        ("#aa4499", "^"),
+    Look(*of)
+    for of in (
+        ("#882255", "h"), ("#88ccee", "p"), ("#117733", "8"), ("#ff9da7", "H"), ("#999933", "o"), ("#aa4499", "^"),
     )
-)
+)  # fmt: skip
 _HATCHES = ("", "////", "....", "xxxx", "----", "||||")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 """Of further labels of one implementation."""
-DASHES: Mapping[str, Any] = MappingProxyType(
-    dict(zip(_HATCHES, ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 3))), strict=True))
+DASHES: Mapping[str, Any] = dict(
+    zip(_HATCHES, ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 3))), strict=True)
 )
 """How a line is drawn, by the hatch of its look."""
 

@@ -39,6 +39,10 @@ _COLUMNS = {
     },
 }  # fmt: skip
 """Metrics that a table shows, and its columns, whose endings say how numbers are written."""
+_RATIOS = [
+    "figure", "of", "matrices", "geomean_speedup", "geomean_speedup_low", "geomean_speedup_high", "least_speedup",
+    "greatest_speedup",
+]  # fmt: skip
 _PUBLISHED = Look("#000000", "x")
 _CURVES = (Look("#009e73", "o"), Look("#d55e00", "s", "////"))
 _POINTS = {True: Look("#d55e00", "o"), False: Look("#009e73", "o")}
@@ -56,7 +60,7 @@ def write_study_page(study: Study, out: Path) -> Path:
     published = load_published(study.paper)
     blocks: list[Any] = [render(plot) for plot in plots(study, published)]
     blocks += [model_table(study, published, task, split) for split in study.splits for task in _TABLES]
-    blocks += [ratio_table(study)]
+    blocks += [ratio_table(study, published)]
     facts = [
         ("Labels", "; ".join(dict.fromkeys(f"{source.gpu}, {source.licence}" for source in study.sources))),
         ("Source", study.sources[0].citation),
@@ -93,10 +97,7 @@ def model_table(study: Study, published: Published, task: str, split: str) -> Ta
     theirs = _claims(published, _TABLES[task])
     rows = []
     for model in study.models:
-        row: dict[str, Any] = {
-            "model": model,
-            "published_accuracy_share": theirs.get(f"{model}: accuracy", nan) / 100,
-        }
+        row = {"model": model, "published_accuracy_share": theirs.get(f"{model}: accuracy", nan) / 100}
         if task == "partitions":
             row["published_cosine_score"] = theirs.get(f"{model}: cosine similarity", nan)
         for metric, column in _COLUMNS[task].items():
@@ -114,88 +115,60 @@ def model_table(study: Study, published: Published, task: str, split: str) -> Ta
 
 def _claims(published: Published, table: str) -> dict[str, float]:
     """Give the numbers of a published table by ``row: column``."""
-    held = next((t for t in published.tables if t.id == table), None)
-    if held is None:
-        return {}
     return {
         f"{row}: {column}": float(value)
-        for row, added in held.rows.items()
-        for column, value in zip(held.columns, added["cells"], strict=True)
+        for of in published.tables
+        if of.id == table
+        for row, added in of.rows.items()
+        for column, value in zip(of.columns, added["cells"], strict=True)
         if not isinstance(value, str)
     }
 
 
-def ratio_table(study: Study) -> Table:
+def ratio_table(study: Study, published: Published) -> Table:
     """Give the published ratios over all matrices, and over those that the published figure keeps."""
     rows = []
     for ratio in study.ratios:
-        rows.append({"figure": ratio.name, "of": "all matrices", "matrices": len(ratio.ratios), **_of(ratio)})
+        ends = (ratio.geomean, nan, nan, min(ratio.ratios), max(ratio.ratios))
+        rows.append((ratio.name, "all matrices", len(ratio.ratios), *ends))
         if ratio.selected_geomeans:
             least, mean, greatest = ratio.selected_geomeans
-            rows.append(
-                {
-                    "figure": ratio.name,
-                    "of": f"those below {_LOW} dropped, 7 of them added back at random, 1,000 draws",
-                    "matrices": ratio.selected,
-                    "geomean_speedup": mean, "geomean_speedup_low": least, "geomean_speedup_high": greatest,
-                    "least_speedup": nan, "greatest_speedup": nan,
-                }
-            )  # fmt: skip
-    note = (
-        "Geometric means over the SuiteSparse matrices with at least 2,000 rows and columns, of the authors' raw "
-        "numbers: figure 7 is the speed of LiteForm over tuned SparseTIR, figure 9 the seconds of tuning over those of "
-        "composing. The public plotting script makes a selection before figure 7, which the paper does not mention."
-    )
-    return Table("cpu-published-ratios", "Figures 7 and 9 from the published numbers", note, pd.DataFrame(rows))
-
-
-def _of(ratio: RatioRow) -> dict[str, float]:
-    return {
-        "geomean_speedup": ratio.geomean,
-        "geomean_speedup_low": nan,
-        "geomean_speedup_high": nan,
-        "least_speedup": min(ratio.ratios),
-        "greatest_speedup": max(ratio.ratios),
-    }
+            of = f"those below {_LOW} dropped, 7 of them added back at random, 1,000 draws"
+            rows.append((ratio.name, of, ratio.selected, mean, least, greatest, nan, nan))
+    frame = pd.DataFrame(rows, columns=_RATIOS)
+    title = "Figures 7 and 9 from the published numbers"
+    return Table("cpu-published-ratios", title, published.study.ratios, frame)
 
 
 def plots(study: Study, published: Published) -> list[Callable[[float], Plot]]:
     """List the figures of a study, each as a function of its width."""
-
-    def of_width(draw: Callable[..., Plot], *given: Any) -> Callable[[float], Plot]:
-        return lambda width_in: draw(*given, width_in=width_in)
-
-    figure7 = next((ratio for ratio in study.ratios if ratio.name == "figure7"), None)
-    found = [of_width(partial(learning_curves, study, published))]
-    return found + ([of_width(partial(speed_over_rows, figure7))] if figure7 else [])
+    figure7 = [ratio for ratio in study.ratios if ratio.name == "figure7"]
+    return [
+        lambda width_in: learning_curves(study, published, width_in),
+        *(partial(speed_over_rows, ratio, published) for ratio in figure7),
+    ]
 
 
 @in_style
 def learning_curves(study: Study, published: Published, width_in: float = WIDTH_IN) -> Plot:
     """Draw the accuracy of the random forest over the rows it was trained on (figure 10), with the paper's points."""
-    looks = {**{f"ours, {split} split": look for split, look in zip(study.splits, _CURVES, strict=False)}}
-    figure, axes = grid(2, {**looks, "published": _PUBLISHED}, "points", width_in, 2.0)
-    rows: list[dict[str, Any]] = []
+    ours = {f"ours, {split} split": look for split, look in zip(study.splits, _CURVES, strict=False)}
+    figure, axes = grid(2, {**ours, "published": _PUBLISHED}, "points", width_in, 2.0)
+    rows = []
     for ax, task in zip(axes, _TABLES, strict=True):
-        for (label, look), split in zip(looks.items(), study.splits, strict=True):
-            points = [(row.train_rows, row.interval) for row in study.curve(task, split, "accuracy")]
-            at = [size for size, _ in points]
-            ax.plot(at, [i.value for _, i in points], color=look.colour, marker=look.marker, zorder=3)
-            ax.fill_between(
-                at, [i.low for _, i in points], [i.high for _, i in points], color=look.colour, alpha=0.15, linewidth=0
-            )
-            rows += [
-                {"task": task, "label": label, "train_rows": size, "accuracy": i.value, "accuracy_low": i.low,
-                 "accuracy_high": i.high}
-                for size, i in points
-            ]  # fmt: skip
-        theirs = [
-            (int(name.split()[0]), value)
-            for name, value in _claims(published, f"figure10-{task}").items()
-            if name.endswith(": accuracy")
-        ]
-        ax.plot([x for x, _ in theirs], [y for _, y in theirs], _PUBLISHED.marker, color=_PUBLISHED.colour, zorder=4)
-        rows += [{"task": task, "label": "published", "train_rows": x, "accuracy": y} for x, y in theirs]
+        for (label, look), split in zip(ours.items(), study.splits, strict=True):
+            curve = [
+                (task, label, row.train_rows, row.interval.value, row.interval.low, row.interval.high)
+                for row in study.curve(task, split, "accuracy")
+            ]
+            _, _, at, accuracy, low, high = zip(*curve, strict=True) if curve else ((),) * 6
+            ax.plot(at, accuracy, color=look.colour, marker=look.marker, zorder=3)
+            ax.fill_between(at, low, high, color=look.colour, alpha=0.15, linewidth=0)
+            rows += curve
+        claimed = _claims(published, f"figure10-{task}").items()
+        theirs = {int(name.split()[0]): value for name, value in claimed if name.endswith(": accuracy")}
+        ax.plot([*theirs], [*theirs.values()], _PUBLISHED.marker, color=_PUBLISHED.colour, zorder=4)
+        rows += [(task, "published", at, value, nan, nan) for at, value in theirs.items()]
         ax.set_title(_WHAT[task], loc="left")
         ax.set_xlabel("rows trained on")
         ax.set_ylabel("accuracy")
@@ -207,12 +180,14 @@ def learning_curves(study: Study, published: Published, width_in: float = WIDTH_
         f"Accuracy of the random forest on the test side over the rows that it was trained on, mean over {study.seeds} "
         "splits with the least and the greatest as a band; crosses are the paper's figure 10."
     )
-    return Plot("cpu-learning-curves", caption, figure, pd.DataFrame(rows))
+    columns = ["task", "label", "train_rows", "accuracy", "accuracy_low", "accuracy_high"]
+    return Plot("cpu-learning-curves", caption, figure, pd.DataFrame(rows, columns=columns))
 
 
 @in_style
-def speed_over_rows(ratio: RatioRow, width_in: float = WIDTH_IN) -> Plot:
-    """Draw the published speed of LiteForm over tuned SparseTIR, one point a matrix (figure 7), unfiltered."""
+def speed_over_rows(ratio: RatioRow, published: Published, width_in: float = WIDTH_IN) -> Plot:
+    """Draw published ratios of speeds (figure 7), one point a matrix, unfiltered."""
+    about = published.study
     sizes, speeds = np.array(ratio.num_rows), np.array(ratio.ratios)
     low = speeds < _LOW
     looks = {f"kept in the paper ({(~low).sum():,})": _POINTS[False], f"below {_LOW} ({low.sum()})": _POINTS[True]}
@@ -228,7 +203,7 @@ def speed_over_rows(ratio: RatioRow, width_in: float = WIDTH_IN) -> Plot:
     ax.yaxis.set_minor_formatter(NullFormatter())
     log_ticks(ax.xaxis, sizes)
     ax.set_xlabel("rows")
-    ax.set_ylabel("LiteForm over tuned SparseTIR")
+    ax.set_ylabel(about.speed)
     ax.grid(axis="y")
     chosen = (
         f" Of those below {_LOW} the paper's plotting script keeps seven at random, so that its mean over "
@@ -237,9 +212,8 @@ def speed_over_rows(ratio: RatioRow, width_in: float = WIDTH_IN) -> Plot:
         else ""
     )
     caption = (
-        f"Published speed of LiteForm over tuned SparseTIR on a V100, a point for each of {speeds.size:,} SuiteSparse "
-        f"matrices with at least 2,000 rows and columns; the dashed line is their geometric mean, {ratio.geomean:.3f}."
-        + chosen
+        f"Published speed of {about.speed} on a V100, a point for each of {speeds.size:,} SuiteSparse matrices "
+        f"with at least 2,000 rows and columns; the dashed line is their geometric mean, {ratio.geomean:.3f}." + chosen
     )
     data = pd.DataFrame({"num_rows": sizes, "speed": speeds, "below": low})
-    return Plot("cpu-speed-over-sparsetir", caption, figure, data)
+    return Plot(f"cpu-{about.name}", caption, figure, data)

@@ -11,8 +11,8 @@ import pandas as pd
 from spmark.report.derive.cases import SPENT_PHASES
 from spmark.report.tables.table import Chapter, Table
 
-SAMPLED, EXHAUSTIVE, RANKED = "sampled", "exhaustive", "lo_spmm_rank"
-"""What ``mode`` in a plan's config says."""
+_SAMPLED, _EXHAUSTIVE, _RANKED = "sampled", "exhaustive", "_rank"
+"""How ``mode`` in a plan's config ends."""
 _PROBLEM = ("op", "dtype", "matrix", "width", "seed")
 COLUMNS = (
     "op", "dtype", "matrix", "width", "label", "emitter", "candidates_run", "candidates", "seconds_per_candidate",
@@ -46,7 +46,7 @@ def extrapolated(derived: pd.DataFrame) -> pd.DataFrame:
         spent_s=rows["phases_s"].map(lambda spent: sum(spent.get(phase, 0.0) for phase in SPENT_PHASES)),
     )
     told = rows["search"].map(lambda facts: min(facts.measured, facts.eligible) > 0).astype(bool)
-    sampled = rows[(rows["mode"] == SAMPLED) & told]
+    sampled = rows[(rows["mode"] == _SAMPLED) & told]
     facts = sampled["search"]
     of_candidates = facts.map(lambda one: one.compile_s + one.run_s).astype(float)
     count, each = (
@@ -59,8 +59,8 @@ def extrapolated(derived: pd.DataFrame) -> pd.DataFrame:
         extrapolated_s=sampled["spent_s"] + of_candidates / each * (count - each),
     )
     keys = [*_PROBLEM, "emitter"]
-    for mode, name in ((EXHAUSTIVE, "measured_s"), (RANKED, "rank_s")):
-        of_mode = rows[rows["mode"] == mode].groupby(keys)["spent_s"].median().rename(name)
+    for mode, name in ((_EXHAUSTIVE, "measured_s"), (_RANKED, "rank_s")):
+        of_mode = rows[rows["mode"].str.endswith(mode)].groupby(keys)["spent_s"].median().rename(name)
         found = found.join(of_mode, on=keys)
     found["extrapolated_over_rank"] = found["extrapolated_s"] / found["rank_s"]
     found["measured_over_rank"] = found["measured_s"] / found["rank_s"]

@@ -202,5 +202,5 @@ def test_what_is_no_file_of_claims_is_refused(text: str) -> None:
 
 
 def test_an_unknown_paper_is_refused() -> None:
-    with pytest.raises(RecordError, match="expected a paper out of stile"):
+    with pytest.raises(RecordError, match="expected a paper out of dash"):
         load_published("../secrets")

@@ -35,7 +35,7 @@ def test_metrics_are_in_their_units(printed):
 @pytest.mark.parametrize("text", ["[]", "{}", '{"agreement": [{"operator": "spmm"}]}', "\x00"])
 def test_another_file_is_refused(printed, text):
     printed.write_text(text)
-    with pytest.raises(RecordError, match="calibrate --stile --json"):
+    with pytest.raises(RecordError, match="that the calibration of a cost model prints"):
         read_agreement(printed)
 
 
