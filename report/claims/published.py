@@ -248,6 +248,8 @@ class Published(_Part):
     schema_version: Literal[1] = Field(alias="schema")
     paper: str = Field(pattern=_ID)
     """Name of the file."""
+    place: int = 0
+    """Where it stands among the papers of a page."""
     title: str
     citation: str
     sources: tuple[str, ...] = Field(min_length=1)

@@ -89,7 +89,7 @@ def scorecard(frame: pd.DataFrame, papers: Sequence[str] = PAPERS) -> pd.DataFra
     rows = [
         _row(published, claim, device, records)
         for device, records in devices
-        for published in map(load_published, papers)
+        for published in sorted(map(load_published, papers), key=lambda published: published.place)
         for claim in published.claims
     ]
     return pd.DataFrame(rows, columns=list(COLUMNS))
@@ -272,7 +272,7 @@ def _number(value: float, unit: str) -> str:
 
 
 def _summary(cards: pd.DataFrame) -> pd.DataFrame:
-    papers = [paper for paper in PAPERS if paper in set(cards["paper"])]
+    papers = list(dict.fromkeys(cards["paper"]))
     results, facts = cards[~cards["fact"]], cards[cards["fact"]]
     counted = pd.crosstab(results["paper"], results["verdict"])
     counted = counted.reindex(index=papers, columns=[verdict.value for verdict in Verdict], fill_value=0)

@@ -7,7 +7,7 @@ baseline, and only else the baseline's own record of the same problem.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import isnan, nan
 from typing import Any
 
@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from spmark.impls.core.load import Load
-from spmark.impls.core.record import Status
-from spmark.report.derive.statistics import NOTHING, break_even, floor_us, median_interval, ratio_interval
+from spmark.impls.core.record import Environment, Status
+from spmark.report.derive.statistics import Interval, break_even, floor_us, median_interval, ratio_interval
 
 WIDE = 0.02
 """Relative half-width from which a median's interval is flagged: twice what sampling aims at."""
@@ -30,8 +30,7 @@ SPENT_PHASES = (*CHOOSING_PHASES, "compile")
 """What a search costs until its first run: uploading is left out, since every plan uploads."""
 PROBLEM = ("op", "dtype", "matrix", "width", "seed")
 """Columns that rows must share to be compared."""
-Row = Mapping[Hashable, Any]
-Key = tuple[Any, ...]
+Columns = dict[str, pd.Series]
 
 
 def choose_baseline(frame: pd.DataFrame, wanted: str | None = None) -> str | None:
@@ -77,16 +76,86 @@ def derive(frame: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
         ``break_even_runs_with_compile``; ``flags``.
         Unknown numbers are NaN, and so is every time of a case that is not ok.
     """
-    is_baseline = _is_baseline(frame, baseline) if baseline else pd.Series(False, index=frame.index)
-    own = {problem_key(row): row for row in frame[is_baseline & _timed(frame)].to_dict("records")}
-    derived = [
-        _derived(row, baseline, own.get(problem_key(row)), itself)
-        for row, itself in zip(frame.to_dict("records"), is_baseline, strict=True)
-    ]
-    columns = list(_derived(_NO_ROW, None, None, False))
-    return frame.assign(is_baseline=is_baseline, matrix_kind=_known_kinds(frame)).join(
-        pd.DataFrame(derived, index=frame.index, columns=columns)
+    itself = _is_baseline(frame, baseline) if baseline else pd.Series(False, frame.index)
+    nothing = pd.Series([np.empty(0)] * len(frame), frame.index, object)
+    samples = frame["samples_us"].where(frame["status"] == Status.OK.value, nothing)
+    count = samples.map(len).astype(int)
+    own = beside(frame, frame[itself & (count > 0)], "samples_us", "phases_s")
+    interleaved = (frame["baseline_implementation"] == baseline) & (frame["baseline_samples_us"].map(len) > 0)
+    sources = [count == 0, itself, interleaved, own["samples_us"].notna()]
+    source = pd.Series(np.select(sources, ["", "itself", "interleaved", "record"], ""), frame.index, object)
+    against = own["samples_us"].mask(interleaved, frame["baseline_samples_us"]).mask(itself, samples)
+    against = against.where(source != "", nothing)
+    median = _intervals("median_us", map(median_interval, samples), frame.index)
+    speedup = _intervals("speedup", map(ratio_interval, against.mask(itself, nothing), samples), frame.index)
+    median_us, baseline_us = median["median_us"], _medians(against)
+    shares = {
+        name: pd.Series(list(map(floor_us, frame[amount], frame[rate])), frame.index, float) / median_us
+        for name, amount, rate in (
+            ("bytes_share", "compulsory_bytes", "copy_bytes_per_s"), ("flops_share", "flops", "flops_per_s"),
+        )
+    }  # fmt: skip
+    loads = list(map(_load, frame["facts"], frame["free_cores"]))
+    return frame.assign(
+        is_baseline=itself,
+        matrix_kind=_known_kinds(frame),
+        samples=count,
+        **median,
+        warm_us=_medians(frame["warm_samples_us"]),
+        graph_us=_medians(frame["graph_samples_us"]),
+        baseline_us=baseline_us,
+        **(speedup | {"speedup": speedup["speedup"].mask(itself & (count > 0), 1.0)}),
+        speedup_from=source,
+        wide=_half_width(speedup, "speedup") > WIDE_SPEEDUP,
+        taken_cores=[load.taken_cores for load in loads],
+        gflops_per_s=frame["flops"] / median_us * 1e-3,
+        **shares,
+        roofline_share=np.fmax(shares["bytes_share"], shares["flops_share"]),
+        padding=(frame["stored"] / frame["nnz"] - 1).where((frame["stored"] > 0) & (frame["nnz"] > 0)).astype(float),
+        **_building(frame["phases_s"], own["phases_s"], median_us.mask(itself), baseline_us),
+        flags=list(map(_flags, frame["throttled"], _half_width(median, "median_us"), loads)),
     )
+
+
+def beside(rows: pd.DataFrame, other: pd.DataFrame, *columns: str) -> pd.DataFrame:
+    """Give columns of the row of ``other`` that has the same problem, the last of several; NaN where none has."""
+    keys = list(PROBLEM)
+    found = other.drop_duplicates(keys, keep="last")[[*keys, *columns]]
+    return rows[keys].merge(found, on=keys, how="left").set_axis(rows.index)[list(columns)]
+
+
+def spent_s(phases_s: pd.Series[Any], phases: Sequence[str] = SPENT_PHASES) -> pd.Series[float]:
+    """Give the seconds that plans spent in some phases; 0 where nothing is known."""
+    return phases_s.map(lambda spent: sum(spent.get(phase, 0.0) for phase in phases) if spent else 0.0).astype(float)
+
+
+def _intervals(name: str, intervals: Iterable[Interval], index: pd.Index) -> Columns:
+    ends = [(interval.value, interval.low, interval.high) for interval in intervals]
+    frame = pd.DataFrame(ends, index, [name, f"{name}_low", f"{name}_high"], float)
+    return {str(column): frame[column] for column in frame}
+
+
+def _half_width(interval: Columns, name: str) -> pd.Series[float]:
+    return (interval[f"{name}_high"] - interval[f"{name}_low"]) / 2 / interval[name]
+
+
+def _medians(samples_us: pd.Series[Any]) -> pd.Series[float]:
+    return samples_us.map(lambda taken: np.median(taken) if len(taken) else nan).astype(float)
+
+
+def _building(phases_s: pd.Series, paid: pd.Series, run_us: pd.Series, baseline_us: pd.Series) -> Columns:
+    """Give what building cost, and after how many runs it has paid off against the baseline's own building."""
+    known, paid = phases_s.map(len) > 0, paid.map(lambda spent: spent if isinstance(spent, Mapping) else {})
+    choosing, compiling = spent_s(phases_s, CHOOSING_PHASES), spent_s(phases_s, ["compile"])
+    # The baseline's search for its fastest variant is not held against it: that would make every rival pay off sooner.
+    base = spent_s(paid, CHOOSING_PHASES) - spent_s(paid, ["search"])
+    with_compile = (choosing + compiling, run_us, base + spent_s(paid, ["compile"]), baseline_us)
+    return {
+        "build_s": phases_s.map(lambda spent: sum(spent.values())).where(known).astype(float),
+        "choosing_s": choosing.where(known),
+        "break_even_runs": pd.Series(list(map(break_even, choosing, run_us, base, baseline_us)), run_us.index, float),
+        "break_even_runs_with_compile": pd.Series(list(map(break_even, *with_compile)), run_us.index, float),
+    }
 
 
 def _known_kinds(frame: pd.DataFrame) -> pd.Series[str]:
@@ -94,92 +163,21 @@ def _known_kinds(frame: pd.DataFrame) -> pd.Series[str]:
     return frame["matrix_kind"].where(frame["matrix_kind"] != "", frame["matrix"].map(known).astype(object).fillna(""))
 
 
-def problem_key(row: Row) -> Key:
-    """Give the values of `PROBLEM`."""
-    return tuple(row[name] for name in PROBLEM)
-
-
 def _is_baseline(frame: pd.DataFrame, name: str) -> pd.Series[bool]:
     default = frame["requested"].map(len) == 0
     return (frame["label"] == name) | ((frame["implementation"] == name) & default)
 
 
-def _timed(frame: pd.DataFrame) -> pd.Series[bool]:
-    return (frame["status"] == Status.OK.value) & (frame["samples_us"].map(len) > 0)
-
-
-def _derived(row: Row, baseline: str | None, own: Row | None, itself: bool) -> dict[str, Any]:
-    samples = row["samples_us"] if row["status"] == Status.OK.value else np.empty(0)
-    median = median_interval(samples)
-    against, source = _baseline_samples(row, baseline, own, itself) if samples.size else (np.empty(0), "")
-    speedup = NOTHING if itself else ratio_interval(against, samples)
-    baseline_us = median_interval(against).value
-    bytes_share = floor_us(row["compulsory_bytes"], row["copy_bytes_per_s"]) / median.value
-    flops_share = floor_us(row["flops"], row["flops_per_s"]) / median.value
-    build, paid = row["phases_s"], own["phases_s"] if own else {}
-    choosing_s, compile_s = _choosing_s(build), build.get("compile", 0.0)
-    # The baseline's search for its fastest variant is not held against it: that would make every rival pay off sooner.
-    base_choosing_s = _choosing_s(paid) - paid.get("search", 0.0)
-    base_compile_s = paid.get("compile", 0.0)
-    run_us = nan if itself else median.value
-    return {
-        "samples": int(samples.size),
-        "median_us": median.value,
-        "median_us_low": median.low,
-        "median_us_high": median.high,
-        "warm_us": median_interval(row["warm_samples_us"]).value,
-        "graph_us": median_interval(row["graph_samples_us"]).value,
-        "baseline_us": baseline_us,
-        "speedup": 1.0 if itself and samples.size else speedup.value,
-        "speedup_low": speedup.low,
-        "speedup_high": speedup.high,
-        "speedup_from": source,
-        "wide": not itself and speedup.half_width > WIDE_SPEEDUP,
-        "taken_cores": _load(row).taken_cores,
-        "gflops_per_s": row["flops"] / median.value * 1e-3,
-        "bytes_share": bytes_share,
-        "flops_share": flops_share,
-        "roofline_share": float(np.fmax(bytes_share, flops_share)),
-        "padding": row["stored"] / row["nnz"] - 1 if row["stored"] and row["nnz"] > 0 else nan,
-        "build_s": sum(build.values()) if build else nan,
-        "choosing_s": choosing_s if build else nan,
-        "break_even_runs": break_even(choosing_s, run_us, base_choosing_s, baseline_us),
-        "break_even_runs_with_compile": break_even(
-            choosing_s + compile_s, run_us, base_choosing_s + base_compile_s, baseline_us
-        ),
-        "flags": _flags(row, median.half_width),
-    }
-
-
-def _baseline_samples(row: Row, baseline: str | None, own: Row | None, itself: bool) -> tuple[Any, str]:
-    if itself:
-        return row["samples_us"], "itself"
-    if baseline and row["baseline_implementation"] == baseline and row["baseline_samples_us"].size:
-        return row["baseline_samples_us"], "interleaved"
-    return (own["samples_us"], "record") if own else (np.empty(0), "")
-
-
-def _load(row: Row) -> Load:
+def _load(facts: Environment | None, free_cores: float | None) -> Load:
     """Give what is on record of other processes' work."""
-    cores, free = row["facts"].cores if row["facts"] else 0, row["free_cores"]
-    return Load(cores, None if free is None or isnan(free) or not cores else float(free))
+    cores = facts.cores if facts else 0
+    return Load(cores, None if free_cores is None or isnan(free_cores) or not cores else float(free_cores))
 
 
-def _choosing_s(phases_s: Mapping[str, float]) -> float:
-    return sum(phases_s.get(phase, 0.0) for phase in CHOOSING_PHASES)
-
-
-def _flags(row: Row, half_width: float) -> str:
-    flags = [f"throttled ({', '.join(row['throttled'])})"] if row["throttled"] else []
+def _flags(throttled: Sequence[str], half_width: float, load: Load) -> str:
+    flags = [f"throttled ({', '.join(throttled)})"] if throttled else []
     if half_width > WIDE:
         flags.append(f"wide interval (±{half_width:.1%})")
-    if (load := _load(row)).busy:
+    if load.busy:
         flags.append(f"busy machine ({load})")
     return "; ".join(flags)
-
-
-_NO_ROW: Row = {
-    "status": "", "throttled": [], "phases_s": {}, "stored": 0, "nnz": nan, "flops": nan, "compulsory_bytes": nan,
-    "copy_bytes_per_s": nan, "flops_per_s": nan, "warm_samples_us": [], "graph_samples_us": [],
-    "facts": None, "free_cores": None,
-}  # fmt: skip

@@ -9,23 +9,21 @@ synthetic, twin) that it mixes, if it does.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
-from math import isfinite, nan
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
 from spmark.impls.core.record import Status
-from spmark.report.derive.cases import PROBLEM, Key, Row, problem_key
-from spmark.report.derive.statistics import geometric_mean
+from spmark.report.derive.cases import PROBLEM, beside
+from spmark.report.derive.statistics import Interval, geometric_mean
 
 NOT_RUN = "not run"
-_READ = (*PROBLEM, "is_baseline", "label", "implementation", "speedup", "wide", "status", "samples")
-"""What a group is judged by: rows of all columns take longer to make than means."""
+MOSTLY = 0.5
+"""Share of wide cases from which a mean is marked: its own interval does not show them."""
 _COLUMNS = (
     "kinds", "label", "implementation", "common_speedup", "common_speedup_low", "common_speedup_high", "common_cases",
-    "speedup", "speedup_low", "speedup_high", "cases", "wide_share", "left_out",
+    "speedup", "speedup_low", "speedup_high", "cases", "wide_share", "left_out", "problems",
 )  # fmt: skip
 
 
@@ -46,15 +44,28 @@ def mean_speedups(derived: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame
         group's matrices; ``common_speedup`` with its interval, over the ``common_cases`` that all labels share which
         solved more than half of the cases that any solved (NaN for the other labels); ``speedup`` with its interval
         over the label's own ``cases``; ``wide_share``, the share of these whose own interval is wide; ``left_out``, why
-        the group's other problems are not among these (``2 timeout, 1 baseline unsupported``). Intervals are over cases
-        within one matrix and over whole matrices else. Ordered by op, dtype, ``by`` and label.
+        the group's other ``problems`` are not among these (``2 timeout, 1 baseline unsupported``). Intervals are over
+        cases within one matrix and over whole matrices else. Ordered by op, dtype, ``by`` and label.
     """
     keys = ["op", "dtype", *by]
-    rows = [
-        dict(zip(keys, group, strict=True)) | {"kinds": kinds(part)} | row
-        for group, part in derived.groupby(keys, sort=True)
-        for row in _group(part[list(_READ)].to_dict("records"), clustered="matrix" not in by)
-    ]
+    frame = derived.drop_duplicates([*keys, *PROBLEM, "label"], keep="last")
+    frame = frame.assign(problem=frame.groupby([*keys, *PROBLEM]).ngroup())
+    frame = frame.assign(problems=frame.groupby(keys)["problem"].transform("nunique"))
+    of_group = frame.groupby(keys)["matrix_kind"].agg(_kinds)
+    rows = []
+    for key, cases in _judged(frame, keys).groupby([*keys, "label"]):
+        solved, problems = cases[cases["solved"]], int(cases["problems"].iloc[0])
+        reasons = Counter(cases.loc[~cases["solved"], "why"]) + Counter({NOT_RUN: problems - len(cases)})
+        named = {
+            "kinds": of_group[key[:-1]],
+            "implementation": cases["implementation"].iloc[0],
+            **_mean(cases[cases["common"]].sort_values("problem"), "matrix" not in by, "common_"),
+            **_mean(solved, "matrix" not in by),
+            "wide_share": solved["wide"].mean(),
+            "left_out": ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items())),
+            "problems": problems,
+        }
+        rows.append(dict(zip([*keys, "label"], key, strict=True)) | named)
     return pd.DataFrame(rows, columns=[*keys, *_COLUMNS])
 
 
@@ -71,70 +82,41 @@ def mean_speedups_by_kind(derived: pd.DataFrame, by: Sequence[str] = ()) -> pd.D
     return pd.concat([*alone, mean_speedups(derived, by)], ignore_index=True)
 
 
-def mostly_wide(mean: Mapping[Hashable, Any]) -> bool:
-    """Tell whether at least half of a mean's cases have a wide interval, which the mean's own does not show."""
-    return bool(mean["wide_share"] >= 0.5)
-
-
 def kinds(frame: pd.DataFrame) -> str:
     """Name the kinds of matrices in a frame: one, or ``mixed: ...``; empty where no matrix was loaded."""
-    present = sorted({str(kind) for kind in frame["matrix_kind"] if kind})
+    return _kinds(frame["matrix_kind"])
+
+
+def _kinds(of_rows: pd.Series[str]) -> str:
+    present = sorted({str(kind) for kind in of_rows if kind})
     return ("mixed: " if len(present) > 1 else "") + ", ".join(present)
 
 
-def _group(rows: Sequence[Row], clustered: bool) -> list[dict[str, Any]]:
-    problems = dict.fromkeys(problem_key(row) for row in rows)
-    baselines = {problem_key(row): row for row in rows if row["is_baseline"]}
-    by_label: dict[str, dict[Key, Row]] = {}
-    for row in sorted((row for row in rows if not row["is_baseline"]), key=_label):
-        by_label.setdefault(row["label"], {})[problem_key(row)] = row
-    covered = {label: _covered(cases) for label, cases in by_label.items()}
-    solved = set().union(*covered.values())
-    ranked = {label: ratios for label, ratios in covered.items() if 2 * len(ratios) > len(solved)}
-    common = sorted(solved.intersection(*ranked.values()))
-    return [
-        {
-            "label": label,
-            "implementation": next(iter(cases.values()))["implementation"],
-            **_mean({key: ranked[label][key] for key in common if label in ranked}, clustered, "common_"),
-            **_mean(covered[label], clustered),
-            "wide_share": float(np.mean([cases[key]["wide"] for key in covered[label]])) if covered[label] else nan,
-            "left_out": _left_out(problems, cases, covered[label], baselines),
-        }
-        for label, cases in by_label.items()
-    ]
+def over_matrices(rows: pd.DataFrame, column: str) -> Interval:
+    """Give the geometric mean of a column's finite values, with an interval over matrices, or over one's cases."""
+    known = rows[np.isfinite(rows[column])]
+    return geometric_mean(known[column], list(known["matrix"]) if rows["matrix"].nunique() > 1 else None)
 
 
-def _label(row: Row) -> str:
-    return str(row["label"])
+def _judged(frame: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Give the rivals' rows with ``solved``, ``common`` (in the mean that ranks) and ``why`` a row is left out."""
+    rivals = frame[~frame["is_baseline"]]
+    solved = rivals[np.isfinite(rivals["speedup"])]
+    own, of_any = (solved.groupby(of)["problem"].transform("nunique") for of in ([*keys, "label"], keys))
+    ranked = solved[2 * own > of_any]
+    by_all = ranked.groupby("problem")["label"].transform("size") == ranked.groupby(keys)["label"].transform("nunique")
+    baseline = beside(rivals, frame[frame["is_baseline"]], "status")["status"].fillna(NOT_RUN)
+    why = np.select(
+        [rivals["status"] != Status.OK.value, rivals["samples"] == 0],
+        [rivals["status"], "not timed"],
+        "baseline " + baseline,
+    )
+    return rivals.assign(
+        solved=rivals.index.isin(solved.index), common=rivals.index.isin(by_all.index[by_all]), why=why
+    )
 
 
-def _covered(cases: Mapping[Key, Row]) -> dict[Key, float]:
-    return {key: row["speedup"] for key, row in cases.items() if isfinite(row["speedup"])}
-
-
-def _mean(ratios: Mapping[Key, float], clustered: bool, prefix: str = "") -> dict[str, float]:
-    clusters: list[Hashable] | None = [key[2] for key in ratios] if clustered else None
-    mean = geometric_mean(list(ratios.values()), clusters)
-    named = {"speedup": mean.value, "speedup_low": mean.low, "speedup_high": mean.high, "cases": len(ratios)}
+def _mean(cases: pd.DataFrame, clustered: bool, prefix: str = "") -> dict[str, float]:
+    mean = geometric_mean(cases["speedup"], list(cases["matrix"]) if clustered else None)
+    named = {"speedup": mean.value, "speedup_low": mean.low, "speedup_high": mean.high, "cases": len(cases)}
     return {prefix + name: value for name, value in named.items()}
-
-
-def _left_out(
-    problems: Mapping[Key, None], cases: Mapping[Key, Row], covered: Mapping[Key, float], baselines: Mapping[Key, Row]
-) -> str:
-    reasons: Counter[str] = Counter()
-    for key in problems:
-        if key not in covered:
-            reasons[_why(cases.get(key), baselines.get(key))] += 1
-    return ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
-
-
-def _why(row: Row | None, baseline: Row | None) -> str:
-    if row is None:
-        return NOT_RUN
-    if row["status"] != Status.OK.value:
-        return str(row["status"])
-    if not row["samples"]:
-        return "not timed"
-    return f"baseline {baseline['status'] if baseline else NOT_RUN}"

@@ -178,6 +178,11 @@ def geometric_mean(ratios: ArrayLike, clusters: Sequence[object] | None = None, 
     return Interval(mean, float(low), float(high))
 
 
+def mean_of(ratios: ArrayLike) -> float:
+    """Give the geometric mean alone."""
+    return geometric_mean(ratios).value
+
+
 def _codes(clusters: Sequence[object]) -> NDArray[np.int64]:
     numbers: dict[object, int] = {}
     return np.array([numbers.setdefault(cluster, len(numbers)) for cluster in clusters], np.int64)

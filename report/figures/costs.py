@@ -15,9 +15,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 
-from spmark.report.derive.cases import SPENT_PHASES
+from spmark.report.derive.cases import SPENT_PHASES, spent_s
 from spmark.report.derive.groups import in_panel_order, panels_of
-from spmark.report.figures.panels import grid, line_style, log_ticks, said
+from spmark.report.figures.panels import grid, line_style, log_ticks, said, scattered, titled
 from spmark.report.figures.plot import Plot, looks_of
 from spmark.report.figures.style import WIDTH_IN, Look, in_style
 
@@ -27,8 +27,7 @@ _RUNS = tuple(10.0**power for power in range(0, 13, 2))
 
 def searched(derived: pd.DataFrame) -> pd.DataFrame:
     """Keep the timed cases whose plan was searched for."""
-    spent = derived["phases_s"].map(lambda phases: phases.get("search", 0.0) > 0)
-    return derived[spent & derived["median_us"].notna()]
+    return derived[(spent_s(derived["phases_s"], ["search"]) > 0) & derived["median_us"].notna()]
 
 
 @in_style
@@ -43,24 +42,14 @@ def search_time(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
         Width of the figure in inches.
     """
     rows = searched(derived)
-    phases = {
-        f"{phase}_s": rows["phases_s"].map(lambda spent, phase=phase: spent.get(phase, 0.0)) for phase in SPENT_PHASES
-    }
+    phases = {f"{phase}_s": spent_s(rows["phases_s"], [phase]) for phase in SPENT_PHASES}
     columns = ["op", "dtype", "matrix", "matrix_kind", "width", "label", "implementation", "median_us"]
     data = rows[columns].assign(**phases)
     data = in_panel_order(data.assign(spent_s=data[list(phases)].sum(axis=1)))
-    series, panels = looks_of(data), panels_of(data)
-    figure, axes = grid(len(panels), series, "points", width_in, 2.2)
-    for ax, ((op, dtype), part) in zip(axes, panels, strict=True):
-        ax.set_title(f"{op}, {dtype}", loc="left")
-        ax.set_xscale("log")
-        ax.set_yscale("log")
-        for label, look in series.items():
-            points = part[part["label"] == label]
-            ax.plot(
-                points["median_us"], points["spent_s"], look.marker, color=look.colour, zorder=3,
-                markeredgecolor="black", markeredgewidth=0.4,
-            )  # fmt: skip
+    series = looks_of(data)
+    figure, axes = grid(len(panels_of(data)), series, "points", width_in, 2.2)
+    for ax, part in titled(axes, data):
+        scattered(ax, part, "median_us", "spent_s", series)
         _whole_decades(ax, part)
         _runs_lines(ax)
         ax.set_xlabel("one run (µs)")
@@ -112,13 +101,12 @@ def break_even(derived: pd.DataFrame, baseline: str, width_in: float = WIDTH_IN)
     rows = derived[~derived["is_baseline"] & derived["break_even_runs"].notna()]
     columns = ["op", "dtype", "matrix", "matrix_kind", "width", "label", "implementation", *_BREAK_EVEN]
     data = in_panel_order(rows[columns])
-    series, panels = looks_of(data), panels_of(data)
+    series = looks_of(data)
     counts = data[list(_BREAK_EVEN)].to_numpy(np.float64)
     most = max(1e3, float(counts[np.isfinite(counts)].max(initial=1.0)))
     end = 10.0 ** ceil(log10(most) + 0.2)
-    figure, axes = grid(len(panels), series, "lines", width_in, 1.9)
-    for ax, ((op, dtype), part) in zip(axes, panels, strict=True):
-        ax.set_title(f"{op}, {dtype}", loc="left")
+    figure, axes = grid(len(panels_of(data)), series, "lines", width_in, 1.9)
+    for ax, part in titled(axes, data):
         ax.set_xscale("log")
         _steps(ax, part, series, end)
         ax.set_xlim(1, end)

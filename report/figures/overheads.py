@@ -13,6 +13,7 @@ import pandas as pd
 from matplotlib.ticker import FuncFormatter
 
 from spmark.impls.core.interfaces import PHASES
+from spmark.report.derive.cases import spent_s
 from spmark.report.derive.groups import in_panel_order, panels_of
 from spmark.report.figures.panels import grid, log_ticks
 from spmark.report.figures.plot import Plot
@@ -46,13 +47,12 @@ def built(derived: pd.DataFrame) -> pd.DataFrame:
         over widths. Where labels are more than can be drawn, configs that a sweep pins are left out.
     """
     rows = derived[derived["median_us"].notna() & derived["nnz"].notna()]
-    spent = rows["phases_s"].map(lambda phases: sum(phases.get(phase, 0.0) for phase in _CHOOSING))
-    labels = set(rows.loc[spent > 0, "label"])
+    labels = set(rows.loc[spent_s(rows["phases_s"], _CHOOSING) > 0, "label"])
     rows = rows[rows["label"].isin(labels)]
     if rows.groupby(["op", "dtype", "label"]).ngroups > MOST_PANELS:
         rows = rows[rows["requested"].map(len) == 0]
     keys = ["op", "dtype", "label", "implementation", "matrix", "nnz"]
-    seconds = {phase: rows["phases_s"].map(lambda phases, p=phase: phases.get(p, 0.0)) for phase in PHASES}
+    seconds = {phase: spent_s(rows["phases_s"], [phase]) for phase in PHASES}
     wide = rows[keys].assign(**seconds, **{TOTAL: rows["build_s"]})
     medians = wide.groupby(keys, sort=True)[[*PHASES, TOTAL]].median().reset_index()
     long = medians.melt(keys, var_name="phase", value_name="seconds")

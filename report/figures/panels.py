@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import ceil, floor, inf, isfinite, log10
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
@@ -15,11 +16,11 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from spmark.report.derive.cases import WIDE_MARK
-from spmark.report.derive.groups import ALL
-from spmark.report.derive.statistics import Interval
+from spmark.report.derive.groups import ALL, panels_of
+from spmark.report.figures.plot import looks_of
 from spmark.report.figures.style import COLUMN_IN, DASHES, DPI, WIDTH_IN, Look
 
 Keys = Literal["bars", "lines", "points"]
@@ -104,16 +105,67 @@ def line_style(look: Look) -> dict[str, Any]:
     return {"markeredgecolor": "black", "markeredgewidth": 0.4, "linestyle": DASHES[look.hatch]}
 
 
+def titled(axes: Sequence[Axes], data: pd.DataFrame) -> Iterator[tuple[Axes, pd.DataFrame]]:
+    """Write op and dtype above each panel; give its axes and its part of the data."""
+    for ax, ((op, dtype), part) in zip(axes, panels_of(data), strict=True):
+        ax.set_title(f"{op}, {dtype}", loc="left")
+        yield ax, part
+
+
+def by_group(
+    data: pd.DataFrame,
+    columns: Sequence[str],
+    groups: Sequence[str],
+    width_in: float,
+    *,
+    curves: bool = False,
+    start: float = 1.0,
+) -> tuple[Figure, list[tuple[Axes, pd.DataFrame]]]:
+    """Draw a value of each group and label: a panel of bars for each op and dtype, or sorted curves.
+
+    Parameters
+    ----------
+    data : DataFrame
+        With ``op, dtype, group, label, implementation``, in the order of panels.
+    columns : sequence of str
+        The value, and the lower and the upper end of its whisker.
+    groups : sequence of str
+        In the order drawn.
+    width_in : float
+        Width of the figure in inches.
+    curves : bool
+        Draw every label's values in rising order, where groups are too many for bars.
+    start : float
+        Where bars begin.
+
+    Returns
+    -------
+    figure : Figure
+    panels : list of (Axes, DataFrame)
+        Each panel with its part of the data.
+    """
+    series, keys = looks_of(data), "lines" if curves else "bars"
+    figure, axes = stacked(len(panels_of(data)), series, keys, () if curves else groups, width_in)
+    panels = list(titled(axes, data))
+    for ax, part in panels:
+        if curves:
+            sorted_curves(ax, part, columns[0], series)
+        else:
+            here = [group for group in groups if group in set(part["group"])]
+            drawn = part.rename(columns=dict(zip(columns, ("value", "low", "high"), strict=True))).assign(wide=False)
+            grouped_bars(ax, drawn, here, series, start=start)
+            name_groups(ax, here, (), width_in)
+    return figure, panels
+
+
 def grouped_bars(
     ax: Axes,
-    values: Mapping[tuple[str, str], Interval],
+    rows: pd.DataFrame,
     groups: Sequence[str],
     series: Mapping[str, Look],
     *,
     start: float,
-    missing: set[tuple[str, str]],
     least: float = -inf,
-    wide: Container[tuple[str, str]] = (),
 ) -> None:
     """Draw one bar per group and label.
 
@@ -121,52 +173,42 @@ def grouped_bars(
     ----------
     ax : Axes
         Where; group g is centred at x = g.
-    values : mapping
-        Height and whisker by (group, label).
+    rows : DataFrame
+        ``group, label``; ``value, low, high``, height and whisker, a cross for NaN, which is a failure; ``wide``,
+        whether the bar gets `WIDE_MARK`, since its cases have wide intervals.
     groups : sequence of str
         In the order drawn.
     series : mapping
         Look by label, in the order drawn.
     start : float
         Where bars begin.
-    missing : set
-        Pairs of (group, label) that get a cross, since they failed.
     least : float
         Bars that end below are cut there, with their value written beside.
-    wide : container
-        Pairs of (group, label) whose bar gets `WIDE_MARK`: their cases have wide intervals.
     """
     bar = min(0.84 / len(series), _WIDEST_BAR)
+    shown: dict[tuple[str, str], Any] = {(row.group, row.label): row for row in rows.itertuples()}
     for position, (label, look) in enumerate(series.items()):
         offset = (position - (len(series) - 1) / 2) * bar
         for place, group in enumerate(groups):
-            x, interval = place + offset, values.get((group, label))
-            if interval is None:
-                if (group, label) in missing:
-                    ax.plot([x], [start], "X", color=look.colour, markersize=5, zorder=4, **line_style(look))
+            x, row = place + offset, shown.get((group, label))
+            if row is None:
                 continue
-            cut = interval.value < least
+            if not isfinite(row.value):
+                ax.plot([x], [start], "X", color=look.colour, markersize=5, zorder=4, **line_style(look))
+                continue
             ax.bar(
-                x, max(interval.value, least) - start, bar, start, color=look.colour, edgecolor="black",
+                x, max(row.value, least) - start, bar, start, color=look.colour, edgecolor="black",
                 linewidth=0.3, hatch=look.hatch, zorder=2,
             )  # fmt: skip
-            if cut:
-                text = f"{interval.value:.2g}×"
+            if row.value < least:
+                text = f"{row.value:.2g}×"
                 ax.text(x, least * 1.06, text, rotation=90, ha="center", va="bottom", fontsize=5.5, zorder=4)
-            elif isfinite(interval.low):
-                ax.plot([x, x], [interval.low, interval.high], color="black", linewidth=0.7, zorder=3)
-            if (group, label) in wide:
-                top = max(start, interval.value, interval.high if isfinite(interval.high) else start)
-                ax.annotate(
-                    WIDE_MARK,
-                    (x, top),
-                    (0, 1),
-                    textcoords="offset points",
-                    ha="center",
-                    va="bottom",
-                    fontsize=8,
-                    zorder=4,
-                )
+            elif isfinite(row.low):
+                ax.plot([x, x], [row.low, row.high], color="black", linewidth=0.7, zorder=3)
+            if row.wide:
+                top = max(start, row.value, row.high if isfinite(row.high) else start)
+                above = {"textcoords": "offset points", "ha": "center", "va": "bottom", "fontsize": 8}
+                ax.annotate(WIDE_MARK, (x, top), (0, 1), zorder=4, **above)
     ax.set_xlim(-0.55, len(groups) - 0.45)
     for place in range(1, len(groups)):
         ax.axvline(place - 0.5, color="#e4e4e4", linewidth=0.5, zorder=0)
@@ -175,15 +217,25 @@ def grouped_bars(
         ax.axvspan(len(groups) - means - 0.5, len(groups) - 0.45, color="#f3f3f3", zorder=-1, linewidth=0)
 
 
-def sorted_curves(ax: Axes, values: Mapping[str, NDArray[np.float64]], series: Mapping[str, Look]) -> None:
+def sorted_curves(ax: Axes, rows: pd.DataFrame, column: str, series: Mapping[str, Look]) -> None:
     """Draw every label's values in rising order over the share of them; each label is sorted on its own."""
     for label, look in series.items():
-        rising = np.sort(values.get(label, np.empty(0)))
+        rising = np.sort(rows.loc[rows["label"] == label, column].dropna().to_numpy(np.float64))
         if rising.size:
             place, every = (np.arange(rising.size) + 0.5) / rising.size, max(1, rising.size // 10)
             ax.plot(place, rising, color=look.colour, marker=look.marker, markevery=every, **line_style(look))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
     ax.set_xlim(0, 1)
+
+
+def scattered(ax: Axes, part: pd.DataFrame, x: str, y: str, series: Mapping[str, Look], **style: Any) -> None:
+    """Draw a point for each row, with both axes logarithmic."""
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    for label, look in series.items():
+        points = part[part["label"] == label]
+        edge = {"markeredgecolor": "black", "markeredgewidth": 0.4}
+        ax.plot(points[x], points[y], look.marker, color=look.colour, zorder=3, **(edge | style))
 
 
 def width_axis(ax: Axes, widths: Sequence[int]) -> None:

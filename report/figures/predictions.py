@@ -12,7 +12,7 @@ import pandas as pd
 from scipy import stats
 
 from spmark.report.derive.groups import in_panel_order, panels_of
-from spmark.report.figures.panels import grid, log_ticks
+from spmark.report.figures.panels import grid, log_ticks, scattered, titled
 from spmark.report.figures.plot import Plot, looks_of
 from spmark.report.figures.style import WIDTH_IN, in_style
 from spmark.report.tables.table import Table
@@ -20,6 +20,10 @@ from spmark.report.tables.table import Table
 _PREDICTED = "predicted_us"
 """Key of a candidate's config under which a search tells a time, and not only an order."""
 _CASE = ["op", "dtype", "matrix", "matrix_kind", "width", "seed", "label", "implementation"]
+_AGREEMENT = [
+    "op", "dtype", "label", "cases", "plans", "pearson_score", "log_pearson_score", "spearman_score", "rmse_us",
+    "bias_ratio",
+]  # fmt: skip
 _FEWEST = 3
 
 
@@ -60,26 +64,14 @@ def agreement(plans: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for (op, dtype), panel in panels_of(plans):
-        for label, part in panel.groupby("label", sort=True):
+        for label, part in panel.groupby("label"):
             x, y = part[_PREDICTED].to_numpy(np.float64), part["measured_us"].to_numpy(np.float64)
             if min(np.unique(x).size, np.unique(y).size) < _FEWEST:
                 continue
-            rows.append(
-                {
-                    "op": op, "dtype": dtype, "label": label,
-                    "cases": part.groupby(_CASE).ngroups, "plans": len(part),
-                    "pearson_score": float(np.corrcoef(x, y)[0, 1]),
-                    "log_pearson_score": float(np.corrcoef(np.log(x), np.log(y))[0, 1]),
-                    "spearman_score": float(stats.spearmanr(x, y).statistic),
-                    "rmse_us": float(np.sqrt(np.mean((x - y) ** 2))),
-                    "bias_ratio": float(np.exp(np.mean(np.log(x / y)))),
-                }
-            )  # fmt: skip
-    columns = [
-        "op", "dtype", "label", "cases", "plans", "pearson_score", "log_pearson_score", "spearman_score", "rmse_us",
-        "bias_ratio",
-    ]  # fmt: skip
-    return pd.DataFrame(rows, columns=columns)
+            scores = np.corrcoef(x, y)[0, 1], np.corrcoef(np.log(x), np.log(y))[0, 1], stats.spearmanr(x, y).statistic
+            error, bias = np.sqrt(np.mean((x - y) ** 2)), np.exp(np.mean(np.log(x / y)))
+            rows.append((op, dtype, label, part.groupby(_CASE).ngroups, len(part), *scores, error, bias))
+    return pd.DataFrame(rows, columns=_AGREEMENT)
 
 
 def agreement_table(seen: pd.DataFrame) -> Table:
@@ -104,18 +96,10 @@ def predicted_times(seen: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
         Width of the figure in inches.
     """
     data = in_panel_order(predicted(seen))
-    series, panels = looks_of(data), panels_of(data)
-    figure, axes = grid(len(panels), series, "points", width_in, 2.3)
-    for ax, ((op, dtype), part) in zip(axes, panels, strict=True):
-        ax.set_title(f"{op}, {dtype}", loc="left")
-        ax.set_xscale("log")
-        ax.set_yscale("log")
-        for label, look in series.items():
-            points = part[part["label"] == label]
-            ax.plot(
-                points[_PREDICTED], points["measured_us"], look.marker, color=look.colour, markersize=3, alpha=0.7,
-                markeredgecolor="black", markeredgewidth=0.2, zorder=3,
-            )  # fmt: skip
+    series = looks_of(data)
+    figure, axes = grid(len(panels_of(data)), series, "points", width_in, 2.3)
+    for ax, part in titled(axes, data):
+        scattered(ax, part, _PREDICTED, "measured_us", series, markersize=3, alpha=0.7, markeredgewidth=0.2)
         values = part[[_PREDICTED, "measured_us"]].to_numpy(np.float64)
         ends = [float(values.min()) / 1.3, float(values.max()) * 1.3]
         ax.plot(ends, ends, ":", color="#808080", linewidth=0.8, zorder=1)

@@ -7,7 +7,7 @@ for half. A bar is a mean over the cases that all implementations drawn in its g
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import ceil, isfinite
+from math import ceil
 
 import numpy as np
 import pandas as pd
@@ -15,11 +15,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from spmark.impls.core.record import MatrixKind
-from spmark.report.derive.cases import PROBLEM, WIDE_MARK, WIDE_SPEEDUP
+from spmark.report.derive.cases import WIDE_MARK, WIDE_SPEEDUP
 from spmark.report.derive.groups import ALL, MOST_GROUPS, MOST_POOLED, by_size, groups_of, in_panel_order, panels_of
-from spmark.report.derive.means import kinds, mean_speedups, mean_speedups_by_kind, mostly_wide
-from spmark.report.derive.statistics import Interval
+from spmark.report.derive.means import MOSTLY, kinds, mean_speedups, mean_speedups_by_kind
 from spmark.report.figures.panels import (
+    Keys,
     broken,
     figure_with_legend,
     grouped_bars,
@@ -30,6 +30,7 @@ from spmark.report.figures.panels import (
     short_names,
     sorted_curves,
     stacked,
+    titled,
     width_axis,
 )
 from spmark.report.figures.plot import Plot, looks_of
@@ -60,7 +61,6 @@ def speedup_per_matrix(derived: pd.DataFrame, baseline: str, width_in: float = W
         Width of the figure in inches.
     """
     rivals = derived[~derived["is_baseline"]]
-    series = looks_of(rivals)
     _, matrices = groups_of(derived)
     pools = len(matrices) < rivals["matrix"].nunique()
     curves = len(matrices) > (MOST_POOLED if pools else MOST_GROUPS)
@@ -68,17 +68,15 @@ def speedup_per_matrix(derived: pd.DataFrame, baseline: str, width_in: float = W
         matrices = by_size(rivals)
     data = _means_per_matrix(derived, pooled=not curves)
     totals = [group for group in dict.fromkeys(data["group"]) if group not in matrices]
-    panels = panels_of(data)
-    groups = [] if curves else [*matrices, *totals]
-    wide = not curves and any(map(mostly_wide, data.to_dict("records")))
+    series, groups = looks_of(rivals), [] if curves else [*matrices, *totals]
+    wide = not curves and bool((data["wide_share"] >= MOSTLY).any())
     legend = f"{WIDE_MARK} half of its cases vary by more than ±{WIDE_SPEEDUP:.0%}" if wide else ""
-    figure, axes = stacked(len(panels), series, "lines" if curves else "bars", groups, width_in, title=legend)
-    for ax, ((op, dtype), part) in zip(axes, panels, strict=True):
-        ax.set_title(f"{op}, {dtype}", loc="left")
+    keys: Keys = "lines" if curves else "bars"
+    figure, axes = stacked(len(panels_of(data)), series, keys, groups, width_in, title=legend)
+    for ax, part in titled(axes, data):
         ax.set_ylabel(f"speed-up over\n{baseline}")
         if curves:
-            single = part[part["group"].isin(matrices) & part["speedup"].notna()]
-            sorted_curves(ax, {str(k): v.to_numpy(np.float64) for k, v in single.groupby("label")["speedup"]}, series)
+            sorted_curves(ax, part[part["group"].isin(matrices)], "speedup", series)
         else:
             here = set(part["group"])
             _bars(ax, part, [group for group in groups if group in here], series, width_in)
@@ -117,39 +115,17 @@ def _means_per_matrix(derived: pd.DataFrame, *, pooled: bool) -> pd.DataFrame:
     total = mean_speedups_by_kind(derived)
     alone = total["kinds"].nunique() == 1
     total = total.assign(group=[ALL if alone else f"{ALL} {kind.split(':')[0]}" for kind in total["kinds"]])
-    keys = ["op", "dtype", "group"]
-    problems = derived.drop_duplicates(list(PROBLEM))
-    counts = {(*key,): len(part) for key, part in problems.groupby(keys)}
-    # Records may give one matrix several kinds.
-    for (op, dtype, kind), part in derived.drop_duplicates([*PROBLEM, "matrix_kind"]).groupby(
-        ["op", "dtype", "matrix_kind"]
-    ):
-        counts[op, dtype, f"{ALL} {kind}"] = len(part)
-    for (op, dtype), part in problems.groupby(["op", "dtype"]):
-        counts[op, dtype, ALL] = counts[op, dtype, f"{ALL} mixed"] = len(part)
     data = pd.concat([single, total], ignore_index=True)
-    places = zip(data["op"], data["dtype"], data["group"], strict=True)
-    data = (
-        data.drop(columns=list(_COMMON.values())).rename(columns=_COMMON).assign(problems=[counts[p] for p in places])
-    )
+    data = data.drop(columns=list(_COMMON.values())).rename(columns=_COMMON)
     columns = ["op", "dtype", "group", "kinds", "label", "implementation", *_COMMON.values(), "wide_share", "problems"]
     return in_panel_order(data[[*columns, "left_out"]])
 
 
 def _bars(ax: Axes, data: pd.DataFrame, groups: Sequence[str], series: Mapping[str, Look], width_in: float) -> None:
-    shown = {(row["group"], row["label"]): row for row in data.to_dict("records")}
-    values = {
-        key: Interval(row["speedup"], row["speedup_low"], row["speedup_high"])
-        for key, row in shown.items()
-        if isfinite(row["speedup"])
-    }
-    wide = {key for key, row in shown.items() if mostly_wide(row)}
-    missing = shown.keys() - values.keys()
-    grouped_bars(ax, values, groups, series, start=1.0, missing=missing, least=LEAST_BAR, wide=wide)
-    cases, problems = (data.groupby("group")[name].max() for name in ("cases", "problems"))
-    below = [
-        f"n = {cases[group]}" + (f" of {problems[group]}" if cases[group] < problems[group] else "") for group in groups
-    ]
+    rows = data.rename(columns={"speedup": "value", "speedup_low": "low", "speedup_high": "high"})
+    grouped_bars(ax, rows.assign(wide=data["wide_share"] >= MOSTLY), groups, series, start=1.0, least=LEAST_BAR)
+    counts = data.groupby("group")[["cases", "problems"]].max().loc[list(groups)]
+    below = [f"n = {cases}" + f" of {problems}" * (cases < problems) for cases, problems in counts.to_numpy().tolist()]
     name_groups(ax, groups, below, width_in)
 
 

@@ -5,21 +5,21 @@ The papers' ablations are of this kind: without withdrawing, with one level, wit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from spmark.report.derive.cases import PROBLEM, SPENT_PHASES
-from spmark.report.derive.groups import ALL, MOST_POOLED, groups_of, in_panel_order, panels_of
-from spmark.report.derive.statistics import Interval, geometric_mean
-from spmark.report.figures.panels import grouped_bars, name_groups, ratio_axis, stacked
-from spmark.report.figures.plot import Plot, looks_of
+from spmark.report.derive.cases import SPENT_PHASES, beside, spent_s
+from spmark.report.derive.groups import ALL, MOST_POOLED, groups_of, in_panel_order
+from spmark.report.derive.means import over_matrices
+from spmark.report.figures.panels import by_group, ratio_axis
+from spmark.report.figures.plot import Plot
 from spmark.report.figures.style import WIDTH_IN, in_style
 from spmark.report.tables.table import Table
 
 RATIOS = ("time_ratio", "search_ratio")
 _NAMES = {"time_ratio": "variant-times", "search_ratio": "variant-searches"}
+_MOST_LETTERS = 24
 MOST_VARIANTS = 8
 """Labels up to which bars are drawn; more are in the table alone."""
 _COLUMNS = (
@@ -45,25 +45,20 @@ def variant_cases(derived: pd.DataFrame) -> pd.DataFrame:
         search is all that is spent on a matrix before its first run but the upload.
     """
     rows = derived[derived["median_us"].notna() & ~derived["is_baseline"]]
-    spent = rows["phases_s"].map(lambda phases: sum(phases.get(phase, 0.0) for phase in SPENT_PHASES))
-    rows = rows.assign(spent_s=spent)
-    parts = [_of_one(part) for _, part in rows.groupby("implementation", sort=True) if part["label"].nunique() > 1]
-    return pd.concat(parts, ignore_index=True) if parts else rows.iloc[:0].assign(over="", time_ratio=0, search_ratio=0)
+    rows = rows.assign(spent_s=spent_s(rows["phases_s"]))
+    none = rows.iloc[:0].assign(over="", time_ratio=0.0, search_ratio=0.0)
+    parts = [_of_one(str(name), part) for name, part in rows.groupby("implementation")]
+    return pd.concat([none, *parts], ignore_index=True)
 
 
-def _of_one(rows: pd.DataFrame) -> pd.DataFrame:
-    name = str(rows["implementation"].iloc[0])
-    earliest = rows.sort_values("started_at", kind="stable")["label"]
-    over = name if name in set(earliest) else str(earliest.iloc[0])
-    first = rows[rows["label"] == over].drop_duplicates(list(PROBLEM), keep="last")
-    beside = first[[*PROBLEM, "median_us", "speedup", "spent_s"]].rename(
-        columns={"median_us": "first_us", "speedup": "first_speedup", "spent_s": "first_s"}
-    )
-    found = rows[rows["label"] != over].merge(beside, on=list(PROBLEM))
-    drifting = found["median_us"] / found["first_us"]
-    time = (found["first_speedup"] / found["speedup"]).where(lambda ratio: ratio.notna(), drifting)
-    search = (found["spent_s"] / found["first_s"]).where((found["spent_s"] > 0) & (found["first_s"] > 0))
-    return found.assign(over=over, time_ratio=time, search_ratio=search)
+def _of_one(name: str, rows: pd.DataFrame) -> pd.DataFrame:
+    labels = rows.sort_values("started_at", kind="stable")["label"]
+    over = name if (labels == name).any() else str(labels.iloc[0])
+    rest = rows[rows["label"] != over]
+    first = beside(rest, rows[rows["label"] == over], "median_us", "speedup", "spent_s")
+    time = (first["speedup"] / rest["speedup"]).fillna(rest["median_us"] / first["median_us"])
+    search = (rest["spent_s"] / first["spent_s"]).where((rest["spent_s"] > 0) & (first["spent_s"] > 0))
+    return rest.assign(over=over, time_ratio=time, search_ratio=search)[first["median_us"].notna()]
 
 
 def variants(derived: pd.DataFrame) -> pd.DataFrame:
@@ -76,27 +71,19 @@ def variants(derived: pd.DataFrame) -> pd.DataFrame:
         of a matrix, over the matrices of a pool and of ``all``.
     """
     cases = variant_cases(derived)
-    groups, order = groups_of(cases) if len(cases) else (cases["matrix"], [])
+    groups, order = groups_of(cases)
     keys = ["op", "dtype", "group", "label", "over", "implementation"]
-    rows = [
-        dict(zip(keys, key, strict=True)) | _means(part)
-        for named in (cases.assign(group=groups), cases.assign(group=ALL))
-        for key, part in named.groupby(keys, sort=True)
-    ]
-    frame = pd.DataFrame(rows, columns=list(_COLUMNS))
+    rows = []
+    for named in (cases.assign(group=groups), cases.assign(group=ALL)):
+        for key, part in named.groupby(keys):
+            row: dict[str, Any] = dict(zip(keys, key, strict=True)) | {"cases": len(part)}
+            for name in RATIOS:
+                mean = over_matrices(part, name)
+                row |= {name: mean.value, f"{name}_low": mean.low, f"{name}_high": mean.high}
+            rows.append(row)
     place = {group: at for at, group in enumerate([*order, ALL])}
+    frame = pd.DataFrame(rows, columns=list(_COLUMNS))
     return in_panel_order(frame.sort_values("group", key=lambda names: names.map(place), kind="stable"))
-
-
-def _means(part: pd.DataFrame) -> dict[str, float]:
-    clusters = list(part["matrix"]) if part["matrix"].nunique() > 1 else None
-    found: dict[str, float] = {"cases": len(part)}
-    for name in RATIOS:
-        known = part[name].to_numpy(np.float64)
-        of = None if clusters is None else [c for c, value in zip(clusters, known, strict=True) if np.isfinite(value)]
-        mean = geometric_mean(known[np.isfinite(known)], of)
-        found |= {name: mean.value, f"{name}_low": mean.low, f"{name}_high": mean.high}
-    return found
 
 
 def variant_table(derived: pd.DataFrame) -> Table:
@@ -122,24 +109,14 @@ def variant_ratios(derived: pd.DataFrame, ratio: str, width_in: float = WIDTH_IN
     width_in : float
         Width of the figure in inches.
     """
-    columns = [name for name in _COLUMNS if name not in RATIOS and not name.endswith(("_low", "_high"))]
     data = variants(derived)
-    data = data[data[ratio].notna()][[*columns, ratio, f"{ratio}_low", f"{ratio}_high"]].reset_index(drop=True)
-    series, panels = looks_of(data), panels_of(data)
-    groups = list(dict.fromkeys(data["group"]))
-    figure, axes = stacked(len(panels), series, "bars", groups, width_in)
+    columns = [ratio, f"{ratio}_low", f"{ratio}_high"]
+    data = data.loc[data[ratio].notna(), [*_COLUMNS[:7], *columns]].reset_index(drop=True)
     what = "time" if ratio == "time_ratio" else "search time"
     firsts = ", ".join(dict.fromkeys(data["over"]))
-    for ax, ((op, dtype), part) in zip(axes, panels, strict=True):
-        ax.set_title(f"{op}, {dtype}", loc="left")
-        ax.set_ylabel(f"{what} over\n{_shortened(firsts)}")
-        here = [group for group in groups if group in set(part["group"])]
-        bars = {
-            (str(row["group"]), str(row["label"])): Interval(row[ratio], row[f"{ratio}_low"], row[f"{ratio}_high"])
-            for row in part.to_dict("records")
-        }
-        grouped_bars(ax, bars, here, series, start=1.0, missing=set())
-        name_groups(ax, here, (), width_in)
+    figure, panels = by_group(data, columns, list(dict.fromkeys(data["group"])), width_in)
+    for ax, _ in panels:
+        ax.set_ylabel(f"{what} over\n{firsts if len(firsts) <= _MOST_LETTERS else 'the first'}")
         ratio_axis(ax)
     spent = "" if ratio == "time_ratio" else f" ({', '.join(SPENT_PHASES)})"
     caption = (
@@ -158,8 +135,3 @@ def drawable(derived: pd.DataFrame, ratio: str) -> bool:
         return False
     _, order = groups_of(cases)
     return cases["label"].nunique() <= MOST_VARIANTS and len(order) <= MOST_POOLED
-
-
-def _shortened(names: Sequence[str] | str, most: int = 24) -> str:
-    text = str(names)
-    return text if len(text) <= most else "the first"

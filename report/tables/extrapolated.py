@@ -8,12 +8,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from spmark.report.derive.cases import SPENT_PHASES
+from spmark.report.derive.cases import PROBLEM, spent_s
 from spmark.report.tables.table import Chapter, Table
 
 _SAMPLED, _EXHAUSTIVE, _RANKED = "sampled", "exhaustive", "_rank"
 """How ``mode`` in a plan's config ends."""
-_PROBLEM = ("op", "dtype", "matrix", "width", "seed")
 COLUMNS = (
     "op", "dtype", "matrix", "width", "label", "emitter", "candidates_run", "candidates", "seconds_per_candidate",
     "extrapolated_s", "measured_s", "rank_s", "extrapolated_over_rank", "measured_over_rank",
@@ -43,7 +42,7 @@ def extrapolated(derived: pd.DataFrame) -> pd.DataFrame:
     rows = rows.assign(
         mode=rows["config"].map(lambda config: config.get("mode", "")),
         emitter=rows["config"].map(lambda config: config.get("emitter", "")),
-        spent_s=rows["phases_s"].map(lambda spent: sum(spent.get(phase, 0.0) for phase in SPENT_PHASES)),
+        spent_s=spent_s(rows["phases_s"]),
     )
     told = rows["search"].map(lambda facts: min(facts.measured, facts.eligible) > 0).astype(bool)
     sampled = rows[(rows["mode"] == _SAMPLED) & told]
@@ -58,7 +57,7 @@ def extrapolated(derived: pd.DataFrame) -> pd.DataFrame:
         seconds_per_candidate=of_candidates / each,
         extrapolated_s=sampled["spent_s"] + of_candidates / each * (count - each),
     )
-    keys = [*_PROBLEM, "emitter"]
+    keys = [*PROBLEM, "emitter"]
     for mode, name in ((_EXHAUSTIVE, "measured_s"), (_RANKED, "rank_s")):
         of_mode = rows[rows["mode"].str.endswith(mode)].groupby(keys)["spent_s"].median().rename(name)
         found = found.join(of_mode, on=keys)

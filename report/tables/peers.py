@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 
-from spmark.report.derive.cases import PROBLEM
+from spmark.report.derive.cases import PROBLEM, beside
 from spmark.report.derive.groups import ALL, group_of
-from spmark.report.derive.means import kinds
-from spmark.report.derive.statistics import geometric_mean
+from spmark.report.derive.means import kinds, over_matrices
 from spmark.report.tables.table import Table
 
 
@@ -29,14 +27,16 @@ def over_best_other(derived: pd.DataFrame) -> pd.DataFrame:
     rows = derived[derived["speedup"].notna()].reset_index(drop=True)
     if rows["implementation"].nunique() < 2:
         return rows.iloc[:0].assign(best_other="", over_best=0.0)
-    best_other, over_best = np.full(len(rows), "", object), np.full(len(rows), np.nan)
-    for _, part in rows.groupby(list(PROBLEM), sort=False):
-        ranked = part.sort_values("speedup", ascending=False, kind="stable")
-        for at, name, speedup in zip(part.index, part["implementation"], part["speedup"], strict=True):
-            others = ranked[ranked["implementation"] != name]
-            if len(others):
-                best_other[at], over_best[at] = others["label"].iloc[0], speedup / others["speedup"].iloc[0]
-    return rows.assign(best_other=best_other, over_best=over_best).dropna(subset="over_best")
+    ranked = rows.sort_values("speedup", ascending=False, kind="stable")
+    columns = ("implementation", "label", "speedup")
+    first = ranked.drop_duplicates(list(PROBLEM))
+    # The fastest of those that are of another implementation than the fastest.
+    second = ranked[ranked["implementation"] != beside(ranked, first, "implementation")["implementation"]]
+    second = second.drop_duplicates(list(PROBLEM))
+    best, next_best = beside(rows, first, *columns), beside(rows, second, *columns)
+    other = best.where(best["implementation"] != rows["implementation"], next_best)
+    rows = rows.assign(best_other=other["label"], over_best=rows["speedup"] / other["speedup"].astype(float))
+    return rows.dropna(subset="over_best")
 
 
 def best_other_table(derived: pd.DataFrame) -> Table:
@@ -60,19 +60,15 @@ def _means(rows: pd.DataFrame) -> pd.DataFrame:
     keys = ["op", "dtype", "of", "label"]
     made = []
     for key, part in rows.groupby(keys, sort=False):
-        clusters = list(part["matrix"]) if part["matrix"].nunique() > 1 else None
-        mean = geometric_mean(part["over_best"].to_numpy(np.float64), clusters)
-        often = part["best_other"].mode().iloc[0]
+        mean = over_matrices(part, "over_best")
         made.append(
             dict(zip(keys, key, strict=True))
             | {"kinds": kinds(part), "over_best_speedup": mean.value, "over_best_speedup_low": mean.low}
-            | {"over_best_speedup_high": mean.high, "cases": len(part), "most_often": often}
-            | {"fastest_share": float((part["over_best"] > 1).mean())}
+            | {"over_best_speedup_high": mean.high, "cases": len(part)}
+            | {"most_often": part["best_other"].mode().iloc[0], "fastest_share": (part["over_best"] > 1).mean()}
         )
-    frame = pd.DataFrame(made)
-    return (
-        frame.assign(order=frame["of"].map(_order)).sort_values(["op", "dtype", "order", "label"]).drop(columns="order")
-    )
+    frame = pd.DataFrame(made).assign(order=[_order(row["of"]) for row in made])
+    return frame.sort_values(["op", "dtype", "order", "label"]).drop(columns="order")
 
 
 def _order(of: str) -> tuple[int, str, float]:

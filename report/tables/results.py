@@ -163,7 +163,7 @@ def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _as_shown(means: pd.DataFrame) -> pd.DataFrame:
     own = {name: f"own_{name}" for name in ("speedup", "speedup_low", "speedup_high", "cases")}
-    return means.drop(columns=["implementation", "wide_share"]).rename(columns=own)
+    return means.drop(columns=["implementation", "wide_share", "problems"]).rename(columns=own)
 
 
 def _configs(frame: pd.DataFrame) -> pd.Series[str]:

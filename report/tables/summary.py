@@ -10,7 +10,7 @@ import pandas as pd
 
 from spmark.impls.core.record import Status
 from spmark.report.derive.cases import WIDE_MARK, WIDE_SPEEDUP, choose_baseline, derive
-from spmark.report.derive.means import mean_speedups, mostly_wide
+from spmark.report.derive.means import MOSTLY, mean_speedups
 from spmark.report.load.records import current
 from spmark.report.tables.cells import cell
 
@@ -64,6 +64,6 @@ def short_table(frame: pd.DataFrame, baseline: str | None = None) -> list[dict[s
 
 
 def _qualified(speedup: str, mean: dict[Hashable, Any]) -> str:
-    if speedup and mostly_wide(mean):
+    if speedup and mean["wide_share"] >= MOSTLY:
         speedup += f" {WIDE_MARK}"
     return f"{speedup} ({mean['kinds']})" if speedup and mean["kinds"].startswith("mixed") else speedup

@@ -9,8 +9,8 @@ import pytest
 
 from spmark.impls.core.record import Baseline, MatrixKind, ProblemFacts, Status
 from spmark.report.derive.cases import derive
-from spmark.report.figures.all import roofline_share
 from spmark.report.figures.costs import break_even, paid_off, search_time, searched
+from spmark.report.figures.roofline import roofline_share
 from spmark.report.figures.speedups import speedup_over_size, speedup_per_matrix, speedup_per_width
 from spmark.report.load.records import load_records
 from spmark.report.tables.summary import short_table
