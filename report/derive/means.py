@@ -51,7 +51,7 @@ def mean_speedups(derived: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame
     frame = derived.drop_duplicates([*keys, *PROBLEM, "label"], keep="last")
     frame = frame.assign(problem=frame.groupby([*keys, *PROBLEM]).ngroup())
     frame = frame.assign(problems=frame.groupby(keys)["problem"].transform("nunique"))
-    of_group = frame.groupby(keys)["matrix_kind"].agg(_kinds)
+    of_group = frame.groupby(keys)["matrix_kind"].agg(_kinds).to_dict()
     rows = []
     for key, cases in _judged(frame, keys).groupby([*keys, "label"]):
         solved, problems = cases[cases["solved"]], int(cases["problems"].iloc[0])

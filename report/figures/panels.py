@@ -144,7 +144,8 @@ def by_group(
     panels : list of (Axes, DataFrame)
         Each panel with its part of the data.
     """
-    series, keys = looks_of(data), "lines" if curves else "bars"
+    series = looks_of(data)
+    keys: Keys = "lines" if curves else "bars"
     figure, axes = stacked(len(panels_of(data)), series, keys, () if curves else groups, width_in)
     panels = list(titled(axes, data))
     for ax, part in panels:
@@ -186,7 +187,7 @@ def grouped_bars(
         Bars that end below are cut there, with their value written beside.
     """
     bar = min(0.84 / len(series), _WIDEST_BAR)
-    shown: dict[tuple[str, str], Any] = {(row.group, row.label): row for row in rows.itertuples()}
+    shown: dict[Any, Any] = {(row.group, row.label): row for row in rows.itertuples()}
     for position, (label, look) in enumerate(series.items()):
         offset = (position - (len(series) - 1) / 2) * bar
         for place, group in enumerate(groups):
@@ -207,7 +208,7 @@ def grouped_bars(
                 ax.plot([x, x], [row.low, row.high], color="black", linewidth=0.7, zorder=3)
             if row.wide:
                 top = max(start, row.value, row.high if isfinite(row.high) else start)
-                above = {"textcoords": "offset points", "ha": "center", "va": "bottom", "fontsize": 8}
+                above: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "bottom", "fontsize": 8}
                 ax.annotate(WIDE_MARK, (x, top), (0, 1), zorder=4, **above)
     ax.set_xlim(-0.55, len(groups) - 0.45)
     for place in range(1, len(groups)):
@@ -234,8 +235,8 @@ def scattered(ax: Axes, part: pd.DataFrame, x: str, y: str, series: Mapping[str,
     ax.set_yscale("log")
     for label, look in series.items():
         points = part[part["label"] == label]
-        edge = {"markeredgecolor": "black", "markeredgewidth": 0.4}
-        ax.plot(points[x], points[y], look.marker, color=look.colour, zorder=3, **(edge | style))
+        drawn: dict[str, Any] = {"markeredgecolor": "black", "markeredgewidth": 0.4} | style
+        ax.plot(points[x], points[y], look.marker, color=look.colour, zorder=3, **drawn)
 
 
 def width_axis(ax: Axes, widths: Sequence[int]) -> None:

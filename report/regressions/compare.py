@@ -6,18 +6,20 @@ its size (`spmark.report.regressions.difference`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import log1p, nan
+from typing import Any
 
 import numpy as np
 
+from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.record import Status
 from spmark.report.derive.statistics import FEWEST_SAMPLES, NOTHING, Interval
 from spmark.report.regressions.difference import ERROR_RATE, Difference, adjusted, difference
 from spmark.report.regressions.observe import PHASE, SPEEDUP, TIME
-from spmark.report.regressions.sides import CaseRuns, Side, alone, differences, paired
+from spmark.report.regressions.sides import Side, alone, differences, paired
 from spmark.report.regressions.spreadmodel import SpreadModel
 
 UNGATED = frozenset({SPEEDUP, PHASE + "upload"})
@@ -111,19 +113,19 @@ def compare(
         The sides may not be compared, or share no case.
     """
     changes: list[Change] = []
-    tests: list[_Test] = []
-    for (device, case), (old, new) in paired(before, after, across).items():
-        ended = _without_result(device, case, old, new, across)
+    tests: list[tuple[Change, Difference]] = []
+    for old, new in paired(before, after, across):
+        ended = _without_result(old, new, across)
         if ended is not None:
             changes.append(ended)
-        elif old.status is new.status is Status.OK:
-            for found in _tests(_Pair(device, case, old, new), models, across):
-                if isinstance(found, _Test):
-                    tests.append(found)
+        elif old.status == new.status == Status.OK:
+            for change, found in _tests(old, new, models, across):
+                if found is None:
+                    changes.append(change)
                 else:
-                    changes.append(found)
+                    tests.append((change, found))
     for family in (TIME, SPEEDUP, PHASE):
-        changes += _decided([test for test in tests if test.quantity.startswith(family)], least)
+        changes += _decided([test for test in tests if test[0].quantity.startswith(family)], least)
     return Comparison(
         changes=tuple(changes),
         only_before=tuple(alone(before, after, across)),
@@ -133,78 +135,61 @@ def compare(
     )
 
 
-def _without_result(device: str, case: str, old: CaseRuns, new: CaseRuns, across: bool) -> Change | None:
+def _without_result(old: Any, new: Any, across: bool) -> Change | None:
     """Say what became of a case that is not to be tested; None where both sides ended alike."""
+    verdict, note = Verdict.UNTESTED, ""
     if old.matrix_hash != new.matrix_hash and old.matrix_hash and new.matrix_hash:
         note = f"another matrix: pattern {old.matrix_hash[:8]} became {new.matrix_hash[:8]}"
-        return Change(device, case, TIME, Verdict.UNTESTED, note=note)
-    if (old.status is Status.OK) == (new.status is Status.OK):
+    elif (old.status == Status.OK) == (new.status == Status.OK):
         return None
-    if new.status is Status.OK:
-        return Change(device, case, TIME, Verdict.FIXED, note=f"was {old.status}: {_first_line(old.reason)}")
-    # Another device may refuse what this one takes.
-    verdict = Verdict.UNTESTED if across and new.status is Status.UNSUPPORTED else Verdict.BROKEN
-    return Change(device, case, TIME, verdict, note=f"now {new.status}: {_first_line(new.reason)}")
+    elif new.status == Status.OK:
+        verdict, note = Verdict.FIXED, f"was {old.status}: {_first_line(old.reason)}"
+    else:
+        # Another device may refuse what this one takes.
+        verdict = Verdict.UNTESTED if across and new.status == Status.UNSUPPORTED else Verdict.BROKEN
+        note = f"now {new.status}: {_first_line(new.reason)}"
+    return Change(old.device, old.case_id, TIME, verdict, note=note)
 
 
 def _first_line(text: str) -> str:
     return text.strip().partition("\n")[0]
 
 
-@dataclass(frozen=True)
-class _Pair:
-    device: str
-    case_id: str
-    old: CaseRuns
-    new: CaseRuns
-
-    def untested(self, quantity: str, note: str) -> Change:
-        return Change(self.device, self.case_id, quantity, Verdict.UNTESTED, note=note)
-
-
-@dataclass(frozen=True)
-class _Test:
-    device: str
-    case_id: str
-    quantity: str
-    difference: Difference
-    note: str
-
-
-def _tests(pair: _Pair, models: Sequence[SpreadModel], across: bool) -> Iterator[_Test | Change]:
-    old, new = pair.old, pair.new
+def _tests(
+    old: Any, new: Any, models: Sequence[SpreadModel], across: bool
+) -> Iterator[tuple[Change, Difference | None]]:
+    """Give what is to be decided of each quantity; None where a note says why it cannot be."""
     both = set(old.seen) & set(new.seen)
     for quantity in sorted({SPEEDUP} & both if across else both):
-        sides = (old.seen[quantity], new.seen[quantity])
-        if quantity == SPEEDUP and old.baseline != new.baseline:
-            yield pair.untested(quantity, f"another baseline: {old.baseline} became {new.baseline}")
+        sides, found = (old.seen[quantity], new.seen[quantity]), None
+        if quantity == SPEEDUP and old.baseline_implementation != new.baseline_implementation:
+            note = f"another baseline: {old.baseline_implementation} became {new.baseline_implementation}"
         elif any(np.isnan(side.error).any() for side in sides):
-            yield pair.untested(quantity, f"expected {FEWEST_SAMPLES} samples of each run or more, found fewer")
+            note = f"expected {FEWEST_SAMPLES} samples of each run or more, found fewer"
         else:
-            trends = [model.trend(quantity, side.device_kind) for model, side in zip(models, (old, new), strict=True)]
-            found = difference(sides[0], sides[1], trends, pair.case_id)
-            yield _Test(pair.device, pair.case_id, quantity, found, _note(quantity, old, new))
-    if across and SPEEDUP not in both and (old.baseline or new.baseline):
-        yield pair.untested(SPEEDUP, "expected a baseline on both sides, found it on one")
+            kinds = (DeviceKind(old.device_kind), DeviceKind(new.device_kind))
+            trends = [model.trend(quantity, kind) for model, kind in zip(models, kinds, strict=True)]
+            found, note = difference(*sides, trends, old.case_id), _note(quantity, old.config, new.config)
+        yield Change(old.device, old.case_id, quantity, Verdict.UNTESTED, note=note), found
+    if across and SPEEDUP not in both and (old.baseline_implementation or new.baseline_implementation):
+        note = "expected a baseline on both sides, found it on one"
+        yield Change(old.device, old.case_id, SPEEDUP, Verdict.UNTESTED, note=note), None
 
 
-def _note(quantity: str, old: CaseRuns, new: CaseRuns) -> str:
-    keys = sorted(key for key in {*old.config, *new.config} if old.config.get(key) != new.config.get(key))
+def _note(quantity: str, old: Mapping[str, object], new: Mapping[str, object]) -> str:
+    keys = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
     if quantity != TIME or not keys:
         return ""
-    return "chose " + ", ".join(f"{key}={new.config.get(key)} instead of {old.config.get(key)}" for key in keys)
+    return "chose " + ", ".join(f"{key}={new.get(key)} instead of {old.get(key)}" for key in keys)
 
 
-def _decided(tests: Sequence[_Test], least: float) -> Iterator[Change]:
+def _decided(tests: Sequence[tuple[Change, Difference]], least: float) -> Iterator[Change]:
     """Give the verdicts of one family of tests."""
-    for test, level in zip(tests, adjusted([test.difference.p for test in tests]), strict=True):
-        found = test.difference
-        worse = found.log_ratio < 0 if test.quantity == SPEEDUP else found.log_ratio > 0
+    for (change, found), level in zip(tests, adjusted([found.p for _, found in tests]), strict=True):
+        worse = found.log_ratio < 0 if change.quantity == SPEEDUP else found.log_ratio > 0
         flagged = level <= ERROR_RATE and abs(found.log_ratio) > log1p(least)
-        yield Change(
-            device=test.device,
-            case_id=test.case_id,
-            quantity=test.quantity,
+        yield replace(
+            change,
             verdict=(Verdict.REGRESSED if worse else Verdict.IMPROVED) if flagged else Verdict.SAME,
             before=found.before,
             after=found.after,
@@ -214,5 +199,4 @@ def _decided(tests: Sequence[_Test], least: float) -> Iterator[Change]:
             adjusted_p=level,
             threshold=max(found.threshold(len(tests)), least),
             runs_needed=found.runs_needed(len(tests)),
-            note=test.note,
         )

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.record import Environment, Status
+from spmark.impls.core.record import Environment
 from spmark.report.load.records import load_every_run
-from spmark.report.regressions.observe import Observed, by_case, observe
+from spmark.report.regressions.observe import by_case, observe
 
+_CASE = ["device", "case_id"]
 _VERSION = ["implementation_version", "driver", "protocol_version"]
+_FACTS = ("driver", "cuda", "cpu", "cores", "system", "commit")
 
 
 class Context(NamedTuple):
@@ -30,29 +31,19 @@ class Context(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CaseRuns:
-    """Every run that one side has of one case, by the version that ran last."""
-
-    seen: Mapping[str, Observed]
-    """Ok runs, oldest first, by quantity."""
-    device_kind: DeviceKind
-    status: Status
-    """Of the newest run."""
-    reason: str
-    matrix_hash: str
-    config: Mapping[str, object]
-    baseline: str
-
-
-@dataclass(frozen=True)
 class Side:
     """One side of a comparison."""
 
     name: str
-    cases: Mapping[tuple[str, str], CaseRuns]
-    """By device and case id."""
-    contexts: frozenset[Context]
+    cases: pd.DataFrame
+    """The newest run of each case, by device and case id; ``seen`` has its ok runs of that version, by quantity."""
     environments: tuple[Environment, ...]
+
+    @property
+    def contexts(self) -> frozenset[Context]:
+        """What the cases were measured under."""
+        columns = self.cases[["device", "driver", "protocol_version"]]
+        return frozenset(Context(*row) for row in columns.itertuples(index=False))
 
 
 def read_side(path: Path) -> Side:
@@ -78,103 +69,80 @@ def read_side(path: Path) -> Side:
 
 def side_of(frame: pd.DataFrame, name: str) -> Side:
     """Group loaded records, with a column ``driver``, by case."""
-    newest = frame.groupby(["device", "case_id"], sort=False)[_VERSION].transform("last")
+    newest = frame.groupby(_CASE, sort=False)[_VERSION].transform("last")
     same = frame[(frame[_VERSION] == newest).all(axis=1)]
-    last = same.drop_duplicates(["device", "case_id"], keep="last")
-    seen = by_case(observe(same))
-    cases = {
-        (row.device, row.case_id): CaseRuns(
-            seen=seen.get((row.device, row.case_id), {}),
-            device_kind=DeviceKind(row.device_kind),
-            status=Status(row.status),
-            reason=row.reason,
-            matrix_hash=row.matrix_hash,
-            config=row.config,
-            baseline=row.baseline_implementation,
-        )
-        for row in _rows(last)
-    }
-    contexts = {Context(row.device, row.driver, row.protocol_version) for row in _rows(last)}
+    seen: dict[Any, Any] = by_case(observe(same))
+    last = same.drop_duplicates(_CASE, keep="last").set_index(_CASE, drop=False)
     environments = dict(zip(same["environment"], same["facts"], strict=True))
-    return Side(name, cases, frozenset(contexts), tuple(environments.values()))
+    return Side(name, last.assign(seen=[seen.get(key, {}) for key in last.index]), tuple(environments.values()))
 
 
-def _rows(frame: pd.DataFrame) -> Iterator[Any]:
-    return iter(frame.itertuples(index=False))
-
-
-def paired(before: Side, after: Side, across: bool) -> dict[tuple[str, str], tuple[CaseRuns, CaseRuns]]:
-    """Give the cases that both sides have, in the order of the first.
+def paired(before: Side, after: Side, across: bool) -> list[tuple[Any, Any]]:
+    """Give the newest runs of the cases that both sides have, in the order of the first.
 
     Parameters
     ----------
     before, after : Side
         The two sides.
     across : bool
-        Match cases of two devices, drivers or protocols.
+        Match cases of two devices, drivers or protocols; ``device`` is then empty.
 
     Raises
     ------
     RecordError
         The sides differ in what may not differ, or share no case.
     """
-    if across:
-        first, second = _of_one_device(before), _of_one_device(after)
-    else:
+    if not across:
         _refuse_other_contexts(before, after)
-        first, second = dict(before.cases), dict(after.cases)
-    common = {key: (runs, second[key]) for key, runs in first.items() if key in second}
-    if not common:
+    first, second = (_cases(side, across) for side in (before, after))
+    common = first.index[first.index.isin(second.index)]
+    if common.empty:
         raise RecordError(
             f"{before.name} and {after.name}: expected cases that both have, found none among "
             f"{len(first)} and {len(second)}; run the same sweep on both sides"
         )
-    return common
+    rows = (cases.loc[common].itertuples(index=False) for cases in (first, second))
+    return list(zip(*rows, strict=True))
 
 
 def alone(side: Side, other: Side, across: bool) -> list[str]:
     """List the case ids that only ``side`` has."""
-    if across:
-        there = {case for _, case in other.cases}
-        return [case for _, case in side.cases if case not in there]
-    return [case for device, case in side.cases if (device, case) not in other.cases]
+    mine, theirs = (_cases(one, across) for one in (side, other))
+    return list(mine.loc[~mine.index.isin(theirs.index), "case_id"])
 
 
 def differences(before: Side, after: Side) -> list[str]:
     """Say what else differs between the machines and the software of the two sides."""
     facts = [_facts(side.environments) for side in (before, after)]
-    lines = []
-    for name in sorted(set(facts[0]) | set(facts[1])):
-        first, second = (found.get(name, set()) for found in facts)
-        if first != second:
-            lines.append(f"{name}: {_listed(first)} -> {_listed(second)}")
-    return lines
+    nothing: set[str] = set()
+    pairs = ((name, *(told.get(name, nothing) for told in facts)) for name in sorted({*facts[0], *facts[1]}))
+    return [f"{name}: {_listed(old)} -> {_listed(new)}" for name, old, new in pairs if old != new]
 
 
 def _facts(environments: Iterable[Environment]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+    told: dict[str, set[str]] = {}
     for environment in environments:
-        simple = {
-            name: str(getattr(environment, name)) for name in ("driver", "cuda", "cpu", "cores", "system", "commit")
-        }
+        simple = {name: str(getattr(environment, name)) for name in _FACTS}
         for name, value in ({"device": environment.device.name} | simple | environment.packages).items():
             if value:
-                found.setdefault(name, set()).add(value)
-    return found
+                told.setdefault(name, set()).add(value)
+    return told
 
 
 def _listed(values: Iterable[str]) -> str:
     return ", ".join(sorted(values)) or "none"
 
 
-def _of_one_device(side: Side) -> dict[tuple[str, str], CaseRuns]:
-    devices = {device for device, _ in side.cases}
+def _cases(side: Side, across: bool) -> pd.DataFrame:
+    if not across:
+        return side.cases
+    devices = sorted(side.cases["device"].unique())
     if len(devices) > 1:
         raise RecordError(
-            f"{side.name}: expected records of one device with --across, found {', '.join(sorted(devices))}; "
+            f"{side.name}: expected records of one device with --across, found {', '.join(devices)}; "
             "name the folder of one"
         )
-    return {("", case): runs for (_, case), runs in side.cases.items()}
+    return side.cases.assign(device="").set_index("case_id", drop=False)
 
 
 def _refuse_other_contexts(before: Side, after: Side) -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.record import Status
 from spmark.report.load.records import load_every_run
+
+_CASE = ["device", "case_id", "implementation_version"]
 
 
 @dataclass(frozen=True)
@@ -50,46 +51,44 @@ def spread_by_case(paths: Sequence[Path]) -> pd.DataFrame:
     """
     frame = load_every_run(paths)
     frame = frame[frame["status"] == Status.OK.value]
-    rows = []
-    for (device, case, _), runs in frame.groupby(["device", "case_id", "implementation_version"], sort=False):
-        if len(runs) < 2:
-            continue
-        medians = np.array([np.median(samples) for samples in runs["samples_us"]])
-        beside = [np.median(samples) if len(samples) else np.nan for samples in runs["baseline_samples_us"]]
-        rows.append(
-            {
-                "device": device,
-                "case_id": case,
-                "runs": len(runs),
-                "median_us": medians.mean(),
-                "deviation": _deviation(medians),
-                "range": np.ptp(medians) / medians.mean(),
-                "ratio_deviation": _deviation(np.array(beside) / medians),
-            }
-        )
-    if not rows:
+    own, beside = (
+        frame[name].map(lambda samples: np.median(samples) if len(samples) else np.nan).astype(float)
+        for name in ("samples_us", "baseline_samples_us")
+    )
+    runs = frame.assign(median_us=own, ratio=beside / own).groupby(_CASE, sort=False)
+    cases = runs.agg(
+        runs=("median_us", "size"),
+        median_us=("median_us", "mean"),
+        deviation=("median_us", _deviation),
+        range=("median_us", np.ptp),
+        ratio_deviation=("ratio", _deviation),
+    )
+    cases = cases[cases["runs"] > 1].reset_index().drop(columns="implementation_version")
+    if cases.empty:
         where = ", ".join(map(str, paths))
         raise RecordError(f"{where}: expected cases that were run at least twice by the same code, found none")
-    return pd.DataFrame(rows)
+    return cases.assign(range=cases["range"] / cases["median_us"])
 
 
 def spread(paths: Sequence[Path]) -> list[Spread]:
     """Sum up `spread_by_case` for every device."""
-    return [
-        Spread(
-            device=str(device),
-            cases=len(cases),
-            runs=int(cases["runs"].min()),
-            typical=float(cases["deviation"].median()),
-            worst=float(cases["deviation"].max()),
-            typical_range=float(cases["range"].median()),
-            worst_range=float(cases["range"].max()),
-            ratio_typical=float(cases["ratio_deviation"].median()),
-            ratio_worst=float(cases["ratio_deviation"].max()),
+    devices = (
+        spread_by_case(paths)
+        .groupby("device", sort=False)
+        .agg(
+            cases=("runs", "size"),
+            runs=("runs", "min"),
+            typical=("deviation", "median"),
+            worst=("deviation", "max"),
+            typical_range=("range", "median"),
+            worst_range=("range", "max"),
+            ratio_typical=("ratio_deviation", "median"),
+            ratio_worst=("ratio_deviation", "max"),
         )
-        for device, cases in spread_by_case(paths).groupby("device", sort=False)
-    ]
+    )
+    return [Spread(*row) for row in devices.reset_index().itertuples(index=False)]
 
 
-def _deviation(values: NDArray[np.float64]) -> float:
-    return float(values.std(ddof=1) / values.mean())
+def _deviation(of_runs: pd.Series[float]) -> float:
+    values = of_runs.to_numpy(np.float64)
+    return float(values.std(ddof=1) / values.mean()) if len(values) > 1 else np.nan

@@ -67,7 +67,7 @@ def _means(rows: pd.DataFrame) -> pd.DataFrame:
             | {"over_best_speedup_high": mean.high, "cases": len(part)}
             | {"most_often": part["best_other"].mode().iloc[0], "fastest_share": (part["over_best"] > 1).mean()}
         )
-    frame = pd.DataFrame(made).assign(order=[_order(row["of"]) for row in made])
+    frame = pd.DataFrame(made).assign(order=lambda means: means["of"].map(_order))
     return frame.sort_values(["op", "dtype", "order", "label"]).drop(columns="order")
 
 
