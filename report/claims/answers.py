@@ -9,23 +9,25 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import partial
 from math import isfinite, nan
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.record import MatrixKind, Status
-from spmark.report.claims.published import FACTS, Claim, Measure, Statistic
+from spmark.report.claims.published import FACTS, RANGES, Claim, Measure, Statistic
 from spmark.report.claims.study import published_study
 from spmark.report.claims.tiles import published_agreement
-from spmark.report.derive.cases import derive
-from spmark.report.derive.statistics import NOTHING, Interval, geometric_mean
+from spmark.report.derive.cases import beside, derive, medians, spent_s
+from spmark.report.derive.means import over_matrices
+from spmark.report.derive.statistics import NOTHING, Interval
 
 _SPEEDUPS = (Statistic.GEOMEAN_SPEEDUP, Statistic.SPEEDUP_RANGE, Statistic.MIN_SPEEDUP, Statistic.MAX_SPEEDUP)
 _TIMED = (*_SPEEDUPS, Statistic.MEDIAN_MS, Statistic.MEAN_LOSS, Statistic.TIME_SPREAD)
 _VALUE, _LOW, _HIGH = "value", "value_low", "value_high"
-_KEY = ["op", "dtype", "matrix", "width", "seed"]
 _MOST_NAMED = 4
 
 
@@ -110,7 +112,7 @@ def answer(claim: Claim, records: Records, matrices: dict[str, tuple[str, ...]])
     rows = chosen[np.isfinite(chosen[_VALUE].to_numpy(np.float64))]
     if rows.empty:
         return Answer(missing=lacking or _why_none(measure, chosen))
-    least, greatest = _STATISTICS[measure.statistic](rows)
+    least, greatest = _ends(rows, measure.statistic)
     twins = rows.loc[rows["matrix_kind"] == MatrixKind.TWIN.value, "plain"].unique()
     reservations = [
         f"stand-ins of the same size: {', '.join(twins)}" if len(twins) else "",
@@ -182,50 +184,42 @@ def _fact(claim: Claim, records: Records, matrices: dict[str, tuple[str, ...]]) 
 
 def _valued(records: Records, measure: Measure) -> pd.DataFrame:
     """Give the rows of the measure with ``value`` and its ends, per case and NaN where there is none."""
-    rows = records.of(measure)
-    if measure.statistic in _SPEEDUPS:
-        low, high = rows["speedup_low"], rows["speedup_high"]
-        return rows.assign(**{_VALUE: rows["speedup"], _LOW: low, _HIGH: high})
-    if measure.statistic in (Statistic.MEDIAN_MS, Statistic.TIME_SPREAD):
-        times = {_VALUE: "median_us", _LOW: "median_us_low", _HIGH: "median_us_high"}
-        return rows.assign(**{name: rows[column] * 1e-3 for name, column in times.items()})
-    return rows.assign(value=_without_ends(records, measure, rows), value_low=nan, value_high=nan)
-
-
-def _without_ends(records: Records, measure: Measure, rows: pd.DataFrame) -> pd.Series[float]:
-    """Give the values of a statistic whose single cases have no interval."""
-    if measure.statistic is Statistic.MEAN_LOSS:
-        return 100 * (_relative_time(rows) / _of_other(records, measure, rows, "time") - 1).abs()
-    if measure.statistic is Statistic.PADDED_SHARE:
-        return 100 * rows["padding"] / (1 + rows["padding"])
-    if measure.statistic is Statistic.MEMORY_RATIO:
-        held = rows["device_bytes"].where((rows["status"] == Status.OK.value) & (rows["device_bytes"] > 0))
-        return held / _of_other(records, measure, rows, "device_bytes")
-    spent = _search_s(rows, measure)
-    return _of_other(records, measure, rows, "search") / spent.where(spent > 0) if measure.over else spent
+    rows, statistic = records.of(measure), measure.statistic
+    of_other = partial(_of_other, records, measure, rows)
+    value: pd.Series[float]
+    if statistic in _SPEEDUPS or statistic in (Statistic.MEDIAN_MS, Statistic.TIME_SPREAD):
+        name, scale = ("speedup", 1.0) if statistic in _SPEEDUPS else ("median_us", 1e-3)
+        ends = {_VALUE: rows[name], _LOW: rows[f"{name}_low"], _HIGH: rows[f"{name}_high"]}
+        return rows.assign(**{column: numbers * scale for column, numbers in ends.items()})
+    if statistic is Statistic.MEAN_LOSS:
+        value = 100 * (_relative_time(rows) / of_other(_relative_time) - 1).abs()
+    elif statistic is Statistic.PADDED_SHARE:
+        value = 100 * rows["padding"] / (1 + rows["padding"])
+    elif statistic is Statistic.MEMORY_RATIO:
+        known = (rows["status"] == Status.OK.value) & (rows["device_bytes"] > 0)
+        value = rows["device_bytes"].where(known) / of_other(lambda other: other["device_bytes"])
+    else:
+        value = _search_s(rows, measure)
+        if measure.over:
+            value = of_other(partial(_search_s, measure=measure)) / value.where(value > 0)
+    return rows.assign(value=value, value_low=nan, value_high=nan)
 
 
 def _search_s(rows: pd.DataFrame, measure: Measure) -> pd.Series[float]:
-    return rows["phases_s"].map(lambda spent: sum(spent.get(phase, 0.0) for phase in measure.phases) if spent else nan)
+    return spent_s(rows["phases_s"], measure.phases).where(rows["phases_s"].map(len) > 0)
 
 
 def _relative_time(rows: pd.DataFrame) -> pd.Series[float]:
     """Give the median over that of the interleaved baseline, which takes the drift between two cases out."""
-    own = rows["samples_us"].map(lambda samples: np.median(samples) if len(samples) else nan)
-    beside = rows["baseline_samples_us"].map(lambda samples: np.median(samples) if len(samples) else nan)
-    return own / beside
+    return medians(rows["samples_us"]) / medians(rows["baseline_samples_us"])
 
 
-def _of_other(records: Records, measure: Measure, rows: pd.DataFrame, what: str) -> pd.Series[float]:
-    """Give the value of ``over`` in the cases of ``rows``."""
-    other = records.frame[records.frame["label"] == measure.over].drop_duplicates(_KEY, keep="last")
-    if what == "search":
-        values = _search_s(other, measure)
-    else:
-        values = _relative_time(other) if what == "time" else other[what].astype(float)
-    found = dict(zip(other[_KEY].itertuples(index=False, name=None), values, strict=True))
-    keys = rows[_KEY].itertuples(index=False, name=None)
-    return pd.Series([found.get(key, nan) or nan for key in keys], index=rows.index, dtype=np.float64)
+def _of_other(
+    records: Records, measure: Measure, rows: pd.DataFrame, value: Callable[[pd.DataFrame], pd.Series[Any]]
+) -> pd.Series[float]:
+    """Give the value of ``over`` in the cases of ``rows``; NaN for none and for 0."""
+    other = records.frame[records.frame["label"] == measure.over]
+    return beside(rows, other.assign(value=value(other)), _VALUE)[_VALUE].astype(float).replace(0.0, nan)
 
 
 def _chosen(claim: Claim, rows: pd.DataFrame, matrices: dict[str, tuple[str, ...]]) -> tuple[pd.DataFrame, str, float]:
@@ -237,34 +231,23 @@ def _chosen(claim: Claim, rows: pd.DataFrame, matrices: dict[str, tuple[str, ...
         rows = rows[rows["dtype"] == about.dtype.value]
     if about.widths:
         rows = rows[rows["width"].isin(about.widths)]
-    parts, absent, held = [], Counter[str](), 0
+    parts, absent, held = [rows.iloc[:0]], Counter[str](), 0
     for name in about.matrices:
-        mine = _first_held(rows, matrices[name])
+        patterns = ([pattern] for pattern in matrices[name])
+        of_pattern = (rows[rows["plain"].map(partial(_matches, patterns=pattern)).astype(bool)] for pattern in patterns)
+        mine = next((part for part in of_pattern if len(part)), rows.iloc[:0])
         parts.append(mine)
-        solved = mine[np.isfinite(mine[_VALUE].to_numpy(np.float64))]
-        held += not solved.empty
+        failed = mine.loc[~np.isfinite(mine[_VALUE]), "status"]
+        held += len(failed) < len(mine)
         if mine.empty:
             absent[name] += 1
             continue
-        failed = mine[~mine.index.isin(solved.index)]
-        for status in failed["status"]:
-            absent[f"{name} ({'no value' if status == Status.OK.value else status})"] += 1
-        for _ in set(about.widths) - set(mine["width"]):
-            absent[f"{name} (width not run)"] += 1
-    chosen = pd.concat(parts) if parts else rows.iloc[:0]
+        absent.update(f"{name} ({'no value' if status == Status.OK.value else status})" for status in failed)
+        absent.update(f"{name} (width not run)" for _ in set(about.widths) - set(mine["width"]))
     named = [f"{count} of {name}" if count > 1 else name for name, count in absent.items()]
-    shown = ", ".join(named[:_MOST_NAMED]) + (
-        f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
-    )
-    return chosen, f"without a result: {shown}" if named else "", held / len(about.matrices)
-
-
-def _first_held(rows: pd.DataFrame, patterns: Sequence[str]) -> pd.DataFrame:
-    for pattern in patterns:
-        mine = rows[rows["plain"].map(lambda name, pattern=pattern: _matches(name, [pattern]))]
-        if len(mine):
-            return mine
-    return rows.iloc[:0]
+    more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+    lacking = f"without a result: {', '.join(named[:_MOST_NAMED])}{more}" if named else ""
+    return pd.concat(parts), lacking, held / len(about.matrices)
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:
@@ -277,7 +260,11 @@ def _why_none(measure: Measure, chosen: pd.DataFrame) -> str:
     return f"no value of {measure.of}" + (f" over {measure.over}" if measure.over else "")
 
 
-Ends = tuple[Interval, Interval]
+def _ends(rows: pd.DataFrame, statistic: Statistic) -> tuple[Interval, Interval]:
+    """Give the least and the greatest over matrices where a statistic is a range, else the statistic twice."""
+    parts = [part for _, part in rows.groupby("matrix")] if statistic in RANGES else [rows]
+    each = sorted(map(_STATISTICS[statistic], parts), key=lambda interval: interval.value)
+    return each[0], each[-1]
 
 
 def _spread(rows: pd.DataFrame) -> Interval:
@@ -286,22 +273,7 @@ def _spread(rows: pd.DataFrame) -> Interval:
 
 
 def _geomean(rows: pd.DataFrame) -> Interval:
-    if len(rows) == 1:
-        return _own(rows.iloc[0])
-    clusters = list(rows["matrix"]) if rows["matrix"].nunique() > 1 else None
-    return geometric_mean(rows[_VALUE].to_numpy(np.float64), clusters)
-
-
-def _own(row: pd.Series) -> Interval:
-    return Interval(float(row[_VALUE]), float(row[_LOW]), float(row[_HIGH]))
-
-
-def _one(statistic: Callable[[pd.DataFrame], Interval]) -> Callable[[pd.DataFrame], Ends]:
-    def both(rows: pd.DataFrame) -> Ends:
-        interval = statistic(rows)
-        return interval, interval
-
-    return both
+    return over_matrices(rows, _VALUE) if len(rows) > 1 else _least(rows)
 
 
 def _mean(rows: pd.DataFrame) -> Interval:
@@ -309,34 +281,27 @@ def _mean(rows: pd.DataFrame) -> Interval:
     return Interval(float(rows[_VALUE].mean()), nan, nan)
 
 
-def _least(rows: pd.DataFrame) -> Interval:
-    return _own(rows.iloc[int(np.argmin(rows[_VALUE].to_numpy(np.float64)))])
+def _least(rows: pd.DataFrame, sign: int = 1) -> Interval:
+    row = rows.iloc[int(np.argmin(sign * rows[_VALUE].to_numpy(np.float64)))]
+    return Interval(float(row[_VALUE]), float(row[_LOW]), float(row[_HIGH]))
 
 
 def _greatest(rows: pd.DataFrame) -> Interval:
-    return _own(rows.iloc[int(np.argmax(rows[_VALUE].to_numpy(np.float64)))])
+    return _least(rows, -1)
 
 
-def _range(statistic: Callable[[pd.DataFrame], Interval]) -> Callable[[pd.DataFrame], Ends]:
-    def ends(rows: pd.DataFrame) -> Ends:
-        each = sorted((statistic(part) for _, part in rows.groupby("matrix")), key=lambda interval: interval.value)
-        return each[0], each[-1]
-
-    return ends
-
-
-_STATISTICS: dict[Statistic, Callable[[pd.DataFrame], Ends]] = {
-    Statistic.GEOMEAN_SPEEDUP: _one(_geomean),
-    Statistic.SPEEDUP_RANGE: _range(_geomean),
-    Statistic.MIN_SPEEDUP: _one(_least),
-    Statistic.MAX_SPEEDUP: _one(_greatest),
-    Statistic.MEDIAN_MS: _one(_geomean),
-    Statistic.SEARCH_S: _one(_mean),
-    Statistic.SEARCH_RANGE_S: _range(_mean),
-    Statistic.SEARCH_RATIO: _one(_geomean),
-    Statistic.MAX_SEARCH_RATIO: _one(_greatest),
-    Statistic.MEMORY_RATIO: _one(_geomean),
-    Statistic.MEAN_LOSS: _one(_mean),
-    Statistic.TIME_SPREAD: _one(_spread),
-    Statistic.PADDED_SHARE: _one(_mean),
+_STATISTICS: dict[Statistic, Callable[[pd.DataFrame], Interval]] = {
+    Statistic.GEOMEAN_SPEEDUP: _geomean,
+    Statistic.SPEEDUP_RANGE: _geomean,
+    Statistic.MIN_SPEEDUP: _least,
+    Statistic.MAX_SPEEDUP: _greatest,
+    Statistic.MEDIAN_MS: _geomean,
+    Statistic.SEARCH_S: _mean,
+    Statistic.SEARCH_RANGE_S: _mean,
+    Statistic.SEARCH_RATIO: _geomean,
+    Statistic.MAX_SEARCH_RATIO: _greatest,
+    Statistic.MEMORY_RATIO: _geomean,
+    Statistic.MEAN_LOSS: _mean,
+    Statistic.TIME_SPREAD: _spread,
+    Statistic.PADDED_SHARE: _mean,
 }

@@ -162,7 +162,8 @@ _OF_ONE = frozenset(
     }
 )
 _METRICS = frozenset({Statistic.PREDICTION, Statistic.TILES})
-_RANGES = frozenset({Statistic.SPEEDUP_RANGE, Statistic.SEARCH_RANGE_S})
+RANGES: Final = frozenset({Statistic.SPEEDUP_RANGE, Statistic.SEARCH_RANGE_S})
+"""Statistics with a least and a greatest over matrices."""
 
 
 class Claim(_Part):
@@ -192,7 +193,7 @@ class Claim(_Part):
     def _consistent(self) -> Self:
         if self.ends and self.ends[0] > self.ends[1]:
             raise ValueError(f"{self.id}: expected least before greatest, found {self.value}")
-        if self.measure.statistic in _RANGES and not isinstance(self.value, tuple):
+        if self.measure.statistic in RANGES and not isinstance(self.value, tuple):
             raise ValueError(f"{self.id}: expected least and greatest for {self.measure.statistic}, found {self.value}")
         return self
 

@@ -88,7 +88,7 @@ def derive(frame: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
     against = against.where(source != "", nothing)
     median = _intervals("median_us", map(median_interval, samples), frame.index)
     speedup = _intervals("speedup", map(ratio_interval, against.mask(itself, nothing), samples), frame.index)
-    median_us, baseline_us = median["median_us"], _medians(against)
+    median_us, baseline_us = median["median_us"], medians(against)
     shares = {
         name: pd.Series(list(map(floor_us, frame[amount], frame[rate])), frame.index, float) / median_us
         for name, amount, rate in (
@@ -101,8 +101,8 @@ def derive(frame: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
         matrix_kind=_known_kinds(frame),
         samples=count,
         **median,
-        warm_us=_medians(frame["warm_samples_us"]),
-        graph_us=_medians(frame["graph_samples_us"]),
+        warm_us=medians(frame["warm_samples_us"]),
+        graph_us=medians(frame["graph_samples_us"]),
         baseline_us=baseline_us,
         **(speedup | {"speedup": speedup["speedup"].mask(itself & (count > 0), 1.0)}),
         speedup_from=source,
@@ -129,6 +129,11 @@ def spent_s(phases_s: pd.Series[Any], phases: Sequence[str] = SPENT_PHASES) -> p
     return phases_s.map(lambda spent: sum(spent.get(phase, 0.0) for phase in phases) if spent else 0.0).astype(float)
 
 
+def medians(samples_us: pd.Series[Any]) -> pd.Series[float]:
+    """Give the median of each row's samples; NaN without any."""
+    return samples_us.map(lambda taken: np.median(taken) if len(taken) else nan).astype(float)
+
+
 def _intervals(name: str, intervals: Iterable[Interval], index: pd.Index) -> Columns:
     ends = [(interval.value, interval.low, interval.high) for interval in intervals]
     frame = pd.DataFrame(ends, index, [name, f"{name}_low", f"{name}_high"], float)
@@ -137,10 +142,6 @@ def _intervals(name: str, intervals: Iterable[Interval], index: pd.Index) -> Col
 
 def _half_width(interval: Columns, name: str) -> pd.Series[float]:
     return (interval[f"{name}_high"] - interval[f"{name}_low"]) / 2 / interval[name]
-
-
-def _medians(samples_us: pd.Series[Any]) -> pd.Series[float]:
-    return samples_us.map(lambda taken: np.median(taken) if len(taken) else nan).astype(float)
 
 
 def _building(phases_s: pd.Series, paid: pd.Series, run_us: pd.Series, baseline_us: pd.Series) -> Columns:

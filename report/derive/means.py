@@ -118,5 +118,4 @@ def _judged(frame: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 def _mean(cases: pd.DataFrame, clustered: bool, prefix: str = "") -> dict[str, float]:
     mean = geometric_mean(cases["speedup"], list(cases["matrix"]) if clustered else None)
-    named = {"speedup": mean.value, "speedup_low": mean.low, "speedup_high": mean.high, "cases": len(cases)}
-    return {prefix + name: value for name, value in named.items()}
+    return mean.columns(f"{prefix}speedup") | {f"{prefix}cases": len(cases)}

@@ -37,6 +37,10 @@ class Interval:
         """Half the interval's length over the estimate."""
         return (self.high - self.low) / 2 / self.value if self.value else nan
 
+    def columns(self, name: str) -> dict[str, float]:
+        """Give what a table's column of this name and the two of its ends hold."""
+        return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
+
 
 NOTHING = Interval(nan, nan, nan)
 

@@ -6,8 +6,6 @@ counts over all matrices how far the width of least cost is from that of least t
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
@@ -58,21 +56,12 @@ def least(rows: pd.DataFrame) -> pd.DataFrame:
         ``op, dtype, matrix, width, nnz, by_cost, by_time, steps, regret``; steps are powers of two between the widths,
         negative where the cost prefers the narrower.
     """
-    found: list[dict[str, Any]] = []
-    for problem, part in rows.groupby(_PROBLEM, sort=True):
-        by_cost = part.iloc[int(np.argmin(part["cost"].to_numpy(np.float64)))]
-        by_time = part.iloc[int(np.argmin(part["median_us"].to_numpy(np.float64)))]
-        found.append(
-            dict(zip(_PROBLEM, problem, strict=True))
-            | {
-                "nnz": by_cost["nnz"],
-                "by_cost": int(by_cost["max_width"]),
-                "by_time": int(by_time["max_width"]),
-                "steps": round(float(np.log2(by_cost["max_width"] / by_time["max_width"]))),
-                "regret": float(by_cost["median_us"] / by_time["median_us"] - 1),
-            }
-        )
-    return pd.DataFrame(found)
+    groups = rows.groupby(_PROBLEM)
+    cost, time = (rows.loc[groups[column].idxmin()].set_index(_PROBLEM) for column in ("cost", "median_us"))
+    steps = np.log2(cost["max_width"] / time["max_width"]).round().astype(int)
+    regret = cost["median_us"] / time["median_us"] - 1
+    ends = cost[["nnz"]].assign(by_cost=cost["max_width"], by_time=time["max_width"], steps=steps, regret=regret)
+    return ends.reset_index()
 
 
 def cost_model_table(derived: pd.DataFrame) -> Table:
@@ -82,7 +71,7 @@ def cost_model_table(derived: pd.DataFrame) -> Table:
         "are powers of two between them, and regret is how much longer the width of least cost takes."
     )
     ends = least(priced(derived))
-    shown = ends.assign(near=np.where(ends["steps"].abs() <= 1, "yes", "no")) if len(ends) else ends
+    shown = ends.assign(near=np.where(ends["steps"].abs() <= 1, "yes", "no"))
     shown = shown.rename(columns={"regret": "regret_share", "near": "equal or neighbours"})
     return Table("cost-model", "Cost model: widths of least cost and of least time", note, shown)
 

@@ -78,8 +78,7 @@ def variants(derived: pd.DataFrame) -> pd.DataFrame:
         for key, part in named.groupby(keys):
             row: dict[str, Any] = dict(zip(keys, key, strict=True)) | {"cases": len(part)}
             for name in RATIOS:
-                mean = over_matrices(part, name)
-                row |= {name: mean.value, f"{name}_low": mean.low, f"{name}_high": mean.high}
+                row |= over_matrices(part, name).columns(name)
             rows.append(row)
     place = {group: at for at, group in enumerate([*order, ALL])}
     frame = pd.DataFrame(rows, columns=list(_COLUMNS))

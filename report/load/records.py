@@ -41,12 +41,7 @@ pattern's hash); ``op`` is ``sddmm-scaled`` for scaled SDDMM; samples are (n,) f
 """
 _FACTS = ("num_rows", "num_cols", "nnz", "longest_row", "flops", "compulsory_bytes")
 _SAMPLES = ("samples_us", "warm_samples_us", "graph_samples_us")
-_COPIED = (
-    "case_id", "implementation_version", "protocol_version", "device", "matrix_hash", "seed", "width",
-    "implementation", "label", "requested", "config", "reason", "clocks_mhz", "throttled", "phases_s", "search",
-    "max_rel_error", "load_average", "free_cores", "stored", "device_bytes", "peak_device_bytes", "environment",
-    "started_at",
-)  # fmt: skip
+_COPIED = [name for name in COLUMNS if name in Measurement.model_fields]
 
 
 def load_records(paths: Sequence[Path]) -> pd.DataFrame:

@@ -102,8 +102,7 @@ def model_table(study: Study, published: Published, task: str, split: str) -> Ta
             row["published_cosine_score"] = theirs.get(f"{model}: cosine similarity", nan)
         for metric, column in _COLUMNS[task].items():
             score = study.find(task, split, model, metric)
-            interval = score.interval if score else NOTHING
-            row |= {column: interval.value, f"{column}_low": interval.low, f"{column}_high": interval.high}
+            row |= (score.interval if score else NOTHING).columns(column)
         rows.append(row)
     note = (
         f"Mean over the splits, with the least and the greatest. ‘majority’ answers with the commonest label. "

@@ -11,6 +11,7 @@ import pandas as pd
 
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.record import Status
+from spmark.report.derive.cases import medians
 from spmark.report.load.records import load_every_run
 
 _CASE = ["device", "case_id", "implementation_version"]
@@ -51,10 +52,7 @@ def spread_by_case(paths: Sequence[Path]) -> pd.DataFrame:
     """
     frame = load_every_run(paths)
     frame = frame[frame["status"] == Status.OK.value]
-    own, beside = (
-        frame[name].map(lambda samples: np.median(samples) if len(samples) else np.nan).astype(float)
-        for name in ("samples_us", "baseline_samples_us")
-    )
+    own, beside = medians(frame["samples_us"]), medians(frame["baseline_samples_us"])
     runs = frame.assign(median_us=own, ratio=beside / own).groupby(_CASE, sort=False)
     cases = runs.agg(
         runs=("median_us", "size"),

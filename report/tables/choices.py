@@ -15,10 +15,7 @@ from spmark.report.derive.statistics import geometric_mean
 from spmark.report.tables.table import Table
 
 _CASE = ["case_id", "implementation_version", "environment"]
-_COLUMNS = [
-    "op", "dtype", "label", "choice", "chosen", "cases", "matrices", "over_next_speedup", "over_next_speedup_low",
-    "over_next_speedup_high", "least_speedup", "greatest_speedup",
-]  # fmt: skip
+_KEYS = ["op", "dtype", "label", "choice", "chosen"]
 
 
 def choices(seen: pd.DataFrame) -> pd.DataFrame:
@@ -37,14 +34,15 @@ def choices(seen: pd.DataFrame) -> pd.DataFrame:
         time with another value over the best time with this one; the least and the greatest.
     """
     rows = [row for _, case in seen.groupby(_CASE, sort=False) for row in _of_case(case)]
-    found = pd.DataFrame(rows, columns=["op", "dtype", "label", "choice", "chosen", "matrix", "ratio"])
-    made = []
-    for keys, part in found.groupby(["op", "dtype", "label", "choice", "chosen"], sort=True):
-        ratios = part["ratio"].to_numpy(np.float64)
-        mean = geometric_mean(ratios, list(part["matrix"]))
-        sizes = (len(part), part["matrix"].nunique())
-        made.append((*keys, *sizes, mean.value, mean.low, mean.high, ratios.min(), ratios.max()))
-    return pd.DataFrame(made, columns=_COLUMNS)
+    found = pd.DataFrame(rows, columns=[*_KEYS, "matrix", "ratio"])
+    made = [
+        dict(zip(_KEYS, key, strict=True))
+        | {"cases": len(part), "matrices": part["matrix"].nunique()}
+        | geometric_mean(part["ratio"], list(part["matrix"])).columns("over_next_speedup")
+        | {"least_speedup": part["ratio"].min(), "greatest_speedup": part["ratio"].max()}
+        for key, part in found.groupby(_KEYS)
+    ]
+    return pd.DataFrame(made)
 
 
 def choice_table(seen: pd.DataFrame) -> Table:

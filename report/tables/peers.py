@@ -58,15 +58,14 @@ def best_other_table(derived: pd.DataFrame) -> Table:
 
 def _means(rows: pd.DataFrame) -> pd.DataFrame:
     keys = ["op", "dtype", "of", "label"]
-    made = []
-    for key, part in rows.groupby(keys, sort=False):
-        mean = over_matrices(part, "over_best")
-        made.append(
-            dict(zip(keys, key, strict=True))
-            | {"kinds": kinds(part), "over_best_speedup": mean.value, "over_best_speedup_low": mean.low}
-            | {"over_best_speedup_high": mean.high, "cases": len(part)}
-            | {"most_often": part["best_other"].mode().iloc[0], "fastest_share": (part["over_best"] > 1).mean()}
-        )
+    made = [
+        dict(zip(keys, key, strict=True))
+        | {"kinds": kinds(part)}
+        | over_matrices(part, "over_best").columns("over_best_speedup")
+        | {"cases": len(part), "most_often": part["best_other"].mode().iloc[0]}
+        | {"fastest_share": (part["over_best"] > 1).mean()}
+        for key, part in rows.groupby(keys, sort=False)
+    ]
     frame = pd.DataFrame(made).assign(order=lambda means: means["of"].map(_order))
     return frame.sort_values(["op", "dtype", "order", "label"]).drop(columns="order")
 
