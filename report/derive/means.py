@@ -19,6 +19,8 @@ from spmark.report.derive.cases import PROBLEM, beside
 from spmark.report.derive.statistics import Interval, geometric_mean
 
 NOT_RUN = "not run"
+_READ = (*PROBLEM, "matrix_kind", "is_baseline", "label", "implementation", "speedup", "wide", "status", "samples")
+"""What means are made of: frames of all columns take longer to cut."""
 MOSTLY = 0.5
 """Share of wide cases from which a mean is marked: its own interval does not show them."""
 _COLUMNS = (
@@ -48,7 +50,7 @@ def mean_speedups(derived: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame
         cases within one matrix and over whole matrices else. Ordered by op, dtype, ``by`` and label.
     """
     keys = ["op", "dtype", *by]
-    frame = derived.drop_duplicates([*keys, *PROBLEM, "label"], keep="last")
+    frame = derived[list(dict.fromkeys([*keys, *_READ]))].drop_duplicates([*keys, *PROBLEM, "label"], keep="last")
     frame = frame.assign(problem=frame.groupby([*keys, *PROBLEM]).ngroup())
     frame = frame.assign(problems=frame.groupby(keys)["problem"].transform("nunique"))
     of_group = frame.groupby(keys)["matrix_kind"].agg(_kinds).to_dict()
