@@ -136,7 +136,7 @@ class Measure(_Part):
             raise ValueError("expected a statistic, or 'none' with the reason why there is none; found both or neither")
         if self.statistic in (*RATIOS, Statistic.MEAN_LOSS) and not (self.of and self.over):
             raise ValueError(f"expected 'of' and 'over' for {self.statistic}, found {self.of!r} and {self.over!r}")
-        if self.statistic in _OF_ONE and not self.of:
+        if self.statistic not in (None, *FACTS) and not self.of:
             raise ValueError(f"expected 'of' for {self.statistic}, found nothing")
         predicts = bool(self.task and self.model)
         if predicts != (self.statistic is Statistic.PREDICTION) or bool(self.metric) != (self.statistic in _METRICS):
@@ -150,17 +150,6 @@ RATIOS: Final = frozenset(s for s in Statistic if s.endswith("_ratio") or "speed
 """Statistics that compare two: 1 means that they are alike."""
 FACTS: Final = frozenset({Statistic.NUM_ROWS, Statistic.NUM_COLS, Statistic.NNZ, Statistic.DENSITY})
 """Statistics of a matrix alone."""
-_OF_ONE = frozenset(
-    {
-        Statistic.MEDIAN_MS,
-        Statistic.TIME_SPREAD,
-        Statistic.SEARCH_S,
-        Statistic.SEARCH_RANGE_S,
-        Statistic.PADDED_SHARE,
-        Statistic.PREDICTION,
-        Statistic.TILES,
-    }
-)
 _METRICS = frozenset({Statistic.PREDICTION, Statistic.TILES})
 RANGES: Final = frozenset({Statistic.SPEEDUP_RANGE, Statistic.SEARCH_RANGE_S})
 """Statistics with a least and a greatest over matrices."""

@@ -60,12 +60,8 @@ def _plots(
     plots += [partial(variant_ratios, derived, ratio) for ratio in RATIOS if drawable(derived, ratio)]
     if derived["roofline_share"].notna().any():
         plots.append(partial(roofline_share, derived))
-    if not searched(derived).empty:
-        plots.append(partial(search_time, derived))
-    if not built(derived).empty:
-        plots.append(partial(overhead_by_phase, derived))
-    if not priced(derived).empty:
-        plots.append(partial(cost_model, derived))
+    of_building = ((search_time, searched), (overhead_by_phase, built), (cost_model, priced))
+    plots += [partial(draw, derived) for draw, drawn in of_building if not drawn(derived).empty]
     if seen is not None and not predicted(seen).empty:
         plots.append(partial(predicted_times, seen))
     if baseline and rivals["break_even_runs"].notna().any():

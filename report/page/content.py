@@ -20,7 +20,7 @@ from spmark.report.figures.costmodel import cost_model_table
 from spmark.report.figures.plot import Drawing
 from spmark.report.figures.predictions import agreement_table
 from spmark.report.figures.variants import variant_table
-from spmark.report.load.candidates import measured
+from spmark.report.load.candidates import COLUMNS, measured
 from spmark.report.load.records import current
 from spmark.report.tables import results as tables
 from spmark.report.tables.choices import choice_table
@@ -122,8 +122,9 @@ def compose(
         )
     papers = (paper.name,) if paper and paper.name in PAPERS else PAPERS
     older = frame.groupby("device").size() - kept.groupby("device").size()
+    candidates = pd.DataFrame(columns=list(COLUMNS)) if seen is None else seen
     sections = [
-        _section(str(device), part.reset_index(drop=True), baseline, int(older[device]), papers, seen)
+        _section(str(device), part.reset_index(drop=True), baseline, int(older[device]), papers, candidates)
         for device, part in kept.groupby("device", sort=False)
     ]
     return Report(heading, notices, sections)
@@ -144,30 +145,22 @@ def _section(  # noqa: PLR0917
     wanted: str | None,
     older: int,
     papers: Sequence[str],
-    candidates: pd.DataFrame | None,
+    candidates: pd.DataFrame,
 ) -> Section:
     baseline = choose_baseline(frame, wanted)
     derived = derive(frame, baseline)
     kind = DeviceKind(frame["device_kind"].iloc[0])
-    seen = None if candidates is None else measured(derived, candidates)
+    seen = measured(derived, candidates)
     blocks: list[Drawing | Table] = [*draw_all(derived, baseline, seen)]
     if baseline:
         made = (tables.overall_table, tables.matrix_table, tables.width_table, tables.break_even_table)
-        blocks += [make(derived, baseline) for make in made]
-        blocks.append(best_other_table(derived))
+        blocks += [*(make(derived, baseline) for make in made), best_other_table(derived)]
     blocks += [variant_table(derived), cost_model_table(derived), extrapolated_table(derived)]
-    if seen is not None:
-        blocks += [agreement_table(seen), choice_table(seen)]
+    blocks += [agreement_table(seen), choice_table(seen)]
     if kind is DeviceKind.HOST_SIMT:
         blocks.append(tables.checked_table(derived))
-    blocks += [
-        tables.failure_groups(derived),
-        tables.failure_table(derived),
-        tables.case_table(derived),
-        tables.build_table(derived, baseline),
-        tables.flag_table(derived),
-        tables.matrix_facts(derived),
-    ]
+    blocks += [tables.failure_groups(derived), tables.failure_table(derived), tables.case_table(derived)]
+    blocks += [tables.build_table(derived, baseline), tables.flag_table(derived), tables.matrix_facts(derived)]
     blocks += [replace(table, chapter=Chapter.SCORECARD) for table in scorecard_tables(frame, papers)]
     prefix = path_component(device)
     named = [replace(block, name=f"{prefix}-{block.name}") for block in blocks if _says_something(block)]

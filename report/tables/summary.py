@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from math import isnan
 from typing import Any
 
@@ -38,32 +37,25 @@ def short_table(frame: pd.DataFrame, baseline: str | None = None) -> list[dict[s
         without one, ``baseline`` for the baseline itself), ``ok`` and ``failed`` (numbers of cases), ``left_out``
         (text: what the mean does not cover).
     """
-    rows: list[dict[str, Any]] = []
+    keys, rows = ["op", "dtype", "label"], []
     for device, part in current(frame).groupby("device", sort=False):
-        chosen = choose_baseline(part, baseline)
-        derived = derive(part.reset_index(drop=True), chosen)
-        means = {(m["op"], m["dtype"], m["label"]): m for m in mean_speedups(derived).to_dict("records")}
-        for (op, dtype, label), cases in derived.groupby(["op", "dtype", "label"], sort=True):
-            mean = means.get((op, dtype, label))
-            ok = int((cases["status"] == Status.OK.value).sum())
-            rows.append(
-                {
-                    "device": device,
-                    "op": op,
-                    "dtype": dtype,
-                    "implementation": label,
-                    "speedup": "baseline"
-                    if mean is None
-                    else _qualified(cell("speedup", mean["speedup"], mean["speedup_low"], mean["speedup_high"]), mean),
-                    "ok": ok,
-                    "failed": len(cases) - ok,
-                    "left_out": mean["left_out"] if mean and not isnan(mean["speedup"]) else "",
-                }
-            )
+        derived = derive(part.reset_index(drop=True), choose_baseline(part, baseline))
+        means: dict[Any, Any] = {
+            (mean["op"], mean["dtype"], mean["label"]): mean for _, mean in mean_speedups(derived).iterrows()
+        }
+        for key, cases in derived.groupby(keys):
+            mean, ok = means.get(key), int((cases["status"] == Status.OK.value).sum())
+            row = {"device": device} | dict(zip(("op", "dtype", "implementation"), key, strict=True))
+            row |= {"speedup": "baseline", "ok": ok, "failed": len(cases) - ok, "left_out": ""}
+            if mean is not None:
+                row["speedup"] = _qualified(mean)
+                row["left_out"] = "" if isnan(mean["speedup"]) else mean["left_out"]
+            rows.append(row)
     return rows
 
 
-def _qualified(speedup: str, mean: dict[Hashable, Any]) -> str:
+def _qualified(mean: pd.Series[Any]) -> str:
+    speedup = cell("speedup", mean["speedup"], mean["speedup_low"], mean["speedup_high"])
     if speedup and mean["wide_share"] >= MOSTLY:
         speedup += f" {WIDE_MARK}"
     return f"{speedup} ({mean['kinds']})" if speedup and mean["kinds"].startswith("mixed") else speedup
