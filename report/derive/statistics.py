@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import ceil, inf, nan
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
@@ -165,7 +166,7 @@ def geometric_mean(ratios: ArrayLike, clusters: Sequence[object] | None = None, 
     logs = np.log(np.asarray(ratios, np.float64))
     if logs.size == 0:
         return NOTHING
-    groups = np.arange(logs.size) if clusters is None else _codes(clusters)
+    groups = np.arange(logs.size) if clusters is None else pd.factorize(np.array(clusters, object))[0]
     sums, counts = np.bincount(groups, logs), np.bincount(groups)
     mean = float(np.exp(logs.mean()))
     if sums.size < 2:
@@ -185,11 +186,6 @@ def geometric_mean(ratios: ArrayLike, clusters: Sequence[object] | None = None, 
 def mean_of(ratios: ArrayLike) -> float:
     """Give the geometric mean alone."""
     return geometric_mean(ratios).value
-
-
-def _codes(clusters: Sequence[object]) -> NDArray[np.int64]:
-    numbers: dict[object, int] = {}
-    return np.array([numbers.setdefault(cluster, len(numbers)) for cluster in clusters], np.int64)
 
 
 def break_even(build_s: float, run_us: float, baseline_build_s: float, baseline_run_us: float) -> float:

@@ -153,8 +153,8 @@ def _section(  # noqa: PLR0917
     seen = measured(derived, candidates)
     blocks: list[Drawing | Table] = [*draw_all(derived, baseline, seen)]
     if baseline:
-        made = (tables.overall_table, tables.matrix_table, tables.width_table, tables.break_even_table)
-        blocks += [*(make(derived, baseline) for make in made), best_other_table(derived)]
+        blocks += [*tables.mean_tables(derived, baseline), tables.break_even_table(derived, baseline)]
+        blocks.append(best_other_table(derived))
     blocks += [variant_table(derived), cost_model_table(derived), extrapolated_table(derived)]
     blocks += [agreement_table(seen), choice_table(seen)]
     if kind is DeviceKind.HOST_SIMT:

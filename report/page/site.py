@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from importlib.resources import files
 from math import isinf
@@ -27,12 +27,6 @@ from spmark.report.tables.table import Chapter, Table, first_line
 
 _FIGURES, _TABLES = "figures", "tables"
 _DATA = ("data (CSV)", ".csv")
-_TITLES: Mapping[Chapter, str] = {
-    Chapter.SUMMARY: "Summary",
-    Chapter.SCORECARD: "Scorecard",
-    Chapter.CASES: "Cases",
-    Chapter.FAILURES: "Failures",
-}
 
 
 def write_report(
@@ -122,13 +116,17 @@ def pages(report: Report) -> dict[Chapter, str]:
         parts = [_navigation(there, chapter, sections)]
         parts += [_notice(text) for text in report.notices if chapter is Chapter.SUMMARY]
         parts += [_section(section, chapter) for section in sections]
-        name = report.title if chapter is Chapter.SUMMARY else f"{report.title}: {_TITLES[chapter]}"
+        name = report.title if chapter is Chapter.SUMMARY else f"{report.title}: {_title(chapter)}"
         made[chapter] = template.substitute(title=escape(name), body="\n".join(parts))
     return made
 
 
 def _file(chapter: Chapter) -> str:
     return f"{chapter.value}.html"
+
+
+def _title(chapter: Chapter) -> str:
+    return chapter.name.capitalize()
 
 
 def _on(section: Section, chapter: Chapter) -> list[Drawing | Table]:
@@ -152,7 +150,7 @@ def _files(block: Drawing | Table) -> Iterator[tuple[str, bytes]]:
 
 def _navigation(there: Sequence[Chapter], here: Chapter, sections: Sequence[Section]) -> str:
     links = [
-        f'<a href="{_file(chapter)}"{" aria-current=page" if chapter is here else ""}>{_TITLES[chapter]}</a>'
+        f'<a href="{_file(chapter)}"{" aria-current=page" if chapter is here else ""}>{_title(chapter)}</a>'
         for chapter in there
         if len(there) > 1
     ]

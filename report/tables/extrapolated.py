@@ -13,6 +13,7 @@ from spmark.report.tables.table import Chapter, Table
 
 _SAMPLED, _EXHAUSTIVE, _RANKED = "sampled", "exhaustive", "_rank"
 """How ``mode`` in a plan's config ends."""
+_FACTS = ["eligible", "measured", "seconds"]
 COLUMNS = (
     "op", "dtype", "matrix", "width", "label", "emitter", "candidates_run", "candidates", "seconds_per_candidate",
     "extrapolated_s", "measured_s", "rank_s", "extrapolated_over_rank", "measured_over_rank",
@@ -44,18 +45,14 @@ def extrapolated(derived: pd.DataFrame) -> pd.DataFrame:
         emitter=rows["config"].map(lambda config: config.get("emitter", "")),
         spent_s=spent_s(rows["phases_s"]),
     )
-    told = rows["search"].map(lambda facts: min(facts.measured, facts.eligible) > 0).astype(bool)
-    sampled = rows[(rows["mode"] == _SAMPLED) & told]
-    facts = sampled["search"]
-    of_candidates = facts.map(lambda one: one.compile_s + one.run_s).astype(float)
-    count, each = (
-        facts.map(lambda one, name=name: getattr(one, name)).astype(int) for name in ("eligible", "measured")
-    )
+    facts = pd.DataFrame([(s.eligible, s.measured, s.compile_s + s.run_s) for s in rows["search"]], rows.index, _FACTS)
+    told = (rows["mode"] == _SAMPLED) & (facts[["eligible", "measured"]].min(axis=1) > 0)
+    sampled, (count, each, seconds) = rows[told], (facts.loc[told, name] for name in _FACTS)
     found = sampled.assign(
-        candidates_run=each,
-        candidates=count,
-        seconds_per_candidate=of_candidates / each,
-        extrapolated_s=sampled["spent_s"] + of_candidates / each * (count - each),
+        candidates_run=each.astype(int),
+        candidates=count.astype(int),
+        seconds_per_candidate=seconds / each,
+        extrapolated_s=sampled["spent_s"] + seconds / each * (count - each),
     )
     keys = [*PROBLEM, "emitter"]
     for mode, name in ((_EXHAUSTIVE, "measured_s"), (_RANKED, "rank_s")):

@@ -22,6 +22,11 @@ _KIND_NOTE = (
     " Real matrices, patterns with seeded values, synthetic matrices and twins have rows of their own; a row that "
     "mixes them says so."
 )
+_MEANS = (
+    ("overall", "Speed-up over everything", ()),
+    ("speedup-per-matrix", "Speed-up per matrix", ("matrix",)),
+    ("speedup-per-width", "Speed-up per J", ("width",)),
+)
 _CASE_COLUMNS = (
     "op", "dtype", "matrix", "width", "label", "status", "median_us", "median_us_low", "median_us_high", "samples",
     "speedup", "speedup_low", "speedup_high", "speedup_from", "gflops_per_s", "bytes_share", "flops_share", "warm_us",
@@ -30,24 +35,15 @@ _CASE_COLUMNS = (
 _IDENTITY = ("op", "dtype", "matrix", "width", "label")
 
 
-def overall_table(derived: pd.DataFrame, baseline: str) -> Table:
-    """Give the geometric means over all matrices and widths."""
-    note = _MEAN_NOTE.format(baseline=baseline, unit="matrices") + _KIND_NOTE
-    return Table("overall", "Speed-up over everything", note, _as_shown(mean_speedups_by_kind(derived)))
-
-
-def matrix_table(derived: pd.DataFrame, baseline: str) -> Table:
-    """Give the geometric means over the widths of each matrix."""
-    note = _MEAN_NOTE.format(baseline=baseline, unit="widths")
-    means = _as_shown(mean_speedups(derived, ["matrix"]))
-    return Table("speedup-per-matrix", "Speed-up per matrix", note, means)
-
-
-def width_table(derived: pd.DataFrame, baseline: str) -> Table:
-    """Give the geometric means over the matrices at each width."""
-    note = _MEAN_NOTE.format(baseline=baseline, unit="matrices") + _KIND_NOTE
-    means = _as_shown(mean_speedups_by_kind(derived, ["width"]))
-    return Table("speedup-per-width", "Speed-up per J", note, means)
+def mean_tables(derived: pd.DataFrame, baseline: str) -> list[Table]:
+    """Give the geometric means over everything, over the widths of each matrix, and over the matrices at each width."""
+    made = []
+    for name, title, by in _MEANS:
+        of_matrix = "matrix" in by
+        means = mean_speedups(derived, by) if of_matrix else mean_speedups_by_kind(derived, by)
+        note = _MEAN_NOTE.format(baseline=baseline, unit="widths" if of_matrix else "matrices")
+        made.append(Table(name, title, note + ("" if of_matrix else _KIND_NOTE), _as_shown(means)))
+    return made
 
 
 def case_table(derived: pd.DataFrame) -> Table:
@@ -73,15 +69,13 @@ def build_table(derived: pd.DataFrame, baseline: str | None) -> Table:
         "disk, and counted in the column beside it. A baseline without a record of its own counts as built for free."
     )
     built = derived[derived["phases_s"].map(len) > 0]
-    phases = {f"{phase}_s": built["phases_s"].map(lambda spent, phase=phase: spent.get(phase)) for phase in PHASES}
+    phases = pd.DataFrame(list(built["phases_s"]), built.index, [*PHASES], float).add_suffix("_s")
     searches = {
         f"search_{field}": built["search"].map(lambda facts, field=field: getattr(facts, field, None))
         for field in ("candidates", "compiled", "measured")
     }
-    frame = built[list(_IDENTITY)].assign(**phases, build_s=built["build_s"], **searches)
-    frame = frame.assign(
-        break_even_runs=built["break_even_runs"], break_even_runs_with_compile=built["break_even_runs_with_compile"]
-    )
+    paid = ["break_even_runs", "break_even_runs_with_compile"]
+    frame = built[list(_IDENTITY)].join(phases).assign(build_s=built["build_s"], **searches).join(built[paid])
     return Table("build", "What building cost", note, _filled(_ordered(frame)), Chapter.CASES)
 
 

@@ -40,14 +40,13 @@ def short_table(frame: pd.DataFrame, baseline: str | None = None) -> list[dict[s
     keys, rows = ["op", "dtype", "label"], []
     for device, part in current(frame).groupby("device", sort=False):
         derived = derive(part.reset_index(drop=True), choose_baseline(part, baseline))
-        means: dict[Any, Any] = {
-            (mean["op"], mean["dtype"], mean["label"]): mean for _, mean in mean_speedups(derived).iterrows()
-        }
+        means: Any = mean_speedups(derived).set_index(keys)
         for key, cases in derived.groupby(keys):
-            mean, ok = means.get(key), int((cases["status"] == Status.OK.value).sum())
+            ok = int((cases["status"] == Status.OK.value).sum())
             row = {"device": device} | dict(zip(("op", "dtype", "implementation"), key, strict=True))
             row |= {"speedup": "baseline", "ok": ok, "failed": len(cases) - ok, "left_out": ""}
-            if mean is not None:
+            if key in means.index:
+                mean = means.loc[key]
                 row["speedup"] = _qualified(mean)
                 row["left_out"] = "" if isnan(mean["speedup"]) else mean["left_out"]
             rows.append(row)
