@@ -5,11 +5,12 @@ from __future__ import annotations
 from math import inf, isnan
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from spmark.impls.core.problem import DType
 from spmark.impls.core.record import Baseline, Status
-from spmark.report.derive.cases import choose_baseline, derive
+from spmark.report.derive.cases import PROBLEM, beside, choose_baseline, derive, medians, spent_s
 from spmark.report.load.records import load_records
 
 
@@ -149,3 +150,19 @@ def test_the_default_baseline_is_named_most(records, write):
     assert choose_baseline(frame, "gespmm") == "gespmm"
     assert choose_baseline(frame, "unheard-of") == "cusparse"
     assert choose_baseline(frame.assign(baseline_implementation="")) is None
+
+
+def test_a_row_beside_others_is_the_last_of_its_problem():
+    rows = pd.DataFrame([("spmm", "float32", name, 32, 0) for name in "cabc"], [7, 5, 3, 1], PROBLEM)
+    others = rows.assign(matrix=["a", "c", "c", "d"], time=[1.0, 2.0, 3.0, 4.0])
+    found = beside(rows, others, "time")
+    assert found.index.tolist() == [7, 5, 3, 1]
+    assert found["time"].tolist() == pytest.approx([3.0, 1.0, np.nan, 3.0], nan_ok=True)
+
+
+def test_unknown_phases_cost_nothing_and_no_samples_have_no_median():
+    phases = pd.Series([{"search": 1.0, "compile": 2.0, "upload": 4.0}, {}])
+    assert spent_s(phases).tolist() == [3.0, 0.0]
+    assert spent_s(phases, ["upload", "convert"]).tolist() == [4.0, 0.0]
+    found = medians(pd.Series([np.array([3.0, 1.0, 2.0]), np.empty(0)]))
+    assert found.tolist() == pytest.approx([2.0, np.nan], nan_ok=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from spmark.impls.core.record import Status
 from spmark.report.derive.cases import derive
-from spmark.report.derive.means import mean_speedups, mean_speedups_by_kind
+from spmark.report.derive.means import mean_speedups, mean_speedups_by_kind, over_matrices
+from spmark.report.derive.statistics import geometric_mean
 from spmark.report.load.records import load_records
 
 
@@ -99,3 +101,9 @@ def test_kinds_of_matrices_are_apart_and_their_mixture_says_so(derived):
     assert means.loc[("mixed: pattern, twin", "gespmm"), "speedup"] == pytest.approx(4 ** (1 / 3))
     alone = mean_speedups_by_kind(derived[derived["matrix_kind"] == "twin"])
     assert set(alone["kinds"]) == {"twin"}
+
+
+def test_an_interval_is_over_matrices_where_there_are_several():
+    rows = pd.DataFrame({"matrix": ["a", "a", "b", "b"], "ratio": [1.0, 2.0, 4.0, np.nan]})
+    assert over_matrices(rows, "ratio") == geometric_mean([1.0, 2.0, 4.0], ["a", "a", "b"])
+    assert over_matrices(rows[:2], "ratio") == geometric_mean([1.0, 2.0])
