@@ -21,13 +21,19 @@ from spmark.impls.core.record import MatrixKind, Status
 from spmark.report.claims.published import FACTS, RANGES, Claim, Measure, Statistic
 from spmark.report.claims.study import published_study
 from spmark.report.claims.tiles import published_agreement
-from spmark.report.derive.cases import beside, derive, medians, spent_s
+from spmark.report.derive.cases import PROBLEM, beside, derive, medians, spent_s
 from spmark.report.derive.means import over_matrices
 from spmark.report.derive.statistics import NOTHING, Interval
 
 _SPEEDUPS = (Statistic.GEOMEAN_SPEEDUP, Statistic.SPEEDUP_RANGE, Statistic.MIN_SPEEDUP, Statistic.MAX_SPEEDUP)
 _TIMED = (*_SPEEDUPS, Statistic.MEDIAN_MS, Statistic.MEAN_LOSS, Statistic.TIME_SPREAD)
 _VALUE, _LOW, _HIGH = "value", "value_low", "value_high"
+_READ = [
+    *PROBLEM, "plain", "matrix_kind", "num_rows", "num_cols", "nnz", "status", "speedup", "speedup_low",
+    "speedup_high", "speedup_from", "median_us", "median_us_low", "median_us_high", "samples_us",
+    "baseline_samples_us", "phases_s", "padding", "device_bytes",
+]  # fmt: skip
+"""What claims are answered from: frames of all columns take longer to cut."""
 _MOST_NAMED = 4
 
 
@@ -82,7 +88,7 @@ class Records:
         if key not in self._derived:
             part = self.frame[self.frame["label"].isin([name for name in key if name])]
             derived = derive(part.reset_index(drop=True), measure.over or None)
-            self._derived[key] = derived[derived["label"] == measure.of]
+            self._derived[key] = derived.loc[derived["label"] == measure.of, _READ]
         return self._derived[key]
 
 

@@ -8,8 +8,8 @@ synthetic, twin) that it mixes, if it does.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -53,22 +53,20 @@ def mean_speedups(derived: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame
     frame = derived[list(dict.fromkeys([*keys, *_READ]))].drop_duplicates([*keys, *PROBLEM, "label"], keep="last")
     frame = frame.assign(problem=frame.groupby([*keys, *PROBLEM]).ngroup())
     frame = frame.assign(problems=frame.groupby(keys)["problem"].transform("nunique"))
-    of_group = frame.groupby(keys)["matrix_kind"].agg(_kinds).to_dict()
-    rows = []
-    for key, cases in _judged(frame, keys).groupby([*keys, "label"]):
-        solved, problems = cases[cases["solved"]], int(cases["problems"].iloc[0])
-        reasons = Counter(cases.loc[~cases["solved"], "why"]) + Counter({NOT_RUN: problems - len(cases)})
-        named = {
-            "kinds": of_group[key[:-1]],
-            "implementation": cases["implementation"].iloc[0],
-            **_mean(cases[cases["common"]].sort_values("problem"), "matrix" not in by, "common_"),
-            **_mean(solved, "matrix" not in by),
-            "wide_share": solved["wide"].mean(),
-            "left_out": ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items())),
-            "problems": problems,
-        }
-        rows.append(dict(zip([*keys, "label"], key, strict=True)) | named)
-    return pd.DataFrame(rows, columns=[*keys, *_COLUMNS])
+    rivals, places, clustered = _judged(frame, keys), [*keys, "label"], "matrix" not in by
+    solved = rivals[rivals["solved"]]
+    means = rivals.groupby(places).agg(implementation=("implementation", "first"), problems=("problems", "first"))
+    parts = (
+        _means(rivals[rivals["common"]].sort_values("problem"), places, clustered, "common_"),
+        _means(solved, places, clustered),
+        solved.groupby(places)["wide"].mean().rename("wide_share"),
+        _left_out(rivals, places),
+    )
+    for part in parts:
+        means = means.join(part)
+    means = means.join(frame.groupby(keys)["matrix_kind"].agg(_kinds).rename("kinds"), on=keys)
+    means = means.fillna({"cases": 0, "common_cases": 0, "left_out": ""}).astype({"cases": int, "common_cases": int})
+    return means.reset_index()[[*keys, *_COLUMNS]]
 
 
 def mean_speedups_by_kind(derived: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame:
@@ -96,8 +94,9 @@ def _kinds(of_rows: pd.Series[str]) -> str:
 
 def over_matrices(rows: pd.DataFrame, column: str) -> Interval:
     """Give the geometric mean of a column's finite values, with an interval over matrices, or over one's cases."""
-    known = rows[np.isfinite(rows[column])]
-    return geometric_mean(known[column], list(known["matrix"]) if rows["matrix"].nunique() > 1 else None)
+    ratios, matrices = rows[column].to_numpy(np.float64), rows["matrix"].to_numpy()
+    known = np.isfinite(ratios)
+    return geometric_mean(ratios[known], matrices[known] if len(set(matrices)) > 1 else None)
 
 
 def _judged(frame: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
@@ -118,6 +117,21 @@ def _judged(frame: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     )
 
 
-def _mean(cases: pd.DataFrame, clustered: bool, prefix: str = "") -> dict[str, float]:
-    mean = geometric_mean(cases["speedup"], list(cases["matrix"]) if clustered else None)
-    return mean.columns(f"{prefix}speedup") | {f"{prefix}cases": len(cases)}
+def _means(rows: pd.DataFrame, places: list[str], clustered: bool, prefix: str = "") -> pd.DataFrame:
+    ratios, matrices = rows["speedup"].to_numpy(np.float64), rows["matrix"].to_numpy()
+    name, cases = f"{prefix}speedup", f"{prefix}cases"
+    groups: dict[Any, Any] = rows.groupby(places).indices
+    means = [
+        (*key, *geometric_mean(ratios[own], matrices[own] if clustered else None).columns(name).values(), len(own))
+        for key, own in groups.items()
+    ]
+    return pd.DataFrame(means, columns=[*places, name, f"{name}_low", f"{name}_high", cases]).set_index(places)
+
+
+def _left_out(rivals: pd.DataFrame, places: list[str]) -> pd.Series[str]:
+    failed = rivals[~rivals["solved"]].groupby([*places, "why"]).size().rename("count").reset_index()
+    groups = rivals.groupby(places)
+    absent = (groups["problems"].first() - groups.size()).rename("count").reset_index().assign(why=NOT_RUN)
+    counts = pd.concat([failed, absent[absent["count"] > 0]]).sort_values("why")
+    counts = counts.assign(left_out=counts["count"].astype(str) + " " + counts["why"])
+    return counts.groupby(places)["left_out"].agg(", ".join)

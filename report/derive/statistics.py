@@ -6,7 +6,6 @@ resampling is seeded, so that the same records give the same report.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf, nan
 
@@ -143,7 +142,7 @@ def _drawn_medians(samples: NDArray[np.float64], rng: np.random.Generator) -> ND
     return np.asarray(ordered[ranks].mean(axis=0))
 
 
-def geometric_mean(ratios: ArrayLike, clusters: Sequence[object] | None = None, seed: int = 0) -> Interval:
+def geometric_mean(ratios: ArrayLike, clusters: ArrayLike | None = None, seed: int = 0) -> Interval:
     """Give the geometric mean with a bootstrap interval over cases, or over clusters of cases.
 
     The quantiles are moved outwards as a Student interval would be, since percentiles of few cases are too narrow
@@ -153,7 +152,7 @@ def geometric_mean(ratios: ArrayLike, clusters: Sequence[object] | None = None, 
     ----------
     ratios : (n,) array_like
         Positive, finite.
-    clusters : (n,) sequence, optional
+    clusters : (n,) array_like, optional
         What each case belongs to: clusters are drawn whole, for the widths of one matrix are no independent cases.
     seed : int
         Of the resampling.
@@ -166,7 +165,7 @@ def geometric_mean(ratios: ArrayLike, clusters: Sequence[object] | None = None, 
     logs = np.log(np.asarray(ratios, np.float64))
     if logs.size == 0:
         return NOTHING
-    groups = np.arange(logs.size) if clusters is None else pd.factorize(np.array(clusters, object))[0]
+    groups = np.arange(logs.size) if clusters is None else pd.factorize(np.asarray(clusters, object))[0]
     sums, counts = np.bincount(groups, logs), np.bincount(groups)
     mean = float(np.exp(logs.mean()))
     if sums.size < 2:

@@ -72,6 +72,7 @@ def variants(derived: pd.DataFrame) -> pd.DataFrame:
     """
     cases = variant_cases(derived)
     groups, order = groups_of(cases)
+    cases = cases[["op", "dtype", "matrix", "label", "over", "implementation", *RATIOS]]
     keys = ["op", "dtype", "group", "label", "over", "implementation"]
     rows = []
     for named in (cases.assign(group=groups), cases.assign(group=ALL)):
