@@ -12,10 +12,10 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from spmark.report.derive import choose_baseline, derive
-from spmark.report.load import current, load_records
-from spmark.report.plot import looks_of
-from spmark.report.style import in_style
+from spmark.report.derive.cases import choose_baseline, derive
+from spmark.report.figures.plot import looks_of
+from spmark.report.figures.style import in_style
+from spmark.report.load.records import current, load_records
 
 
 @in_style

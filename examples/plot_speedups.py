@@ -10,9 +10,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from spmark.report.derive import choose_baseline, derive
-from spmark.report.load import current, load_records
-from spmark.report.speedups import speedup_per_matrix
+from spmark.report.derive.cases import choose_baseline, derive
+from spmark.report.figures.speedups import speedup_per_matrix
+from spmark.report.load.records import current, load_records
 
 
 def main() -> None:

@@ -117,7 +117,7 @@ def read_batches(path: Path) -> dict[Path, list[Batch]]:
     RecordError
         There are no records, or a file cannot be read.
     """
-    from spmark.report.load import record_files
+    from spmark.report.load.records import record_files
 
     found = {file: _batches(file) for file in record_files([path]) if file.suffix != ".json"}  # asv's tell no run
     found = {file: batches for file, batches in found.items() if batches}

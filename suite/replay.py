@@ -28,7 +28,7 @@ from spmark.impls.core.problem import Csr, Problem
 from spmark.impls.core.record import CandidateRow, Measurement
 from spmark.impls.table import IMPLEMENTATIONS, cost_model, cost_models, create
 from spmark.impls.tuning.space import key_of
-from spmark.report.candidates import read_seen
+from spmark.report.load.candidates import read_seen
 from spmark.suite.provenance import RunRow, read_batches
 from spmark.suite.selection import select
 
@@ -86,7 +86,7 @@ def replay(paths: Sequence[Path], model: str, seed: int = 0, only: Sequence[str]
     Parameters
     ----------
     paths : sequence of Path
-        Records as `spmark.report.load.record_files` finds them, with their side files.
+        Records as `spmark.report.load.records.record_files` finds them, with their side files.
     model : str
         `RECORDED`, `RANDOM`, or a cost model of the implementations (`spmark.impls.table.cost_models`), which scores
         anew: the matrix is loaded from its source.

@@ -31,6 +31,16 @@ CORE, TABLE = "spmark.impls.core", "spmark.impls.table"
 KERNELS_MAY = (CORE, "spmark.impls.formats", "spmark.impls.runtime")
 TUNING_MAY = (*KERNELS_MAY, "spmark.impls.kernels")
 IMPL_MAY = (*TUNING_MAY, "spmark.impls.tuning", "spmark.impls.study")
+# What a folder of the report may import of the others.
+REPORT = {
+    "load": (),
+    "derive": (),
+    "tables": ("load", "derive"),
+    "figures": ("derive", "tables"),
+    "claims": ("load", "derive", "tables"),
+    "page": ("load", "derive", "tables", "figures", "claims"),
+    "regressions": ("load", "derive"),
+}
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     CORE: (),
     TABLE: (CORE,),
@@ -42,7 +52,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     **{f"spmark.impls.{name}": IMPL_MAY for name in IMPLEMENTATION_FOLDERS},
     "spmark.impls.auto": (*IMPL_MAY, TABLE),
     "spmark.datasets": (CORE,),
-    "spmark.report": (CORE,),
+    "spmark.report": (),
+    **{
+        f"spmark.report.{name}": (CORE, *(f"spmark.report.{below}" for below in belows))
+        for name, belows in REPORT.items()
+    },
     "spmark.suite": ("spmark.impls", "spmark.datasets", "spmark.report"),
 }
 GPU_MODULES = ("cupy", "cupyx")

@@ -24,11 +24,6 @@ MAY_NAME = {
     "suite/roster.py": "Python packages of the same name, and the extras that bring them",
     "suite/environment.py": "Python packages of the same name, whose versions are recorded",
     "suite/cli_sweeps.py": "papers of the same name",
-    "report/published.py": "papers of the same name",
-    "report/study_page.py": "the paper whose figures are drawn again",
-    "report/extrapolated.py": "a label of a paper's sweep",
-    "report/style.py": "looks by name",
-    "report/tiles.py": "the command that wrote the file",
 }
 
 

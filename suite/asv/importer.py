@@ -19,7 +19,7 @@ from spmark.impls.core.plainjson import parse_json
 from spmark.impls.core.plausible import read_candidates, read_measurements
 from spmark.impls.core.record import CandidateRow, Environment, EnvironmentRow, Measurement
 from spmark.impls.core.recordfile import read_rows
-from spmark.report.load import record_files
+from spmark.report.load.records import record_files
 from spmark.suite.asv.history import COLUMNS, Benchmark, result_row, swept
 from spmark.suite.asv.machine import machine_keys
 from spmark.suite.benchmarks import tracked

@@ -17,9 +17,9 @@ from spmark.impls.core.errors import RecordError
 from spmark.suite.commands.console import answer, console, say, table
 
 if TYPE_CHECKING:
-    from spmark.report.compare import Change, Comparison
-    from spmark.report.sides import Side
-    from spmark.report.spreadmodel import SpreadModel
+    from spmark.report.regressions.compare import Change, Comparison
+    from spmark.report.regressions.sides import Side
+    from spmark.report.regressions.spreadmodel import SpreadModel
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ def compare_records(request: CompareRequest) -> int:
     RecordError
         A path holds no records, or the two may not be compared.
     """
-    from spmark.report.compare import compare
-    from spmark.report.sides import read_side
+    from spmark.report.regressions.compare import compare
+    from spmark.report.regressions.sides import read_side
 
     sides = (read_side(request.before), read_side(request.after))
     first, second = _models(sides, request.threshold_from)
@@ -61,7 +61,7 @@ def compare_records(request: CompareRequest) -> int:
 
 def _models(sides: Sequence[Side], source: Path | None) -> list[SpreadModel]:
     """Give what runs of one code differ by on either side: as told, else as shipped, else the default."""
-    from spmark.report.spreadmodel import default_spread, fit_spread, read_spread, shipped_spread
+    from spmark.report.regressions.spreadmodel import default_spread, fit_spread, read_spread, shipped_spread
 
     devices = [min(side.contexts).device for side in sides]
     given = None
@@ -102,7 +102,7 @@ def _counts(found: Comparison) -> Counter[tuple[str, str]]:
 
 
 def _show(found: Comparison, models: Sequence[SpreadModel], every: bool, screen: Console) -> None:
-    from spmark.report.compare import Verdict
+    from spmark.report.regressions.compare import Verdict
 
     for line in found.differences:
         say(screen, f"[dim]{escape(line)}[/dim]")
@@ -173,6 +173,6 @@ def _percent(share: float) -> str:
 
 
 def _runs(count: float) -> str:
-    from spmark.report.difference import MOST_RUNS
+    from spmark.report.regressions.difference import MOST_RUNS
 
     return f"{count:.0f}" if isfinite(count) else f"over {MOST_RUNS}"

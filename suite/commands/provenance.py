@@ -19,7 +19,7 @@ def show_provenance(path: Path, as_json: bool) -> None:
         There are no records, or a file cannot be read.
     """
     from spmark.impls.core.names import printable
-    from spmark.report.load import sweep_name
+    from spmark.report.load.records import sweep_name
     from spmark.suite.provenance import read_batches
     from spmark.suite.recipe import recipe
 

@@ -70,7 +70,7 @@ def replay_records(request: ReplayRequest) -> None:
 
 
 def _judged(found: Replayed) -> list[dict[str, Any]]:
-    from spmark.report.replay import judge
+    from spmark.report.derive.replay import judge
 
     return [
         {
@@ -88,7 +88,7 @@ def _judged(found: Replayed) -> list[dict[str, Any]]:
 def _summary(cases: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     import pandas as pd
 
-    from spmark.report.replay import summary
+    from spmark.report.derive.replay import summary
 
     groups = summary(pd.DataFrame(cases)).to_dict("records") if cases else []
     return [{str(name): value for name, value in row.items()} for row in groups]

@@ -12,7 +12,7 @@ from spmark.impls.core.errors import RecordError
 from spmark.suite.commands.console import answer, console, say
 
 if TYPE_CHECKING:
-    from spmark.report.content import Paper
+    from spmark.report.page.content import Paper
 
 
 def draw(
@@ -27,10 +27,10 @@ def draw(
     SweepError
         There is no such paper.
     """
-    from spmark.report.candidates import load_candidates
-    from spmark.report.content import compose
-    from spmark.report.load import load_records
-    from spmark.report.page import write_site
+    from spmark.report.load.candidates import load_candidates
+    from spmark.report.load.records import load_records
+    from spmark.report.page.content import compose
+    from spmark.report.page.site import write_site
 
     folders = list(results)
     chosen = _paper(paper) if paper else None
@@ -52,7 +52,7 @@ def draw(
 
 
 def _paper(name: str) -> Paper:
-    from spmark.report.content import Paper
+    from spmark.report.page.content import Paper
     from spmark.suite.reproduce import read_papers
 
     found = read_papers(name)

@@ -141,8 +141,8 @@ def _rows(todo: Sequence[StepCases], out: Path, environment: Environment) -> lis
 
 def _pages(papers: Sequence[Paper], todo: Sequence[StepCases], out: Path, environment: Environment) -> dict[str, Path]:
     """Draw each paper that has records."""
-    from spmark.report.content import Paper as Narrowed
-    from spmark.report.page import write_report
+    from spmark.report.page.content import Paper as Narrowed
+    from spmark.report.page.site import write_report
 
     pages = {}
     for paper in papers:

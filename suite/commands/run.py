@@ -146,9 +146,9 @@ def _show_results(summary: Summary, screen: Console) -> None:
     """Show medians and speed-ups, and why what did not run did not, each reason once."""
     # Drawing up means over all records of a folder takes seconds, which Ctrl-C does not wait for.
     if not summary.interrupted and (any(row.samples_us for row in summary.rows) or summary.skipped):
-        from spmark.report.derive import WIDE_MARK
-        from spmark.report.load import load_records
-        from spmark.report.summary import WIDE_LEGEND, short_table
+        from spmark.report.derive.cases import WIDE_MARK
+        from spmark.report.load.records import load_records
+        from spmark.report.tables.summary import WIDE_LEGEND, short_table
 
         rows = short_table(load_records([summary.folder]))
         kept = [{name: row[name] for name in _SHOWN} for row in rows if row["ok"]]

@@ -33,8 +33,9 @@ def show_matrix(matrix: str, arguments: Sequence[str], out: Path, as_json: bool)
     from spmark.datasets.load import load_matrix
     from spmark.datasets.statistics import statistics
     from spmark.impls.core.names import path_component
-    from spmark.report.page import write_site
-    from spmark.report.spy import matrix_report, spy_counts
+    from spmark.report.figures.spy import spy_counts
+    from spmark.report.page.matrix import matrix_report
+    from spmark.report.page.site import write_site
 
     screen = console(as_json)
     spec = matrix_spec(matrix, arguments)

@@ -19,7 +19,7 @@ def fit_model(results: Sequence[Path], out: Path, as_json: bool) -> None:
     RecordError
         The records are of several devices, too few cases were repeated, or the file cannot be written.
     """
-    from spmark.report.spreadmodel import fit_spread, write_spread
+    from spmark.report.regressions.spreadmodel import fit_spread, write_spread
 
     model = fit_spread(list(results))
     write_spread(model, out)
@@ -42,7 +42,7 @@ def show_spread(results: Sequence[Path], as_json: bool) -> None:
     RecordError
         A path is not there, or no case was run twice.
     """
-    from spmark.report.spread import spread
+    from spmark.report.regressions.spread import spread
 
     found = [asdict(row) for row in spread(list(results))]
     if as_json:

@@ -79,8 +79,8 @@ def reproduce_study(method: str, seeds: int, slow: bool, out: Path, as_json: boo
     RecordError
         The study cannot be written.
     """
-    from spmark.report.study import Study
-    from spmark.report.study_page import write_study_page
+    from spmark.report.claims.study import Study
+    from spmark.report.page.study import write_study_page
 
     reproduction: Reproduction = find_contract("published labels", method)
     screen = console(as_json)

@@ -10,7 +10,7 @@ from compat_facts import case_ids, read
 
 from spmark.impls.core import aliases
 from spmark.impls.core.record import CandidateRow, Measurement, Status
-from spmark.report.spreadmodel import Trend
+from spmark.report.regressions.spreadmodel import Trend
 from spmark.suite.resume import History, Key
 
 FROZEN: dict[str, list[str]] = read("case_ids.json.gz")

@@ -22,11 +22,11 @@ from spmark.impls.liteform.study import measured
 from spmark.impls.liteform.study.labels import LabelRow
 from spmark.impls.lo_spmm.rank import RankModel
 from spmark.impls.lo_spmm.study import labels as lo_labels
-from spmark.report.load import load_records
-from spmark.report.published import load_published
-from spmark.report.spreadmodel import read_spread
-from spmark.report.study import read_study
-from spmark.report.tiles import read_agreement
+from spmark.report.claims.published import load_published
+from spmark.report.claims.study import read_study
+from spmark.report.claims.tiles import read_agreement
+from spmark.report.load.records import load_records
+from spmark.report.regressions.spreadmodel import read_spread
 from spmark.suite.provenance import RunRow
 from spmark.suite.reproduce import read_papers
 

@@ -24,12 +24,12 @@ from spmark.impls.runtime import compile as compiling
 from spmark.impls.runtime.device import find
 from spmark.impls.stile.calibration import Calibration
 from spmark.impls.tuning.cache import PlanCache
-from spmark.report.candidates import load_candidates
-from spmark.report.load import current, load_records
-from spmark.report.published import PAPERS, parse
-from spmark.report.spreadmodel import read_spread
-from spmark.report.study import published_study, read_study
-from spmark.report.tiles import read_agreement
+from spmark.report.claims.published import PAPERS, parse
+from spmark.report.claims.study import published_study, read_study
+from spmark.report.claims.tiles import read_agreement
+from spmark.report.load.candidates import load_candidates
+from spmark.report.load.records import current, load_records
+from spmark.report.regressions.spreadmodel import read_spread
 from spmark.suite.asv.machine import register
 from spmark.suite.provenance import read_batches
 from spmark.suite.recipe import recipe

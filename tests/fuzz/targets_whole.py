@@ -48,8 +48,8 @@ def _report(data: bytes, folder: Path) -> object:
 
 def _undrawn(data: bytes, folder: Path) -> object:
     """Report without laying figures out, which takes most of the time of a report and none of its numbers."""
-    canvas = mock.patch("spmark.report.plot.FigureCanvasAgg", mock.MagicMock())
-    with canvas, mock.patch("spmark.report.plot._svg", lambda plot: b""):
+    canvas = mock.patch("spmark.report.figures.plot.FigureCanvasAgg", mock.MagicMock())
+    with canvas, mock.patch("spmark.report.figures.plot._svg", lambda plot: b""):
         return _report(data, folder)
 
 
@@ -119,7 +119,7 @@ def _whole_result() -> list[bytes]:
 
 def _loaded_seeds() -> list[bytes]:
     """Load what draws before the watch begins: matplotlib makes a folder for its settings when it is imported."""
-    importlib.import_module("spmark.report.content")
+    importlib.import_module("spmark.report.page.content")
     return seeds.whole()
 
 

@@ -100,6 +100,21 @@ def measurement(**changes: Any) -> Measurement:
     return Measurement(**fields)
 
 
+# What building costs, and what a search tells, by implementation; any other one converts only.
+BUILDING: dict[str, dict[str, Any]] = {
+    "sparsetir": {
+        "phases_s": {"search": 3.0, "convert": 0.2, "compile": 6.0},
+        "search": SearchFacts(candidates=40, compiled=10, measured=10, cores=2),
+    },
+}
+CONVERTED: dict[str, Any] = {"phases_s": {"convert": 0.001}}
+# Time over that of float32.
+TIME_OF = {DType.FLOAT32: 1.0, DType.FLOAT16: 0.6}
+TIMED_OUT: dict[str, Any] = {"status": Status.TIMEOUT, "reason": "expected an end within 60 s, found none"}
+# Standard deviations of logarithms: between implementations, between cases of one, between samples of a case.
+SKILL, CASE, SAMPLE = 0.35, 0.25, 0.02
+
+
 def sweep(
     *,
     matrices: Iterable[str] = ("planetoid/cora", "ogb/arxiv", "snap/web-NotreDame"),
@@ -111,52 +126,48 @@ def sweep(
     samples: int = 40,
     seed: int = 7,
 ) -> list[Measurement]:
-    """Give a whole sweep with its baseline interleaved; sparsetir searches, and times out on each last width."""
+    """Give a sweep with its baseline interleaved; sparsetir searches, and times out on the last matrix and width."""
     rng = np.random.default_rng(seed)
     matrices, widths, implementations = list(matrices), list(widths), list(implementations)
-    skill = {name: rng.lognormal(0.2, 0.35) for name in implementations}
-    rows = []
-    for op, dtype, (number, name), width in product(ops, dtypes, enumerate(matrices), widths):
-        base_us = 20 * (number + 1) * (width / 32) ** 0.9 * (0.6 if dtype is DType.FLOAT16 else 1)
-        for implementation in implementations:
-            source, matrix = name.split("/")
-            itself = implementation == baseline
-            own_us = base_us / (1 if itself else skill[implementation] * rng.lognormal(0, 0.25))
-            failed = implementation == "sparsetir" and width == widths[-1] and number == len(matrices) - 1
-            rows.append(
-                measurement(
-                    op=op,
-                    dtype=dtype,
-                    source=source,
-                    matrix=matrix,
-                    matrix_hash=f"{number:064x}",
-                    width=width,
-                    implementation=implementation,
-                    problem=ProblemFacts(
-                        num_rows=1000 * (number + 1),
-                        num_cols=1000 * (number + 1),
-                        nnz=50_000 * (number + 1),
-                        longest_row=400,
-                        flops=100_000 * (number + 1) * width,
-                        compulsory_bytes=int(base_us * 4e6 * 0.6),
-                    ),
-                    samples_us=list(own_us * rng.lognormal(0, 0.02, samples)),
-                    baseline=None
-                    if itself
-                    else Baseline(
-                        implementation=baseline, config={}, samples_us=list(base_us * rng.lognormal(0, 0.02, samples))
-                    ),
-                    phases_s={"search": 3.0, "convert": 0.2, "compile": 6.0}
-                    if implementation == "sparsetir"
-                    else {"convert": 0.001},
-                    search=SearchFacts(candidates=40, compiled=10, measured=10, cores=2)
-                    if implementation == "sparsetir"
-                    else None,
-                    status=Status.TIMEOUT if failed else Status.OK,
-                    reason="expected an end within 60 s, found none" if failed else "",
-                    started_at=START + timedelta(seconds=len(rows)),
-                )
+    skill = {name: rng.lognormal(0.2, SKILL) for name in implementations}
+    rows: list[Measurement] = []
+    for op, dtype, (size, name), width, implementation in product(
+        ops, dtypes, enumerate(matrices, 1), widths, implementations
+    ):
+        source, matrix = name.split("/")
+        base_us = 20 * size * (width / 32) ** 0.9 * TIME_OF[dtype]
+        changes = BUILDING.get(implementation, CONVERTED)
+        if implementation == baseline:
+            changes = changes | {"samples_us": list(base_us * rng.lognormal(0, SAMPLE, samples))}
+        else:
+            own_us = base_us / (skill[implementation] * rng.lognormal(0, CASE))
+            own, beside = (list(us * rng.lognormal(0, SAMPLE, samples)) for us in (own_us, base_us))
+            interleaved = Baseline(implementation=baseline, config={}, samples_us=beside)
+            changes = changes | {"samples_us": own, "baseline": interleaved}
+        if (implementation, width, size) == ("sparsetir", widths[-1], len(matrices)):
+            changes = changes | TIMED_OUT
+        facts = ProblemFacts(
+            num_rows=1000 * size,
+            num_cols=1000 * size,
+            nnz=50_000 * size,
+            longest_row=400,
+            flops=100_000 * size * width,
+            compulsory_bytes=int(base_us * 4e6 * 0.6),
+        )
+        rows.append(
+            measurement(
+                op=op,
+                dtype=dtype,
+                source=source,
+                matrix=matrix,
+                matrix_hash=f"{size - 1:064x}",
+                width=width,
+                implementation=implementation,
+                problem=facts,
+                started_at=START + timedelta(seconds=len(rows)),
+                **changes,
             )
+        )
     return rows
 
 

@@ -16,7 +16,7 @@ from spmark.impls.core.errors import RecordError
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import CandidateRow, Environment, EnvironmentRow, Measurement, Status
 from spmark.impls.core.recordfile import RecordFile
-from spmark.report.load import load_records
+from spmark.report.load.records import load_records
 from spmark.suite import cli
 from spmark.suite.asv import machine
 from spmark.suite.asv.history import COLUMNS

@@ -18,7 +18,7 @@ from spmark.impls.core.recordfile import FolderLock, read_rows
 from spmark.impls.runtime import device
 from spmark.impls.stile.calibration import calibration_for, published_a100
 from spmark.impls.stile.study.fitting import Agreement
-from spmark.report import load
+from spmark.report.load import records as load
 from spmark.suite import cli, cli_options, roster, runner
 from spmark.suite.commands import run as run_command
 

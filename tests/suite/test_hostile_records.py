@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.record import Status
 from spmark.impls.core.recordfile import RecordFile
-from spmark.report.load import load_records
-from spmark.report.page import write_report
+from spmark.report.load.records import load_records
+from spmark.report.page.site import write_report
 from spmark.suite import cli
 from spmark.suite.asv.importer import import_records
 from spmark.suite.cli_options import ExitCode

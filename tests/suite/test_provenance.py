@@ -19,7 +19,7 @@ from spmark.impls.core.errors import RecordError
 from spmark.impls.core.record import EnvironmentRow, Measurement
 from spmark.impls.core.recordfile import RecordFile, read_rows
 from spmark.impls.runtime import device
-from spmark.report.load import load_every_run
+from spmark.report.load.records import load_every_run
 from spmark.suite import cli, environment
 from spmark.suite.commands import run as run_command
 from spmark.suite.options import Options

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 from typer.testing import CliRunner
 
-import spmark.report.page  # noqa: F401 - before the fakes: pydantic looks through all modules, and one of them raises
+import spmark.report.page.site  # noqa: F401 - before the fakes: pydantic looks through all modules, and one of them raises
 from spmark.impls.runtime import device
 from spmark.suite import cli
 from spmark.suite.commands import quickstart

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import spmark.report.page  # noqa: F401 - before the fakes: pydantic looks through all modules, and one of them raises
+import spmark.report.page.site  # noqa: F401 - before the fakes: pydantic looks through all modules, and one of them raises
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DeviceError, SweepError
 from spmark.impls.core.record import Measurement

@@ -1,0 +1,313 @@
+"""What records of one device say to a published claim: the statistic that its `Measure` names, with an interval.
+
+Only cases of the claim's op, dtype, widths and matrices count, and what is missing among them is said.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import partial
+from math import isfinite, nan
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.record import MatrixKind, Status
+from spmark.report.claims.published import FACTS, RANGES, Claim, Measure, Statistic
+from spmark.report.claims.study import published_study
+from spmark.report.claims.tiles import published_agreement
+from spmark.report.derive.cases import PROBLEM, beside, derive, medians, spent_s
+from spmark.report.derive.means import over_matrices
+from spmark.report.derive.statistics import NOTHING, Interval
+
+_SPEEDUPS = (Statistic.GEOMEAN_SPEEDUP, Statistic.SPEEDUP_RANGE, Statistic.MIN_SPEEDUP, Statistic.MAX_SPEEDUP)
+_TIMED = (*_SPEEDUPS, Statistic.MEDIAN_MS, Statistic.MEAN_LOSS, Statistic.TIME_SPREAD)
+_VALUE, _LOW, _HIGH = "value", "value_low", "value_high"
+_READ = [
+    *PROBLEM, "plain", "matrix_kind", "num_rows", "num_cols", "nnz", "status", "speedup", "speedup_low",
+    "speedup_high", "speedup_from", "median_us", "median_us_low", "median_us_high", "samples_us",
+    "baseline_samples_us", "phases_s", "padding", "device_bytes",
+]  # fmt: skip
+"""What claims are answered from: frames of all columns take longer to cut."""
+_MOST_NAMED = 4
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Ours beside a published number."""
+
+    least: Interval = NOTHING
+    greatest: Interval = NOTHING
+    """The same as ``least`` where the claim is one number."""
+    cases: int = 0
+    """Cases that it rests on."""
+    covered: float = 1.0
+    """Share of the claim's matrices that it rests on."""
+    reservations: tuple[str, ...] = ()
+    """What keeps it from being the published experiment: stand-ins, cases without a result, other conditions."""
+    remarks: tuple[str, ...] = ()
+    """What a reader should know, without doubt on the answer."""
+    missing: str = ""
+    """Why there is no answer."""
+
+    @property
+    def found(self) -> bool:
+        """Whether there is a number."""
+        return isfinite(self.least.value)
+
+
+@dataclass
+class Records:
+    """Records of one device, and what was derived of them so far."""
+
+    frame: pd.DataFrame
+    """As `spmark.report.load.records.current` gives it, of one device."""
+    labels: set[str] = field(init=False)
+    baselines: set[str] = field(init=False)
+    """Implementations that any row was measured in turn with."""
+    matrices: pd.DataFrame = field(init=False)
+    """One row for each matrix that was loaded and is no stand-in."""
+    _derived: dict[tuple[str, str], pd.DataFrame] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        names = self.frame["matrix"].map(lambda name: str(name).split(" #", 1)[0])
+        self.frame = self.frame.assign(plain=names).reset_index(drop=True)
+        self.labels = set(self.frame["label"])
+        self.baselines = set(self.frame["baseline_implementation"])
+        known = self.frame[(self.frame["matrix_hash"] != "") & (self.frame["matrix_kind"] != MatrixKind.TWIN.value)]
+        self.matrices = known.drop_duplicates("matrix_hash")[["plain", "num_rows", "num_cols", "nnz"]]
+
+    def of(self, measure: Measure) -> pd.DataFrame:
+        """Give the rows of ``measure.of`` with `derive`'s columns over ``measure.over``."""
+        key = (measure.of, measure.over)
+        if key not in self._derived:
+            part = self.frame[self.frame["label"].isin([name for name in key if name])]
+            derived = derive(part.reset_index(drop=True), measure.over or None)
+            self._derived[key] = derived.loc[derived["label"] == measure.of, _READ]
+        return self._derived[key]
+
+
+def answer(claim: Claim, records: Records, matrices: dict[str, tuple[str, ...]]) -> Answer:
+    """Compute what records say to a claim.
+
+    Parameters
+    ----------
+    claim : Claim
+        What was published.
+    records : Records
+        Of one device.
+    matrices : dict
+        Our matrix ids by the paper's names, as `Published` has them.
+    """
+    measure = claim.measure
+    if measure.statistic in FACTS:
+        return _fact(claim, records, matrices)
+    missing = _not_run(measure, records)
+    if missing or measure.statistic is None:
+        return Answer(missing=missing)
+    if measure.statistic is Statistic.PREDICTION:
+        return _prediction(claim)
+    if measure.statistic is Statistic.TILES:
+        return _tiles(claim, str(records.frame["device"].iloc[0]))
+    chosen, lacking, covered = _chosen(claim, _valued(records, measure), matrices)
+    rows = chosen[np.isfinite(chosen[_VALUE].to_numpy(np.float64))]
+    if rows.empty:
+        return Answer(missing=lacking or _why_none(measure, chosen))
+    least, greatest = _ends(rows, measure.statistic)
+    twins = rows.loc[rows["matrix_kind"] == MatrixKind.TWIN.value, "plain"].unique()
+    reservations = [
+        f"stand-ins of the same size: {', '.join(twins)}" if len(twins) else "",
+        lacking,
+        measure.differs,
+    ]
+    apart = int((rows["speedup_from"] == "record").sum()) if measure.statistic in _SPEEDUPS else 0
+    remarks = [
+        f"{apart} of {len(rows)} ratios are of records taken apart" if apart else "",
+        f"mean of {len(rows)} cases" if measure.statistic is Statistic.MEAN_LOSS else "",
+    ]
+    return Answer(least, greatest, len(rows), covered, tuple(filter(None, reservations)), tuple(filter(None, remarks)))
+
+
+def _not_run(measure: Measure, records: Records) -> str:
+    """Say what a measure needs that no record has; empty where there is all of it."""
+    if measure.statistic is None:
+        return measure.none
+    kind = records.frame["device_kind"].iloc[0] if len(records.frame) else ""
+    if measure.statistic in _TIMED and kind != DeviceKind.CUDA.value:
+        return "no GPU was measured"
+    if measure.of not in records.labels:
+        return f"no record of {measure.of}"
+    if measure.over and measure.over not in records.labels | records.baselines:
+        return f"no record of {measure.over}"
+    return ""
+
+
+def _prediction(claim: Claim) -> Answer:
+    """Look a score up in the study of the paper's predictors that ships: it depends on no device."""
+    measure = claim.measure
+    study = published_study(measure.of)
+    if study is None:
+        return Answer(missing=f"no study of the predictors of {measure.of}")
+    score = study.nearest(measure.task, measure.model, measure.metric, measure.train_rows)
+    if score is None or not score.values:
+        return Answer(missing=f"{measure.model} could not be trained")
+    scale = 100.0 if claim.unit == "%" else 1.0
+    interval = Interval(*(scale * end for end in (score.interval.value, score.interval.low, score.interval.high)))
+    remark = f"trained and tested on the published labels, {len(score.values)} splits of the public code's kind"
+    return Answer(interval, interval, len(score.values), 1.0, tuple(filter(None, [score.note])), (remark,))
+
+
+def _tiles(claim: Claim, device: str) -> Answer:
+    """Look the agreement of a device's calibration with tiles up that it was not fitted to."""
+    about = claim.conditions
+    for held in published_agreement(device):
+        if (held.operator, held.dtype) == (about.op, about.dtype):
+            value = held.metric(claim.measure.metric)
+            exact = Interval(nan if value is None else value, nan, nan)
+            differs = tuple(filter(None, [claim.measure.differs]))
+            return Answer(exact, exact, held.count, reservations=differs, remarks=(f"{held.count} tiles held out",))
+    return Answer(missing=f"no calibration of {device} with tiles held out is kept")
+
+
+def _fact(claim: Claim, records: Records, matrices: dict[str, tuple[str, ...]]) -> Answer:
+    patterns = [pattern for name in claim.conditions.matrices for pattern in matrices[name]]
+    rows = records.matrices[records.matrices["plain"].map(lambda name: _matches(name, patterns))]
+    if rows.empty:
+        return Answer(missing="no record of this matrix; stand-ins are made to its size and prove nothing")
+    row = rows.iloc[0]
+    if claim.measure.statistic is Statistic.DENSITY:
+        value = row["nnz"] / row["num_rows"] / row["num_cols"]
+    else:
+        value = row[str(claim.measure.statistic)]
+    exact = Interval(float(value), nan, nan)
+    return Answer(exact, exact, len(rows))
+
+
+def _valued(records: Records, measure: Measure) -> pd.DataFrame:
+    """Give the rows of the measure with ``value`` and its ends, per case and NaN where there is none."""
+    rows, statistic = records.of(measure), measure.statistic
+    of_other = partial(_of_other, records, measure, rows)
+    value: pd.Series[float]
+    if statistic in _SPEEDUPS or statistic in (Statistic.MEDIAN_MS, Statistic.TIME_SPREAD):
+        name, scale = ("speedup", 1.0) if statistic in _SPEEDUPS else ("median_us", 1e-3)
+        ends = {_VALUE: rows[name], _LOW: rows[f"{name}_low"], _HIGH: rows[f"{name}_high"]}
+        return rows.assign(**{column: numbers * scale for column, numbers in ends.items()})
+    if statistic is Statistic.MEAN_LOSS:
+        value = 100 * (_relative_time(rows) / of_other(_relative_time) - 1).abs()
+    elif statistic is Statistic.PADDED_SHARE:
+        value = 100 * rows["padding"] / (1 + rows["padding"])
+    elif statistic is Statistic.MEMORY_RATIO:
+        known = (rows["status"] == Status.OK.value) & (rows["device_bytes"] > 0)
+        value = rows["device_bytes"].where(known) / of_other(lambda other: other["device_bytes"])
+    else:
+        value = _search_s(rows, measure)
+        if measure.over:
+            value = of_other(partial(_search_s, measure=measure)) / value.where(value > 0)
+    return rows.assign(value=value, value_low=nan, value_high=nan)
+
+
+def _search_s(rows: pd.DataFrame, measure: Measure) -> pd.Series[float]:
+    return spent_s(rows["phases_s"], measure.phases).where(rows["phases_s"].map(len) > 0)
+
+
+def _relative_time(rows: pd.DataFrame) -> pd.Series[float]:
+    """Give the median over that of the interleaved baseline, which takes the drift between two cases out."""
+    return medians(rows["samples_us"]) / medians(rows["baseline_samples_us"])
+
+
+def _of_other(
+    records: Records, measure: Measure, rows: pd.DataFrame, value: Callable[[pd.DataFrame], pd.Series[Any]]
+) -> pd.Series[float]:
+    """Give the value of ``over`` in the cases of ``rows``; NaN for none and for 0."""
+    other = records.frame[records.frame["label"] == measure.over]
+    return beside(rows, other.assign(value=value(other)), _VALUE)[_VALUE].astype(float).replace(0.0, nan)
+
+
+def _chosen(claim: Claim, rows: pd.DataFrame, matrices: dict[str, tuple[str, ...]]) -> tuple[pd.DataFrame, str, float]:
+    """Give the rows that the claim's conditions name, what they lack, and the share of matrices with a value."""
+    about = claim.conditions
+    if about.op:
+        rows = rows[rows["op"] == about.op.value]
+    if about.dtype:
+        rows = rows[rows["dtype"] == about.dtype.value]
+    if about.widths:
+        rows = rows[rows["width"].isin(about.widths)]
+    parts, absent, held = [rows.iloc[:0]], Counter[str](), 0
+    for name in about.matrices:
+        patterns = ([pattern] for pattern in matrices[name])
+        of_pattern = (rows[rows["plain"].map(partial(_matches, patterns=pattern)).astype(bool)] for pattern in patterns)
+        mine = next((part for part in of_pattern if len(part)), rows.iloc[:0])
+        parts.append(mine)
+        failed = mine.loc[~np.isfinite(mine[_VALUE]), "status"]
+        held += len(failed) < len(mine)
+        if mine.empty:
+            absent[name] += 1
+            continue
+        absent.update(f"{name} ({'no value' if status == Status.OK.value else status})" for status in failed)
+        absent.update(f"{name} (width not run)" for _ in set(about.widths) - set(mine["width"]))
+    named = [f"{count} of {name}" if count > 1 else name for name, count in absent.items()]
+    more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+    lacking = f"without a result: {', '.join(named[:_MOST_NAMED])}{more}" if named else ""
+    return pd.concat(parts), lacking, held / len(about.matrices)
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _why_none(measure: Measure, chosen: pd.DataFrame) -> str:
+    if chosen.empty:
+        return f"no record of {measure.of} under these conditions"
+    return f"no value of {measure.of}" + (f" over {measure.over}" if measure.over else "")
+
+
+def _ends(rows: pd.DataFrame, statistic: Statistic) -> tuple[Interval, Interval]:
+    """Give the least and the greatest over matrices where a statistic is a range, else the statistic twice."""
+    parts = [part for _, part in rows.groupby("matrix")] if statistic in RANGES else [rows]
+    each = sorted(map(_STATISTICS[statistic], parts), key=lambda interval: interval.value)
+    return each[0], each[-1]
+
+
+def _spread(rows: pd.DataFrame) -> Interval:
+    alike = rows.groupby(["op", "dtype", "width", "num_rows", "num_cols", "nnz"])[_VALUE]
+    return Interval(float((alike.max() / alike.min()).max()), nan, nan)
+
+
+def _geomean(rows: pd.DataFrame) -> Interval:
+    return over_matrices(rows, _VALUE) if len(rows) > 1 else _least(rows)
+
+
+def _mean(rows: pd.DataFrame) -> Interval:
+    # The widths of one matrix are no sample of anything: there is no interval.
+    return Interval(float(rows[_VALUE].mean()), nan, nan)
+
+
+def _least(rows: pd.DataFrame, sign: int = 1) -> Interval:
+    row = rows.iloc[int(np.argmin(sign * rows[_VALUE].to_numpy(np.float64)))]
+    return Interval(float(row[_VALUE]), float(row[_LOW]), float(row[_HIGH]))
+
+
+def _greatest(rows: pd.DataFrame) -> Interval:
+    return _least(rows, -1)
+
+
+_STATISTICS: dict[Statistic, Callable[[pd.DataFrame], Interval]] = {
+    Statistic.GEOMEAN_SPEEDUP: _geomean,
+    Statistic.SPEEDUP_RANGE: _geomean,
+    Statistic.MIN_SPEEDUP: _least,
+    Statistic.MAX_SPEEDUP: _greatest,
+    Statistic.MEDIAN_MS: _geomean,
+    Statistic.SEARCH_S: _mean,
+    Statistic.SEARCH_RANGE_S: _mean,
+    Statistic.SEARCH_RATIO: _geomean,
+    Statistic.MAX_SEARCH_RATIO: _greatest,
+    Statistic.MEMORY_RATIO: _geomean,
+    Statistic.MEAN_LOSS: _mean,
+    Statistic.TIME_SPREAD: _spread,
+    Statistic.PADDED_SHARE: _mean,
+}

@@ -1,0 +1,73 @@
+"""What stands side by side on an axis of matrices: single matrices, or all layers of one source and sparsity as one.
+
+Ids of pruned layers end in their sparsity (``dnn_layers/bert_768x768@0.9``). A sweep of many layers is read by
+sparsity, as the papers draw it, and not layer by layer.
+"""
+
+from __future__ import annotations
+
+import re
+from math import inf
+
+import pandas as pd
+
+ALL = "all"
+"""First word of the groups that stand for several matrices."""
+_OPS = ("spmm", "sddmm", "sddmm-scaled", "spmm-scaled")
+MOST_GROUPS = 16
+"""Matrices up to which each has a place of its own."""
+MOST_POOLED = 22
+"""Places up to which matrices and pooled layers are drawn side by side."""
+_LAYER = re.compile(r"^(?P<source>[^/]+)/.*@(?P<sparsity>\d*\.?\d+)(?: #\w+)?$")
+
+
+def group_of(matrix: str) -> str:
+    """Name the pool of a layer, ``source 90 %``; any other matrix is its own."""
+    found = _LAYER.match(matrix)
+    return f"{found['source']} {100 * float(found['sparsity']):g} %" if found else matrix
+
+
+def groups_of(frame: pd.DataFrame) -> tuple[pd.Series[str], list[str]]:
+    """Give the group of every row, and the groups in the order drawn.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        With ``matrix`` and ``nnz``.
+
+    Returns
+    -------
+    groups : Series of str
+        The matrix itself where there are at most `MOST_GROUPS`; else layers are pooled.
+    order : list of str
+        Matrices by size, then pools by source and sparsity.
+    """
+    matrices = by_size(frame)
+    if len(matrices) <= MOST_GROUPS:
+        return frame["matrix"].astype(str), matrices
+    names = {matrix: group_of(matrix) for matrix in matrices}
+    single = [matrix for matrix in matrices if names[matrix] == matrix]
+    pools = sorted({name for name in names.values() if name not in names}, key=_source_and_sparsity)
+    return frame["matrix"].map(names), [*single, *pools]
+
+
+def _source_and_sparsity(pool: str) -> tuple[str, float]:
+    source, sparsity, _ = pool.rsplit(" ", 2)
+    return source, float(sparsity)
+
+
+def panels_of(frame: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]:
+    """Split a frame by op and dtype, in the order of panels."""
+    panels = [((str(op), str(dtype)), part) for (op, dtype), part in frame.groupby(["op", "dtype"])]
+    return sorted(panels, key=lambda panel: (_OPS.index(panel[0][0]), -int(panel[0][1].removeprefix("float"))))
+
+
+def by_size(frame: pd.DataFrame) -> list[str]:
+    """Give the matrices from few to many non-zeros."""
+    sizes = frame.groupby("matrix")["nnz"].max().fillna(inf)
+    return sorted((str(matrix) for matrix in sizes.index), key=lambda matrix: (float(sizes[matrix]), matrix))
+
+
+def in_panel_order(frame: pd.DataFrame) -> pd.DataFrame:
+    """Order the rows of a plot's data by op and dtype as its panels are; rows of one panel keep their order."""
+    return pd.concat([part for _, part in panels_of(frame)], ignore_index=True) if len(frame) else frame

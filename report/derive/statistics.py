@@ -1,0 +1,210 @@
+"""Every derived number of the report: intervals, ratios, means, break-even counts and floors.
+
+Times enter as raw samples; nothing here draws a conclusion from fewer samples than its method needs, and random
+resampling is seeded, so that the same records give the same report.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, inf, nan
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+CONFIDENCE = 0.95
+FEWEST_SAMPLES = 6
+"""Samples below which no 95 % interval of a median exists, see `median_rank`: 2^-5 is the first power under 5 %."""
+_RESAMPLES = 2000
+_FEWEST_RESAMPLES = 1000
+_PAIR_DRAWS = 1 << 18
+_MEAN_RESAMPLES = 10_000
+_CHUNK = 1 << 22
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate with its 95 % interval; the ends are NaN where there are too few samples for one."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        """Half the interval's length over the estimate."""
+        return (self.high - self.low) / 2 / self.value if self.value else nan
+
+    def columns(self, name: str) -> dict[str, float]:
+        """Give what a table's column of this name and the two of its ends hold."""
+        return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
+
+
+NOTHING = Interval(nan, nan, nan)
+
+
+def median_rank(count: int, confidence: float = CONFIDENCE) -> int:
+    """Give the rank r for which the r-th smallest and r-th largest of ``count`` samples enclose the median.
+
+    Returns
+    -------
+    int
+        The largest r, counted from 1, with P(Binomial(count, 1/2) < r) at most (1 - confidence) / 2; 0 where even the
+        smallest and the largest sample do not reach the confidence. Conover, Practical Nonparametric Statistics, 3.2.
+    """
+    tails = special.bdtr(np.arange(count // 2, dtype=np.float64), count, 0.5)
+    return int(np.searchsorted(tails, (1 - confidence) / 2, side="right"))
+
+
+def median_interval(samples: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
+    """Give the median with its distribution-free interval between two order statistics.
+
+    Parameters
+    ----------
+    samples : (n,) array_like
+        In any unit, which is the result's, and any order. O(n log n).
+    """
+    ordered = np.sort(np.asarray(samples, np.float64))
+    if ordered.size == 0:
+        return NOTHING
+    middle, rank = float(np.median(ordered)), median_rank(ordered.size, confidence)
+    if rank == 0:
+        return Interval(middle, nan, nan)
+    return Interval(middle, float(ordered[rank - 1]), float(ordered[ordered.size - rank]))
+
+
+def ratio_interval(numerator: ArrayLike, denominator: ArrayLike, seed: int = 0) -> Interval:
+    """Give the ratio of two medians with a bootstrap percentile interval.
+
+    Samples that were taken in turn share the state of the machine (clock, heat). Where both have the same length the
+    i-th of one stands beside the i-th of the other, and pairs are drawn, which keeps that in; otherwise both sides
+    are drawn on their own (Efron and Tibshirani, An Introduction to the Bootstrap, chapters 8 and 13).
+
+    Parameters
+    ----------
+    numerator, denominator : (n,) and (m,) array_like
+        Positive, same unit, in the order taken. A speed-up is baseline over own.
+    seed : int
+        Of the resampling.
+
+    Returns
+    -------
+    Interval
+        The ends are NaN where a side has fewer than `FEWEST_SAMPLES`. O(n) per resample for pairs, O(1) else.
+    """
+    above, below = np.asarray(numerator, np.float64), np.asarray(denominator, np.float64)
+    if above.size == 0 or below.size == 0:
+        return NOTHING
+    ratio = float(np.median(above) / np.median(below))
+    if min(above.size, below.size) < FEWEST_SAMPLES:
+        return Interval(ratio, nan, nan)
+    rng = np.random.default_rng(seed)
+    if above.size == below.size:
+        drawn = _paired_ratios(above, below, rng)
+    else:
+        drawn = _drawn_medians(above, rng) / _drawn_medians(below, rng)
+    low, high = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return Interval(ratio, float(low), float(high))
+
+
+def _paired_ratios(
+    above: NDArray[np.float64], below: NDArray[np.float64], rng: np.random.Generator
+) -> NDArray[np.float64]:
+    # Many samples make each resample dear and its medians steady: fewer resamples do.
+    resamples = min(_RESAMPLES, max(_FEWEST_RESAMPLES, _PAIR_DRAWS // above.size))
+    step = max(1, _CHUNK // above.size)
+    parts = []
+    for start in range(0, resamples, step):
+        draw = rng.integers(above.size, size=(min(step, resamples - start), above.size), dtype=np.int32)
+        parts.append(_row_medians(above[draw]) / _row_medians(below[draw]))
+    return np.concatenate(parts)
+
+
+def _row_medians(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    # Sorting whole rows in place takes half the time of np.median, which selects and looks for NaN.
+    rows.sort(axis=1)
+    half = rows.shape[1] // 2
+    return rows[:, half] if rows.shape[1] % 2 else (rows[:, half - 1] + rows[:, half]) / 2
+
+
+def _drawn_medians(samples: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+    # A resample is samples[floor(n U)] for n uniform U, so its median needs only the middle order statistics of
+    # those U, and these are Beta distributed: the same law as drawing every element, at O(1) a resample.
+    ordered, n = np.sort(samples), samples.size
+    half = n // 2
+    if n % 2:
+        return ordered[np.floor(n * rng.beta(half + 1, half + 1, _RESAMPLES)).astype(np.int64)]
+    upper = rng.beta(half + 1, half, _RESAMPLES)
+    lower = upper * rng.random(_RESAMPLES) ** (1 / half)
+    ranks = np.floor(n * np.stack([lower, upper])).astype(np.int64)
+    return np.asarray(ordered[ranks].mean(axis=0))
+
+
+def geometric_mean(ratios: ArrayLike, clusters: ArrayLike | None = None, seed: int = 0) -> Interval:
+    """Give the geometric mean with a bootstrap interval over cases, or over clusters of cases.
+
+    The quantiles are moved outwards as a Student interval would be, since percentiles of few cases are too narrow
+    (Hesterberg, What Teachers Should Know About the Bootstrap, The American Statistician 2015, section 4.2).
+
+    Parameters
+    ----------
+    ratios : (n,) array_like
+        Positive, finite.
+    clusters : (n,) array_like, optional
+        What each case belongs to: clusters are drawn whole, for the widths of one matrix are no independent cases.
+    seed : int
+        Of the resampling.
+
+    Returns
+    -------
+    Interval
+        The ends are NaN with fewer than two cases or clusters. O(n) per resample.
+    """
+    logs = np.log(np.asarray(ratios, np.float64))
+    if logs.size == 0:
+        return NOTHING
+    groups = np.arange(logs.size) if clusters is None else pd.factorize(np.asarray(clusters, object))[0]
+    sums, counts = np.bincount(groups, logs), np.bincount(groups)
+    mean = float(np.exp(logs.mean()))
+    if sums.size < 2:
+        return Interval(mean, nan, nan)
+    rng = np.random.default_rng(seed)
+    step = max(1, _CHUNK // sums.size)
+    parts = []
+    for start in range(0, _MEAN_RESAMPLES, step):
+        draw = rng.integers(sums.size, size=(min(step, _MEAN_RESAMPLES - start), sums.size), dtype=np.int32)
+        parts.append(sums[draw].sum(axis=1) / counts[draw].sum(axis=1))
+    student = special.stdtrit(sums.size - 1, (1 + CONFIDENCE) / 2)
+    tail = float(special.ndtr(-student * np.sqrt(sums.size / (sums.size - 1))))
+    low, high = np.exp(np.quantile(np.concatenate(parts), [tail, 1 - tail]))
+    return Interval(mean, float(low), float(high))
+
+
+def mean_of(ratios: ArrayLike) -> float:
+    """Give the geometric mean alone."""
+    return geometric_mean(ratios).value
+
+
+def break_even(build_s: float, run_us: float, baseline_build_s: float, baseline_run_us: float) -> float:
+    """Give the number of runs from which on build plus runs cost no more than the baseline's.
+
+    Returns
+    -------
+    float
+        A whole number; 0 where building and running are both no dearer; infinite where running is slower, or no
+        faster after a dearer build; NaN where a time is not known.
+    """
+    extra_s, saved_s = build_s - baseline_build_s, (baseline_run_us - run_us) * 1e-6
+    if np.isnan(extra_s) or np.isnan(saved_s):
+        return nan
+    if saved_s < 0 or (saved_s == 0 and extra_s > 0):
+        return inf
+    # A whole quotient stays whole although its two sides are rounded.
+    return 0.0 if extra_s <= 0 else float(ceil(extra_s / saved_s * (1 - 1e-12)))
+
+
+def floor_us(amount: float, per_second: float) -> float:
+    """Give the least time, in microseconds, of ``amount`` bytes or flops at a measured rate; NaN without a rate."""
+    return amount / per_second * 1e6 if per_second > 0 else nan

@@ -1,0 +1,71 @@
+"""The report's figures: which ones records hold. A panel is one op and dtype, a colour one implementation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import pandas as pd
+
+from spmark.report.derive.groups import panels_of
+from spmark.report.figures.costmodel import cost_model, priced
+from spmark.report.figures.costs import break_even, search_time, searched
+from spmark.report.figures.memory import held, memory_per_matrix
+from spmark.report.figures.overheads import built, overhead_by_phase
+from spmark.report.figures.plot import Drawing, Plot, render
+from spmark.report.figures.predictions import predicted, predicted_times
+from spmark.report.figures.roofline import roofline_share
+from spmark.report.figures.series import series_of, time_over_series
+from spmark.report.figures.speedups import speedup_over_size, speedup_per_matrix, speedup_per_width
+from spmark.report.figures.variants import RATIOS, drawable, variant_ratios
+
+
+def draw_all(derived: pd.DataFrame, baseline: str | None, seen: pd.DataFrame | None = None) -> list[Drawing]:
+    """Draw what the records of one device hold.
+
+    Parameters
+    ----------
+    derived : DataFrame
+        As `spmark.report.derive.cases.derive` gives it.
+    baseline : str or None
+        What the speed-ups are over, for captions and axes.
+    seen : DataFrame, optional
+        What searches measured, as `spmark.report.load.candidates.measured` gives it.
+    """
+    resultless = sorted(set(derived["label"]) - set(derived.loc[derived["median_us"].notna(), "label"]))
+    derived = derived[~derived["label"].isin(resultless)]
+    drawings = [render(plot) for plot in _plots(derived, baseline, seen)]
+    left_out = f" Without any result here, so not drawn: {', '.join(resultless)}." if resultless else ""
+    return [replace(drawing, caption=drawing.caption + left_out) for drawing in drawings]
+
+
+def _plots(
+    derived: pd.DataFrame, baseline: str | None, seen: pd.DataFrame | None = None
+) -> list[Callable[[float], Plot]]:
+    """List what can be drawn, each as a function of the width."""
+    plots: list[Callable[[float], Plot]] = []
+    rivals = derived[~derived["is_baseline"]]
+    if baseline and rivals["speedup"].notna().any():
+        plots.append(partial(speedup_per_matrix, derived, baseline))
+        plots += [
+            partial(speedup_per_width, derived, baseline, op, dtype)
+            for (op, dtype), part in panels_of(rivals[rivals["speedup"].notna()])
+            if part["width"].nunique() > 1
+        ]
+        if rivals.loc[rivals["speedup"].notna() & rivals["nnz"].notna(), "matrix"].nunique() > 1:
+            plots.append(partial(speedup_over_size, derived, baseline))
+    if not series_of(derived).empty:
+        plots.append(partial(time_over_series, derived))
+    plots += [partial(variant_ratios, derived, ratio) for ratio in RATIOS if drawable(derived, ratio)]
+    if derived["roofline_share"].notna().any():
+        plots.append(partial(roofline_share, derived))
+    of_building = ((search_time, searched), (overhead_by_phase, built), (cost_model, priced))
+    plots += [partial(draw, derived) for draw, drawn in of_building if not drawn(derived).empty]
+    if seen is not None and not predicted(seen).empty:
+        plots.append(partial(predicted_times, seen))
+    if baseline and rivals["break_even_runs"].notna().any():
+        plots.append(partial(break_even, derived, baseline))
+    if baseline and not held(derived).empty:
+        plots.append(partial(memory_per_matrix, derived, baseline))
+    return plots

@@ -1,0 +1,124 @@
+"""The figure of a cost model: what it says of every bucket width beside the time that was measured.
+
+After figure 11 of Peng, Thomadakis, Pienaar and Kestor, "LiteForm", HPDC 2025, which shows one matrix; the second panel
+counts over all matrices how far the width of least cost is from that of least time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+from spmark.report.figures.panels import grid
+from spmark.report.figures.plot import Plot
+from spmark.report.figures.style import WIDTH_IN, Look, in_style
+from spmark.report.tables.table import Table
+
+_PROBLEM = ["op", "dtype", "matrix", "width"]
+_LOOKS = {"cost": Look("#0072b2", "o", "////"), "time": Look("#d55e00", "s")}
+_FEWEST = 3
+
+
+def priced(derived: pd.DataFrame) -> pd.DataFrame:
+    """Give the timed rows whose plan was pinned to a bucket width and told its cost, with what the figure needs.
+
+    Returns
+    -------
+    DataFrame
+        ``op, dtype, matrix, width, nnz, max_width, cost, median_us`` of the problems with at least three widths; a
+        width beyond the longest row is the same plan as the one before and left out.
+    """
+    pinned = derived["requested"].map(lambda requested: bool(requested) and "max_width" in requested)
+    rows = derived[pinned & derived["median_us"].notna()]
+    told = rows["config"].map(lambda config: "cost" in config and "max_width" in config)
+    rows = rows[told.astype(bool)]  # of no rows it is of no type, and would choose columns
+    made = rows[[*_PROBLEM, "nnz", "median_us"]].assign(
+        max_width=[int(config["max_width"]) for config in rows["config"]],
+        cost=[float(config["cost"]) for config in rows["config"]],
+    )
+    made = made.drop_duplicates([*_PROBLEM, "max_width"])
+    several = made.groupby(_PROBLEM)["max_width"].transform("count") >= _FEWEST
+    return made[several].sort_values([*_PROBLEM, "max_width"], ignore_index=True)
+
+
+def least(rows: pd.DataFrame) -> pd.DataFrame:
+    """Give for every problem the width of least cost and of least time, and what the first costs in time.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        As `priced` gives it.
+
+    Returns
+    -------
+    DataFrame
+        ``op, dtype, matrix, width, nnz, by_cost, by_time, steps, regret``; steps are powers of two between the widths,
+        negative where the cost prefers the narrower.
+    """
+    groups = rows.groupby(_PROBLEM)
+    cost, time = (rows.loc[groups[column].idxmin()].set_index(_PROBLEM) for column in ("cost", "median_us"))
+    steps = np.log2(cost["max_width"] / time["max_width"]).round().astype(int)
+    regret = cost["median_us"] / time["median_us"] - 1
+    ends = cost[["nnz"]].assign(by_cost=cost["max_width"], by_time=time["max_width"], steps=steps, regret=regret)
+    return ends.reset_index()
+
+
+def cost_model_table(derived: pd.DataFrame) -> Table:
+    """Give `least` of every problem, and whether the two widths are equal or neighbours."""
+    note = (
+        "Width of the widest bucket at which the cost model's cost is least, and at which the measured time is; steps "
+        "are powers of two between them, and regret is how much longer the width of least cost takes."
+    )
+    ends = least(priced(derived))
+    shown = ends.assign(near=np.where(ends["steps"].abs() <= 1, "yes", "no"))
+    shown = shown.rename(columns={"regret": "regret_share", "near": "equal or neighbours"})
+    return Table("cost-model", "Cost model: widths of least cost and of least time", note, shown)
+
+
+@in_style
+def cost_model(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
+    """Draw cost and time over the bucket width for the largest matrix, and how often they agree.
+
+    Parameters
+    ----------
+    derived : DataFrame
+        As `spmark.report.derive.cases.derive` gives it; `priced` of it must not be empty.
+    width_in : float
+        Width of the figure in inches.
+    """
+    rows = priced(derived)
+    ends = least(rows)
+    largest = ends.sort_values(["nnz", "width"]).iloc[-1]
+    shown = rows[(rows[_PROBLEM] == largest[_PROBLEM]).all(axis=1)]
+    figure, (curve, bars) = grid(2, _LOOKS, "lines", width_in, 2.1)
+    for name, column in (("cost", "cost"), ("time", "median_us")):
+        look = _LOOKS[name]
+        curve.plot(
+            shown["max_width"], shown[column] / shown[column].min(), look.marker, color=look.colour, linestyle="-"
+        )
+    curve.set_title(f"{largest['matrix']}, J = {largest['width']}", loc="left")
+    curve.set_xscale("log", base=2)
+    curve.xaxis.set_major_locator(FixedLocator(list(shown["max_width"])))
+    curve.xaxis.set_minor_locator(NullLocator())
+    curve.xaxis.set_major_formatter(FuncFormatter(lambda width, _: f"{width:.0f}"))
+    curve.set_xlabel("widest bucket")
+    curve.set_ylabel("over its least")
+    curve.grid(axis="y")
+    steps, counts = np.unique(ends["steps"], return_counts=True)
+    bars.bar(steps, counts, color=_LOOKS["time"].colour, edgecolor="black", linewidth=0.3, width=0.8)
+    bars.set_title("all matrices and J", loc="left")
+    bars.set_xlabel("powers of two from least time to least cost")
+    bars.set_ylabel("cases")
+    bars.xaxis.set_major_locator(MaxNLocator(integer=True))
+    bars.yaxis.set_major_locator(MaxNLocator(integer=True))
+    close = ends["steps"].abs() <= 1
+    near, everywhere = float(close.mean()), float(close.groupby([ends["matrix"]]).all().mean())
+    regret = float(np.exp(np.mean(np.log1p(ends["regret"]))) - 1)
+    caption = (
+        "Cost model and measured time over the width of the widest bucket, each over its least: the largest matrix on "
+        f"the left; on the right, how far the width of least cost is from that of least time in {len(ends)} cases. "
+        f"They are equal or neighbours in {near:.0%} of the cases, and at every J on {everywhere:.0%} of "
+        f"{ends['matrix'].nunique()} matrices; the width of least cost takes {regret:.1%} longer in the mean."
+    )
+    return Plot("cost-model", caption, figure, rows.merge(ends.drop(columns="nnz"), on=_PROBLEM))

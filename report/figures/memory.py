@@ -1,0 +1,70 @@
+"""The figure of memory: what a plan holds on the device beside what the baseline's holds.
+
+After figures 8 and 10 of Fang, Shen, Wang and Chen, "STile", SIGMOD 2024.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from spmark.impls.core.record import Status
+from spmark.report.derive.cases import beside
+from spmark.report.derive.groups import MOST_POOLED, groups_of, in_panel_order
+from spmark.report.derive.statistics import mean_of
+from spmark.report.figures.panels import by_group, ratio_axis
+from spmark.report.figures.plot import Plot
+from spmark.report.figures.style import WIDTH_IN, in_style
+
+
+def held(derived: pd.DataFrame) -> pd.DataFrame:
+    """Give the cases whose plan and whose baseline's own plan both say what they hold.
+
+    Parameters
+    ----------
+    derived : DataFrame
+        As `spmark.report.derive.cases.derive` gives it.
+
+    Returns
+    -------
+    DataFrame
+        The rows with ``memory_ratio``, device bytes over the baseline's; the baseline's own are left out.
+    """
+    known = derived[(derived["status"] == Status.OK.value) & (derived["device_bytes"] > 0)]
+    rivals = known[~known["is_baseline"]]
+    against = beside(rivals, known[known["is_baseline"]], "device_bytes")["device_bytes"]
+    rivals = rivals.assign(memory_ratio=rivals["device_bytes"] / against.astype(float))
+    return rivals[rivals["memory_ratio"].notna()]
+
+
+@in_style
+def memory_per_matrix(derived: pd.DataFrame, baseline: str, width_in: float = WIDTH_IN) -> Plot:
+    """Draw each plan's device bytes over the baseline's: bars, or sorted curves where matrices are many.
+
+    Parameters
+    ----------
+    derived : DataFrame
+        As `spmark.report.derive.cases.derive` gives it; `held` of it must not be empty.
+    baseline : str
+        For captions and axes.
+    width_in : float
+        Width of the figure in inches.
+    """
+    rows = held(derived)
+    groups, order = groups_of(rows)
+    keys = ["op", "dtype", "group", "label", "implementation"]
+    ratios = rows.assign(group=groups).groupby(keys)["memory_ratio"]
+    data = ratios.agg(memory_ratio=mean_of, least="min", greatest="max", cases="size").reset_index()
+    data = in_panel_order(data)
+    curves = len(order) > MOST_POOLED
+    figure, panels = by_group(data, ("memory_ratio", "least", "greatest"), order, width_in, curves=curves)
+    for ax, _ in panels:
+        ax.set_ylabel(f"bytes over\n{baseline}'s")
+        ratio_axis(ax)
+    if curves:
+        ax.set_xlabel("matrices, sorted by memory")
+    caption = (
+        f"Device memory of a plan over that of {baseline}'s (1.0): the matrix in its format, workspaces and code, "
+        "without the dense operands, which all share. Geometric mean over the widths of a matrix"
+        + ("." if curves else ", or over all layers of a sparsity; whiskers reach from the least to the greatest.")
+    )
+    return Plot("memory-per-matrix", caption, figure, data)

@@ -1,0 +1,108 @@
+"""The figure of what building costs phase by phase, over the size of the matrix.
+
+After figures 8 and 9 of Peng, Thomadakis, Pienaar and Kestor, "LiteForm", HPDC 2025, and figure 11 of Lin et al.,
+"LO-SpMM", ACM TACO 2024.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+import numpy as np
+import pandas as pd
+from matplotlib.ticker import FuncFormatter
+
+from spmark.impls.core.interfaces import PHASES
+from spmark.report.derive.cases import spent_s
+from spmark.report.derive.groups import in_panel_order, panels_of
+from spmark.report.figures.panels import grid, log_ticks
+from spmark.report.figures.plot import Plot
+from spmark.report.figures.style import COLUMN_IN, WIDTH_IN, Look, in_style
+
+MOST_PANELS = 12
+TOTAL = "all"
+_LOOKS = MappingProxyType(
+    {
+        "features": Look("#56b4e9", "o"), "select": Look("#cc79a7", "s"), "search": Look("#d55e00", "^"),
+        "convert": Look("#009e73", "v"), "compile": Look("#e69f00", "D"), "upload": Look("#999999", "x"),
+        TOTAL: Look("#000000", "."),
+    }
+)  # fmt: skip
+_CHOOSING = ("features", "search")
+_LEAST_S = 1e-5
+
+
+def built(derived: pd.DataFrame) -> pd.DataFrame:
+    """Give the seconds of every phase of the timed cases of labels that choose something before they run.
+
+    Parameters
+    ----------
+    derived : DataFrame
+        As `spmark.report.derive.cases.derive` gives it.
+
+    Returns
+    -------
+    DataFrame
+        ``op, dtype, label, implementation, matrix, nnz, phase, seconds``, one row for each phase and `TOTAL`; medians
+        over widths. Where labels are more than can be drawn, configs that a sweep pins are left out.
+    """
+    rows = derived[derived["median_us"].notna() & derived["nnz"].notna()]
+    labels = set(rows.loc[spent_s(rows["phases_s"], _CHOOSING) > 0, "label"])
+    rows = rows[rows["label"].isin(labels)]
+    if rows.groupby(["op", "dtype", "label"]).ngroups > MOST_PANELS:
+        rows = rows[rows["requested"].map(len) == 0]
+    keys = ["op", "dtype", "label", "implementation", "matrix", "nnz"]
+    seconds = {phase: spent_s(rows["phases_s"], [phase]) for phase in PHASES}
+    wide = rows[keys].assign(**seconds, **{TOTAL: rows["build_s"]})
+    medians = wide.groupby(keys, sort=True)[[*PHASES, TOTAL]].median().reset_index()
+    long = medians.melt(keys, var_name="phase", value_name="seconds")
+    return long[long["seconds"] > 0].reset_index(drop=True)
+
+
+@in_style
+def overhead_by_phase(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
+    """Draw the seconds of each phase over the non-zeros, a panel for each op, dtype and label.
+
+    Parameters
+    ----------
+    derived : DataFrame
+        As `spmark.report.derive.cases.derive` gives it; `built` of it must not be empty.
+    width_in : float
+        Width of the figure in inches.
+    """
+    data = in_panel_order(built(derived))
+    cells = [
+        (f"{label}: {op}, {dtype}", part)
+        for (op, dtype), panel in panels_of(data)
+        for label, part in panel.groupby("label", sort=True)
+    ][:MOST_PANELS]
+    present = {phase: look for phase, look in _LOOKS.items() if phase in set(data["phase"])}
+    figure, axes = grid(len(cells), present, "points", width_in, 1.7)
+    seconds = data["seconds"].clip(lower=_LEAST_S)
+    low, high = 10.0 ** np.floor(np.log10(seconds.min())), 10.0 ** np.ceil(np.log10(seconds.max() * 1.01))
+    for ax, (title, part) in zip(axes, cells, strict=True):
+        ax.set_title(title, loc="left", fontsize=8.5)
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        for phase, look in present.items():
+            mine = part[part["phase"] == phase].sort_values("nnz")
+            line = "-" if phase == TOTAL else ""
+            ax.plot(
+                mine["nnz"], mine["seconds"].clip(lower=_LEAST_S), look.marker + line, color=look.colour, markersize=3.5
+            )
+        ax.set_ylim(low, high)
+        log_ticks(ax.yaxis, [low, high], 5)
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: _said(seconds)))
+        log_ticks(ax.xaxis, data["nnz"], 5 if width_in > COLUMN_IN else 4)
+        ax.grid(axis="y")
+        ax.set_xlabel("non-zeros")
+    caption = (
+        "Time of building by phase, over the non-zeros of the matrix, medians over J; the line is the sum of all "
+        f"phases. What is below {_LEAST_S * 1e6:g} µs stands at the lower edge."
+    )
+    return Plot("overhead-by-phase", caption, figure, data)
+
+
+def _said(seconds: float) -> str:
+    unit, scale = next(((u, s) for u, s in (("s", 1.0), ("ms", 1e-3)) if seconds >= 0.99 * s), ("µs", 1e-6))
+    return f"{seconds / scale:,.0f} {unit}"

@@ -1,0 +1,74 @@
+"""What every figure is made with: the plot and its numbers, its files, and what panels, colours and orders are.
+
+A plot keeps matplotlib's `Figure` and the frame of what it shows, so that a user can change the one and test the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from io import BytesIO
+
+import pandas as pd
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+from spmark.report.figures.style import COLUMN_IN, WIDTH_IN, Look, in_style, looks
+from spmark.report.tables.spreadsheet import csv_of
+
+
+@dataclass(frozen=True, eq=False)
+class Plot:
+    """A figure with the numbers that are drawn in it."""
+
+    name: str
+    """Stem of its files."""
+    caption: str
+    figure: Figure
+    data: pd.DataFrame
+    """One row per bar, point or step, at full precision."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A finished figure as files: the same records give the same bytes."""
+
+    name: str
+    """Stem of its files."""
+    caption: str
+    png: bytes
+    svg: bytes
+    narrow_svg: bytes
+    """The same numbers laid out for one column of a paper, or a telephone."""
+    csv: str
+    """What is drawn."""
+
+
+@in_style
+def render(draw: Callable[[float], Plot]) -> Drawing:
+    """Draw a plot at both widths.
+
+    Parameters
+    ----------
+    draw : callable
+        Gives the plot for a width in inches.
+    """
+    wide, narrow = draw(WIDTH_IN), draw(COLUMN_IN)
+    # The canvases are asked, not `Figure.savefig`, which draws every figure once more to lay it out before.
+    png = BytesIO()
+    FigureCanvasAgg(wide.figure).print_png(png, metadata={"Software": None})  # type: ignore[no-untyped-call]
+    # Laid out once: finding room for every label takes longer than drawing.
+    wide.figure.set_layout_engine("none")
+    return Drawing(wide.name, wide.caption, png.getvalue(), _svg(wide), _svg(narrow), csv_of(wide.data))
+
+
+def _svg(plot: Plot) -> bytes:
+    file = BytesIO()
+    FigureCanvasSVG(plot.figure).print_svg(file, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
+    return file.getvalue()
+
+
+def looks_of(frame: pd.DataFrame) -> dict[str, Look]:
+    """Give the look of every label of a frame."""
+    return looks(set(zip(frame["label"], frame["implementation"], strict=True)))

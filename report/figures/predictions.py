@@ -1,0 +1,121 @@
+"""The figure of predicted and measured times: what a search's cost model says of a plan beside what it takes.
+
+After figure 14 of Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, which does this for single tiles.
+"""
+
+from __future__ import annotations
+
+from math import nan
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from spmark.report.derive.groups import in_panel_order, panels_of
+from spmark.report.figures.panels import grid, log_ticks, scattered, titled
+from spmark.report.figures.plot import Plot, looks_of
+from spmark.report.figures.style import WIDTH_IN, in_style
+from spmark.report.tables.table import Table
+
+_PREDICTED = "predicted_us"
+"""Key of a candidate's config under which a search tells a time, and not only an order."""
+_CASE = ["op", "dtype", "matrix", "matrix_kind", "width", "seed", "label", "implementation"]
+_AGREEMENT = [
+    "op", "dtype", "label", "cases", "plans", "pearson_score", "log_pearson_score", "spearman_score", "rmse_us",
+    "bias_ratio",
+]  # fmt: skip
+_FEWEST = 3
+
+
+def predicted(seen: pd.DataFrame) -> pd.DataFrame:
+    """Give every plan whose time was predicted and measured.
+
+    Parameters
+    ----------
+    seen : DataFrame
+        As `spmark.report.load.candidates.measured` gives it.
+
+    Returns
+    -------
+    DataFrame
+        ``op, dtype, matrix, matrix_kind, width, seed, label, implementation, predicted_us, measured_us``; of plans of
+        one case with one prediction, which differ in what the model does not see, the fastest.
+    """
+    times = seen["candidate"].map(lambda config: float(config.get(_PREDICTED) or nan)).astype(float)
+    told = seen.assign(predicted_us=times)[times > 0]
+    fastest = told.groupby([*_CASE, _PREDICTED], sort=True)["seen_us"].min()
+    return fastest.rename("measured_us").reset_index()
+
+
+def agreement(plans: pd.DataFrame) -> pd.DataFrame:
+    """Give how well predictions agree with times, for each op, dtype and label.
+
+    Parameters
+    ----------
+    plans : DataFrame
+        As `predicted` gives it.
+
+    Returns
+    -------
+    DataFrame
+        ``op, dtype, label, cases, plans, pearson_score, log_pearson_score, spearman_score, rmse_us, bias_ratio``:
+        correlations of times, of their logarithms and of their ranks; the root mean square error; and the geometric
+        mean of predicted over measured. Fewer than three plans are left out.
+    """
+    rows = []
+    for (op, dtype), panel in panels_of(plans):
+        for label, part in panel.groupby("label"):
+            x, y = part[_PREDICTED].to_numpy(np.float64), part["measured_us"].to_numpy(np.float64)
+            if min(np.unique(x).size, np.unique(y).size) < _FEWEST:
+                continue
+            scores = np.corrcoef(x, y)[0, 1], np.corrcoef(np.log(x), np.log(y))[0, 1], stats.spearmanr(x, y).statistic
+            error, bias = np.sqrt(np.mean((x - y) ** 2)), np.exp(np.mean(np.log(x / y)))
+            rows.append((op, dtype, label, part.groupby(_CASE).ngroups, len(part), *scores, error, bias))
+    return pd.DataFrame(rows, columns=_AGREEMENT)
+
+
+def agreement_table(seen: pd.DataFrame) -> Table:
+    """Give `agreement` of what searches saw."""
+    note = (
+        "Times that a cost model predicted for whole plans beside those that the search measured, a few samples each "
+        "from a cold L2: Pearson's correlation of times and of their logarithms, Spearman's of ranks, the root mean "
+        "square error, and the geometric mean of predicted over measured."
+    )
+    return Table("agreement", "Cost models: predicted and measured plans", note, agreement(predicted(seen)))
+
+
+@in_style
+def predicted_times(seen: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
+    """Draw the measured time of every plan against the predicted one.
+
+    Parameters
+    ----------
+    seen : DataFrame
+        As `spmark.report.load.candidates.measured` gives it; `predicted` of it must not be empty.
+    width_in : float
+        Width of the figure in inches.
+    """
+    data = in_panel_order(predicted(seen))
+    series = looks_of(data)
+    figure, axes = grid(len(panels_of(data)), series, "points", width_in, 2.3)
+    for ax, part in titled(axes, data):
+        scattered(ax, part, _PREDICTED, "measured_us", series, markersize=3, alpha=0.7, markeredgewidth=0.2)
+        values = part[[_PREDICTED, "measured_us"]].to_numpy(np.float64)
+        ends = [float(values.min()) / 1.3, float(values.max()) * 1.3]
+        ax.plot(ends, ends, ":", color="#808080", linewidth=0.8, zorder=1)
+        for limits, axis in ((ax.set_xlim, ax.xaxis), (ax.set_ylim, ax.yaxis)):
+            limits(*ends)
+            log_ticks(axis, ends, 5)
+        ax.set_xlabel("predicted (µs)")
+        ax.set_ylabel("measured (µs)")
+        ax.grid(axis="both")
+    said = "; ".join(
+        f"{row['label']}, {row['op']}, {row['dtype']}: {row['pearson_score']:.3f} and {row['rmse_us'] * 1e-3:.2g} ms "
+        f"over {row['plans']} plans of {row['cases']} cases"
+        for row in agreement(data).to_dict("records")
+    )
+    caption = (
+        "Time that a cost model predicts for a plan against what the search measured; plans of one case with the same "
+        "prediction are one point, the fastest. Dotted: as predicted." + (f" Pearson and RMSE: {said}." if said else "")
+    )
+    return Plot("predicted-times", caption, figure, data)

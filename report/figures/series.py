@@ -1,0 +1,130 @@
+"""The figure of matrices that one rule draws: the time over the number that varies most, a panel for each of the rest.
+
+Ids such as ``few_columns_2048_nnz4096_nnc64`` differ in their numbers only. The number with the most values is the
+axis, any other that varies tells panels apart. After figures 4, 6 and 9 of Lin et al., "LO-SpMM", ACM TACO 2024.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from spmark.impls.core.record import MatrixKind
+from spmark.report.derive.groups import in_panel_order
+from spmark.report.figures.panels import grid, line_style, said
+from spmark.report.figures.plot import Plot, looks_of
+from spmark.report.figures.style import WIDTH_IN, in_style
+
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_FEWEST = 3
+_MOST_PANELS = 12
+_FAR_APART = 4.0
+_KEYS = ["op", "dtype", "width", "series"]
+
+
+def series_of(derived: pd.DataFrame) -> pd.DataFrame:
+    """Give the timed cases of synthetic matrices whose names differ in numbers only.
+
+    Parameters
+    ----------
+    derived : DataFrame
+        As `spmark.report.derive.cases.derive` gives it.
+
+    Returns
+    -------
+    DataFrame
+        ``op, dtype, width, series, axis, at, matrix, label, implementation, median_us, median_us_low, median_us_high,
+        speedup``: ``series`` is the name with ``*`` for the number that varies most (the later of two that vary as
+        much), ``axis`` the word before it, ``at`` its value. Series of fewer than three values are left out, and all
+        where there are too many to draw.
+    """
+    rows = derived[derived["median_us"].notna() & (derived["matrix_kind"] == MatrixKind.SYNTHETIC.value)]
+    found = pd.DataFrame(_places(sorted(rows["matrix"].unique())), columns=["matrix", "series", "axis", "at"])
+    columns = [*_KEYS, "axis", "at", "matrix", "label", "implementation", "median_us", "median_us_low"]
+    data = rows.merge(found, on="matrix")[[*columns, "median_us_high", "speedup"]]
+    values = data.groupby(_KEYS)["at"].transform("nunique") if len(data) else data["at"]
+    data = data[values >= _FEWEST]
+    if data.groupby(_KEYS).ngroups > _MOST_PANELS:
+        return data.iloc[:0]
+    return in_panel_order(data.sort_values([*_KEYS, "label", "at"], kind="stable"))
+
+
+def _places(matrices: list[str]) -> list[tuple[str, str, str, float]]:
+    templates: dict[str, list[tuple[str, list[str]]]] = {}
+    for matrix in matrices:
+        templates.setdefault(_NUMBER.sub("*", matrix), []).append((matrix, _NUMBER.findall(matrix)))
+    places = []
+    for same in templates.values():
+        counts = [len({numbers[i] for _, numbers in same}) for i in range(len(same[0][1]))]
+        if max(counts, default=0) < _FEWEST:
+            continue
+        varies = max(i for i, count in enumerate(counts) if count == max(counts))
+        for matrix, numbers in same:
+            start = list(_NUMBER.finditer(matrix))[varies]
+            series = matrix[: start.start()] + "*" + matrix[start.end() :]
+            word = re.findall(r"[a-z]+|@", matrix[: start.start()], re.IGNORECASE)
+            axis = "sparsity" if word[-1:] == ["@"] else (word[-1] if word else "number")
+            places.append((matrix, series, axis, float(numbers[varies])))
+    return places
+
+
+@in_style
+def time_over_series(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
+    """Draw the median time of every label over the number that varies.
+
+    Parameters
+    ----------
+    derived : DataFrame
+        As `spmark.report.derive.cases.derive` gives it; `series_of` of it must not be empty.
+    width_in : float
+        Width of the figure in inches.
+    """
+    data = series_of(derived)
+    looks = looks_of(data)
+    cells = list(data.groupby(_KEYS, sort=False))
+    several = data[["op", "dtype"]].drop_duplicates().shape[0] > 1
+    figure, axes = grid(len(cells), looks, "lines", width_in, 1.9)
+    for ax, ((op, dtype, width, name), part) in zip(axes, cells, strict=True):
+        bare = str(name).split("/", 1)[-1]
+        ax.set_title(f"{bare}, J = {width}" + (f", {op}, {dtype}" if several else ""), loc="left", fontsize=7.5)
+        at = sorted(part["at"].unique())
+        logarithmic = at[0] > 0 and at[-1] / at[0] >= 8
+        if logarithmic:
+            ax.set_xscale("log", base=2)
+            ax.xaxis.set_minor_locator(NullLocator())
+        ax.xaxis.set_major_locator(FixedLocator(at))
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        for label, look in looks.items():
+            line = part[part["label"] == label]
+            style = line_style(look)
+            ax.plot(line["at"], line["median_us"], color=look.colour, marker=look.marker, zorder=3, **style)
+            ax.vlines(line["at"], line["median_us_low"], line["median_us_high"], color=look.colour, linewidth=1)
+        _times_axis(ax, float(part["median_us"].min()), float(part["median_us"].max()))
+        ax.set_xlabel(str(part["axis"].iloc[0]))
+        ax.set_ylabel("one run (µs)")
+        ax.grid(axis="y")
+    caption = (
+        "Median time of one run, with its 95 % interval, over the number in the matrix's name that varies (*); the "
+        "matrices of one panel are drawn by the same rule."
+    )
+    return Plot("time-over-series", caption, figure, data)
+
+
+def _times_axis(ax: Axes, low: float, high: float) -> None:
+    """Make y start at 0, or logarithmic where times are far apart, with ticks at 1, 2 and 5."""
+    if high / low <= _FAR_APART:
+        ax.set_ylim(0, high * 1.12)
+        return
+    low, high = low / 1.4, high * 1.4
+    steps = (1, 2, 5) if high / low < 200 else (1,)
+    powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    ticks = [step * 10.0**power for power in powers for step in steps if low <= step * 10.0**power <= high]
+    ax.set_yscale("log")
+    ax.set_ylim(low, high)
+    ax.yaxis.set_major_locator(FixedLocator(ticks))
+    ax.yaxis.set_minor_locator(NullLocator())
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: said(value)))

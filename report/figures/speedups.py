@@ -1,0 +1,254 @@
+"""Figures of speed-ups over the baseline: per matrix, against J, and against the matrix's size and row length.
+
+Speed-ups are ratios, so their axis is logarithmic and bars start at 1: as tall upwards for twice as fast as downwards
+for half. A bar is a mean over the cases that all implementations drawn in its group solved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import ceil
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from spmark.impls.core.record import MatrixKind
+from spmark.report.derive.cases import WIDE_MARK, WIDE_SPEEDUP
+from spmark.report.derive.groups import ALL, MOST_GROUPS, MOST_POOLED, by_size, groups_of, in_panel_order, panels_of
+from spmark.report.derive.means import MOSTLY, kinds, mean_speedups, mean_speedups_by_kind
+from spmark.report.figures.panels import (
+    Keys,
+    broken,
+    figure_with_legend,
+    grouped_bars,
+    line_style,
+    log_ticks,
+    name_groups,
+    ratio_axis,
+    short_names,
+    sorted_curves,
+    stacked,
+    titled,
+    width_axis,
+)
+from spmark.report.figures.plot import Plot, looks_of
+from spmark.report.figures.style import COLUMN_IN, WIDTH_IN, Look, in_style
+
+LEAST_BAR = 1 / 6
+"""Bars of speed-ups are cut here: a dense product on a graph would make all others look alike."""
+LEAST_POINT = 1 / 8
+"""Points below are drawn at the edge, and lines leave their panel there."""
+_TITLE_LETTERS = 20
+_COMMON = {f"common_{name}": name for name in ("speedup", "speedup_low", "speedup_high", "cases")}
+_MADE = (MatrixKind.SYNTHETIC.value, MatrixKind.TWIN.value)
+
+
+@in_style
+def speedup_per_matrix(derived: pd.DataFrame, baseline: str, width_in: float = WIDTH_IN) -> Plot:
+    """Draw each matrix's geometric-mean speed-up as bars, or as sorted curves where matrices are many.
+
+    Of many matrices, layers of one source and sparsity have one bar together, if that leaves few enough.
+
+    Parameters
+    ----------
+    derived : DataFrame
+        As `spmark.report.derive.cases.derive` gives it.
+    baseline : str
+        What the speed-ups are over, for captions and axes.
+    width_in : float
+        Width of the figure in inches.
+    """
+    rivals = derived[~derived["is_baseline"]]
+    _, matrices = groups_of(derived)
+    pools = len(matrices) < rivals["matrix"].nunique()
+    curves = len(matrices) > (MOST_POOLED if pools else MOST_GROUPS)
+    if curves:
+        matrices = by_size(rivals)
+    data = _means_per_matrix(derived, pooled=not curves)
+    totals = [group for group in dict.fromkeys(data["group"]) if group not in matrices]
+    series, groups = looks_of(rivals), [] if curves else [*matrices, *totals]
+    wide = not curves and bool((data["wide_share"] >= MOSTLY).any())
+    legend = f"{WIDE_MARK} half of its cases vary by more than ±{WIDE_SPEEDUP:.0%}" if wide else ""
+    keys: Keys = "lines" if curves else "bars"
+    figure, axes = stacked(len(panels_of(data)), series, keys, groups, width_in, title=legend)
+    for ax, part in titled(axes, data):
+        ax.set_ylabel(f"speed-up over\n{baseline}")
+        if curves:
+            sorted_curves(ax, part[part["group"].isin(matrices)], "speedup", series)
+        else:
+            here = set(part["group"])
+            _bars(ax, part, [group for group in groups if group in here], series, width_in)
+        ratio_axis(ax, LEAST_BAR)
+    if curves:
+        axes[-1].set_xlabel("matrices, sorted by speed-up")
+        caption = (
+            f"Geometric-mean speed-up over {baseline} (1.0) of each matrix ({kinds(rivals)}), sorted for every "
+            "implementation on its own."
+        )
+    else:
+        layers = ", and of all layers of a sparsity (per cent of zeros) together" if pools else ""
+        caption = (
+            f"Geometric-mean speed-up over {baseline} (1.0) per matrix{layers}; whiskers are 95 % bootstrap intervals "
+            f"over its widths, and over matrices in {'these and ' if pools else ''}the shaded groups, which are "
+            f"means over all matrices of a kind{' and over all kinds mixed' if len(totals) > 1 else ''}. Every bar "
+            "of a group is over the same cases, those that all implementations with a bar in it solved: their number n "
+            "stands under the name. A cross marks an implementation that solved no more than half of what any solved "
+            "(its own mean stands in the table), and a bar that would leave the panel ends in its value."
+        )
+        if wide:
+            caption += (
+                f" {WIDE_MARK} marks a bar of which at least half of the cases have a 95 % interval that reaches more "
+                f"than {WIDE_SPEEDUP:.0%} from the case's speed-up to either side: a busy machine, or runs that differ."
+            )
+    return Plot("speedup-per-matrix", caption, figure, data)
+
+
+def _means_per_matrix(derived: pd.DataFrame, *, pooled: bool) -> pd.DataFrame:
+    groups = groups_of(derived)[0] if pooled else derived["matrix"].astype(str)
+    derived = derived.assign(group=groups)
+    layers = derived["group"] != derived["matrix"]
+    single = mean_speedups(derived[~layers], ["matrix"]).rename(columns={"matrix": "group"})
+    if layers.any():
+        single = pd.concat([single, mean_speedups(derived[layers], ["group"])], ignore_index=True)
+    total = mean_speedups_by_kind(derived)
+    alone = total["kinds"].nunique() == 1
+    total = total.assign(group=[ALL if alone else f"{ALL} {kind.split(':')[0]}" for kind in total["kinds"]])
+    data = pd.concat([single, total], ignore_index=True)
+    data = data.drop(columns=list(_COMMON.values())).rename(columns=_COMMON)
+    columns = ["op", "dtype", "group", "kinds", "label", "implementation", *_COMMON.values(), "wide_share", "problems"]
+    return in_panel_order(data[[*columns, "left_out"]])
+
+
+def _bars(ax: Axes, data: pd.DataFrame, groups: Sequence[str], series: Mapping[str, Look], width_in: float) -> None:
+    rows = data.rename(columns={"speedup": "value", "speedup_low": "low", "speedup_high": "high"})
+    grouped_bars(ax, rows.assign(wide=data["wide_share"] >= MOSTLY), groups, series, start=1.0, least=LEAST_BAR)
+    counts = data.groupby("group")[["cases", "problems"]].max().loc[list(groups)]
+    below = [f"n = {cases}" + f" of {problems}" * (cases < problems) for cases, problems in counts.to_numpy().tolist()]
+    name_groups(ax, groups, below, width_in)
+
+
+@in_style
+def speedup_per_width(derived: pd.DataFrame, baseline: str, op: str, dtype: str, width_in: float = WIDTH_IN) -> Plot:
+    """Draw speed-ups of one op and dtype against J: a panel per matrix, or one per kind where matrices are many.
+
+    Parameters
+    ----------
+    derived, baseline, width_in
+        As for `speedup_per_matrix`.
+    op, dtype : str
+        Which rows are drawn.
+    """
+    part = derived[(derived["op"] == op) & (derived["dtype"] == dtype)]
+    matrices = by_size(part[~part["is_baseline"]])
+    many = len(matrices) > MOST_GROUPS
+    if many:
+        means = mean_speedups(part, ["matrix_kind", "width"]).drop(columns=list(_COMMON.values()))
+        data = means.rename(columns=_COMMON)
+        counts = part.groupby("matrix_kind")["matrix"].nunique()
+        data = data.assign(panel=[f"{kind}: {counts[kind]} matrices" for kind in data["matrix_kind"]])
+        panels = [(name, name) for name in dict.fromkeys(data["panel"])]
+        caption = (
+            f"Geometric-mean speed-up over {baseline} (1.0) against J: {op}, {dtype}. A point is over the cases that "
+            "all implementations solved; whiskers are 95 % bootstrap intervals over matrices."
+        )
+    else:
+        data = part[~part["is_baseline"]].assign(panel=lambda rows: rows["matrix"], cases=1)
+        data = data.sort_values(["matrix", "label", "width"], kind="stable")
+        names = short_names(matrices)
+        panels = [(broken(name, _TITLE_LETTERS), matrix) for name, matrix in zip(names, matrices, strict=True)]
+        caption = f"Speed-up over {baseline} (1.0) against J: {op}, {dtype}; whiskers are 95 % intervals."
+    if (data["speedup"] < LEAST_POINT).any():
+        caption += f" Lines that leave the panel go below 1/{1 / LEAST_POINT:g}."
+    columns = ["op", "dtype", "panel", "width", "label", "implementation", *_COMMON.values()]
+    data = data[data["speedup"].notna()][columns].reset_index(drop=True)
+    cells = [(title, data[data["panel"] == panel]) for title, panel in panels]
+    figure = _small_multiples(cells, looks_of(data), f"{op}, {dtype}: speed-up over {baseline}", width_in)
+    return Plot(f"speedup-per-width-{op}-{dtype}", caption, figure, data)
+
+
+def _small_multiples(
+    cells: Sequence[tuple[str, pd.DataFrame]], series: Mapping[str, Look], title: str, width_in: float
+) -> Figure:
+    most = 4 if width_in > WIDTH_IN / 2 else 2
+    columns = min(most, len(cells))
+    rows = ceil(len(cells) / columns)
+    wide = width_in if columns > 2 or most == 2 else width_in * 0.5 * columns
+    figure = figure_with_legend(wide, 1.75 * rows, series, "lines", title=title)
+    axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    for ax in axes.flat[len(cells) :]:
+        ax.set_visible(False)
+    for index, (ax, (name, part)) in enumerate(zip(axes.flat, cells, strict=False)):
+        for position, (label, look) in enumerate(series.items()):
+            line = part[part["label"] == label].sort_values("width")
+            if line.empty:
+                continue
+            nudge = 2 ** (0.06 * (position - (len(series) - 1) / 2))
+            x, y = line["width"].to_numpy(np.float64) * nudge, line["speedup"].to_numpy(np.float64)
+            ax.plot(x, y, color=look.colour, marker=look.marker, zorder=3, **line_style(look))
+            ax.vlines(x, line["speedup_low"], line["speedup_high"], color=look.colour, linewidth=1, zorder=2)
+        ax.set_title(name, fontsize=8.5)
+        if index % columns == 0:
+            ax.set_ylabel("speed-up")
+        if index + columns >= len(cells):
+            ax.set_xlabel("J")
+            ax.tick_params(labelbottom=True)
+    widths = sorted({int(width) for _, part in cells for width in part["width"]})
+    for ax in axes.flat[: len(cells)]:
+        width_axis(ax, widths)
+        ratio_axis(ax, LEAST_POINT / 1.15)
+    return figure
+
+
+@in_style
+def speedup_over_size(derived: pd.DataFrame, baseline: str, width_in: float = WIDTH_IN) -> Plot:
+    """Draw one point per matrix and implementation: speed-up against non-zeros and against the mean row's length.
+
+    Parameters
+    ----------
+    derived, baseline, width_in
+        As for `speedup_per_matrix`.
+    """
+    sizes = derived[derived["nnz"].notna()].drop_duplicates("matrix").set_index("matrix")
+    means = mean_speedups(derived, ["matrix"])
+    means = means[means["speedup"].notna() & means["matrix"].isin(sizes.index)]
+    data = in_panel_order(
+        means.assign(
+            nnz=means["matrix"].map(sizes["nnz"]), mean_row=means["matrix"].map(sizes["nnz"] / sizes["num_rows"])
+        )
+    )
+    columns = ["op", "dtype", "matrix", "kinds", "nnz", "mean_row", "label", "implementation"]
+    data = data[[*columns, "speedup", "speedup_low", "speedup_high", "cases"]]
+    series, panels = looks_of(data), panels_of(data)
+    figure = figure_with_legend(width_in, 1.9 * len(panels), series, "points")
+    axes = figure.subplots(len(panels), 2, sharex="col", sharey="row", squeeze=False)
+    for row, ((op, dtype), part) in zip(axes, panels, strict=True):
+        for ax, column in zip(row, ("nnz", "mean_row"), strict=True):
+            _points(ax, part, column, series)
+            log_ticks(ax.xaxis, data[column], 5 if width_in > COLUMN_IN else 3)
+        row[0].set_title(f"{op}, {dtype}", loc="left")
+        row[0].set_ylabel(f"speed-up over\n{baseline}")
+        ratio_axis(row[0], LEAST_POINT / 1.15)
+        row[1].axhline(1, color="black", linewidth=0.8)
+        row[1].grid(axis="y")
+    axes[-1][0].set_xlabel("non-zeros")
+    axes[-1][1].set_xlabel("mean row length")
+    caption = (
+        f"Geometric-mean speed-up over {baseline} (1.0) of each matrix, over the widths that the implementation "
+        "solved, against its non-zeros and its mean row. Hollow points are synthetic matrices and twins; points below "
+        f"1/{1 / LEAST_POINT:g} stand at the lower edge."
+    )
+    return Plot("speedup-over-size", caption, figure, data)
+
+
+def _points(ax: Axes, part: pd.DataFrame, column: str, series: Mapping[str, Look]) -> None:
+    ax.set_xscale("log")
+    for label, look in series.items():
+        for made in (False, True):
+            points = part[(part["label"] == label) & (part["kinds"].isin(_MADE) == made)]
+            ax.plot(
+                points[column], points["speedup"].clip(lower=LEAST_POINT), look.marker, zorder=3,
+                markerfacecolor="white" if made else look.colour,
+                markeredgecolor=look.colour if made else "black", markeredgewidth=1.1 if made else 0.4,
+            )  # fmt: skip

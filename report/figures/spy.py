@@ -1,0 +1,159 @@
+"""What a matrix looks like: a binned spy plot, and how many rows and columns are how long.
+
+Both work on arrays, so that a user can draw any pattern; counting walks the non-zeros once.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+from numpy.typing import NDArray
+
+from spmark.report.figures.panels import log_ticks, said
+from spmark.report.figures.plot import Plot
+from spmark.report.figures.style import DPI, WIDTH_IN, in_style
+
+MOST_BINS = 320
+"""Bins of the longer side."""
+_SLIMMEST = 1 / 4
+"""Sides that differ by more are drawn as if they differed by this."""
+_ROWS: Any = {"color": "#0072b2", "marker": "o", "markeredgecolor": "black", "markeredgewidth": 0.4}
+_COLS: Any = {"color": "#d55e00", "marker": "s", "markerfacecolor": "none", "markersize": 7, "linestyle": "--"}
+
+
+def spy_counts(
+    shape: tuple[int, int], indptr: NDArray[np.int32], indices: NDArray[np.int32], most: int = MOST_BINS
+) -> NDArray[np.int64]:
+    """Count non-zeros in bins of a grid.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        (I, K).
+    indptr, indices : (I + 1,) and (nnz,) int32
+        A CSR's. Any order of columns in a row.
+    most : int
+        Bins of a side; a shorter side has one per row or column.
+
+    Returns
+    -------
+    (r, c) int64
+        Row bin b holds the rows from ``b I // r`` to ``(b + 1) I // r``, columns alike. O(nnz + K) time; scratch
+        memory is that of one row bin's non-zeros.
+    """
+    (num_rows, num_cols), (down, across) = shape, (min(n, most) for n in shape)
+    # A row bin's non-zeros are contiguous, and what bin a column is in is looked up, not divided out.
+    starts = _edges(num_cols, across)
+    bin_of = np.repeat(np.arange(across, dtype=np.int16), np.diff(starts))
+    counts = np.empty((down, across), np.int64)
+    edges = indptr[_edges(num_rows, down)]
+    for place, (start, stop) in enumerate(pairwise(edges)):
+        counts[place] = np.bincount(bin_of[indices[start:stop]], minlength=across)
+    return counts
+
+
+def _edges(length: int, bins: int) -> NDArray[np.int64]:
+    return np.arange(bins + 1, dtype=np.int64) * length // bins
+
+
+@in_style
+def spy(counts: NDArray[np.int64], shape: tuple[int, int], width_in: float = WIDTH_IN) -> Plot:
+    """Draw where the non-zeros are.
+
+    Parameters
+    ----------
+    counts : (r, c) int64
+        As `spy_counts` gives them.
+    shape : tuple of int
+        (I, K).
+    width_in : float
+        Width of the figure in inches.
+    """
+    rows, cols = (_edges(length, bins) for length, bins in zip(shape, counts.shape, strict=True))
+    share = counts / np.outer(np.diff(rows), np.diff(cols))
+    slimness = float(np.clip(shape[0] / shape[1], _SLIMMEST, 1 / _SLIMMEST))
+    side_in = min(width_in, 5.0) - 1.4
+    width, height = (side_in, side_in * slimness) if slimness <= 1 else (side_in / slimness, side_in)
+    figure = Figure(figsize=(min(width_in, width + 1.5), height + 0.7), dpi=DPI, layout="constrained")
+    ax = figure.subplots()
+    lowest = float(share[share > 0].min(initial=1.0))
+    drawn = ax.imshow(
+        np.where(share > 0, share, np.nan), cmap="viridis_r", norm=LogNorm(min(lowest, 0.5), 1.0), aspect="auto",
+        extent=(0, shape[1], shape[0], 0), interpolation="nearest",
+    )  # fmt: skip
+    ax.set_box_aspect(height / width)
+    ax.spines[["top", "right"]].set_visible(True)
+    ax.set_xlabel("column")
+    ax.set_ylabel("row")
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda place, _: said(place)))
+    ax.locator_params(nbins=5)
+    bar = figure.colorbar(drawn, ax=ax, shrink=0.9, pad=0.02)
+    log_ticks(bar.ax.yaxis, [min(lowest, 0.5), 1.0])
+    bar.set_label("share of cells that are non-zero")
+    bar.outline.set_visible(False)
+    down, across = np.nonzero(counts)
+    data = pd.DataFrame(
+        {
+            "row": rows[down], "row_end": rows[down + 1], "col": cols[across], "col_end": cols[across + 1],
+            "nnz": counts[down, across],
+        }
+    )  # fmt: skip
+    caption = (
+        f"Non-zeros of {shape[0]:,} x {shape[1]:,} in {counts.shape[0]} x {counts.shape[1]} bins; white bins are empty."
+    )
+    return Plot("spy", caption, figure, data)
+
+
+@in_style
+def degree_histogram(
+    row_lengths: NDArray[np.integer], col_lengths: NDArray[np.integer], width_in: float = WIDTH_IN
+) -> Plot:
+    """Draw how many rows and columns are how long, in bins that double.
+
+    Parameters
+    ----------
+    row_lengths, col_lengths : (I,) and (K,) integers
+        Non-zeros of each row and column.
+    width_in : float
+        Width of the figure in inches.
+    """
+    data = pd.concat([_doubling("rows", row_lengths), _doubling("columns", col_lengths)], ignore_index=True)
+    figure = Figure(figsize=(width_in, min(2.6, width_in * 0.7)), dpi=DPI, layout="constrained")
+    ax = figure.subplots()
+    # Columns are hollow and dashed: those of a symmetric pattern stand where its rows stand.
+    for side, look in (("rows", _ROWS), ("columns", _COLS)):
+        part = data[(data["of"] == side) & (data["count"] > 0)]
+        # Empty rows stand left of 1, where a logarithmic axis has no zero.
+        place = np.where(part["longest"] == 0, 0.5, np.sqrt(np.maximum(part["shortest"], 1) * part["longest"]))
+        ax.plot(place, part["count"], label=side, **look)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    log_ticks(ax.xaxis, [1, max(10, int(data["longest"].max()))])
+    log_ticks(ax.yaxis, [1, max(10, int(data["count"].max()))])
+    if (data.loc[data["longest"] == 0, "count"] > 0).any():
+        ax.axvspan(ax.get_xlim()[0], 0.71, color="#f3f3f3", zorder=-1, linewidth=0)
+        ax.text(0.5, 1.01, "empty", transform=ax.get_xaxis_transform(), ha="center", va="bottom", fontsize=7)
+    ax.grid()
+    ax.set_xlabel("non-zeros in it")
+    ax.set_ylabel("number")
+    ax.legend()
+    caption = (
+        "Rows and columns by their non-zeros, in bins from a power of two to the next; empty ones stand on their own."
+    )
+    return Plot("degrees", caption, figure, data)
+
+
+def _doubling(side: str, lengths: NDArray[np.integer]) -> pd.DataFrame:
+    """Count lengths of 0, 1, 2 to 3, 4 to 7 and so on."""
+    exponents = np.frexp(lengths.astype(np.float64))[1]
+    counts = np.bincount(exponents, minlength=1)
+    bins = np.arange(counts.size)
+    shortest = np.where(bins > 0, 2 ** np.maximum(bins - 1, 0), 0)
+    return pd.DataFrame({"of": side, "shortest": shortest, "longest": 2**bins - 1, "count": counts})

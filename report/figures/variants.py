@@ -1,0 +1,137 @@
+"""What the configs of one implementation do beside each other: time and search time over those of its first label.
+
+The papers' ablations are of this kind: without withdrawing, with one level, with another order of rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from spmark.report.derive.cases import SPENT_PHASES, beside, spent_s
+from spmark.report.derive.groups import ALL, MOST_POOLED, groups_of, in_panel_order
+from spmark.report.derive.means import over_matrices
+from spmark.report.figures.panels import by_group, ratio_axis
+from spmark.report.figures.plot import Plot
+from spmark.report.figures.style import WIDTH_IN, in_style
+from spmark.report.tables.table import Table
+
+RATIOS = ("time_ratio", "search_ratio")
+_NAMES = {"time_ratio": "variant-times", "search_ratio": "variant-searches"}
+_MOST_LETTERS = 24
+MOST_VARIANTS = 8
+"""Labels up to which bars are drawn; more are in the table alone."""
+_COLUMNS = (
+    "op", "dtype", "group", "label", "over", "implementation", "cases",
+    "time_ratio", "time_ratio_low", "time_ratio_high", "search_ratio", "search_ratio_low", "search_ratio_high",
+)  # fmt: skip
+
+
+def variant_cases(derived: pd.DataFrame) -> pd.DataFrame:
+    """Give the cases of further labels with their time and search time over those of the implementation's first.
+
+    Parameters
+    ----------
+    derived : DataFrame
+        As `spmark.report.derive.cases.derive` gives it.
+
+    Returns
+    -------
+    DataFrame
+        The rows with ``over`` (the label that bears the implementation's name, else the one that was run first),
+        ``time_ratio`` and ``search_ratio``; 2 means that this config takes twice as long. Ratios of times are of
+        speed-ups over the interleaved baseline where both have one, so that the drift between two cases cancels. A
+        search is all that is spent on a matrix before its first run but the upload.
+    """
+    rows = derived[derived["median_us"].notna() & ~derived["is_baseline"]]
+    rows = rows.assign(spent_s=spent_s(rows["phases_s"]))
+    none = rows.iloc[:0].assign(over="", time_ratio=0.0, search_ratio=0.0)
+    parts = [_of_one(str(name), part) for name, part in rows.groupby("implementation")]
+    return pd.concat([none, *parts], ignore_index=True)
+
+
+def _of_one(name: str, rows: pd.DataFrame) -> pd.DataFrame:
+    labels = rows.sort_values("started_at", kind="stable")["label"]
+    over = name if (labels == name).any() else str(labels.iloc[0])
+    rest = rows[rows["label"] != over]
+    first = beside(rest, rows[rows["label"] == over], "median_us", "speedup", "spent_s")
+    time = (first["speedup"] / rest["speedup"]).fillna(rest["median_us"] / first["median_us"])
+    search = (rest["spent_s"] / first["spent_s"]).where((rest["spent_s"] > 0) & (first["spent_s"] > 0))
+    return rest.assign(over=over, time_ratio=time, search_ratio=search)[first["median_us"].notna()]
+
+
+def variants(derived: pd.DataFrame) -> pd.DataFrame:
+    """Give geometric means of `variant_cases` for every group of matrices, and over all of a panel.
+
+    Returns
+    -------
+    DataFrame
+        ``op, dtype, group, label, over, implementation, cases`` and the two ratios with 95 % intervals: over the cases
+        of a matrix, over the matrices of a pool and of ``all``.
+    """
+    cases = variant_cases(derived)
+    groups, order = groups_of(cases)
+    cases = cases[["op", "dtype", "matrix", "label", "over", "implementation", *RATIOS]]
+    keys = ["op", "dtype", "group", "label", "over", "implementation"]
+    rows = []
+    for named in (cases.assign(group=groups), cases.assign(group=ALL)):
+        for key, part in named.groupby(keys):
+            row: dict[str, Any] = dict(zip(keys, key, strict=True)) | {"cases": len(part)}
+            for name in RATIOS:
+                row |= over_matrices(part, name).columns(name)
+            rows.append(row)
+    place = {group: at for at, group in enumerate([*order, ALL])}
+    frame = pd.DataFrame(rows, columns=list(_COLUMNS))
+    return in_panel_order(frame.sort_values("group", key=lambda names: names.map(place), kind="stable"))
+
+
+def variant_table(derived: pd.DataFrame) -> Table:
+    """Give `variants` with what a reader must know."""
+    note = (
+        "Time of one run, and seconds from the matrix to its plan, of each config over those of the label beside it: "
+        "above 1 it takes longer. Geometric means over the cases that both solved, with 95 % intervals over the widths "
+        "of a matrix, and over matrices in pools and in ‘all’."
+    )
+    return Table("variants", "Configs of one implementation beside each other", note, variants(derived))
+
+
+@in_style
+def variant_ratios(derived: pd.DataFrame, ratio: str, width_in: float = WIDTH_IN) -> Plot:
+    """Draw one of `RATIOS` as bars for each group of matrices.
+
+    Parameters
+    ----------
+    derived : DataFrame
+        As `spmark.report.derive.cases.derive` gives it; `drawable` must hold for it.
+    ratio : str
+        Out of `RATIOS`.
+    width_in : float
+        Width of the figure in inches.
+    """
+    data = variants(derived)
+    columns = [ratio, f"{ratio}_low", f"{ratio}_high"]
+    data = data.loc[data[ratio].notna(), [*_COLUMNS[:7], *columns]].reset_index(drop=True)
+    what = "time" if ratio == "time_ratio" else "search time"
+    firsts = ", ".join(dict.fromkeys(data["over"]))
+    figure, panels = by_group(data, columns, list(dict.fromkeys(data["group"])), width_in)
+    for ax, _ in panels:
+        ax.set_ylabel(f"{what} over\n{firsts if len(firsts) <= _MOST_LETTERS else 'the first'}")
+        ratio_axis(ax)
+    spent = "" if ratio == "time_ratio" else f" ({', '.join(SPENT_PHASES)})"
+    caption = (
+        f"Geometric-mean {what}{spent} of each config over that of {firsts} (1.0): above 1 it takes longer. Whiskers "
+        "are 95 % intervals over the widths of a matrix, and over matrices in pools of layers and in the shaded group, "
+        "over the cases that both solved."
+    )
+    return Plot(_NAMES[ratio], caption, figure, data)
+
+
+def drawable(derived: pd.DataFrame, ratio: str) -> bool:
+    """Tell whether there are configs to draw, and few enough of them and of matrices for bars."""
+    cases = variant_cases(derived)
+    cases = cases[cases[ratio].notna()]
+    if cases.empty:
+        return False
+    _, order = groups_of(cases)
+    return cases["label"].nunique() <= MOST_VARIANTS and len(order) <= MOST_POOLED

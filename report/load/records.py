@@ -1,0 +1,160 @@
+"""Records of one or more runs as one data frame: facts only, one row per case, with the rates of their device.
+
+Files are read as the suite wrote them (`spmark.impls.core.recordfile`); lines that a crash cut off are passed over.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from spmark.impls.core.errors import RecordError
+from spmark.impls.core.names import path_component
+from spmark.impls.core.plausible import plausible, read_measurements
+from spmark.impls.core.record import Environment, EnvironmentRow, Measurement
+from spmark.impls.core.recordfile import read_rows
+from spmark.report.load.asvfile import is_result_file, read_result_file
+
+_log = logging.getLogger(__name__)
+_SUFFIXES = (".jsonl", ".jsonl.gz")
+_SIDE_FILES = ("environments", "candidates", "runs.")
+
+COLUMNS = (
+    "sweep", "case_id", "implementation_version", "protocol_version", "device", "device_kind", "op", "matrix",
+    "matrix_kind", "matrix_hash", "seed", "width", "dtype", "implementation", "label", "requested", "config",
+    "status", "reason", "samples_us", "warm_samples_us", "graph_samples_us", "baseline_implementation",
+    "baseline_config", "baseline_samples_us", "clocks_mhz", "throttled", "phases_s", "search", "max_rel_error",
+    "load_average", "free_cores", "stored", "device_bytes", "peak_device_bytes", "num_rows", "num_cols", "nnz",
+    "longest_row", "flops", "compulsory_bytes", "environment", "facts", "copy_bytes_per_s", "flops_per_s", "started_at",
+)  # fmt: skip
+"""Columns of a loaded frame.
+
+``matrix`` is the id (``source/name``, with the orientation and, where two patterns share an id, the start of the
+pattern's hash); ``op`` is ``sddmm-scaled`` for scaled SDDMM; samples are (n,) float64 arrays in the order taken;
+``facts`` is the `Environment`, or None where its row is missing, and the two rates are then NaN.
+"""
+_FACTS = ("num_rows", "num_cols", "nnz", "longest_row", "flops", "compulsory_bytes")
+_SAMPLES = ("samples_us", "warm_samples_us", "graph_samples_us")
+_COPIED = [name for name in COLUMNS if name in Measurement.model_fields]
+
+
+def load_records(paths: Sequence[Path]) -> pd.DataFrame:
+    """Read records into a frame of `COLUMNS`.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        Record files (``.jsonl``, ``.jsonl.gz``) and result files of airspeed velocity (`spmark.report.load.asvfile`),
+        or folders that are searched for them at any depth; environments are read from the folder of each record file.
+
+    Returns
+    -------
+    DataFrame
+        One row per device, case and version of the implementation: the newest, so that a failure gives way to a later
+        success. Ordered by first appearance of the device, then by time. Empty, with the same columns, without records.
+
+    Raises
+    ------
+    RecordError
+        A path is missing, a file cannot be read, or a complete line is no record.
+    """
+    frame = load_every_run(paths)
+    frame = frame.drop_duplicates(["device", "case_id", "implementation_version"], keep="last", ignore_index=True)
+    return _named_apart(frame)
+
+
+def load_every_run(paths: Sequence[Path]) -> pd.DataFrame:
+    """Read records like `load_records`, but keep every run of a case, oldest first."""
+    rows = [row for file in record_files(paths) for row in _read(file)]
+    return pd.DataFrame(rows, columns=list(COLUMNS)).sort_values("started_at", kind="stable", ignore_index=True)
+
+
+def current(frame: pd.DataFrame) -> pd.DataFrame:
+    """Keep what a report compares: each device's newest protocol, and of each case the newest version."""
+    newest = frame.groupby("device")["protocol_version"].transform("max")
+    kept = frame[frame["protocol_version"] == newest].sort_values("started_at", kind="stable")
+    return kept.drop_duplicates(["device", "case_id"], keep="last", ignore_index=True)
+
+
+def record_files(paths: Iterable[Path]) -> list[Path]:
+    """List the record files among and under ``paths``, each once.
+
+    Raises
+    ------
+    RecordError
+        A path does not exist.
+    """
+    found: dict[Path, None] = {}
+    for path in paths:
+        if not path.exists():
+            raise RecordError(f"{path}: expected a record file or a folder of records, found none; run a sweep first")
+        inside = sorted(p for p in path.rglob("*") if _holds_records(p)) if path.is_dir() else [path]
+        found.update(dict.fromkeys(p.resolve() for p in inside))
+    return list(found)
+
+
+def _holds_records(path: Path) -> bool:
+    if is_result_file(path):
+        return True
+    return path.is_file() and path.name.endswith(_SUFFIXES) and not path.name.startswith(_SIDE_FILES)
+
+
+def _read(file: Path) -> list[dict[str, Any]]:
+    if file.suffix == ".json":
+        return [
+            _row(measurement, {}, file) | {"sweep": "asv"} for measurement in plausible(read_result_file(file), file)
+        ]
+    known: dict[str, Environment] = {}
+    for side in sorted(file.parent.glob("environments*")):
+        if side.name.endswith(_SUFFIXES):
+            known.update((row.digest, row.environment) for row in read_rows(side, EnvironmentRow))
+    rows = [_row(measurement, known, file) for measurement in read_measurements(file)]
+    unknown = {row["environment"] for row in rows if row["facts"] is None}
+    if unknown:
+        _log.warning("%s: no row in environments.jsonl for %s: no roofline", file, ", ".join(sorted(unknown)) or "''")
+    return rows
+
+
+def _row(measurement: Measurement, known: dict[str, Environment], file: Path) -> dict[str, Any]:
+    environment = known.get(measurement.environment)
+    baseline, problem, device = measurement.baseline, measurement.problem, environment and environment.device
+    row: dict[str, Any] = {name: getattr(measurement, name) for name in _COPIED}
+    row.update((name, np.array(getattr(measurement, name), np.float64)) for name in _SAMPLES)
+    row.update((name, float(getattr(problem, name)) if problem else nan) for name in _FACTS)
+    return row | {
+        "sweep": sweep_name(file, measurement.device),
+        "device_kind": measurement.device_kind.value,
+        "op": measurement.op.value + ("-scaled" if measurement.scaled else ""),
+        "matrix": measurement.matrix_id,
+        "matrix_kind": measurement.matrix_kind.value if measurement.matrix_kind else "",
+        "dtype": measurement.dtype.value,
+        "status": measurement.status.value,
+        "baseline_implementation": baseline.implementation if baseline else "",
+        "baseline_config": baseline.config if baseline else {},
+        "baseline_samples_us": np.array(baseline.samples_us if baseline else [], np.float64),
+        "facts": environment,
+        "copy_bytes_per_s": device.copy_bytes_per_s if device else nan,
+        "flops_per_s": device.flops_per_s(measurement.dtype) if device else nan,
+    }
+
+
+def sweep_name(file: Path, device: str) -> str:
+    """Give the sweep that a record file is of, as its name or its folders say."""
+    stem = file.name.split(".", 1)[0]
+    if stem != "records":
+        return stem
+    return file.parent.parent.name if file.parent.name == path_component(device) else file.parent.name
+
+
+def _named_apart(frame: pd.DataFrame) -> pd.DataFrame:
+    known = frame[frame["matrix_hash"] != ""]
+    patterns = known.groupby("matrix")["matrix_hash"].nunique()
+    shared = frame["matrix"].isin(patterns[patterns > 1].index) & (frame["matrix_hash"] != "")
+    named = frame["matrix"] + " #" + frame["matrix_hash"].str[:6]
+    return frame.assign(matrix=frame["matrix"].where(~shared, named))

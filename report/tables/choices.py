@@ -1,0 +1,69 @@
+"""The table of what choosing is worth: the plan that a search kept beside the best one of another kind.
+
+A choice is a key of the configs whose values are names or switches and of which a search measured several, such as
+``formats`` (a mixture beside one format alone) or ``preprocess``.
+"""
+
+from __future__ import annotations
+
+from math import log
+
+import numpy as np
+import pandas as pd
+
+from spmark.report.derive.statistics import geometric_mean
+from spmark.report.tables.table import Table
+
+_CASE = ["case_id", "implementation_version", "environment"]
+_KEYS = ["op", "dtype", "label", "choice", "chosen"]
+
+
+def choices(seen: pd.DataFrame) -> pd.DataFrame:
+    """Give how much faster the best plan with the chosen value is than the best with any other.
+
+    Parameters
+    ----------
+    seen : DataFrame
+        As `spmark.report.load.candidates.measured` gives it.
+
+    Returns
+    -------
+    DataFrame
+        One row for each op, dtype, label, choice and chosen value: ``cases`` and ``matrices`` that chose it while
+        another value was measured; ``over_next_speedup`` with its interval over matrices, geometric mean of the best
+        time with another value over the best time with this one; the least and the greatest.
+    """
+    rows = [row for _, case in seen.groupby(_CASE, sort=False) for row in _of_case(case)]
+    found = pd.DataFrame(rows, columns=[*_KEYS, "matrix", "ratio"])
+    made = [
+        dict(zip(_KEYS, key, strict=True))
+        | {"cases": len(part), "matrices": part["matrix"].nunique()}
+        | geometric_mean(part["ratio"], list(part["matrix"])).columns("over_next_speedup")
+        | {"least_speedup": part["ratio"].min(), "greatest_speedup": part["ratio"].max()}
+        for key, part in found.groupby(_KEYS)
+    ]
+    return pd.DataFrame(made)
+
+
+def choice_table(seen: pd.DataFrame) -> Table:
+    """Give `choices` with what a reader must know."""
+    note = (
+        "Of the cases in which a search kept a plan with this value and also measured others: the best time with any "
+        "other value over the best with the chosen one, geometric mean with a 95 % interval over matrices. The chosen "
+        "one is the fastest of what was measured, so that 1 is the least there can be."
+    )
+    return Table("choices", "What choosing is worth", note, choices(seen))
+
+
+def _of_case(case: pd.DataFrame) -> list[tuple[object, ...]]:
+    best = case.iloc[int(np.argmin(case["seen_us"].to_numpy(np.float64)))]
+    rows: list[tuple[object, ...]] = []
+    for choice, chosen in best["candidate"].items():
+        if not isinstance(chosen, str | bool):
+            continue
+        others = case.loc[case["candidate"].map(lambda c, k=choice, v=chosen: c.get(k, v) != v), "seen_us"]
+        if len(others):
+            ratio = np.exp(log(others.min()) - log(best["seen_us"]))
+            about = [best[name] for name in ("op", "dtype", "label")]
+            rows.append((*about, choice, str(chosen), best["matrix"], float(ratio)))
+    return rows

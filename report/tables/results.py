@@ -1,0 +1,170 @@
+"""The tables of one device's report: frames at full precision, which the page rounds and the CSV files do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from spmark.impls.core.interfaces import PHASES
+from spmark.impls.core.record import Status
+from spmark.report.derive.means import mean_speedups, mean_speedups_by_kind
+from spmark.report.tables.table import Chapter, Table, first_line
+
+_MEAN_NOTE = (
+    "Geometric means of speed-ups over {baseline}, with a 95 % bootstrap interval over {unit}. Compare implementations "
+    "by the mean over common cases: those that all implementations solved which solved more than half of what any "
+    "solved. Beside it stand the mean over each one's own cases and, as ‘left out’, the problems that these do not "
+    "cover because the implementation or the baseline failed."
+)
+_KIND_NOTE = (
+    " Real matrices, patterns with seeded values, synthetic matrices and twins have rows of their own; a row that "
+    "mixes them says so."
+)
+_MEANS = (
+    ("overall", "Speed-up over everything", ()),
+    ("speedup-per-matrix", "Speed-up per matrix", ("matrix",)),
+    ("speedup-per-width", "Speed-up per J", ("width",)),
+)
+_CASE_COLUMNS = (
+    "op", "dtype", "matrix", "width", "label", "status", "median_us", "median_us_low", "median_us_high", "samples",
+    "speedup", "speedup_low", "speedup_high", "speedup_from", "gflops_per_s", "bytes_share", "flops_share", "warm_us",
+    "graph_us", "padding", "device_bytes", "max_rel_error", "config", "flags",
+)  # fmt: skip
+_IDENTITY = ("op", "dtype", "matrix", "width", "label")
+
+
+def mean_tables(derived: pd.DataFrame, baseline: str) -> list[Table]:
+    """Give the geometric means over everything, over the widths of each matrix, and over the matrices at each width."""
+    made = []
+    for name, title, by in _MEANS:
+        of_matrix = "matrix" in by
+        means = mean_speedups(derived, by) if of_matrix else mean_speedups_by_kind(derived, by)
+        note = _MEAN_NOTE.format(baseline=baseline, unit="widths" if of_matrix else "matrices")
+        made.append(Table(name, title, note + ("" if of_matrix else _KIND_NOTE), _as_shown(means)))
+    return made
+
+
+def case_table(derived: pd.DataFrame) -> Table:
+    """Give every case: its median, its speed-up and where the baseline's time is from, its roofline shares."""
+    note = (
+        "One row per case. Medians with a distribution-free 95 % interval; speed-ups are ratios of medians with a "
+        "bootstrap interval. ‘Baseline from’ says whether the baseline was measured interleaved with the case in the "
+        "same process, or taken from its own record. Shares are the time of moving the compulsory bytes once at the "
+        "device's measured copy bandwidth, and of the useful flops at its highest rate, over the median: 100 % is the "
+        "floor."
+    )
+    frame = derived[list(_CASE_COLUMNS)].sort_values(["matrix", "op", "dtype", "width", "label"], kind="stable")
+    shown = _filled(frame.assign(config=_configs(frame)))
+    return Table("cases", "Every case, by matrix and J", note, shown, Chapter.CASES)
+
+
+def build_table(derived: pd.DataFrame, baseline: str | None) -> Table:
+    """Give what building cost by phase, and how many runs pay it off against the baseline."""
+    against = f"against {baseline}" if baseline else "against a baseline (none here)"
+    note = (
+        f"Seconds by phase. Break-even is the number of runs {against} after which choosing (features, select, search, "
+        "convert) has paid off: ‘never’ where a run is slower. Compiling is left out of it, since kernels are kept on "
+        "disk, and counted in the column beside it. A baseline without a record of its own counts as built for free."
+    )
+    built = derived[derived["phases_s"].map(len) > 0]
+    phases = pd.DataFrame(list(built["phases_s"]), built.index, [*PHASES], float).add_suffix("_s")
+    searches = {
+        f"search_{field}": built["search"].map(lambda facts, field=field: getattr(facts, field, None))
+        for field in ("candidates", "compiled", "measured")
+    }
+    paid = ["break_even_runs", "break_even_runs_with_compile"]
+    frame = built[list(_IDENTITY)].join(phases).assign(build_s=built["build_s"], **searches).join(built[paid])
+    return Table("build", "What building cost", note, _filled(_ordered(frame)), Chapter.CASES)
+
+
+def break_even_table(derived: pd.DataFrame, baseline: str) -> Table:
+    """Give after how many runs plans have paid off: the median over the cases at each J, and the share that does."""
+    note = (
+        f"Runs after which choosing (features, select, search, convert) has paid off against {baseline}, whose own "
+        "preprocessing counts as paid: the median over cases, ‘never’ where half of them are slower. The column beside "
+        "it counts compiling too. The share is of the cases that pay off at all."
+    )
+    counts = ["break_even_runs", "break_even_runs_with_compile"]
+    rows = derived[~derived["is_baseline"] & derived["break_even_runs"].notna()]
+    keys = ["op", "dtype", "width", "label"]
+    grouped = rows.groupby(keys, sort=True)
+    medians = grouped[counts].median()
+    paid = rows.assign(paid_off_share=np.isfinite(rows["break_even_runs"])).groupby(keys)["paid_off_share"].mean()
+    shown = grouped.size().rename("cases").to_frame().join(medians).join(paid).reset_index()
+    return Table("break-even", "When plans have paid off", note, shown)
+
+
+def failure_groups(frame: pd.DataFrame) -> Table:
+    """Count the failures by implementation, status and the first line of the reason."""
+    failed = _failed(frame)
+    failed = failed.assign(reason=failed["reason"].map(first_line))
+    keys = ["label", "status", "reason"]
+    grouped = failed.groupby(keys, sort=True).agg(cases=("case_id", "size"), matrices=("matrix", "nunique"))
+    grouped = grouped.reset_index().sort_values("cases", ascending=False, kind="stable")
+    columns = ["label", "status", "cases", "matrices", "reason"]
+    return Table("failure-groups", "Failures by reason", "", grouped[columns])
+
+
+def failure_table(frame: pd.DataFrame) -> Table:
+    """List every case that is not ok, with its whole reason."""
+    listed = _ordered(_failed(frame))[[*_IDENTITY, "status", "reason", "case_id"]]
+    note = "Every case without a result. A failure is no missing value: means say how many they leave out."
+    return Table("failures", "Every failure", note, listed, Chapter.FAILURES)
+
+
+def matrix_facts(frame: pd.DataFrame) -> Table:
+    """Give size and shape of every matrix that was loaded."""
+    known = frame[frame["matrix_hash"] != ""].drop_duplicates("matrix").sort_values("matrix", kind="stable")
+    columns = ["matrix", "matrix_kind", "num_rows", "num_cols", "nnz", "mean_row", "longest_row", "matrix_hash"]
+    facts = known.assign(mean_row=known["nnz"] / known["num_rows"], matrix_hash=known["matrix_hash"].str[:12])[columns]
+    note = (
+        "I x K, with the first digits of the pattern's SHA-256. A twin is a seeded stand-in for the matrix that it is "
+        "named after."
+    )
+    return Table("matrices", "Matrices", note, _filled(facts), Chapter.CASES)
+
+
+def flag_table(derived: pd.DataFrame) -> Table:
+    """List the cases whose samples were taken on a throttled device or spread widely."""
+    flagged = _ordered(derived[derived["flags"] != ""])
+    note = "Samples are kept and flagged, never dropped."
+    columns = [*_IDENTITY, "median_us", "median_us_low", "median_us_high", "samples", "flags"]
+    return Table("flags", "Flagged cases", note, flagged[columns], Chapter.CASES)
+
+
+def checked_table(derived: pd.DataFrame) -> Table:
+    """Count what passed its check on a device that gives no times."""
+    passed = derived[derived["status"] == Status.OK.value]
+    keys = ["label", "op", "dtype"]
+    counted = passed.groupby(keys, sort=True).agg(
+        cases=("case_id", "size"), matrices=("matrix", "nunique"), max_rel_error=("max_rel_error", "max")
+    )
+    note = (
+        "Results that agreed with the float64 reference, and the largest error over the sum of the terms' magnitudes."
+    )
+    return Table("checked", "Checked results", note, counted.reset_index())
+
+
+def _failed(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame[frame["status"] != Status.OK.value]
+
+
+def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.sort_values(list(_IDENTITY), kind="stable")
+
+
+def _as_shown(means: pd.DataFrame) -> pd.DataFrame:
+    own = {name: f"own_{name}" for name in ("speedup", "speedup_low", "speedup_high", "cases")}
+    return means.drop(columns=["implementation", "wide_share", "problems"]).rename(columns=own)
+
+
+def _configs(frame: pd.DataFrame) -> pd.Series[str]:
+    return frame["config"].map(lambda config: ", ".join(f"{key}={value}" for key, value in config.items()))
+
+
+def _filled(frame: pd.DataFrame, always: Sequence[str] = _IDENTITY) -> pd.DataFrame:
+    """Leave out columns that say nothing in any row."""
+    empty = [name for name in frame if name not in always and (frame[name].isna() | (frame[name] == "")).all()]
+    return frame.drop(columns=empty)

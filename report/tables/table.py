@@ -1,0 +1,35 @@
+"""A table of a report: a frame at full precision with what a reader must know of it, and the page that it stands on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import pandas as pd
+
+
+class Chapter(StrEnum):
+    """The page of a site that a table stands on."""
+
+    SUMMARY = "index"
+    SCORECARD = "scorecard"
+    CASES = "cases"
+    FAILURES = "failures"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A frame with what a reader must know of it."""
+
+    name: str
+    """Stem of its CSV file."""
+    title: str
+    note: str
+    frame: pd.DataFrame
+    """Columns ``x_low`` and ``x_high`` are the ends of ``x``'s interval."""
+    chapter: Chapter = Chapter.SUMMARY
+
+
+def first_line(text: str) -> str:
+    """Give the first line of a reason, which may carry a whole log."""
+    return text.strip().split("\n", 1)[0]

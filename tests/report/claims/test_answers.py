@@ -1,0 +1,74 @@
+"""Statistics that answer claims about picks and about columns, by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from spmark.impls.core.problem import DType, Op
+from spmark.impls.core.record import Baseline, MatrixKind, ProblemFacts
+from spmark.report.claims.answers import Records, answer
+from spmark.report.claims.published import Claim, Conditions, Measure, Statistic
+from spmark.report.load.records import load_records
+
+MATRICES = {"layers": ("dnn_layers/*",)}
+
+
+def claim_of(statistic: Statistic, of: str, over: str = "") -> Claim:
+    conditions = Conditions(op=Op.SPMM, dtype=DType.FLOAT32, matrices=("layers",))
+    return Claim(
+        id="x", where="table 4", what="w", value=2.0, unit="%", gpu="V100", conditions=conditions,
+        measure=Measure(statistic=statistic, of=of, over=over),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def records_of(records, write):
+    def make(cases):
+        rows = []
+        for number, (label, matrix, nnz, us, base_us) in enumerate(cases):
+            facts = ProblemFacts(num_rows=8, num_cols=9, nnz=nnz, longest_row=9, flops=10, compulsory_bytes=10)
+            base = base_us and Baseline(implementation="cusparse_best", config={}, samples_us=[base_us] * 9)
+            rows.append(
+                records.measurement(
+                    implementation="lo_spmm", label=label, source="dnn_layers", matrix=matrix, problem=facts,
+                    matrix_kind=MatrixKind.SYNTHETIC, matrix_hash=f"{number:064x}", baseline=base,
+                    samples_us=[us] * 9,
+                )
+            )  # fmt: skip
+        return Records(load_records([write(rows)]).assign(matrix=lambda f: f["matrix"].str.split(" #").str[0]))
+
+    return make
+
+
+def test_the_loss_of_a_pick_is_its_mean_distance_from_the_best(records_of):
+    held = records_of(
+        [
+            ("pick", "a", 5, 11.0, 10.0), ("exhaustive", "a", 5, 10.0, 10.0),
+            # The clock was half as fast when the best of b was timed: the pick takes 1.2 times as long, not 0.6 times.
+            ("pick", "b", 5, 12.0, 10.0), ("exhaustive", "b", 5, 20.0, 20.0),
+            ("pick", "c", 5, 9.5, 10.0), ("exhaustive", "c", 5, 10.0, 10.0),
+            ("pick", "d", 5, 9.5, 10.0),
+        ]
+    )  # fmt: skip
+    found = answer(claim_of(Statistic.MEAN_LOSS, "pick", "exhaustive"), held, MATRICES)
+    assert found.least.value == pytest.approx((10 + 20 + 5) / 3)
+    assert found.cases == 3
+    assert "mean of 3 cases" in found.remarks
+    assert "without a result: layers (no value)" in found.reservations
+
+
+def test_a_pick_alone_has_no_loss(records_of):
+    held = records_of([("pick", "a", 5, 11.0, 10.0)])
+    assert (
+        "no record of exhaustive" in answer(claim_of(Statistic.MEAN_LOSS, "pick", "exhaustive"), held, MATRICES).missing
+    )
+    with pytest.raises(ValueError, match="'of' and 'over'"):
+        claim_of(Statistic.MEAN_LOSS, "pick")
+
+
+def test_times_are_compared_at_equal_non_zeros_only(records_of):
+    held = records_of(
+        [("x", "a", 5, 2.0, None), ("x", "b", 5, 9.0, None), ("x", "c", 7, 1.0, None), ("x", "d", 7, 3.0, None)]
+    )
+    found = answer(claim_of(Statistic.TIME_SPREAD, "x"), held, MATRICES)
+    assert (found.least.value, found.cases) == (pytest.approx(4.5), 4)

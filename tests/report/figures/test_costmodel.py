@@ -1,0 +1,68 @@
+"""The figure of a cost model, from records with round numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from spmark.impls.core.record import ProblemFacts
+from spmark.report.derive.cases import derive
+from spmark.report.figures.costmodel import cost_model, cost_model_table, least, priced
+from spmark.report.load.records import load_records
+
+# Cost and time by matrix and width.
+CASES = {
+    ("small", 8): (9.0, 4.0),
+    ("small", 16): (5.0, 3.0),
+    ("small", 32): (6.0, 2.0),
+    ("large", 8): (1.0, 9.0),
+    ("large", 16): (2.0, 8.0),
+    ("large", 64): (3.0, 6.0),
+    ("lone", 8): (3.0, 6.0),
+}
+
+
+@pytest.fixture
+def derived(records, write):
+    rows = []
+    for (matrix, max_width), (cost, us) in CASES.items():
+        nnz = {"small": 10, "large": 1000, "lone": 5}[matrix]
+        facts = ProblemFacts(num_rows=9, num_cols=9, nnz=nnz, longest_row=9, flops=10, compulsory_bytes=10)
+        rows.append(
+            records.measurement(
+                implementation="liteform", label=f"width {max_width}", matrix=matrix, problem=facts,
+                matrix_hash=f"{nnz:064x}", requested={"max_width": max_width, "format": "cell"},
+                config={"max_width": max_width, "cost": cost}, samples_us=[us] * 8,
+            )
+        )  # fmt: skip
+    rows.append(
+        records.measurement(
+            implementation="liteform", matrix="small", matrix_hash=f"{10:064x}", config={"max_width": 4, "cost": 0.1},
+            samples_us=[1.0] * 8,
+        )
+    )  # fmt: skip
+    return derive(load_records([write(rows)]), None)
+
+
+def test_only_pinned_widths_of_several_are_priced(derived) -> None:
+    assert set(priced(derived)["matrix"]) == {"ogb/small", "ogb/large"}
+
+
+def test_the_least_by_cost_and_by_time(derived) -> None:
+    ends = least(priced(derived)).set_index("matrix")
+    assert ends.loc["ogb/small", ["by_cost", "by_time", "steps"]].tolist() == [16, 32, -1]
+    assert ends.loc["ogb/small", "regret"] == pytest.approx(0.5)
+    assert ends.loc["ogb/large", ["by_cost", "by_time", "steps"]].tolist() == [8, 64, -3]
+
+
+def test_the_caption_counts_neighbours(derived) -> None:
+    plot = cost_model(derived)
+    assert "in 2 cases" in plot.caption
+    assert "neighbours in 50% of the cases, and at every J on 50% of 2 matrices" in plot.caption
+    assert "50.0% longer" in plot.caption
+    assert len(plot.data) == 6
+
+
+def test_the_table_says_which_are_neighbours(derived) -> None:
+    frame = cost_model_table(derived).frame.set_index("matrix")
+    assert frame["equal or neighbours"].to_dict() == {"ogb/small": "yes", "ogb/large": "no"}
+    assert cost_model_table(derived[derived["matrix"] == "ogb/lone"]).frame.empty

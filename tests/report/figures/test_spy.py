@@ -1,0 +1,63 @@
+"""Spy plots and histograms against loops that count one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from spmark.report.figures.spy import degree_histogram, spy, spy_counts
+from spmark.report.page.matrix import matrix_report
+from spmark.report.page.site import write_site
+
+
+def random_csr(shape, density, seed=0):
+    matrix = sparse.random_array(shape, density=density, format="csr", rng=np.random.default_rng(seed))
+    matrix.sort_indices()
+    return matrix
+
+
+@pytest.mark.parametrize("shape", [(37, 53), (5, 400), (64, 64), (1, 1), (300, 7)])
+def test_bins_hold_what_a_loop_counts(shape):
+    matrix, most = random_csr(shape, 0.3), 16
+    counts = spy_counts(shape, matrix.indptr, matrix.indices, most)
+    expected = np.zeros((min(shape[0], most), min(shape[1], most)), np.int64)
+    starts = [np.arange(bins + 1) * length // bins for length, bins in zip(shape, expected.shape, strict=True)]
+    for row, col in zip(*matrix.nonzero(), strict=True):
+        expected[np.searchsorted(starts[0], row, "right") - 1, np.searchsorted(starts[1], col, "right") - 1] += 1
+    assert np.array_equal(counts, expected)
+
+
+def test_an_empty_matrix_is_white():
+    counts = spy_counts((9, 4), np.zeros(10, np.int32), np.empty(0, np.int32))
+    assert counts.shape == (9, 4)
+    assert not counts.any()
+    assert spy(counts, (9, 4)).data.empty
+
+
+def test_a_spy_plot_keeps_the_counts_with_their_ranges():
+    matrix = random_csr((50, 20), 0.2)
+    data = spy(spy_counts(matrix.shape, matrix.indptr, matrix.indices, 8), matrix.shape).data
+    assert data["nnz"].sum() == matrix.nnz
+    first = data.iloc[0]
+    dense = matrix.toarray()[first["row"] : first["row_end"], first["col"] : first["col_end"]]
+    assert np.count_nonzero(dense) == first["nnz"]
+
+
+def test_lengths_are_counted_in_doubling_bins():
+    rows, cols = np.array([0, 0, 1, 2, 3, 4, 7, 8]), np.array([5, 5, 5])
+    data = degree_histogram(rows, cols).data
+    found = {(of, low, high): count for of, low, high, count in data.itertuples(index=False) if count}
+    assert found == {
+        ("rows", 0, 0): 2, ("rows", 1, 1): 1, ("rows", 2, 3): 2, ("rows", 4, 7): 2, ("rows", 8, 15): 1,
+        ("columns", 4, 7): 3,
+    }  # fmt: skip
+
+
+def test_the_page_of_a_matrix(tmp_path):
+    matrix = random_csr((50, 20), 0.2)
+    counts = spy_counts(matrix.shape, matrix.indptr, matrix.indices)
+    lengths = np.diff(matrix.indptr), np.bincount(matrix.indices, minlength=20)
+    index = write_site(matrix_report("some/<one>", [("nnz", "200")], matrix.shape, counts, lengths), tmp_path)
+    assert "some/&lt;one&gt;" in index.read_text()
+    assert {path.name for path in (tmp_path / "figures").glob("*.csv")} == {"spy.csv", "degrees.csv"}

@@ -1,0 +1,122 @@
+"""Loading: which record of a case counts, what is joined, what is passed over and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from datetime import timedelta
+from math import isnan
+
+import pytest
+
+from spmark.impls.core.errors import RecordError
+from spmark.impls.core.problem import DType, Op
+from spmark.impls.core.record import Orientation, Status
+from spmark.report.load.records import COLUMNS, current, load_records
+
+
+def test_one_row_per_case_with_facts_and_rates(records, write):
+    rows = records.sweep(dtypes=(DType.FLOAT32, DType.FLOAT16))
+    frame = load_records([write(rows)])
+    assert list(frame) == list(COLUMNS)
+    assert len(frame) == len(rows) == len({row.case_id for row in rows})
+    by_case = frame.set_index("case_id")
+    for row in rows:
+        loaded = by_case.loc[row.case_id]
+        assert list(loaded["samples_us"]) == row.samples_us
+        assert loaded["matrix"] == row.matrix_id
+        assert loaded["compulsory_bytes"] == row.problem.compulsory_bytes
+        assert loaded["copy_bytes_per_s"] == 4e12
+        assert loaded["flops_per_s"] == (8e14 if row.dtype is DType.FLOAT16 else 6e13)
+        assert loaded["sweep"] == "graphs_spmm"
+
+
+def test_a_failure_gives_way_to_a_later_success_and_the_newest_wins(records, write):
+    later = records.START + timedelta(hours=1)
+    failed = records.measurement(status=Status.TIMEOUT)
+    ok = records.measurement(samples_us=[3.0], started_at=later)
+    again = records.measurement(samples_us=[2.0], started_at=later + timedelta(hours=1))
+    assert load_records([write([failed, ok])])["status"].tolist() == ["ok"]
+    assert [list(s) for s in load_records([write([again, ok])])["samples_us"]] == [[2.0]]
+
+
+def test_versions_stay_apart_until_only_the_current_ones_are_kept(records, write):
+    later = records.START + timedelta(hours=1)
+    rows = [
+        records.measurement(samples_us=[3.0]),
+        records.measurement(samples_us=[2.0], implementation_version="v2", started_at=later),
+        records.measurement(samples_us=[9.0], width=64, protocol_version=0),
+    ]
+    frame = load_records([write(rows)])
+    assert len(frame) == 3
+    assert current(frame)["implementation_version"].tolist() == ["v2"]
+
+
+def test_devices_stay_apart(records, write):
+    ok = records.measurement(samples_us=[3.0])
+    frame = load_records([write([ok, ok.model_copy(update={"device": "other"})])])
+    assert sorted(frame["device"]) == ["other", "test-gpu"]
+
+
+def test_scaled_and_transposed_are_named(records, write):
+    row = records.measurement(op=Op.SDDMM, scaled=True, orientation=Orientation.TRANSPOSED, samples_us=[1.0])
+    loaded = load_records([write([row])]).iloc[0]
+    assert (loaded["op"], loaded["matrix"]) == ("sddmm-scaled", "ogb/arxiv@AT")
+
+
+def test_patterns_that_share_an_id_are_named_apart(records, write):
+    rows = [records.measurement(samples_us=[1.0], matrix_hash=digit * 64, case_id=f"case-{digit}") for digit in "ab"]
+    assert sorted(load_records([write(rows)])["matrix"]) == ["ogb/arxiv #aaaaaa", "ogb/arxiv #bbbbbb"]
+
+
+def test_a_torn_line_is_passed_over_and_a_wrong_one_named(records, write, caplog):
+    folder = write(records.sweep())
+    file = folder / "records.jsonl"
+    whole = load_records([folder])
+    file.write_bytes(file.read_bytes()[:-40])
+    assert len(load_records([folder])) == len(whole) - 1
+    assert "cut off" in caplog.text
+    file.write_text('{"case_id": 1}\n')
+    with pytest.raises(RecordError, match=r"records\.jsonl:1: expected a Measurement"):
+        load_records([folder])
+
+
+def test_times_with_and_without_an_offset_stand_in_order(records, write):
+    rows = [row.model_copy(update={"case_id": f"case {n}"}) for n, row in enumerate(records.sweep()[:4])]
+    folder = write(rows)
+    file = folder / "records.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    times = ("2026-03-01T12:00:00", "2026-03-01T12:00:00+02:00", "2026-03-01T11:00:00Z", "2026-03-01T12:30:00")
+    file.write_text("".join(json.dumps(line | {"started_at": t}) + "\n" for line, t in zip(lines, times, strict=True)))
+    frame = load_records([folder])
+    assert list(frame["case_id"]) == ["case 1", "case 2", "case 0", "case 3"]
+    assert {time.utcoffset() for time in frame["started_at"]} == {timedelta(0)}
+    file.write_text(json.dumps(lines[0] | {"started_at": "0001-01-01T00:00:00+14:00"}) + "\n")
+    with pytest.raises(RecordError, match="years 1 to 9999"):
+        load_records([folder])
+
+
+def test_gzip_single_files_and_parents_are_found(records, write):
+    folder = write(records.sweep())
+    packed = folder / "graphs.jsonl.gz"
+    packed.write_bytes(gzip.compress((folder / "records.jsonl").read_bytes()))
+    plain = load_records([folder / "records.jsonl"])
+    assert len(load_records([packed])) == len(plain)
+    assert load_records([packed])["sweep"].unique().tolist() == ["graphs"]
+    assert len(load_records([folder.parent.parent, packed])) == len(plain)
+
+
+def test_without_an_environment_there_are_no_rates(records, write, caplog):
+    folder = write(records.sweep())
+    (folder / "environments.jsonl").unlink()
+    frame = load_records([folder])
+    assert all(isnan(rate) for rate in frame["copy_bytes_per_s"])
+    assert frame["facts"].tolist() == [None] * len(frame)
+    assert "no roofline" in caplog.text
+
+
+def test_nothing_is_an_empty_frame_and_a_missing_path_an_error(tmp_path):
+    assert load_records([tmp_path]).empty
+    assert list(load_records([tmp_path])) == list(COLUMNS)
+    with pytest.raises(RecordError, match="expected a record file or a folder"):
+        load_records([tmp_path / "nowhere"])

@@ -1,0 +1,255 @@
+"""The report on disk: complete, self-contained, escaped, and the same bytes each time."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from html.parser import HTMLParser
+
+import pandas as pd
+import pytest
+
+from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.errors import RecordError
+from spmark.impls.core.problem import DType, Op
+from spmark.impls.core.record import Status
+from spmark.report.load.records import load_records
+from spmark.report.page.content import Paper
+from spmark.report.page.site import write_report
+from spmark.report.tables.summary import short_table
+
+HOSTILE = "ptxas fatal: <script>alert('x')</script> | `y` & 5 < 6\nsecond line </td></table> $title"
+
+
+class Reader(HTMLParser):
+    """Collect tags, addresses and text of a page, and check that tags close in order."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.tags, self.addresses, self.text = [], [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.addresses += [value for name, value in attrs if name in ("src", "href", "srcset", "action", "data")]
+        if tag not in ("meta", "link", "img", "source"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def read(path):
+    reader = Reader()
+    reader.feed(path.read_text())
+    assert not reader.open
+    return reader
+
+
+@pytest.fixture(scope="module")
+def report(records, tmp_path_factory):
+    root = tmp_path_factory.mktemp("report")
+    rows = records.sweep(dtypes=(DType.FLOAT32, DType.FLOAT16), ops=(Op.SPMM, Op.SDDMM))
+    hostile = {"matrix": "hostile", "implementation": "cublas"}
+    rows += [
+        records.measurement(status=status, reason=f"{HOSTILE} {status}", width=width, **hostile)
+        for width, status in enumerate(sorted(set(Status) - {Status.OK, Status.IMPLAUSIBLE}), 1)
+    ]
+    rows.append(records.measurement(status=Status.IMPLAUSIBLE, reason="too fast", samples_us=[1.0], **hostile))
+    folder = records.write_records(root, rows)
+    return folder, rows, write_report([folder], root / "out")
+
+
+def whole(index):
+    """Give the text of all pages of a site."""
+    return "\n".join(path.read_text() for path in sorted(index.parent.glob("*.html")))
+
+
+def test_the_page_asks_for_nothing_outside_itself(report):
+    index = report[2]
+    assert {path.stem for path in index.parent.glob("*.html")} >= {"index", "cases", "failures"}
+    for path in index.parent.glob("*.html"):
+        assert not re.findall(r"https?://|url\(|@import|//cdn", path.read_text())
+        for address in read(path).addresses:
+            assert address.startswith(("data:", "#")) or (index.parent / address).is_file()
+    reader = read(index)
+    assert reader.tags.count("img") == reader.tags.count("source") == 1 + 5 + 4
+    assert len(list((index.parent / "figures").glob("*.csv"))) == 10
+
+
+def test_every_failure_stands_with_its_reason_escaped(report):
+    _, rows, index = report
+    failed = [row for row in rows if row.status is not Status.OK]
+    table = pd.read_csv(index.parent / "tables" / "test-gpu-failures.csv", keep_default_na=False)
+    assert sorted(table["case_id"]) == sorted(row.case_id for row in failed)
+    assert sorted(table["reason"]) == sorted(row.reason for row in failed)
+    html, markdown = (index.parent / "failures.html").read_text(), (index.parent / "report.md").read_text()
+    assert html.count("<script>") == 1
+    assert "<script>" not in markdown
+    text = unescape(re.sub(r"<[^>]+>", "", html))
+    for row in failed:
+        assert row.case_id in text
+        assert row.reason in text
+        assert row.case_id.replace("_", "\\_") in markdown
+    groups = pd.read_csv(index.parent / "tables" / "test-gpu-failure-groups.csv")
+    assert groups["cases"].sum() == len(failed)
+    assert f"{len(failed)} of {len(rows)} cases have no result" in index.read_text()
+
+
+def test_markdown_tables_keep_their_columns(report):
+    markdown = (report[2].parent / "report.md").read_text()
+    for block in re.findall(r"(?:^\|.*\n)+", markdown, re.MULTILINE):
+        widths = {len(re.findall(r"(?<!\\)\|", line)) for line in block.strip().split("\n")}
+        assert len(widths) == 1
+    for path in re.findall(r"\]\(([^)]+)\)", markdown):
+        assert (report[2].parent / path).is_file()
+
+
+def test_two_runs_give_the_same_bytes(report, tmp_path):
+    folder, _, index = report
+    again = write_report([folder], tmp_path / "again").parent
+    files = sorted(path.relative_to(again) for path in again.rglob("*") if path.is_file())
+    assert {path.suffix for path in files} == {".html", ".md", ".png", ".svg", ".csv", ".tex"}
+    assert files == sorted(p.relative_to(index.parent) for p in index.parent.rglob("*") if p.is_file())
+    for path in files:
+        assert (again / path).read_bytes() == (index.parent / path).read_bytes(), path
+
+
+def test_facts_of_the_machine_are_stated(report):
+    text = " ".join(read(report[2]).text)
+    for fact in ("580.1", "13.0", "cupy 14.0", "Some CPU", "0123abcd+", "4,000 GB/s", "cold L2", "cusparse_best"):
+        assert fact in text
+
+
+def test_csv_numbers_are_exact(report):
+    _, rows, index = report
+    cases = pd.read_csv(index.parent / "tables" / "test-gpu-cases.csv")
+    timed = {(r.op.value, r.dtype.value, r.matrix_id, r.width, r.label): r for r in rows if r.status is Status.OK}
+    for case in cases[cases["status"] == "ok"].to_dict("records"):
+        row = timed.pop((case["op"], case["dtype"], case["matrix"], case["width"], case["label"]))
+        assert case["median_us"] == pd.Series(row.samples_us).median()
+    assert not timed
+
+
+def test_throttling_is_said(records, write, tmp_path):
+    rows = [row.model_copy(update={"throttled": ["thermal"]}) for row in records.sweep()[:1]]
+    assert "throttled (thermal)" in whole(write_report([write(rows)], tmp_path / "out"))
+
+
+@pytest.mark.parametrize("kind", [DeviceKind.CPU, DeviceKind.HOST_SIMT])
+def test_pages_without_a_gpu_make_sense(records, write, tmp_path, kind):
+    spec = records.device_spec("laptop", kind)
+    names = ("scipy_cpu", "numba_cpu")
+    rows = [
+        row.model_copy(update={"device": spec.name, "device_kind": kind})
+        for row in records.sweep(implementations=names, baseline="scipy_cpu")
+    ]
+    if kind is DeviceKind.HOST_SIMT:
+        rows = [row.model_copy(update={"samples_us": [], "baseline": None}) for row in rows]
+    index = write_report([write(rows, spec)], tmp_path / "out")
+    text = " ".join(read(index).text)
+    assert ("Speed-up over everything" in text) == (kind is DeviceKind.CPU)
+    assert ("speed-ups over scipy_cpu" in text) == (kind is DeviceKind.CPU)
+    assert ("Checked results" in text) == (kind is DeviceKind.HOST_SIMT)
+    assert ("sanitizers" in text) == (kind is DeviceKind.HOST_SIMT)
+
+
+def test_two_devices_get_a_section_each(records, write, tmp_path):
+    cpu = records.device_spec("laptop", DeviceKind.CPU)
+    changes = {"device": "laptop", "device_kind": DeviceKind.CPU}
+    rows = records.sweep(implementations=("scipy_cpu", "numba_cpu"), baseline="scipy_cpu")
+    folders = [write(records.sweep()), write([row.model_copy(update=changes) for row in rows], cpu)]
+    index = write_report(folders, tmp_path / "out", baseline="cusparse_best")
+    reader = read(index)
+    assert [tag for tag in reader.tags if tag == "section"] == ["section"] * 2
+    assert {"#laptop", "#test-gpu"} <= set(reader.addresses)
+    assert "No record here is of the baseline cusparse_best: speed-ups are over scipy_cpu." in " ".join(reader.text)
+
+
+def test_nothing_and_nothing_but_failures_say_so(records, write, tmp_path):
+    empty = write_report([tmp_path], tmp_path / "empty").read_text()
+    assert "There are no records here" in empty
+    rows = [records.measurement(status=Status.BUILD_ERROR, width=width) for width in (1, 2)]
+    failed = write_report([write(rows)], tmp_path / "failed")
+    assert "No case has a result" in failed.read_text()
+    assert not list((failed.parent / "figures").iterdir())
+
+
+def test_one_record_makes_a_page(records, write, tmp_path):
+    (row, *_) = (row for row in records.sweep() if row.baseline)
+    index = write_report([write([row])], tmp_path / "out")
+    names = {path.stem for path in (index.parent / "figures").glob("*.png")}
+    assert names == {"test-gpu-speedup-per-matrix", "test-gpu-roofline", "test-gpu-break-even"}
+    overall = pd.read_csv(index.parent / "tables" / "test-gpu-overall.csv")
+    assert overall["common_cases"].tolist() == overall["own_cases"].tolist() == [1]
+
+
+def test_two_gpus_are_never_in_one_mean(records, write, tmp_path):
+    other = records.device_spec("other-gpu")
+    rows = records.sweep(samples=8)
+    folders = [write(rows), write([row.model_copy(update={"device": "other-gpu"}) for row in rows], other)]
+    index = write_report(folders, tmp_path / "out")
+    one, two = (pd.read_csv(index.parent / "tables" / f"{name}-overall.csv") for name in ("test-gpu", "other-gpu"))
+    assert one.equals(two)
+    assert one["own_cases"].max() == 9
+    assert {"#test-gpu", "#other-gpu"} <= set(read(index).addresses)
+
+
+def test_a_page_that_is_no_longer_needed_goes(records, write, tmp_path):
+    failed = records.measurement(status=Status.BUILD_ERROR)
+    index = write_report([write([failed])], tmp_path / "out")
+    assert (index.parent / "failures.html").is_file()
+    (tmp_path / "nothing").mkdir()
+    write_report([tmp_path / "nothing"], tmp_path / "out")
+    assert [path.name for path in index.parent.glob("*.html")] == ["index.html"]
+
+
+def test_a_paper_keeps_its_sweeps_or_says_that_there_are_none(records, tmp_path):
+    rows = records.sweep(samples=8, widths=(32,))
+    mine = records.write_records(tmp_path, rows, sweep_name="mine")
+    others = records.sweep(samples=8, widths=(64,))
+    other = records.write_records(tmp_path, others, sweep_name="other")
+    text = write_report([mine, other], tmp_path / "a", paper=Paper("some", frozenset({"mine"}))).read_text()
+    assert "<h1>spmark: some</h1>" in text
+    assert "Left out, as no sweeps of some: other." in text
+    text = write_report([other], tmp_path / "b", paper=Paper("some", frozenset({"mine"}))).read_text()
+    assert "No record here is of a sweep of some (mine): all records are shown." in text
+
+
+def test_an_unknown_baseline_and_an_unwritable_folder_are_errors(records, write, tmp_path):
+    folder = write(records.sweep(widths=(32,), samples=8))
+    with pytest.raises(RecordError, match=r"expected a baseline out of .*gespmm.*found 'nonsense'"):
+        write_report([folder], tmp_path / "other", baseline="nonsense")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RecordError, match="the report cannot be written"):
+        write_report([folder], tmp_path / "file")
+
+
+def test_title_and_baseline_can_be_chosen(records, write, tmp_path):
+    folder = write(records.sweep(widths=(32,), samples=8))
+    text = write_report([folder], tmp_path / "b", baseline="gespmm", title="Mine & <yours>").read_text()
+    assert "<h1>Mine &amp; &lt;yours&gt;</h1>" in text
+    assert "use the baseline&#x27;s own record" in text
+
+
+def test_the_short_table_sums_up(report):
+    folder, rows, _ = report
+    table = short_table(load_records([folder]))
+    assert sum(row["ok"] + row["failed"] for row in table) == len(rows)
+    assert {row["implementation"]: row["speedup"] for row in table}["cusparse_best"] == "baseline"
+    searched = [row for row in table if row["implementation"] == "sparsetir"]
+    assert all("1 timeout" in row["left_out"] and "×" in row["speedup"] for row in searched)
+    assert short_table(load_records([folder]).iloc[:0]) == []
+
+
+def test_the_page_says_what_else_the_host_did(records, write, tmp_path):
+    rows = [
+        records.measurement(samples_us=[10.0] * 30, free_cores=9.5),
+        records.measurement(label="calm", samples_us=[10.0] * 30, free_cores=15.9),
+        records.measurement(label="old", samples_us=[10.0] * 30),
+    ]
+    text = write_report([write(rows)], tmp_path / "out").read_text()
+    assert "at most 6.5 of the host&#x27;s cores, in 2 cases that tell" in text
+    assert "1 cases ran on a throttled device or a busy machine" in text

@@ -1,0 +1,34 @@
+"""Tables of one device: when plans have paid off."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from spmark.impls.core.record import Baseline
+from spmark.report.derive.cases import derive
+from spmark.report.load.records import load_records
+from spmark.report.tables.results import break_even_table
+
+# Matrix: time of a run and seconds of choosing; the baseline takes 10 us.
+PLANS = {"a": (5.0, 1.0), "b": (9.0, 1.0), "c": (8.0, 4.0), "d": (12.0, 1.0)}
+
+
+def test_the_median_counts_plans_that_never_pay_off(records, write):
+    base = Baseline(implementation="cusparse_best", config={}, samples_us=[10.0] * 8)
+    rows = [
+        records.measurement(
+            implementation="liteform", label=label, matrix=matrix, matrix_hash=f"{i:064x}", baseline=base,
+            samples_us=[us] * 8, phases_s={"search": choosing_s, "compile": 1.0},
+        )
+        for i, (matrix, (us, choosing_s)) in enumerate(PLANS.items())
+        for label in ("liteform", "slower")
+        if label == "liteform" or matrix in "bd"
+    ]  # fmt: skip
+    frame = break_even_table(derive(load_records([write(rows)]), "cusparse_best"), "cusparse_best").frame
+    frame = frame.set_index("label")
+    assert frame.loc["liteform", "break_even_runs"] == pytest.approx(1_500_000)
+    assert frame.loc["liteform", "break_even_runs_with_compile"] == pytest.approx(2_250_000)
+    assert frame.loc["liteform", ["cases", "paid_off_share"]].tolist() == [4, 0.75]
+    assert frame.loc["slower", "break_even_runs"] == inf
