@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from spmark.datasets.sources.table import SOURCES
 from spmark.datasets.written import FILES
 from spmark.impls.core.choices import near, none_of
 from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import Orientation
 
@@ -27,11 +28,11 @@ Scalar = bool | int | float | str
 Width = Annotated[int, Field(ge=1, strict=True)]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, populate_by_name=True)
+class _Written(Frozen):
+    model_config = ConfigDict(populate_by_name=True)
 
 
-class MatrixSpec(_Part):
+class MatrixSpec(_Written):
     """One matrix of a sweep: enough to load it anywhere."""
 
     source: str
@@ -69,7 +70,7 @@ class MatrixSpec(_Part):
         return source
 
 
-class ImplementationSpec(_Part):
+class ImplementationSpec(_Written):
     """An implementation of a sweep, with the tunables that it pins."""
 
     name: str = Field(min_length=1)
@@ -90,7 +91,7 @@ def _one_per_kind(baseline: Any) -> Any:
     )
 
 
-class Sweep(_Part):
+class Sweep(_Written):
     """A YAML sweep, checked. Made by `Sweep.load`."""
 
     schema_version: Literal[1] = Field(alias="schema")

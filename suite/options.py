@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.record import Status
 
 
-class Options(BaseModel):
+class Options(Frozen):
     """How to run a sweep, and what to time."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     sweep: str = ""
     """The sweep's file, or the name of a packaged one; empty where Python hands over the cases."""

@@ -13,11 +13,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from spmark.datasets.sweep import Sweep
 from spmark.datasets.sweepfile import packaged_sweeps
 from spmark.impls.core.errors import RecordError
+from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.record import Environment, EnvironmentRow, Measurement, Time
 from spmark.impls.core.recordfile import read_rows
 from spmark.suite.options import Options
@@ -30,10 +31,8 @@ _OF_THIS_MACHINE: Any = {"matrices": {"__all__": {"folder"}}}
 Row = TypeVar("Row", bound=BaseModel)
 
 
-class RunRow(BaseModel):
+class RunRow(Frozen):
     """A line of ``runs.jsonl``: one run that wrote into this folder."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     schema_version: Literal[1] = 1
     started_at: Time = Field(default_factory=lambda: datetime.now(UTC))

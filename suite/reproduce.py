@@ -16,12 +16,13 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from spmark.datasets.sweep import Case, Sweep, expand
 from spmark.impls.core.choices import near
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import SweepError
+from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plainyaml import parse_yaml
 from spmark.impls.core.record import Environment, Measurement, Status
@@ -39,11 +40,7 @@ _BUDGET = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+
 _Names = Annotated[tuple[str, ...], Field(min_length=1)]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
-class Step(_Part):
+class Step(Frozen):
     """Cases of one sweep that show one thing."""
 
     sweep: str
@@ -60,7 +57,7 @@ class Step(_Part):
         return [] if self.as_listed else [f"implementations={json.dumps(paper.implementations)}"]
 
 
-class Paper(_Part):
+class Paper(Frozen):
     """What there is to run for a paper."""
 
     schema_version: Literal[1] = Field(alias="schema")

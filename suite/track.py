@@ -11,13 +11,14 @@ from statistics import median
 from time import perf_counter, process_time
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import LoadedMatrix, load_matrix
 from spmark.datasets.sweep import Case, MatrixSpec
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import SpmarkError
+from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.interfaces import Format, Implementation
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.record import PROTOCOL_VERSION, CandidateRow, Measurement, Status
@@ -36,11 +37,7 @@ _ENVIRONMENT = "tracked"
 _NEVER_S = 1e9
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
-class _OfMatrix(_Part):
+class _OfMatrix(Frozen):
     """What every question names."""
 
     source: str
@@ -98,7 +95,7 @@ class SearchCase(_OnHost):
     dtype: DType
 
 
-class Tracked(_Part):
+class Tracked(Frozen):
     """An answer; fields that do not apply are empty."""
 
     protocol: int = PROTOCOL_VERSION

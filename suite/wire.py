@@ -8,10 +8,9 @@ from __future__ import annotations
 from multiprocessing.connection import Connection
 from typing import Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict
-
 from spmark.datasets.sweep import Case
 from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.record import CandidateRow, Measurement
 from spmark.suite.options import Options
 
@@ -20,14 +19,10 @@ POISONED_EXIT = 86
 DEFAULT_FACTORY = "spmark.suite.child:open_bench"
 
 
-class _Message(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+MessageType = TypeVar("MessageType", bound=Frozen)
 
 
-MessageType = TypeVar("MessageType", bound=_Message)
-
-
-class Setup(_Message):
+class Setup(Frozen):
     """What a child measures on: the whole of its standard input."""
 
     device: DeviceSpec
@@ -38,13 +33,13 @@ class Setup(_Message):
     options: Options = Options()
 
 
-class Request(_Message):
+class Request(Frozen):
     """A case to measure, or None to end."""
 
     case: Case | None
 
 
-class Reply(_Message):
+class Reply(Frozen):
     """What a child says."""
 
     kind: Literal["ready", "phase", "result", "refused"]
@@ -55,7 +50,7 @@ class Reply(_Message):
     candidates: list[CandidateRow] = []
 
 
-def send(connection: Connection, message: _Message) -> None:
+def send(connection: Connection, message: Frozen) -> None:
     """Send one message; raises OSError when the other side is gone."""
     connection.send_bytes(message.model_dump_json().encode())
 

@@ -11,9 +11,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from spmark.impls.core.errors import DeviceError
+from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plainjson import parse_model
 
@@ -38,10 +39,8 @@ class DeviceKind(StrEnum):
     HOST_SIMT = "host-simt"
 
 
-class DeviceSpec(BaseModel):
+class DeviceSpec(Frozen):
     """A target of building and predicting. Rates are measured by `calibrate`, the rest is queried."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     name: str
     """Model name in lower case with dashes, such as ``nvidia-h200``: the folder of its records."""

@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from spmark.impls.core.aliases import CaseId
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec, Whole
+from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.problem import DType, Op
 
 SCHEMA_VERSION: Final = 1
@@ -69,11 +70,7 @@ class Orientation(StrEnum):
     TRANSPOSED = "AT"
 
 
-class _Row(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
-class ProblemFacts(_Row):
+class ProblemFacts(Frozen):
     """What the report needs to know of a problem without loading its matrix."""
 
     num_rows: Whole
@@ -86,7 +83,7 @@ class ProblemFacts(_Row):
     """A in CSR, the used rows of operands and the result, each once."""
 
 
-class SearchFacts(_Row):
+class SearchFacts(Frozen):
     """What a search cost; what it saw of each candidate is in the side file ``candidates.jsonl``."""
 
     model_config = ConfigDict(from_attributes=True)  # of `spmark.impls.core.interfaces.Search`
@@ -104,7 +101,7 @@ class SearchFacts(_Row):
     """Of the same phases, the seconds in which candidates were run; likewise."""
 
 
-class Baseline(_Row):
+class Baseline(Frozen):
     """The baseline's times, taken in the same process and interleaved with this case's."""
 
     implementation: str
@@ -112,7 +109,7 @@ class Baseline(_Row):
     samples_us: list[float]
 
 
-class Measurement(_Row):
+class Measurement(Frozen):
     """What happened when one implementation met one problem."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -198,7 +195,7 @@ class Measurement(_Row):
         return f"{self.source}/{self.matrix}" + ("" if self.orientation is Orientation.A else f"@{self.orientation}")
 
 
-class Environment(_Row):
+class Environment(Frozen):
     """The machine and the software of a run, written once per sweep."""
 
     device: DeviceSpec
@@ -219,14 +216,14 @@ class Environment(_Row):
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
 
 
-class EnvironmentRow(_Row):
+class EnvironmentRow(Frozen):
     """A line of ``environments.jsonl``."""
 
     digest: str
     environment: Environment
 
 
-class CandidateRow(_Row):
+class CandidateRow(Frozen):
     """A line of ``candidates.jsonl``: what a search knew of one config of one case."""
 
     case_id: CaseId

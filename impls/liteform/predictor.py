@@ -16,9 +16,9 @@ from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
 from spmark.impls.core.errors import BuildError
+from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plainjson import parse_model
 from spmark.impls.liteform.features import PARTITIONS, SELECTION, SELECTION_BY_WIDTH, Features
@@ -34,10 +34,8 @@ _FEATURES: Mapping[str, tuple[tuple[str, ...], ...]] = {
 _CARD = "card"
 
 
-class Card(BaseModel):
+class Card(Frozen):
     """What a file says about its models."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     schema_version: Literal[1] = 1
     name: str = ""

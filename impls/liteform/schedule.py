@@ -19,6 +19,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
 from spmark.impls.core.errors import BuildError
+from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
 from spmark.impls.core.names import path_component
 from spmark.impls.core.plainjson import parse_model
@@ -102,10 +103,8 @@ class Gathering:
         return width >= self.least_width and nnz * width >= self.least_loads
 
 
-class Table(BaseModel):
+class Table(Frozen):
     """What one GPU was measured for."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     schema_version: Literal[2] = 2
     device: str

@@ -14,9 +14,10 @@ from typing import Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import model_validator
 
 from spmark.impls.core.errors import BuildError
+from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plainjson import parse_model
 from spmark.impls.lo_spmm.features import FEATURES
@@ -25,11 +26,7 @@ SHIPPED: Final = "h200"
 """The file that is taken by default."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
-class Card(_Part):
+class Card(Frozen):
     """What a file says about its model."""
 
     name: str = ""
@@ -49,7 +46,7 @@ class Card(_Part):
     """Versions, and the command."""
 
 
-class Trees(_Part):
+class Trees(Frozen):
     """Binary trees one after the other; a sample's score is the sum of the leaves that it reaches."""
 
     roots: tuple[int, ...]
@@ -77,7 +74,7 @@ class Trees(_Part):
         return self
 
 
-class RankModel(_Part):
+class RankModel(Frozen):
     """Trees that order the candidates of one problem."""
 
     schema_version: Literal[1] = 1

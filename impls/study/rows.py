@@ -7,18 +7,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from spmark.impls.core.errors import DatasetError, UnsupportedError
+from spmark.impls.core.frozen import Frozen
 
 
-class Part(BaseModel):
-    """A piece of a line; a key that it does not know is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
-class Row(Part):
+class Row(Frozen):
     """A line of a file."""
 
     schema_version: Literal[1] = 1

@@ -14,9 +14,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from spmark.impls.core.errors import RecordError
+from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plainyaml import parse_yaml
 from spmark.impls.core.problem import DType, Op
@@ -73,11 +74,7 @@ class Statistic(StrEnum):
     """Facts of the matrix itself."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
-class Conditions(_Part):
+class Conditions(Frozen):
     """What the published number is about. Empty where the paper does not say, or it does not apply."""
 
     op: Op | None = None
@@ -107,7 +104,7 @@ class Conditions(_Part):
         return "; ".join(part for part in parts if part)
 
 
-class Measure(_Part):
+class Measure(Frozen):
     """How records answer a claim: a statistic of ours, or the reason why none does.
 
     Op, dtype, widths and matrices are those of the claim's conditions.
@@ -155,7 +152,7 @@ RANGES: Final = frozenset({Statistic.SPEEDUP_RANGE, Statistic.SEARCH_RANGE_S})
 """Statistics with a least and a greatest over matrices."""
 
 
-class Claim(_Part):
+class Claim(Frozen):
     """One published number."""
 
     id: str = Field(pattern=_ID)
@@ -187,7 +184,7 @@ class Claim(_Part):
         return self
 
 
-class Table(_Part):
+class Table(Frozen):
     """A table, or a figure's data, of the paper: rows times columns."""
 
     id: str = Field(pattern=_ID)
@@ -221,7 +218,7 @@ class Table(_Part):
                 }
 
 
-class StudyTexts(_Part):
+class StudyTexts(Frozen):
     """What the page of a study says of the paper (`spmark.report.page.study`)."""
 
     speed: str = ""
@@ -232,7 +229,7 @@ class StudyTexts(_Part):
     """What a reader of the table of published ratios must know."""
 
 
-class Published(_Part):
+class Published(Frozen):
     """Everything that one paper published."""
 
     schema_version: Literal[1] = Field(alias="schema")

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from spmark.impls.core.errors import RecordError
+from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plainjson import parse_model
 from spmark.report.derive.statistics import NOTHING, Interval
@@ -25,11 +25,7 @@ STUDY = "study.json"
 """Name of the file in its folder."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
-class ScoreRow(_Part):
+class ScoreRow(Frozen):
     """One metric of one model under one way of splitting."""
 
     task: str
@@ -53,7 +49,7 @@ class ScoreRow(_Part):
         return Interval(float(np.mean(self.values)), least, greatest)
 
 
-class RatioRow(_Part):
+class RatioRow(Frozen):
     """Published ratios of many matrices, and what a published selection among them gives."""
 
     name: str
@@ -72,7 +68,7 @@ class RatioRow(_Part):
         return float(np.exp(np.mean(np.log(self.ratios))))
 
 
-class Source(_Part):
+class Source(Frozen):
     """A file that a study rests on."""
 
     name: str
@@ -83,7 +79,7 @@ class Source(_Part):
     citation: str
 
 
-class Study(_Part):
+class Study(Frozen):
     """A whole study."""
 
     schema_version: Literal[1] = 1

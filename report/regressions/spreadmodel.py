@@ -24,12 +24,13 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from scipy import optimize, stats
 
 from spmark.impls.core.aliases import CaseId
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import RecordError
+from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
 from spmark.impls.core.names import path_component
 from spmark.impls.core.plainjson import parse_model
@@ -41,11 +42,7 @@ FEWEST_CASES = 8
 _LEAST_FLOOR, _MOST_DF, _LEAST_DF = 1e-3, 1e3, 1.0
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
-class Trend(_Part):
+class Trend(Frozen):
     """Relative spread between runs of one quantity."""
 
     floor: float = Field(ge=0)
@@ -63,7 +60,7 @@ class Trend(_Part):
         return self.floor**2 + (self.jitter_us / duration_us) ** 2
 
 
-class SpreadModel(_Part):
+class SpreadModel(Frozen):
     """Trends of the quantities of one device; a quantity that is missing has the default's."""
 
     schema_version: Literal[1] = 1

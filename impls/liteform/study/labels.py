@@ -19,12 +19,13 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from spmark.impls.core.errors import SpmarkError
+from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.problem import Csr, DType
 from spmark.impls.liteform.compose import Form
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.loops import MAX_POWER
 from spmark.impls.liteform.study.climb import Point, climb, published_start
-from spmark.impls.study.rows import Part, Row, reason_of
+from spmark.impls.study.rows import Row, reason_of
 
 WIDTHS = (32, 64, 128, 256, 512)
 """J of the published labels."""
@@ -64,7 +65,7 @@ Samples = dict[int, list[Annotated[float, Field(gt=0, allow_inf_nan=False)]]]
 """Microseconds by J."""
 
 
-class Tried(Part):
+class Tried(Frozen):
     """A config with its times."""
 
     partitions: int

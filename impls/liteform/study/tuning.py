@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import field_validator
 
+from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.problem import DType
 from spmark.impls.liteform.cost import POWERS, Counts
 from spmark.impls.liteform.schedule import Gathering, Schedule, Table
 from spmark.impls.liteform.study.schedule_fit import MANY, Trials, fitted_entries
 from spmark.impls.liteform.weights import Weights, weighed
-from spmark.impls.study.rows import Part, Row, one_device
+from spmark.impls.study.rows import Row, one_device
 
 COUNTED = ("rows", "folded", "longer", "split", "split_slots")
 """What a row tells of `spmark.impls.liteform.cost.Counts`."""
@@ -41,7 +42,7 @@ _CREDIBLE, _WORTH = 0.1, 0.01
 must gain where it is done, since finding an order takes time."""
 
 
-class Timed(Part):
+class Timed(Frozen):
     """One way of running CELL in one partition, with its time."""
 
     max_width: int

@@ -17,6 +17,7 @@ import numpy as np
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import CompileError, DatasetError
+from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.core.recordfile import read_rows
 from spmark.impls.formats.threads import cores
@@ -29,7 +30,7 @@ from spmark.impls.lo_spmm.search import Pins, Space, explore
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.lo_spmm.tuning import config_of
 from spmark.impls.runtime.compile_pool import side_by_side
-from spmark.impls.study.rows import Part, Row, one_device
+from spmark.impls.study.rows import Row, one_device
 from spmark.impls.study.shards import append_rows
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.strategies import by_turns
@@ -50,7 +51,7 @@ _PREPARED = 32
 """Problems whose kernels are assembled, side by side, before these are measured."""
 
 
-class Tried(Part):
+class Tried(Frozen):
     """A candidate with its times."""
 
     tile_rows: int
