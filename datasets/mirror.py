@@ -19,7 +19,7 @@ _NOT_MATRICES = frozenset({"hetero", "liteform", "pointcloud"})
 
 
 @dataclass(frozen=True)
-class Entry:
+class ManifestLine:
     """A line of the manifest."""
 
     name: str
@@ -36,7 +36,7 @@ class Entry:
         return f"{self.category}/{self.name}"
 
 
-def read_manifest(mirror: Path) -> list[Entry]:
+def read_manifest(mirror: Path) -> list[ManifestLine]:
     """Read the manifest's matrices.
 
     Raises
@@ -57,20 +57,20 @@ def read_manifest(mirror: Path) -> list[Entry]:
         return [_entry(row, mirror, f"{path}:{rows.line_num}") for row in rows if row["category"] not in _NOT_MATRICES]
 
 
-def _entry(row: dict[str, str], mirror: Path, where: str) -> Entry:
+def _entry(row: dict[str, str], mirror: Path, where: str) -> ManifestLine:
     try:
         facts = Facts(int(row["rows"]), int(row["cols"]), int(row["nnz"]))
         path = mirror / row["category"] / f"{row['name']}.npz"
         if ".." in path.relative_to(mirror).parts or "\0" in str(path):
             raise ValueError("a name leads out of the mirror")
-        return Entry(row["name"], row["category"], row["source"], row["licence"], facts, row["note"] or "", path)
+        return ManifestLine(row["name"], row["category"], row["source"], row["licence"], facts, row["note"] or "", path)
     except (TypeError, ValueError) as error:
         raise DatasetError(
             f"{where}: expected a name, a category, and rows, cols and nnz as integers: {error}"
         ) from error
 
 
-def read_entry(entry: Entry) -> RawMatrix:
+def read_entry(entry: ManifestLine) -> RawMatrix:
     """Read a matrix of the mirror.
 
     Raises

@@ -18,7 +18,7 @@ _ENUMS: dict[str, type[StrEnum]] = {"Op": Op, "DeviceKind": DeviceKind}
 
 
 @dataclass(frozen=True)
-class Card:
+class ImplementationCard:
     """An implementation in a line of a table."""
 
     ops: list[str]
@@ -27,7 +27,7 @@ class Card:
     """First line of its docstring, or what it lacks here."""
 
 
-def read_card(name: str) -> Card:
+def read_card(name: str) -> ImplementationCard:
     """Give the card of the implementation ``name``: out of its source, or by importing it where that says it otherwise.
 
     Raises
@@ -40,11 +40,11 @@ def read_card(name: str) -> Card:
         return card
     made = make(name, {})
     if isinstance(made, str):
-        return Card([], [], made)
-    return Card(sorted(made.ops), sorted(made.devices), _first_line(type(made).__doc__))
+        return ImplementationCard([], [], made)
+    return ImplementationCard(sorted(made.ops), sorted(made.devices), _first_line(type(made).__doc__))
 
 
-def _from_source(module: str, label: str) -> Card | None:
+def _from_source(module: str, label: str) -> ImplementationCard | None:
     try:
         spec = find_spec(module)
     except (ImportError, ValueError):  # a module that is no file, such as a stand-in of a test
@@ -62,7 +62,7 @@ def _from_source(module: str, label: str) -> Card | None:
                 stated.setdefault(node.target.id, _members(node.value))
     if not (stated.get("ops") and stated.get("devices")):
         return None
-    return Card(stated["ops"], stated["devices"], _first_line(ast.get_docstring(classes[label])))
+    return ImplementationCard(stated["ops"], stated["devices"], _first_line(ast.get_docstring(classes[label])))
 
 
 def _line_of(classes: dict[str, ast.ClassDef], label: str) -> Iterator[ast.ClassDef]:

@@ -98,7 +98,7 @@ class StepCases:
         return Options(sweep=self.step.sweep, device=device, only=self.step.only, overrides=overrides)
 
 
-class Counts(NamedTuple):
+class StepCounts(NamedTuple):
     """How far a step has come."""
 
     cases: int
@@ -207,14 +207,14 @@ def in_turns(papers: Sequence[Paper], kind: DeviceKind) -> list[StepCases]:
     return [step for turn in turns for step in turn if step is not None]
 
 
-def counts(found: StepCases, folder: Path, environment: Environment) -> Counts:
+def counts(found: StepCases, folder: Path, environment: Environment) -> StepCounts:
     """Count what the records of ``folder`` say of a step."""
     history = History.read(folder)
     versions = versions_of(found.cases)
     tried = [history.tried.get(key_of(case, environment, versions[case.implementation])) for case in found.cases]
     done = [one for one in tried if one is not None]
     ok = sum(one.last is Status.OK for one in done)
-    return Counts(len(tried), ok, len(done) - ok, len(tried) - len(done))
+    return StepCounts(len(tried), ok, len(done) - ok, len(tried) - len(done))
 
 
 class Timekeeper(Watcher):

@@ -47,7 +47,7 @@ class Key(NamedTuple):
 
 
 @dataclass
-class Tried:
+class Earlier:
     """What earlier records say of one key."""
 
     last: Status
@@ -63,7 +63,7 @@ class Tried:
 class History:
     """The records of one folder, reduced to what deciding needs."""
 
-    tried: dict[Key, Tried] = field(default_factory=dict)
+    tried: dict[Key, Earlier] = field(default_factory=dict)
     problems: dict[str, ProblemFacts] = field(default_factory=dict)
     """By matrix id: sizes of matrices that some record has loaded."""
     environments: frozenset[str] = frozenset()
@@ -103,7 +103,7 @@ class History:
         before = self.tried.get(key)
         earlier = before.failures if before else 0
         failures = 0 if record.status in FINAL else earlier + (not record.killed_from_outside)
-        self.tried[key] = Tried(record.status, environment.packages, bool(record.warm_samples_us), failures)
+        self.tried[key] = Earlier(record.status, environment.packages, bool(record.warm_samples_us), failures)
         if record.problem is not None:
             self.problems[record.matrix_id] = record.problem
 
@@ -125,12 +125,14 @@ def key_of(case: Case, environment: Environment, version: str) -> Key:
     return Key(case.case_id, version, PROTOCOL_VERSION, device, environment.driver, environment.cuda)
 
 
-def why_skipped(tried: Tried | None, packages: Mapping[str, str], retry: Collection[Status], warm: bool) -> str | None:
+def why_skipped(
+    tried: Earlier | None, packages: Mapping[str, str], retry: Collection[Status], warm: bool
+) -> str | None:
     """Say why a case is not run again, or None where it is to run.
 
     Parameters
     ----------
-    tried : Tried or None
+    tried : Earlier or None
         What earlier runs say.
     packages : mapping of str to str
         What is installed now: a case that lacked a package is run once that is there.

@@ -134,7 +134,7 @@ def predictions(number: int) -> dict[str, Any]:
 
 def _liteform(matrix: Csr) -> Iterator[tuple[str, Any]]:
     from spmark.impls.liteform import predictor
-    from spmark.impls.liteform.compose import Form, choose
+    from spmark.impls.liteform.compose import StoredAs, choose
     from spmark.impls.liteform.cost import count
     from spmark.impls.liteform.features import Features
     from spmark.impls.liteform.schedule import table_for
@@ -143,7 +143,7 @@ def _liteform(matrix: Csr) -> Iterator[tuple[str, Any]]:
     features, table = Features.of(matrix), table_for("nvidia-h200")
     for name, width in product(predictor.shipped(), (32, 512)):
         model = predictor.find(name)
-        chosen = choose(features, width, model, Form.AUTO, 0)
+        chosen = choose(features, width, model, StoredAs.AUTO, 0)
         shares = [model.selection.shares(model._selection(features, width))]
         shares.append(model.partitions.shares(features.partitions(width)))
         yield (
@@ -160,16 +160,16 @@ def _liteform(matrix: Csr) -> Iterator[tuple[str, Any]]:
 
 def _lo_spmm(matrix: Csr) -> Iterator[tuple[str, Any]]:
     from spmark.impls.lo_spmm import rank
-    from spmark.impls.lo_spmm.reorder import Order
+    from spmark.impls.lo_spmm.reorder import Reordering
     from spmark.impls.lo_spmm.search import Pins, explore
-    from spmark.impls.lo_spmm.tuning import Mode, choose
+    from spmark.impls.lo_spmm.tuning import Chooser, choose
     from spmark.impls.runtime.device import shipped_calibration
 
     device = DeviceSpec.load(shipped_calibration("nvidia-h200"))
     problem = Problem(Op.SPMM, matrix, 256, DType.FLOAT32)
-    for mode, split in ((Mode.ESTIMATE, 0), (Mode.EC_SPMM, 1)):
+    for mode, split in ((Chooser.ESTIMATE, 0), (Chooser.EC_SPMM, 1)):
         model = rank.find("h200") if mode.ranks else None
-        space = explore(problem, device, Order.GREEDY, Pins(split=split))
+        space = explore(problem, device, Reordering.GREEDY, Pins(split=split))
         found = choose(space, mode, None, model)
         said = np.array([one.predicted for one in found.record.seen], np.float64)
         size = found.size

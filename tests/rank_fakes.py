@@ -6,8 +6,8 @@ from races import made_up_race
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Built
-from spmark.impls.lo_spmm.rank import Card, RankModel, Trees
-from spmark.impls.lo_spmm.search import Space
+from spmark.impls.lo_spmm.rank import RankCard, RankModel, Trees
+from spmark.impls.lo_spmm.search import TileSpace
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.space import Config
@@ -15,14 +15,14 @@ from spmark.impls.tuning.space import Config
 
 def stump(feature: int, threshold: float) -> RankModel:
     """Prefer candidates whose feature lies above a threshold."""
-    card = Card(gpu="fake-gpu", labels_sha256="0", groups=1, candidates=2, ranges={})
+    card = RankCard(gpu="fake-gpu", labels_sha256="0", groups=1, candidates=2, ranges={})
     trees = Trees(
         roots=(0,), feature=(feature, -1, -1), threshold=(threshold, -1.0, 1.0), left=(1, 0, 0), right=(2, 0, 0)
     )
     return RankModel(card=card, trees=trees)
 
 
-def estimated_race(space: Space, proxies: bool = False, broken: int = 0) -> Race[Built]:
+def estimated_race(space: TileSpace, proxies: bool = False, broken: int = 0) -> Race[Built]:
     """Time candidates by the estimate and their threads; kernels of one M1 may be broken."""
 
     def cost(config: Config) -> float:

@@ -116,7 +116,7 @@ def _lo_spmm(
     row: Measurement, case: Case, problem: Problem, device: DeviceSpec, candidates: Sequence[CandidateRow]
 ) -> tuple[Seen, Seen]:
     from spmark.impls.lo_spmm.rank import find
-    from spmark.impls.lo_spmm.reorder import Order
+    from spmark.impls.lo_spmm.reorder import Reordering
     from spmark.impls.lo_spmm.search import Pins, explore
     from spmark.impls.lo_spmm.tuning import choose
 
@@ -124,7 +124,7 @@ def _lo_spmm(
     mode = made.chooser(device)
     split = made.split or (0 if mode.splits else 1)
     pins = Pins(made.tile_rows, made.threads, made.cpt, made.tiles_per_block, made.prefetch, split)
-    space = explore(problem, device, Order(made.order), pins)
+    space = explore(problem, device, Reordering(made.order), pins)
     found = choose(space, mode, None, find(made.model) if mode.ranks else None)
     stages = {f"after_{stage}": count for stage, count in space.survivors.counts.items()}
     again = [(candidate.config, candidate.predicted) for candidate in found.record.seen]

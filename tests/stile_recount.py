@@ -12,7 +12,7 @@ import numpy as np
 
 from spmark.impls.stile.greedy import Event, Greedy
 from spmark.impls.stile.prices import cheapest_ms
-from spmark.impls.stile.space import Formats, Mode, Shapes
+from spmark.impls.stile.space import Formats, SearchMode, Shapes
 from spmark.impls.stile.state import WHOLE
 
 Tile = tuple[float, int, int, int]
@@ -85,7 +85,7 @@ class Recounted(Greedy):
         self._recount(int(before[0]))
 
     def _asks_lights(self, average):
-        literal, formats = self._rules.mode is Mode.PAPER, self._rules.formats
+        literal, formats = self._rules.mode is SearchMode.PAPER, self._rules.formats
         return formats is not Formats.BLOCKS and (literal or not average <= self._shapes.cheapest_ms)
 
     def _recount(self, first_new):

@@ -230,6 +230,17 @@ def test_only_the_command_line_prints() -> None:
     agreed(broken, "nothing prints but the command line: use logging")
 
 
+def test_a_class_has_a_name_of_its_own() -> None:
+    places: dict[str, list[str]] = {}
+    for path in sources(".py", folders=PACKAGES):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(module_of(path))
+    assert len(places) > 200
+    twice = {name: modules for name, modules in places.items() if len(modules) > 1}
+    assert not twice, f"one word, one meaning: expected each class in one module, found {twice}"
+
+
 def test_files_are_short() -> None:
     lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in sources(*CODE)}
     broken = [f"{path.relative_to(ROOT)}: {n} lines" for path, n in lines.items() if n > MAX_LINES]

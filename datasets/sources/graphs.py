@@ -110,7 +110,7 @@ class Ogb(GraphSource):
         return _square(int(counts[0, 0]), rows, cols, path)
 
 
-class Dgl(GraphSource):
+class DglGraphs(GraphSource):
     """Protein interactions in 20 human tissues, the training graphs side by side: block diagonal and undirected.
 
     Every node has a self-loop; those that the file lacks are added, which gives the 1,271,274 entries of the papers.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SOURCES: Mapping[str, str] = {
     "planetoid": "spmark.datasets.sources.graphs:Planetoid",
     "ogb": "spmark.datasets.sources.graphs:Ogb",
-    "dgl": "spmark.datasets.sources.graphs:Dgl",
+    "dgl": "spmark.datasets.sources.graphs:DglGraphs",
     "snap": "spmark.datasets.sources.graphs:Snap",
     "suitesparse": "spmark.datasets.sources.graphs:SuiteSparse",
     "mirror": "spmark.datasets.sources.files:Mirror",

@@ -46,7 +46,7 @@ class _Gemm:
         )
 
 
-class SpmmPlan(DevicePlan):
+class DenseSpmm(DevicePlan):
     """C = A B with A dense."""
 
     def __init__(self, problem: Problem, target: Target) -> None:
@@ -66,7 +66,7 @@ class SpmmPlan(DevicePlan):
         self._gemm(self._matrix, operands[0], out)
 
 
-class SddmmPlan(DevicePlan):
+class DenseSddmm(DevicePlan):
     """X Y^T in full, then its entries at A's non-zeros."""
 
     def __init__(self, problem: Problem, target: Target) -> None:

@@ -25,7 +25,7 @@ _SIGNATURES = {
 }
 
 
-class Library(VendorLibrary):
+class CublasLibrary(VendorLibrary):
     """The loaded library and a handle of it.
 
     Raises
@@ -42,6 +42,6 @@ class Library(VendorLibrary):
 
 
 @cache
-def library() -> Library:
+def library() -> CublasLibrary:
     """Load cuBLAS and make this process's handle, once."""
-    return Library()
+    return CublasLibrary()

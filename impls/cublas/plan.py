@@ -49,7 +49,7 @@ class CuBlas:
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Densify and upload."""
-        from spmark.impls.cublas.gpu import SddmmPlan, SpmmPlan
+        from spmark.impls.cublas.gpu import DenseSddmm, DenseSpmm
 
         target = open_target(device)
-        return SpmmPlan(problem, target) if problem.op is Op.SPMM else SddmmPlan(problem, target)
+        return DenseSpmm(problem, target) if problem.op is Op.SPMM else DenseSddmm(problem, target)

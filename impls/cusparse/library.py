@@ -52,7 +52,7 @@ _CREATE_BSR = (
 """cusparseCreateBsr is in the library from CUDA 12.1 on."""
 
 
-class Library(VendorLibrary):
+class CusparseLibrary(VendorLibrary):
     """The loaded library and a handle of it.
 
     Raises
@@ -127,7 +127,7 @@ class Library(VendorLibrary):
 class Descriptor:
     """A matrix descriptor that is destroyed with its last reference."""
 
-    def __init__(self, library: Library, pointer: c_void_p, destroy: str, set_values: str) -> None:
+    def __init__(self, library: CusparseLibrary, pointer: c_void_p, destroy: str, set_values: str) -> None:
         self._library, self.pointer, self._destroy, self._set_values = library, pointer, destroy, set_values
 
     def point_to(self, address: int) -> None:
@@ -139,6 +139,6 @@ class Descriptor:
 
 
 @cache
-def library() -> Library:
+def library() -> CusparseLibrary:
     """Load cuSPARSE and make this process's handle, once."""
-    return Library()
+    return CusparseLibrary()

@@ -22,7 +22,7 @@ from spmark.impls.formats.threads import equal_shares, run_all
 
 
 @dataclass(frozen=True)
-class Blocks:
+class BlockRule:
     """BSR(b) of the blocks that are dense enough, for matrix units.
 
     Raises

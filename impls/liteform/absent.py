@@ -5,12 +5,12 @@ from __future__ import annotations
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.problem import Op, Problem
-from spmark.impls.liteform.compose import Form
+from spmark.impls.liteform.compose import StoredAs
 from spmark.impls.liteform.dense import Dense
 from spmark.impls.liteform.plan import LiteForm
 from spmark.impls.runtime.device import shipped_calibration
 
-_BUCKETS_ALONE = LiteForm(format=Form.CELL, dense=Dense.NEVER)
+_BUCKETS_ALONE = LiteForm(format=StoredAs.CELL, dense=Dense.NEVER)
 
 
 def buckets_h200(problem: Problem) -> float | None:

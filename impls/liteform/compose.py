@@ -21,7 +21,7 @@ _SAMPLED = 256
 _INDEX_BYTES = 4
 
 
-class Form(StrEnum):
+class StoredAs(StrEnum):
     """Formats that are chosen among; all compute in the problem's dtype."""
 
     AUTO = "auto"
@@ -34,14 +34,14 @@ class Form(StrEnum):
 class Choice:
     """What the predictors say, or why they were not asked."""
 
-    form: Form
+    form: StoredAs
     """CELL, or a fixed format: CSR stands for either."""
     partitions: int
     fallback: str = ""
     """Why the choice is not the models': a feature is outside of their training range."""
 
 
-def choose(features: Features, width: int, predictor: Predictor, form: Form, partitions: int) -> Choice:
+def choose(features: Features, width: int, predictor: Predictor, form: StoredAs, partitions: int) -> Choice:
     """Ask the predictors for what is not pinned.
 
     Where a feature is outside of what they were trained on, nothing is extrapolated: CELL in one partition is taken,
@@ -53,33 +53,33 @@ def choose(features: Features, width: int, predictor: Predictor, form: Form, par
     width : int
         J.
     predictor : Predictor
-    form : Form
-        `Form.AUTO` to have it predicted.
+    form : StoredAs
+        `StoredAs.AUTO` to have it predicted.
     partitions : int
         0 to have them predicted.
     """
-    if form in (Form.CSR, Form.BSR) or (form is Form.CELL and partitions):
+    if form in (StoredAs.CSR, StoredAs.BSR) or (form is StoredAs.CELL and partitions):
         return Choice(form, max(partitions, 1))
     outside = predictor.outside(features, width)
     if outside:
-        return Choice(Form.CELL, max(partitions, 1), outside)
-    if form is Form.AUTO and not predictor.pays(features, width):
-        return Choice(Form.CSR, 1)
+        return Choice(StoredAs.CELL, max(partitions, 1), outside)
+    if form is StoredAs.AUTO and not predictor.pays(features, width):
+        return Choice(StoredAs.CSR, 1)
     predicted = partitions or predictor.partitions.predict(features.partitions(width))
-    return Choice(Form.CELL, min(predicted, features.num_cols))
+    return Choice(StoredAs.CELL, min(predicted, features.num_cols))
 
 
-def fixed_form(matrix: Csr, dtype: DType) -> Form:
+def fixed_form(matrix: Csr, dtype: DType) -> StoredAs:
     """Choose between the fixed formats: BSR where its blocks take fewer bytes than CSR's non-zeros and indices.
 
     The public code takes BSR wherever it fits into memory, in float16, and CSR in float32 otherwise; here both are in
     the problem's dtype, and blocks are computed in float16 only, by the matrix unit.
     """
     if dtype is not DType.FLOAT16:
-        return Form.CSR
+        return StoredAs.CSR
     stored = estimated_blocks(matrix) * BLOCK * BLOCK
     smaller = stored * dtype.itemsize <= matrix.nnz * (dtype.itemsize + _INDEX_BYTES)
-    return Form.BSR if matrix.nnz and smaller and stored <= MAX_STORED else Form.CSR
+    return StoredAs.BSR if matrix.nnz and smaller and stored <= MAX_STORED else StoredAs.CSR
 
 
 def estimated_blocks(matrix: Csr) -> int:

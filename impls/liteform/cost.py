@@ -25,7 +25,7 @@ _MAX_SCRATCH = 1 << 28
 
 
 @dataclass(frozen=True, eq=False)
-class Counts:
+class BucketCounts:
     """What the cost of every cap is made of; (partitions, `POWERS`) int64 each, by the power of two of a length."""
 
     rows: NDArray[np.int64]
@@ -57,7 +57,7 @@ class Counts:
         return np.where(present.any(1), POWERS - 1 - np.argmax(present[:, ::-1], 1), 0)
 
 
-def count(matrix: Csr, partitions: int, columns: bool = True) -> Counts:
+def count(matrix: Csr, partitions: int, columns: bool = True) -> BucketCounts:
     """Count a matrix cut into equal ranges of columns, on all cores.
 
     Parameters
@@ -86,13 +86,13 @@ def count(matrix: Csr, partitions: int, columns: bool = True) -> Counts:
         ((*given, *share, *mine, marked) for share, mine, marked in zip(pairwise(bounds), counted, marks, strict=True)),
     )
     if not columns:
-        return Counts(*counted.sum(axis=0))
+        return BucketCounts(*counted.sum(axis=0))
     distinct = np.zeros((2, partitions, POWERS), np.int64)
     count_columns(np.bitwise_or.reduce(marks, axis=0) if tasks > 1 else marks[0], width, *distinct)
-    return Counts(*counted.sum(axis=0), *distinct)
+    return BucketCounts(*counted.sum(axis=0), *distinct)
 
 
-def costs(counts: Counts, width: int, block_power: int | None = None, bound: bool = False) -> NDArray[np.float64]:
+def costs(counts: BucketCounts, width: int, block_power: int | None = None, bound: bool = False) -> NDArray[np.float64]:
     """Give the cost of every partition under every cap of the bucket widths.
 
     A bucket of I1 ELL rows and W slots that touches I2 rows of C costs 2 I1 W for the columns and values of A,
@@ -101,7 +101,7 @@ def costs(counts: Counts, width: int, block_power: int | None = None, bound: boo
 
     Parameters
     ----------
-    counts : Counts
+    counts : BucketCounts
     width : int
         J.
     block_power : int, optional
@@ -145,14 +145,14 @@ def costs(counts: Counts, width: int, block_power: int | None = None, bound: boo
     return total
 
 
-def capped(table: NDArray[np.float64], counts: Counts, power: int) -> float:
+def capped(table: NDArray[np.float64], counts: BucketCounts, power: int) -> float:
     """Give the cost of all partitions, each capped at 2^``power`` or at its own widest bucket.
 
     Parameters
     ----------
     table : (partitions, POWERS) float64
         As `spmark.impls.liteform.search.table_of` gives it.
-    counts : Counts
+    counts : BucketCounts
     power : int
     """
     return float(table[np.arange(counts.partitions), counts.widest.clip(max=power)].sum())

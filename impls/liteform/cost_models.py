@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Problem
-from spmark.impls.liteform.compose import Form
-from spmark.impls.liteform.cost import Counts, capped, count, power_of
+from spmark.impls.liteform.compose import StoredAs
+from spmark.impls.liteform.cost import BucketCounts, capped, count, power_of
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.predictor import find
 from spmark.impls.liteform.schedule import table_for
@@ -53,7 +53,7 @@ class BucketCost:
         """
         how = self._how
         weights = how.weights_of(self._table, how.ordered(problem, self._table))
-        counted: dict[int, tuple[NDArray[np.float64], Counts]] = {}
+        counted: dict[int, tuple[NDArray[np.float64], BucketCounts]] = {}
         scores = np.full(len(configs), np.nan)
         for number, config in enumerate(configs):
             if "max_width" not in config:
@@ -97,7 +97,7 @@ class ClassVotes:
             classes = predictor.partitions.classes.clip(max=problem.matrix.num_cols)
 
         def probability(config: Config) -> float:
-            if config.get("format", Form.CELL) != Form.CELL:
+            if config.get("format", StoredAs.CELL) != StoredAs.CELL:
                 return 1 - cell
             return cell * float(shares[classes == int(config.get("partitions", 1))].sum())
 

@@ -19,7 +19,7 @@ from spmark.impls.core.problem import Csr, DType, Problem
 from spmark.impls.formats.decompose import split
 from spmark.impls.formats.tiles import BLOCK, ELL, GROUP, Selection
 from spmark.impls.kernels.tile_spmm import HEIGHT, SPMM_TILES
-from spmark.impls.liteform.schedule import Schedule
+from spmark.impls.liteform.schedule import CellSchedule
 
 LEAST_FULL: Final = 0.25
 """A piece with a smaller share of non-zeros stays in buckets: it would read a row of B for fewer than four of them."""
@@ -48,7 +48,7 @@ class Dense(StrEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class Pieces:
+class DensePieces:
     """Non-zeros in dense pieces, for one order of rows."""
 
     taken: NDArray[np.bool_]
@@ -71,7 +71,7 @@ def refusal(problem: Problem) -> str | None:
     return f"expected float16 and J a multiple of {_COLUMNS} for dense pieces, found {problem.dtype}, {problem.width}"
 
 
-def dense_pieces(matrix: Csr, order: NDArray[np.int32] | None = None, least_full: float = LEAST_FULL) -> Pieces:
+def dense_pieces(matrix: Csr, order: NDArray[np.int32] | None = None, least_full: float = LEAST_FULL) -> DensePieces:
     """Find the pieces of 16 rows by 16 columns that are full enough.
 
     Parameters
@@ -105,7 +105,7 @@ def dense_pieces(matrix: Csr, order: NDArray[np.int32] | None = None, least_full
     held = np.bincount(piece, counts[fullest])
     full = np.empty(columns.size, np.bool_)
     full[fullest] = held[piece] >= least_full * HEIGHT * GROUP
-    return Pieces(full[column_of], window_of, window_rows)
+    return DensePieces(full[column_of], window_of, window_rows)
 
 
 def pays(matrix: Csr) -> bool:
@@ -124,18 +124,18 @@ def pays(matrix: Csr) -> bool:
     return dense_pieces(some, least_full=_HALF_FULL).share >= _MOST
 
 
-def rest_of(matrix: Csr, pieces: Pieces) -> Csr:
+def rest_of(matrix: Csr, pieces: DensePieces) -> Csr:
     """Give what stays in buckets, in the shape of the whole matrix. O(nnz)."""
     return split(matrix, pieces.taken)[1]
 
 
-def dense_selection(matrix: Csr, pieces: Pieces, max_width: int, tail_in_last: bool) -> Selection:
+def dense_selection(matrix: Csr, pieces: DensePieces, max_width: int, tail_in_last: bool) -> Selection:
     """Say which non-zero stands in which tile: dense pieces in blocks, the rest in CELL's buckets in one partition.
 
     Parameters
     ----------
     matrix : Csr
-    pieces : Pieces
+    pieces : DensePieces
     max_width : int
         Widest bucket of the rest, a power of two.
     tail_in_last : bool
@@ -175,12 +175,12 @@ def dense_selection(matrix: Csr, pieces: Pieces, max_width: int, tail_in_last: b
     )
 
 
-def tile_arguments(schedule: Schedule, width: int) -> Mapping[str, Any]:
+def tile_arguments(schedule: CellSchedule, width: int) -> Mapping[str, Any]:
     """Give what `spmark.impls.kernels.tile_spmm.TileSpmmPlan` takes of a schedule of buckets, within its kernels.
 
     Parameters
     ----------
-    schedule : Schedule
+    schedule : CellSchedule
     width : int
         J.
     """

@@ -14,8 +14,8 @@ from spmark.impls.core.problem import Csr, Problem
 from spmark.impls.formats.nearness import near_order
 from spmark.impls.formats.tiles import TileFormat
 from spmark.impls.kernels.tile_spmm import TileSpmmPlan
-from spmark.impls.liteform.dense import LEAST_SHARE, Pieces, dense_pieces, dense_selection, rest_of, tile_arguments
-from spmark.impls.liteform.schedule import Schedule
+from spmark.impls.liteform.dense import LEAST_SHARE, DensePieces, dense_pieces, dense_selection, rest_of, tile_arguments
+from spmark.impls.liteform.schedule import CellSchedule
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target
 from spmark.impls.tuning.race import Race
@@ -27,7 +27,7 @@ def dense_plan(
     facts: Mapping[str, Any],
     *,
     widest_of: Callable[[Csr], int],
-    schedule_of: Callable[[int], Schedule],
+    schedule_of: Callable[[int], CellSchedule],
     tail_in_last: bool,
     least_share: float = LEAST_SHARE,
     gather: bool = True,
@@ -75,7 +75,7 @@ def dense_plan(
     return plan
 
 
-def _fullest(matrix: Csr) -> Pieces:
+def _fullest(matrix: Csr) -> DensePieces:
     return max((dense_pieces(matrix), dense_pieces(matrix, near_order(matrix).rows)), key=lambda found: found.share)
 
 

@@ -31,13 +31,13 @@ from spmark.impls.kernels.hyb_convert import FILL_ELL_BUCKETS, HybConverter
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
 from spmark.impls.kernels.tile_spmm import SPMM_TILES
 from spmark.impls.kernels.zeroing import ZERO_ROWS
-from spmark.impls.liteform.compose import BLOCK, Choice, Form, choose, fixed_form
-from spmark.impls.liteform.cost import Counts, capped, count, power_of
+from spmark.impls.liteform.compose import BLOCK, Choice, StoredAs, choose, fixed_form
+from spmark.impls.liteform.cost import BucketCounts, capped, count, power_of
 from spmark.impls.liteform.dense import LEAST_SHARE, Dense, pays, refusal
 from spmark.impls.liteform.dense_plan import dense_plan, faster
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.predictor import SHIPPED, Predictor, find
-from spmark.impls.liteform.schedule import Schedule, Table, rule, schedule_for, table_for
+from spmark.impls.liteform.schedule import CellSchedule, ScheduleTable, rule, schedule_for, table_for
 from spmark.impls.liteform.search import Method, Widths, search, table_of
 from spmark.impls.liteform.weights import Weights
 from spmark.impls.runtime.plan import DevicePlan
@@ -57,7 +57,7 @@ class Cost(StrEnum):
     PAPER = "paper"
 
 
-class Order(StrEnum):
+class BucketOrder(StrEnum):
     """How rows stand within a bucket."""
 
     AUTO = "auto"
@@ -71,7 +71,7 @@ class Composition:
 
     order: RowOrder | None
     """None keeps A's order."""
-    counts: Counts
+    counts: BucketCounts
     costs: NDArray[np.float64]
     """As `spmark.impls.liteform.search.table_of` gives them, (partitions, POWERS)."""
     widths: Widths
@@ -89,7 +89,7 @@ class Composition:
             "max_widths": run_lengths(self.max_widths),
             "max_width": max(self.max_widths),
             "cost": self.widths.cost,
-            "order": Order.GATHERED.value if self.order else Order.GIVEN.value,
+            "order": BucketOrder.GATHERED.value if self.order else BucketOrder.GIVEN.value,
         }
 
     @property
@@ -121,7 +121,7 @@ class LiteForm:
         "forests": "spmark.impls.liteform.cost_models:ClassVotes",
     }
 
-    format: str = Form.AUTO
+    format: str = StoredAs.AUTO
     """``cell``, ``csr`` or ``bsr``; ``auto`` asks the models."""
     partitions: int = 0
     """Column partitions of CELL; 0 asks the models."""
@@ -135,7 +135,7 @@ class LiteForm:
     """Elements that a group of lanes takes before its thread block ends; 0 takes the schedule's."""
     cost: str = Cost.MEASURED
     """Cost of bucket widths: ``measured`` by this GPU's weights if it has any, ``paper`` by the paper's equations."""
-    order: str = Order.AUTO
+    order: str = BucketOrder.AUTO
     """Rows in A's order (``given``), those together that share columns (``gathered``), or as is expected to pay."""
     tail_in_last: bool = False
     """Leave the rest of a folded row in the widest bucket, as the paper does, instead of putting it where it fits."""
@@ -147,7 +147,7 @@ class LiteForm:
     """A model that ships, or the path of one that ``spmark train liteform`` wrote."""
 
     def __post_init__(self) -> None:
-        check_choices(self, format=Form, search=Method, cost=Cost, order=Order, dense=Dense)
+        check_choices(self, format=StoredAs, search=Method, cost=Cost, order=BucketOrder, dense=Dense)
         if self.dense == Dense.ALWAYS and self.partitions > 1:
             raise ValueError(f"expected one partition, or 0, for dense pieces always, found {self.partitions}")
         if not 0 <= self.partitions <= _MOST_PARTITIONS:
@@ -161,7 +161,7 @@ class LiteForm:
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse widths beyond the grid, and blocks and dense pieces where the matrix unit does not compute."""
-        if self.format == Form.BSR and problem.dtype is not DType.FLOAT16:
+        if self.format == StoredAs.BSR and problem.dtype is not DType.FLOAT16:
             return f"expected float16 for bsr, which the matrix unit computes, found {problem.dtype}"
         if self.dense == Dense.ALWAYS and (reason := refusal(problem)):
             return reason
@@ -183,7 +183,7 @@ class LiteForm:
         facts: dict[str, Any] = {"format": choice.form.value, "model": predictor.card.name}
         if choice.fallback:
             facts["fallback"] = choice.fallback
-        if choice.form is Form.CELL:
+        if choice.form is StoredAs.CELL:
             plan = self._composed(problem, target, table, choice, facts, own)
         else:
             plan = _fixed(problem, target, choice.form, facts, own)
@@ -194,7 +194,7 @@ class LiteForm:
         """Choose as `build` does, on the host, for a GPU that need not be there; None where buckets are not chosen."""
         own, table = Built(), table_for(device.name)
         choice = self._choice(problem, find(self.model), own)
-        if choice.form is not Form.CELL or self.dense == Dense.ALWAYS or self._predicted(problem, choice, own):
+        if choice.form is not StoredAs.CELL or self.dense == Dense.ALWAYS or self._predicted(problem, choice, own):
             return None
         return self._buckets(problem, table, own, partial(count, problem.matrix, choice.partitions))
 
@@ -205,13 +205,13 @@ class LiteForm:
         with own.phase("select"):
             # Tiles of one matrix are not partitioned.
             partitions = 1 if self.dense == Dense.ALWAYS else self.partitions
-            choice = choose(features, problem.width, predictor, Form(self.format), partitions)
-            if choice.form is Form.CSR and self.format == Form.AUTO:
+            choice = choose(features, problem.width, predictor, StoredAs(self.format), partitions)
+            if choice.form is StoredAs.CSR and self.format == StoredAs.AUTO:
                 return replace(choice, form=fixed_form(problem.matrix, problem.dtype))
         return choice
 
     def _buckets(
-        self, problem: Problem, table: Table | None, own: Built, counted: Callable[[bool], Counts]
+        self, problem: Problem, table: ScheduleTable | None, own: Built, counted: Callable[[bool], BucketCounts]
     ) -> Composition:
         """Choose the order of rows and the widths of buckets; ``counted`` is asked whether to count columns, too."""
         with own.phase("convert"):
@@ -223,7 +223,13 @@ class LiteForm:
             return Composition(order, counts, costs, self._widths(counts, costs))
 
     def _composed(  # noqa: PLR0917
-        self, problem: Problem, target: Target, table: Table | None, choice: Choice, facts: dict[str, Any], own: Built
+        self,
+        problem: Problem,
+        target: Target,
+        table: ScheduleTable | None,
+        choice: Choice,
+        facts: dict[str, Any],
+        own: Built,
     ) -> DevicePlan:
         if self.dense == Dense.ALWAYS:
             return self._dense(problem, target, table, facts, 0.0)
@@ -240,7 +246,13 @@ class LiteForm:
         return plan
 
     def _cell(  # noqa: PLR0917
-        self, problem: Problem, target: Target, table: Table | None, choice: Choice, facts: dict[str, Any], own: Built
+        self,
+        problem: Problem,
+        target: Target,
+        table: ScheduleTable | None,
+        choice: Choice,
+        facts: dict[str, Any],
+        own: Built,
     ) -> DevicePlan:
         converter = HybConverter(problem, target)
         counted = partial(_counted, problem.matrix, choice.partitions, converter, own)
@@ -260,7 +272,7 @@ class LiteForm:
 
     def _predicted(self, problem: Problem, choice: Choice, own: Built) -> bool:
         """Tell whether dense pieces are expected to win; not where what is pinned has no meaning for them."""
-        pinned = self.order == Order.GATHERED or self.block or choice.partitions > 1
+        pinned = self.order == BucketOrder.GATHERED or self.block or choice.partitions > 1
         if self.dense != Dense.PREDICTED or pinned or refusal(problem):
             return False
         with own.phase("select"):
@@ -270,7 +282,7 @@ class LiteForm:
         self,
         problem: Problem,
         target: Target,
-        table: Table | None,
+        table: ScheduleTable | None,
         facts: Mapping[str, Any],
         least_share: float,
         *,
@@ -283,7 +295,7 @@ class LiteForm:
             costs = table_of(counts, problem.width, bound=self.bound, weights=weights, tail_in_last=self.tail_in_last)
             return 1 << int(self._widths(counts, costs).powers[0])
 
-        def schedule_of(max_width: int) -> Schedule:
+        def schedule_of(max_width: int) -> CellSchedule:
             return _schedule_of(problem, target, max_width, gathered=False)
 
         how = {"partitions": 1, "search": self.search}
@@ -298,30 +310,30 @@ class LiteForm:
             gather=gather,
         )
 
-    def _widths(self, counts: Counts, costs: NDArray[np.float64]) -> Widths:
+    def _widths(self, counts: BucketCounts, costs: NDArray[np.float64]) -> Widths:
         if not self.max_width:
             return search(costs, counts.widest, Method(self.search))
         power = power_of(self.max_width)
         powers = counts.widest.clip(max=power)
         return Widths(powers, capped(costs, counts, power), int(powers.size))
 
-    def weights_of(self, table: Table | None, order: RowOrder | None) -> Weights | None:
+    def weights_of(self, table: ScheduleTable | None, order: RowOrder | None) -> Weights | None:
         """Give a GPU's weights of bucket widths for an order of rows; None where the paper's cost is taken."""
         return table.weights_for(order is not None) if table and self.cost == Cost.MEASURED else None
 
-    def ordered(self, problem: Problem, table: Table | None) -> RowOrder | None:
+    def ordered(self, problem: Problem, table: ScheduleTable | None) -> RowOrder | None:
         """Give the order of rows that a plan takes; None for A's own."""
-        if self.order == Order.GATHERED:
+        if self.order == BucketOrder.GATHERED:
             return near_order(problem.matrix)
-        return gathered_where_it_pays(problem, table) if self.order == Order.AUTO else None
+        return gathered_where_it_pays(problem, table) if self.order == BucketOrder.AUTO else None
 
 
-def _schedule_of(problem: Problem, target: Target, max_width: int, *, gathered: bool) -> Schedule:
+def _schedule_of(problem: Problem, target: Target, max_width: int, *, gathered: bool) -> CellSchedule:
     nnz = problem.matrix.nnz
     return schedule_for(target.spec.name, problem.width, problem.dtype, nnz=nnz, max_width=max_width, gathered=gathered)
 
 
-def _counted(matrix: Csr, partitions: int, converter: HybConverter, own: Built, columns: bool) -> Counts:
+def _counted(matrix: Csr, partitions: int, converter: HybConverter, own: Built, columns: bool) -> BucketCounts:
     """Count a matrix; distinct columns, where they are asked for, on the target of a converter if that is less work."""
     if not columns or matrix.nnz < max(_MANY, matrix.num_rows + matrix.num_cols):
         with own.phase("search"):
@@ -333,8 +345,8 @@ def _counted(matrix: Csr, partitions: int, converter: HybConverter, own: Built, 
         return replace(count(matrix, partitions, columns=False), columns=touched, columns_above=above)
 
 
-def _fixed(problem: Problem, target: Target, form: Form, facts: dict[str, Any], own: Built) -> DevicePlan:
-    if form is Form.BSR:
+def _fixed(problem: Problem, target: Target, form: StoredAs, facts: dict[str, Any], own: Built) -> DevicePlan:
+    if form is StoredAs.BSR:
         with own.phase("convert"):
             held = BsrFormat.from_csr(problem.matrix, BLOCK, BLOCK)
         depth = BLOCK if vector_of(problem.width) > 1 else BLOCK // 2
@@ -344,7 +356,7 @@ def _fixed(problem: Problem, target: Target, form: Form, facts: dict[str, Any], 
     return CsrSpmmPlan(problem, target, facts, vector=vector, lanes=lanes, coarsen=coarsen)
 
 
-def gathered_where_it_pays(problem: Problem, table: Table | None) -> RowOrder | None:
+def gathered_where_it_pays(problem: Problem, table: ScheduleTable | None) -> RowOrder | None:
     """Give the gathered order of rows, or None where a GPU's table does not expect it to be faster than A's."""
     rule = table.gathering if table else None
     if rule is None or not rule.asks(problem.matrix.nnz, problem.width, problem.dtype):
@@ -354,7 +366,7 @@ def gathered_where_it_pays(problem: Problem, table: Table | None) -> RowOrder | 
     return found if worth else None
 
 
-def scheduled(schedule: Schedule, order: RowOrder | None, partitions: int) -> dict[str, Any]:
+def scheduled(schedule: CellSchedule, order: RowOrder | None, partitions: int) -> dict[str, Any]:
     """Give what `EllBucketsPlan` takes: with gathered rows in one partition blocks start in their order.
 
     Several partitions are computed one after the other, so that their rows of B stay in the cache.

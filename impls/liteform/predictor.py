@@ -34,7 +34,7 @@ _FEATURES: Mapping[str, tuple[tuple[str, ...], ...]] = {
 _CARD = "card"
 
 
-class Card(Frozen):
+class ForestCard(Frozen):
     """What a file says about its models."""
 
     schema_version: Literal[1] = 1
@@ -59,7 +59,7 @@ class Card(Frozen):
 class Predictor:
     """Models of one device, or of one data set."""
 
-    card: Card
+    card: ForestCard
     selection: Forest
     """Says 1 where CELL is expected to be faster than the fixed formats: by a tenth, or, where it is told J, at all."""
     partitions: Forest
@@ -95,7 +95,7 @@ class Predictor:
                 )
         return ""
 
-    def save(self, path: Path) -> Card:
+    def save(self, path: Path) -> ForestCard:
         """Write the file; gives its card with the digest.
 
         Raises
@@ -153,9 +153,9 @@ def load(path: Path) -> Predictor:
     return Predictor(card, **forests)
 
 
-def _card(text: NDArray[Any], path: Path) -> Card:
+def _card(text: NDArray[Any], path: Path) -> ForestCard:
     with reading(path, "the card of a model of schema 1", BuildError):
-        return parse_model(Card, text.tobytes())
+        return parse_model(ForestCard, text.tobytes())
 
 
 def _digest(arrays: Mapping[str, NDArray[Any]]) -> str:

@@ -39,7 +39,7 @@ _SMALL, _LARGE = 4_000_000, 32_000_000
 
 
 @dataclass(frozen=True)
-class Schedule:
+class CellSchedule:
     """What `spmark.impls.kernels.ell_buckets.EllBucketsPlan` takes."""
 
     vector: int
@@ -61,13 +61,13 @@ class Schedule:
         """Give them by name."""
         return asdict(self)
 
-    def canonical(self, max_width: int) -> Schedule:
+    def canonical(self, max_width: int) -> CellSchedule:
         """Give it without what buckets up to ``max_width`` never meet, in A's order, so that equal ones are one."""
         spread, together = (least if least <= max_width else NEVER for least in (self.spread, self.together))
         return replace(self, spread=spread, together=together, by_row=False)
 
 
-class Entry(BaseModel):
+class ScheduleEntry(BaseModel):
     """A schedule that was fastest under some conditions."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -81,7 +81,7 @@ class Entry(BaseModel):
     """Non-zeros of the matrix."""
     max_width: PositiveInt
     """Widest bucket."""
-    schedule: Schedule
+    schedule: CellSchedule
 
 
 @dataclass(frozen=True)
@@ -103,12 +103,12 @@ class Gathering:
         return width >= self.least_width and nnz * width >= self.least_loads
 
 
-class Table(Frozen):
+class ScheduleTable(Frozen):
     """What one GPU was measured for."""
 
     schema_version: Literal[2] = 2
     device: str
-    entries: tuple[Entry, ...]
+    entries: tuple[ScheduleEntry, ...]
     weights: Weights | None = None
     """Of the cost of bucket widths; the paper's cost without."""
     gathering: Gathering | None = None
@@ -128,7 +128,7 @@ def widest_vector(width: int, dtype: DType) -> int:
 
 def schedule_for(
     device: str, width: int, dtype: DType, *, nnz: int, max_width: int, gathered: bool = False
-) -> Schedule:
+) -> CellSchedule:
     """Look a schedule up.
 
     Parameters
@@ -155,7 +155,7 @@ def schedule_for(
         The device's table cannot be read.
     """
     found = table_for(device)
-    wanted = Entry(
+    wanted = ScheduleEntry(
         dtype=dtype,
         width=width,
         gathered=gathered,
@@ -169,7 +169,7 @@ def schedule_for(
     return nearest(fitting or [wanted], wanted).schedule
 
 
-def _of_as_many_bytes(entry: Entry, dtype: DType) -> Entry:
+def _of_as_many_bytes(entry: ScheduleEntry, dtype: DType) -> ScheduleEntry:
     """Give what an entry of one dtype says of another: rows of B and loads of as many bytes."""
     width, vector = (
         max(1, count * entry.dtype.itemsize // dtype.itemsize) for count in (entry.width, entry.schedule.vector)
@@ -178,21 +178,21 @@ def _of_as_many_bytes(entry: Entry, dtype: DType) -> Entry:
     return entry.model_copy(update={"dtype": dtype, "width": width, "schedule": schedule})
 
 
-def nearest(entries: Sequence[Entry], wanted: Entry) -> Entry:
+def nearest(entries: Sequence[ScheduleEntry], wanted: ScheduleEntry) -> ScheduleEntry:
     """Give the entry of the same order of rows if there is one, nearest in the logarithms, J before all else."""
 
-    def distance(entry: Entry) -> tuple[bool, float, float]:
+    def distance(entry: ScheduleEntry) -> tuple[bool, float, float]:
         apart = abs(log2(entry.nnz / wanted.nnz)) + abs(log2(entry.max_width / wanted.max_width))
         return entry.gathered is not wanted.gathered, abs(log2(entry.width / wanted.width)), apart
 
     return min(entries, key=distance)
 
 
-def rule(width: int, dtype: DType, max_width: int) -> Schedule:
+def rule(width: int, dtype: DType, max_width: int) -> CellSchedule:
     """Give a schedule without a table: widest loads, as many lanes as J needs, blocks of the widest bucket."""
     vector = widest_vector(width, dtype)
     lanes = next((n for n in sorted(LANES, reverse=True) if n * vector <= width), min(LANES))
-    return Schedule(vector, lanes, max(_LEAST_WORK, max_width))
+    return CellSchedule(vector, lanes, max(_LEAST_WORK, max_width))
 
 
 def tiles(width: int, dtype: DType, small: bool = False) -> list[tuple[int, int, int]]:
@@ -218,7 +218,7 @@ def tiles(width: int, dtype: DType, small: bool = False) -> list[tuple[int, int,
     return found
 
 
-def candidates(width: int, dtype: DType, loads: int, max_width: int) -> Iterator[Schedule]:
+def candidates(width: int, dtype: DType, loads: int, max_width: int) -> Iterator[CellSchedule]:
     """List the schedules that are measured for a table.
 
     Parameters
@@ -237,17 +237,17 @@ def candidates(width: int, dtype: DType, loads: int, max_width: int) -> Iterator
     ):
         if lanes == max(LANES) and spread != NEVER:
             continue  # a group is a warp: there is nobody to spread a row over
-        yield Schedule(vector, lanes, work, vectors, spread, together)
+        yield CellSchedule(vector, lanes, work, vectors, spread, together)
 
 
 @cache
-def table_for(device: str) -> Table | None:
+def table_for(device: str) -> ScheduleTable | None:
     """Give the table that ships for a device, or None; raises `BuildError` where it cannot be read."""
     path = Path(str(files("spmark.impls.liteform"))) / "schedules" / f"{path_component(device)}.json"
     return read_table(path, device) if path.is_file() else None
 
 
-def read_table(path: Path, device: str = "") -> Table:
+def read_table(path: Path, device: str = "") -> ScheduleTable:
     """Read a table.
 
     Parameters
@@ -262,7 +262,7 @@ def read_table(path: Path, device: str = "") -> Table:
         It cannot be read, is none, or is another device's.
     """
     with reading(path, "a table of schedules that can be read", BuildError):
-        table = parse_model(Table, path.read_bytes())
+        table = parse_model(ScheduleTable, path.read_bytes())
     if device and table.device != device:
         raise BuildError(
             f"{path}: expected the schedules of {device}, found those of {table.device}; "

@@ -12,7 +12,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.liteform.cost import Counts, costs
+from spmark.impls.liteform.cost import BucketCounts, costs
 from spmark.impls.liteform.weights import Weights, weighed
 
 
@@ -38,13 +38,13 @@ class Widths:
 
 
 def table_of(
-    counts: Counts, width: int, *, bound: bool = False, weights: Weights | None = None, tail_in_last: bool = False
+    counts: BucketCounts, width: int, *, bound: bool = False, weights: Weights | None = None, tail_in_last: bool = False
 ) -> NDArray[np.float64]:
     """Give the cost of every partition under every cap: the paper's, or by the weights of a GPU.
 
     Parameters
     ----------
-    counts : Counts
+    counts : BucketCounts
     width : int
         J.
     bound : bool
@@ -69,7 +69,7 @@ def search(table: NDArray[np.float64], widest: NDArray[np.int64], method: Method
     table : (partitions, POWERS) float64
         As `table_of` gives it.
     widest : (partitions,) int64
-        `spmark.impls.liteform.cost.Counts.widest`: no cap beyond it is looked at.
+        `spmark.impls.liteform.cost.BucketCounts.widest`: no cap beyond it is looked at.
     method : Method
     """
     pick = _scan if method is Method.LINEAR else _bisect

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.liteform.cost import POWERS, Counts
+from spmark.impls.liteform.cost import POWERS, BucketCounts
 
 CHAIN = 64
 """Slots from which several groups of threads may share a row."""
@@ -38,12 +38,12 @@ class Weights:
     """Clearing the rows that are added up: one more launch."""
 
 
-def weighed(counts: Counts, width: int, weights: Weights, tail_in_last: bool = False) -> NDArray[np.float64]:
+def weighed(counts: BucketCounts, width: int, weights: Weights, tail_in_last: bool = False) -> NDArray[np.float64]:
     """Give the cost of every partition under every cap of the bucket widths.
 
     Parameters
     ----------
-    counts : Counts
+    counts : BucketCounts
     width : int
         J.
     weights : Weights

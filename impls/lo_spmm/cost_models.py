@@ -17,8 +17,8 @@ from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Problem
 from spmark.impls.lo_spmm.machine import Emitter
 from spmark.impls.lo_spmm.rank import find
-from spmark.impls.lo_spmm.reorder import Order
-from spmark.impls.lo_spmm.search import Pins, Space
+from spmark.impls.lo_spmm.reorder import Reordering
+from spmark.impls.lo_spmm.search import Pins, TileSpace
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.lo_spmm.tuning import config_of
 from spmark.impls.runtime.target import open_target
@@ -42,8 +42,8 @@ class _OfTileSizes:
     def __init__(self, how: LoSpmm, device: DeviceSpec) -> None:
         self._how, self._device = how, device
 
-    def _space(self, problem: Problem) -> Space:
-        return Space(problem, self._device, Order(self._how.order), Pins(prefetch=self._how.prefetch))
+    def _space(self, problem: Problem) -> TileSpace:
+        return TileSpace(problem, self._device, Reordering(self._how.order), Pins(prefetch=self._how.prefetch))
 
 
 class CountedCycles(_OfTileSizes):

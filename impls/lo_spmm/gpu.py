@@ -14,7 +14,7 @@ from spmark.impls.core.interfaces import Built, DeviceArray
 from spmark.impls.formats.threads import cores
 from spmark.impls.lo_spmm.assemble import assemble
 from spmark.impls.lo_spmm.constraints import register_cap
-from spmark.impls.lo_spmm.kernel import NAME, Schedule, Tile, UnrolledKernel
+from spmark.impls.lo_spmm.kernel import NAME, Tile, TileSchedule, UnrolledKernel
 from spmark.impls.lo_spmm.machine import (
     Code,
     Emitter,
@@ -28,7 +28,7 @@ from spmark.impls.lo_spmm.machine import (
 from spmark.impls.lo_spmm.parts import PartSums, tiles_of
 from spmark.impls.lo_spmm.proxies import LEAST_INSTRUCTIONS, launch_for
 from spmark.impls.lo_spmm.reduction import Reduction
-from spmark.impls.lo_spmm.search import Space
+from spmark.impls.lo_spmm.search import TileSpace
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.lo_spmm.tuning import KernelKey, by_kernel, kernel_of
 from spmark.impls.runtime.compile import Binary
@@ -76,12 +76,12 @@ class Kernels:
 
     Parameters
     ----------
-    space : Space
+    space : TileSpace
     target : Target
         The GPU.
     emitter : Emitter
     cpl : int
-        `spmark.impls.lo_spmm.kernel.Schedule.cpl` of every candidate.
+        `spmark.impls.lo_spmm.kernel.TileSchedule.cpl` of every candidate.
     warm : bool
         `spmark.impls.lo_spmm.kernel.UnrolledKernel.warm`.
     proxies : bool
@@ -89,7 +89,7 @@ class Kernels:
     """
 
     def __init__(
-        self, space: Space, target: Target, *, emitter: Emitter, cpl: int, warm: bool = True, proxies: bool = False
+        self, space: TileSpace, target: Target, *, emitter: Emitter, cpl: int, warm: bool = True, proxies: bool = False
     ) -> None:
         self._space, self._target, self._emitter, self._cpl = space, target, emitter, cpl
         self._warm, self._proxies, self._assembled = warm, proxies, is_assembled(target, emitter)
@@ -182,7 +182,7 @@ class Kernels:
         if (rows, split) not in self._tiles:
             self._tiles[rows, split] = tiles_of(problem, self._space.dealt(rows).rows, split)
         tiles = self._tiles[rows, split]
-        schedule = Schedule(cpt, self._space.pins.depth(rows, cpt), self._cpl)
+        schedule = TileSchedule(cpt, self._space.pins.depth(rows, cpt), self._cpl)
         if self._proxies:
             return self._reduction.proxy(key, tiles, schedule, self._warm)
         dispatch = np.arange(len(tiles), dtype=np.int32)
@@ -224,7 +224,7 @@ class Kernels:
 
 
 def open_race(
-    space: Space, target: Target, *, emitter: Emitter, cpl: int = 0, warm: bool = True, proxies: bool = False
+    space: TileSpace, target: Target, *, emitter: Emitter, cpl: int = 0, warm: bool = True, proxies: bool = False
 ) -> Race[Launched]:
     """Open a race of tile sizes (`spmark.impls.lo_spmm.tuning.config_of`); see `Kernels` for the parameters.
 

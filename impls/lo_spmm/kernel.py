@@ -28,7 +28,7 @@ INSTRUCTION_BYTES = 16
 
 
 @dataclass(frozen=True)
-class Schedule:
+class TileSchedule:
     """How a tile's work is ordered."""
 
     cpt: int = 1
@@ -100,7 +100,7 @@ class Ending:
         return max(start, 0.0) if self.relu else start
 
 
-class Step(NamedTuple):
+class ColumnStep(NamedTuple):
     """Loads, and then the products of one column."""
 
     loads: range
@@ -126,7 +126,7 @@ class UnrolledKernel:
     """(row tiles,) functions; one each in a real kernel, shared in a proxy."""
     width: int
     """J."""
-    schedule: Schedule
+    schedule: TileSchedule
     warm: bool = True
     """Whether thread blocks ask for their code, and for a small B, before they need it; in PTX only."""
     conv: ConvShape | None = None
@@ -170,7 +170,7 @@ class UnrolledKernel:
         return held.hexdigest()
 
 
-def steps(tile: Tile, schedule: Schedule) -> Iterator[Step]:
+def steps(tile: Tile, schedule: TileSchedule) -> Iterator[ColumnStep]:
     """Walk a tile in the order of algorithm 2.
 
     ``prefetch`` columns are loaded at first. Column p may be loaded when the one that held its register, p - prefetch,
@@ -185,7 +185,7 @@ def steps(tile: Tile, schedule: Schedule) -> Iterator[Step]:
         if schedule.cpl and column:
             until = max(min(until, loaded + since // schedule.cpl), column + 1, loaded)
             since = max(0, since - (until - loaded) * schedule.cpl)
-        yield Step(range(loaded, until), column, range(starts[column], starts[column + 1]))
+        yield ColumnStep(range(loaded, until), column, range(starts[column], starts[column + 1]))
         loaded = until
         since += starts[column + 1] - starts[column]
 

@@ -16,12 +16,12 @@ from spmark.impls.core.interfaces import DeviceArray, Plan
 from spmark.impls.core.operands import check_operands
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.lo_spmm.conv import ConvShape
-from spmark.impls.lo_spmm.kernel import Ending, Schedule, UnrolledKernel, make_tiles
+from spmark.impls.lo_spmm.kernel import Ending, TileSchedule, UnrolledKernel, make_tiles
 from spmark.impls.lo_spmm.machine import Emitter, Launch, is_assembled, make_for
 from spmark.impls.lo_spmm.plan import LoSpmm
-from spmark.impls.lo_spmm.reorder import Order
+from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, explore
-from spmark.impls.lo_spmm.tuning import Mode, choose
+from spmark.impls.lo_spmm.tuning import Chooser, choose
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import open_target
 
@@ -43,11 +43,11 @@ class SparseLayer(DevicePlan):
         with self.phase("search"):
             # Neighbouring pixels are not neighbours in memory where a row of the image ends.
             pins = Pins(cpt=1 if conv is not None else 0)
-            found = choose(explore(problem, device, Order.GREEDY, pins), Mode.ESTIMATE)
+            found = choose(explore(problem, device, Reordering.GREEDY, pins), Chooser.ESTIMATE)
         size, self.search = found.size, found.record
         with self.phase("convert"):
             tiles = make_tiles(matrix, problem.values, found.dealt.rows)
-            schedule = Schedule(size.cpt, pins.depth(size.tile_rows, size.cpt))
+            schedule = TileSchedule(size.cpt, pins.depth(size.tile_rows, size.cpt))
             dispatch = np.arange(len(tiles), dtype=np.int32)
             kernel = UnrolledKernel(tiles, dispatch, problem.width, schedule, conv=conv, ending=ending)
         with self.phase("compile"):
@@ -154,7 +154,7 @@ def conv2d(
 
 
 def _checked(problem: Problem, device: DeviceSpec) -> Problem:
-    reason = LoSpmm(mode=Mode.ESTIMATE).unsupported(problem, device)
+    reason = LoSpmm(mode=Chooser.ESTIMATE).unsupported(problem, device)
     if reason is None and not problem.matrix.nnz:
         reason = "expected at least one weight that is not zero, found none"
     if reason is not None:

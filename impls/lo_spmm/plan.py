@@ -20,14 +20,14 @@ from spmark.impls.core.interfaces import DeviceArray, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.kernels.zeroing import ZERO_ROWS, RowZeroing, zeroing_instance
 from spmark.impls.lo_spmm.hypergraph import is_installed
-from spmark.impls.lo_spmm.kernel import NAME, Schedule, UnrolledKernel
+from spmark.impls.lo_spmm.kernel import NAME, TileSchedule, UnrolledKernel
 from spmark.impls.lo_spmm.machine import Code, Emitter, Launch, is_assembled, load_binary, make_for
 from spmark.impls.lo_spmm.parts import SUM_PARTS, PartSums, tiles_of, workspace_bytes
 from spmark.impls.lo_spmm.rank import SHIPPED, exists, find
-from spmark.impls.lo_spmm.reorder import Order
+from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, explore
 from spmark.impls.lo_spmm.space import MOST_THREADS, SPLITS, THREADS, TILE_ROWS, TileSize
-from spmark.impls.lo_spmm.tuning import Found, Mode, choose
+from spmark.impls.lo_spmm.tuning import Chooser, ChosenTile, choose
 from spmark.impls.runtime.compile import Binary, kept_binary
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
@@ -73,20 +73,20 @@ class LoSpmm:
     """Columns of a tile in flight (b of algorithm 2); 0 follows M1 and ``cpt``."""
     cpl: int = 0
     """Least products between two loads (CPL of algorithm 2)."""
-    order: str = Order.GREEDY
+    order: str = Reordering.GREEDY
     """``greedy`` (algorithm 1), ``none`` or ``hypergraph``."""
     emitter: str = Emitter.PTX
     """``ptx`` or ``cuda``."""
     mode: str = ""
-    """What chooses, out of `spmark.impls.lo_spmm.tuning.Mode`; by default ``near`` on a GPU, ``estimate`` elsewhere."""
+    """What chooses (`spmark.impls.lo_spmm.tuning.Chooser`); by default ``near`` on a GPU, ``estimate`` elsewhere."""
     model: str = SHIPPED
     """Rank model of the modes that have one: one that ships, or the path of a file."""
     warm: bool = True
     """Whether a kernel in PTX asks for its code before it runs it."""
 
     def __post_init__(self) -> None:
-        Schedule(self.cpt or 1, self.prefetch or 1, self.cpl)
-        check_choices(self, order=Order, emitter=Emitter, mode=("", *Mode))
+        TileSchedule(self.cpt or 1, self.prefetch or 1, self.cpl)
+        check_choices(self, order=Reordering, emitter=Emitter, mode=("", *Chooser))
         if self.split and self.split not in SPLITS:
             raise ValueError(f"expected split out of {', '.join(map(str, SPLITS))}, or 0 to search, found {self.split}")
         if not 0 <= self.tile_rows <= 255:
@@ -99,9 +99,9 @@ class LoSpmm:
                 f"of {self.threads or THREADS[0]} threads"
             )
 
-    def chooser(self, device: DeviceSpec) -> Mode:
+    def chooser(self, device: DeviceSpec) -> Chooser:
         """Give what chooses on a device."""
-        return Mode(self.mode or (Mode.NEAR if device.kind is DeviceKind.CUDA else Mode.ESTIMATE))
+        return Chooser(self.mode or (Chooser.NEAR if device.kind is DeviceKind.CUDA else Chooser.ESTIMATE))
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse halves, which the paper has none of, and what would make too long a kernel."""
@@ -118,7 +118,7 @@ class LoSpmm:
             yield f"expected a GPU, which mode {self.mode} runs candidates on, found {device.kind}"
         if self.chooser(device).ranks and not exists(self.model):
             yield f"expected the rank model {self.model}, found none; see spmark label lo_spmm, spmark train lo_spmm"
-        if self.order == Order.HYPERGRAPH and not is_installed():
+        if self.order == Reordering.HYPERGRAPH and not is_installed():
             yield "expected Mt-KaHyPar for order hypergraph, found none; install the extra: spmark[hypergraph]"
         if matrix.nnz > most:
             yield f"expected at most {most:,} non-zeros in one unrolled kernel, found {matrix.nnz:,}"
@@ -131,7 +131,7 @@ class LoSpmm:
         if matrix.num_rows * max(1, self.split) > MAX_GRID[1]:
             yield f"expected at most {MAX_GRID[1]:,} rows in all parts, found {matrix.num_rows * max(1, self.split):,}"
         tiles = ceil_div(matrix.num_rows, self.tile_rows or TILE_ROWS[0])
-        if self.order == Order.GREEDY and tiles * matrix.num_cols > _MOST_MARKS:
+        if self.order == Reordering.GREEDY and tiles * matrix.num_cols > _MOST_MARKS:
             yield f"expected at most 4 GiB of marks for order greedy, found {tiles:,} x {matrix.num_cols:,}"
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
@@ -214,12 +214,12 @@ class LoSpmmPlan(DevicePlan):
         self.phases_s |= kept.phases_s
         self.search = kept.search
 
-    def _search(self, problem: Problem, how: LoSpmm, emitter: Emitter) -> Found:
+    def _search(self, problem: Problem, how: LoSpmm, emitter: Emitter) -> ChosenTile:
         mode = how.chooser(self.target.spec)
         with self.phase("search"):
             split = how.split or (0 if mode.splits else 1)
             pins = Pins(how.tile_rows, how.threads, how.cpt, how.tiles_per_block, how.prefetch, split)
-            space = explore(problem, self.target.spec, Order(how.order), pins)
+            space = explore(problem, self.target.spec, Reordering(how.order), pins)
             race = None
             if mode.runs and len(space.survivors.sizes) > 1:
                 from spmark.impls.lo_spmm.gpu import open_race
@@ -250,13 +250,13 @@ class LoSpmmPlan(DevicePlan):
             self.config["waived"] = found.survivors.relaxed
         return found
 
-    def _make(self, problem: Problem, how: LoSpmm, emitter: Emitter, found: Found) -> tuple[TileSize, int, Code]:
+    def _make(self, problem: Problem, how: LoSpmm, emitter: Emitter, found: ChosenTile) -> tuple[TileSize, int, Code]:
         """Write and compile the chosen kernel; gives the size that fits, the number of row tiles, and the code."""
         size, assembled = found.size, is_assembled(self.target, emitter)
         with self.phase("convert"):
             tiles = tiles_of(problem, found.dealt.rows, size.split)
             dispatch = np.arange(len(tiles), dtype=np.int32)
-            schedule = Schedule(size.cpt, self.config["prefetch"], how.cpl)
+            schedule = TileSchedule(size.cpt, self.config["prefetch"], how.cpl)
             kernel = UnrolledKernel(tiles, dispatch, problem.width, schedule, how.warm, followed=size.split > 1)
         with self.phase("compile"):
             code, size = make_for(kernel, self.target, emitter, size)

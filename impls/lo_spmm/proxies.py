@@ -15,7 +15,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.lo_spmm.constraints import Limits
-from spmark.impls.lo_spmm.kernel import Schedule, Tile, UnrolledKernel
+from spmark.impls.lo_spmm.kernel import Tile, TileSchedule, UnrolledKernel
 from spmark.impls.lo_spmm.space import TileSize, grid_of
 from spmark.impls.runtime.target import ceil_div
 
@@ -189,7 +189,7 @@ def make_proxy(
     active: Sequence[int],
     *,
     width: int,
-    schedule: Schedule,
+    schedule: TileSchedule,
     warm: bool = True,
     least_instructions: int = LEAST_INSTRUCTIONS,
     share: float = 1.0,
@@ -208,7 +208,7 @@ def make_proxy(
         See `extent_of`.
     width : int
         J.
-    schedule : Schedule
+    schedule : TileSchedule
     warm : bool
         `UnrolledKernel.warm` of the kernel.
     share : float

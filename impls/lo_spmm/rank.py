@@ -26,7 +26,7 @@ SHIPPED: Final = "h200"
 """The file that is taken by default."""
 
 
-class Card(Frozen):
+class RankCard(Frozen):
     """What a file says about its model."""
 
     name: str = ""
@@ -78,7 +78,7 @@ class RankModel(Frozen):
     """Trees that order the candidates of one problem."""
 
     schema_version: Literal[1] = 1
-    card: Card
+    card: RankCard
     features: tuple[str, ...] = FEATURES
     """Their order."""
     trees: Trees

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from spmark.impls.lo_spmm.constraints import register_cap
-from spmark.impls.lo_spmm.kernel import Schedule, Tile, UnrolledKernel
+from spmark.impls.lo_spmm.kernel import Tile, TileSchedule, UnrolledKernel
 from spmark.impls.lo_spmm.proxies import LEAST_INSTRUCTIONS, active_tiles, extent_of, make_proxy
-from spmark.impls.lo_spmm.search import Space
+from spmark.impls.lo_spmm.search import TileSpace
 from spmark.impls.lo_spmm.tuning import kernel_of, promising
 
 MOST_INSTRUCTIONS = 640_000
@@ -25,7 +25,7 @@ machine, so that what a search finds does not depend on its cores."""
 class Reduction:
     """The proxies of one problem: those of a kernel are the same whichever of its candidates are asked for."""
 
-    space: Space
+    space: TileSpace
     active: Mapping[tuple[int, int, int], Sequence[int]]
     """Tiles side by side on a multiprocessor, of every candidate of a kernel."""
     least_instructions: int
@@ -34,13 +34,17 @@ class Reduction:
 
     @classmethod
     def of(
-        cls, space: Space, *, least_instructions: int = LEAST_INSTRUCTIONS, most_instructions: int = MOST_INSTRUCTIONS
+        cls,
+        space: TileSpace,
+        *,
+        least_instructions: int = LEAST_INSTRUCTIONS,
+        most_instructions: int = MOST_INSTRUCTIONS,
     ) -> Reduction:
-        """Find what all kernels that `spmark.impls.lo_spmm.tuning.Mode.LO_SPMM` compares can keep.
+        """Find what all kernels that `spmark.impls.lo_spmm.tuning.Chooser.LO_SPMM` compares can keep.
 
         Parameters
         ----------
-        space : Space
+        space : TileSpace
             Of `spmark.impls.lo_spmm.search.explore`.
         least_instructions : int
             Of a proxy (`spmark.impls.lo_spmm.proxies.extent_of`), before it is shortened.
@@ -69,7 +73,7 @@ class Reduction:
         return cls(space, active, least_instructions, min(1.0, most_instructions / max(1.0, whole)))
 
     def proxy(
-        self, kernel: tuple[int, int, int], tiles: Sequence[Tile], schedule: Schedule, warm: bool
+        self, kernel: tuple[int, int, int], tiles: Sequence[Tile], schedule: TileSchedule, warm: bool
     ) -> UnrolledKernel:
         """Make the proxy of a kernel.
 
@@ -78,7 +82,7 @@ class Reduction:
         kernel : M1, columns of a thread, parts
         tiles : sequence of Tile
             Of the kernel.
-        schedule : Schedule
+        schedule : TileSchedule
         warm : bool
             `spmark.impls.lo_spmm.kernel.UnrolledKernel.warm` of the kernel.
         """
@@ -94,11 +98,11 @@ class Reduction:
         )
 
 
-def _registers(space: Space, kernel: tuple[int, int, int]) -> int:
+def _registers(space: TileSpace, kernel: tuple[int, int, int]) -> int:
     rows, cpt, _ = kernel
     return register_cap(rows, cpt, space.pins.depth(rows, cpt))
 
 
-def _sparsity(space: Space) -> float:
+def _sparsity(space: TileSpace) -> float:
     matrix = space.problem.matrix
     return 1 - matrix.nnz / (matrix.num_rows * matrix.num_cols)

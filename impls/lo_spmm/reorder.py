@@ -25,7 +25,7 @@ MOST_EMPTY = 128
 needs 512 functions, since each takes the assembler milliseconds, and few enough to be stored in about a microsecond."""
 
 
-class Order(StrEnum):
+class Reordering(StrEnum):
     """How rows come to tiles."""
 
     GREEDY = "greedy"
@@ -36,7 +36,7 @@ class Order(StrEnum):
     """By a partitioner (`spmark.impls.lo_spmm.hypergraph`), which needs the extra of that name."""
 
 
-def deal_rows(matrix: Csr, tile_rows: int, order: Order = Order.GREEDY) -> list[NDArray[np.int32]]:
+def deal_rows(matrix: Csr, tile_rows: int, order: Reordering = Reordering.GREEDY) -> list[NDArray[np.int32]]:
     """Give the rows of every tile, increasing; empty rows are dealt by `deal_empty_rows`.
 
     Rows come in the order of their lengths, shortest first. Each goes to the tile with the fewest non-empty columns
@@ -48,7 +48,7 @@ def deal_rows(matrix: Csr, tile_rows: int, order: Order = Order.GREEDY) -> list[
     matrix : Csr
     tile_rows : int
         M1, the most rows of a tile.
-    order : Order
+    order : Reordering
 
     Returns
     -------
@@ -57,9 +57,9 @@ def deal_rows(matrix: Csr, tile_rows: int, order: Order = Order.GREEDY) -> list[
     """
     lengths = matrix.row_lengths
     rows = np.flatnonzero(lengths).astype(np.int32)
-    if order is Order.NONE:
+    if order is Reordering.NONE:
         return [rows[start : start + tile_rows] for start in range(0, rows.size, tile_rows)]
-    if order is Order.HYPERGRAPH:
+    if order is Reordering.HYPERGRAPH:
         return partition_rows(matrix, rows, tile_rows)
     rows = rows[np.argsort(lengths[rows], kind="stable")]
     count = -(-rows.size // tile_rows)

@@ -14,7 +14,7 @@ from spmark.impls.core.problem import Problem
 from spmark.impls.lo_spmm.constraints import Limits, Survivors, cov_row, survivors
 from spmark.impls.lo_spmm.features import candidate_features, count_tiles
 from spmark.impls.lo_spmm.parts import part_of_columns
-from spmark.impls.lo_spmm.reorder import MOST_EMPTY, Order, deal_rows
+from spmark.impls.lo_spmm.reorder import MOST_EMPTY, Reordering, deal_rows
 from spmark.impls.lo_spmm.select import estimate
 from spmark.impls.lo_spmm.space import (
     COLUMNS_PER_THREAD,
@@ -79,12 +79,12 @@ class Pins:
 
 
 @dataclass(eq=False)
-class Space:
+class TileSpace:
     """One problem's tile sizes on one device; rows are dealt for an M1 when it is first asked for."""
 
     problem: Problem
     device: DeviceSpec
-    order: Order
+    order: Reordering
     pins: Pins
     considered: int = 0
     """Tile sizes before the constraints."""
@@ -123,7 +123,7 @@ class Space:
         return candidate_features(self.problem.matrix, self.problem.width, size, dealt.nnz, dealt.nnc)
 
 
-def explore(problem: Problem, device: DeviceSpec, order: Order, pins: Pins) -> Space:
+def explore(problem: Problem, device: DeviceSpec, order: Reordering, pins: Pins) -> TileSpace:
     """Apply the constraints to the space of a problem; nothing is compiled or run.
 
     Parameters
@@ -132,7 +132,7 @@ def explore(problem: Problem, device: DeviceSpec, order: Order, pins: Pins) -> S
         SpMM with at least one non-zero.
     device : DeviceSpec
         The target; it need not be here.
-    order : Order
+    order : Reordering
     pins : Pins
         With all sizes given, nothing is left to search.
 
@@ -162,7 +162,7 @@ def explore(problem: Problem, device: DeviceSpec, order: Order, pins: Pins) -> S
             f"expected a cpt that divides J = {problem.width} and tiles_per_block whose threads are at most "
             f"{MOST_THREADS}, found {pins}"
         )
-    space = Space(problem, device, order, pins, len(whole) + len(cut))
+    space = TileSpace(problem, device, order, pins, len(whole) + len(cut))
 
     def left(of: Sequence[TileSize]) -> Survivors:
         limits, width = Limits.of(device), problem.width

@@ -13,7 +13,7 @@ from spmark.impls.core.interfaces import Candidate, Search
 from spmark.impls.formats.threads import cores
 from spmark.impls.lo_spmm.constraints import Survivors
 from spmark.impls.lo_spmm.rank import RankModel
-from spmark.impls.lo_spmm.search import Dealt, Space
+from spmark.impls.lo_spmm.search import Dealt, TileSpace
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.space import Config
@@ -24,9 +24,9 @@ KernelKey = tuple[int, int, int]
 RANKED = 10
 """Candidates that a rank model leaves (sections 3.5 and 7)."""
 SAMPLED = 4
-"""Of `Mode.SAMPLED`: one in so many pairs of M1 and columns of a thread."""
+"""Of `Chooser.SAMPLED`: one in so many pairs of M1 and columns of a thread."""
 KERNELS = 4
-"""That `Mode.NEAR` assembles."""
+"""That `Chooser.NEAR` assembles."""
 MANY_PRODUCTS = 200_000
 """Non-zeros beyond which it assembles one less: code takes most of the seconds of such a build."""
 HOPELESS = 1.6
@@ -34,7 +34,7 @@ HOPELESS = 1.6
 all candidates, the best kernel's was within 1.2."""
 
 
-class Mode(StrEnum):
+class Chooser(StrEnum):
     """What chooses."""
 
     ESTIMATE = "estimate"
@@ -56,26 +56,26 @@ class Mode(StrEnum):
     @property
     def runs(self) -> bool:
         """Whether candidates are run on the device."""
-        return self is not Mode.ESTIMATE
+        return self is not Chooser.ESTIMATE
 
     @property
     def ranks(self) -> bool:
         """Whether a rank model is asked."""
-        return self in (Mode.EC_SPMM, Mode.LO_SPMM_RANK)
+        return self in (Chooser.EC_SPMM, Chooser.LO_SPMM_RANK)
 
     @property
     def by_proxies(self) -> bool:
         """Whether what is run are proxies."""
-        return self in (Mode.LO_SPMM, Mode.LO_SPMM_RANK)
+        return self in (Chooser.LO_SPMM, Chooser.LO_SPMM_RANK)
 
     @property
     def splits(self) -> bool:
         """Whether columns of A are cut where nothing is pinned: the papers' ways do not know of it."""
-        return self in (Mode.ESTIMATE, Mode.NEAR)
+        return self in (Chooser.ESTIMATE, Chooser.NEAR)
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class ChosenTile:
     """What was chosen and seen."""
 
     size: TileSize
@@ -84,14 +84,16 @@ class Found:
     record: Search
 
 
-def choose(space: Space, mode: Mode, race: Race[Any] | None = None, model: RankModel | None = None) -> Found:
+def choose(
+    space: TileSpace, mode: Chooser, race: Race[Any] | None = None, model: RankModel | None = None
+) -> ChosenTile:
     """Choose among the survivors of the constraints.
 
     Parameters
     ----------
-    space : Space
+    space : TileSpace
         Of `spmark.impls.lo_spmm.search.explore`.
-    mode : Mode
+    mode : Chooser
     race : Race, optional
         Of `config_of`, for the modes that run candidates; with one candidate it is not needed.
     model : RankModel, optional
@@ -126,14 +128,14 @@ def promising(predicted: Mapping[TileSize, float]) -> list[TileSize]:
     return [size for size in predicted if least[kernel_of(size)] <= bound]
 
 
-def _looked_at(mode: Mode, predicted: Mapping[TileSize, float], nnz: int) -> list[TileSize]:
+def _looked_at(mode: Chooser, predicted: Mapping[TileSize, float], nnz: int) -> list[TileSize]:
     """Give what a mode that does not rank compares."""
     match mode:
-        case Mode.NEAR:
+        case Chooser.NEAR:
             return _nearest(predicted, KERNELS if nnz <= MANY_PRODUCTS else KERNELS - 1)
-        case Mode.LO_SPMM:
+        case Chooser.LO_SPMM:
             return promising(predicted)
-        case Mode.SAMPLED:
+        case Chooser.SAMPLED:
             return _sampled(list(predicted))
         case _:
             return list(predicted)
@@ -177,10 +179,10 @@ def config_of(size: TileSize) -> Config:
     return dict(vars(size))
 
 
-def _found(space: Space, size: TileSize, predicted: Mapping[TileSize, float], record: Search) -> Found:
+def _found(space: TileSpace, size: TileSize, predicted: Mapping[TileSize, float], record: Search) -> ChosenTile:
     raced = {TileSize(**one.config): one for one in record.seen}
     seen = [
         replace(raced.get(one) or Candidate(config_of(one)), predicted=float(score)) for one, score in predicted.items()
     ]
     record = replace(record, candidates=space.considered, seen=tuple(seen), eligible=len(seen))
-    return Found(size, space.dealt(size.tile_rows, size.split), space.survivors, record)
+    return ChosenTile(size, space.dealt(size.tile_rows, size.split), space.survivors, record)

@@ -71,7 +71,7 @@ def vector_of(width: int, dtype: DType) -> int:
     return next(v for v in loads if v == 1 or LANES[0] * v < 2 * width)
 
 
-class SpmmPlan(OneLaunchPlan):
+class RowSplitSpmm(OneLaunchPlan):
     """C = A B by `SPMM`.
 
     Parameters
@@ -105,7 +105,7 @@ class SpmmPlan(OneLaunchPlan):
         self._shared_bytes = rows * (_LOAD_BYTES + 2 * depth * (columns.itemsize + values.itemsize))
 
 
-class SddmmPlan(OneLaunchPlan):
+class RowSplitSddmm(OneLaunchPlan):
     """D = (X Y^T at A's non-zeros) by `SDDMM`, scaled by A where the problem is.
 
     Parameters
@@ -223,11 +223,11 @@ class RowSplit:
         """Sort rows (SpMM) or strips of rows (SDDMM) by length and upload."""
         target = open_target(device)
         if problem.op is Op.SPMM:
-            return SpmmPlan(problem, target, **self._schedule(problem))
+            return RowSplitSpmm(problem, target, **self._schedule(problem))
         vector = self._vector(problem)
         # With one or two trips over J a warp has little to do: two share a block.
         threads = 2 * WARP if problem.width <= 2 * LANES[0] * vector else WARP
-        return SddmmPlan(problem, target, vector=vector, strip=self.strip, threads=threads)
+        return RowSplitSddmm(problem, target, vector=vector, strip=self.strip, threads=threads)
 
 
 def _shortens(problem: Problem, vector: int) -> bool:

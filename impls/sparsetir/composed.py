@@ -14,7 +14,7 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Built, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.decompose import Rule, decompose
-from spmark.impls.formats.rules import Blocks, Buckets, Remainder
+from spmark.impls.formats.rules import BlockRule, Buckets, Remainder
 from spmark.impls.kernels.composed import SPMM_COMPOSED, ComposedPlan
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
 from spmark.impls.kernels.zeroing import ZERO_ROWS
@@ -47,7 +47,7 @@ class SparseTirComposed:
 
     def rules(self) -> list[Rule]:
         """Give the rules of the decomposition."""
-        dense: list[Rule] = [Blocks(self.block, self.min_density)] if self.block else []
+        dense: list[Rule] = [BlockRule(self.block, self.min_density)] if self.block else []
         return [*dense, Buckets(self.max_width, fold=self.fold), Remainder()]
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:

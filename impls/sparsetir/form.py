@@ -18,7 +18,7 @@ Order = Literal["width", "row", "near"]
 
 
 @dataclass(frozen=True)
-class Form:
+class HybForm:
     """hyb(c, k), and the order of its rows."""
 
     c: int
@@ -27,7 +27,7 @@ class Form:
     order: Order
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> tuple[Form, dict[str, Any]]:
+    def of(cls, config: Mapping[str, Any]) -> tuple[HybForm, dict[str, Any]]:
         """Take a config apart: the format, and the schedule."""
         schedule = dict(config)
         return cls(schedule.pop("c"), schedule.pop("max_width"), schedule.pop("order", "width")), schedule
@@ -45,11 +45,11 @@ class Forms:
     def __init__(self, problem: Problem, target: Target) -> None:
         self._problem, self._target = problem, target
         self.converter = HybConverter(problem, target)
-        self._held: tuple[Form, HybLayout, list[DeviceArray]] | None = None
+        self._held: tuple[HybForm, HybLayout, list[DeviceArray]] | None = None
 
     def plan(self, config: Mapping[str, Any]) -> EllBucketsPlan:
         """Build a plan of a config."""
-        form, schedule = Form.of(config)
+        form, schedule = HybForm.of(config)
         near = form.order == "near"
         if self._held is None or self._held[0] != form:
             self._held = None  # two formats of a large matrix might not fit

@@ -16,7 +16,7 @@ import numpy as np
 from spmark.impls.core.problem import Problem
 from spmark.impls.kernels.ell_buckets import LANES, NEVER
 from spmark.impls.runtime.template import loads_of
-from spmark.impls.tuning.race import Timed
+from spmark.impls.tuning.race import ConfigTime
 from spmark.impls.tuning.space import Axis, Config, Space
 from spmark.impls.tuning.strategies import Times, along, exhaustive, fastest
 
@@ -89,7 +89,7 @@ def search_hyb(problem: Problem, pinned: Mapping[str, Any], race: Times) -> None
     _one_turn(problem, race, best, pinned)
 
 
-def _one_turn(problem: Problem, race: Times, config: Config, pinned: Mapping[str, Any]) -> Timed:
+def _one_turn(problem: Problem, race: Times, config: Config, pinned: Mapping[str, Any]) -> ConfigTime:
     """Go along every axis once but the column partitions, which cost a conversion each."""
     best = exhaustive(race, [{**config, "threads": 128, **tile} for tile in spmm_tiles(problem)]).config
     below, above = (tuple(w for w in WORK if w < best["work"]), tuple(w for w in WORK if w > best["work"]))

@@ -21,14 +21,14 @@ from spmark.impls.stile.calibration import Calibration
 if TYPE_CHECKING:  # all bring the compiled loops along
     from spmark.impls.stile.greedy import Rules
     from spmark.impls.stile.mixture import Ground
-    from spmark.impls.stile.search import Found
+    from spmark.impls.stile.search import ChosenTiles
 
 
 @dataclass(frozen=True, eq=False)
-class Form:
+class Tiling:
     """Tiles that a search found."""
 
-    found: Found
+    found: ChosenTiles
     widest: int
     """Widest ELL tile; 0 where there is none."""
     positions: NDArray[np.int32] | None = None
@@ -62,7 +62,7 @@ class Wanted:
 
 def forms_of(
     problem: Problem, calibration: Calibration, width: int, wanted: Sequence[Wanted], budget_s: float
-) -> list[Form]:
+) -> list[Tiling]:
     """Search everything that is wanted.
 
     Parameters
@@ -99,7 +99,7 @@ def forms_of(
 
     grounds = {False: lambda: as_it_stands, True: lambda: near().ground}
     sought = [Sought(one.rules, matrix, grounds[one.near]) for one in wanted]
-    forms: list[Form] = []
+    forms: list[Tiling] = []
     seen: set[tuple[str, int, bool]] = set()
     for one, each in zip(wanted, search_many(sought, calibration, width, budget_s), strict=True):
         moved = near() if one.near and each else None
@@ -111,7 +111,7 @@ def forms_of(
                 if moved:
                     selection = out_of_order(selection, moved.rows.rows, moved.at)
                 positions = moved.rows.positions if moved else None
-                forms.append(Form(replace(found, selection=selection), widest, positions))
+                forms.append(Tiling(replace(found, selection=selection), widest, positions))
     return forms
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from spmark.impls.stile.block_loops import best_block, pick_blocks, prefer_blocks
 from spmark.impls.stile.level_loops import best_light, count_owned, pick_light
 from spmark.impls.stile.levels import make_level
-from spmark.impls.stile.space import Formats, Mode, Shapes
+from spmark.impls.stile.space import Formats, SearchMode, Shapes
 from spmark.impls.stile.state import LIGHT, Chosen, Groups, Level, Windows
 from spmark.impls.stile.windows import Tiled, begin, make_groups
 
@@ -42,7 +42,7 @@ class Event(StrEnum):
 
 
 @dataclass(frozen=True)
-class Step:
+class Round:
     """One round, for figures and for finding out what happened."""
 
     event: Event
@@ -61,7 +61,7 @@ class Step:
 class Rules:
     """How to search."""
 
-    mode: Mode = Mode.CODE
+    mode: SearchMode = SearchMode.CODE
     formats: Formats = Formats.MIXED
     slack: float = 0.2
     """r - 1 of the local search; 0 picks one candidate a round."""
@@ -82,7 +82,7 @@ class Rules:
 
 
 @dataclass(frozen=True, eq=False)
-class Picked:
+class PickedTiles:
     """What a run chose; every non-zero has one tile."""
 
     owner: NDArray[np.int32]
@@ -103,7 +103,7 @@ class Picked:
     withdrawn: int
     finished: bool
     """Whether the time sufficed."""
-    trace: tuple[Step, ...]
+    trace: tuple[Round, ...]
 
     @property
     def spent_ms(self) -> float:
@@ -144,14 +144,14 @@ class Greedy:
         self._level: Level | None = None
         self._levels = 0
         self._fresh = False
-        self._trace: list[Step] = []
+        self._trace: list[Round] = []
 
-    def run(self) -> Picked:
+    def run(self) -> PickedTiles:
         """Pick until every non-zero has a tile. O(rounds (windows + tiles) + levels nnz)."""
         rules = self._rules
         if rules.max_levels == 1:
             self._regroup()
-        if rules.mode is Mode.CODE and self._ell and rules.formats is Formats.MIXED and self._shapes.heights:
+        if rules.mode is SearchMode.CODE and self._ell and rules.formats is Formats.MIXED and self._shapes.heights:
             self._beforehand()
         while self._left and not self._late():
             self._round()
@@ -164,7 +164,7 @@ class Greedy:
         return int(self._chosen.tally[2])
 
     def _round(self) -> None:
-        literal = self._rules.mode is Mode.PAPER
+        literal = self._rules.mode is SearchMode.PAPER
         if literal and not self._fresh and self._levels < self._rules.max_levels:
             self._regroup()
         average, window, whole = best_block(self._windows, self._groups, self._shapes.single_ms, self._rules.withdraw)
@@ -200,7 +200,7 @@ class Greedy:
         before = self._chosen.tally.copy()
         self._reserve(self._level.first.size)
         pick_light(*self._seen(), self._windows, self._groups, self._chosen, slack, best)
-        self._fresh = self._rules.mode is Mode.CODE or math.isinf(slack)
+        self._fresh = self._rules.mode is SearchMode.CODE or math.isinf(slack)
         self._note(event, average, before)
 
     def _beforehand(self) -> None:
@@ -232,7 +232,7 @@ class Greedy:
         """Begin a level: other tiles are made of what is left, in the paper's mode groups of columns too."""
         if self._rules.formats is not Formats.BLOCKS:
             self._level = make_level(self._tiled, self._shapes, self._ell, int(self._chosen.tally[3]))
-        if self._rules.mode is Mode.PAPER and self._levels:
+        if self._rules.mode is SearchMode.PAPER and self._levels:
             self._groups = make_groups(self._tiled, self._windows)
         self._levels += 1
         self._fresh = True
@@ -250,7 +250,7 @@ class Greedy:
     def _note(self, event: Event, average: float, before: NDArray[np.int64]) -> None:
         tally = self._chosen.tally
         picked, withdrawn = int(tally[0] - before[0]), int(tally[1] - before[1])
-        step = Step(event, self._levels, float(average), picked, withdrawn, int(tally[2]), self._spent)
+        step = Round(event, self._levels, float(average), picked, withdrawn, int(tally[2]), self._spent)
         if picked:
             self._trace.append(step)
 
@@ -258,7 +258,7 @@ class Greedy:
     def _spent(self) -> float:
         return float(self._chosen.spent_ms[0])
 
-    def _picked(self, finished: bool) -> Picked:
+    def _picked(self, finished: bool) -> PickedTiles:
         chosen, shapes = self._chosen, self._shapes
         used = int(chosen.tally[0])
         kind, shape, window = chosen.kind[:used], chosen.shape[:used], chosen.window[:used]
@@ -271,7 +271,7 @@ class Greedy:
             first = np.searchsorted(self._windows.height, np.arange(len(shapes.heights)))
             number = np.where(light, -1, window - first[of]).astype(np.int32)
             height = np.where(light, height, np.array(shapes.heights, np.int32)[of]).astype(np.int32)
-        return Picked(
+        return PickedTiles(
             self._tiled.owner,
             kind,
             width,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.problem import Csr
 from spmark.impls.formats.decompose import split
 from spmark.impls.formats.threads import cores
-from spmark.impls.stile.greedy import Greedy, Picked, Rules
+from spmark.impls.stile.greedy import Greedy, PickedTiles, Rules
 from spmark.impls.stile.space import Formats, Shapes
 from spmark.impls.stile.state import LIGHT
 from spmark.impls.stile.windows import Once, Tiled, area, order_of
@@ -34,7 +34,7 @@ class Piece(NamedTuple):
 
     where: NDArray[np.int64] | None
     """(n,) positions in CSR order, rising; None for all of the matrix."""
-    picked: Picked
+    picked: PickedTiles
 
 
 class Ground:
@@ -95,7 +95,7 @@ class Mixture:
             pieces = other if spent_ms(other) < spent_ms(pieces) else pieces
         return pieces
 
-    def _greedy(self, tiled: Tiled) -> Picked:
+    def _greedy(self, tiled: Tiled) -> PickedTiles:
         return Greedy(tiled, self.shapes, self.ell, self.rules, self.late).run()
 
     def _in_two_orders(self, where: NDArray[np.int64] | None, tiled: Tiled) -> list[Piece]:
@@ -132,7 +132,7 @@ class Mixture:
         kept, left = (np.flatnonzero(which) if where is None else where[which] for which in (~light, light))
         return Piece(kept, replace(picked, owner=picked.owner[~light])), left, rest
 
-    def _much_denser(self, rest: Tiled, picked: Picked) -> bool:
+    def _much_denser(self, rest: Tiled, picked: PickedTiles) -> bool:
         """Tell whether what is left is much denser in an order of its own than in that of what was picked."""
         height = self.shapes.heights[0]
         return area(rest, order_of(rest, height), height) <= _MUCH_DENSER * area(rest, picked.order, height)
@@ -174,6 +174,6 @@ def _spread(mask: NDArray[np.bool_], where: NDArray[np.int64] | None, nnz: int) 
     return whole
 
 
-def _mostly_blocks(picked: Picked) -> bool:
+def _mostly_blocks(picked: PickedTiles) -> bool:
     """Tell whether blocks hold more than half of the non-zeros, so that too few are left to be rearranged."""
     return 2 * int(np.count_nonzero(picked.kind[picked.owner] == LIGHT)) < picked.owner.size

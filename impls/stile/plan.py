@@ -27,9 +27,9 @@ from spmark.impls.kernels.zeroing import ZERO_ROWS
 from spmark.impls.runtime.target import MAX_GRID, open_target
 from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.stile.calibration import Calibration, calibration_for
-from spmark.impls.stile.forms import Form, Wanted, forms_of
+from spmark.impls.stile.forms import Tiling, Wanted, forms_of
 from spmark.impls.stile.prices import Pricing
-from spmark.impls.stile.space import Formats, Mode, Order
+from spmark.impls.stile.space import Formats, ResultOrder, SearchMode
 from spmark.impls.stile.tune import build_first, fastest
 
 if TYPE_CHECKING:  # brings the compiled loops along
@@ -57,7 +57,7 @@ class Stile:
     )
     cost_models: ClassVar[Mapping[str, str]] = {"prices": "spmark.impls.stile.cost_models:TilePrices"}
 
-    mode: str = Mode.CODE
+    mode: str = SearchMode.CODE
     """``code`` or ``paper``: whose search space."""
     formats: str = Formats.MIXED
     """``mixed`` compares mixtures with either format alone; ``blocks`` or ``other`` (ELL, one-dimensional) pins one."""
@@ -82,13 +82,13 @@ class Stile:
     """A calibrated GPU by name, or a file of ``spmark calibrate --stile``; empty for the device's own, or, where there
     is none, the published A100's."""
 
-    order: str = Order.CSR
+    order: str = ResultOrder.CSR
     """SDDMM's result in ``csr`` order, or in that of the ``tiles`` (`Plan.order` names it) where there are blocks."""
     cost_model: str = Pricing.LINE
     """``line``, the paper's, or ``mlp``, the network that it tried, where the calibration has one."""
 
     def __post_init__(self) -> None:
-        check_choices(self, mode=Mode, formats=Formats, cost_model=Pricing, order=Order)
+        check_choices(self, mode=SearchMode, formats=Formats, cost_model=Pricing, order=ResultOrder)
         if self.searched_width < 0 or not self.budget_s >= 0:
             raise ValueError(
                 f"expected searched_width and budget_s of at least 0, found {self.searched_width} and {self.budget_s}"
@@ -100,7 +100,7 @@ class Stile:
         from spmark.impls.stile.greedy import Rules
 
         return Rules(
-            mode=Mode(self.mode),
+            mode=SearchMode(self.mode),
             formats=Formats(self.formats) if blocks else Formats.OTHER,
             slack=self.local_search,
             withdraw=self.withdraw,
@@ -113,7 +113,7 @@ class Stile:
         """Refuse widths beyond the grid, and blocks alone where there is no kernel for them."""
         if problem.width > 8 * MAX_GRID[1]:
             return f"expected J of at most {8 * MAX_GRID[1]}, found {problem.width}"
-        if problem.op is Op.SPMM and self.order != Order.CSR:
+        if problem.op is Op.SPMM and self.order != ResultOrder.CSR:
             return f"expected order: csr of SpMM, whose result is dense, found {self.order}"
         if self.formats == Formats.BLOCKS and not _has_blocks(problem):
             return (
@@ -161,7 +161,7 @@ class Stile:
         net = self.cost_model == Pricing.MLP
         return calibration_for(device.name, problem.op, problem.dtype, self.calibration, net)
 
-    def forms(self, problem: Problem, calibration: Calibration, measured: bool) -> list[Form]:
+    def forms(self, problem: Problem, calibration: Calibration, measured: bool) -> list[Tiling]:
         """Search tiles: every mixture of formats, and, where plans are measured, wider ELL rows and other orders.
 
         Parameters

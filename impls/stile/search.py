@@ -21,9 +21,9 @@ from spmark.impls.formats import tiles
 from spmark.impls.formats.threads import SHARE, run_all
 from spmark.impls.formats.tiles import Selection
 from spmark.impls.stile.calibration import Calibration
-from spmark.impls.stile.greedy import Picked, Rules, Step
+from spmark.impls.stile.greedy import PickedTiles, Round, Rules
 from spmark.impls.stile.mixture import Ground, Mixture, Piece, spent_ms
-from spmark.impls.stile.space import Formats, Mode, Shapes, parts_of, shapes_of, widest_bucket
+from spmark.impls.stile.space import Formats, SearchMode, Shapes, parts_of, shapes_of, widest_bucket
 from spmark.impls.stile.state import LIGHT
 from spmark.impls.stile.windows import Once
 
@@ -32,7 +32,7 @@ DIVISIONS = (1, 2, 4)
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class ChosenTiles:
     """What the search chose."""
 
     selection: Selection
@@ -49,7 +49,7 @@ class Found:
     """Tiles that were picked and replaced."""
     finished: bool
     """Whether the time sufficed for every search that was asked for."""
-    trace: tuple[Step, ...]
+    trace: tuple[Round, ...]
     """Rounds of the plan that was kept, of its first column range."""
     predicted_of: Mapping[Formats, float] = field(default_factory=dict)
     """Least predicted time of each mixture that was searched."""
@@ -93,7 +93,7 @@ def search(
     width: int,
     rules: Rules | None = None,
     time_budget_s: float = math.inf,
-) -> Found:
+) -> ChosenTiles:
     """Search tiles.
 
     Parameters
@@ -128,7 +128,7 @@ def search_each(
     width: int,
     rules: Rules | None = None,
     time_budget_s: float = math.inf,
-) -> list[Found]:
+) -> list[ChosenTiles]:
     """Search as `search` does, and give the best plan of every mixture, the one predicted fastest first.
 
     The paper builds all three and keeps what is measured to be fastest (section 3.3).
@@ -141,7 +141,7 @@ def search_each(
 
 def search_many(
     sought: Sequence[Sought], calibration: Calibration, width: int, time_budget_s: float = math.inf
-) -> list[list[Found]]:
+) -> list[list[ChosenTiles]]:
     """Search as `search_each` does, all at once where the matrix is worth threads and time is not limited.
 
     Parameters
@@ -184,7 +184,7 @@ def search_many(
         longest_first = sorted(range(len(jobs)), key=lambda i: jobs[i].rules.formats is Formats.OTHER)
         done = dict(zip(longest_first, run_all(plan, [(jobs[i],) for i in longest_first]), strict=True))
         plans = [done[i] for i in range(len(jobs))]
-    found: list[list[Found]] = []
+    found: list[list[ChosenTiles]] = []
     for number, one in enumerate(sought):
         own = [plan for job, plan in zip(jobs, plans, strict=False) if job.number == number]
         whole = len(plans) == len(jobs) or jobs[len(plans)].number > number
@@ -229,7 +229,7 @@ def _reach(matrix: Csr, calibration: Calibration, rules: Rules) -> int | None:
     return min(widest, 1 << (longest - 1).bit_length())
 
 
-def _best(matrix: Csr, op: Op, plans: Sequence[_Plan], whole: bool) -> list[Found]:
+def _best(matrix: Csr, op: Op, plans: Sequence[_Plan], whole: bool) -> list[ChosenTiles]:
     """Give the best plan of every mixture, the one predicted fastest first."""
     finished = whole and all(piece.picked.finished for plan in plans for piece in plan.pieces)
     best: dict[Formats, _Plan] = {}
@@ -240,8 +240,8 @@ def _best(matrix: Csr, op: Op, plans: Sequence[_Plan], whole: bool) -> list[Foun
     return [_found(matrix, one, light, finished, predicted) for one in best.values()]
 
 
-def _found(matrix: Csr, plan: _Plan, light: int, finished: bool, predicted: Mapping[Formats, float]) -> Found:
-    return Found(
+def _found(matrix: Csr, plan: _Plan, light: int, finished: bool, predicted: Mapping[Formats, float]) -> ChosenTiles:
+    return ChosenTiles(
         _selection(matrix, plan, light),
         plan.predicted_ms,
         plan.formats,
@@ -267,8 +267,8 @@ def _mixtures(asked: Formats, calibration: Calibration) -> tuple[Formats, ...]:
     return (Formats.OTHER, Formats.MIXED, Formats.BLOCKS) if calibration.blocks else (Formats.OTHER,)
 
 
-def _divides(mode: Mode, calibration: Calibration, matrix: Csr) -> bool:
-    return mode is Mode.PAPER and calibration.op is Op.SPMM and matrix.num_cols >= DIVISIONS[-1]
+def _divides(mode: SearchMode, calibration: Calibration, matrix: Csr) -> bool:
+    return mode is SearchMode.PAPER and calibration.op is Op.SPMM and matrix.num_cols >= DIVISIONS[-1]
 
 
 def _plan(ground: Ground, calibration: Calibration, shapes: Shapes, job: _Job, late: Callable[[], bool]) -> _Plan:
@@ -311,7 +311,7 @@ def _selection(matrix: Csr, plan: _Plan, light: int) -> Selection:
 
 
 def _window_rows(
-    picked: Picked, number: NDArray[np.int64], height: NDArray[np.int64], tallest: int
+    picked: PickedTiles, number: NDArray[np.int64], height: NDArray[np.int64], tallest: int
 ) -> NDArray[np.int32]:
     slot = np.arange(tallest)
     at = number[:, None] * height[:, None] + slot

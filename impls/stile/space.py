@@ -1,6 +1,6 @@
 """The search space: which tiles are candidates, in the paper's way and in its public code's.
 
-Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.1. The two differ: see `Mode`.
+Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.1. The two differ: see `SearchMode`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _THREADS_PER_SM = 2048
 _WORKLOADS = (256, 128, 64, 32)
 
 
-class Mode(StrEnum):
+class SearchMode(StrEnum):
     """Whose search space."""
 
     CODE = "code"
@@ -41,7 +41,7 @@ class Formats(StrEnum):
     """ELL for SpMM, one-dimensional for SDDMM."""
 
 
-class Order(StrEnum):
+class ResultOrder(StrEnum):
     """In what order SDDMM leaves its result."""
 
     CSR = "csr"
@@ -94,7 +94,7 @@ def widest_bucket(nnz: int, num_sms: int) -> int:
     return _WORKLOADS[-1] // ROWS_OF_BUCKET
 
 
-def parts_of(calibration: Calibration, width: int, mode: Mode) -> tuple[int, ...]:
+def parts_of(calibration: Calibration, width: int, mode: SearchMode) -> tuple[int, ...]:
     """Give the task partition ways over J that are tried.
 
     Parameters
@@ -102,18 +102,18 @@ def parts_of(calibration: Calibration, width: int, mode: Mode) -> tuple[int, ...
     calibration : Calibration
     width : int
         J.
-    mode : Mode
+    mode : SearchMode
         The code takes the largest calibrated part up to J (the smallest if all are larger), the paper tries all.
     """
     parts = sorted({block.part for block in calibration.blocks}) or [ONE_DIMENSION]
-    if mode is Mode.PAPER:
+    if mode is SearchMode.PAPER:
         return tuple(parts)
     fitting = [part for part in parts if part <= width]
     return (fitting[-1] if fitting else parts[0],)
 
 
 def shapes_of(  # noqa: PLR0917
-    calibration: Calibration, width: int, part: int, nnz: int, mode: Mode, widest: int = 0
+    calibration: Calibration, width: int, part: int, nnz: int, mode: SearchMode, widest: int = 0
 ) -> Shapes:
     """Price every tile shape.
 
@@ -126,7 +126,7 @@ def shapes_of(  # noqa: PLR0917
         Of `parts_of`.
     nnz : int
         Non-zeros of the matrix, for `widest_bucket`.
-    mode : Mode
+    mode : SearchMode
         The code has blocks of 16 rows only.
     widest : int
         Of ELL tiles; 0 for `widest_bucket`.
@@ -135,7 +135,7 @@ def shapes_of(  # noqa: PLR0917
     held = [
         block
         for block in calibration.blocks
-        if block.part == part and block.cols % GROUP == 0 and (mode is Mode.PAPER or block.rows == GROUP)
+        if block.part == part and block.cols % GROUP == 0 and (mode is SearchMode.PAPER or block.rows == GROUP)
     ]
     slices = -(-width // part)
     heights = tuple(sorted({block.rows for block in held}, reverse=True))

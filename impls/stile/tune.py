@@ -23,9 +23,9 @@ from spmark.impls.kernels.tile_spmm import TileSpmmPlan, tile_spmm_instance
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target
 from spmark.impls.runtime.template import Instance
-from spmark.impls.stile.forms import Form
+from spmark.impls.stile.forms import Tiling
 from spmark.impls.stile.schedule import axes_of, block_tiles, ell_tiles, middle, run_schedules, tile_schedules
-from spmark.impls.stile.space import Order
+from spmark.impls.stile.space import ResultOrder
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.space import Config, Space
 from spmark.impls.tuning.strategies import Walk, while_hopeful
@@ -34,14 +34,14 @@ _FORM = "form"
 """Tunable of a race: the number of a form."""
 
 
-def build_first(problem: Problem, target: Target, form: Form, facts: Mapping[str, Any]) -> tuple[DevicePlan, Search]:
+def build_first(problem: Problem, target: Target, form: Tiling, facts: Mapping[str, Any]) -> tuple[DevicePlan, Search]:
     """Convert a form and build it with a schedule from the middle; nothing is measured.
 
     Parameters
     ----------
     problem : Problem
     target : Target
-    form : Form
+    form : Tiling
     facts : mapping
         Of the plan's config.
     """
@@ -51,7 +51,7 @@ def build_first(problem: Problem, target: Target, form: Form, facts: Mapping[str
 
 
 def fastest(
-    problem: Problem, target: Target, forms: Sequence[Form], facts: Mapping[str, Any], cores: int
+    problem: Problem, target: Target, forms: Sequence[Tiling], facts: Mapping[str, Any], cores: int
 ) -> tuple[DevicePlan, Search]:
     """Race every form with several schedules on the GPU that is there; give the fastest plan.
 
@@ -91,7 +91,7 @@ def fastest(
 class _Forms:
     """Forms of one problem on the target, the last one converted, for configs ``form`` and a schedule."""
 
-    def __init__(self, problem: Problem, target: Target, forms: Sequence[Form], facts: Mapping[str, Any]) -> None:
+    def __init__(self, problem: Problem, target: Target, forms: Sequence[Tiling], facts: Mapping[str, Any]) -> None:
         self._problem, self._target, self._forms, self._facts = problem, target, forms, facts
         self._last: tuple[int, _Converted] | None = None
 
@@ -127,7 +127,7 @@ def _schedule(config: Config) -> Config:
 class _Converted:
     """A form on the target, for any number of schedules."""
 
-    def __init__(self, problem: Problem, target: Target, form: Form, facts: Mapping[str, Any]) -> None:
+    def __init__(self, problem: Problem, target: Target, form: Tiling, facts: Mapping[str, Any]) -> None:
         self.form = form
         self._problem, self._target = problem, target
         self._config = {**facts, **form.facts}
@@ -182,10 +182,10 @@ class _Converted:
         problem, target, held = self._problem, self._target, self._held
         if problem.op is Op.SDDMM:
             if held.blocks:
-                in_tiles = self._config.get("order") == Order.TILES
+                in_tiles = self._config.get("order") == ResultOrder.TILES
                 return TileSddmmPlan(problem, target, held, self._config, in_tiles=in_tiles, **schedule)
             # Runs alone stand in CSR order, whatever was asked for.
-            return SddmmPlan(problem, target, {**self._config, "order": str(Order.CSR)}, **schedule)
+            return SddmmPlan(problem, target, {**self._config, "order": str(ResultOrder.CSR)}, **schedule)
         if held.blocks:
             plan: TileSpmmPlan | EllBucketsPlan = TileSpmmPlan(
                 problem, target, held, self._config, arrays=self._arrays, **schedule

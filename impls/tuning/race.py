@@ -59,7 +59,7 @@ class Timer(Protocol):
         ...
 
 
-class Timed(NamedTuple):
+class ConfigTime(NamedTuple):
     """A config and its median time."""
 
     config: Config
@@ -69,13 +69,13 @@ class Timed(NamedTuple):
     """Standard error of the median."""
 
     @classmethod
-    def of(cls, config: Config, samples_us: Sequence[float]) -> Timed:
+    def of(cls, config: Config, samples_us: Sequence[float]) -> ConfigTime:
         """Take the median of samples; its error comes from their quartiles, which an outlier does not move."""
         low, middle, high = np.percentile(samples_us, (25, 50, 75))
         deviation = (high - low) / _NORMAL_QUARTILES
         return cls(config, float(middle), float(_ERROR_OF_MEDIAN * deviation / math.sqrt(len(samples_us))))
 
-    def ties(self, other: Timed) -> bool:
+    def ties(self, other: ConfigTime) -> bool:
         """Tell whether the errors of the two times allow no order between them."""
         return abs(self.us - other.us) <= TIED * math.hypot(self.error_us, other.error_us)
 
@@ -92,7 +92,7 @@ class Budget:
 class Finalist(Generic[P]):
     """A candidate among the fastest."""
 
-    timed: Timed
+    timed: ConfigTime
     number: int
     """Its place among the candidates, in the order in which they were met."""
     plan: P | None
@@ -139,7 +139,7 @@ class Race(Generic[P]):
         self._tell, self._trusts, self._compiled = tell, trusts, compiled
         self._budget, self._most_finalists = budget, finalists
         self._candidates: list[Candidate] = []
-        self._timed: dict[str, Timed] = {}
+        self._timed: dict[str, ConfigTime] = {}
         self._finalists: list[Finalist[P]] = []
         self._compile_s = self._run_s = 0.0
         self._started = perf_counter()
@@ -147,7 +147,7 @@ class Race(Generic[P]):
         """Least median so far; infinite before the first."""
 
     @property
-    def seen(self) -> list[Timed]:
+    def seen(self) -> list[ConfigTime]:
         """Every config that was asked for, in that order."""
         return list(self._timed.values())
 
@@ -161,11 +161,11 @@ class Race(Generic[P]):
             self._prepare(waiting)
         self._compile_s += perf_counter() - started
 
-    def time(self, config: Config) -> Timed:
+    def time(self, config: Config) -> ConfigTime:
         """Give the median time of a config; a config is built and timed once, however often it is asked for."""
         return self.time_by_turns([config])[0]
 
-    def time_by_turns(self, configs: Iterable[Config]) -> list[Timed]:
+    def time_by_turns(self, configs: Iterable[Config]) -> list[ConfigTime]:
         """Time several configs in alternation: a plan that follows itself may find its own code in caches.
 
         All their plans are in memory at once.
@@ -175,7 +175,7 @@ class Race(Generic[P]):
         for config in wanted:
             if key_of(config) in self._timed:
                 continue
-            timed = self._timed[key_of(config)] = Timed(config, math.inf)
+            timed = self._timed[key_of(config)] = ConfigTime(config, math.inf)
             number = len(self._candidates)
             self._candidates.append(Candidate(self._tell(config), self._predict(config) if self._predict else None))
             with self._reasons([number]):
@@ -191,7 +191,7 @@ class Race(Generic[P]):
         self.time(config)
         return self._candidates[list(self._timed).index(key_of(config))]
 
-    def time_all(self, configs: Iterable[Config]) -> list[Timed]:
+    def time_all(self, configs: Iterable[Config]) -> list[ConfigTime]:
         """Time several configs, compiled side by side."""
         wanted = list(configs)
         self.prepare(wanted)
@@ -238,7 +238,7 @@ class Race(Generic[P]):
             candidate = self._candidates[finalist.number]
             told = (*candidate.samples_us, *samples)
             self._candidates[finalist.number] = replace(candidate, samples_us=told)
-            finalist.timed = Timed.of(finalist.timed.config, samples)
+            finalist.timed = ConfigTime.of(finalist.timed.config, samples)
 
     def describe(self, cores: int = 1, eligible: int = 0) -> Search:
         """Tell what was considered, measured and spent."""
@@ -314,6 +314,6 @@ class Race(Generic[P]):
         """Keep the times of candidates, and the plans of the fastest."""
         for one, times in zip(ready, samples, strict=True):
             self._candidates[one.number] = replace(self._candidates[one.number], samples_us=tuple(times))
-            one.timed = self._timed[key_of(one.timed.config)] = Timed.of(one.timed.config, times)
+            one.timed = self._timed[key_of(one.timed.config)] = ConfigTime.of(one.timed.config, times)
             self.fastest_us = min(self.fastest_us, one.timed.us)
         self._finalists = sorted([*self._finalists, *ready], key=lambda one: one.timed.us)[: self._most_finalists]

@@ -13,7 +13,7 @@ import numpy as np
 
 from spmark.impls.core.interfaces import CostModel
 from spmark.impls.core.problem import Problem
-from spmark.impls.tuning.race import FAR, Race, Timed
+from spmark.impls.tuning.race import FAR, ConfigTime, Race
 from spmark.impls.tuning.space import Axis, Config, Space, key_of
 
 CLEARLY_WORSE = 1.06
@@ -36,16 +36,16 @@ class Times(Protocol):
         """Least median so far."""
         ...
 
-    def time(self, config: Config) -> Timed:
+    def time(self, config: Config) -> ConfigTime:
         """Time a config, once."""
         ...
 
-    def time_all(self, configs: Iterable[Config]) -> list[Timed]:
+    def time_all(self, configs: Iterable[Config]) -> list[ConfigTime]:
         """Time several configs, compiled side by side."""
         ...
 
 
-def exhaustive(race: Times, configs: Iterable[Config]) -> Timed:
+def exhaustive(race: Times, configs: Iterable[Config]) -> ConfigTime:
     """Time every config; give the fastest, of equal times the first."""
     return fastest(race.time_all(configs))
 
@@ -58,18 +58,18 @@ def by_turns(race: Race[Any], groups: Iterable[Sequence[Config]]) -> None:
         race.time_by_turns(group)
 
 
-def fastest(timed: Sequence[Timed]) -> Timed:
+def fastest(timed: Sequence[ConfigTime]) -> ConfigTime:
     """Give the fastest, of equal times the first."""
     return min(timed, key=lambda one: one.us)
 
 
-def best_of_model(race: Times, model: CostModel, problem: Problem, configs: Sequence[Config], most: int) -> Timed:
+def best_of_model(race: Times, model: CostModel, problem: Problem, configs: Sequence[Config], most: int) -> ConfigTime:
     """Time the ``most`` configs that a cost model scores best."""
     order = np.argsort(model.score(problem, configs), kind="stable")[:most]
     return exhaustive(race, [configs[at] for at in order])
 
 
-def at_random(race: Times, configs: Sequence[Config], most: int, seed: int) -> Timed:
+def at_random(race: Times, configs: Sequence[Config], most: int, seed: int) -> ConfigTime:
     """Time ``most`` configs that are drawn without replacement."""
     drawn = np.random.default_rng(seed).permutation(len(configs))[:most]
     return exhaustive(race, [configs[at] for at in drawn])
@@ -116,7 +116,7 @@ class Walk:
 
     def __init__(self, race: Times) -> None:
         self._race = race
-        self._known: Timed | None = None
+        self._known: ConfigTime | None = None
         self._far: set[str] = set()
 
     def walk(self, space: Space, fixed: Config) -> None:
@@ -129,7 +129,7 @@ class Walk:
         fixed : dict
             Tunables of all configs of this walk.
         """
-        known, seen = self._known, list[Timed]()
+        known, seen = self._known, list[ConfigTime]()
         starts = [{}, known.config] if known else [{}]
         begins = [_begin(space, fixed, start) for start in starts]
         front = _front(self._timed(begins, seen))
@@ -144,14 +144,14 @@ class Walk:
         if best.us < (known.us if known else math.inf):
             self._known = best
 
-    def _timed(self, configs: Sequence[Config], seen: list[Timed]) -> list[Timed]:
+    def _timed(self, configs: Sequence[Config], seen: list[ConfigTime]) -> list[ConfigTime]:
         timed = self._race.time_all(configs)
         seen += timed
         return timed
 
     def _round(
-        self, space: Space, front: list[Timed], seen: list[Timed], limit: float, asked: int
-    ) -> list[Timed] | None:
+        self, space: Space, front: list[ConfigTime], seen: list[ConfigTime], limit: float, asked: int
+    ) -> list[ConfigTime] | None:
         """Go along all axes; None where the walk is given up, which is asked after ``asked`` of them."""
         for number, axis in enumerate(space.axes):
             if number == asked and front[0].us > limit * self._race.fastest_us:
@@ -159,7 +159,7 @@ class Walk:
             front = self._along(axis, front, seen)
         return front
 
-    def _along(self, axis: Axis, front: list[Timed], seen: list[Timed]) -> list[Timed]:
+    def _along(self, axis: Axis, front: list[ConfigTime], seen: list[ConfigTime]) -> list[ConfigTime]:
         """Try an axis from each config of the front, but for values that were far behind; give the next front."""
         values = [value for value in axis.values if key_of(value) not in self._far]
         configs = [{**one.config, **value} for value in values for one in front]
@@ -180,7 +180,7 @@ def _begin(space: Space, fixed: Config, known: Config) -> Config:
     return begun
 
 
-def _front(timed: Sequence[Timed]) -> list[Timed]:
+def _front(timed: Sequence[ConfigTime]) -> list[ConfigTime]:
     """Give the fastest first, and of what ties with it what was met first, `FRONT` in all."""
     best = fastest(timed)
     ties = [one for number, one in enumerate(timed) if one not in timed[:number] and one.ties(best)]

@@ -184,7 +184,7 @@ class Claim(Frozen):
         return self
 
 
-class Table(Frozen):
+class ClaimTable(Frozen):
     """A table, or a figure's data, of the paper: rows times columns."""
 
     id: str = Field(pattern=_ID)
@@ -245,7 +245,7 @@ class Published(Frozen):
     """Our matrix ids (patterns with ``*``) of a name of the paper; the first that records hold is taken."""
     study: StudyTexts = StudyTexts()
     """Of papers whose predictors are studied."""
-    tables: tuple[Table, ...] = ()
+    tables: tuple[ClaimTable, ...] = ()
     claims: tuple[Claim, ...]
     """Single claims first, then the cells of the tables."""
 
@@ -254,7 +254,7 @@ class Published(Frozen):
     def _cells(cls, data: Any) -> Any:
         if not isinstance(data, Mapping):
             return data
-        tables = [Table.model_validate(table) for table in data.get("tables") or ()]
+        tables = [ClaimTable.model_validate(table) for table in data.get("tables") or ()]
         cells = [claim for table in tables for claim in table.claims()]
         return {**data, "tables": tables, "claims": [*(data.get("claims") or ()), *cells]}
 

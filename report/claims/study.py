@@ -68,7 +68,7 @@ class RatioRow(Frozen):
         return float(np.exp(np.mean(np.log(self.ratios))))
 
 
-class Source(Frozen):
+class StudySource(Frozen):
     """A file that a study rests on."""
 
     name: str
@@ -88,7 +88,7 @@ class Study(Frozen):
     command: str
     made_with: dict[str, str]
     """Versions."""
-    sources: tuple[Source, ...]
+    sources: tuple[StudySource, ...]
     scores: tuple[ScoreRow, ...]
     ratios: tuple[RatioRow, ...]
 

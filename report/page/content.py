@@ -62,7 +62,7 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Paper:
+class PaperPage:
     """A paper whose sweeps a report is narrowed to."""
 
     name: str
@@ -83,7 +83,7 @@ def compose(
     frame: pd.DataFrame,
     baseline: str | None = None,
     title: str | None = None,
-    paper: Paper | None = None,
+    paper: PaperPage | None = None,
     seen: pd.DataFrame | None = None,
 ) -> Report:
     """Build the report of loaded records.
@@ -97,7 +97,7 @@ def compose(
         on what its records name most.
     title : str, optional
         The sweeps' names by default, or the paper's.
-    paper : Paper, optional
+    paper : PaperPage, optional
         Only the records of this paper's sweeps are reported; all of them, with a notice, where none is of these.
     seen : DataFrame, optional
         What searches saw, as `spmark.report.load.candidates.load_candidates` gives it.
@@ -130,7 +130,7 @@ def compose(
     return Report(heading, notices, sections)
 
 
-def _of_paper(frame: pd.DataFrame, paper: Paper) -> tuple[pd.DataFrame, list[str]]:
+def _of_paper(frame: pd.DataFrame, paper: PaperPage) -> tuple[pd.DataFrame, list[str]]:
     of_paper = frame[frame["sweep"].isin(paper.sweeps)]
     if len(of_paper):
         left_out = sorted(set(frame["sweep"]) - paper.sweeps)

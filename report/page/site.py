@@ -18,7 +18,7 @@ from spmark.impls.core.names import path_component
 from spmark.report.figures.plot import Drawing
 from spmark.report.load.candidates import load_candidates
 from spmark.report.load.records import load_records
-from spmark.report.page.content import Facts, Paper, Report, Section, compose
+from spmark.report.page.content import Facts, PaperPage, Report, Section, compose
 from spmark.report.page.markdown import markdown
 from spmark.report.tables.cells import Cell, heading, shown
 from spmark.report.tables.latex import latex
@@ -34,7 +34,7 @@ def write_report(
     out: Path,
     baseline: str | None = None,
     title: str | None = None,
-    paper: Paper | None = None,
+    paper: PaperPage | None = None,
 ) -> Path:
     """Write the report of all records under ``folders``; the same records give the same bytes.
 
@@ -48,7 +48,7 @@ def write_report(
         What speed-ups are over; by default what each device's records name most.
     title : str, optional
         The sweeps' names by default.
-    paper : Paper, optional
+    paper : PaperPage, optional
         Narrows the report to the sweeps of one paper.
 
     Returns

@@ -29,7 +29,7 @@ LEAST_CHANGE = 0.02
 """Relative change below which nothing is flagged, however sure it is."""
 
 
-class Verdict(StrEnum):
+class CaseVerdict(StrEnum):
     """What became of a case."""
 
     REGRESSED = "regressed"
@@ -51,7 +51,7 @@ class Change:
     """Empty where two devices are compared."""
     case_id: str
     quantity: str
-    verdict: Verdict
+    verdict: CaseVerdict
     before: float = nan
     """Median in us, speed-up, or seconds of a phase; the geometric mean where there are several runs."""
     after: float = nan
@@ -83,7 +83,7 @@ class Comparison:
     def regressions(self) -> tuple[Change, ...]:
         """What a gate fails on: all but `UNGATED`; across devices speed-ups and lost results."""
         gates = [change for change in self.changes if self.across or change.quantity not in UNGATED]
-        return tuple(change for change in gates if change.verdict in (Verdict.REGRESSED, Verdict.BROKEN))
+        return tuple(change for change in gates if change.verdict in (CaseVerdict.REGRESSED, CaseVerdict.BROKEN))
 
 
 def compare(
@@ -137,16 +137,16 @@ def compare(
 
 def _without_result(old: Any, new: Any, across: bool) -> Change | None:
     """Say what became of a case that is not to be tested; None where both sides ended alike."""
-    verdict, note = Verdict.UNTESTED, ""
+    verdict, note = CaseVerdict.UNTESTED, ""
     if old.matrix_hash != new.matrix_hash and old.matrix_hash and new.matrix_hash:
         note = f"another matrix: pattern {old.matrix_hash[:8]} became {new.matrix_hash[:8]}"
     elif (old.status == Status.OK) == (new.status == Status.OK):
         return None
     elif new.status == Status.OK:
-        verdict, note = Verdict.FIXED, f"was {old.status}: {_first_line(old.reason)}"
+        verdict, note = CaseVerdict.FIXED, f"was {old.status}: {_first_line(old.reason)}"
     else:
         # Another device may refuse what this one takes.
-        verdict = Verdict.UNTESTED if across and new.status == Status.UNSUPPORTED else Verdict.BROKEN
+        verdict = CaseVerdict.UNTESTED if across and new.status == Status.UNSUPPORTED else CaseVerdict.BROKEN
         note = f"now {new.status}: {_first_line(new.reason)}"
     return Change(old.device, old.case_id, TIME, verdict, note=note)
 
@@ -170,10 +170,10 @@ def _tests(
             kinds = (DeviceKind(old.device_kind), DeviceKind(new.device_kind))
             trends = [model.trend(quantity, kind) for model, kind in zip(models, kinds, strict=True)]
             found, note = difference(*sides, trends, old.case_id), _note(quantity, old.config, new.config)
-        yield Change(old.device, old.case_id, quantity, Verdict.UNTESTED, note=note), found
+        yield Change(old.device, old.case_id, quantity, CaseVerdict.UNTESTED, note=note), found
     if across and SPEEDUP not in both and (old.baseline_implementation or new.baseline_implementation):
         note = "expected a baseline on both sides, found it on one"
-        yield Change(old.device, old.case_id, SPEEDUP, Verdict.UNTESTED, note=note), None
+        yield Change(old.device, old.case_id, SPEEDUP, CaseVerdict.UNTESTED, note=note), None
 
 
 def _note(quantity: str, old: Mapping[str, object], new: Mapping[str, object]) -> str:
@@ -190,7 +190,7 @@ def _decided(tests: Sequence[tuple[Change, Difference]], least: float) -> Iterat
         flagged = level <= ERROR_RATE and abs(found.log_ratio) > log1p(least)
         yield replace(
             change,
-            verdict=(Verdict.REGRESSED if worse else Verdict.IMPROVED) if flagged else Verdict.SAME,
+            verdict=(CaseVerdict.REGRESSED if worse else CaseVerdict.IMPROVED) if flagged else CaseVerdict.SAME,
             before=found.before,
             after=found.after,
             ratio=found.ratio,

@@ -34,7 +34,7 @@ _TITLE = re.compile(r" (tracked\.\w+\.\w+)(?: |$)")
 
 
 @dataclass(frozen=True)
-class Picked:
+class PickedSeries:
     """Values of the live set that a device can have."""
 
     combinations: Mapping[str, tuple[tuple[Any, ...], ...]]
@@ -58,7 +58,7 @@ class Picked:
         ]
 
 
-def pick(device: DeviceSpec, only: Sequence[str] = ()) -> Picked:
+def pick(device: DeviceSpec, only: Sequence[str] = ()) -> PickedSeries:
     """Pick what a device can have.
 
     Parameters
@@ -92,10 +92,10 @@ def pick(device: DeviceSpec, only: Sequence[str] = ()) -> Picked:
     if not combinations:
         wanted = f" that match {' or '.join(only)}" if only else ""
         raise SweepError(f"expected values of the live set{wanted} that {device.name} can have, found none")
-    return Picked(combinations, total, _left_out(refusals, device))
+    return PickedSeries(combinations, total, _left_out(refusals, device))
 
 
-def shown(lines: Iterable[str], picked: Picked) -> Iterator[str]:
+def shown(lines: Iterable[str], picked: PickedSeries) -> Iterator[str]:
     """Leave rows of combinations that were not picked out of what ``asv run`` prints: its tables have all of them."""
     names = {name for benchmark in live() for name in benchmark.owner.param_names}
     rows: set[tuple[str, ...]] = set()

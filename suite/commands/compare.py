@@ -102,13 +102,13 @@ def _counts(found: Comparison) -> Counter[tuple[str, str]]:
 
 
 def _show(found: Comparison, models: Sequence[SpreadModel], every: bool, screen: Console) -> None:
-    from spmark.report.regressions.compare import Verdict
+    from spmark.report.regressions.compare import CaseVerdict
 
     for line in found.differences:
         say(screen, f"[dim]{escape(line)}[/dim]")
     for model in models[:1] if models[0] == models[1] else models:
         say(screen, escape(_origin(model)))
-    shown = [change for change in found.changes if every or change.verdict is not Verdict.SAME]
+    shown = [change for change in found.changes if every or change.verdict is not CaseVerdict.SAME]
     if shown:
         screen.print(table("After over before, with 95 % intervals", [_row(change) for change in shown], plain=True))
     rows = _summary(found)

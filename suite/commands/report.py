@@ -12,7 +12,7 @@ from spmark.impls.core.errors import RecordError
 from spmark.suite.commands.console import answer, console, say
 
 if TYPE_CHECKING:
-    from spmark.report.page.content import Paper
+    from spmark.report.page.content import PaperPage
 
 
 def draw(
@@ -51,9 +51,11 @@ def draw(
     say(screen, escape(str(index)))
 
 
-def _paper(name: str) -> Paper:
-    from spmark.report.page.content import Paper
+def _paper(name: str) -> PaperPage:
+    from spmark.report.page.content import PaperPage
     from spmark.suite.reproduce import read_papers
 
     found = read_papers(name)
-    return Paper(", ".join(paper.name for paper in found), frozenset(s.sweep for paper in found for s in paper.steps))
+    return PaperPage(
+        ", ".join(paper.name for paper in found), frozenset(s.sweep for paper in found for s in paper.steps)
+    )

@@ -141,7 +141,7 @@ def _rows(todo: Sequence[StepCases], out: Path, environment: Environment) -> lis
 
 def _pages(papers: Sequence[Paper], todo: Sequence[StepCases], out: Path, environment: Environment) -> dict[str, Path]:
     """Draw each paper that has records."""
-    from spmark.report.page.content import Paper as Narrowed
+    from spmark.report.page.content import PaperPage
     from spmark.report.page.site import write_report
 
     pages = {}
@@ -151,7 +151,7 @@ def _pages(papers: Sequence[Paper], todo: Sequence[StepCases], out: Path, enviro
             folder for folder in record_folders(own, out, environment.device.name) if (folder / RECORDS).exists()
         ]
         if folders:
-            narrowed = Narrowed(paper.name, frozenset(step.sweep.name for step in own))
+            narrowed = PaperPage(paper.name, frozenset(step.sweep.name for step in own))
             page = out / "reproduce" / paper.name
             pages[paper.name] = write_report(folders, page, title=paper.title, paper=narrowed)
     return pages

@@ -13,8 +13,8 @@ from spmark.impls.rowsplit.plan import (
     SDDMM,
     SPMM,
     RowSplit,
-    SddmmPlan,
-    SpmmPlan,
+    RowSplitSddmm,
+    RowSplitSpmm,
     longest_first,
     strips_of,
     vector_of,
@@ -38,7 +38,7 @@ def test_every_spmm_instance(instance: Instance, spmm_target: TableTarget) -> No
     # All columns of one tile and a part of the next one's: the last lanes have nothing to store.
     width = tile["vector"] * (tile["lanes"] * tile["tiles"] + 3)
     problem = Problem(Op.SPMM, MATRIX, width, DTYPES[str(values["T"])])
-    run_checked(SpmmPlan(problem, spmm_target, index=index, **tile, depth=32), problem)
+    run_checked(RowSplitSpmm(problem, spmm_target, index=index, **tile, depth=32), problem)
 
 
 @every_instance(SDDMM)
@@ -48,7 +48,7 @@ def test_every_sddmm_instance(instance: Instance, sddmm_target: TableTarget) -> 
     width = schedule["vector"] * (int(values["lanes"]) + 3)
     for scaled in (False, True):
         problem = Problem(Op.SDDMM, MATRIX, width, DTYPES[str(values["T"])], scaled=scaled)
-        run_checked(SddmmPlan(problem, sddmm_target, **schedule), problem)
+        run_checked(RowSplitSddmm(problem, sddmm_target, **schedule), problem)
 
 
 @pytest.mark.parametrize("depth", [32, 64, 128])
@@ -56,7 +56,7 @@ def test_every_sddmm_instance(instance: Instance, sddmm_target: TableTarget) -> 
 def test_a_row_of_many_stages(dtype: DType, depth: int, spmm_target: TableTarget) -> None:
     matrix = random_csr(3, 3000, [3, 2501, 130])
     problem = Problem(Op.SPMM, matrix, 8, dtype)
-    plan = SpmmPlan(problem, spmm_target, index="int32", vector=2, lanes=8, tiles=1, depth=depth)
+    plan = RowSplitSpmm(problem, spmm_target, index="int32", vector=2, lanes=8, tiles=1, depth=depth)
     run_checked(plan, problem)
     assert plan.stored == matrix.nnz
 
@@ -68,7 +68,7 @@ def test_what_stands_in_other_rows_of_b_does_not_reach_a_result(spmm_target: Tab
     (dense,) = dense_operands(problem)
     dense[:3] = np.nan
     out = np.empty(problem.out_shape, np.float32)
-    SpmmPlan(problem, spmm_target, index="int32", vector=1, lanes=8, tiles=1, depth=32).run((dense,), out)
+    RowSplitSpmm(problem, spmm_target, index="int32", vector=1, lanes=8, tiles=1, depth=32).run((dense,), out)
     assert np.isnan(out[0]).all()
     np.testing.assert_allclose(out[1], dense[5] + dense[6], rtol=1e-6)
 

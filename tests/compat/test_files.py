@@ -19,7 +19,7 @@ from spmark.impls.core.recordfile import read_rows
 from spmark.impls.liteform import predictor
 from spmark.impls.liteform.schedule import read_table
 from spmark.impls.liteform.study import measured
-from spmark.impls.liteform.study.labels import LabelRow
+from spmark.impls.liteform.study.labels import MatrixLabels
 from spmark.impls.lo_spmm.rank import RankModel
 from spmark.impls.lo_spmm.study import labels as lo_labels
 from spmark.report.claims.published import load_published
@@ -115,10 +115,10 @@ def test_data_that_ship_are_read(pattern: str) -> None:
 def test_labels_of_old_are_read() -> None:
     """Labels are no part of the tree, but their makers keep them: each file holds a row as it was written."""
     (row,) = measured.read_labels([FROZEN / "labels_liteform.jsonl"])
-    assert isinstance(row, LabelRow)
+    assert isinstance(row, MatrixLabels)
     assert row.tried[0].samples_us
     (other,) = lo_labels.read_labels([FROZEN / "labels_lo_spmm.jsonl"])
     assert other.tried[0].samples_us
-    for path, kind in (("labels_liteform.jsonl", LabelRow), ("labels_lo_spmm.jsonl", lo_labels.LabelRow)):
+    for path, kind in (("labels_liteform.jsonl", MatrixLabels), ("labels_lo_spmm.jsonl", lo_labels.TileLabels)):
         (line,) = lines(FROZEN / path)
         assert [one.model_dump(mode="json") for one in read_rows(FROZEN / path, kind)] == [json.loads(line)]

@@ -32,8 +32,8 @@ def test_a_difference_ends_the_program_with_1(monkeypatch: pytest.MonkeyPatch, c
 
     asked = [str(H200 / "stile_tile_order"), "--only", "patterns/logsparse", "--every", "9"]
     assert main(asked) == 0
-    facts = forms.Form.facts.fget
+    facts = forms.Tiling.facts.fget
     assert facts is not None
-    monkeypatch.setattr(forms.Form, "facts", property(lambda form: {**facts(form), "withdrawn": 26}))
+    monkeypatch.setattr(forms.Tiling, "facts", property(lambda form: {**facts(form), "withdrawn": 26}))
     assert main(asked) == 1
     assert "DIFFERS" in capsys.readouterr().out

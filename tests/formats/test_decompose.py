@@ -17,12 +17,12 @@ from spmark.impls.core.problem import Csr
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.formats.decompose import Part, Rule, decompose, row_use, split
 from spmark.impls.formats.hyb import HybFormat
-from spmark.impls.formats.rules import Blocks, Buckets, Remainder
+from spmark.impls.formats.rules import BlockRule, Buckets, Remainder
 
 import_module("spmark.impls.formats.loops")  # compiled before hypothesis looks at the clock
 
 RULES = st.one_of(
-    st.builds(Blocks, st.integers(1, 17), st.sampled_from([0.01, 0.25, 0.5, 1.0])),
+    st.builds(BlockRule, st.integers(1, 17), st.sampled_from([0.01, 0.25, 0.5, 1.0])),
     st.builds(Buckets, st.sampled_from([1, 4, 16, 64]), st.integers(1, 5), st.booleans()),
     st.builds(Remainder),
 )
@@ -75,7 +75,7 @@ def test_targets_say_whole_or_added() -> None:
 
 @given(csrs(), st.integers(1, 9), st.sampled_from([0.05, 0.5, 1.0]))
 def test_blocks_are_taken_by_their_density(matrix: Csr, size: int, density: float) -> None:
-    taken = Blocks(size, density).select(matrix)
+    taken = BlockRule(size, density).select(matrix)
     count = Counter((row // size, col // size) for row, col, _ in entries(matrix))
     expected = [count[row // size, col // size] >= density * size * size for row, col, _ in entries(matrix)]
     assert taken.tolist() == expected
@@ -90,7 +90,7 @@ def test_rules_take_turns_and_name_their_kernels() -> None:
     rows, cols = np.nonzero(dense)
     values = np.random.default_rng(0).random(rows.size).astype(np.float32)
     matrix = Csr.checked(dense.shape, np.searchsorted(rows, np.arange(41)), cols, values)
-    blocks, buckets, rest = decompose(matrix, [Blocks(16), Buckets(4, fold=False), Remainder()])
+    blocks, buckets, rest = decompose(matrix, [BlockRule(16), Buckets(4, fold=False), Remainder()])
     assert [part.kernel for part in (blocks, buckets, rest)] == ["bsr_tiles", "ell_buckets", "csr_rows"]
     assert isinstance(blocks.held, BsrFormat)
     assert blocks.held.stored == 256
@@ -120,8 +120,8 @@ def test_split_gives_the_matrix_itself_where_nothing_is_split() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Blocks(0), "at least 1 x 1, found 0"),
-        (lambda: Blocks(16, 0), r"\(0, 1\], found 0"),
+        (lambda: BlockRule(0), "at least 1 x 1, found 0"),
+        (lambda: BlockRule(16, 0), r"\(0, 1\], found 0"),
         (lambda: Buckets(12), "power of two, found 12"),
     ],
 )

@@ -28,7 +28,7 @@ from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
 from spmark.datasets.mirror import read_manifest
 from spmark.datasets.source import RawMatrix
-from spmark.datasets.sources.graphs import Dgl, Ogb, Snap
+from spmark.datasets.sources.graphs import DglGraphs, Ogb, Snap
 from spmark.datasets.sources.planetoid import read_graph
 from spmark.datasets.statistics import statistics
 from spmark.datasets.sweep import MatrixSpec, Sweep, expand
@@ -146,7 +146,7 @@ def ogb_content(data: bytes, folder: Path) -> object:
 
 
 def dgl_content(data: bytes, folder: Path) -> object:
-    return archive("ppi.zip", Dgl().read, zipped({"train_graph.json": data}), folder)
+    return archive("ppi.zip", DglGraphs().read, zipped({"train_graph.json": data}), folder)
 
 
 def dgl_seeds() -> Sequence[bytes]:
@@ -247,7 +247,9 @@ TARGETS = (
         lambda: [zipped(ogb_members(b"0,3\n3,1\n0,2\n", b"5\n"))],
     ),
     Target("ogb_content", ogb_content, lambda: [b"0,3\n3,1\n0,2\n|5\n"]),
-    Target("dgl", partial(archive, "ppi.zip", Dgl().read), lambda: [zipped({"train_graph.json": dgl_seeds()[0]})]),
+    Target(
+        "dgl", partial(archive, "ppi.zip", DglGraphs().read), lambda: [zipped({"train_graph.json": dgl_seeds()[0]})]
+    ),
     Target("dgl_content", dgl_content, dgl_seeds),
     Target("planetoid", partial(archive, "ind.cora.graph", read_graph), planetoid_seeds),
     Target("snap", partial(archive, "web.txt.gz", Snap().read), lambda: [gzip.compress(EDGES, mtime=0)]),

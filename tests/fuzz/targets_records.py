@@ -19,7 +19,7 @@ from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.liteform.schedule import read_table
 from spmark.impls.lo_spmm import plan as lo_spmm
 from spmark.impls.lo_spmm.features import FEATURES
-from spmark.impls.lo_spmm.rank import Card, RankModel, Trees
+from spmark.impls.lo_spmm.rank import RankCard, RankModel, Trees
 from spmark.impls.runtime import compile as compiling
 from spmark.impls.runtime.device import find
 from spmark.impls.stile.calibration import Calibration
@@ -146,7 +146,7 @@ def _rank_seeds() -> list[bytes]:
         roots=(0, 3), feature=(0, -1, -1, 2, -1, -1), threshold=(1.5, -0.5, 2.0, 0.25, 1.0, -1.0),
         left=(1, 0, 0, 4, 0, 0), right=(2, 0, 0, 5, 0, 0),
     )  # fmt: skip
-    card = Card(gpu="test-gpu", labels_sha256="0" * 64, groups=3, candidates=40, ranges={FEATURES[0]: (0.0, 2.0)})
+    card = RankCard(gpu="test-gpu", labels_sha256="0" * 64, groups=3, candidates=40, ranges={FEATURES[0]: (0.0, 2.0)})
     model = RankModel(card=card, trees=trees)
     return [model.model_copy(update={"digest": model._fingerprint()}).model_dump_json().encode()]
 

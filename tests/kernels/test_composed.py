@@ -12,7 +12,7 @@ from tables import TableTarget, every_instance, table_target
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.decompose import Rule, decompose
-from spmark.impls.formats.rules import Blocks, Buckets, Remainder
+from spmark.impls.formats.rules import BlockRule, Buckets, Remainder
 from spmark.impls.kernels.composed import SPMM_COMPOSED, TILE, ComposedPlan
 from spmark.impls.runtime.template import Instance
 
@@ -48,7 +48,7 @@ def multiply(
 def test_every_instance(instance: Instance, target: TableTarget) -> None:
     vector, lanes, size = (int(instance.values[name]) for name in ("vector", "lanes", "size"))
     width = vector * (2 * TILE // vector + 1)  # a tile more than full ones, in every body
-    blocks = Blocks(size, 0.3)
+    blocks = BlockRule(size, 0.3)
     for rest in ([Buckets(4)], [Buckets(2, fold=False), Remainder()], [Remainder()], [Buckets(2, 3)]):
         plan = multiply(MATRIX, [blocks, *rest], width, target, vector, lanes)
         assert not plan.deterministic
@@ -58,8 +58,8 @@ def test_every_instance(instance: Instance, target: TableTarget) -> None:
 @pytest.mark.parametrize(
     ("rules", "deterministic"),
     [
-        ([Blocks(16, 1e-9)], True),
-        ([Blocks(32, 1e-9)], True),
+        ([BlockRule(16, 1e-9)], True),
+        ([BlockRule(32, 1e-9)], True),
         ([Remainder()], True),
         ([Buckets(128)], True),
         ([Buckets(4)], False),
@@ -83,7 +83,7 @@ def test_parts_alone(rules: list[Rule], deterministic: bool, target: TableTarget
     ids=["no_nonzeros", "one_by_one", "single_column", "a_row_of_10000"],
 )
 def test_extremes(matrix: Csr, target: TableTarget) -> None:
-    for rules in ([Blocks(16, 0.01), Buckets(32), Remainder()], [Buckets(16, fold=False), Remainder()]):
+    for rules in ([BlockRule(16, 0.01), Buckets(32), Remainder()], [Buckets(16, fold=False), Remainder()]):
         multiply(matrix, rules, 3, target, 1, 8)
 
 
@@ -95,7 +95,7 @@ def test_rows_that_only_blocks_hold_are_not_cleared(target: TableTarget) -> None
     rows, cols = np.nonzero(pattern)
     values = np.random.default_rng(1).uniform(0.5, 1, rows.size).astype(np.float32)
     matrix = Csr.checked(pattern.shape, np.searchsorted(rows, np.arange(17)), cols, values)
-    assert multiply(matrix, [Blocks(16, 0.5), Buckets(4)], 24, target, 8, 8).deterministic
+    assert multiply(matrix, [BlockRule(16, 0.5), Buckets(4)], 24, target, 8, 8).deterministic
 
 
 def test_parts_of_one_body_are_refused(target: TableTarget) -> None:
@@ -106,8 +106,8 @@ def test_parts_of_one_body_are_refused(target: TableTarget) -> None:
 
 
 def test_accounts(target: TableTarget) -> None:
-    plan = multiply(MATRIX, [Blocks(16, 0.3), Buckets(4)], 8, target, 8, 8)
+    plan = multiply(MATRIX, [BlockRule(16, 0.3), Buckets(4)], 8, target, 8, 8)
     assert set(plan.phases_s) == {"convert", "upload", "compile"}
-    parts = decompose(MATRIX, [Blocks(16, 0.3), Buckets(4)])
+    parts = decompose(MATRIX, [BlockRule(16, 0.3), Buckets(4)])
     assert plan.stored == sum(part.held.stored for part in parts)
     assert plan.device_bytes > 2 * plan.stored

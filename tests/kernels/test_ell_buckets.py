@@ -14,7 +14,7 @@ from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.decompose import decompose
 from spmark.impls.formats.hyb import HybFormat
-from spmark.impls.formats.rules import Blocks, Buckets, Remainder
+from spmark.impls.formats.rules import BlockRule, Buckets, Remainder
 from spmark.impls.kernels import shared_rows
 from spmark.impls.kernels.composed import ComposedPlan
 from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBucketsPlan
@@ -125,7 +125,7 @@ def test_a_composition_clears_only_empty_rows_and_its_workspace(
     matrix = random_csr(64, 64, [64] * 16 + [3] * 20 + [0] * 20 + [9] * 8)
     cleared = Cleared(monkeypatch)
     problem = Problem(Op.SPMM, matrix, 8, DType.FLOAT16)
-    for rules, shared in (([Blocks(16, 0.5), Buckets(8)], 8), ([Blocks(16, 0.5), Remainder()], 0)):
+    for rules, shared in (([BlockRule(16, 0.5), Buckets(8)], 8), ([BlockRule(16, 0.5), Remainder()], 0)):
         cleared.lists.clear()
         ComposedPlan(problem, target, decompose(matrix, rules), {}, vector=8, lanes=8)
         workspace = [(DType.FLOAT32, list(range(shared)))] if shared else []

@@ -10,14 +10,14 @@ from cell_format import CellFormat
 from problems import matrices, random_csr
 
 from spmark.impls.core.problem import Csr
-from spmark.impls.liteform.cost import POWERS, Counts, costs, count, power_of
+from spmark.impls.liteform.cost import POWERS, BucketCounts, costs, count, power_of
 
 RNG = np.random.default_rng(5)
 SAMPLES = {
     **{name: matrix for name, matrix in matrices().items() if name != "no_nonzeros"},
     "long_rows": random_csr(30, 3000, RNG.integers(0, 2600, 30).tolist()),
 }
-FIELDS = [field.name for field in fields(Counts)]
+FIELDS = [field.name for field in fields(BucketCounts)]
 
 
 def counted(matrix: Csr, width: int, max_widths: list[int], block_power: int | None = None) -> float:
@@ -66,7 +66,7 @@ def test_caps_beyond_the_longest_row_cost_nothing_that_can_be_chosen() -> None:
     assert nothing[:, 0].tolist() == [0, 0]
 
 
-def slow_counts(matrix: Csr, partitions: int) -> Counts:
+def slow_counts(matrix: Csr, partitions: int) -> BucketCounts:
     span = -(-matrix.num_cols // partitions)
     rows, folded, bound, longer, split, split_slots = np.zeros((6, partitions, POWERS), np.int64)
     touched = [[set() for _ in range(POWERS)] for _ in range(partitions)]
@@ -93,7 +93,7 @@ def slow_counts(matrix: Csr, partitions: int) -> Counts:
             touched[partition][kept] |= set(own.tolist())
     own = np.array([[len(columns) for columns in part] for part in touched])
     above = np.array([[len(set().union(*part[p:])) for p in range(POWERS)] for part in touched])
-    return Counts(rows, folded, bound, longer, split, split_slots, own, above)
+    return BucketCounts(rows, folded, bound, longer, split, split_slots, own, above)
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 5])

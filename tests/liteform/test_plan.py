@@ -15,12 +15,12 @@ from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.kernels.hyb_convert import HybConverter
 from spmark.impls.liteform import plan as plan_module
-from spmark.impls.liteform.compose import Choice, Form, choose, estimated_blocks, fixed_form
-from spmark.impls.liteform.cost import Counts, count
+from spmark.impls.liteform.compose import Choice, StoredAs, choose, estimated_blocks, fixed_form
+from spmark.impls.liteform.cost import BucketCounts, count
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.plan import LiteForm, run_lengths
 from spmark.impls.liteform.predictor import SHIPPED, find
-from spmark.impls.liteform.schedule import Entry, Gathering, Schedule, Table, rule, schedule_for
+from spmark.impls.liteform.schedule import CellSchedule, Gathering, ScheduleEntry, ScheduleTable, rule, schedule_for
 from spmark.impls.liteform.search import search, table_of
 from spmark.impls.liteform.weights import Weights
 from spmark.impls.runtime.device import find as find_device
@@ -83,16 +83,16 @@ def test_every_format_computes_the_product(config: dict[str, Any], dtype: DType,
 
 def test_the_models_are_asked_and_fallbacks_give_a_reason() -> None:
     inside = Features(20_000, 20_000, 400_000, 20.0, 0, 3000, 60.0)
-    asked = choose(inside, 128, PREDICTOR, Form.AUTO, 0)
-    assert asked.form is (Form.CELL if PREDICTOR.pays(inside, 128) else Form.CSR)
-    assert choose(inside, 128, PREDICTOR, Form.CELL, 0).partitions == PREDICTOR.partitions.predict(
+    asked = choose(inside, 128, PREDICTOR, StoredAs.AUTO, 0)
+    assert asked.form is (StoredAs.CELL if PREDICTOR.pays(inside, 128) else StoredAs.CSR)
+    assert choose(inside, 128, PREDICTOR, StoredAs.CELL, 0).partitions == PREDICTOR.partitions.predict(
         inside.partitions(128)
     )
-    tiny = choose(Features.of(matrices()["one_by_one"]), 32, PREDICTOR, Form.AUTO, 0)
-    assert (tiny.form, tiny.partitions) == (Form.CELL, 1)
+    tiny = choose(Features.of(matrices()["one_by_one"]), 32, PREDICTOR, StoredAs.AUTO, 0)
+    assert (tiny.form, tiny.partitions) == (StoredAs.CELL, 1)
     assert "outside of the training range" in tiny.fallback
-    assert choose(inside, 128, PREDICTOR, Form.CELL, 8) == Choice(Form.CELL, 8)
-    assert choose(inside, 128, PREDICTOR, Form.CSR, 0) == Choice(Form.CSR, 1)
+    assert choose(inside, 128, PREDICTOR, StoredAs.CELL, 8) == Choice(StoredAs.CELL, 8)
+    assert choose(inside, 128, PREDICTOR, StoredAs.CSR, 0) == Choice(StoredAs.CSR, 1)
 
 
 def test_the_fallback_is_told_by_the_plan() -> None:
@@ -106,10 +106,10 @@ def test_the_fallback_is_told_by_the_plan() -> None:
 def test_blocks_are_taken_where_they_are_smaller() -> None:
     full, thin = blocked(0.9), blocked(0.05)
     assert estimated_blocks(full) == 8
-    assert fixed_form(full, DType.FLOAT16) is Form.BSR
-    assert fixed_form(thin, DType.FLOAT16) is Form.CSR
-    assert fixed_form(full, DType.FLOAT32) is Form.CSR
-    assert fixed_form(matrices()["no_nonzeros"], DType.FLOAT16) is Form.CSR
+    assert fixed_form(full, DType.FLOAT16) is StoredAs.BSR
+    assert fixed_form(thin, DType.FLOAT16) is StoredAs.CSR
+    assert fixed_form(full, DType.FLOAT32) is StoredAs.CSR
+    assert fixed_form(matrices()["no_nonzeros"], DType.FLOAT16) is StoredAs.CSR
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_schedules_fit_their_width(width: int, dtype: DType) -> None:
     assert chosen == rule(width, dtype, 64)
     assert width % chosen.vector == 0
     assert chosen.vector * dtype.itemsize <= 16
-    assert isinstance(chosen, Schedule)
+    assert isinstance(chosen, CellSchedule)
     assert chosen.work == 64
 
 
@@ -178,14 +178,14 @@ def test_a_gpu_s_table_decides_cost_schedule_and_order(monkeypatch: pytest.Monke
     device = find_device("host-simt")
     # Free chains and dear added stores: no row is folded; gathered rows have weights that fold all of them.
     apart, folded = Weights(100.0, 0.0, 0.0, 0.0, 0.0), Weights(0.0, 0.0, 1e9, 1e9, 0.0)
-    schedules = [Schedule(4, 8, work) for work in (16, 32)]
+    schedules = [CellSchedule(4, 8, work) for work in (16, 32)]
     entries = tuple(
-        Entry(dtype=DType.FLOAT32, width=32, gathered=way, nnz=1000, max_width=32, schedule=schedule)
+        ScheduleEntry(dtype=DType.FLOAT32, width=32, gathered=way, nnz=1000, max_width=32, schedule=schedule)
         for way, schedule in zip((False, True), schedules, strict=True)
     )
 
     def plan_with(gathering: Gathering | None, **config: Any) -> dict[str, Any]:
-        table = Table(device=device.name, entries=entries, weights=apart, gathering=gathering)
+        table = ScheduleTable(device=device.name, entries=entries, weights=apart, gathering=gathering)
         for module in ("plan", "schedule"):
             monkeypatch.setattr(f"spmark.impls.liteform.{module}.table_for", lambda _: table)
         return LiteForm(format="cell", partitions=1, **config).build(Problem(Op.SPMM, MATRIX, 32), device).config
@@ -213,7 +213,7 @@ def test_distinct_columns_of_large_matrices_are_counted_where_the_matrix_is(
     own = Built()
     found = plan_module._counted(matrix, partitions, HybConverter(problem, target), own, columns=True)
     expected = count(matrix, partitions)
-    for field in fields(Counts):
+    for field in fields(BucketCounts):
         np.testing.assert_array_equal(getattr(found, field.name), getattr(expected, field.name), field.name)
     assert set(own.phases_s) == {"compile", "search"}
     assert chosen.build(problem, find_device("host-simt")).config == on_host

@@ -15,13 +15,13 @@ from label_fakes import published_csv
 from spmark.impls.core.errors import BuildError, DatasetError
 from spmark.impls.liteform.features import PARTITIONS, SELECTION, SELECTION_BY_WIDTH, Features
 from spmark.impls.liteform.forest import Forest
-from spmark.impls.liteform.predictor import SHIPPED, Card, Predictor, find, load, shipped
+from spmark.impls.liteform.predictor import SHIPPED, ForestCard, Predictor, find, load, shipped
 from spmark.impls.liteform.study.labelled import read_published
 from spmark.impls.liteform.study.models import FOREST, fit, model_kinds
 from spmark.impls.liteform.study.training import train
 
 LABELS = read_published(published_csv(), "labels.csv")
-ABOUT = Card(name="made-up", trained_on="numbers made up", labels_sha256="0" * 64, gpu="none")
+ABOUT = ForestCard(name="made-up", trained_on="numbers made up", labels_sha256="0" * 64, gpu="none")
 
 
 @pytest.fixture(scope="module")

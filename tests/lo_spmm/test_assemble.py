@@ -16,7 +16,7 @@ from spmark.impls.core.errors import CompileError
 from spmark.impls.lo_spmm import assemble as module
 from spmark.impls.lo_spmm.assemble import assemble
 from spmark.impls.lo_spmm.constraints import estimate_registers, register_cap
-from spmark.impls.lo_spmm.kernel import Ending, Schedule, UnrolledKernel, make_tiles
+from spmark.impls.lo_spmm.kernel import Ending, TileSchedule, UnrolledKernel, make_tiles
 from spmark.impls.lo_spmm.proxies import make_proxy
 from spmark.impls.lo_spmm.reorder import deal_rows
 from spmark.impls.runtime.compile import cache_folder
@@ -36,7 +36,7 @@ def layer(tile_rows: int, cpt: int, prefetch: int, density: float = 0.2) -> Unro
     rng = np.random.default_rng(tile_rows)
     matrix = random_csr(2 * tile_rows, 300, rng.binomial(300, density, 2 * tile_rows).tolist(), tile_rows)
     tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, tile_rows))
-    return UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), 512, Schedule(cpt, prefetch))
+    return UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), 512, TileSchedule(cpt, prefetch))
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +86,7 @@ def test_constants_of_empty_rows_need_no_more_registers(cpt: int, biased: bool) 
     for matrix in (full, empty):
         tiles = make_tiles(matrix, matrix.values, [np.arange(8, dtype=np.int32)])
         bias = np.linspace(-1, 1, matrix.num_rows, dtype=np.float32) if biased else None
-        schedule, dispatch = Schedule(cpt, 8), np.arange(len(tiles), dtype=np.int32)
+        schedule, dispatch = TileSchedule(cpt, 8), np.arange(len(tiles), dtype=np.int32)
         kernel = UnrolledKernel(tiles, dispatch, 64, schedule, ending=Ending(bias))
         binary = assemble(kernel, "sm_90", register_cap(8, cpt, 8), workers=1)
         assert binary.spill_bytes == 0
@@ -158,5 +158,5 @@ def test_a_full_disk_leaves_the_cache_as_it_was(monkeypatch: pytest.MonkeyPatch)
 def test_corner_matrices(name: str) -> None:
     matrix = matrices()[name]
     tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, 8))
-    kernel = UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), 33, Schedule(1, 8))
+    kernel = UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), 33, TileSchedule(1, 8))
     assert assemble(kernel, "sm_90", register_cap(8, 1, 8), workers=os.cpu_count()).spill_bytes == 0

@@ -20,13 +20,13 @@ from spmark.impls.core.problem import Op, Problem
 from spmark.impls.lo_spmm import cost_models
 from spmark.impls.lo_spmm.plan import LoSpmm
 from spmark.impls.lo_spmm.rank import SHIPPED, find
-from spmark.impls.lo_spmm.reorder import Order
+from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, explore
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.runtime.device import find as find_device
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.impls.table import cost_model
-from spmark.impls.tuning.race import Timed
+from spmark.impls.tuning.race import ConfigTime
 
 H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
 PROBLEM = Problem(Op.SPMM, random_csr(300, 120, np.random.default_rng(7).binomial(120, 0.15, 300).tolist()), 512)
@@ -35,7 +35,7 @@ CONFIGS = [asdict(size) for size in SIZES]
 
 
 def test_the_estimate_is_that_of_the_search() -> None:
-    space = explore(PROBLEM, H200, Order.NONE, Pins(prefetch=4))
+    space = explore(PROBLEM, H200, Reordering.NONE, Pins(prefetch=4))
     scores = cost_model(LoSpmm(order="none", prefetch=4), "estimate", H200).score(PROBLEM, CONFIGS)
     assert scores.tolist() == [space.cycles(size) for size in SIZES]
     assert np.unique(scores).size == len(SIZES)
@@ -48,7 +48,7 @@ def test_a_config_from_before_columns_were_cut_has_one_part() -> None:
 
 
 def test_ranks_are_those_of_the_shipped_trees() -> None:
-    space = explore(PROBLEM, H200, Order.GREEDY, Pins())
+    space = explore(PROBLEM, H200, Reordering.GREEDY, Pins())
     scores = cost_model(LoSpmm(), "rank", H200).score(PROBLEM, CONFIGS)
     assert scores.tolist() == find(SHIPPED).score(np.stack([space.features(size) for size in SIZES])).tolist()
 
@@ -60,8 +60,8 @@ def test_proxies_are_refused_without_a_gpu() -> None:
 
 def test_proxies_are_timed_by_the_race(monkeypatch: pytest.MonkeyPatch) -> None:
     class Proxies:
-        def time_all(self, configs: Iterable[Config]) -> list[Timed]:
-            return [Timed(config, inf if config["cpt"] == 4 else float(config["threads"])) for config in configs]
+        def time_all(self, configs: Iterable[Config]) -> list[ConfigTime]:
+            return [ConfigTime(config, inf if config["cpt"] == 4 else float(config["threads"])) for config in configs]
 
     def open_race(*given: Any, proxies: bool, **options: Any) -> Proxies:
         assert proxies

@@ -15,7 +15,7 @@ from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.lo_spmm.emit_cuda import cuda_source, literal
 from spmark.impls.lo_spmm.emit_ptx import entry_ptx, function_ptx, head
-from spmark.impls.lo_spmm.kernel import NAME, Ending, Schedule, UnrolledKernel, make_tiles
+from spmark.impls.lo_spmm.kernel import NAME, Ending, TileSchedule, UnrolledKernel, make_tiles
 from spmark.impls.lo_spmm.plan import LoSpmm
 from spmark.impls.lo_spmm.reorder import deal_rows
 from spmark.impls.runtime.device import find
@@ -28,7 +28,7 @@ ZERO = re.compile(r"mov\.f32 (%s\d+|%z), 0f00000000;")
 AWKWARD = np.array([-0.0, 0.0, 1e-45, -1.1754942e-38, 3.4028235e38, -0.1, 1 / 3, 1.0], np.float32)
 
 
-def kernel_of(matrix: Csr, tile_rows: int, width: int, schedule: Schedule) -> UnrolledKernel:
+def kernel_of(matrix: Csr, tile_rows: int, width: int, schedule: TileSchedule) -> UnrolledKernel:
     tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, tile_rows))
     return UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), width, schedule)
 
@@ -61,9 +61,9 @@ def effects(text: str, width: int) -> Mapping[tuple[int, int], list[tuple[int, i
     return results
 
 
-@pytest.mark.parametrize("schedule", [Schedule(1, 8), Schedule(2, 3, 5), Schedule(4, 1)], ids=str)
+@pytest.mark.parametrize("schedule", [TileSchedule(1, 8), TileSchedule(2, 3, 5), TileSchedule(4, 1)], ids=str)
 @pytest.mark.parametrize("name", matrices())
-def test_ptx_does_every_product_once(name: str, schedule: Schedule) -> None:
+def test_ptx_does_every_product_once(name: str, schedule: TileSchedule) -> None:
     matrix = matrices()[name]
     kernel = kernel_of(matrix, 6, 40, schedule)
     found: dict[tuple[int, int], list[tuple[int, int]]] = {}
@@ -82,7 +82,7 @@ def test_constants_are_stored_while_the_first_loads_are_on_their_way(ending: End
     """One tile of two rows, three that are empty: no sum, no product and one register is theirs."""
     matrix = random_csr(5, 20, [0, 9, 0, 12, 0])
     tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, 8))
-    kernel = UnrolledKernel(tiles, np.zeros(1, np.int32), 8, Schedule(2, 4), ending=ending)
+    kernel = UnrolledKernel(tiles, np.zeros(1, np.int32), 8, TileSchedule(2, 4), ending=ending)
     assert kernel.tile_rows == 2
     lines = function_ptx(kernel, 0).splitlines()
     stores = [at for at, line in enumerate(lines) if "%z, %z" in line]
@@ -104,7 +104,7 @@ def test_constants_are_stored_while_the_first_loads_are_on_their_way(ending: End
 
 def test_ptx_entry_reaches_the_function_of_every_block() -> None:
     matrix = matrices()["under_32_rows"]
-    kernel = kernel_of(matrix, 2, 24, Schedule(2))
+    kernel = kernel_of(matrix, 2, 24, TileSchedule(2))
     shared = UnrolledKernel(kernel.tiles, np.array([2, 0, 2, 1], np.int32), 24, kernel.schedule)
     text = entry_ptx(shared, "sm_90")
     assert ".branchtargets L2, L0, L2, L1;" in text
@@ -115,7 +115,7 @@ def test_ptx_entry_reaches_the_function_of_every_block() -> None:
 
 @pytest.mark.parametrize(("width", "asked"), [(24, True), (1 << 17, False)])
 def test_a_kernel_asks_for_its_code_and_for_a_small_operand(width: int, asked: bool) -> None:
-    kernel = kernel_of(matrices()["under_32_rows"], 2, width, Schedule(2))
+    kernel = kernel_of(matrices()["under_32_rows"], 2, width, TileSchedule(2))
     text = entry_ptx(kernel, "sm_90")
     assert len(re.findall(r"mov.u64 %rd4, tile_\d+;", text)) == len(kernel.tiles)
     assert ("add.u64 %rd3, %rd1, %rd3;\n  prefetch.global.L2 [%rd3];" in text) == asked
@@ -137,14 +137,16 @@ def test_a_kernel_asks_for_its_code_and_for_a_small_operand(width: int, asked: b
 def test_the_next_grid_is_let_begin_where_there_is_one_and_the_architecture_can(
     arch: str, followed: bool, begins: bool
 ) -> None:
-    kernel = replace(kernel_of(matrices()["under_32_rows"], 2, 24, Schedule(2)), followed=followed)
+    kernel = replace(kernel_of(matrices()["under_32_rows"], 2, 24, TileSchedule(2)), followed=followed)
     assert ("griddepcontrol.launch_dependents;" in entry_ptx(kernel, arch)) == begins
 
 
 @pytest.mark.parametrize("value", AWKWARD)
 def test_literals_of_ptx_keep_every_bit(value: np.float32) -> None:
     matrix = random_csr(1, 3, [1])
-    text = function_ptx(kernel_of(Csr((1, 3), matrix.indptr, matrix.indices, value.reshape(1)), 1, 8, Schedule()), 0)
+    text = function_ptx(
+        kernel_of(Csr((1, 3), matrix.indptr, matrix.indices, value.reshape(1)), 1, 8, TileSchedule()), 0
+    )
     ((*_, bits, _),) = FMA.findall(text)
     assert int(bits, 16) == value.view(np.uint32)
 
@@ -226,7 +228,7 @@ def test_c_on_the_host(cpt: int, width: int, prefetch: int, cpl: int, together: 
 
 
 def test_c_says_what_the_paper_says() -> None:
-    kernel = kernel_of(matrices()["one_by_one"], 1, 8, Schedule(1))
+    kernel = kernel_of(matrices()["one_by_one"], 1, 8, TileSchedule(1))
     text = cuda_source(kernel)
     assert f"__launch_bounds__(threads, min_blocks)\n    {NAME}(" in text
     assert text.count("__device__ void tile_") == 1

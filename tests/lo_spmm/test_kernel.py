@@ -9,7 +9,7 @@ import pytest
 from problems import matrices, random_csr
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.lo_spmm.kernel import Schedule, Tile, UnrolledKernel, make_tiles, steps
+from spmark.impls.lo_spmm.kernel import Tile, TileSchedule, UnrolledKernel, make_tiles, steps
 from spmark.impls.lo_spmm.reorder import deal_rows
 
 
@@ -50,7 +50,7 @@ def test_steps_load_before_use_and_keep_what_is_needed(prefetch: int, cpl: int) 
     for tile in tiles_of("lengths_of_warps", 3):
         held: dict[int, int] = {}
         loaded, entries = [], []
-        for step in steps(tile, Schedule(1, prefetch, cpl)):
+        for step in steps(tile, TileSchedule(1, prefetch, cpl)):
             for position in step.loads:
                 held[position % prefetch] = position
                 loaded.append(position)
@@ -62,7 +62,7 @@ def test_steps_load_before_use_and_keep_what_is_needed(prefetch: int, cpl: int) 
 
 def test_loads_run_ahead_as_far_as_registers_go() -> None:
     tile = tiles_of("fully_dense", 16)[0]
-    ahead = [step.loads for step in steps(tile, Schedule(1, 8))]
+    ahead = [step.loads for step in steps(tile, TileSchedule(1, 8))]
     assert ahead[0] == range(8)
     assert ahead[1:4] == [range(8, 9), range(9, 10), range(10, 11)]
 
@@ -71,7 +71,7 @@ def test_products_between_loads() -> None:
     matrix = random_csr(4, 40, [40] * 4)
     (tile,) = make_tiles(matrix, matrix.values, deal_rows(matrix, 4))
     # Four products a column: with eight between loads every second column would bring one, until none is left ahead.
-    columns = [step.column for step in steps(tile, Schedule(1, 6, 8)) if step.loads and step.column]
+    columns = [step.column for step in steps(tile, TileSchedule(1, 6, 8)) if step.loads and step.column]
     assert columns[:4] == [2, 4, 6, 8]
     assert max(np.diff([0, *columns])) <= 2
 
@@ -91,18 +91,18 @@ def test_digest_sees_everything() -> None:
     other = replace(tiles[0], values=-tiles[0].values)
     fuller = replace(tiles[0], empty=np.array([6], np.int32))
     kernels = [
-        UnrolledKernel(tiles, dispatch, 32, Schedule()),
-        UnrolledKernel(tiles, dispatch[::-1].copy(), 32, Schedule()),
-        UnrolledKernel(tiles, dispatch, 64, Schedule()),
-        UnrolledKernel(tiles, dispatch, 32, Schedule(2)),
-        UnrolledKernel((other, *tiles[1:]), dispatch, 32, Schedule()),
-        UnrolledKernel((fuller, *tiles[1:]), dispatch, 32, Schedule()),
+        UnrolledKernel(tiles, dispatch, 32, TileSchedule()),
+        UnrolledKernel(tiles, dispatch[::-1].copy(), 32, TileSchedule()),
+        UnrolledKernel(tiles, dispatch, 64, TileSchedule()),
+        UnrolledKernel(tiles, dispatch, 32, TileSchedule(2)),
+        UnrolledKernel((other, *tiles[1:]), dispatch, 32, TileSchedule()),
+        UnrolledKernel((fuller, *tiles[1:]), dispatch, 32, TileSchedule()),
     ]
     assert len({kernel.digest for kernel in kernels}) == len(kernels)
-    assert UnrolledKernel(tiles_of("under_32_rows", 4), dispatch, 32, Schedule()).digest == kernels[0].digest
+    assert UnrolledKernel(tiles_of("under_32_rows", 4), dispatch, 32, TileSchedule()).digest == kernels[0].digest
 
 
 @pytest.mark.parametrize(("field", "value"), [("cpt", 3), ("prefetch", 0), ("prefetch", 65), ("cpl", -1)])
 def test_illegal_schedules_are_refused(field: str, value: int) -> None:
     with pytest.raises(ValueError, match=f"expected {field}"):
-        Schedule(**{field: value})
+        TileSchedule(**{field: value})

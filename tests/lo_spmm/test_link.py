@@ -14,7 +14,7 @@ from problems import random_csr
 from spmark.impls.core.errors import CompileError, DeviceError
 from spmark.impls.lo_spmm import link as module
 from spmark.impls.lo_spmm.assemble import assemble
-from spmark.impls.lo_spmm.kernel import Schedule, UnrolledKernel, make_tiles
+from spmark.impls.lo_spmm.kernel import TileSchedule, UnrolledKernel, make_tiles
 from spmark.impls.lo_spmm.link import jit_linker, link
 from spmark.impls.lo_spmm.reorder import deal_rows
 from spmark.impls.runtime.compile import Binary
@@ -33,7 +33,7 @@ def assembled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Binary:
     monkeypatch.setenv("SPMARK_CACHE", str(folder))
     matrix = random_csr(40, 120, [60] * 40)
     tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, 4))
-    kernel = UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), 64, Schedule(1, 8))
+    kernel = UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), 64, TileSchedule(1, 8))
     return assemble(kernel, "sm_90", 32, workers=2)
 
 

@@ -14,7 +14,7 @@ from problems import random_csr
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError, CompileError
 from spmark.impls.lo_spmm import machine
-from spmark.impls.lo_spmm.kernel import Schedule, UnrolledKernel, make_tiles
+from spmark.impls.lo_spmm.kernel import TileSchedule, UnrolledKernel, make_tiles
 from spmark.impls.lo_spmm.machine import Code, check_fits, fitting
 from spmark.impls.lo_spmm.proxies import resident_blocks
 from spmark.impls.lo_spmm.reorder import deal_rows
@@ -83,7 +83,7 @@ def test_a_kernel_in_c_has_such_bounds(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
     matrix = random_csr(4, 20, [5] * 4)
     tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, 2))
-    kernel = UnrolledKernel(tiles, np.arange(2, dtype=np.int32), 64, Schedule(1, 8))
+    kernel = UnrolledKernel(tiles, np.arange(2, dtype=np.int32), 64, TileSchedule(1, 8))
     seen: list[Instance] = []
 
     def load(instances: Sequence[Instance]) -> list[Kernel]:

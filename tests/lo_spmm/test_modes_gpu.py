@@ -14,7 +14,7 @@ from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.lo_spmm.plan import LoSpmm
-from spmark.impls.lo_spmm.tuning import RANKED, Mode
+from spmark.impls.lo_spmm.tuning import RANKED, Chooser
 from spmark.impls.runtime.device import find
 from spmark.impls.tuning.cache import empty_cache
 
@@ -36,9 +36,9 @@ def problem() -> Problem:
     return Problem(Op.SPMM, random_csr(400, 96, lengths), 1000)
 
 
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("mode", Chooser)
 def test_mode(
-    mode: Mode, problem: Problem, device: DeviceSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mode: Chooser, problem: Problem, device: DeviceSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import cupy
 

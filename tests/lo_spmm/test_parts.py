@@ -13,10 +13,10 @@ from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.lo_spmm.emit_cuda import cuda_source
 from spmark.impls.lo_spmm.emit_ptx import entry_ptx, function_ptx
 from spmark.impls.lo_spmm.features import count_tiles
-from spmark.impls.lo_spmm.kernel import Schedule, UnrolledKernel, make_tiles
+from spmark.impls.lo_spmm.kernel import TileSchedule, UnrolledKernel, make_tiles
 from spmark.impls.lo_spmm.parts import PartSums, part_of_columns, split_tiles, tiles_of, workspace_bytes
 from spmark.impls.lo_spmm.plan import LoSpmm
-from spmark.impls.lo_spmm.reorder import Order, deal_rows
+from spmark.impls.lo_spmm.reorder import Reordering, deal_rows
 from spmark.impls.lo_spmm.search import Pins, explore
 from spmark.impls.lo_spmm.select import estimate
 from spmark.impls.lo_spmm.space import SPLITS, TileSize, grid_of
@@ -72,7 +72,7 @@ def test_tiles_are_cut_by_column(split: int) -> None:
 
 @pytest.mark.parametrize("split", SPLITS)
 def test_counts_are_those_of_the_cut_tiles(split: int) -> None:
-    space = explore(FEW_ROWS, H200, Order.GREEDY, Pins(split=split))
+    space = explore(FEW_ROWS, H200, Reordering.GREEDY, Pins(split=split))
     dealt = space.dealt(16, split)
     tiles = tiles_of(FEW_ROWS, dealt.rows, split)
     assert dealt.nnz.tolist() == [tile.nnz for tile in tiles]
@@ -91,7 +91,7 @@ def test_ptx(split: int, size: TileSize, width: int) -> None:
     problem = Problem(Op.SPMM, MATRIX, width)
     tiles = tiles_of(problem, deal_rows(MATRIX, size.tile_rows), split)
     dispatch = np.arange(len(tiles), dtype=np.int32)
-    kernel = UnrolledKernel(tiles, dispatch, width, Schedule(size.cpt, 3), followed=True)
+    kernel = UnrolledKernel(tiles, dispatch, width, TileSchedule(size.cpt, 3), followed=True)
     functions = "".join(function_ptx(kernel, number) for number in range(len(tiles)))
     operands = dense_operands(problem)
     partial = np.zeros((split, *problem.out_shape), np.float32)
@@ -103,7 +103,7 @@ def test_ptx(split: int, size: TileSize, width: int) -> None:
 def test_only_a_kernel_that_is_followed_lets_the_next_begin_early() -> None:
     tiles = make_tiles(MATRIX, MATRIX.values, deal_rows(MATRIX, 4))
     alone, before = (
-        UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), 8, Schedule(), followed=followed)
+        UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), 8, TileSchedule(), followed=followed)
         for followed in (False, True)
     )
     assert "griddepcontrol.launch_dependents;" in entry_ptx(before, "sm_90")
@@ -143,20 +143,20 @@ def test_parts_are_added_in_their_order() -> None:
 
 
 def test_few_rows_are_split_where_nothing_says_otherwise() -> None:
-    found = explore(FEW_ROWS, H200, Order.GREEDY, Pins(split=0)).survivors.sizes
+    found = explore(FEW_ROWS, H200, Reordering.GREEDY, Pins(split=0)).survivors.sizes
     assert {size.split for size in found} == set(SPLITS)
     blocks = [
         int(np.prod(grid_of(size, -(-96 // size.tile_rows), 256))) * size.split for size in found if size.split > 1
     ]
     assert max(blocks) < 4 * H200.num_sms
-    assert {size.split for size in explore(FEW_ROWS, H200, Order.GREEDY, Pins()).survivors.sizes} == {1}
+    assert {size.split for size in explore(FEW_ROWS, H200, Reordering.GREEDY, Pins()).survivors.sizes} == {1}
     many = Problem(Op.SPMM, random_csr(600, 200, [20] * 600), 8192)
-    wide = explore(many, H200, Order.NONE, Pins(tile_rows=8, threads=128, split=0))
+    wide = explore(many, H200, Reordering.NONE, Pins(tile_rows=8, threads=128, split=0))
     assert {size.split for size in wide.survivors.sizes} == {1}
 
 
 def test_the_estimate_weighs_shorter_chains_against_the_sum() -> None:
-    space = explore(FEW_ROWS, H200, Order.GREEDY, Pins(16, 128, 1, 1, split=0))
+    space = explore(FEW_ROWS, H200, Reordering.GREEDY, Pins(16, 128, 1, 1, split=0))
 
     def parts(split: int) -> dict[str, float]:
         dealt, size = space.dealt(16, split), TileSize(16, 128, split=split)

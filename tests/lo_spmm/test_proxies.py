@@ -8,7 +8,7 @@ from problems import random_csr
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.lo_spmm.emit_ptx import function_ptx
-from spmark.impls.lo_spmm.kernel import Schedule, Tile, UnrolledKernel, make_tiles
+from spmark.impls.lo_spmm.kernel import Tile, TileSchedule, UnrolledKernel, make_tiles
 from spmark.impls.lo_spmm.proxies import (
     active_blocks,
     active_tiles,
@@ -18,7 +18,7 @@ from spmark.impls.lo_spmm.proxies import (
     make_proxy,
     shared_for,
 )
-from spmark.impls.lo_spmm.reorder import Order, deal_rows
+from spmark.impls.lo_spmm.reorder import Reordering, deal_rows
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.runtime.device import shipped_calibration
 
@@ -78,15 +78,15 @@ def test_loops_are_cut_by_the_paper_s_rule() -> None:
 def test_a_kernel_with_few_instructions_is_its_own_proxy() -> None:
     matrix = random_csr(64, 100, [10] * 64)
     tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, 8))
-    proxy = make_proxy(tiles, 0.9, [1], width=64, schedule=Schedule(2))
-    assert proxy.digest == UnrolledKernel(tiles, np.arange(8, dtype=np.int32), 64, Schedule(2)).digest
+    proxy = make_proxy(tiles, 0.9, [1], width=64, schedule=TileSchedule(2))
+    assert proxy.digest == UnrolledKernel(tiles, np.arange(8, dtype=np.int32), 64, TileSchedule(2)).digest
 
 
 def test_a_proxy_has_code_that_no_cache_holds() -> None:
     matrix = random_csr(512, 1000, [100] * 512)
     tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, 4))
     for cpt in (1, 2):
-        proxy = make_proxy(tiles, 0.9, [1], width=64, schedule=Schedule(cpt))
+        proxy = make_proxy(tiles, 0.9, [1], width=64, schedule=TileSchedule(cpt))
         assert 28_000 < sum(tile.nnc + cpt * tile.nnz for tile in proxy.tiles) < 36_000
         assert len(proxy.tiles) < len(tiles)
         assert np.bincount(proxy.dispatch, minlength=len(proxy.tiles)).min() >= 1
@@ -96,9 +96,9 @@ def test_a_proxy_keeps_the_ratio_of_its_cluster() -> None:
     rng = np.random.default_rng(2)
     lengths = np.r_[rng.integers(300, 320, 64), rng.integers(100, 110, 64)].tolist()
     matrix = random_csr(128, 1000, lengths)
-    tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, 8, Order.NONE))
+    tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, 8, Reordering.NONE))
     sparsity = 1 - matrix.nnz / (128 * 1000)
-    proxy = make_proxy(tiles, sparsity, [1, 1], width=64, schedule=Schedule(1), least_instructions=0)
+    proxy = make_proxy(tiles, sparsity, [1, 1], width=64, schedule=TileSchedule(1), least_instructions=0)
     assert len(proxy.tiles) == 3
     assert proxy.dispatch.size == len(tiles)
     for number, tile in enumerate(proxy.tiles):
@@ -121,7 +121,7 @@ def test_a_shorter_proxy_keeps_the_same_columns_of_all_tiles(share: float) -> No
     """So that rows of B which several tiles of a thread block need stay as many in proportion."""
     matrix = random_csr(96, 1000, [100] * 96)
     tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, 8))
-    proxy = make_proxy(tiles, 0.9, [1], width=64, schedule=Schedule(1), share=share)
+    proxy = make_proxy(tiles, 0.9, [1], width=64, schedule=TileSchedule(1), share=share)
     assert len(proxy.tiles) == len(tiles)  # few instructions, so all functions are there
     kept = set(np.concatenate([tile.cols for tile in proxy.tiles]).tolist())
     assert len(kept) == pytest.approx(1000 * share, rel=0.02)
@@ -135,7 +135,7 @@ def test_a_shorter_proxy_keeps_the_same_columns_of_all_tiles(share: float) -> No
 def test_a_proxy_is_never_empty() -> None:
     matrix = random_csr(8, 1000, [3] * 8)
     tiles = make_tiles(matrix, matrix.values, deal_rows(matrix, 2))
-    proxy = make_proxy(tiles, 0.997, [1], width=64, schedule=Schedule(1), share=1e-6)
+    proxy = make_proxy(tiles, 0.997, [1], width=64, schedule=TileSchedule(1), share=1e-6)
     assert all(tile.nnc == 1 <= tile.nnz for tile in proxy.tiles)
 
 

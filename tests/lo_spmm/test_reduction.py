@@ -8,11 +8,11 @@ from problems import random_csr
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.problem import Op, Problem
-from spmark.impls.lo_spmm.kernel import Schedule, Tile, UnrolledKernel
+from spmark.impls.lo_spmm.kernel import Tile, TileSchedule, UnrolledKernel
 from spmark.impls.lo_spmm.parts import tiles_of
 from spmark.impls.lo_spmm.reduction import Reduction
-from spmark.impls.lo_spmm.reorder import Order
-from spmark.impls.lo_spmm.search import Pins, Space, explore
+from spmark.impls.lo_spmm.reorder import Reordering
+from spmark.impls.lo_spmm.search import Pins, TileSpace, explore
 from spmark.impls.lo_spmm.tuning import kernel_of, promising
 from spmark.impls.runtime.device import shipped_calibration
 
@@ -20,20 +20,20 @@ H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
 
 
 @pytest.fixture(scope="module")
-def space() -> Space:
+def space() -> TileSpace:
     lengths = np.random.default_rng(3).binomial(400, 0.1, 600).tolist()
-    return explore(Problem(Op.SPMM, random_csr(600, 400, lengths), 512), H200, Order.GREEDY, Pins())
+    return explore(Problem(Op.SPMM, random_csr(600, 400, lengths), 512), H200, Reordering.GREEDY, Pins())
 
 
-def proxies(space: Space, reduction: Reduction) -> dict[tuple[int, int, int], UnrolledKernel]:
+def proxies(space: TileSpace, reduction: Reduction) -> dict[tuple[int, int, int], UnrolledKernel]:
     compared = promising({size: space.cycles(size) for size in space.survivors.sizes})
     return {
-        kernel: reduction.proxy(kernel, tiles(space, kernel), Schedule(kernel[1]), True)
+        kernel: reduction.proxy(kernel, tiles(space, kernel), TileSchedule(kernel[1]), True)
         for kernel in sorted({kernel_of(size) for size in compared})
     }
 
 
-def tiles(space: Space, kernel: tuple[int, int, int]) -> tuple[Tile, ...]:
+def tiles(space: TileSpace, kernel: tuple[int, int, int]) -> tuple[Tile, ...]:
     return tiles_of(space.problem, space.dealt(kernel[0]).rows, kernel[2])
 
 
@@ -41,7 +41,7 @@ def instructions(kernel: UnrolledKernel) -> int:
     return sum(tile.nnc + kernel.schedule.cpt * tile.nnz for tile in kernel.tiles)
 
 
-def test_all_proxies_together_have_so_many_instructions(space: Space) -> None:
+def test_all_proxies_together_have_so_many_instructions(space: TileSpace) -> None:
     whole = proxies(space, Reduction.of(space, most_instructions=10**9))
     most = sum(map(instructions, whole.values())) // 3
     reduction = Reduction.of(space, most_instructions=most)
@@ -54,7 +54,7 @@ def test_all_proxies_together_have_so_many_instructions(space: Space) -> None:
     assert [len(kernel.tiles) for kernel in shorter.values()] == [len(kernel.tiles) for kernel in whole.values()]
 
 
-def test_nothing_is_cut_where_proxies_are_short(space: Space) -> None:
+def test_nothing_is_cut_where_proxies_are_short(space: TileSpace) -> None:
     reduction = Reduction.of(space, least_instructions=0)
     assert reduction.share == 1
     # One that the search compares with others is what it is for all its candidates.

@@ -11,7 +11,7 @@ from spmark.datasets.load import load_matrix
 from spmark.datasets.sweep import MatrixSpec
 from spmark.impls.core.problem import Csr
 from spmark.impls.lo_spmm.features import count_tiles
-from spmark.impls.lo_spmm.reorder import Order, deal_empty_rows, deal_rows
+from spmark.impls.lo_spmm.reorder import Reordering, deal_empty_rows, deal_rows
 
 
 def slowly(matrix: Csr, tile_rows: int) -> list[list[int]]:
@@ -44,10 +44,10 @@ def test_as_algorithm_1(name: str, tile_rows: int) -> None:
     assert [tile.tolist() for tile in deal_rows(matrix, tile_rows)] == slowly(matrix, tile_rows)
 
 
-@pytest.mark.parametrize("order", Order)
+@pytest.mark.parametrize("order", Reordering)
 @pytest.mark.parametrize("name", ["empty_rows", "under_32_rows", "one_by_one"])
-def test_every_row_with_entries_is_in_one_tile(order: Order, name: str) -> None:
-    if order is Order.HYPERGRAPH:
+def test_every_row_with_entries_is_in_one_tile(order: Reordering, name: str) -> None:
+    if order is Reordering.HYPERGRAPH:
         pytest.importorskip("mtkahypar")
     matrix = matrices()[name]
     tiles = deal_rows(matrix, 4, order)
@@ -101,7 +101,7 @@ def test_more_alike_rows_need_fewer_loads() -> None:
         matrix = similar_blocks(similarity)
         nnz, nnc = count_tiles(matrix, deal_rows(matrix, 16))
         loads.append(int(nnc.sum()))
-        plain.append(int(count_tiles(matrix, deal_rows(matrix, 16, Order.NONE))[1].sum()))
+        plain.append(int(count_tiles(matrix, deal_rows(matrix, 16, Reordering.NONE))[1].sum()))
         assert nnz.std() / nnz.mean() < 0.25
     assert loads[0] > loads[1] > loads[2]
     assert max(plain) - min(plain) < 0.1 * plain[0]
@@ -119,22 +119,22 @@ def test_loads_of_figure_6_s_matrix(similarity: float, ratio: float, greedy: int
     nnz, nnc = count_tiles(matrix, deal_rows(matrix, 32))
     assert int(nnc.sum()) == greedy
     assert nnz.std() / nnz.mean() < 0.05
-    assert int(count_tiles(matrix, deal_rows(matrix, 32, Order.NONE))[1].sum()) == plain
+    assert int(count_tiles(matrix, deal_rows(matrix, 32, Reordering.NONE))[1].sum()) == plain
 
 
 def test_a_partitioner_finds_rows_that_are_alike() -> None:
     pytest.importorskip("mtkahypar")
     matrix = similar_blocks(0.9)
-    tiles = deal_rows(matrix, 16, Order.HYPERGRAPH)
-    assert [tile.tolist() for tile in tiles] == [tile.tolist() for tile in deal_rows(matrix, 16, Order.HYPERGRAPH)]
+    tiles = deal_rows(matrix, 16, Reordering.HYPERGRAPH)
+    assert [tile.tolist() for tile in tiles] == [tile.tolist() for tile in deal_rows(matrix, 16, Reordering.HYPERGRAPH)]
     assert all(tile.size <= 16 for tile in tiles)
     _, nnc = count_tiles(matrix, tiles)
-    _, plain = count_tiles(matrix, deal_rows(matrix, 16, Order.NONE))
+    _, plain = count_tiles(matrix, deal_rows(matrix, 16, Reordering.NONE))
     assert nnc.sum() < 0.8 * plain.sum()
 
 
 def test_uneven_rows_are_spread() -> None:
     matrix = random_csr(64, 200, [30] * 16 + [10] * 48)
     nnz, _ = count_tiles(matrix, deal_rows(matrix, 8))
-    plain, _ = count_tiles(matrix, deal_rows(matrix, 8, Order.NONE))
+    plain, _ = count_tiles(matrix, deal_rows(matrix, 8, Reordering.NONE))
     assert nnz.std() / nnz.mean() < 0.1 < plain.std() / plain.mean()

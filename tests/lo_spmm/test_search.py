@@ -12,7 +12,7 @@ from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.lo_spmm.features import FEATURES, candidate_features, count_tiles
 from spmark.impls.lo_spmm.kernel import make_tiles
 from spmark.impls.lo_spmm.plan import LoSpmm
-from spmark.impls.lo_spmm.reorder import Order, deal_rows
+from spmark.impls.lo_spmm.reorder import Reordering, deal_rows
 from spmark.impls.lo_spmm.search import Pins, explore
 from spmark.impls.lo_spmm.select import Estimate, estimate, loads_ahead
 from spmark.impls.lo_spmm.space import TileSize
@@ -57,20 +57,20 @@ def test_features(problem: Problem) -> None:
 
 
 def test_pins_hold(problem: Problem) -> None:
-    space = explore(problem, H200, Order.NONE, Pins(10, 96, 4, 2))
+    space = explore(problem, H200, Reordering.NONE, Pins(10, 96, 4, 2))
     assert space.survivors.sizes == (TileSize(10, 96, 4, 2),)
     with pytest.raises(ValueError, match="cpt that divides J = 512"):
-        explore(problem, H200, Order.NONE, Pins(cpt=3))
+        explore(problem, H200, Reordering.NONE, Pins(cpt=3))
 
 
 def test_a_block_never_has_more_threads_than_it_may() -> None:
     """Where so small a problem has every constraint waived, too."""
     tiny = Problem(Op.SPMM, random_csr(60, 20, [3] * 60), 4000)
-    space = explore(tiny, H200, Order.NONE, Pins(tiles_per_block=8))
+    space = explore(tiny, H200, Reordering.NONE, Pins(tiles_per_block=8))
     assert {size.tiles_per_block for size in space.survivors.sizes} == {8}
     assert max(size.block_threads for size in space.survivors.sizes) <= 1024
     with pytest.raises(ValueError, match="tiles_per_block whose threads are at most 1024"):
-        explore(tiny, H200, Order.NONE, Pins(tiles_per_block=40))
+        explore(tiny, H200, Reordering.NONE, Pins(tiles_per_block=40))
 
 
 def test_loads_in_flight_follow_the_columns_of_a_thread() -> None:
@@ -113,7 +113,7 @@ def test_the_estimate_counts_the_stores_of_empty_rows(problem: Problem) -> None:
 
     assert chain(5 * tiles) - chain(0) == pytest.approx(5 * 9.37)
     assert chain(5 * tiles, 2) == chain(0, 2)
-    assert explore(problem, H200, Order.GREEDY, Pins()).empty_rows == 12
+    assert explore(problem, H200, Reordering.GREEDY, Pins()).empty_rows == 12
 
 
 @pytest.mark.parametrize(

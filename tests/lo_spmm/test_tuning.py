@@ -16,15 +16,15 @@ from spmark.impls.core.interfaces import Built, Plan
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.formats.threads import cores
 from spmark.impls.lo_spmm.features import FEATURES
-from spmark.impls.lo_spmm.reorder import Order
-from spmark.impls.lo_spmm.search import Pins, Space, explore
+from spmark.impls.lo_spmm.reorder import Reordering
+from spmark.impls.lo_spmm.search import Pins, TileSpace, explore
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.lo_spmm.tuning import (
     HOPELESS,
     KERNELS,
     RANKED,
     SAMPLED,
-    Mode,
+    Chooser,
     by_kernel,
     choose,
     config_of,
@@ -39,9 +39,9 @@ H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
 
 
 @pytest.fixture(scope="module")
-def space() -> Space:
+def space() -> TileSpace:
     lengths = np.random.default_rng(7).binomial(200, 0.1, 600).tolist()
-    return explore(Problem(Op.SPMM, random_csr(600, 200, lengths), 512), H200, Order.GREEDY, Pins())
+    return explore(Problem(Op.SPMM, random_csr(600, 200, lengths), 512), H200, Reordering.GREEDY, Pins())
 
 
 def time_us(size: TileSize) -> float:
@@ -90,8 +90,8 @@ class Device(MadeUpTimer):
         return [size for group in self.groups for size in group]
 
 
-def test_the_estimate_runs_nothing(space: Space) -> None:
-    found = choose(space, Mode.ESTIMATE)
+def test_the_estimate_runs_nothing(space: TileSpace) -> None:
+    found = choose(space, Chooser.ESTIMATE)
     assert found.size == min(space.survivors.sizes, key=space.cycles)
     assert found.record.candidates == space.survivors.counts["space"]
     assert (found.record.compiled, found.record.measured) == (0, 0)
@@ -106,8 +106,8 @@ def test_kernels_without_hope_have_no_proxy() -> None:
     assert promising({}) == []
 
 
-@pytest.mark.parametrize("mode", [Mode.EXHAUSTIVE, Mode.NEAR, Mode.LO_SPMM])
-def test_the_fastest_are_measured_again_before_one_is_taken(space: Space, mode: Mode) -> None:
+@pytest.mark.parametrize("mode", [Chooser.EXHAUSTIVE, Chooser.NEAR, Chooser.LO_SPMM])
+def test_the_fastest_are_measured_again_before_one_is_taken(space: TileSpace, mode: Chooser) -> None:
     first = Device()
     choose(space, mode, first.race)
     lucky = sorted(first.sizes, key=time_us)[FINALISTS + 3]
@@ -120,21 +120,21 @@ def test_the_fastest_are_measured_again_before_one_is_taken(space: Space, mode: 
     assert len(again) == FINALISTS
 
 
-def test_who_is_not_measured_again_is_not_taken(space: Space) -> None:
+def test_who_is_not_measured_again_is_not_taken(space: TileSpace) -> None:
     """All that are measured again were lucky: what was not is faster than these by its few samples, and still left."""
     first = Device()
-    choose(space, Mode.EXHAUSTIVE, first.race)
+    choose(space, Chooser.EXHAUSTIVE, first.race)
     lucky = [size for size in first.sizes if 5 < time_us(size) < 9][:FINALISTS]
     least_us = min(map(time_us, first.sizes))
     assert 0.1 * max(map(time_us, lucky)) < least_us < min(map(time_us, lucky))
     device = Device(lucky=lucky)
-    found = choose(space, Mode.EXHAUSTIVE, device.race)
+    found = choose(space, Chooser.EXHAUSTIVE, device.race)
     assert set(device.finalists) == set(lucky)
     assert found.size in lucky
 
 
-@pytest.mark.parametrize("mode", [Mode.EXHAUSTIVE, Mode.LO_SPMM])
-def test_every_candidate_is_run_and_the_fastest_taken(space: Space, mode: Mode) -> None:
+@pytest.mark.parametrize("mode", [Chooser.EXHAUSTIVE, Chooser.LO_SPMM])
+def test_every_candidate_is_run_and_the_fastest_taken(space: TileSpace, mode: Chooser) -> None:
     device = Device()
     found = choose(space, mode, device.race)
     compared = list(space.survivors.sizes)
@@ -149,15 +149,15 @@ def test_every_candidate_is_run_and_the_fastest_taken(space: Space, mode: Mode) 
     assert found.dealt is space.dealt(12)
 
 
-def test_candidates_of_a_kernel_take_turns_and_the_most_promising_come_first(space: Space) -> None:
+def test_candidates_of_a_kernel_take_turns_and_the_most_promising_come_first(space: TileSpace) -> None:
     device = Device()
-    choose(space, Mode.EXHAUSTIVE, device.race)
+    choose(space, Chooser.EXHAUSTIVE, device.race)
     assert device.groups == by_kernel(sorted(space.survivors.sizes, key=space.cycles))
     assert all(len(set(map(kernel_of, turn))) == 1 for turn in device.groups)
 
 
-@pytest.mark.parametrize("mode", [Mode.EC_SPMM, Mode.LO_SPMM_RANK])
-def test_a_rank_model_leaves_ten(space: Space, mode: Mode) -> None:
+@pytest.mark.parametrize("mode", [Chooser.EC_SPMM, Chooser.LO_SPMM_RANK])
+def test_a_rank_model_leaves_ten(space: TileSpace, mode: Chooser) -> None:
     device = Device()
     model = stump(FEATURES.index("tile_rows"), 30)
     found = choose(space, mode, device.race, model)
@@ -169,9 +169,9 @@ def test_a_rank_model_leaves_ten(space: Space, mode: Mode) -> None:
     assert len(found.record.seen) == len(space.survivors.sizes)
 
 
-def test_near_runs_all_launches_of_a_few_kernels(space: Space) -> None:
+def test_near_runs_all_launches_of_a_few_kernels(space: TileSpace) -> None:
     device = Device()
-    found = choose(space, Mode.NEAR, device.race)
+    found = choose(space, Chooser.NEAR, device.race)
     kernels = {(size.tile_rows, size.cpt) for size in device.sizes}
     assert len(kernels) == KERNELS == len(device.groups)
     best = min(space.survivors.sizes, key=space.cycles)
@@ -181,25 +181,25 @@ def test_near_runs_all_launches_of_a_few_kernels(space: Space) -> None:
     assert found.size == min(of_them, key=time_us)
 
 
-def test_near_assembles_one_kernel_less_where_code_is_large(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_near_assembles_one_kernel_less_where_code_is_large(space: TileSpace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spmark.impls.lo_spmm.tuning.MANY_PRODUCTS", space.problem.matrix.nnz - 1)
     device = Device()
-    choose(space, Mode.NEAR, device.race)
+    choose(space, Chooser.NEAR, device.race)
     assert len({kernel_of(size) for size in device.sizes}) == KERNELS - 1
 
 
-def test_near_counts_each_number_of_parts_as_a_kernel(space: Space) -> None:
+def test_near_counts_each_number_of_parts_as_a_kernel(space: TileSpace) -> None:
     device = Device()
     few = Problem(Op.SPMM, random_csr(96, 2000, [200] * 96), 256)
-    found = choose(explore(few, H200, Order.GREEDY, Pins(split=0)), Mode.NEAR, device.race)
+    found = choose(explore(few, H200, Reordering.GREEDY, Pins(split=0)), Chooser.NEAR, device.race)
     assert len({(size.tile_rows, size.cpt, size.split) for size in device.sizes}) == KERNELS == len(device.groups)
     assert min(size.split for size in device.sizes) == 1 < max(size.split for size in device.sizes)
     assert found.dealt.nnz.size == found.size.split * len(found.dealt.rows)
 
 
-def test_a_sample_is_of_whole_kernels_with_all_columns_of_a_thread(space: Space) -> None:
+def test_a_sample_is_of_whole_kernels_with_all_columns_of_a_thread(space: TileSpace) -> None:
     device = Device()
-    found = choose(space, Mode.SAMPLED, device.race)
+    found = choose(space, Chooser.SAMPLED, device.race)
     kernels = {(size.tile_rows, size.cpt) for size in device.sizes}
     every = {(size.tile_rows, size.cpt) for size in space.survivors.sizes}
     assert len(every) / SAMPLED - 1 < len(kernels) <= len(every) / SAMPLED + 1
@@ -208,27 +208,27 @@ def test_a_sample_is_of_whole_kernels_with_all_columns_of_a_thread(space: Space)
     assert found.record.eligible == len(space.survivors.sizes) > found.record.measured == len(device.sizes)
 
 
-def test_what_is_told_of_a_search_is_of_every_candidate(space: Space) -> None:
+def test_what_is_told_of_a_search_is_of_every_candidate(space: TileSpace) -> None:
     device = Device()
-    record = choose(space, Mode.SAMPLED, device.race).record
+    record = choose(space, Chooser.SAMPLED, device.race).record
     assert [one.config for one in record.seen] == [config_of(size) for size in space.survivors.sizes]
     assert [one.predicted for one in record.seen] == [space.cycles(size) for size in space.survivors.sizes]
     assert {TileSize(**one.config) for one in record.seen if one.samples_us} == set(device.sizes)
     assert (record.candidates, record.eligible) == (space.considered, len(space.survivors.sizes))
     assert record.compile_s > 0
     assert record.run_s > 0
-    nothing = choose(space, Mode.ESTIMATE).record
+    nothing = choose(space, Chooser.ESTIMATE).record
     assert (nothing.compiled, nothing.cores, nothing.compile_s, nothing.run_s) == (0, 1, 0, 0)
 
 
-def test_what_cannot_be_built_has_a_reason_and_does_not_win(space: Space) -> None:
-    found = choose(space, Mode.EXHAUSTIVE, Device(broken=12).race)
+def test_what_cannot_be_built_has_a_reason_and_does_not_win(space: TileSpace) -> None:
+    found = choose(space, Chooser.EXHAUSTIVE, Device(broken=12).race)
     assert found.size.tile_rows in (8, 16)
     assert {"out of luck" in one.reason for one in found.record.seen if one.config["tile_rows"] == 12} == {True}
     with pytest.raises(BuildError, match="out of luck"):
-        choose(space, Mode.EXHAUSTIVE, Device(broken=-1).race)
+        choose(space, Chooser.EXHAUSTIVE, Device(broken=-1).race)
 
 
-def test_one_candidate_needs_no_device(space: Space) -> None:
-    alone = explore(space.problem, H200, Order.NONE, Pins(8, 64, 1, 1))
-    assert choose(alone, Mode.EXHAUSTIVE).size == TileSize(8, 64, 1, 1)
+def test_one_candidate_needs_no_device(space: TileSpace) -> None:
+    alone = explore(space.problem, H200, Reordering.NONE, Pins(8, 64, 1, 1))
+    assert choose(alone, Chooser.EXHAUSTIVE).size == TileSize(8, 64, 1, 1)

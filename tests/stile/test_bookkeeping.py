@@ -13,7 +13,7 @@ from stile_recount import Recounted, on_grid
 from spmark.impls.core.problem import Csr, Op
 from spmark.impls.stile.calibration import Calibration
 from spmark.impls.stile.greedy import Event, Greedy, Rules
-from spmark.impls.stile.space import Formats, Mode, shapes_of
+from spmark.impls.stile.space import Formats, SearchMode, shapes_of
 from spmark.impls.stile.state import stretched
 from spmark.impls.stile.windows import Tiled
 
@@ -46,16 +46,16 @@ def search(matrix: Csr, calibration: Calibration, rules: Rules, *costs: float) -
 
 CALIBRATIONS = {"spmm": SPMM, "two_heights": TWO_HEIGHTS, "sddmm": SDDMM}
 RULES = {
-    "code": ("spmm", Rules(Mode.CODE)),
-    "code_keeps": ("spmm", Rules(Mode.CODE, withdraw=False)),
-    "code_blocks": ("spmm", Rules(Mode.CODE, Formats.BLOCKS, slack=1.0)),
-    "code_levels": ("spmm", Rules(Mode.CODE, slack=0.0, max_levels=2)),
-    "paper": ("spmm", Rules(Mode.PAPER, slack=0.3)),
-    "paper_heights": ("two_heights", Rules(Mode.PAPER, slack=0.0)),
-    "paper_heights_keep": ("two_heights", Rules(Mode.PAPER, slack=0.0, withdraw=False, max_levels=3)),
-    "paper_heights_blocks": ("two_heights", Rules(Mode.PAPER, Formats.BLOCKS, slack=0.0)),
-    "sddmm": ("sddmm", Rules(Mode.CODE)),
-    "sddmm_paper": ("sddmm", Rules(Mode.PAPER, slack=0.0)),
+    "code": ("spmm", Rules(SearchMode.CODE)),
+    "code_keeps": ("spmm", Rules(SearchMode.CODE, withdraw=False)),
+    "code_blocks": ("spmm", Rules(SearchMode.CODE, Formats.BLOCKS, slack=1.0)),
+    "code_levels": ("spmm", Rules(SearchMode.CODE, slack=0.0, max_levels=2)),
+    "paper": ("spmm", Rules(SearchMode.PAPER, slack=0.3)),
+    "paper_heights": ("two_heights", Rules(SearchMode.PAPER, slack=0.0)),
+    "paper_heights_keep": ("two_heights", Rules(SearchMode.PAPER, slack=0.0, withdraw=False, max_levels=3)),
+    "paper_heights_blocks": ("two_heights", Rules(SearchMode.PAPER, Formats.BLOCKS, slack=0.0)),
+    "sddmm": ("sddmm", Rules(SearchMode.CODE)),
+    "sddmm_paper": ("sddmm", Rules(SearchMode.PAPER, slack=0.0)),
 }
 SHAPES = [(40, 60, 0.06), (70, 30, 0.15), (33, 200, 0.04), (96, 120, 0.03), (82, 153, 0.15)]
 COSTS = {
@@ -81,7 +81,7 @@ def test_the_matrices_call_for_every_kind_of_pick() -> None:
     withdrawn = ties = 0
     for costs in COSTS.values():
         for shape in SHAPES:
-            run = search(mixed(0, *shape), SPMM, Rules(Mode.CODE), *costs)
+            run = search(mixed(0, *shape), SPMM, Rules(SearchMode.CODE), *costs)
             picked.update({step.event: step.picked for step in run._trace})
             withdrawn += sum(step.withdrawn for step in run._trace)
             ties += run.ties
@@ -95,7 +95,7 @@ def test_windows_that_give_back_more_than_they_cost_are_taken_together() -> None
     count = 48
     indices = np.concatenate([np.sort(np.random.default_rng(row).permutation(60)[:24]) for row in range(count)])
     matrix = Csr.checked((count, 60), np.arange(count + 1) * 24, indices, np.ones(indices.size))
-    rules = Rules(Mode.PAPER, slack=0.5, widest=16)
+    rules = Rules(SearchMode.PAPER, slack=0.5, widest=16)
     shapes = on_grid(shapes_of(SPMM, 32, 32, matrix.nnz, rules.mode, rules.widest), FINE, 0.2, 1.0)
     run = Recounted(Tiled.of(matrix, matrix.row_lengths.astype(np.int32)), shapes, True, rules, lambda: False)
     run._regroup()

@@ -13,7 +13,7 @@ from spmark.impls.core.problem import DType, Op
 from spmark.impls.runtime.device import host_simt
 from spmark.impls.stile.calibration import Calibration, calibration_for, published_a100
 from spmark.impls.stile.levels import make_level
-from spmark.impls.stile.space import Mode, parts_of, shapes_of, widest_bucket
+from spmark.impls.stile.space import SearchMode, parts_of, shapes_of, widest_bucket
 from spmark.impls.stile.windows import Tiled
 
 A100 = published_a100()
@@ -55,7 +55,7 @@ def test_ell_tiles_by_table_3() -> None:
     lengths = [3, 4, 1, 2, 8, 30, 2, 0]
     matrix = random_csr(8, 40, lengths, 5)
     calibration = Calibration.of(A100, Op.SPMM, DType.FLOAT16)
-    shapes = shapes_of(calibration, 32, 32, 10**6, Mode.CODE)
+    shapes = shapes_of(calibration, 32, 32, 10**6, SearchMode.CODE)
     level = make_level(Tiled.of(matrix, matrix.row_lengths.astype(np.int32)), shapes, True, 0)
     line = calibration.line
     for tile, (first, stop) in enumerate(zip(level.first, level.stop, strict=True)):
@@ -73,7 +73,7 @@ def test_ell_tiles_by_table_3() -> None:
 def test_one_dimensional_tiles_by_table_3() -> None:
     matrix = random_csr(20, 60, np.random.default_rng(0).integers(0, 20, 20).tolist())
     calibration = Calibration.of(A100, Op.SDDMM, DType.FLOAT16)
-    shapes = shapes_of(calibration, 100, 64, matrix.nnz, Mode.CODE)
+    shapes = shapes_of(calibration, 100, 64, matrix.nnz, SearchMode.CODE)
     level = make_level(Tiled.of(matrix, matrix.row_lengths.astype(np.int32)), shapes, False, 0)
     row_of = np.repeat(np.arange(20), matrix.row_lengths)
     for tile, (first, stop) in enumerate(zip(level.first, level.stop, strict=True)):
@@ -86,9 +86,9 @@ def test_one_dimensional_tiles_by_table_3() -> None:
 
 def test_parts_of_j() -> None:
     sddmm = Calibration.of(A100, Op.SDDMM, DType.FLOAT16)
-    assert [parts_of(sddmm, width, Mode.CODE) for width in (8, 16, 40, 512)] == [(16,), (16,), (32,), (64,)]
-    assert parts_of(sddmm, 8, Mode.PAPER) == (16, 32, 64)
-    halves = shapes_of(sddmm, 128, 64, 1000, Mode.CODE)
+    assert [parts_of(sddmm, width, SearchMode.CODE) for width in (8, 16, 40, 512)] == [(16,), (16,), (32,), (64,)]
+    assert parts_of(sddmm, 8, SearchMode.PAPER) == (16, 32, 64)
+    halves = shapes_of(sddmm, 128, 64, 1000, SearchMode.CODE)
     assert halves.single_ms[0, 0] == pytest.approx(2 * 0.00048046)
 
 

@@ -19,7 +19,7 @@ from spmark.impls.stile.net import FEATURES, Net
 from spmark.impls.stile.plan import Stile
 from spmark.impls.stile.prices import cheapest_ms, ell_price, features, run_price
 from spmark.impls.stile.search import search
-from spmark.impls.stile.space import Formats, Mode, shapes_of
+from spmark.impls.stile.space import Formats, SearchMode, shapes_of
 from spmark.impls.stile.study import fitting, samples
 from spmark.impls.stile.study.fitting import HELD_OUT, Agreement, Fitted, Measured, fitted, tiles_name
 from spmark.impls.stile.study.training import train
@@ -169,7 +169,7 @@ def test_a_level_costs_what_the_networks_say(spmm: Fitted) -> None:
     lengths = np.random.default_rng(2).integers(0, 30, 60).tolist()
     matrix = random_csr(60, 80, lengths)
     calibration = spmm.learned
-    shapes = shapes_of(calibration, 64, 32, 10**6, Mode.CODE)
+    shapes = shapes_of(calibration, 64, 32, 10**6, SearchMode.CODE)
     level = make_level(Tiled.of(matrix, matrix.row_lengths.astype(np.int32)), shapes, True, 0)
     for tile, (first, stop) in enumerate(zip(level.first, level.stop, strict=True)):
         columns = np.unique(matrix.indices[level.items[first:stop]]).size

@@ -15,7 +15,7 @@ from spmark.impls.core.problem import Csr
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.formats.hyb import powers_up_to
 from spmark.impls.stile.levels import make_level
-from spmark.impls.stile.space import Mode, shapes_of
+from spmark.impls.stile.space import SearchMode, shapes_of
 from spmark.impls.stile.windows import Tiled, begin
 
 
@@ -70,7 +70,7 @@ def test_hyb_is_split_and_reordered() -> None:
 def test_condensing_is_what_the_search_does() -> None:
     matrix = drawn(3)
     tiled = Tiled.of(matrix, matrix.row_lengths.astype(np.int32))
-    shapes = shapes_of(SPMM, 32, 32, matrix.nnz, Mode.CODE)
+    shapes = shapes_of(SPMM, 32, 32, matrix.nnz, SearchMode.CODE)
     tiled.begun.get(("order", shapes.heights[0]), lambda: np.arange(matrix.num_rows, dtype=np.int32))
     _, windows, groups = begin(tiled, shapes, True)
     for number, part in enumerate(divide(View.of(matrix), Axis.ROWS, 16)):
@@ -84,7 +84,7 @@ def test_one_dimensional_tiles_are_flattened_and_split() -> None:
     matrix = drawn(4)
     tiles = divide(split(flatten(squeeze(View.of(matrix))), 32), Axis.ROWS, 1)
     tiled = Tiled.of(matrix, matrix.row_lengths.astype(np.int32))
-    level = make_level(tiled, shapes_of(SDDMM, 64, 64, matrix.nnz, Mode.CODE), False, 0)
+    level = make_level(tiled, shapes_of(SDDMM, 64, 64, matrix.nnz, SearchMode.CODE), False, 0)
     found = [level.items[a:b].tolist() for a, b in zip(level.first, level.stop, strict=True)]
     assert found == [tile.at.tolist() for tile in tiles]
 
@@ -92,7 +92,7 @@ def test_one_dimensional_tiles_are_flattened_and_split() -> None:
 def test_ell_tiles_are_squeezed_split_and_reordered() -> None:
     matrix = drawn(5)
     tiled = Tiled.of(matrix, matrix.row_lengths.astype(np.int32))
-    shapes = shapes_of(SPMM, 32, 32, matrix.nnz, Mode.CODE)
+    shapes = shapes_of(SPMM, 32, 32, matrix.nnz, SearchMode.CODE)
     level = make_level(tiled, shapes, True, 0)
     ranked = reorder(split(squeeze(View.of(matrix)), shapes.widest), Axis.ROWS)
     lengths = ranked.counts(Axis.ROWS)

@@ -20,8 +20,8 @@ from spmark.impls.kernels.tile_tasks import Panels
 from spmark.impls.stile.calibration import Calibration, published_a100
 from spmark.impls.stile.greedy import Event, Greedy, Rules
 from spmark.impls.stile.mixture import Ground
-from spmark.impls.stile.search import Found, Sought, heavy, search, search_each, search_many
-from spmark.impls.stile.space import Formats, Mode, shapes_of
+from spmark.impls.stile.search import ChosenTiles, Sought, heavy, search, search_each, search_many
+from spmark.impls.stile.space import Formats, SearchMode, shapes_of
 from spmark.impls.stile.windows import Tiled
 
 
@@ -48,7 +48,7 @@ def problems(draw: st.DrawFn) -> Csr:
 
 rules = st.builds(
     Rules,
-    mode=st.sampled_from(Mode),
+    mode=st.sampled_from(SearchMode),
     formats=st.sampled_from(Formats),
     slack=st.sampled_from([0.0, 0.2, 3.0]),
     withdraw=st.booleans(),
@@ -56,7 +56,7 @@ rules = st.builds(
 )
 
 
-def check(matrix: Csr, found: Found, ell: bool) -> None:
+def check(matrix: Csr, found: ChosenTiles, ell: bool) -> None:
     """Hold the invariants of a plan."""
     selection = found.selection
     held = TileFormat.from_csr(matrix, selection)
@@ -85,8 +85,8 @@ def test_tiny_matrices(name: str, calibration: Calibration) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_picks_are_those_of_a_literal_algorithm_2(seed: int, withdraw: bool, calibration: Calibration) -> None:
     matrix = mixed_matrix(np.random.default_rng(seed), 40, 60)
-    shapes = shapes_of(calibration, 32, 32, matrix.nnz, Mode.PAPER)
-    how = Rules(Mode.PAPER, slack=0.0, withdraw=withdraw, max_levels=10**6)
+    shapes = shapes_of(calibration, 32, 32, matrix.nnz, SearchMode.PAPER)
+    how = Rules(SearchMode.PAPER, slack=0.0, withdraw=withdraw, max_levels=10**6)
     picked = Greedy(Tiled.of(matrix, matrix.row_lengths.astype(np.int32)), shapes, True, how, lambda: False).run()
     slow = Slow(matrix, shapes, picked.order.tolist(), withdraw)
     assert picked.spent_ms == pytest.approx(slow.run(), rel=1e-9)
@@ -98,8 +98,8 @@ def test_picks_are_those_of_a_literal_algorithm_2(seed: int, withdraw: bool, cal
 @pytest.mark.parametrize("seed", range(6))
 def test_cost_of_one_level_is_within_the_bound_of_the_best_cover(seed: int) -> None:
     matrix = mixed_matrix(np.random.default_rng(50 + seed), 16, 24)
-    shapes = shapes_of(SPMM, 32, 32, matrix.nnz, Mode.CODE)
-    how = Rules(Mode.PAPER, max_levels=1)
+    shapes = shapes_of(SPMM, 32, 32, matrix.nnz, SearchMode.CODE)
+    how = Rules(SearchMode.PAPER, max_levels=1)
     picked = Greedy(Tiled.of(matrix, matrix.row_lengths.astype(np.int32)), shapes, True, how, lambda: False).run()
     slow = Slow(matrix, shapes, picked.order.tolist())
     candidates = _first_level(slow)
@@ -142,7 +142,7 @@ def test_a_window_replaces_what_was_picked_in_it() -> None:
 def test_a_withdraw_is_never_worse_on_average_than_the_best_other_candidate() -> None:
     for seed in range(10):
         matrix = mixed_matrix(np.random.default_rng(seed), 60, 80)
-        shapes = shapes_of(SPMM, 32, 32, matrix.nnz, Mode.PAPER)
+        shapes = shapes_of(SPMM, 32, 32, matrix.nnz, SearchMode.PAPER)
         slow = Slow(matrix, shapes, list(range(60)))
         while len(slow.owner) < matrix.nnz:
             block, light = slow.best_block(), slow.best_light()
@@ -155,8 +155,8 @@ def test_a_withdraw_is_never_worse_on_average_than_the_best_other_candidate() ->
 
 @pytest.mark.parametrize("calibration", [SPMM, SDDMM], ids=["spmm", "sddmm"])
 @pytest.mark.parametrize("formats", Formats)
-@pytest.mark.parametrize("mode", Mode)
-def test_out_of_time_still_gives_a_whole_plan(mode: Mode, formats: Formats, calibration: Calibration) -> None:
+@pytest.mark.parametrize("mode", SearchMode)
+def test_out_of_time_still_gives_a_whole_plan(mode: SearchMode, formats: Formats, calibration: Calibration) -> None:
     matrix = mixed_matrix(np.random.default_rng(9), 300, 400)
     found = search(matrix, calibration, 64, Rules(mode, formats), time_budget_s=0.0)
     check(matrix, found, calibration.op is Op.SPMM)
@@ -174,7 +174,7 @@ def test_the_same_matrix_gives_the_same_plan() -> None:
 
 def test_atomic_tiles_are_those_that_share_a_row() -> None:
     matrix = mixed_matrix(np.random.default_rng(4), 200, 300)
-    held = TileFormat.from_csr(matrix, search(matrix, SPMM, 32, Rules(Mode.PAPER)).selection)
+    held = TileFormat.from_csr(matrix, search(matrix, SPMM, 32, Rules(SearchMode.PAPER)).selection)
     writers = np.zeros(matrix.num_rows, np.int64)
     for part in held.blocks.values():
         for panel in part.rows:
@@ -196,7 +196,7 @@ def test_widths_share_a_format_and_its_cost_grows_with_the_parts() -> None:
 def test_levels_are_limited() -> None:
     matrix = random_csr(400, 500, np.minimum(np.random.default_rng(1).zipf(1.4, 400), 500).tolist())
     for limit in (1, 2, 10):
-        assert search(matrix, SPMM, 32, Rules(Mode.PAPER, max_levels=limit, slack=0.0)).levels <= limit
+        assert search(matrix, SPMM, 32, Rules(SearchMode.PAPER, max_levels=limit, slack=0.0)).levels <= limit
 
 
 def test_blocks_that_were_not_measured_are_no_candidates() -> None:
@@ -221,7 +221,7 @@ def test_searches_together_find_what_each_finds_alone(
     matrix = mixed_matrix(np.random.default_rng(11), 400, 500)
     monkeypatch.setattr("spmark.impls.stile.search.SHARE", 0 if threads else 10**9)
     monkeypatch.setattr("spmark.impls.formats.threads.cores", lambda: 3)
-    asked = [Rules(), Rules(formats=Formats.OTHER, widest=128), Rules(Mode.PAPER), Rules(widest=64)]
+    asked = [Rules(), Rules(formats=Formats.OTHER, widest=128), Rules(SearchMode.PAPER), Rules(widest=64)]
     ground = Ground(matrix)
     together = search_many([Sought(one, matrix, lambda: ground) for one in asked], calibration, 64)
     for rules, found in zip(asked, together, strict=True):

@@ -11,7 +11,7 @@ from problems import random_csr
 from stile_calibrations import SPMM
 
 from spmark.impls.formats import threads
-from spmark.impls.stile.space import Mode, shapes_of
+from spmark.impls.stile.space import SearchMode, shapes_of
 from spmark.impls.stile.windows import Once, Tiled, begin, make_groups, order_of, row_order
 
 
@@ -49,7 +49,7 @@ def test_what_fails_fails_for_all() -> None:
 
 def test_searches_begin_with_the_same_and_change_their_own() -> None:
     first = tiled()
-    shapes = shapes_of(SPMM, 32, 32, first.matrix.nnz, Mode.CODE)
+    shapes = shapes_of(SPMM, 32, 32, first.matrix.nnz, SearchMode.CODE)
     order, windows, groups = begin(first, shapes, True)
     np.testing.assert_array_equal(order, row_order(first, 16))
     assert order_of(first, 16) is order

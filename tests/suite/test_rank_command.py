@@ -16,7 +16,7 @@ from spmark.impls.lo_spmm.rank import RankModel
 from spmark.impls.lo_spmm.study import commands, labels
 from spmark.impls.lo_spmm.study.commands import LAYERS
 from spmark.impls.lo_spmm.study.compared import Compared
-from spmark.impls.lo_spmm.study.labels import LabelRow
+from spmark.impls.lo_spmm.study.labels import TileLabels
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.suite import cli
 from spmark.suite.commands import label
@@ -46,7 +46,7 @@ def test_from_kernels_to_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for shard in ("1/2", "2/2"):
         assert spmark(monkeypatch, "label", "lo_spmm", "--shard", shard, "--out", str(tmp_path)) == 0
     files = sorted((tmp_path / "nvidia-h200" / "lo_spmm").glob("*.jsonl"))
-    assert [sorted(row.seed for row in read_rows(file, LabelRow)) for file in files] == [
+    assert [sorted(row.seed for row in read_rows(file, TileLabels)) for file in files] == [
         list(range(0, 24, 2)),
         list(range(1, 24, 2)),
     ]

@@ -106,7 +106,7 @@ def test_where_times_mean_nothing_no_warm_sample_is_made_up_for(fakes, kind, act
     case = fakes.case()
     environment = fakes.environment(device=fakes.CPU.model_copy(update={"kind": kind}))
     key = resume.key_of(case, environment, fakes.version("fake"))
-    history = resume.History({key: resume.Tried(Status.OK, environment.packages, warm=False)})
+    history = resume.History({key: resume.Earlier(Status.OK, environment.packages, warm=False)})
     (item,) = make_agenda([case], {}, environment, history, Options(warm=True)).items
     assert item.action == action
 

@@ -17,17 +17,17 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError, DeviceError, SweepError
 from spmark.impls.core.problem import Csr, DType
 from spmark.impls.core.recordfile import read_rows
-from spmark.impls.liteform.compose import Form
+from spmark.impls.liteform.compose import StoredAs
 from spmark.impls.liteform.cost import count
 from spmark.impls.liteform.features import SELECTION_BY_WIDTH
 from spmark.impls.liteform.predictor import find
-from spmark.impls.liteform.schedule import Schedule, read_table
+from spmark.impls.liteform.schedule import CellSchedule, read_table
 from spmark.impls.liteform.study.commands import LABELS, OVERHEADS, SPEEDS, spread_out
 from spmark.impls.liteform.study.labelled import read_published
-from spmark.impls.liteform.study.labels import LabelRow, Tried
+from spmark.impls.liteform.study.labels import MatrixLabels, TriedConfig
 from spmark.impls.liteform.study.measured import read_labels
 from spmark.impls.liteform.study.shards import Skipped
-from spmark.impls.liteform.study.tuning import COUNTED, ScheduleRow, Timed
+from spmark.impls.liteform.study.tuning import COUNTED, ScheduleRow, TimedSchedule
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.impls.study.shards import append_rows
 from spmark.suite import cli
@@ -62,12 +62,12 @@ def measured(path: Path, device: str = "fake-gpu") -> Path:
         widths = (int(published.width[i]), int(published.width[i + 1]))
         names = ("num_rows", "num_cols", "nnz", "avg_length", "min_length", "max_length", "std_length")
         rows.append(
-            LabelRow(
+            MatrixLabels(
                 matrix=str(published.matrix[i]), matrix_hash="0", matrix_kind="synthetic", device=device,
                 dtype=DType.FLOAT32, widths=widths, features={n: float(getattr(published, n)[i]) for n in names},
                 fixed_us={"csr": {w: [float(published.csr_us[i + k])] for k, w in enumerate(widths)}},
                 tried=tuple(
-                    Tried(partitions=int(published.partitions[i + k]), max_width=32,
+                    TriedConfig(partitions=int(published.partitions[i + k]), max_width=32,
                           samples_us={w: [float(published.cell_us[i + k])]})
                     for k, w in enumerate(widths)
                 ),
@@ -183,8 +183,11 @@ class FakeScheduleTimer:
         matrix, device, dtype, width = self._facts
         counts = count(matrix, 1)
         timed = tuple(
-            Timed(
-                max_width=max_width, gathered=False, schedule=Schedule(4, 8, work), time_us=abs(max_width - 16) + work
+            TimedSchedule(
+                max_width=max_width,
+                gathered=False,
+                schedule=CellSchedule(4, 8, work),
+                time_us=abs(max_width - 16) + work,
             )
             for max_width in (8, 16, 32)
             for work in (8, 16, 32, 64, 128, 256)
@@ -237,7 +240,7 @@ def test_labels_are_made_shard_by_shard_and_what_cannot_be_is_skipped(
             if "banded" in names_of[matrix.hash]:
                 raise BuildError("nothing to time")
 
-        def fixed(self, form: Form, width: int) -> list[float]:
+        def fixed(self, form: StoredAs, width: int) -> list[float]:
             return [9.0]
 
         def prepare(self, configs: object) -> None:

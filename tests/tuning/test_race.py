@@ -13,7 +13,7 @@ from races import Cost, made_up_race
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Built
-from spmark.impls.tuning.race import FAR, FINALISTS, FIRST, MORE, Budget, Race, Timed
+from spmark.impls.tuning.race import FAR, FINALISTS, FIRST, MORE, Budget, ConfigTime, Race
 
 
 def cost_of(config: dict[str, Any]) -> float:
@@ -38,14 +38,14 @@ def test_a_candidate_is_built_and_timed_once() -> None:
 def test_the_error_of_a_median_is_that_of_many_medians() -> None:
     random = np.random.default_rng(0)
     samples = random.normal(100, 5, (4000, 15))
-    told = np.array([Timed.of({}, list(row)).error_us for row in samples])
+    told = np.array([ConfigTime.of({}, list(row)).error_us for row in samples])
     assert np.mean(told) == pytest.approx(np.std(np.median(samples, axis=1)), rel=0.1)
 
 
 def test_times_tie_within_their_errors() -> None:
-    assert Timed({}, 10.0, 0.1).ties(Timed({}, 10.2, 0.1))
-    assert not Timed({}, 10.0, 0.1).ties(Timed({}, 10.3, 0.1))
-    assert not Timed({}, 10.0).ties(Timed({}, math.inf))
+    assert ConfigTime({}, 10.0, 0.1).ties(ConfigTime({}, 10.2, 0.1))
+    assert not ConfigTime({}, 10.0, 0.1).ties(ConfigTime({}, 10.3, 0.1))
+    assert not ConfigTime({}, 10.0).ties(ConfigTime({}, math.inf))
 
 
 def test_what_is_far_behind_gets_few_samples() -> None:

@@ -12,12 +12,12 @@ from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.problem import DType
 from spmark.impls.core.recordfile import RecordFile, read_rows
-from spmark.impls.liteform.predictor import Card
+from spmark.impls.liteform.predictor import ForestCard
 from spmark.impls.liteform.schedule import table_for
 from spmark.impls.liteform.study import published
 from spmark.impls.liteform.study.held_out import held_out
-from spmark.impls.liteform.study.labelled import Labels, read_published
-from spmark.impls.liteform.study.labels import WIDTHS, About, LabelRow, measure
+from spmark.impls.liteform.study.labelled import LabelTable, read_published
+from spmark.impls.liteform.study.labels import WIDTHS, About, MatrixLabels, measure
 from spmark.impls.liteform.study.measured import read_labels, table_of
 from spmark.impls.liteform.study.models import FOREST
 from spmark.impls.liteform.study.shards import Skipped, by_dtype, measured_before, skipped_before
@@ -147,7 +147,7 @@ def _labels(file: Path, job: LabelJob, skips: _Skips) -> tuple[int, int]:
     missing = [name for name in job.own(job.names) for dtype in job.dtypes if (name, dtype.value) not in before]
     known = len(skips.known)
 
-    def make(key: tuple[str, DType], matrix: NamedMatrix) -> LabelRow:
+    def make(key: tuple[str, DType], matrix: NamedMatrix) -> MatrixLabels:
         name, dtype = key
         about = About(name, str(matrix.kind), device.name, skips.version)
         every = name in exhaustive and matrix.csr.nnz <= _EXHAUSTIVE_NNZ
@@ -202,21 +202,21 @@ def spread_out(names: Sequence[str], count: int) -> set[str]:
     return set(names[::step][:count])
 
 
-def _published(table: PublishedText) -> tuple[Labels, Card, list[LabelRow]]:
+def _published(table: PublishedText) -> tuple[LabelTable, ForestCard, list[MatrixLabels]]:
     """Give the authors' labels, what is known of them, and no rows of ours."""
     about = table.about
     origin = f"the authors' published labels ({about.licence}): {about.citation}"
-    card = Card(trained_on=origin, labels_sha256=about.sha256, gpu=about.gpu)
+    card = ForestCard(trained_on=origin, labels_sha256=about.sha256, gpu=about.gpu)
     return read_published(table.text, about.name), card, []
 
 
-def _measured(files: Sequence[Path]) -> tuple[Labels, Card, list[LabelRow]]:
+def _measured(files: Sequence[Path]) -> tuple[LabelTable, ForestCard, list[MatrixLabels]]:
     """Give measured labels as a table, what is known of them, and their rows."""
     rows = read_labels(files)
     dtypes = sorted({row.dtype.value for row in rows})
     gpu = rows[0].device
     origin = f"labels measured with spmark on {gpu} in {' and '.join(dtypes)}"
-    return table_of(rows), Card(trained_on=origin, labels_sha256=digest_of(files), gpu=gpu), rows
+    return table_of(rows), ForestCard(trained_on=origin, labels_sha256=digest_of(files), gpu=gpu), rows
 
 
 def _ratios(name: str, table: PublishedText, ratios: published.Ratios) -> dict[str, Any]:

@@ -19,13 +19,13 @@ from spmark.impls.formats.pieces import Pieces
 from spmark.impls.formats.threads import run_all
 from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBucketsPlan
 from spmark.impls.kernels.hyb_convert import HybConverter
-from spmark.impls.liteform.compose import Form
+from spmark.impls.liteform.compose import StoredAs
 from spmark.impls.liteform.cost import count
 from spmark.impls.liteform.plan import LiteForm, scheduled
-from spmark.impls.liteform.schedule import Schedule, Table, candidates, schedule_for, table_for, tiles
+from spmark.impls.liteform.schedule import CellSchedule, ScheduleTable, candidates, schedule_for, table_for, tiles
 from spmark.impls.liteform.search import search, table_of
 from spmark.impls.liteform.study.labels import WIDTHS
-from spmark.impls.liteform.study.tuning import COUNTED, ScheduleRow, Timed
+from spmark.impls.liteform.study.tuning import COUNTED, ScheduleRow, TimedSchedule
 from spmark.impls.runtime.target import open_target
 from spmark.impls.runtime.template import C_TYPES
 from spmark.impls.tuning.gpu import PlanTimer
@@ -100,7 +100,7 @@ class _Bench:
 
 
 class GpuTimer:
-    """A `spmark.impls.liteform.study.labels.Timer` of one matrix on the GPU that is there.
+    """A `spmark.impls.liteform.study.labels.FormatTimer` of one matrix on the GPU that is there.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class GpuTimer:
         self._pieces: dict[tuple[int, bool], Pieces] = {}
         self._timed_now: list[int] = []
 
-    def fixed(self, form: Form, width: int) -> list[float]:
+    def fixed(self, form: StoredAs, width: int) -> list[float]:
         """Time CSR or BSR; refused where the dtype has no kernel for blocks."""
         problem, chosen = self._bench.problems[width], LiteForm(format=form.value)
         reason = chosen.unsupported(problem, self._bench.device)
@@ -263,31 +263,31 @@ class ScheduleTimer:
         given, together = self._bench.shares
         return (False, True) if together < _LESS * given else (False,)
 
-    def _middle(self) -> Schedule:
+    def _middle(self) -> CellSchedule:
         vector, vectors, lanes = max(
             tiles(self._width, self._dtype), key=lambda tile: (tile[0] * tile[1] * tile[2] <= 128, tile[1], tile[2])
         )
-        return Schedule(vector, lanes, 16 if self._loads < 10_000_000 else 32, vectors)
+        return CellSchedule(vector, lanes, 16 if self._loads < 10_000_000 else 32, vectors)
 
-    def _timed(self) -> list[Timed]:
+    def _timed(self) -> list[TimedSchedule]:
         """Give what has times, in the order in which it was tried."""
         parted = [(*_parted(config), us) for config, us, _ in self._race.seen if isfinite(us)]
         return [
-            Timed(schedule=schedule, time_us=us, **{name: form[name] for name in _FORM if name != "partitions"})
+            TimedSchedule(schedule=schedule, time_us=us, **{name: form[name] for name in _FORM if name != "partitions"})
             for form, schedule, us in parted
         ]
 
-    def _try(self, power: int, way: bool, schedules: Iterable[Schedule], tail_in_last: bool = False) -> None:
+    def _try(self, power: int, way: bool, schedules: Iterable[CellSchedule], tail_in_last: bool = False) -> None:
         form: Config = dict(zip(_FORM, (1, 1 << power, way, tail_in_last), strict=True))
         with suppress(SpmarkError, MemoryError):
             self._bench.hold(**form)
             self._race.time_all(form | schedule.arguments() for schedule in schedules)
 
 
-def _parted(config: Config) -> tuple[dict[str, Any], Schedule]:
+def _parted(config: Config) -> tuple[dict[str, Any], CellSchedule]:
     """Give the format and the schedule of a config."""
     form = {name: config[name] for name in _FORM}
-    return form, Schedule(**{name: config[name] for name in config.keys() - form.keys()})
+    return form, CellSchedule(**{name: config[name] for name in config.keys() - form.keys()})
 
 
 def _samples_us(race: Race[Any], config: Config) -> list[float]:
@@ -307,14 +307,16 @@ def start_width(matrix: Csr, device: DeviceSpec) -> int:
     return 1 << int(search(costs, counts.widest).powers[0])
 
 
-def compile_schedules(device: DeviceSpec, dtypes: Iterable[DType], widths: Iterable[int], table: Table | None) -> None:
+def compile_schedules(
+    device: DeviceSpec, dtypes: Iterable[DType], widths: Iterable[int], table: ScheduleTable | None
+) -> None:
     """Compile every kernel that timing will meet, on all cores, so that none is compiled between two times.
 
     Parameters
     ----------
     device : DeviceSpec
     dtypes, widths : iterable
-    table : Table, optional
+    table : ScheduleTable, optional
         Of the device: only its schedules are met; without one, all candidates.
     """
     shapes: dict[tuple[DType, int, int, int], None] = {}

@@ -8,16 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spmark.impls.liteform.predictor import Card, Predictor
-from spmark.impls.liteform.study.labelled import Labels, disjoint_split
-from spmark.impls.liteform.study.labels import LabelRow
+from spmark.impls.liteform.predictor import ForestCard, Predictor
+from spmark.impls.liteform.study.labelled import LabelTable, disjoint_split
+from spmark.impls.liteform.study.labels import MatrixLabels
 from spmark.impls.liteform.study.measured import partition_regret, table_of
 from spmark.impls.liteform.study.models import balanced_accuracy
 from spmark.impls.liteform.study.published import selection_regret
 from spmark.impls.liteform.study.training import train
 
 
-class Spread(NamedTuple):
+class OverSplits(NamedTuple):
     """A number over several splits."""
 
     mean: float
@@ -25,14 +25,14 @@ class Spread(NamedTuple):
     greatest: float
 
 
-def held_out(rows: Sequence[LabelRow], card: Card, splits: int = 10) -> dict[str, Spread]:
+def held_out(rows: Sequence[MatrixLabels], card: ForestCard, splits: int = 10) -> dict[str, OverSplits]:
     """Train on four fifths of the matrices and predict the others, several times.
 
     Parameters
     ----------
-    rows : sequence of LabelRow
+    rows : sequence of MatrixLabels
         As `spmark.impls.liteform.study.measured.read_labels` gives them.
-    card : Card
+    card : ForestCard
     splits : int
         Seeds of `disjoint_split`, from 0.
 
@@ -57,10 +57,10 @@ def held_out(rows: Sequence[LabelRow], card: Card, splits: int = 10) -> dict[str
         seen = [row for row in rows if f"{row.matrix} {row.dtype}" in names]
         for name, value in (*_selection(predictor, test), *_partitions(predictor, test, seen)):
             found[name].append(value)
-    return {name: Spread(float(np.mean(values)), min(values), max(values)) for name, values in found.items()}
+    return {name: OverSplits(float(np.mean(values)), min(values), max(values)) for name, values in found.items()}
 
 
-def _selection(predictor: Predictor, test: Labels) -> Iterator[tuple[str, float]]:
+def _selection(predictor: Predictor, test: LabelTable) -> Iterator[tuple[str, float]]:
     wins = test.faster.astype(np.int64)
     samples = test.selection(predictor.card.features["selection"])
     said = np.array([predictor.selection.predict(sample) for sample in samples])
@@ -72,7 +72,7 @@ def _selection(predictor: Predictor, test: Labels) -> Iterator[tuple[str, float]
     yield "selection, regret of always CELL", selection_regret(test, np.ones(test.size, np.bool_))
 
 
-def _partitions(predictor: Predictor, test: Labels, rows: Sequence[LabelRow]) -> Iterator[tuple[str, float]]:
+def _partitions(predictor: Predictor, test: LabelTable, rows: Sequence[MatrixLabels]) -> Iterator[tuple[str, float]]:
     winners = test.where_cell_wins()
     if winners.size:
         truth = winners.partitions.astype(np.int64)

@@ -39,7 +39,7 @@ _PUBLISHED = {
 
 
 @dataclass(frozen=True, eq=False)
-class Labels:
+class LabelTable:
     """One row for each matrix and width; float64 where nothing else is said, NaN or infinite where nothing ran."""
 
     matrix: NDArray[Any]
@@ -81,9 +81,9 @@ class Labels:
         """(n,) whether CELL is not slower at all; a missing measurement is none."""
         return np.nan_to_num(self.speedup, nan=0.0) >= 1
 
-    def take(self, index: NDArray[Any]) -> Labels:
+    def take(self, index: NDArray[Any]) -> LabelTable:
         """Give some rows."""
-        return Labels(*(getattr(self, field.name)[index] for field in fields(self)))
+        return LabelTable(*(getattr(self, field.name)[index] for field in fields(self)))
 
     def selection(self, names: Sequence[str] = SELECTION) -> NDArray[np.float64]:
         """Give (n, 7) features in the order of `SELECTION`, or (n, 8) in that of `SELECTION_BY_WIDTH`."""
@@ -98,17 +98,17 @@ class Labels:
         ]
         return np.column_stack([self.num_rows, self.num_cols, self.nnz, *densities, self.width])
 
-    def one_per_matrix(self) -> Labels:
+    def one_per_matrix(self) -> LabelTable:
         """Keep the first row of every matrix: J = 32 in the published file, which the selection is trained on."""
         _, first = np.unique(self.matrix, return_index=True)
         return self.take(np.sort(first))
 
-    def where_cell_wins(self) -> Labels:
+    def where_cell_wins(self) -> LabelTable:
         """Keep what the number of partitions is trained on."""
         return self.take(np.flatnonzero(self.wins))
 
 
-def read_published(text: str, where: str) -> Labels:
+def read_published(text: str, where: str) -> LabelTable:
     """Read the authors' CSV.
 
     Parameters
@@ -142,7 +142,7 @@ def read_published(text: str, where: str) -> Labels:
         raise DatasetError(f"{where}: expected labels below the header, found none")
     arrays = {field: np.array(values) for field, values in columns.items()}
     arrays["cell_us"], arrays["csr_us"] = arrays["cell_us"] * 1e3, arrays["csr_us"] * 1e3
-    return Labels(np.array(names), **arrays)
+    return LabelTable(np.array(names), **arrays)
 
 
 def drawn_split(samples: int, rng: np.random.Generator, share: float = 0.8) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -166,7 +166,7 @@ def disjoint_split(
     Parameters
     ----------
     matrix : (n,) str
-        `Labels.matrix`; what follows a blank is a dtype and tells no matrices apart.
+        `LabelTable.matrix`; what follows a blank is a dtype and tells no matrices apart.
     rng : Generator
     share : float
 

@@ -21,7 +21,7 @@ from pydantic import Field, field_validator
 from spmark.impls.core.errors import SpmarkError
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.problem import Csr, DType
-from spmark.impls.liteform.compose import Form
+from spmark.impls.liteform.compose import StoredAs
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.loops import MAX_POWER
 from spmark.impls.liteform.study.climb import Point, climb, published_start
@@ -45,10 +45,10 @@ class About:
     implementation_version: str = ""
 
 
-class Timer(Protocol):
+class FormatTimer(Protocol):
     """Times formats of one matrix, at several widths J, on whatever there is."""
 
-    def fixed(self, form: Form, width: int) -> list[float]:
+    def fixed(self, form: StoredAs, width: int) -> list[float]:
         """Give samples of CSR or BSR at one J in microseconds; raises `SpmarkError` where it cannot be."""
         ...
 
@@ -65,7 +65,7 @@ Samples = dict[int, list[Annotated[float, Field(gt=0, allow_inf_nan=False)]]]
 """Microseconds by J."""
 
 
-class Tried(Frozen):
+class TriedConfig(Frozen):
     """A config with its times."""
 
     partitions: int
@@ -74,7 +74,7 @@ class Tried(Frozen):
     reason: str = ""
 
 
-class LabelRow(Row):
+class MatrixLabels(Row):
     """A line of a file of labels: one matrix in one dtype, at all widths."""
 
     matrix: str
@@ -89,7 +89,7 @@ class LabelRow(Row):
     """Samples by format and J; a format that could not be is missing."""
     refused: dict[str, str] = Field(default_factory=dict)
     """Why a fixed format is missing."""
-    tried: tuple[Tried, ...]
+    tried: tuple[TriedConfig, ...]
     exhaustive: bool
     """Whether every config was tried."""
     complete: bool
@@ -112,9 +112,9 @@ class _TimeIsUpError(Exception):
 class _Book:
     """Times every config once, for all widths together."""
 
-    def __init__(self, timer: Timer, ends: float) -> None:
+    def __init__(self, timer: FormatTimer, ends: float) -> None:
         self._timer, self._ends = timer, ends
-        self.tried: dict[Point, Tried] = {}
+        self.tried: dict[Point, TriedConfig] = {}
 
     def announce(self, points: Sequence[Point]) -> None:
         """Have the timer prepare what has not been tried yet."""
@@ -130,16 +130,16 @@ class _Book:
             config = 1 << point.partitions, 1 << point.width
             try:
                 samples = {j: list(found)[:MAX_SAMPLES] for j, found in self._timer.cell(*config).items()}
-                self.tried[point] = Tried(partitions=config[0], max_width=config[1], samples_us=samples)
+                self.tried[point] = TriedConfig(partitions=config[0], max_width=config[1], samples_us=samples)
             except (SpmarkError, MemoryError) as error:
-                self.tried[point] = Tried(partitions=config[0], max_width=config[1], reason=reason_of(error))
+                self.tried[point] = TriedConfig(partitions=config[0], max_width=config[1], reason=reason_of(error))
         found = self.tried[point].samples_us.get(width)
         return float(np.median(found)) if found else inf
 
 
 def measure(
     matrix: Csr,
-    timer: Timer,
+    timer: FormatTimer,
     about: About,
     *,
     dtype: DType = DType.FLOAT32,
@@ -147,13 +147,13 @@ def measure(
     exhaustive: bool = False,
     start_width: int = 0,
     limit_s: float = inf,
-) -> LabelRow:
+) -> MatrixLabels:
     """Time one matrix.
 
     Parameters
     ----------
     matrix : Csr
-    timer : Timer
+    timer : FormatTimer
         Of this matrix and dtype.
     about : About
         Of the row.
@@ -171,7 +171,7 @@ def measure(
     features = Features.of(matrix)
     fixed: dict[str, dict[int, list[float]]] = {}
     refused: dict[str, str] = {}
-    for form in (Form.CSR, Form.BSR):
+    for form in (StoredAs.CSR, StoredAs.BSR):
         try:
             fixed[form.value] = {width: list(timer.fixed(form, width))[:MAX_SAMPLES] for width in widths}
         except (SpmarkError, MemoryError) as error:
@@ -195,7 +195,7 @@ def measure(
                 climb(start, most, partial(book.time_us, width=width), book.announce)
     except _TimeIsUpError:
         complete = False
-    return LabelRow(
+    return MatrixLabels(
         matrix=about.matrix,
         matrix_kind=about.matrix_kind,
         device=about.device,

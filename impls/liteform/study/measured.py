@@ -12,20 +12,20 @@ import numpy as np
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.problem import DType
 from spmark.impls.core.recordfile import read_rows
-from spmark.impls.liteform.compose import Form
+from spmark.impls.liteform.compose import StoredAs
 from spmark.impls.liteform.features import Features
-from spmark.impls.liteform.study.labelled import Labels
-from spmark.impls.liteform.study.labels import LabelRow
+from spmark.impls.liteform.study.labelled import LabelTable
+from spmark.impls.liteform.study.labels import MatrixLabels
 from spmark.impls.study.rows import one_device
-from spmark.impls.tuning.race import Timed
+from spmark.impls.tuning.race import ConfigTime
 
 
-def partition_regret(rows: Iterable[LabelRow], predict: Callable[[Features, int], int]) -> float:
+def partition_regret(rows: Iterable[MatrixLabels], predict: Callable[[Features, int], int]) -> float:
     """Give what predicted numbers of partitions cost in time, each with its own best bucket width.
 
     Parameters
     ----------
-    rows : iterable of LabelRow
+    rows : iterable of MatrixLabels
     predict : callable
         Partitions for features and J; where that number was not tried, the nearest that was is taken.
 
@@ -50,7 +50,7 @@ def partition_regret(rows: Iterable[LabelRow], predict: Callable[[Features, int]
     return float(2 ** np.mean(logs) - 1) if logs else float("nan")
 
 
-def read_labels(paths: Sequence[Path]) -> list[LabelRow]:
+def read_labels(paths: Sequence[Path]) -> list[MatrixLabels]:
     """Read files of labels of one device, every matrix and dtype once however the files were sharded.
 
     Where there are several rows of one, the one in which every config was tried is taken, else one that is complete,
@@ -63,8 +63,8 @@ def read_labels(paths: Sequence[Path]) -> list[LabelRow]:
     RecordError
         A line is no label.
     """
-    found: dict[tuple[str, str, DType], LabelRow] = {}
-    for row in (row for path in paths for row in read_rows(path, LabelRow)):
+    found: dict[tuple[str, str, DType], MatrixLabels] = {}
+    for row in (row for path in paths for row in read_rows(path, MatrixLabels)):
         key = row.device, row.matrix, row.dtype
         held = found.get(key)
         if held is None or (row.exhaustive, row.complete) >= (held.exhaustive, held.complete):
@@ -73,12 +73,12 @@ def read_labels(paths: Sequence[Path]) -> list[LabelRow]:
     return list(found.values())
 
 
-def table_of(rows: Iterable[LabelRow], both: bool = True) -> Labels:
+def table_of(rows: Iterable[MatrixLabels], both: bool = True) -> LabelTable:
     """Give labels as a table.
 
     Parameters
     ----------
-    rows : iterable of LabelRow
+    rows : iterable of MatrixLabels
     both : bool
         Compare CELL with the faster of CSR and BSR, as the paper says, or with CSR alone, as its public code does.
 
@@ -96,15 +96,15 @@ def table_of(rows: Iterable[LabelRow], both: bool = True) -> Labels:
     if not found:
         raise DatasetError("expected labels with times of CELL and CSR, found none")
     names, numbers = zip(*found, strict=True)
-    return Labels(np.array(names), *np.array(numbers, np.float64).T)
+    return LabelTable(np.array(names), *np.array(numbers, np.float64).T)
 
 
-def _line(row: LabelRow, width: int, both: bool) -> tuple[str, tuple[float, ...]] | None:
-    """Give the fields of `Labels` for one J, in their order; None where CELL or CSR has no time."""
-    times = [(Timed.of({}, t.samples_us[width]), t) for t in row.tried if t.samples_us.get(width)]
-    forms = (Form.CSR, Form.BSR) if both else (Form.CSR,)
+def _line(row: MatrixLabels, width: int, both: bool) -> tuple[str, tuple[float, ...]] | None:
+    """Give the fields of `LabelTable` for one J, in their order; None where CELL or CSR has no time."""
+    times = [(ConfigTime.of({}, t.samples_us[width]), t) for t in row.tried if t.samples_us.get(width)]
+    forms = (StoredAs.CSR, StoredAs.BSR) if both else (StoredAs.CSR,)
     fixed = [float(np.median(row.fixed_us[f][width])) for f in forms if row.fixed_us.get(f.value, {}).get(width)]
-    if not times or not row.fixed_us.get(Form.CSR.value, {}).get(width):
+    if not times or not row.fixed_us.get(StoredAs.CSR.value, {}).get(width):
         return None
     fastest = min((timed for timed, _ in times), key=lambda timed: timed.us)
     # Of configs that noise cannot tell apart the simplest is meant to be learned.

@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.liteform.study.labelled import Labels, disjoint_split, drawn_split
+from spmark.impls.liteform.study.labelled import LabelTable, disjoint_split, drawn_split
 from spmark.impls.liteform.study.models import (
     FOREST,
     balanced_accuracy,
@@ -75,12 +75,12 @@ class Score:
     note: str = ""
 
 
-def score_models(labels: Labels, seeds: int, slow: bool, tell: Callable[[str], None]) -> list[Score]:
+def score_models(labels: LabelTable, seeds: int, slow: bool, tell: Callable[[str], None]) -> list[Score]:
     """Train and test every kind of model on every split.
 
     Parameters
     ----------
-    labels : Labels
+    labels : LabelTable
         All published rows.
     seeds : int
         Splits of each kind; seed s draws split s.
@@ -116,7 +116,7 @@ def score_models(labels: Labels, seeds: int, slow: bool, tell: Callable[[str], N
     return scores + [Score(*key, "failed", (), note=reason) for key, reason in failed.items()]
 
 
-def learning_curves(labels: Labels, seeds: int, tell: Callable[[str], None]) -> list[Score]:
+def learning_curves(labels: LabelTable, seeds: int, tell: Callable[[str], None]) -> list[Score]:
     """Train the random forest on growing parts of the training side (figure 10), on both kinds of splits."""
     found: dict[tuple[Task, Split, int, str], list[float]] = defaultdict(list)
     forest = model_kinds()[FOREST]
@@ -142,13 +142,13 @@ def learning_curves(labels: Labels, seeds: int, tell: Callable[[str], None]) -> 
     ]
 
 
-def _inputs(task: Task, rows: Labels) -> tuple[NDArray[np.float64], NDArray[Any]]:
+def _inputs(task: Task, rows: LabelTable) -> tuple[NDArray[np.float64], NDArray[Any]]:
     if task is Task.SELECTION:
         return rows.selection(), rows.wins
     return rows.partition_features(), rows.partitions.astype(np.int64)
 
 
-def _sides(split: Split, rows: Labels, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
+def _sides(split: Split, rows: LabelTable, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
     rng = np.random.default_rng(seed)
     return drawn_split(rows.size, rng) if split is Split.PUBLIC else disjoint_split(rows.matrix, rng)
 
@@ -179,7 +179,7 @@ def _models(split: Split, seed: int, slow: bool) -> dict[str, Predict]:
 
 
 def _metrics(
-    task: Task, rows: Labels, truth: NDArray[Any], answer: tuple[NDArray[Any], float, float]
+    task: Task, rows: LabelTable, truth: NDArray[Any], answer: tuple[NDArray[Any], float, float]
 ) -> Iterator[tuple[str, float]]:
     predicted, train_s, infer_s = answer
     yield "train_s", train_s
@@ -195,12 +195,12 @@ def _metrics(
         yield "regret", selection_regret(rows, predicted)
 
 
-def selection_regret(rows: Labels, cell: NDArray[np.bool_]) -> float:
+def selection_regret(rows: LabelTable, cell: NDArray[np.bool_]) -> float:
     """Give how much longer the chosen formats take than the faster of the two: geometric mean of the ratios, minus 1.
 
     Parameters
     ----------
-    rows : Labels
+    rows : LabelTable
         n rows; those in which one of the formats has no time are left out.
     cell : (n,) bool
         Where CELL was chosen.

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from spmark.impls.core.problem import DType
-from spmark.impls.liteform.schedule import Entry, Schedule, nearest
+from spmark.impls.liteform.schedule import CellSchedule, ScheduleEntry, nearest
 
 MANY: Final = 6
 """Schedules of one format from which on they are compared."""
@@ -38,10 +38,10 @@ class Trials:
     nnz: int
     max_width: int
     gathered: bool
-    times_us: Mapping[Schedule, float]
+    times_us: Mapping[CellSchedule, float]
 
 
-def fitted_entries(trials: Sequence[Trials]) -> list[Entry]:
+def fitted_entries(trials: Sequence[Trials]) -> list[ScheduleEntry]:
     """Choose schedules over a grid of sizes and widest buckets, and leave out what the nearest entry says as well.
 
     Parameters
@@ -57,7 +57,7 @@ def fitted_entries(trials: Sequence[Trials]) -> list[Entry]:
     ]
 
 
-def _grid(trials: Sequence[Trials]) -> Iterator[Entry]:
+def _grid(trials: Sequence[Trials]) -> Iterator[ScheduleEntry]:
     """Give the best schedule at every point of the grid, for trials of one dtype, J and order of rows."""
     schedules = sorted({schedule for one in trials for schedule in one.times_us}, key=repr)
     losses = np.full((len(trials), len(schedules)), np.nan)
@@ -78,7 +78,7 @@ def _grid(trials: Sequence[Trials]) -> Iterator[Entry]:
             if legal:
                 chosen = schedules[min(legal, key=lambda number: expected[number])]
                 first = trials[0]
-                yield Entry(
+                yield ScheduleEntry(
                     dtype=first.dtype,
                     width=first.width,
                     gathered=first.gathered,
@@ -88,7 +88,7 @@ def _grid(trials: Sequence[Trials]) -> Iterator[Entry]:
                 )
 
 
-def _thinned(entries: list[Entry]) -> list[Entry]:
+def _thinned(entries: list[ScheduleEntry]) -> list[ScheduleEntry]:
     kept = list(entries)
     for entry in entries:
         rest = [other for other in kept if other is not entry]

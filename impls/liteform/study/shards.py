@@ -10,7 +10,7 @@ from typing import TypeVar
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.problem import DType
 from spmark.impls.core.recordfile import read_rows
-from spmark.impls.liteform.study.labels import LabelRow
+from spmark.impls.liteform.study.labels import MatrixLabels
 from spmark.impls.study.rows import Row
 
 _log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ def measured_before(paths: Sequence[Path], device: str, version: str) -> set[tup
     RecordError
         The labels are another device's, or a line is no label.
     """
-    rows = [(path, row) for path in paths for row in read_rows(path, LabelRow)]
+    rows = [(path, row) for path in paths for row in read_rows(path, MatrixLabels)]
     for path, row in rows:
         if row.device != device:
             raise RecordError(

@@ -9,14 +9,14 @@ import numpy as np
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.liteform.features import PARTITIONS, SELECTION, SELECTION_BY_WIDTH
 from spmark.impls.liteform.forest import Forest
-from spmark.impls.liteform.predictor import Card, Predictor
-from spmark.impls.liteform.study.labelled import Labels
+from spmark.impls.liteform.predictor import ForestCard, Predictor
+from spmark.impls.liteform.study.labelled import LabelTable
 from spmark.impls.liteform.study.models import FOREST, fit, model_kinds
 
 _LEAST = 10
 
 
-def train(labels: Labels, card: Card, by_width: bool = False) -> Predictor:
+def train(labels: LabelTable, card: ForestCard, by_width: bool = False) -> Predictor:
     """Train both models on all labels.
 
     The selection sees the first width of every matrix, asks for a speed-up of 1.1 and does not know J; the number of
@@ -24,8 +24,8 @@ def train(labels: Labels, card: Card, by_width: bool = False) -> Predictor:
 
     Parameters
     ----------
-    labels : Labels
-    card : Card
+    labels : LabelTable
+    card : ForestCard
         What is known of the labels; rows, features and versions are filled in.
     by_width : bool
         Ours: the selection sees every row with its J, and asks whether CELL is faster at all.

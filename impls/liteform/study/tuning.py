@@ -15,14 +15,14 @@ from pydantic import field_validator
 
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.problem import DType
-from spmark.impls.liteform.cost import POWERS, Counts
-from spmark.impls.liteform.schedule import Gathering, Schedule, Table
+from spmark.impls.liteform.cost import POWERS, BucketCounts
+from spmark.impls.liteform.schedule import CellSchedule, Gathering, ScheduleTable
 from spmark.impls.liteform.study.schedule_fit import MANY, Trials, fitted_entries
 from spmark.impls.liteform.weights import Weights, weighed
 from spmark.impls.study.rows import Row, one_device
 
 COUNTED = ("rows", "folded", "longer", "split", "split_slots")
-"""What a row tells of `spmark.impls.liteform.cost.Counts`."""
+"""What a row tells of `spmark.impls.liteform.cost.BucketCounts`."""
 _SPACE = {
     "atomic": (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0),
     "slot": (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0),
@@ -42,12 +42,12 @@ _CREDIBLE, _WORTH = 0.1, 0.01
 must gain where it is done, since finding an order takes time."""
 
 
-class Timed(Frozen):
+class TimedSchedule(Frozen):
     """One way of running CELL in one partition, with its time."""
 
     max_width: int
     gathered: bool
-    schedule: Schedule
+    schedule: CellSchedule
     time_us: float
     tail_in_last: bool = False
 
@@ -66,7 +66,7 @@ class ScheduleRow(Row):
     given_share: float
     """Of rows of B that a block reads for the first time (`spmark.impls.formats.nearness.distinct_share`)."""
     gathered_share: float
-    timed: tuple[Timed, ...]
+    timed: tuple[TimedSchedule, ...]
 
     @field_validator("counted")
     @classmethod
@@ -76,10 +76,10 @@ class ScheduleRow(Row):
         return found
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> BucketCounts:
         """What weights price."""
         told = {name: np.array([self.counted[name]], np.int64) for name in COUNTED}
-        return Counts(**told, bound=np.zeros((1, POWERS), np.int64))
+        return BucketCounts(**told, bound=np.zeros((1, POWERS), np.int64))
 
     def by_width(self, gathered: bool, tail_in_last: bool) -> dict[int, float]:
         """Give the least time of every widest bucket that was tried in one order of rows."""
@@ -91,7 +91,7 @@ class ScheduleRow(Row):
 
     def trials(self) -> list[Trials]:
         """Give the formats for which many schedules were tried, with the times of all."""
-        kinds: dict[tuple[int, bool, bool], dict[Schedule, float]] = {}
+        kinds: dict[tuple[int, bool, bool], dict[CellSchedule, float]] = {}
         for timed in self.timed:
             times = kinds.setdefault((timed.max_width, timed.gathered, timed.tail_in_last), {})
             key = timed.schedule.canonical(timed.max_width)
@@ -103,7 +103,7 @@ class ScheduleRow(Row):
         ]
 
 
-def make_table(rows: Sequence[ScheduleRow], made_with: str = "") -> Table:
+def make_table(rows: Sequence[ScheduleRow], made_with: str = "") -> ScheduleTable:
     """Choose for a GPU what costs least time over what was measured.
 
     Parameters
@@ -121,7 +121,7 @@ def make_table(rows: Sequence[ScheduleRow], made_with: str = "") -> Table:
     device = one_device((row.device for row in rows), "expected schedules")
     entries = fitted_entries([trials for row in rows for trials in row.trials()])
     gathering = fitted_gathering(rows)
-    return Table(
+    return ScheduleTable(
         device=device,
         entries=tuple(entries),
         weights=fitted_weights(rows, gathered=False),

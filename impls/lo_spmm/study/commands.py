@@ -12,9 +12,9 @@ from spmark.impls.core.contracts import LabelJob, NamedMatrix, Outcome, Training
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.core.recordfile import read_rows
-from spmark.impls.lo_spmm.rank import Card
-from spmark.impls.lo_spmm.reorder import Order
-from spmark.impls.lo_spmm.search import Pins, Space, explore
+from spmark.impls.lo_spmm.rank import RankCard
+from spmark.impls.lo_spmm.reorder import Reordering
+from spmark.impls.lo_spmm.search import Pins, TileSpace, explore
 from spmark.impls.lo_spmm.study import labels
 from spmark.impls.lo_spmm.study.compared import Compared, compare, spread_out
 from spmark.impls.lo_spmm.study.labels import label_all, prepare, read_labels
@@ -70,7 +70,7 @@ class RankTraining:
         """Train on measured kernels; its card says how good models are that did not see a fifth of the problems."""
         files = [path for path in job.files if path.name != _COMPARED]
         rows = read_labels(files)
-        about = Card(
+        about = RankCard(
             name=job.name, gpu=rows[0].device, labels_sha256=digest_of(files), groups=0, candidates=0, ranges={},
             made_with={"command": job.command},
         )  # fmt: skip
@@ -81,7 +81,7 @@ class RankTraining:
         )
 
 
-def _race(space: Space, device: DeviceSpec, proxies: bool = False) -> Race[Any]:
+def _race(space: TileSpace, device: DeviceSpec, proxies: bool = False) -> Race[Any]:
     from spmark.impls.lo_spmm.gpu import open_race
     from spmark.impls.lo_spmm.machine import Emitter
     from spmark.impls.runtime.target import open_target
@@ -100,7 +100,7 @@ def _compare_proxies(job: LabelJob) -> Outcome:
 
     def make(layer: str, matrix: NamedMatrix) -> Compared:
         problem = Problem(Op.SPMM, matrix.csr, LAYERS[layers[layer]])
-        space = explore(problem, job.device, Order.GREEDY, Pins())
+        space = explore(problem, job.device, Reordering.GREEDY, Pins())
         rows[layer] = compare(layer, space, partial(_race, space, job.device), spread_out(space))
         return rows[layer]
 

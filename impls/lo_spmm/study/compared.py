@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from spmark.impls.core.digest import implementation_version
-from spmark.impls.lo_spmm.search import Space
+from spmark.impls.lo_spmm.search import TileSpace
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.lo_spmm.study.training import kendall
 from spmark.impls.lo_spmm.tuning import by_kernel, config_of, kernel_of
@@ -55,14 +55,16 @@ class Compared(Row):
         return self.real_us[int(np.argmin(self.proxy_us))] / min(self.real_us) - 1
 
 
-def spread_out(space: Space, count: int = CANDIDATES) -> list[TileSize]:
+def spread_out(space: TileSpace, count: int = CANDIDATES) -> list[TileSize]:
     """Choose candidates evenly over the order of their estimates, from the best to the worst."""
     ordered = sorted(space.survivors.sizes, key=space.cycles)
     places = np.unique(np.linspace(0, len(ordered) - 1, min(count, len(ordered))).round().astype(int))
     return [ordered[place] for place in places]
 
 
-def compare(layer: str, space: Space, open_race: Callable[[bool], Race[Any]], sizes: Sequence[TileSize]) -> Compared:
+def compare(
+    layer: str, space: TileSpace, open_race: Callable[[bool], Race[Any]], sizes: Sequence[TileSize]
+) -> Compared:
     """Time candidates for real and by proxies.
 
     A proxy is made for the candidates of an M1 and ``cpt`` together, as in a search. What cannot be built or launched
@@ -72,7 +74,7 @@ def compare(layer: str, space: Space, open_race: Callable[[bool], Race[Any]], si
     ----------
     layer : str
         Its name in the row.
-    space : Space
+    space : TileSpace
     open_race : callable
         Opens a race of kernels, or of proxies where it is called with True.
     sizes : sequence of TileSize

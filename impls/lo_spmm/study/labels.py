@@ -24,9 +24,9 @@ from spmark.impls.formats.threads import cores
 from spmark.impls.lo_spmm.assemble import assemble
 from spmark.impls.lo_spmm.constraints import register_cap
 from spmark.impls.lo_spmm.features import FEATURES
-from spmark.impls.lo_spmm.kernel import Schedule, UnrolledKernel, make_tiles
-from spmark.impls.lo_spmm.reorder import Order
-from spmark.impls.lo_spmm.search import Pins, Space, explore
+from spmark.impls.lo_spmm.kernel import TileSchedule, UnrolledKernel, make_tiles
+from spmark.impls.lo_spmm.reorder import Reordering
+from spmark.impls.lo_spmm.search import Pins, TileSpace, explore
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.lo_spmm.tuning import config_of
 from spmark.impls.runtime.compile_pool import side_by_side
@@ -51,7 +51,7 @@ _PREPARED = 32
 """Problems whose kernels are assembled, side by side, before these are measured."""
 
 
-class Tried(Frozen):
+class TriedTile(Frozen):
     """A candidate with its times."""
 
     tile_rows: int
@@ -63,7 +63,7 @@ class Tried(Frozen):
     reason: str = ""
 
 
-class LabelRow(Row):
+class TileLabels(Row):
     """A line of a file of labels: one problem."""
 
     seed: int
@@ -77,7 +77,7 @@ class LabelRow(Row):
     features: tuple[str, ...] = FEATURES
     candidates: int
     """That the constraints left; ``tried`` is a sample of them."""
-    tried: tuple[Tried, ...]
+    tried: tuple[TriedTile, ...]
     spent_s: float
     implementation_version: str = ""
 
@@ -100,7 +100,7 @@ def synthetic(seed: int) -> Problem:
     return Problem(Op.SPMM, Csr.checked((rows, cols), indptr, (kept % cols).astype(np.int32), values), width)
 
 
-def drawn(space: Space, seed: int) -> list[list[TileSize]]:
+def drawn(space: TileSpace, seed: int) -> list[list[TileSize]]:
     """Draw `KERNELS` pairs of M1 and columns of a thread, and up to `LAUNCHES` candidates of each."""
     rng = np.random.default_rng([seed, 5])
     kernels: dict[tuple[int, int], list[TileSize]] = {}
@@ -110,34 +110,34 @@ def drawn(space: Space, seed: int) -> list[list[TileSize]]:
     return [[sizes[at] for at in sorted(rng.permutation(len(sizes))[:LAUNCHES])] for sizes in chosen]
 
 
-def prepare(seed: int, device: DeviceSpec) -> Space:
+def prepare(seed: int, device: DeviceSpec) -> TileSpace:
     """Search a problem's space and assemble what will be measured of it, which needs no GPU.
 
     What cannot be assembled is told when it is measured.
     """
-    space = explore(synthetic(seed), device, Order.GREEDY, Pins())
+    space = explore(synthetic(seed), device, Reordering.GREEDY, Pins())
     for sizes in drawn(space, seed):
         rows, cpt = sizes[0].tile_rows, sizes[0].cpt
         tiles = make_tiles(space.problem.matrix, space.problem.values, space.dealt(rows).rows)
-        schedule = Schedule(cpt, space.pins.depth(rows, cpt))
+        schedule = TileSchedule(cpt, space.pins.depth(rows, cpt))
         kernel = UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), space.problem.width, schedule)
         with suppress(CompileError):
             assemble(kernel, device.arch, register_cap(rows, cpt, schedule.prefetch), workers=_WORKERS)
     return space
 
 
-def measure(seed: int, space: Space, race: Race[Any]) -> LabelRow:
+def measure(seed: int, space: TileSpace, race: Race[Any]) -> TileLabels:
     """Time the drawn candidates of a prepared problem."""
     started = time.monotonic()
     groups = drawn(space, seed)
     by_turns(race, [list(map(config_of, sizes)) for sizes in groups])
-    tried: list[Tried] = []
+    tried: list[TriedTile] = []
     for size in (size for sizes in groups for size in sizes):
         config = {name: getattr(size, name) for name in ("tile_rows", "threads", "cpt", "tiles_per_block")}
         seen, features = race.candidate(config_of(size)), tuple(space.features(size).tolist())
-        tried.append(Tried(**config, features=features, samples_us=seen.samples_us, reason=seen.reason))
+        tried.append(TriedTile(**config, features=features, samples_us=seen.samples_us, reason=seen.reason))
     problem = space.problem
-    return LabelRow(
+    return TileLabels(
         seed=seed,
         matrix_hash=problem.matrix.hash,
         num_rows=problem.matrix.num_rows,
@@ -155,8 +155,8 @@ def measure(seed: int, space: Space, race: Race[Any]) -> LabelRow:
 def label_all(
     path: Path,
     seeds: Iterable[int],
-    make_space: Callable[[int], Space],
-    open_race: Callable[[Space], Race[Any]],
+    make_space: Callable[[int], TileSpace],
+    open_race: Callable[[TileSpace], Race[Any]],
     ends: float,
 ) -> tuple[int, int]:
     """Label the problems that have no row yet, in this file or in another shard's beside it.
@@ -178,7 +178,7 @@ def label_all(
     made, left : int
         Rows written, and problems that are still without one.
     """
-    have = {row.seed for file in path.parent.glob("shard*.jsonl") for row in read_rows(file, LabelRow)}
+    have = {row.seed for file in path.parent.glob("shard*.jsonl") for row in read_rows(file, TileLabels)}
     wanted = [seed for seed in seeds if seed not in have]
     spaces = _prepared(wanted, make_space, ends)
     made = append_rows(path, spaces, lambda seed, space: measure(seed, space, open_race(space)), ends)
@@ -186,8 +186,8 @@ def label_all(
 
 
 def _prepared(
-    seeds: Sequence[int], make_space: Callable[[int], Space], ends: float
-) -> Iterator[tuple[int, Space | str]]:
+    seeds: Sequence[int], make_space: Callable[[int], TileSpace], ends: float
+) -> Iterator[tuple[int, TileSpace | str]]:
     """Prepare a whole batch of problems before the first is timed: a thread that writes PTX holds up launches."""
     for start in range(0, len(seeds), _PREPARED):
         if time.monotonic() >= ends:
@@ -196,7 +196,7 @@ def _prepared(
         yield from zip(batch, side_by_side(make_space, batch, cores()), strict=True)
 
 
-def read_labels(paths: Sequence[Path]) -> list[LabelRow]:
+def read_labels(paths: Sequence[Path]) -> list[TileLabels]:
     """Read files of labels, one row a problem.
 
     Raises
@@ -206,7 +206,7 @@ def read_labels(paths: Sequence[Path]) -> list[LabelRow]:
     RecordError
         A line is no label.
     """
-    rows = list({row.seed: row for path in paths for row in read_rows(path, LabelRow)}.values())
+    rows = list({row.seed: row for path in paths for row in read_rows(path, TileLabels)}.values())
     one_device(row.device for row in rows)
     other = next((row.features for row in rows if row.features != FEATURES), None)
     if other is not None:

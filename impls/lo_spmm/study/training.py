@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.lo_spmm.features import FEATURES
-from spmark.impls.lo_spmm.rank import Card, RankModel, Trees
-from spmark.impls.lo_spmm.study.labels import LabelRow
+from spmark.impls.lo_spmm.rank import RankCard, RankModel, Trees
+from spmark.impls.lo_spmm.study.labels import TileLabels
 from spmark.impls.lo_spmm.tuning import RANKED
 from spmark.impls.study.rows import untrained
 
@@ -40,13 +40,13 @@ Group = tuple[NDArray[np.float64], NDArray[np.float64]]
 """Features (n, 11) and times (n,) of one problem's candidates."""
 
 
-def train(rows: Sequence[LabelRow], card: Card) -> RankModel:
+def train(rows: Sequence[TileLabels], card: RankCard) -> RankModel:
     """Train on all problems; how good that is comes from models that each leave out a fifth of them.
 
     Parameters
     ----------
-    rows : sequence of LabelRow
-    card : Card
+    rows : sequence of TileLabels
+    card : RankCard
         What is known of the labels; counts, ranges, scores and versions are filled in.
 
     Raises
@@ -75,13 +75,13 @@ def train(rows: Sequence[LabelRow], card: Card) -> RankModel:
     return RankModel(card=filled, trees=_fitted(groups))
 
 
-def _group(row: LabelRow) -> Group:
+def _group(row: TileLabels) -> Group:
     timed = [one for one in row.tried if one.samples_us]
     features = np.array([one.features for one in timed], np.float64).reshape(len(timed), len(FEATURES))
     return features, np.array([np.median(one.samples_us) for one in timed], np.float64)
 
 
-def _held_out(groups: Sequence[Group], card: Card) -> dict[str, float]:
+def _held_out(groups: Sequence[Group], card: RankCard) -> dict[str, float]:
     """Score models on the problems that they did not see, on average over these.
 
     What the first and the best of the first ten cost over the best of all, how often that one is among the ten, the

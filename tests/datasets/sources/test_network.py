@@ -14,7 +14,7 @@ from archives import tarred, zipped
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
 from spmark.datasets.source import Facts, RawMatrix
-from spmark.datasets.sources.graphs import Dgl, Ogb, Planetoid, Snap, SuiteSparse
+from spmark.datasets.sources.graphs import DglGraphs, Ogb, Planetoid, Snap, SuiteSparse
 from spmark.datasets.sources.planetoid import read_graph
 from spmark.datasets.statistics import statistics
 from spmark.datasets.sweep import MatrixSpec
@@ -212,8 +212,8 @@ def test_planetoid_refuses_other_pickles(tmp_path, monkeypatch, content, message
 
 
 def test_dgl(server, cache, monkeypatch):
-    monkeypatch.setattr(Dgl, "base_url", server.url)
-    monkeypatch.setattr(Dgl, "graphs", {"ppi-train-20graphs": ("ppi.zip", Facts(4, 4, 6))})
+    monkeypatch.setattr(DglGraphs, "base_url", server.url)
+    monkeypatch.setattr(DglGraphs, "graphs", {"ppi-train-20graphs": ("ppi.zip", Facts(4, 4, 6))})
     links = [{"source": 0, "target": 2}, {"source": 2, "target": 0}, {"source": 1, "target": 1}]
     nodes = [{"id": node, "test": False} for node in range(4)]
     graph = {"directed": True, "multigraph": False, "graph": {}, "nodes": nodes, "links": links}
@@ -240,7 +240,7 @@ def test_dgl_refuses_other_json(tmp_path, content):
     path = tmp_path / "ppi.zip"
     path.write_bytes(zipped({"train_graph.json": content}))
     with pytest.raises(DatasetError, match=r"train_graph\.json: expected"):
-        Dgl().read(path)
+        DglGraphs().read(path)
 
 
 def test_snap(server, cache, monkeypatch):

@@ -14,8 +14,8 @@ from problems import random_csr
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError, UnsupportedError
 from spmark.impls.core.problem import DType, Problem
-from spmark.impls.liteform.compose import Form
-from spmark.impls.liteform.schedule import Gathering, Table
+from spmark.impls.liteform.compose import StoredAs
+from spmark.impls.liteform.schedule import Gathering, ScheduleTable
 from spmark.impls.liteform.weights import Weights
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.impls.tuning.race import FIRST, MORE
@@ -72,7 +72,7 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spmark.impls.liteform.plan.open_target", FakeTarget)
 
 
-def with_table(monkeypatch: pytest.MonkeyPatch, table: Table | None) -> None:
+def with_table(monkeypatch: pytest.MonkeyPatch, table: ScheduleTable | None) -> None:
     for module in ("study.gpu", "plan", "schedule"):
         monkeypatch.setattr(f"spmark.impls.liteform.{module}.table_for", lambda _: table)
 
@@ -85,14 +85,14 @@ def test_a_config_is_timed_at_every_j_and_checked_at_one(monkeypatch: pytest.Mon
     assert set(first) == set(second) == {32, 64}
     assert [width for width, _ in FakePlanTimer.checked] == [32, 64, 32]
     assert timer.cell(2, 4).keys() == {32, 64}, "what was not prepared is laid out when it is asked for"
-    assert timer.fixed(Form.CSR, 32)
+    assert timer.fixed(StoredAs.CSR, 32)
     with pytest.raises(UnsupportedError, match="float16"):
-        timer.fixed(Form.BSR, 32)
+        timer.fixed(StoredAs.BSR, 32)
 
 
 def test_rows_are_gathered_as_a_plan_would(monkeypatch: pytest.MonkeyPatch) -> None:
     weights = Weights(1.0, 0.1, 1.0, 1.0, 1.0)
-    table = Table(device="nvidia-h200", entries=(), weights=weights, gathering=Gathering(64, 0, 10.0, weights))
+    table = ScheduleTable(device="nvidia-h200", entries=(), weights=weights, gathering=Gathering(64, 0, 10.0, weights))
     with_table(monkeypatch, table)
     seen: list[tuple[int, bool]] = []
     real = gpu.EllBucketsPlan

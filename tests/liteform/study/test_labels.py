@@ -14,15 +14,15 @@ from problems import random_csr
 
 from spmark.impls.core.errors import BuildError, DatasetError, RecordError, UnsupportedError
 from spmark.impls.core.problem import Csr, DType
-from spmark.impls.liteform.compose import Form
+from spmark.impls.liteform.compose import StoredAs
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.study.climb import Point, climb, neighbours, published_start
-from spmark.impls.liteform.study.labelled import Labels
+from spmark.impls.liteform.study.labelled import LabelTable
 from spmark.impls.liteform.study.labels import (
     MAX_SAMPLES,
     About,
-    LabelRow,
-    Tried,
+    MatrixLabels,
+    TriedConfig,
     measure,
 )
 from spmark.impls.liteform.study.measured import partition_regret, read_labels, table_of
@@ -30,11 +30,11 @@ from spmark.impls.liteform.study.shards import Skipped, by_dtype, measured_befor
 from spmark.impls.study.shards import append_rows
 
 MATRIX = random_csr(60, 300, np.random.default_rng(0).integers(1, 200, 60).tolist())
-TRIED = Tried(partitions=1, max_width=8, samples_us={32: [3.0], 128: [4.0]})
+TRIED = TriedConfig(partitions=1, max_width=8, samples_us={32: [3.0], 128: [4.0]})
 ABOUT = About("made/up", "synthetic", "fake-gpu", "0" * 16)
 
 
-def read(path: Path, both: bool = True) -> Labels:
+def read(path: Path, both: bool = True) -> LabelTable:
     return table_of(read_labels([path]), both)
 
 
@@ -50,8 +50,8 @@ class FakeTimer:
         self.prepared: list[tuple[int, int]] = []
         self._fail_from = fail_from
 
-    def fixed(self, form: Form, width: int) -> list[float]:
-        if form is Form.BSR:
+    def fixed(self, form: StoredAs, width: int) -> list[float]:
+        if form is StoredAs.BSR:
             raise UnsupportedError("no blocks here")
         return [50.0 * width / 32] * 12
 
@@ -69,7 +69,7 @@ class FakeTimer:
         }
 
 
-def made(timer: FakeTimer, **how) -> LabelRow:
+def made(timer: FakeTimer, **how) -> MatrixLabels:
     return measure(MATRIX, timer, ABOUT, widths=(32, 128), **how)
 
 
@@ -165,8 +165,8 @@ def test_labels_become_a_table(tmp_path: Path) -> None:
 
 def test_blocks_count_as_a_fixed_format_where_there_are_any(tmp_path: Path) -> None:
     class Blocks(FakeTimer):
-        def fixed(self, form: Form, width: int) -> list[float]:
-            return [8.0] if form is Form.BSR else [50.0]
+        def fixed(self, form: StoredAs, width: int) -> list[float]:
+            return [8.0] if form is StoredAs.BSR else [50.0]
 
     path = tmp_path / "labels.jsonl"
     row = made(Blocks())
@@ -189,7 +189,7 @@ def test_a_shard_goes_on_where_it_was(tmp_path: Path) -> None:
     todo = [(f"made/{n}", MATRIX if n != 3 else "no such file") for n in range(4)]
     calls: list[tuple[str, DType]] = []
 
-    def make(key: tuple[str, DType], matrix: Csr) -> LabelRow:
+    def make(key: tuple[str, DType], matrix: Csr) -> MatrixLabels:
         name, dtype = key
         calls.append(key)
         assert matrix is MATRIX
@@ -213,7 +213,7 @@ def test_what_cannot_be_labelled_is_told_with_the_reason(tmp_path: Path) -> None
     row = made(FakeTimer())
     told: list[tuple[tuple[str, DType], str]] = []
 
-    def make(key: tuple[str, DType], matrix: Csr) -> LabelRow:
+    def make(key: tuple[str, DType], matrix: Csr) -> MatrixLabels:
         name, dtype = key
         if name == "made/broken":
             raise DatasetError("broken")

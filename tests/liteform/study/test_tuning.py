@@ -15,10 +15,10 @@ from spmark.impls.core.problem import DType
 from spmark.impls.kernels.ell_buckets import NEVER
 from spmark.impls.liteform.cost import count
 from spmark.impls.liteform.schedule import (
-    Entry,
+    CellSchedule,
     Gathering,
-    Schedule,
-    Table,
+    ScheduleEntry,
+    ScheduleTable,
     candidates,
     nearest,
     read_table,
@@ -30,7 +30,7 @@ from spmark.impls.liteform.study.schedule_fit import Trials, fitted_entries
 from spmark.impls.liteform.study.tuning import (
     COUNTED,
     ScheduleRow,
-    Timed,
+    TimedSchedule,
     fitted_gathering,
     fitted_weights,
     make_table,
@@ -38,11 +38,11 @@ from spmark.impls.liteform.study.tuning import (
 from spmark.impls.liteform.weights import Weights, weighed
 
 RNG = np.random.default_rng(21)
-SMALL, LARGE = Schedule(4, 8, 16), Schedule(4, 8, 64)
-SCHEDULES = [Schedule(4, lanes, work) for lanes in (8, 16) for work in (8, 16, 32, 64)]
+SMALL, LARGE = CellSchedule(4, 8, 16), CellSchedule(4, 8, 64)
+SCHEDULES = [CellSchedule(4, lanes, work) for lanes in (8, 16) for work in (8, 16, 32, 64)]
 
 
-def trials(nnz: int, best: Schedule, skip: Schedule | None = None) -> Trials:
+def trials(nnz: int, best: CellSchedule, skip: CellSchedule | None = None) -> Trials:
     times = {one: 10.0 * (1 + (one != best) * (0.1 + 0.01 * one.work)) for one in SCHEDULES if one != skip}
     return Trials(DType.FLOAT32, 32, nnz, 32, False, times)
 
@@ -52,15 +52,17 @@ def test_each_size_gets_its_schedule() -> None:
     entries = fitted_entries(rows)
     assert len(entries) < 7 * 6 / 2, "points that say the same are left out"
 
-    def chosen(nnz: int) -> Schedule:
-        return nearest(entries, Entry(dtype="float32", width=32, nnz=nnz, max_width=32, schedule=SMALL)).schedule
+    def chosen(nnz: int) -> CellSchedule:
+        return nearest(
+            entries, ScheduleEntry(dtype="float32", width=32, nnz=nnz, max_width=32, schedule=SMALL)
+        ).schedule
 
     assert chosen(5000) == SMALL
     assert chosen(2**22) == LARGE
 
 
 def test_what_was_tried_once_does_not_beat_what_was_good_everywhere() -> None:
-    rare = Schedule(2, 16, 8)
+    rare = CellSchedule(2, 16, 8)
     rows = [trials(nnz, SMALL) for nnz in (4000, 6000, 9000)]
     lucky = replace(rows[0], times_us={**rows[0].times_us, rare: 9.99})
     assert {entry.schedule for entry in fitted_entries([lucky, *rows[1:]])} == {SMALL}
@@ -72,10 +74,10 @@ def row(seed: int, weights: Weights, width: int = 64, gain: float | None = None,
     counts = count(random_csr(400, 1000, lengths.tolist(), seed), 1)
     prices = weighed(counts, width, weights)[0]
     timed = [
-        Timed(
+        TimedSchedule(
             max_width=1 << power,
             gathered=way,
-            schedule=Schedule(4, 8, work),
+            schedule=CellSchedule(4, 8, work),
             time_us=float(prices[power]) * 1e-3 * (1.0 if work == 32 else 1.2) * (gain if way and gain else 1.0),
         )
         for power, work, way in product(range(int(counts.widest[0]) + 1), (8, 16, 32, 64, 128, 256), (False, True))
@@ -160,7 +162,7 @@ def test_a_table_goes_through_a_file(tmp_path: Path) -> None:
 def test_a_table_of_another_device_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "schedules"
     folder.mkdir()
-    (folder / "my-gpu.json").write_text(Table(device="nvidia-h200", entries=()).model_dump_json())
+    (folder / "my-gpu.json").write_text(ScheduleTable(device="nvidia-h200", entries=()).model_dump_json())
     monkeypatch.setattr("spmark.impls.liteform.schedule.files", lambda _: tmp_path)
     table_for.cache_clear()
     with pytest.raises(BuildError, match="expected the schedules of my-gpu, found those of nvidia-h200; measure them"):
@@ -178,10 +180,10 @@ def test_rows_of_several_devices_make_no_table() -> None:
 
 
 def test_no_ops_are_one_schedule() -> None:
-    busy = Schedule(4, 8, 32, spread=64, together=256, by_row=True)
-    assert busy.canonical(32) == Schedule(4, 8, 32)
-    assert busy.canonical(64) == Schedule(4, 8, 32, spread=64)
-    assert busy.canonical(512) == Schedule(4, 8, 32, spread=64, together=256)
+    busy = CellSchedule(4, 8, 32, spread=64, together=256, by_row=True)
+    assert busy.canonical(32) == CellSchedule(4, 8, 32)
+    assert busy.canonical(64) == CellSchedule(4, 8, 32, spread=64)
+    assert busy.canonical(512) == CellSchedule(4, 8, 32, spread=64, together=256)
 
 
 @pytest.mark.parametrize("dtype", list(DType))
@@ -200,7 +202,7 @@ def test_candidates_are_legal_and_different(width: int, dtype: DType) -> None:
 
 def test_the_table_that_ships_knows_every_published_width() -> None:
     table = table_for("nvidia-h200")
-    assert isinstance(table, Table)
+    assert isinstance(table, ScheduleTable)
     assert {entry.width for entry in table.entries} == {32, 64, 128, 256, 512}
     assert table.weights is not None
     assert table.gathering is not None

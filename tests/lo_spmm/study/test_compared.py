@@ -14,8 +14,8 @@ from rank_fakes import estimated_race
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.interfaces import Built
 from spmark.impls.core.problem import Op, Problem
-from spmark.impls.lo_spmm.reorder import Order
-from spmark.impls.lo_spmm.search import Pins, Space, explore
+from spmark.impls.lo_spmm.reorder import Reordering
+from spmark.impls.lo_spmm.search import Pins, TileSpace, explore
 from spmark.impls.lo_spmm.study.compared import CANDIDATES, compare, spread_out
 from spmark.impls.lo_spmm.tuning import config_of
 from spmark.impls.runtime.device import shipped_calibration
@@ -26,19 +26,19 @@ H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
 
 
 @pytest.fixture(scope="module")
-def space() -> Space:
+def space() -> TileSpace:
     lengths = np.random.default_rng(7).binomial(200, 0.1, 600).tolist()
-    return explore(Problem(Op.SPMM, random_csr(600, 200, lengths), 512), H200, Order.GREEDY, Pins())
+    return explore(Problem(Op.SPMM, random_csr(600, 200, lengths), 512), H200, Reordering.GREEDY, Pins())
 
 
-def test_candidates_are_from_the_best_to_the_worst(space: Space) -> None:
+def test_candidates_are_from_the_best_to_the_worst(space: TileSpace) -> None:
     sizes = spread_out(space)
     cycles = sorted(space.cycles(size) for size in space.survivors.sizes)
     assert len(set(sizes)) == CANDIDATES
     assert [space.cycles(sizes[0]), space.cycles(sizes[-1])] == [cycles[0], cycles[-1]]
 
 
-def test_proxies_that_order_alike_and_backwards(space: Space) -> None:
+def test_proxies_that_order_alike_and_backwards(space: TileSpace) -> None:
     sizes = spread_out(space)
     alike = compare("a", space, partial(estimated_race, space), sizes)
     assert (alike.tau, alike.regret) == (pytest.approx(1), 0)
@@ -55,7 +55,7 @@ def test_proxies_that_order_alike_and_backwards(space: Space) -> None:
     assert backwards.tau_of_estimate == pytest.approx(alike.tau_of_estimate)
 
 
-def test_what_cannot_be_built_is_left_out(space: Space) -> None:
+def test_what_cannot_be_built_is_left_out(space: TileSpace) -> None:
     sizes = spread_out(space)
     broken = sizes[0].tile_rows
     found = compare("a", space, partial(estimated_race, space, broken=broken), sizes)

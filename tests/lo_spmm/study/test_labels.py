@@ -12,14 +12,14 @@ from rank_fakes import estimated_race
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import CompileError, DatasetError
 from spmark.impls.lo_spmm.features import FEATURES
-from spmark.impls.lo_spmm.rank import Card, RankModel
-from spmark.impls.lo_spmm.reorder import Order
-from spmark.impls.lo_spmm.search import Pins, Space, explore
+from spmark.impls.lo_spmm.rank import RankCard, RankModel
+from spmark.impls.lo_spmm.reorder import Reordering
+from spmark.impls.lo_spmm.search import Pins, TileSpace, explore
 from spmark.impls.lo_spmm.study import labels
 from spmark.impls.lo_spmm.study.labels import (
     KERNELS,
     LAUNCHES,
-    LabelRow,
+    TileLabels,
     drawn,
     label_all,
     measure,
@@ -32,8 +32,8 @@ from spmark.impls.runtime.device import shipped_calibration
 H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
 
 
-def space_of(seed: int) -> Space:
-    return explore(synthetic(seed), H200, Order.NONE, Pins())
+def space_of(seed: int) -> TileSpace:
+    return explore(synthetic(seed), H200, Reordering.NONE, Pins())
 
 
 def test_problems_keep_to_the_ranges_and_differ() -> None:
@@ -84,7 +84,7 @@ def test_labels_go_on_where_they_were(tmp_path: Path) -> None:
         file.write('{"schema_version": 1, "seed": 9')
     asked: list[int] = []
 
-    def watched(seed: int) -> Space:
+    def watched(seed: int) -> TileSpace:
         asked.append(seed)
         return space_of(seed)
 
@@ -94,7 +94,7 @@ def test_labels_go_on_where_they_were(tmp_path: Path) -> None:
     assert label_all(tmp_path / "shard-2.jsonl", range(3, 7), space_of, estimated_race, later) == (2, 0)
 
 
-def rows_of(count: int) -> list[LabelRow]:
+def rows_of(count: int) -> list[TileLabels]:
     return [measure(seed, (space := space_of(seed)), estimated_race(space)) for seed in range(count)]
 
 
@@ -113,7 +113,7 @@ def test_one_device_and_one_order_of_features(tmp_path: Path, monkeypatch: pytes
 
 def test_a_model_orders_what_it_has_not_seen(tmp_path: Path) -> None:
     pytest.importorskip("lightgbm")
-    model = train(rows_of(45), Card(gpu="fake", labels_sha256="0", groups=0, candidates=0, ranges={}))
+    model = train(rows_of(45), RankCard(gpu="fake", labels_sha256="0", groups=0, candidates=0, ranges={}))
     assert model.card.groups == 45
     assert model.card.held_out["kendall_tau"] > 0.5
     assert model.card.held_out["regret_of_first_ten"] < model.card.held_out["regret_of_first"] < 0.3
@@ -129,11 +129,11 @@ def test_trees_predict_what_lightgbm_does() -> None:
     samples = rng.uniform(0, 1, (300, len(FEATURES)))
     target = samples[:, 0] * samples[:, 3] + (samples[:, 7] > 0.3)
     booster = lightgbm.train({"verbosity": -1, "num_threads": 1}, lightgbm.Dataset(samples, target), 20)
-    card = Card(gpu="fake", labels_sha256="0", groups=1, candidates=1, ranges={})
+    card = RankCard(gpu="fake", labels_sha256="0", groups=1, candidates=1, ranges={})
     scores = RankModel(card=card, trees=take_over(booster)).score(samples)
     np.testing.assert_allclose(-scores, booster.predict(samples, raw_score=True), rtol=1e-12)
 
 
 def test_too_few_labels() -> None:
     with pytest.raises(DatasetError, match="at least 20 problems"):
-        train(rows_of(2), Card(gpu="fake", labels_sha256="0", groups=0, candidates=0, ranges={}))
+        train(rows_of(2), RankCard(gpu="fake", labels_sha256="0", groups=0, candidates=0, ranges={}))

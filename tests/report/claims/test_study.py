@@ -10,7 +10,7 @@ import pytest
 from spmark.impls.core.errors import RecordError
 from spmark.report.claims.published import load_published
 from spmark.report.claims.scorecard import Verdict, scorecard
-from spmark.report.claims.study import RatioRow, ScoreRow, Source, Study, published_study, read_study
+from spmark.report.claims.study import RatioRow, ScoreRow, Study, StudySource, published_study, read_study
 from spmark.report.load.records import load_records
 from spmark.report.page.study import learning_curves, model_table, ratio_table, speed_over_rows, write_study_page
 
@@ -28,7 +28,7 @@ STUDY = Study(
     seeds=2,
     command="spmark train liteform --reproduce --seeds 2",
     made_with={"numpy": "2"},
-    sources=(Source(name="a", url="https://a", sha256="0", gpu="V100", licence="MIT", citation="them"),),
+    sources=(StudySource(name="a", url="https://a", sha256="0", gpu="V100", licence="MIT", citation="them"),),
     scores=(
         row("Random Forest", "accuracy", 0.8, 0.9),
         row("Random Forest", "accuracy", 0.7, 0.8, split=HONEST),

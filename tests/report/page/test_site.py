@@ -14,7 +14,7 @@ from spmark.impls.core.errors import RecordError
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import Status
 from spmark.report.load.records import load_records
-from spmark.report.page.content import Paper
+from spmark.report.page.content import PaperPage
 from spmark.report.page.site import write_report
 from spmark.report.tables.summary import short_table
 
@@ -211,10 +211,10 @@ def test_a_paper_keeps_its_sweeps_or_says_that_there_are_none(records, tmp_path)
     mine = records.write_records(tmp_path, rows, sweep_name="mine")
     others = records.sweep(samples=8, widths=(64,))
     other = records.write_records(tmp_path, others, sweep_name="other")
-    text = write_report([mine, other], tmp_path / "a", paper=Paper("some", frozenset({"mine"}))).read_text()
+    text = write_report([mine, other], tmp_path / "a", paper=PaperPage("some", frozenset({"mine"}))).read_text()
     assert "<h1>spmark: some</h1>" in text
     assert "Left out, as no sweeps of some: other." in text
-    text = write_report([other], tmp_path / "b", paper=Paper("some", frozenset({"mine"}))).read_text()
+    text = write_report([other], tmp_path / "b", paper=PaperPage("some", frozenset({"mine"}))).read_text()
     assert "No record here is of a sweep of some (mine): all records are shown." in text
 
 

@@ -13,7 +13,7 @@ import pytest
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.record import PROTOCOL_VERSION, Status
 from spmark.report.load.records import load_every_run
-from spmark.report.regressions.compare import Verdict, compare
+from spmark.report.regressions.compare import CaseVerdict, compare
 from spmark.report.regressions.sides import read_side, side_of
 from spmark.report.regressions.spreadmodel import (
     SpreadModel,
@@ -77,14 +77,14 @@ def test_of_one_code_at_most_one_case_in_a_hundred_is_flagged(repeated, fitted):
     for quantity in ("time", "speedup", "phase upload"):
         tested = sum(count for (name, _), count in found.items() if name == quantity)
         assert tested > 3000
-        assert found[quantity, Verdict.SAME] >= 0.99 * tested
+        assert found[quantity, CaseVerdict.SAME] >= 0.99 * tested
     assert alarms <= 0.05 * 190
 
 
 def test_that_holds_for_runs_the_model_has_not_seen(repeated):
     model = fit_frame(repeated[repeated["run"] < 10], "first half")
     found, _ = verdicts(combinations(sides(repeated, range(10, 20)), 2), model)
-    assert found["time", Verdict.SAME] >= 0.99 * 45 * 50
+    assert found["time", CaseVerdict.SAME] >= 0.99 * 45 * 50
 
 
 def test_a_tenth_is_found_in_kernels_of_15_us_and_more(repeated, fitted):
@@ -94,7 +94,7 @@ def test_a_tenth_is_found_in_kernels_of_15_us_and_more(repeated, fitted):
         for second in after:
             for change in compare(first, second, (fitted, fitted)).changes:
                 if change.quantity == "time":
-                    rates[change.before >= 15].append(change.verdict is Verdict.REGRESSED)
+                    rates[change.before >= 15].append(change.verdict is CaseVerdict.REGRESSED)
     assert np.mean(rates[True]) >= 0.99
     assert np.mean(rates[False]) >= 0.80
 
@@ -141,9 +141,9 @@ def test_a_tenth_of_search_is_found_with_four_runs_a_side(records, tmp_path):
         (change.quantity, change.verdict) for change in compare(before, after, (QUIET, QUIET)).changes
         if change.quantity.startswith("phase")
     }  # fmt: skip
-    assert ("phase search", Verdict.REGRESSED) in found
-    assert ("phase search", Verdict.SAME) not in found
-    assert ("phase convert", Verdict.REGRESSED) not in found
+    assert ("phase search", CaseVerdict.REGRESSED) in found
+    assert ("phase search", CaseVerdict.SAME) not in found
+    assert ("phase convert", CaseVerdict.REGRESSED) not in found
     assert not any(quantity == "phase compile" for quantity, _ in found)
 
 
@@ -152,7 +152,7 @@ def test_one_run_of_search_a_side_says_how_many_it_takes(records, tmp_path):
     found = compare(before, after, (QUIET, QUIET))
     searches = [change for change in found.changes if change.quantity == "phase search"]
     assert searches
-    assert {change.verdict for change in searches} == {Verdict.SAME}
+    assert {change.verdict for change in searches} == {CaseVerdict.SAME}
     assert all(change.threshold > 0.1 and change.runs_needed > 4 for change in searches)
     assert not found.regressions
 
@@ -160,7 +160,7 @@ def test_one_run_of_search_a_side_says_how_many_it_takes(records, tmp_path):
 def test_a_slower_code_is_a_regression_and_its_inverse_an_improvement(records, tmp_path):
     fast, slow = side(records, tmp_path / "a"), side(records, tmp_path / "b", time=1.1)
     there = compare(fast, slow, (QUIET, QUIET))
-    assert {c.verdict for c in there.changes if c.quantity == "time"} == {Verdict.REGRESSED}
+    assert {c.verdict for c in there.changes if c.quantity == "time"} == {CaseVerdict.REGRESSED}
     assert {c.quantity for c in there.regressions} == {"time"}
     for change in there.changes:
         if change.quantity == "time":
@@ -168,16 +168,16 @@ def test_a_slower_code_is_a_regression_and_its_inverse_an_improvement(records, t
             assert change.ratio.low < 1.1 < change.ratio.high
         elif change.quantity == "speedup":
             assert change.ratio.value == pytest.approx(1 / 1.1)
-            assert change.verdict is Verdict.REGRESSED
+            assert change.verdict is CaseVerdict.REGRESSED
     back = compare(slow, fast, (QUIET, QUIET))
     assert not back.regressions
-    assert {c.verdict for c in back.changes if c.quantity == "time"} == {Verdict.IMPROVED}
+    assert {c.verdict for c in back.changes if c.quantity == "time"} == {CaseVerdict.IMPROVED}
 
 
 def test_what_is_sure_but_small_is_not_flagged(records, tmp_path):
     before, after = side(records, tmp_path / "a", runs=9), side(records, tmp_path / "b", runs=9, time=1.015)
     changes = [c for c in compare(before, after, (QUIET, QUIET)).changes if c.quantity == "time"]
-    assert all(change.adjusted_p < 0.05 and change.verdict is Verdict.SAME for change in changes)
+    assert all(change.adjusted_p < 0.05 and change.verdict is CaseVerdict.SAME for change in changes)
     assert compare(before, after, (QUIET, QUIET), least=0.01).regressions
 
 
@@ -189,9 +189,9 @@ def test_a_lost_result_is_a_regression(records, tmp_path):
     before = read_side(records.write_records(tmp_path / "a", rows))
     after = read_side(records.write_records(tmp_path / "b", [lost, *rows[1:]]))
     (broken,) = compare(before, after, (QUIET, QUIET)).regressions
-    assert broken.verdict is Verdict.BROKEN
+    assert broken.verdict is CaseVerdict.BROKEN
     assert broken.note == "now run_error: expected an end, found a crash"
-    (fixed,) = [c for c in compare(after, before, (QUIET, QUIET)).changes if c.verdict is Verdict.FIXED]
+    (fixed,) = [c for c in compare(after, before, (QUIET, QUIET)).changes if c.verdict is CaseVerdict.FIXED]
     assert fixed.case_id == rows[0].case_id
 
 
@@ -201,7 +201,7 @@ def test_another_matrix_is_not_compared_and_cases_of_one_side_are_listed(records
     before = read_side(records.write_records(tmp_path / "a", rows))
     after = read_side(records.write_records(tmp_path / "b", other))
     found = compare(before, after, (QUIET, QUIET))
-    (untested,) = [c for c in found.changes if c.verdict is Verdict.UNTESTED]
+    (untested,) = [c for c in found.changes if c.verdict is CaseVerdict.UNTESTED]
     assert "another matrix" in untested.note
     assert found.only_before == (rows[1].case_id,)
     assert found.only_after == ()
@@ -211,7 +211,7 @@ def test_few_samples_are_not_tested(records, tmp_path):
     rows = [row.model_copy(update={"samples_us": row.samples_us[:3]}) for row in rows_of(records, 0)]
     before, after = (read_side(records.write_records(tmp_path / name, rows)) for name in "ab")
     found = {c.verdict for c in compare(before, after, (QUIET, QUIET)).changes if c.quantity == "time"}
-    assert found == {Verdict.UNTESTED}
+    assert found == {CaseVerdict.UNTESTED}
 
 
 @pytest.mark.parametrize("what", ["device", "protocol"])

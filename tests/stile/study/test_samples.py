@@ -9,7 +9,7 @@ from spmark.impls.core.problem import Csr, DType, Op
 from spmark.impls.kernels.tile_spmm import HEIGHTS
 from spmark.impls.stile.calibration import calibration_for
 from spmark.impls.stile.levels import make_level
-from spmark.impls.stile.space import Mode, shapes_of
+from spmark.impls.stile.space import SearchMode, shapes_of
 from spmark.impls.stile.study import samples
 from spmark.impls.stile.study.fitting import Measured, Tile
 from spmark.impls.stile.windows import Tiled
@@ -44,7 +44,7 @@ def test_what_is_priced_is_what_the_search_prices() -> None:
         rows, width = tile.pattern.shape
         indptr = np.arange(0, tile.pattern.size + 1, width, dtype=np.int32)
         matrix = Csr((rows, tile.columns), indptr, tile.pattern.reshape(-1), np.ones(tile.pattern.size, np.float32))
-        shapes = shapes_of(calibration, 32, 32, 0, Mode.CODE, 32)
+        shapes = shapes_of(calibration, 32, 32, 0, SearchMode.CODE, 32)
         level = make_level(Tiled.of(matrix, matrix.row_lengths.astype(np.int32)), shapes, True, 0)
         assert level.plain_ms.tolist() == [pytest.approx(line.a * roof_bytes(tile.tile, Op.SPMM, line.peak) + line.b)]
 
