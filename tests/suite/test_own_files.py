@@ -159,7 +159,8 @@ def test_a_report_of_no_records_says_what_to_do(invoke, tmp_path):
 def test_a_method_that_does_not_exist_is_told_those_that_do(invoke, command):
     code, _, err = invoke(*command)
     assert code == 2
-    assert f"expected a method with predictors out of liteform, lo_spmm, found '{command[1]}'" in err
+    what = {"label": "labels", "train": "predictors"}[command[0]]
+    assert f"expected a method with {what} out of liteform, lo_spmm, found '{command[1]}'" in err
     assert ("did you mean lo_spmm" in err) is (command[1] == "lo_smm")
 
 

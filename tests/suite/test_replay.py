@@ -218,7 +218,10 @@ def invoke(*words: object) -> Any:
     return CliRunner().invoke(cli.app, ["replay", *map(str, words)])
 
 
-def test_the_command_shows_a_table_and_what_is_left_out(write: Callable[..., Path]) -> None:
+def test_the_command_shows_a_table_and_what_is_left_out(
+    write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")  # a narrow terminal folds cells
     ended = invoke(write((record(), SEEN), (record(width=16), SEEN[:1])))
     assert ended.exit_code == 0, ended.output
     line = next(line for line in ended.output.splitlines() if "lo_spmm" in line and "patterns" in line)
