@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from importlib import import_module
@@ -66,6 +67,10 @@ CONTRACTS: Mapping[str, Mapping[str, str]] = {
 """What implementations offer beside plans, by the contracts of `spmark.impls.core.contracts`; imported on use."""
 
 
+RENAMED_TUNABLES: Mapping[str, Mapping[str, str]] = {}
+"""Tunables by their old names, for each implementation that has some: what was recorded can be built for ever."""
+
+
 def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation:
     """Make the implementation ``name`` with its tunables pinned to ``config``, whose `SWITCHES` are no tunables.
 
@@ -81,8 +86,9 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
         raise SweepError(f"implementation {name}: expected tunables as a mapping, found {config!r}")
     kind = _imported(entry)
     known = [f.name for f in fields(kind)]
-    switches = {key: value for key, value in (config or {}).items() if key in SWITCHES}
-    tunables = {key: value for key, value in (config or {}).items() if key not in SWITCHES}
+    config = _current(name, config or {})
+    switches = {key: value for key, value in config.items() if key in SWITCHES}
+    tunables = {key: value for key, value in config.items() if key not in SWITCHES}
     unknown = sorted(map(str, set(tunables) - set(known)))
     if unknown:
         has = ", ".join(known) or "none"
@@ -96,6 +102,14 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
         return cast("Implementation", kind(**tunables))
     except (TypeError, ValueError) as error:
         raise SweepError(f"implementation {name}: {error}") from error
+
+
+def _current(name: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Call every tunable what it is called today."""
+    renamed = RENAMED_TUNABLES.get(name, {})
+    for old in renamed.keys() & config.keys():
+        warnings.warn(f"{name}: the tunable {old} is called {renamed[old]}", DeprecationWarning, stacklevel=3)
+    return {renamed.get(key, key): value for key, value in config.items()}
 
 
 def cost_models(name: str) -> Mapping[str, str]:

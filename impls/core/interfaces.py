@@ -19,7 +19,16 @@ Config = Mapping[str, Any]
 DeviceArray = Any
 """An array on the plan's device: CuPy's, PyTorch's, NumPy's; core imports none of the first two."""
 PHASES = ("features", "select", "search", "convert", "compile", "upload")
-"""What building is made of; a plan reports seconds by these names."""
+"""What building is made of; a plan reports seconds by these names (`Built.phase` takes them).
+
+- ``features``: counting what a predictor looks at.
+- ``select``: what is chosen among finished plans or formats. STile builds and times its plans here, all but the one
+  that it keeps; LiteForm asks its models and samples for dense pieces; cuSPARSE asks the library for a buffer.
+- ``search``: choosing a config. Where candidates are run to choose, building and timing these is part of it.
+- ``convert``: laying the matrix out in the chosen format.
+- ``compile``: compilers, and loading what they gave.
+- ``upload``: copies to the device.
+"""
 
 
 class Format(Protocol):

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from spmark.impls.core.aliases import CaseId
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec, Whole
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.problem import DType, Op
+from spmark.impls.core.renamed_cases import CaseId
 
 SCHEMA_VERSION: Final = 1
 PROTOCOL_VERSION = 2
@@ -164,6 +164,7 @@ class Measurement(Frozen):
     """Cores of the environment's that others left free on average, from the check to the last sample; None where that
     took less than a tenth of a second or is not known."""
     phases_s: dict[str, float] = {}
+    """Seconds of building by phase (`spmark.impls.core.interfaces.PHASES`)."""
     search: SearchFacts | None = None
     max_rel_error: float | None = None
     """Largest error over the sum of the terms' magnitudes; infinity is written as 1e308."""

@@ -47,7 +47,7 @@ class _OfTileSizes:
 
 
 class CountedCycles(_OfTileSizes):
-    """`spmark.impls.lo_spmm.select.estimate`: cycles of the busiest multiprocessor, by counting."""
+    """`spmark.impls.lo_spmm.estimate.estimate`: cycles of the busiest multiprocessor, by counting."""
 
     def score(self, problem: Problem, configs: Sequence[Config]) -> NDArray[np.float64]:
         """Score every tile size, (len(configs),) float64 cycles. O(nnz log nnz) for each M1 among them."""

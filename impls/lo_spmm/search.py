@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.problem import Problem
 from spmark.impls.lo_spmm.constraints import Limits, Survivors, cov_row, survivors
+from spmark.impls.lo_spmm.estimate import estimate
 from spmark.impls.lo_spmm.features import candidate_features, count_tiles
 from spmark.impls.lo_spmm.parts import part_of_columns
 from spmark.impls.lo_spmm.reorder import MOST_EMPTY, Reordering, deal_rows
-from spmark.impls.lo_spmm.select import estimate
 from spmark.impls.lo_spmm.space import (
     COLUMNS_PER_THREAD,
     MOST_THREADS,

@@ -38,7 +38,7 @@ class Chooser(StrEnum):
     """What chooses."""
 
     ESTIMATE = "estimate"
-    """Ours: the least `spmark.impls.lo_spmm.select.estimate`; nothing is run."""
+    """Ours: the least `spmark.impls.lo_spmm.estimate.estimate`; nothing is run."""
     NEAR = "near"
     """Ours: the real kernels of the pairs of M1 and columns of a thread that the estimate prefers, at every N1."""
     EXHAUSTIVE = "exhaustive"

@@ -50,7 +50,8 @@ class KernelTemplate:
     legal: Callable[[Mapping[str, TemplateValue]], bool] = field(default=_always)
     """The kernel's ``static_assert``s once more, so that illegal instances are not offered."""
     max_registers: int = 255
-    """Limit that ptxas must keep to on every architecture."""
+    """Registers of a thread that no instance may exceed on any architecture: `tests/runtime/test_targets.py` compiles
+    and compares. What bounds a launch stands in the source (``__launch_bounds__``)."""
     max_spill_bytes: int = 0
 
     def __post_init__(self) -> None:

@@ -23,7 +23,8 @@ from spmark.impls.tuning.strategies import Times, along, exhaustive, fastest
 PARTITIONS = (1, 2, 4, 8, 16)
 """c of the paper's search."""
 MAX_WIDTHS = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
-"""2^k of the sweep; that of the paper's rule ceil(log2(nnz / I)) is measured whether the sweep gets there or not."""
+"""Widths 2^k of the widest bucket that the walk may try; that of the paper's rule ceil(log2(nnz / I)) is measured
+whether the walk gets there or not."""
 TOGETHER = (64, 128, 32)
 """Widths from which a block takes a row together."""
 SPREAD = (32, 64, 128, NEVER)

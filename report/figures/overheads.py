@@ -28,7 +28,7 @@ _LOOKS = MappingProxyType(
         TOTAL: Look("#000000", "."),
     }
 )  # fmt: skip
-_CHOOSING = ("features", "search")
+_SHOWN_PHASES = ("features", "search")
 _LEAST_S = 1e-5
 
 
@@ -47,7 +47,7 @@ def built(derived: pd.DataFrame) -> pd.DataFrame:
         over widths. Where labels are more than can be drawn, configs that a sweep pins are left out.
     """
     rows = derived[derived["median_us"].notna() & derived["nnz"].notna()]
-    labels = set(rows.loc[spent_s(rows["phases_s"], _CHOOSING) > 0, "label"])
+    labels = set(rows.loc[spent_s(rows["phases_s"], _SHOWN_PHASES) > 0, "label"])
     rows = rows[rows["label"].isin(labels)]
     if rows.groupby(["op", "dtype", "label"]).ngroups > MOST_PANELS:
         rows = rows[rows["requested"].map(len) == 0]

@@ -27,13 +27,13 @@ from numpy.typing import NDArray
 from pydantic import Field
 from scipy import optimize, stats
 
-from spmark.impls.core.aliases import CaseId
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
 from spmark.impls.core.names import path_component
 from spmark.impls.core.plainjson import parse_model
+from spmark.impls.core.renamed_cases import CaseId
 from spmark.report.load.records import load_every_run
 from spmark.report.regressions.observe import PHASE, SPEEDUP, TIME, observe
 

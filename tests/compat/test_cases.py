@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from compat_facts import case_ids, read
 
-from spmark.impls.core import aliases
+from spmark.impls.core import renamed_cases
 from spmark.impls.core.record import CandidateRow, Measurement, Status
 from spmark.report.regressions.spreadmodel import Trend
 from spmark.suite.resume import History, Key
@@ -20,7 +20,7 @@ OLD, NEW = "spmm/planetoid/cora/J32/float32/scipy_cpu/seed0", "spmm/planetoid/co
 
 @pytest.mark.parametrize("sweep", FROZEN)
 def test_every_case_of_a_sweep_is_still_known(sweep: str) -> None:
-    lost = {aliases.current_id(case_id) for case_id in FROZEN[sweep]} - set(TODAY.get(sweep, ()))
+    lost = {renamed_cases.current_id(case_id) for case_id in FROZEN[sweep]} - set(TODAY.get(sweep, ()))
     assert not lost, (
         f"{len(lost)} cases of {sweep} have other ids, such as {min(lost)}: their records would be orphans; "
         "give each old id its new one in impls/renamed_cases.json"
@@ -35,18 +35,18 @@ def test_every_sweep_is_frozen() -> None:
 
 def test_an_alias_leads_to_a_case_of_today() -> None:
     every = {case_id for ids in TODAY.values() for case_id in ids}
-    assert not set(aliases.renamed()) & every, "an id that is renamed is one that no sweep has any more"
-    assert set(aliases.renamed().values()) <= every
+    assert not set(renamed_cases.renamed()) & every, "an id that is renamed is one that no sweep has any more"
+    assert set(renamed_cases.renamed().values()) <= every
 
 
 @pytest.fixture
 def renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = tmp_path / "renamed.json"
     path.write_text(json.dumps({OLD: NEW}))
-    monkeypatch.setattr(aliases, "RENAMED", path)
-    aliases.renamed.cache_clear()
+    monkeypatch.setattr(renamed_cases, "RENAMED", path)
+    renamed_cases.renamed.cache_clear()
     yield
-    aliases.renamed.cache_clear()
+    renamed_cases.renamed.cache_clear()
 
 
 def test_records_candidates_and_spreads_are_read_by_todays_id(renamed: None, tmp_path: Path) -> None:

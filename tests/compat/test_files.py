@@ -12,10 +12,10 @@ import pytest
 from compat_facts import FROZEN, ROOT, read
 
 from spmark.datasets.sweep import Sweep
-from spmark.impls.core.aliases import current_id
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.record import CandidateRow, EnvironmentRow, Measurement
 from spmark.impls.core.recordfile import read_rows
+from spmark.impls.core.renamed_cases import current_id
 from spmark.impls.liteform import predictor
 from spmark.impls.liteform.schedule import read_table
 from spmark.impls.liteform.study import measured

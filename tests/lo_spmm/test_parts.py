@@ -12,13 +12,13 @@ from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.lo_spmm.emit_cuda import cuda_source
 from spmark.impls.lo_spmm.emit_ptx import entry_ptx, function_ptx
+from spmark.impls.lo_spmm.estimate import estimate
 from spmark.impls.lo_spmm.features import count_tiles
 from spmark.impls.lo_spmm.kernel import TileSchedule, UnrolledKernel, make_tiles
 from spmark.impls.lo_spmm.parts import PartSums, part_of_columns, split_tiles, tiles_of, workspace_bytes
 from spmark.impls.lo_spmm.plan import LoSpmm
 from spmark.impls.lo_spmm.reorder import Reordering, deal_rows
 from spmark.impls.lo_spmm.search import Pins, explore
-from spmark.impls.lo_spmm.select import estimate
 from spmark.impls.lo_spmm.space import SPLITS, TileSize, grid_of
 from spmark.impls.runtime.device import find, shipped_calibration
 from spmark.impls.runtime.target import open_target

@@ -9,12 +9,12 @@ from problems import random_csr
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import OperandError
 from spmark.impls.core.problem import Csr, Op, Problem
+from spmark.impls.lo_spmm.estimate import Estimate, estimate, loads_ahead
 from spmark.impls.lo_spmm.features import FEATURES, candidate_features, count_tiles
 from spmark.impls.lo_spmm.kernel import make_tiles
 from spmark.impls.lo_spmm.plan import LoSpmm
 from spmark.impls.lo_spmm.reorder import Reordering, deal_rows
 from spmark.impls.lo_spmm.search import Pins, explore
-from spmark.impls.lo_spmm.select import Estimate, estimate, loads_ahead
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.runtime.device import find, shipped_calibration
 
