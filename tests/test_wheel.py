@@ -92,6 +92,7 @@ def test_a_clone_builds(tmp_path: Path) -> None:
     assert not committed() - contents(build_wheel(tmp_path / "clone", tmp_path))
 
 
+@pytest.mark.full
 def test_an_archive_of_git_builds(tmp_path: Path) -> None:
     git("archive", "--format", "tar", "--output", str(tmp_path / "archive.tar"), "HEAD")
     shutil.unpack_archive(tmp_path / "archive.tar", tmp_path / "unpacked", filter="tar")
@@ -107,7 +108,7 @@ def test_the_sdist_builds_the_same_wheel(sources: Path, wheel: Path, tmp_path: P
     assert contents(build_wheel(unpacked, tmp_path)) == contents(wheel)
 
 
-@pytest.mark.parametrize("what", ["wheel", "sdist"])
+@pytest.mark.parametrize("what", ["wheel", pytest.param("sdist", marks=pytest.mark.full)])
 def test_an_archive_that_lost_the_links_is_refused(what: str, tmp_path: Path) -> None:
     git("archive", "--format", "zip", "--output", str(tmp_path / "archive.zip"), "HEAD")
     with zipfile.ZipFile(tmp_path / "archive.zip") as archive:  # makes text files of links, as on Windows
@@ -215,6 +216,7 @@ def test_what_was_measured_once_is_found_where_it_is_installed(installed: Instal
     assert found.stdout.split() == ["nvidia-h200", "published-v100", "nvidia-h200", "True"], found.stderr
 
 
+@pytest.mark.full
 def test_the_packaged_smoke_sweep_runs(installed: Installed) -> None:
     out = installed.folder / "smoke"
     some = [word for only in ("implementation=scipy_cpu", "width=32", "dtype=float32") for word in ("--only", only)]
@@ -249,6 +251,7 @@ def test_the_recipe_for_an_implementation_works(installed: Installed) -> None:
     assert "rowwise_cpu" in (installed.folder / "page" / "index.html").read_text(), report.stdout
 
 
+@pytest.mark.full
 def test_the_example_of_the_readme_runs(installed: Installed) -> None:
     example = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
     assert example

@@ -64,8 +64,6 @@ class Target:
     """Processor time that one input may take."""
     brief: int = 80
     """Inputs in a run of the test suite; fewer where one takes long."""
-    full: bool = False
-    """Left out of `make test`: so few inputs take long and say little."""
 
 
 @dataclass(frozen=True)
