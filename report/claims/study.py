@@ -19,7 +19,7 @@ from spmark.impls.core.errors import RecordError
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plainjson import parse_model
-from spmark.report.derive.statistics import NOTHING, Interval
+from spmark.report.derive.statistics import NOTHING, Interval, mean_of
 
 STUDY = "study.json"
 """Name of the file in its folder."""
@@ -65,7 +65,7 @@ class RatioRow(Frozen):
     @property
     def geomean(self) -> float:
         """Over all matrices."""
-        return float(np.exp(np.mean(np.log(self.ratios))))
+        return mean_of(self.ratios)
 
 
 class StudySource(Frozen):

@@ -183,8 +183,8 @@ def geometric_mean(ratios: ArrayLike, clusters: ArrayLike | None = None, seed: i
 
 
 def mean_of(ratios: ArrayLike) -> float:
-    """Give the geometric mean alone."""
-    return geometric_mean(ratios).value
+    """Give the geometric mean of positive ratios alone."""
+    return float(np.exp(np.log(np.asarray(ratios, np.float64)).mean()))
 
 
 def break_even(build_s: float, run_us: float, baseline_build_s: float, baseline_run_us: float) -> float:

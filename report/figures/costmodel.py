@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
+from spmark.report.derive.statistics import mean_of
 from spmark.report.figures.panels import grid
 from spmark.report.figures.plot import Plot
 from spmark.report.figures.style import WIDTH_IN, Look, in_style
@@ -114,7 +115,7 @@ def cost_model(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
     bars.yaxis.set_major_locator(MaxNLocator(integer=True))
     close = ends["steps"].abs() <= 1
     near, everywhere = float(close.mean()), float(close.groupby([ends["matrix"]]).all().mean())
-    regret = float(np.exp(np.mean(np.log1p(ends["regret"]))) - 1)
+    regret = mean_of(1 + ends["regret"]) - 1
     caption = (
         "Cost model and measured time over the width of the widest bucket, each over its least: the largest matrix on "
         f"the left; on the right, how far the width of least cost is from that of least time in {len(ends)} cases. "

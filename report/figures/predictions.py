@@ -12,6 +12,7 @@ import pandas as pd
 from scipy import stats
 
 from spmark.report.derive.groups import in_panel_order, panels_of
+from spmark.report.derive.statistics import mean_of
 from spmark.report.figures.panels import grid, log_ticks, scattered, titled
 from spmark.report.figures.plot import Plot, looks_of
 from spmark.report.figures.style import WIDTH_IN, in_style
@@ -69,7 +70,7 @@ def agreement(plans: pd.DataFrame) -> pd.DataFrame:
             if min(np.unique(x).size, np.unique(y).size) < _FEWEST:
                 continue
             scores = np.corrcoef(x, y)[0, 1], np.corrcoef(np.log(x), np.log(y))[0, 1], stats.spearmanr(x, y).statistic
-            error, bias = np.sqrt(np.mean((x - y) ** 2)), np.exp(np.mean(np.log(x / y)))
+            error, bias = np.sqrt(np.mean((x - y) ** 2)), mean_of(x / y)
             rows.append((op, dtype, label, part.groupby(_CASE).ngroups, len(part), *scores, error, bias))
     return pd.DataFrame(rows, columns=_AGREEMENT)
 

@@ -5,10 +5,10 @@ For figure 11 and table 2 of Lin et al., "LO-SpMM", ACM TACO 2024, whose exhaust
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 
 from spmark.report.derive.cases import PROBLEM, spent_s
+from spmark.report.derive.statistics import mean_of
 from spmark.report.tables.table import Chapter, Table
 
 _SAMPLED, _EXHAUSTIVE, _RANKED = "sampled", "exhaustive", "_rank"
@@ -75,7 +75,5 @@ def extrapolated_table(derived: pd.DataFrame) -> Table:
     for column, said in (("extrapolated_over_rank", "extrapolated"), ("measured_over_rank", "measured")):
         known = frame[column].dropna()
         if len(known):
-            note += (
-                f" Over the rank model's search, {said}: {np.exp(np.log(known).mean()):.1f} times, {len(known)} cases."
-            )
+            note += f" Over the rank model's search, {said}: {mean_of(known):.1f} times, {len(known)} cases."
     return Table("extrapolated", "Exhaustive searches, extrapolated", note, frame, Chapter.CASES)
