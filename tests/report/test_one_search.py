@@ -1,0 +1,52 @@
+"""DESIGN.md's table of searches before and after the one search layer is what the published records say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spmark.impls.core.problem import DType, Op
+from spmark.impls.core.record import Measurement, Status
+from spmark.impls.core.recordfile import read_rows
+from spmark.report.derive.statistics import mean_of
+
+ROOT = Path(__file__).parents[2]
+Key = tuple[str, Op, DType, str]
+
+
+def measured(side: str) -> dict[Key, Measurement]:
+    file = ROOT / "report/reference/h200/one_search" / f"{side}.jsonl.gz"
+    rows = [row for row in read_rows(file, Measurement) if row.status is Status.OK]
+    return {(row.implementation, row.op, row.dtype, row.matrix_id): row for row in rows}
+
+
+def speedup(row: Measurement) -> float:
+    assert row.baseline is not None
+    return float(np.median(row.baseline.samples_us) / np.median(row.samples_us))
+
+
+BEFORE, AFTER = measured("before"), measured("after")
+
+
+def test_the_same_cases_were_measured() -> None:
+    assert len(BEFORE) == 100
+    assert BEFORE.keys() == AFTER.keys()
+
+
+@pytest.mark.parametrize(("name", "op"), sorted({key[:2] for key in BEFORE}))
+def test_the_table_says_what_the_records_say(name: str, op: Op) -> None:
+    dtypes = [dtype for dtype in (DType.FLOAT32, DType.FLOAT16) if any(key[:3] == (name, op, dtype) for key in BEFORE)]
+    ratios, before, now, cases = [""] * 2, [], [], 0
+    for place, dtype in enumerate(dtypes):
+        keys = [key for key in BEFORE if key[:3] == (name, op, dtype)]
+        each = [speedup(AFTER[key]) / speedup(BEFORE[key]) for key in keys]
+        ratios[place] = f"{mean_of(each):.3f} ({min(each):.2f}, {max(each):.2f})"
+        before.append(f"{sum(sum(BEFORE[key].phases_s.values()) for key in keys):.0f}")
+        now.append(f"{sum(sum(AFTER[key].phases_s.values()) for key in keys):.0f}")
+        cases = len(keys)
+    words = {Op.SPMM: "SpMM", Op.SDDMM: "SDDMM"}[op], f"{cases} {'layers' if name == 'lo_spmm' else 'graphs'}"
+    line = " | ".join([f"| `{name}`", *words, *ratios, " + ".join(before), " + ".join(now)]) + " |"
+    table = [" ".join(text.split()) for text in (ROOT / "DESIGN.md").read_text().splitlines()]
+    assert " ".join(line.split()) in table, line
