@@ -1,8 +1,9 @@
-"""Many kernels compiled side by side, by processes that wait for the next ones.
+"""Many kernels compiled side by side, by this process and by others that wait for the next ones.
 
-A search compiles a few kernels at a time, many times over. A process needs half a second before it can compile
-anything, as long as a kernel takes, so that processes stay and are asked again. A process ends when nobody asks it for
-a while, and with the process that started it, however that one ends.
+A search compiles a few kernels at a time, many times over. Another process needs up to a second before it can compile
+anything, and a kernel takes a tenth: this process compiles until the others have started, which for a first plan of two
+or three kernels is all of it. The others stay and are asked again. Each ends when nobody asks it for a while, and with
+the process that started it, however that one ends.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dataclasses import asdict
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from tempfile import TemporaryFile
+from threading import Thread
 from typing import TypeVar
 
 from spmark.impls.core.errors import CompileError, DeviceError
@@ -31,9 +33,13 @@ T = TypeVar("T")
 R = TypeVar("R")
 Job = tuple[Path, str, str]
 """Source, expression and architecture, as of `compile_kernel`."""
+Answer = tuple[int, Binary | CompileError] | DeviceError
+"""A job's place and what became of the job, or what ended a process."""
 _IDLE_S = 60.0
 """Seconds after which a process that nobody asks ends."""
 _CACHE = "SPMARK_CACHE"
+_READY = "ready\n"
+"""What a process says before it is asked anything."""
 # Never what lies in the current folder; not multiprocessing, which would run the caller's main module again.
 _COMMAND = (sys.executable, "-P", "-m", "spmark.impls.runtime.compile_pool")
 
@@ -54,7 +60,7 @@ def compile_many(kernels: Iterable[Job], workers: int | None = None) -> list[Bin
     ----------
     kernels : iterable of (source, expression, architecture)
     workers : int, optional
-        Processes at most; by default one for each core.
+        Processes at most, this one included; by default one for each core.
 
     Returns
     -------
@@ -64,18 +70,56 @@ def compile_many(kernels: Iterable[Job], workers: int | None = None) -> list[Bin
     Raises
     ------
     DeviceError
-        A process ended before it answered; carries what it printed.
+        Another process ended before it answered; carries what it printed.
     """
     jobs = list(kernels)
-    results: list[Binary | CompileError | None] = [cached_kernel(*job) for job in jobs]
-    missing = [place for place, result in enumerate(results) if result is None]
-    most = min(workers or os.cpu_count() or 1, len(missing))
-    if most == 1:
-        results[missing[0]] = _compile(jobs[missing[0]])
-    elif most:
-        for place, made in zip(missing, side_by_side(_ask, [jobs[place] for place in missing], most), strict=True):
-            results[place] = made
-    return [result for result in results if result is not None]
+    results: dict[int, Binary | CompileError] = {}
+    open_jobs: SimpleQueue[tuple[int, Job]] = SimpleQueue()
+    for place, job in enumerate(jobs):
+        binary = cached_kernel(*job)
+        if binary is None:
+            open_jobs.put((place, job))
+        else:
+            results[place] = binary
+    answers: SimpleQueue[Answer] = SimpleQueue()
+    for _ in range(min(workers or os.cpu_count() or 1, open_jobs.qsize()) - 1):
+        Thread(target=_help, args=(open_jobs, answers), daemon=True).start()  # nobody waits for one without a job
+    with suppress(Empty):
+        while True:
+            place, job = open_jobs.get_nowait()
+            results[place] = _compile(job)
+            while not answers.empty():
+                results.update([_received(answers)])
+    while len(results) < len(jobs):
+        results.update([_received(answers)])
+    return [results[place] for place in range(len(jobs))]
+
+
+def _received(answers: SimpleQueue[Answer]) -> tuple[int, Binary | CompileError]:
+    answer = answers.get()
+    if isinstance(answer, DeviceError):
+        raise answer
+    return answer
+
+
+def _help(open_jobs: SimpleQueue[tuple[int, Job]], answers: SimpleQueue[Answer]) -> None:
+    """Have one process take jobs until there are no more; a process that waited may have ended and is replaced."""
+    try:
+        worker, waited = _take()
+        with suppress(Empty):
+            while True:
+                place, job = open_jobs.get_nowait()
+                made = worker.answer(job)
+                while made is None and waited:
+                    worker.end()
+                    worker, waited = _take()
+                    made = worker.answer(job)
+                if made is None:
+                    raise DeviceError(f"a process that compiles kernels ended: {worker.end()}")
+                answers.put((place, made))
+        _WAITING.put(worker)
+    except DeviceError as error:
+        answers.put(error)
 
 
 def _compile(job: Job) -> Binary | CompileError:
@@ -85,29 +129,14 @@ def _compile(job: Job) -> Binary | CompileError:
         return error
 
 
-def _ask(job: Job) -> Binary | CompileError:
-    """Have a waiting process compile a job, or a new one where none waits."""
-    source, expression, arch = job
-    request = json.dumps(
-        {"source": str(source), "expression": expression, "arch": arch, "cache": os.environ.get(_CACHE)}
-    )
-    answer = None
-    while answer is None:
-        worker, waited = _take()
-        answer = worker.answer(request)
-        if answer is None:
-            printed = worker.end()
-            if not waited:
-                raise DeviceError(f"a process that compiles kernels ended: {printed}")
-    _WAITING.put(worker)
-    facts = json.loads(answer)
-    if "error" in facts:
-        return CompileError(str(source), expression, facts["error"])
-    return Binary(b64decode(facts.pop("cubin")), **facts)
-
-
 class _Worker:
-    """A process that compiles what it is asked for, one kernel after the other."""
+    """A process that compiles what it is asked for, one kernel after the other; ready once it is made.
+
+    Raises
+    ------
+    DeviceError
+        It ended before it was ready; carries what it printed.
+    """
 
     def __init__(self) -> None:
         self.owner = os.getpid()
@@ -115,17 +144,28 @@ class _Worker:
         self._process = subprocess.Popen(
             _COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
         )
+        assert self._process.stdout is not None
+        if self._process.stdout.readline() != _READY:
+            raise DeviceError(f"a process that compiles kernels ended: {self.end()}")
 
-    def answer(self, request: str) -> str | None:
+    def answer(self, job: Job) -> Binary | CompileError | None:
         """Ask and wait; None where the process has ended."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        source, expression, arch = job
+        request = {"source": str(source), "expression": expression, "arch": arch, "cache": os.environ.get(_CACHE)}
         try:
-            self._process.stdin.write(request + "\n")
+            self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
         except OSError:
             return None
-        return self._process.stdout.readline() or None
+        line = self._process.stdout.readline()
+        if not line:
+            return None
+        facts = json.loads(line)
+        if "error" in facts:
+            return CompileError(str(source), expression, facts["error"])
+        return Binary(b64decode(facts.pop("cubin")), **facts)
 
     def end(self) -> str:
         """Close the process's input, which ends it; give its exit code and the end of its standard error."""
@@ -163,6 +203,8 @@ def _end_all() -> None:
 def _serve() -> None:
     """Answer requests, a line of JSON each, until there is no more input or none came for a while."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who was interrupted decides what becomes of the work
+    sys.stdout.write(_READY)
+    sys.stdout.flush()
     while select.select([sys.stdin], [], [], _IDLE_S)[0]:
         line = sys.stdin.readline()
         if not line:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from queue import SimpleQueue
+from time import perf_counter
 
 import pytest
 from compilers import needs_compilers
@@ -145,28 +146,40 @@ def test_a_pool_does_not_run_the_callers_main_module_again(source: Path, tmp_pat
     assert done.stdout.split() == ["once", "2"], done.stderr
 
 
-def test_a_pool_asks_the_same_processes_again_and_replaces_those_that_ended(source: Path) -> None:
-    def jobs(*threads: int) -> list[tuple[Path, str, str]]:
-        return [(source, f"scale<{each}>", "sm_90") for each in threads]
+def test_a_pool_asks_the_same_processes_again_and_replaces_those_that_ended(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compile_pool, "_WAITING", SimpleQueue())
+    first = range(32, 544, 32)  # as many as take longer than a process needs to start
+    compile_many([(source, f"scale<{each}>", "sm_90") for each in first], workers=2)
+    worker = compile_pool._WAITING.get(timeout=60)
+    compile_pool._WAITING.put(worker)
+    compile_many([(source, f"scale<{each}>", "sm_90") for each in range(544, 672, 32)], workers=2)
+    assert compile_pool._WAITING.get(timeout=60) is worker
+    compile_pool._WAITING.put(worker)
+    worker._process.kill()
+    worker._process.wait()
+    again = compile_many([(source, f"scale<{each}>", "sm_90") for each in range(672, 1024, 32)], workers=2)
+    assert [re.search(r"ILi(\d+)E", binary.symbol)[1] for binary in again] == [
+        str(each) for each in range(672, 1024, 32)
+    ]
+    assert compile_pool._WAITING.get(timeout=60) is not worker
 
-    compile_many(jobs(32, 64), workers=2)
-    waiting = [compile_pool._WAITING.get_nowait() for _ in range(compile_pool._WAITING.qsize())]
-    for worker in waiting:
-        compile_pool._WAITING.put(worker)
-    compile_many(jobs(96, 128), workers=2)
-    assert compile_pool._WAITING.qsize() == len(waiting) >= 2
-    for worker in waiting:
-        worker._process.kill()
-        worker._process.wait()
-    again = compile_many(jobs(160, 192), workers=2)
-    assert [re.search(r"ILi(\d+)E", binary.symbol)[1] for binary in again] == ["160", "192"]
+
+def test_a_few_kernels_wait_for_no_process(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compile_pool, "_COMMAND", (sys.executable, "-c", "import time; time.sleep(60)"))
+    monkeypatch.setattr(compile_pool, "_WAITING", SimpleQueue())
+    jobs = [(source, f"scale<{each}>", "sm_90") for each in (32, 64, 96)]
+    started = perf_counter()
+    assert len(compile_many(jobs, workers=3)) == 3
+    assert perf_counter() - started < 30
 
 
 def test_a_pool_that_cannot_start_says_what_was_printed(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compile_pool, "_COMMAND", (sys.executable, "-c", "raise SystemExit('no compiler')"))
     monkeypatch.setattr(compile_pool, "_WAITING", SimpleQueue())
     with pytest.raises(DeviceError, match="exit code 1\nno compiler"):
-        compile_many([(source, f"scale<{each}>", "sm_90") for each in (224, 256)], workers=2)
+        compile_many([(source, f"scale<{each}>", "sm_90") for each in range(224, 832, 32)], workers=2)
 
 
 def test_a_pool_follows_a_cache_that_moves(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
