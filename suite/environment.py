@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 
 from spmark.impls import core
+from spmark.impls.core.cores import allowed_cores
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.names import is_commit
 from spmark.impls.core.record import Environment
@@ -44,7 +45,7 @@ def collect(device: DeviceSpec) -> Environment:
         cuda=cuda,
         packages={"python": platform.python_version()} | _installed(),
         cpu=cpu_model(),
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        cores=len(allowed_cores()),
         memory_bytes=psutil.virtual_memory().total,
         system=platform.platform(),
         commit=_commit(_root()),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from spmark.impls.core.cores import allowed_cores
 
 _MOST = 16
 """Threads beyond which a conversion, which moves memory, gains nothing."""
@@ -18,8 +19,7 @@ SHARE = 1 << 16
 
 def cores() -> int:
     """Give the cores that this process may use, as far as a conversion gains from them."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(allowed, _MOST)
+    return min(len(allowed_cores()), _MOST)
 
 
 def run_all(function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:

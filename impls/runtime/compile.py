@@ -198,7 +198,8 @@ def _include_options(source: Path) -> list[str]:
     return [f"-I{folder}" for folder in (source.parent, INCLUDE, toolkit) if folder is not None]
 
 
-def _nvrtc_version() -> str:
+def nvrtc_version() -> str:
+    """Give the name and the version of the compiler; the first call of a process loads the compiler."""
     return "nvrtc {}.{}".format(*_nvrtc().getVersion())
 
 
@@ -259,7 +260,7 @@ def _place(key: str) -> Path:
 
 
 def _kernel_key(source: Path, expression: str, arch: str, compiler: str) -> str:
-    version = _nvrtc_version() if compiler == "nvrtc" else nvcc_version()
+    version = nvrtc_version() if compiler == "nvrtc" else nvcc_version()
     return _key(source, (*OPTIONS, compiler, version, arch, expression))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import platform
 import re
 from functools import cache
@@ -13,6 +12,7 @@ from pathlib import Path
 import psutil
 
 from spmark.impls.core.choices import none_of
+from spmark.impls.core.cores import allowed_cores
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.files import cache_root
@@ -190,7 +190,7 @@ def _cpu() -> DeviceSpec:
         name=slug(cpu_model()),
         kind=DeviceKind.CPU,
         arch=platform.machine(),
-        num_sms=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        num_sms=len(allowed_cores()),
         warp_size=1,
         l2_bytes=_last_level_cache_bytes(),
         memory_bytes=psutil.virtual_memory().total,

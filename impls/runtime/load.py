@@ -7,6 +7,7 @@ import time
 
 import psutil
 
+from spmark.impls.core.cores import allowed_cores
 from spmark.impls.core.load import Load
 
 LEAST_S = 0.1
@@ -19,8 +20,7 @@ class LoadMeter:
     """Watches this process's cores from when it is made; each look costs some microseconds a core."""
 
     def __init__(self) -> None:
-        allowed = hasattr(os, "sched_getaffinity")
-        self._cores = sorted(os.sched_getaffinity(0)) if allowed else list(range(os.cpu_count() or 1))
+        self._cores = allowed_cores()
         self._made = self._accounts()
 
     def read(self, least_s: float = 0.0) -> Load:

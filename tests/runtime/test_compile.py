@@ -77,7 +77,7 @@ def test_architecture_options_instance_and_version_are_in_the_key(
     compile_kernel(source, "scale<32>", "sm_90")
     monkeypatch.setattr(compiler, "OPTIONS", (*compiler.OPTIONS, "-DOTHER"))
     compile_kernel(source, "scale<64>", "sm_90")
-    monkeypatch.setattr(compiler, "_nvrtc_version", lambda: "nvrtc 99.0")
+    monkeypatch.setattr(compiler, "nvrtc_version", lambda: "nvrtc 99.0")
     compile_kernel(source, "scale<64>", "sm_90")
     assert len(calls) == 5
 

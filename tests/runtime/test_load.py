@@ -35,7 +35,7 @@ def machine(monkeypatch):
     monkeypatch.setattr(load_module.psutil, "cpu_times", made.cpu_times)
     monkeypatch.setattr(load_module.time, "monotonic", lambda: made.now)
     monkeypatch.setattr(load_module.os, "times", lambda: SimpleNamespace(**vars(times), children_user=made.own))
-    monkeypatch.setattr(load_module.os, "sched_getaffinity", lambda pid: {0, 1, 2}, raising=False)
+    monkeypatch.setattr(load_module, "allowed_cores", lambda: [0, 1, 2])
     return made
 
 
