@@ -1,0 +1,91 @@
+"""Split the mirror's matrices into a tuning half and a judging half, by family, and write both as lists for sweeps.
+
+    python scripts/split_halves.py
+
+What is fitted or searched for a release is fitted to the tuning half and to seeded matrices; the judging half only
+judges. Matrices of one origin are alike, so that a family goes to one half as a whole. Within each class a seed draws
+the order of the families, and each family goes to the half that has fewer matrices of the class so far.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+SEED = 2026
+FOLDER = Path(__file__).parents[1] / "datasets/sweeps/matrices"
+HALVES = ("tuning", "judging")
+GRAPHS = {
+    "social": [
+        ["ca-CondMat", "ca-GrQc", "hep-th"],
+        ["musae_git"],
+        ["soc-Slashdot0902"],
+        ["tolokers"],
+        ["actor"],
+        ["STRING_PPI"],
+        ["ppi-train-20graphs"],
+    ],
+    "citations and links": [
+        ["cora", "citeseer", "pubmed"],
+        ["ogbn-arxiv"],
+        ["web-NotreDame", "NotreDame_www"],
+        ["p2p-Gnutella31"],
+    ],
+    "neighbours of points": [["dataset18mfeatmorphological_10NN"], ["kmnist_norm_10NN"], ["mnist_test_norm_10NN"]],
+    "generated": [
+        ["G22", "G27", "G35"],
+        ["G65", "minesweeper"],
+        ["bfly"],
+        ["rgg_n_2_15_s0"],
+        ["Trefethen_2000"],
+        ["arrow"],
+    ],
+    "meshes": [["crack", "fe_4elt2", "data"], ["cs4", "cti"], ["ani4", "fasp_FE"], ["mhd3200b", "cryg10000"]],
+    "elements": [["cavity14"], ["bcsstk13"], ["cage10"]],
+    "maps": [["ct2010", "de2010"], ["luxembourg"]],
+    "power grids": [
+        ["ACTIVSg2000", "power_case_ACTIVSg70k", "power_case_SyntheticUSA"],
+        ["power_case13659pegase", "power_case9241pegase"],
+    ],
+    "circuits and processes": [["add20", "add32"], ["rajat01"], ["bayer10", "watt_2"]],
+    "constraints": [
+        ["lp_d2q06c", "lp_dfl001", "lp_fit2p", "lp_greenbea", "lp_maros-r7", "lp_qap15", "lp_stocfor3"],
+        ["qp_BOYD2_A", "qp_CONT-300_A", "qp_CVXQP1_L_A", "qp_QSHIP12L_A", "qp_STCQP1_P", "qp_UBH1_A"],
+    ],
+    "others": [["zenios", "test_FW_2003"], ["Groebner_id2003_aug"], ["Chem97Zt"]],
+}
+"""Families of each class. The two power-grid families are of two makers; the maps are of two makers, too."""
+LAYERS = {"tuning": ["tf__mag__*"], "judging": ["rn50__*", "tf__l0__*", "tf__rand__*", "tf__vd__*"]}
+"""One pruned network against the others: a network and the way in which it was pruned. Nothing is drawn."""
+
+
+def halves() -> dict[str, list[str]]:
+    """Give the names of each half, sorted."""
+    random = np.random.default_rng(SEED)
+    chosen: dict[str, list[str]] = {half: [] for half in HALVES}
+    for families in GRAPHS.values():
+        counts = dict.fromkeys(HALVES, 0)
+        for place in random.permutation(len(families)):
+            # Of equal counts the half decides that has fewer matrices in all.
+            half = min(HALVES, key=lambda each: (counts[each], len(chosen[each])))
+            counts[half] += len(families[place])
+            chosen[half] += families[place]
+    return {half: sorted(names, key=str.lower) for half, names in chosen.items()}
+
+
+def text(half: str, what: str, names: list[str]) -> str:
+    """Write a list as a sweep includes it."""
+    lines = [f"# The {half} half of the mirror's {what}, as scripts/split_halves.py draws it.", "- source: mirror"]
+    return "\n".join([*lines, "  names:", *(f'    - "{name}"' for name in names), ""])
+
+
+def main() -> None:
+    """Write the four lists."""
+    for half, names in halves().items():
+        for what, chosen in (("graphs", names), ("layers", LAYERS[half])):
+            (FOLDER / f"{half}_{what}.yaml").write_text(text(half, what, chosen), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
