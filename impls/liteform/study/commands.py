@@ -46,7 +46,7 @@ class FormatLabels:
 
     def measure(self, job: LabelJob) -> Outcome:
         """Measure what has no row yet; a matrix that cannot be measured is kept with the reason and not tried again."""
-        # No .jsonl but for labels, which is what a folder of labels consists of.
+        # Labels alone end in .jsonl: training reads every such file of the folder.
         with _Skips(job.folder / f"skipped-{job.part}.ndjson", job.device.name) as skips:
             if job.instead == SCHEDULES:
                 file = job.folder / f"schedules-{job.part}.ndjson"
@@ -110,7 +110,7 @@ class PublishedLabels:
 
 
 class _Skips:
-    """What this version has found that it cannot measure: kept beside the shard, and not tried again."""
+    """Matrices that this version cannot measure: kept beside the shard, and not tried again."""
 
     def __init__(self, path: Path, device: str) -> None:
         self.path, self._device, self.version = path, device, implementation_version("liteform")
@@ -161,7 +161,7 @@ def _labels(file: Path, job: LabelJob, skips: _Skips) -> tuple[int, int]:
 
 
 def _schedules(file: Path, job: LabelJob, skips: _Skips) -> tuple[int, int]:
-    """Time schedules on matrices, and write what they say with the table that follows from it."""
+    """Time schedules on matrices, and write the times and the table that follows from them."""
     from spmark.impls.liteform.study.gpu import ScheduleTimer, compile_schedules
 
     compile_schedules(job.device, job.dtypes, WIDTHS, None)
@@ -173,7 +173,7 @@ def _schedules(file: Path, job: LabelJob, skips: _Skips) -> tuple[int, int]:
     def make(key: tuple[str, DType, int], matrix: NamedMatrix) -> ScheduleRow:
         nonlocal warm
         name, dtype, width = key
-        if not warm:  # what a process measures first is slow, whatever the reason: once for nothing
+        if not warm:  # the first measurement of a process is slow: its times are thrown away
             ScheduleTimer(matrix.csr, job.device, dtype, width).row(name)
             warm = True
         return ScheduleTimer(matrix.csr, job.device, dtype, width).row(name)
@@ -197,7 +197,7 @@ def _schedule_rows(folder: Path) -> list[ScheduleRow]:
 
 
 def spread_out(names: Sequence[str], count: int) -> set[str]:
-    """Choose so many of the names, evenly over the list: some of every source and kind."""
+    """Choose ``count`` of the names, evenly over the list: some of every source and kind."""
     step = max(1, len(names) // count) if count else 1
     return set(names[::step][:count])
 

@@ -56,15 +56,15 @@ class LabelTable:
     partitions: NDArray[np.float64]
     """Column partitions of the fastest config."""
     max_width: NDArray[np.float64]
-    """Its widest bucket."""
+    """Widest bucket of that config."""
     cell_us: NDArray[np.float64]
-    """Its time."""
+    """Time of that config."""
     csr_us: NDArray[np.float64]
-    """Time of the fixed format that it is compared with."""
+    """Time of the fixed format that the config is compared with."""
     speedup: NDArray[np.float64]
     """Of the fastest config over the fixed format."""
     tuning_s: NDArray[np.float64]
-    """Seconds that finding it took."""
+    """Seconds spent to find that config."""
 
     @property
     def size(self) -> int:
@@ -73,12 +73,12 @@ class LabelTable:
 
     @property
     def wins(self) -> NDArray[np.bool_]:
-        """(n,) whether the speed-up is at least `SPEEDUP`; a missing measurement is none."""
+        """(n,) whether the speed-up is at least `SPEEDUP`; False where a measurement is missing."""
         return np.nan_to_num(self.speedup, nan=0.0) >= SPEEDUP
 
     @property
     def faster(self) -> NDArray[np.bool_]:
-        """(n,) whether CELL is not slower at all; a missing measurement is none."""
+        """(n,) whether CELL is not slower at all; False where a measurement is missing."""
         return np.nan_to_num(self.speedup, nan=0.0) >= 1
 
     def take(self, index: NDArray[Any]) -> LabelTable:
@@ -104,7 +104,7 @@ class LabelTable:
         return self.take(np.sort(first))
 
     def where_cell_wins(self) -> LabelTable:
-        """Keep what the number of partitions is trained on."""
+        """Keep the rows in which CELL wins: the number of partitions is trained on them."""
         return self.take(np.flatnonzero(self.wins))
 
 
@@ -121,7 +121,7 @@ def read_published(text: str, where: str) -> LabelTable:
     Raises
     ------
     DatasetError
-        A column is missing or a cell is no number; names the line.
+        A column is missing, or a cell is not a number; the message names the line.
     """
     rows = csv.DictReader(io.StringIO(text))
     missing = {"name", *_PUBLISHED.values()} - set(rows.fieldnames or ())
@@ -166,7 +166,7 @@ def disjoint_split(
     Parameters
     ----------
     matrix : (n,) str
-        `LabelTable.matrix`; what follows a blank is a dtype and tells no matrices apart.
+        `LabelTable.matrix`; the word behind a blank is a dtype and does not tell matrices apart.
     rng : Generator
     share : float
 
