@@ -32,7 +32,7 @@ class StoredAs(StrEnum):
 
 @dataclass(frozen=True)
 class Choice:
-    """What the predictors say, or why they were not asked."""
+    """The predictors' answer, or the reason why they were not asked."""
 
     form: StoredAs
     """CELL, or CSR for either fixed format."""

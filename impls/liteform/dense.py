@@ -144,7 +144,8 @@ def dense_selection(matrix: Csr, pieces: DensePieces, max_width: int, tail_in_la
     Returns
     -------
     Selection
-        For `spmark.impls.formats.tiles.TileFormat.from_csr`; buckets keep the order of the windows. O(nnz log nnz).
+        Input of `spmark.impls.formats.tiles.TileFormat.from_csr`; buckets keep the order of the windows.
+        O(nnz log nnz).
     """
     row_of = matrix.rows_of_entries()
     window = pieces.window_of[row_of].astype(np.int64)

@@ -39,7 +39,7 @@ class Forest:
     roots: NDArray[np.int32]
     """(trees,) first node of each tree."""
     feature: NDArray[np.int16]
-    """(nodes,) what a node looks at, -1 in a leaf."""
+    """(nodes,) feature that a node looks at, -1 in a leaf."""
     threshold: NDArray[np.float64]
     """(nodes,) samples up to this value go left."""
     left: NDArray[np.int32]
@@ -66,7 +66,7 @@ class Forest:
         Parameters
         ----------
         model : Pipeline
-            As `spmark.impls.liteform.study.models.fit` gives it.
+            Result of `spmark.impls.liteform.study.models.fit`.
         features : (n, f) float64
             Samples that it was trained on; the forest keeps their ranges.
         """

@@ -73,7 +73,7 @@ class Composition:
     """None keeps A's order."""
     counts: BucketCounts
     costs: NDArray[np.float64]
-    """As `spmark.impls.liteform.search.table_of` gives them, (partitions, POWERS)."""
+    """(partitions, POWERS) costs from `spmark.impls.liteform.search.table_of`."""
     widths: Widths
 
     @property
@@ -136,7 +136,7 @@ class LiteForm:
     cost: str = Cost.MEASURED
     """Cost of bucket widths: ``measured`` by this GPU's weights if it has any, ``paper`` by the paper's equations."""
     order: str = BucketOrder.AUTO
-    """Rows in A's order (``given``), rows that share columns together (``gathered``), or what should pay (``auto``)."""
+    """``given`` keeps A's order of rows, ``gathered`` puts rows that share columns together, ``auto`` chooses."""
     tail_in_last: bool = False
     """Leave the rest of a folded row in the widest bucket, as the paper does, instead of putting it where it fits."""
     dense: str = Dense.PREDICTED

@@ -1,7 +1,7 @@
 """The two predictors of composing, format and number of partitions, with where they come from, as one file.
 
-A file is NumPy's npz without pickles; a JSON text in it states its schema, the order of the features, what the models
-were trained on and a digest of the arrays. Files that ship stand under ``models``.
+A file is NumPy's npz without pickles; a JSON text in it states its schema, the order of the features, the labels
+that the models were trained on and a digest of the arrays. Files that ship stand under ``models``.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _CARD = "card"
 
 
 class ForestCard(Frozen):
-    """What a file says about its models."""
+    """Facts about the models of a file."""
 
     schema_version: Literal[1] = 1
     name: str = ""
     trained_on: str
-    """Whose labels, of which GPU, under which licence."""
+    """Source of the labels, their GPU and their licence."""
     labels_sha256: str
     """Digest of the labels' files."""
     gpu: str
@@ -127,7 +127,7 @@ def load(path: Path) -> Predictor:
         # Opened here, since NumPy leaves a file open whose list of contents is damaged.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays: dict[str, NDArray[Any]] = {name: archive[name] for name in archive.files}
-    except Exception as error:  # a damaged archive raises whatever its reader stumbles over, zlib.error for one
+    except Exception as error:  # a damaged archive raises errors of many types, zlib.error for one
         raise BuildError(f"{path}: expected a model file, found none that can be read: {error}") from error
     if _CARD not in arrays:
         raise BuildError(f"{path}: expected a model file with a card, found {', '.join(sorted(arrays)) or 'nothing'}")

@@ -30,7 +30,7 @@ from spmark.impls.runtime.template import loads_of
 
 _LEAST_WORK = 32
 _LONG_ROWS = ((NEVER, NEVER), (32, NEVER), (128, NEVER), (NEVER, 64), (NEVER, 256), (64, 256))
-"""From what width a warp and a block share an ELL row, as they are tried."""
+"""Candidates for the widths from which on a warp and a block share an ELL row."""
 _TILE = 128
 """Columns of a tile of C; tiles down to half as wide are measured."""
 _WORKS = (8, 16, 32, 64, 128)
@@ -40,7 +40,7 @@ _SMALL, _LARGE = 4_000_000, 32_000_000
 
 @dataclass(frozen=True)
 class CellSchedule:
-    """What `spmark.impls.kernels.ell_buckets.EllBucketsPlan` takes."""
+    """Arguments of `spmark.impls.kernels.ell_buckets.EllBucketsPlan`."""
 
     vector: int
     """Elements of a load."""
@@ -89,9 +89,9 @@ class Gathering:
     """When rows that share columns are put together."""
 
     least_width: int
-    """From this J in float32 on: narrow rows of B are a line or two of a cache."""
+    """Least J, in float32: narrower rows of B are a line or two of a cache."""
     least_loads: int
-    """From so many loads of elements of B on, nnz J."""
+    """Least number of loads of elements of B, nnz J."""
     most_share: float
     """Greatest share of rows of B that a block reads for the first time, over the same share in A's own order."""
     weights: Weights
@@ -114,10 +114,10 @@ class ScheduleTable(Frozen):
     gathering: Gathering | None = None
     """Without it, rows stay in A's order."""
     made_with: str = ""
-    """The command, and what was measured with it."""
+    """The command, and the measurements behind the table."""
 
     def weights_for(self, gathered: bool) -> Weights | None:
-        """Give the weights for an order of rows, A's where the gathered one has none."""
+        """Give the weights for an order of rows; without weights of its own the gathered order takes A's."""
         return self.gathering.weights if gathered and self.gathering else self.weights
 
 

@@ -67,7 +67,7 @@ def search(table: NDArray[np.float64], widest: NDArray[np.int64], method: Method
     Parameters
     ----------
     table : (partitions, POWERS) float64
-        As `table_of` gives it.
+        Costs from `table_of`.
     widest : (partitions,) int64
         `spmark.impls.liteform.cost.BucketCounts.widest`: no cap beyond it is looked at.
     method : Method

@@ -53,7 +53,8 @@ def weighed(counts: BucketCounts, width: int, weights: Weights, tail_in_last: bo
     Returns
     -------
     (partitions, POWERS) float64
-        As `spmark.impls.liteform.cost.costs`, in the weights' unit. With several partitions all stores are added.
+        Costs like those of `spmark.impls.liteform.cost.costs`, in the weights' unit. With several partitions every
+        store adds to C.
     """
     caps = np.arange(POWERS)
     plain = counts.rows.sum(1, keepdims=True) - counts.longer

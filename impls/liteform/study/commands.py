@@ -1,4 +1,4 @@
-"""What `spmark label` and `spmark train` do for LiteForm: labels, schedules, forests, the paper's evaluation."""
+"""LiteForm's side of `spmark label` and `spmark train`: labels, schedules, forests, the paper's evaluation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from spmark.impls.study.rows import digest_of
 from spmark.impls.study.shards import append_rows
 
 SCHEDULES = "schedules"
-"""What may be measured in place of labels: a table of schedules."""
+"""Alternative to labels: measures a table of schedules."""
 LABELS = "liteform/output_2279_total"
 SPEEDS = "liteform/eva_suitesparse_exe_time"
 OVERHEADS = "liteform/eva_suitesparse_overhead"
@@ -45,7 +45,7 @@ class FormatLabels:
     others: ClassVar[Sequence[str]] = (SCHEDULES,)
 
     def measure(self, job: LabelJob) -> Outcome:
-        """Measure what has no row yet; a matrix that cannot be measured is kept with the reason and not tried again."""
+        """Measure matrices without a row; one that cannot be measured is kept with the reason and not tried again."""
         # Labels alone end in .jsonl: training reads every such file of the folder.
         with _Skips(job.folder / f"skipped-{job.part}.ndjson", job.device.name) as skips:
             if job.instead == SCHEDULES:
@@ -203,7 +203,7 @@ def spread_out(names: Sequence[str], count: int) -> set[str]:
 
 
 def _published(table: PublishedText) -> tuple[LabelTable, ForestCard, list[MatrixLabels]]:
-    """Give the authors' labels, what is known of them, and no rows of ours."""
+    """Give the authors' labels with the facts about them; this project has no rows of its own for them."""
     about = table.about
     origin = f"the authors' published labels ({about.licence}): {about.citation}"
     card = ForestCard(trained_on=origin, labels_sha256=about.sha256, gpu=about.gpu)
@@ -211,7 +211,7 @@ def _published(table: PublishedText) -> tuple[LabelTable, ForestCard, list[Matri
 
 
 def _measured(files: Sequence[Path]) -> tuple[LabelTable, ForestCard, list[MatrixLabels]]:
-    """Give measured labels as a table, what is known of them, and their rows."""
+    """Give measured labels as a table, the facts about them, and their rows."""
     rows = read_labels(files)
     dtypes = sorted({row.dtype.value for row in rows})
     gpu = rows[0].device

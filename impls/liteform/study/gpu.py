@@ -33,7 +33,7 @@ from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.space import Config
 
 _FORM = ("partitions", "max_width", "gathered", "tail_in_last")
-"""What a config says of the format; all else is its schedule."""
+"""Names of a config that describe the format; the others are its schedule."""
 _NARROWEST = 3
 """Binary logarithm of the narrowest widest bucket of a table."""
 _WIDEST = 9
@@ -311,7 +311,7 @@ def start_width(matrix: Csr, device: DeviceSpec) -> int:
 def compile_schedules(
     device: DeviceSpec, dtypes: Iterable[DType], widths: Iterable[int], table: ScheduleTable | None
 ) -> None:
-    """Compile every kernel that timing will meet, on all cores, so that none is compiled between two times.
+    """Compile every kernel that timing will need, on all cores, so that no compiling falls between two times.
 
     Parameters
     ----------

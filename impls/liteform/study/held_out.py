@@ -31,7 +31,7 @@ def held_out(rows: Sequence[MatrixLabels], card: ForestCard, splits: int = 10) -
     Parameters
     ----------
     rows : sequence of MatrixLabels
-        As `spmark.impls.liteform.study.measured.read_labels` gives them.
+        Labels from `spmark.impls.liteform.study.measured.read_labels`.
     card : ForestCard
     splits : int
         Seeds of `disjoint_split`, from 0.
@@ -45,7 +45,7 @@ def held_out(rows: Sequence[MatrixLabels], card: ForestCard, splits: int = 10) -
     Raises
     ------
     DatasetError
-        As `train` raises it.
+        `train` raises it.
     """
     labels = table_of(rows)
     values_of: dict[str, list[float]] = defaultdict(list)

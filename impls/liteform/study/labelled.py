@@ -1,7 +1,7 @@
 """Measured labels as a table: which format was fastest for a matrix and width, and in how many partitions.
 
-Two kinds of files are read: the authors' published CSV (a V100) and what `spmark.impls.liteform.study.labels`
-measures, by `spmark.impls.liteform.study.measured`.
+Labels come from two kinds of files. This module reads the authors' published CSV (a V100).
+`spmark.impls.liteform.study.measured` reads the files that `spmark.impls.liteform.study.labels` writes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spmark.impls.core.errors import DatasetError
 from spmark.impls.liteform.features import PARTITIONS, SELECTION
 
 SPEEDUP = 1.1
-"""From this speed-up over the fixed formats on, a matrix is one for CELL (section 5.1)."""
+"""Least speed-up over the fixed formats with which CELL counts as the winner (section 5.1)."""
 _PUBLISHED = {
     "num_rows": "num_rows",
     "num_cols": "num_cols",
@@ -62,7 +62,7 @@ class LabelTable:
     csr_us: NDArray[np.float64]
     """Time of the fixed format that the config is compared with."""
     speedup: NDArray[np.float64]
-    """Of the fastest config over the fixed format."""
+    """Speed-up of the fastest config over the fixed format."""
     tuning_s: NDArray[np.float64]
     """Seconds spent to find that config."""
 
@@ -114,7 +114,7 @@ def read_published(text: str, where: str) -> LabelTable:
     Parameters
     ----------
     text : str
-        Its content.
+        Content of the file.
     where : str
         Named in errors.
 
@@ -146,7 +146,7 @@ def read_published(text: str, where: str) -> LabelTable:
 
 
 def drawn_split(samples: int, rng: np.random.Generator, share: float = 0.8) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Split as the public code does: test rows are drawn with replacement, and what is drawn twice counts once.
+    """Split as the public code does: test rows are drawn with replacement, and a row that is drawn twice counts once.
 
     Returns
     -------

@@ -46,7 +46,7 @@ class About:
 
 
 class FormatTimer(Protocol):
-    """Times formats of one matrix, at several widths J, on whatever there is."""
+    """Times formats of one matrix, at several widths J, on a device of its own choice."""
 
     def fixed(self, form: StoredAs, width: int) -> list[float]:
         """Give samples of CSR or BSR at one J in microseconds; raises `SpmarkError` where that fails."""
@@ -154,9 +154,9 @@ def measure(
     ----------
     matrix : Csr
     timer : FormatTimer
-        Of this matrix and dtype.
+        Timer of this matrix and dtype.
     about : About
-        Of the row.
+        Origin of the row.
     dtype : DType
     widths : sequence of int
         J.

@@ -1,4 +1,4 @@
-"""Files of measured labels as a table to train on, and what predicted numbers of partitions cost on them."""
+"""Files of measured labels as a table to train on, and the cost of predicted numbers of partitions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spmark.impls.tuning.race import ConfigTime
 
 
 def partition_regret(rows: Iterable[MatrixLabels], predict: Callable[[Features, int], int]) -> float:
-    """Give what predicted numbers of partitions cost in time, each with its own best bucket width.
+    """Give the loss of time by predicted numbers of partitions, each with its own best bucket width.
 
     Parameters
     ----------

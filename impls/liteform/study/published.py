@@ -45,7 +45,7 @@ _DRAWS = 1000
 
 
 class Task(StrEnum):
-    """What is predicted."""
+    """The question that a model answers."""
 
     SELECTION = "selection"
     PARTITIONS = "partitions"
@@ -87,7 +87,7 @@ def score_models(labels: LabelTable, seeds: int, slow: bool, tell: Callable[[str
     slow : bool
         Train the Gaussian process on all rows of its split, and not on `FEW_ROWS` of them.
     tell : callable
-        Receives a line on what is being trained, for people who wait.
+        Receives a line on the model in training, for people who wait.
 
     Returns
     -------

@@ -47,7 +47,7 @@ def fitted_entries(trials: Sequence[Trials]) -> list[ScheduleEntry]:
     Parameters
     ----------
     trials : sequence of Trials
-        Of one device.
+        Trials of one device.
     """
     kinds = dict.fromkeys((one.dtype, one.width, one.gathered) for one in trials)
     return [

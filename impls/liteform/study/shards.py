@@ -70,7 +70,7 @@ def by_dtype(
     Parameters
     ----------
     matrices : iterable of (name, matrix)
-        A text in place of a matrix says why there is none.
+        A text in place of a matrix is the reason why the matrix is missing.
     dtypes : sequence of DType
     have : set of (matrix, dtype)
         Matrices to pass over: `measured_before`.

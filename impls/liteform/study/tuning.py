@@ -109,7 +109,7 @@ def make_table(rows: Sequence[ScheduleRow], made_with: str = "") -> ScheduleTabl
     Parameters
     ----------
     rows : sequence of ScheduleRow
-        Of one device.
+        Rows of one device.
     made_with : str
         The command.
 
