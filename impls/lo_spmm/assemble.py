@@ -28,9 +28,9 @@ TIMEOUT_S = 600.0
 _MOST_REGISTERS = 255
 _STEP = 8
 _OBJECTS_PER_CORE = 4
-"""Several, so that all cores end at about the same time."""
+"""Several objects, so that all cores end at about the same time."""
 _LEAST_INSTRUCTIONS = 1000
-"""Of an object, where the kernel has as many: ptxas starts in the time that it assembles a few hundred (tens of ms)."""
+"""Least instructions of an object: ptxas starts in the time that it assembles a few hundred (tens of ms)."""
 _SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores")
 
 _LINKED = re.compile(rf"properties for '{NAME}':\s*\n[^\n]*used (\d+) registers.* (\d+) stack", re.MULTILINE)

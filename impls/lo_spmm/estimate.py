@@ -53,7 +53,7 @@ _AHEAD = {
     4: {2: 2.6, 4: 2.6, 8: 3.1, 12: 3.5, 16: 5.4, 20: 7.7, 24: 6.1, 32: 6.9},
 }
 """Loads that are still on their way when the first element of one is used, by columns of a thread and M1: means over a
-tile, and over four layers (geometric), of what ptxas 13.0 makes for sm_90 under the caps that kernels are assembled
+tile, and over four layers (geometric), of ptxas 13.0's code for sm_90 under the caps that kernels are assembled
 with. ptxas orders loads by rules of its own, whatever the order of the PTX, and more registers do not always mean more
 loads."""
 

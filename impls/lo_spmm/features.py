@@ -14,7 +14,7 @@ from spmark.impls.runtime.target import ceil_div
 
 PAPER: Final = ("row_tiles", "col_tiles", "blocks", "sparsity", "nnc_sum", "nnz_max", "tile_rows", "tile_width", "K")
 FEATURES: Final = (*PAPER, "cpt", "tiles_per_block")
-"""In the order of `candidate_features`."""
+"""Names of the features, in the order of `candidate_features`."""
 
 
 def count_tiles(
@@ -67,7 +67,7 @@ def candidate_features(
     Returns
     -------
     (11,) float64
-        As `FEATURES` names them.
+        Features in the order of `FEATURES`.
     """
     columns = ceil_div(width, size.tile_width)
     sparsity = 1 - matrix.nnz / (matrix.num_rows * matrix.num_cols)

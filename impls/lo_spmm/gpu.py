@@ -101,7 +101,7 @@ class Kernels:
         """Kernels that `prepare` was asked for: C++ is compiled for every size of a thread block."""
 
     def prepare(self, configs: Sequence[Config]) -> None:
-        """Assemble or compile the kernels of candidates side by side and load them; `plan` raises what failed."""
+        """Assemble or compile the kernels of candidates side by side and load them; `plan` raises their errors."""
         groups = by_kernel(TileSize(**config) for config in configs)
         blocks = [self._block_threads(sizes) for sizes in groups]
         self.compiled += len(groups) if self._assembled else sum(map(len, blocks))

@@ -148,7 +148,7 @@ def fitting(code: Code, size: TileSize, target: Target) -> TileSize:
 
 
 def make_for(kernel: UnrolledKernel, target: Target, emitter: Emitter, size: TileSize) -> tuple[Code, TileSize]:
-    """Make the code of one tile size, and give both with the size as `fitting` reduces it; raises what these raise."""
+    """Make the code of one tile size; give it with the size that fits. Raises as `make_code` and `fitting`."""
     fewest = 1 if is_assembled(target, emitter) else size.tiles_per_block
     blocks = [size.threads * together for together in range(fewest, size.tiles_per_block + 1)]
     code = make_code(kernel, target, emitter, blocks)

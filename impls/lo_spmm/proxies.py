@@ -24,7 +24,7 @@ _MOST_CLUSTERS = 48
 """Most clusters that section 5.1.2's rule asks for: more functions than run side by side on a multiprocessor in any
 candidate near the best."""
 LEAST_INSTRUCTIONS = 32_000
-"""Of a proxy in PTX, where its kernel has as many: half a megabyte of code, more than a multiprocessor caches."""
+"""Least instructions of a proxy in PTX, unless its kernel has fewer: half a megabyte, more than a multiprocessor holds."""
 _JITTER = 1e-3
 """Far below the least difference of two counts."""
 _LOOP_CONSTANT = 300

@@ -27,7 +27,7 @@ SHIPPED: Final = "h200"
 
 
 class RankCard(Frozen):
-    """What a file says about its model."""
+    """Facts about the model of a file."""
 
     name: str = ""
     gpu: str

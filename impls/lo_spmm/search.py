@@ -1,4 +1,4 @@
-"""From the space to the tile sizes that pass: reordering for each M1, then the constraints."""
+"""The way from the space to the tile sizes that pass: reordering for each M1, then the constraints."""
 
 from __future__ import annotations
 

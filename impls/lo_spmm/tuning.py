@@ -97,7 +97,7 @@ def choose(
     race : Race, optional
         Race of the configs of `config_of`, for the modes that run candidates; not needed for one candidate.
     model : RankModel, optional
-        For the modes that rank.
+        Model of the modes that rank.
 
     Raises
     ------

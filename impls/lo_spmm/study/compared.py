@@ -73,7 +73,7 @@ def compare(
     Parameters
     ----------
     layer : str
-        Its name in the row.
+        Name of the layer in the row.
     space : TileSpace
     open_race : callable
         Opens a race of kernels, or of proxies where it is called with True.
