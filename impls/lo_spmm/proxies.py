@@ -24,7 +24,8 @@ _MOST_CLUSTERS = 48
 """Most clusters that section 5.1.2's rule asks for: more functions than run side by side on a multiprocessor in any
 candidate near the best."""
 LEAST_INSTRUCTIONS = 32_000
-"""Least instructions of a proxy in PTX, unless its kernel has fewer: half a megabyte, more than a multiprocessor holds."""
+"""Least instructions of a proxy in PTX, unless its kernel has fewer: half a megabyte of code, which no multiprocessor
+holds."""
 _JITTER = 1e-3
 """Far below the least difference of two counts."""
 _LOOP_CONSTANT = 300
