@@ -1,4 +1,4 @@
-"""What LiteForm composes for a GPU that need not be there: regression tracking follows its seconds and its cost."""
+"""LiteForm's composition for a GPU that the machine may lack; regression tracking follows its seconds and its cost."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _BUCKETS_ALONE = LiteForm(format=StoredAs.CELL, dense=Dense.NEVER)
 
 
 def buckets_h200(problem: Problem) -> float | None:
-    """Compose CELL for an H200, whatever else would be chosen; give the seconds that its cost stands for."""
+    """Compose CELL for an H200, even where a build takes another format; give the seconds that its cost stands for."""
     return _predicted_s(_BUCKETS_ALONE, problem)
 
 
 def build_h200(problem: Problem) -> float | None:
-    """Choose all that a build for an H200 chooses; give the seconds, or None where that is another format."""
+    """Compose as a build for an H200 does; give the seconds, or None where the build takes another format than CELL."""
     return _predicted_s(LiteForm(), problem)
 
 
@@ -27,8 +27,8 @@ def _predicted_s(how: LiteForm, problem: Problem) -> float | None:
     if problem.op is not Op.SPMM:
         raise UnsupportedError(f"expected spmm, which is all that CELL computes, found {problem.op}")
     device = DeviceSpec.load(shipped_calibration("nvidia-h200"))
-    found = how.compose(problem, device)
-    if found is None:
+    composition = how.compose(problem, device)
+    if composition is None:
         return None
-    # The cost counts loads and stores of elements; at the rate of a copy they take so long.
-    return found.widths.cost * problem.dtype.itemsize / device.copy_bytes_per_s
+    # The cost counts loads and stores of elements: this is the time of a copy of as many bytes.
+    return composition.widths.cost * problem.dtype.itemsize / device.copy_bytes_per_s

@@ -32,20 +32,20 @@ class StoredAs(StrEnum):
 
 @dataclass(frozen=True)
 class Choice:
-    """What the predictors say, or why they were not asked."""
+    """The predictors' answer, or the reason why they were not asked."""
 
     form: StoredAs
-    """CELL, or a fixed format: CSR stands for either."""
+    """CELL, or CSR for either fixed format."""
     partitions: int
     fallback: str = ""
-    """Why the choice is not the models': a feature is outside of their training range."""
+    """Which feature is outside of the models' training range; empty where the models chose."""
 
 
 def choose(features: Features, width: int, predictor: Predictor, form: StoredAs, partitions: int) -> Choice:
-    """Ask the predictors for what is not pinned.
+    """Ask the predictors for the format and the number of partitions, unless they are pinned.
 
-    Where a feature is outside of what they were trained on, nothing is extrapolated: CELL in one partition is taken,
-    the commonest label of both.
+    Where a feature is outside of the training range, nothing is extrapolated. The choice is then CELL in one partition,
+    the commonest label of both predictors.
 
     Parameters
     ----------
@@ -72,8 +72,8 @@ def choose(features: Features, width: int, predictor: Predictor, form: StoredAs,
 def fixed_form(matrix: Csr, dtype: DType) -> StoredAs:
     """Choose between the fixed formats: BSR where its blocks take fewer bytes than CSR's non-zeros and indices.
 
-    The public code takes BSR wherever it fits into memory, in float16, and CSR in float32 otherwise; here both are in
-    the problem's dtype, and blocks are computed in float16 only, by the matrix unit.
+    The public code takes BSR in float16 wherever it fits into memory, and CSR in float32 otherwise. Here both are in
+    the problem's dtype. The matrix unit computes blocks, in float16 only.
     """
     if dtype is not DType.FLOAT16:
         return StoredAs.CSR
@@ -83,11 +83,11 @@ def fixed_form(matrix: Csr, dtype: DType) -> StoredAs:
 
 
 def estimated_blocks(matrix: Csr) -> int:
-    """Estimate the blocks of BSR that are not empty from at most 256 block rows, evenly spread; exact up to there."""
+    """Count the non-empty blocks of BSR; beyond 256 block rows, estimate the count from 256 evenly spread ones."""
     block_rows = -(-matrix.num_rows // BLOCK)
     chosen = np.unique(np.linspace(0, block_rows - 1, min(block_rows, _SAMPLED)).astype(np.int64))
-    found = 0
+    filled = 0
     for block_row in chosen:
         span = slice(matrix.indptr[block_row * BLOCK], matrix.indptr[min((block_row + 1) * BLOCK, matrix.num_rows)])
-        found += np.unique(matrix.indices[span] // BLOCK).size
-    return -(-found * block_rows // chosen.size)
+        filled += np.unique(matrix.indices[span] // BLOCK).size
+    return -(-filled * block_rows // chosen.size)

@@ -31,9 +31,9 @@ class BucketCost:
     Parameters
     ----------
     how : LiteForm
-        Its ``cost``, ``order``, ``bound`` and ``tail_in_last`` count.
+        Its fields ``cost``, ``order``, ``bound`` and ``tail_in_last`` are read.
     device : DeviceSpec
-        Whose weights are taken, where there are any.
+        GPU whose weights are taken, if its table has weights.
     """
 
     unit: ClassVar[str | None] = None
@@ -49,7 +49,7 @@ class BucketCost:
         Raises
         ------
         ValueError
-            A ``max_width`` is no power of two up to 1,024.
+            A ``max_width`` is not a power of two of at most 1,024.
         """
         how = self._how
         weights = how.weights_of(self._table, how.ordered(problem, self._table))
@@ -83,10 +83,10 @@ class ClassVotes:
         self._predictor = find(how.model)
 
     def score(self, problem: Problem, configs: Sequence[Config]) -> NDArray[np.float64]:
-        """Score every config by ``format`` (CELL where it says none) and ``partitions``, (len(configs),) float64.
+        """Score every config by ``format`` (by default CELL) and ``partitions``, (len(configs),) float64.
 
-        Where a feature is outside of the training range, CELL in one partition is certain, as
-        `spmark.impls.liteform.compose.choose` has it. O(I + trees depth).
+        Where a feature is outside of the training range, CELL in one partition has probability 1, since
+        `spmark.impls.liteform.compose.choose` takes it. O(I + trees depth).
         """
         features, predictor = Features.of(problem.matrix), self._predictor
         if predictor.outside(features, problem.width):

@@ -1,8 +1,8 @@
 """Dense pieces of CELL on the matrix unit: where rows that stand together share many columns, in float16.
 
 LiteForm names buckets that are dense, which tensor cores would compute faster, as its first limitation (Peng,
-Thomadakis, Pienaar and Kestor, HPDC 2025). Here 16 rows that stand together and 16 of the columns that most of them
-share are a piece; those that are full enough leave the buckets, and one grid computes both.
+Thomadakis, Pienaar and Kestor, HPDC 2025). Here a piece is 16 rows that stand together by 16 of the columns that most
+of these rows share. Pieces that are full enough leave the buckets, and one grid computes both.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from spmark.impls.kernels.tile_spmm import HEIGHT, SPMM_TILES
 from spmark.impls.liteform.schedule import CellSchedule
 
 LEAST_FULL: Final = 0.25
-"""A piece with a smaller share of non-zeros stays in buckets: it would read a row of B for fewer than four of them."""
+"""A piece with a smaller share of non-zeros stays in buckets: it would read a row of B for less than four non-zeros."""
 LEAST_SHARE: Final = 0.1
-"""Share of all non-zeros in dense pieces below which these are not tried: the grid then has two kinds of work for
-nothing."""
+"""Least share of all non-zeros in dense pieces for which pieces are tried: with less, a second kind of work in the grid
+gains nothing."""
 _HALF_FULL, _MOST = 0.5, 0.5
-"""How full a piece must be to count as one that pays, and the share of the non-zeros that must be in such: on an H200
-three masks above it gained 1.5 to 4.3 times, while each of three matrices below it lost at some J."""
+"""How full a piece must be to pay, and the least share of the non-zeros in such pieces. On an H200 three masks above
+this share gained 1.5 to 4.3 times, while each of three matrices below it lost at some J."""
 _SAMPLED = 32
-"""Windows."""
+"""Windows of rows that `pays` looks at."""
 _COLUMNS = 8
 """J is a multiple of this where the matrix unit computes."""
 _NARROW = 32
@@ -56,11 +56,11 @@ class DensePieces:
     window_of: NDArray[np.int32]
     """(I,) the window of `HEIGHT` rows that each row stands in."""
     window_rows: NDArray[np.int32]
-    """(windows, `HEIGHT`) their rows, -1 after the last."""
+    """(windows, `HEIGHT`) rows of each window, -1 after the last."""
 
     @property
     def share(self) -> float:
-        """Of all non-zeros; 0 where there are none."""
+        """Share of all non-zeros that is in dense pieces; 0 for a matrix without non-zeros."""
         return float(self.taken.mean()) if self.taken.size else 0.0
 
 
@@ -84,8 +84,8 @@ def dense_pieces(matrix: Csr, order: NDArray[np.int32] | None = None, least_full
 
     Returns
     -------
-    Pieces
-        Of each window of 16 places the columns with most non-zeros make the first piece, the next 16 the second.
+    DensePieces
+        In each window of 16 places the 16 columns with most non-zeros make the first piece, the next 16 the second.
         O(nnz log nnz) time, 40 bytes a non-zero of scratch.
     """
     num_rows, num_cols = matrix.shape
@@ -102,9 +102,9 @@ def dense_pieces(matrix: Csr, order: NDArray[np.int32] | None = None, least_full
     starts = np.flatnonzero(np.diff(windows, prepend=-1))
     place = np.arange(columns.size) - np.repeat(starts, np.diff(starts, append=columns.size))
     piece = np.cumsum(place % GROUP == 0) - 1
-    held = np.bincount(piece, counts[fullest])
+    sizes = np.bincount(piece, counts[fullest])
     full = np.empty(columns.size, np.bool_)
-    full[fullest] = held[piece] >= least_full * HEIGHT * GROUP
+    full[fullest] = sizes[piece] >= least_full * HEIGHT * GROUP
     return DensePieces(full[column_of], window_of, window_rows)
 
 
@@ -125,7 +125,7 @@ def pays(matrix: Csr) -> bool:
 
 
 def rest_of(matrix: Csr, pieces: DensePieces) -> Csr:
-    """Give what stays in buckets, in the shape of the whole matrix. O(nnz)."""
+    """Give the non-zeros that stay in buckets, in the shape of the whole matrix. O(nnz)."""
     return split(matrix, pieces.taken)[1]
 
 
@@ -144,13 +144,14 @@ def dense_selection(matrix: Csr, pieces: DensePieces, max_width: int, tail_in_la
     Returns
     -------
     Selection
-        For `spmark.impls.formats.tiles.TileFormat.from_csr`; buckets keep the order of the windows. O(nnz log nnz).
+        Input of `spmark.impls.formats.tiles.TileFormat.from_csr`; buckets keep the order of the windows.
+        O(nnz log nnz).
     """
     row_of = matrix.rows_of_entries()
     window = pieces.window_of[row_of].astype(np.int64)
     lengths = np.bincount(row_of[~pieces.taken], minlength=matrix.num_rows)
     firsts = np.cumsum(lengths) - lengths
-    # Among the non-zeros of the row that stay; of the others it means nothing.
+    # Place among those non-zeros of the row that stay in buckets; without meaning for the others.
     place = np.cumsum(~pieces.taken) - 1 - firsts[row_of]
     whole = lengths // max_width * max_width
     last = lengths - whole
@@ -158,7 +159,7 @@ def dense_selection(matrix: Csr, pieces: DensePieces, max_width: int, tail_in_la
     if tail_in_last:
         width_of_last = np.where(whole > 0, max_width, width_of_last)
     width = np.where(place < whole[row_of], max_width, width_of_last[row_of])
-    # One tile for each window and width, those of blocks as if of width 0.
+    # One tile for each window and width; blocks count as width 0.
     span = max_width.bit_length() + 1
     kinds = np.where(pieces.taken, 0, np.log2(np.maximum(width, 1)).astype(np.int64) + 1)
     tiles, owner = np.unique(window * span + kinds, return_inverse=True)
@@ -176,7 +177,7 @@ def dense_selection(matrix: Csr, pieces: DensePieces, max_width: int, tail_in_la
 
 
 def tile_arguments(schedule: CellSchedule, width: int) -> Mapping[str, Any]:
-    """Give what `spmark.impls.kernels.tile_spmm.TileSpmmPlan` takes of a schedule of buckets, within its kernels.
+    """Turn a schedule of buckets into arguments of `spmark.impls.kernels.tile_spmm.TileSpmmPlan` that its kernels have.
 
     Parameters
     ----------

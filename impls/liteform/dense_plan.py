@@ -37,52 +37,52 @@ def dense_plan(
     Parameters
     ----------
     problem : Problem
-        That `spmark.impls.liteform.dense.refusal` does not refuse.
+        One that `spmark.impls.liteform.dense.refusal` accepts.
     target : Target
     facts : mapping
-        For the plan's config.
+        Entries of the plan's config.
     widest_of : callable
-        Widest bucket for what is left of the matrix, a power of two.
+        Gives the widest bucket, a power of two, for the matrix without its pieces.
     schedule_of : callable
-        Schedule for buckets up to a width.
+        Gives the schedule for buckets up to a width.
     tail_in_last : bool
-        As of CELL.
+        Whether the rest of a folded row stays in the widest bucket.
     least_share : float
-        Of the non-zeros that must be in dense pieces.
+        Least share of the non-zeros in dense pieces.
     gather : bool
-        Whether the gathered order is looked at too.
+        Whether the gathered order is tried, too.
 
     Raises
     ------
     BuildError
-        Fewer are, or more elements would be stored than can be numbered.
+        Too few non-zeros are in dense pieces, or the format would store more elements than can be numbered.
     """
     own = Built()
     with own.phase("convert"):
         pieces = _fullest(problem.matrix) if gather else dense_pieces(problem.matrix)
     if pieces.share < least_share:
         raise BuildError(
-            f"expected {least_share:.0%} of the non-zeros in dense pieces, found {pieces.share:.1%}: buckets alone do"
+            f"expected {least_share:.0%} of the non-zeros in dense pieces, found {pieces.share:.1%}: take buckets alone"
         )
     with own.phase("search"):
         max_width = widest_of(rest_of(problem.matrix, pieces))
     with own.phase("convert"):
-        held = TileFormat.from_csr(problem.matrix, dense_selection(problem.matrix, pieces, max_width, tail_in_last))
+        tiles = TileFormat.from_csr(problem.matrix, dense_selection(problem.matrix, pieces, max_width, tail_in_last))
     schedule = tile_arguments(schedule_of(max_width), problem.width)
     told = {**facts, "max_width": max_width, "max_widths": str(max_width), "dense": round(pieces.share, 4)}
-    plan = TileSpmmPlan(problem, target, held, told, **schedule)
+    plan = TileSpmmPlan(problem, target, tiles, told, **schedule)
     plan.charge(own.phases_s)
     return plan
 
 
 def _fullest(matrix: Csr) -> DensePieces:
-    return max((dense_pieces(matrix), dense_pieces(matrix, near_order(matrix).rows)), key=lambda found: found.share)
+    return max((dense_pieces(matrix), dense_pieces(matrix, near_order(matrix).rows)), key=lambda pieces: pieces.share)
 
 
 def faster(
     plain: DevicePlan, make: Callable[[], DevicePlan], problem: Problem, device: DeviceSpec
 ) -> tuple[DevicePlan, float]:
-    """Keep a plan of buckets alone, or what ``make`` gives, whichever is faster on the GPU that is there.
+    """Keep a plan of buckets alone or the plan that ``make`` builds, whichever is faster on this machine's GPU.
 
     Buckets alone are kept where both times tie, and where the other plan cannot be built or is wrong.
 

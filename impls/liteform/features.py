@@ -1,4 +1,4 @@
-"""What the predictors see of a matrix: sizes and four statistics of its row lengths, O(I) from the row pointers alone.
+"""What the predictors know of a matrix: sizes and four statistics of its row lengths, O(I) from the row pointers alone.
 
 Peng, Thomadakis, Pienaar and Kestor, "LiteForm", HPDC 2025, tables 2 and 3.
 """
@@ -36,7 +36,7 @@ class Features:
 
     @classmethod
     def of(cls, matrix: Csr) -> Features:
-        """Take them from a matrix; O(I)."""
+        """Compute the features of a matrix; O(I)."""
         lengths = matrix.row_lengths
         return cls(
             matrix.num_rows,

@@ -39,9 +39,9 @@ class Forest:
     roots: NDArray[np.int32]
     """(trees,) first node of each tree."""
     feature: NDArray[np.int16]
-    """(nodes,) what a node looks at, -1 in a leaf."""
+    """(nodes,) feature that a node looks at, -1 in a leaf."""
     threshold: NDArray[np.float64]
-    """(nodes,) samples up to it go left."""
+    """(nodes,) samples up to this value go left."""
     left: NDArray[np.int32]
     """(nodes,) child, or the row of ``leaves`` in a leaf."""
     right: NDArray[np.int32]
@@ -51,11 +51,11 @@ class Forest:
     mean: NDArray[np.float64]
     """(f,) subtracted from a sample."""
     scale: NDArray[np.float64]
-    """(f,) what it is divided by afterwards."""
+    """(f,) divides the difference."""
     low: NDArray[np.float64]
     """(f,) least value of each feature in training."""
     high: NDArray[np.float64]
-    """(f,) greatest one."""
+    """(f,) greatest value of each feature in training."""
     classes: NDArray[np.int64]
     """(classes,) labels, rising."""
 
@@ -66,26 +66,26 @@ class Forest:
         Parameters
         ----------
         model : Pipeline
-            As `spmark.impls.liteform.study.models.fit` gives it.
+            Result of `spmark.impls.liteform.study.models.fit`.
         features : (n, f) float64
-            What it was trained on: their ranges are kept.
+            Samples that it was trained on; the forest keeps their ranges.
         """
         scaler, last = model.steps[0][1], model.steps[-1][1]
         trees = [tree.tree_ for tree in getattr(last, "estimators_", [last])]
         firsts = np.cumsum([0, *(tree.node_count for tree in trees)])
         parts: dict[str, list[NDArray[Any]]] = {"feature": [], "threshold": [], "left": [], "right": []}
         leaves: list[NDArray[np.float64]] = []
-        held = 0
+        num_leaves = 0
         for tree, first in zip(trees, firsts, strict=False):
             leaf = tree.children_left < 0
-            ordinal = np.cumsum(leaf) - 1 + held
+            ordinal = np.cumsum(leaf) - 1 + num_leaves
             parts["feature"].append(np.where(leaf, -1, tree.feature))
             parts["threshold"].append(np.where(leaf, 0.0, tree.threshold))
             parts["left"].append(np.where(leaf, ordinal, tree.children_left + first))
             parts["right"].append(np.where(leaf, -1, tree.children_right + first))
             leaves.append(tree.value[leaf, 0])
-            held += int(leaf.sum())
-        arrays = {name: np.concatenate(found) for name, found in parts.items()} | {
+            num_leaves += int(leaf.sum())
+        arrays = {name: np.concatenate(of_trees) for name, of_trees in parts.items()} | {
             "roots": firsts[:-1],
             "leaves": np.concatenate(leaves),
             "mean": scaler.mean_,
@@ -112,7 +112,7 @@ class Forest:
         return votes / self.roots.size
 
     def predict(self, sample: NDArray[np.float64]) -> int:
-        """Give the label with the most votes; of equals the least."""
+        """Give the label with the most votes; of labels with equal votes the least."""
         return int(self.classes[np.argmax(self.shares(sample))])
 
     def outside(self, sample: NDArray[np.float64]) -> int | None:
@@ -121,22 +121,22 @@ class Forest:
         return int(beyond[0]) if beyond.size else None
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Give what a file holds, by name."""
+        """Give the arrays of a file, by name."""
         return {name: getattr(self, name) for name in ARRAYS}
 
 
 def forest_from(arrays: Mapping[str, NDArray[Any]], num_features: int, where: str) -> Forest:
-    """Check arrays that come from outside, so that no prediction leaves them, and make a forest.
+    """Make a forest of arrays from outside, checked so that no prediction reads beyond them.
 
     Raises
     ------
     BuildError
-        An array is missing, of another type or shape, or a node points outside; names it.
+        An array is missing or of another type or shape, or a node points outside; the message names the array.
     """
     for name, (kind, dimensions) in ARRAYS.items():
-        found = arrays.get(name)
-        if found is None or found.dtype != kind or found.ndim != dimensions:
-            what = "none" if found is None else f"{found.dtype} of {found.ndim} dimensions"
+        array = arrays.get(name)
+        if array is None or array.dtype != kind or array.ndim != dimensions:
+            what = "none" if array is None else f"{array.dtype} of {array.ndim} dimensions"
             raise BuildError(
                 f"{where}: expected {name} as {np.dtype(kind)} of {dimensions} dimensions, found {what}; "
                 "train the model again"

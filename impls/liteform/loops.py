@@ -1,7 +1,9 @@
-"""The compiled loops of composing: what a tree says, and what each column partition holds.
+"""The compiled loops of composing: votes of trees, and counts of what each column partition holds.
 
-Importing this module compiles them, or reads what was kept, as `spmark.impls.formats.loops` does; they hold
-no lock of Python's, so that threads can run them side by side on ranges of rows.
+Importing this module compiles the loops, or reads their compiled code from Numba's cache, as
+`spmark.impls.formats.loops` does. The loops release Python's lock, so that threads run them side by side.
+
+The caller allocates every buffer. Buffers that a loop adds to or marks are zeros before the first call.
 """
 
 from __future__ import annotations
@@ -31,17 +33,19 @@ def add_votes(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
     Parameters
     ----------
     roots : (trees,) int32
-        First node of each tree.
+        First node of each tree. This and the next five are the arrays of `spmark.impls.liteform.forest.Forest`.
     feature : (nodes,) int16
-        What a node looks at, -1 in a leaf.
+        Feature that a node looks at, -1 in a leaf.
     threshold : (nodes,) float64
-        Samples up to it go left.
+        Samples up to this value go left.
     left, right : (nodes,) int32
-        Nodes; ``left`` of a leaf is its row of ``leaves``.
+        Children of a node; ``left`` of a leaf is its row of ``leaves``.
     leaves : (m, classes) float64
+        Share of each class in each leaf.
     sample : (f,) float32
+        Standardised features of one matrix.
     votes : (classes,) float64
-        Added to.
+        Added to: the sum of the shares over the trees.
     """
     for tree in range(roots.size):
         node = roots[tree]
@@ -68,16 +72,23 @@ def count_rows(  # noqa: PLR0917
     split_slots: Any,
     marks: Any,
 ) -> None:
-    """Count the pieces of rows ``first:stop`` by partition and power of two, and mark what columns they touch.
+    """Count the pieces of rows ``first:stop`` by partition and power of two, and mark the columns that they touch.
+
+    A piece is the part of one row in one partition. `spmark.impls.liteform.cost.count` gives each task of rows buffers
+    of its own and adds them up.
 
     Parameters
     ----------
-    indptr, indices : int32
-        A in CSR.
+    indptr : (I + 1,) int32
+        Where each row of A begins in ``indices``.
+    indices : (nnz,) int32
+        Columns of A in CSR, increasing within a row.
     width : int
         Columns of a partition.
+    first, stop : int
+        Rows of this task.
     rows : (partitions, MAX_POWER + 1) int64
-        Added to: pieces whose length needs 2^power slots; the last holds the longer ones as well.
+        Added to: pieces whose length needs 2^power slots; the last power counts longer pieces as well.
     folded : (partitions, MAX_POWER + 1) int64
         Added to: ELL rows of the bucket 2^power where it is the widest, ceil(length / 2^power) for every piece of more
         than 2^(power - 1) non-zeros.
@@ -86,7 +97,7 @@ def count_rows(  # noqa: PLR0917
     longer, split, split_slots : (partitions, MAX_POWER + 1) int64
         Added to: pieces longer than 2^power, and their ELL rows and slots where the rest of each goes where it fits.
     marks : (K,) or (0,) uint16
-        Bit p of a column is set where a piece of power p touches it; none is where it is empty.
+        Bit p of a column is set where a piece of power p touches it; with (0,) no column is marked.
     """
     for row in range(first, stop):
         at, end = indptr[row], indptr[row + 1]
@@ -126,16 +137,18 @@ def count_rows(  # noqa: PLR0917
 
 @compiled(types.void, types.Array(types.uint16, 1, "C", readonly=True), _LONG, _COUNTS, _COUNTS)
 def count_columns(marks: Any, width: Any, own: Any, above: Any) -> None:
-    """Count distinct columns: those with bit p in ``own``, those with bit p or a higher one in ``above``.
+    """Count the distinct columns of each partition by power.
 
     Parameters
     ----------
     marks : (K,) uint16
-        Of `count_rows`.
+        Bits that `count_rows` has set, those of all tasks together.
     width : int
         Columns of a partition.
-    own, above : (partitions, MAX_POWER + 1) int64
-        Added to.
+    own : (partitions, MAX_POWER + 1) int64
+        Added to: columns with bit p.
+    above : (partitions, MAX_POWER + 1) int64
+        Added to: columns with bit p or a higher bit.
     """
     for column in range(marks.size):
         mark = marks[column]

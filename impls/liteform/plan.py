@@ -46,12 +46,12 @@ from spmark.impls.runtime.template import KernelTemplate
 
 _MOST_PARTITIONS = 1024
 _MANY = 1 << 20
-"""Non-zeros from which distinct columns are counted where the matrix is converted, if they also outnumber the rows and
-columns: what is sent for it, 4 bytes each, is then less than the words that the host would touch."""
+"""Non-zeros from which on distinct columns are counted where the matrix is converted, if the non-zeros also outnumber
+rows and columns together: the 4 bytes sent for each are then less than the words that the host would touch."""
 
 
 class Cost(StrEnum):
-    """What a bucket width is said to cost."""
+    """Where the cost of a bucket width comes from."""
 
     MEASURED = "measured"
     PAPER = "paper"
@@ -73,7 +73,7 @@ class Composition:
     """None keeps A's order."""
     counts: BucketCounts
     costs: NDArray[np.float64]
-    """As `spmark.impls.liteform.search.table_of` gives them, (partitions, POWERS)."""
+    """(partitions, POWERS) costs from `spmark.impls.liteform.search.table_of`."""
     widths: Widths
 
     @property
@@ -83,7 +83,7 @@ class Composition:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the plan's config says of it."""
+        """Entries of the plan's config."""
         return {
             "partitions": self.counts.partitions,
             "max_widths": run_lengths(self.max_widths),
@@ -94,7 +94,7 @@ class Composition:
 
     @property
     def record(self) -> Search:
-        """What every cap would have cost, the same for all partitions, for replay and for figure 11."""
+        """The cost of every cap, the same cap for all partitions, for replay and for figure 11."""
         seen = [
             Candidate(
                 {"partitions": self.counts.partitions, "max_width": 1 << power},
@@ -126,7 +126,7 @@ class LiteForm:
     partitions: int = 0
     """Column partitions of CELL; 0 asks the models."""
     max_width: int = 0
-    """Width of the widest bucket of every partition, where one is so long; 0 searches by cost."""
+    """Width of the widest bucket of every partition whose rows are that long; 0 searches by cost."""
     search: str = Method.LINEAR
     """``linear`` or ``binary`` (algorithm 3)."""
     bound: bool = False
@@ -136,13 +136,13 @@ class LiteForm:
     cost: str = Cost.MEASURED
     """Cost of bucket widths: ``measured`` by this GPU's weights if it has any, ``paper`` by the paper's equations."""
     order: str = BucketOrder.AUTO
-    """Rows in A's order (``given``), those together that share columns (``gathered``), or as is expected to pay."""
+    """``given`` keeps A's order of rows, ``gathered`` puts rows that share columns together, ``auto`` chooses."""
     tail_in_last: bool = False
     """Leave the rest of a folded row in the widest bucket, as the paper does, instead of putting it where it fits."""
     dense: str = Dense.PREDICTED
-    """Dense pieces of CELL on the matrix unit: ``never``, ``always`` (float16, one partition), ``predicted``: where a
-    sample of the rows says that they win, or ``measured``: where they win on the device, which the build then runs,
-    both against buckets in one partition."""
+    """Dense pieces of CELL on the matrix unit: ``never`` or ``always`` (float16, one partition), or only where pieces
+    win against buckets in one partition. ``predicted`` asks a sample of the rows; ``measured`` runs both on the device
+    while building."""
     model: str = SHIPPED
     """A model that ships, or the path of one that ``spmark train liteform`` wrote."""
 
@@ -191,7 +191,7 @@ class LiteForm:
         return plan
 
     def compose(self, problem: Problem, device: DeviceSpec) -> Composition | None:
-        """Choose as `build` does, on the host, for a GPU that need not be there; None where buckets are not chosen."""
+        """Choose as `build` does, on the host, for a GPU that may be absent; None where buckets are not chosen."""
         own, table = Built(), table_for(device.name)
         choice = self._choice(problem, find(self.model), own)
         if choice.form is not StoredAs.CELL or self.dense == Dense.ALWAYS or self._predicted(problem, choice, own):
@@ -213,7 +213,7 @@ class LiteForm:
     def _buckets(
         self, problem: Problem, table: ScheduleTable | None, own: Built, counted: Callable[[bool], BucketCounts]
     ) -> Composition:
-        """Choose the order of rows and the widths of buckets; ``counted`` is asked whether to count columns, too."""
+        """Choose the order of rows and the widths of buckets; ``counted`` is told whether to count columns, too."""
         with own.phase("convert"):
             order = self.ordered(problem, table)
         weights = self.weights_of(table, order)
@@ -271,7 +271,7 @@ class LiteForm:
         return plan
 
     def _predicted(self, problem: Problem, choice: Choice, own: Built) -> bool:
-        """Tell whether dense pieces are expected to win; not where what is pinned has no meaning for them."""
+        """Tell whether dense pieces are expected to win; False where a pinned field has no meaning for them."""
         pinned = self.order == BucketOrder.GATHERED or self.block or choice.partitions > 1
         if self.dense != Dense.PREDICTED or pinned or refusal(problem):
             return False
@@ -334,7 +334,7 @@ def _schedule_of(problem: Problem, target: Target, max_width: int, *, gathered: 
 
 
 def _counted(matrix: Csr, partitions: int, converter: HybConverter, own: Built, columns: bool) -> BucketCounts:
-    """Count a matrix; distinct columns, where they are asked for, on the target of a converter if that is less work."""
+    """Count a matrix; the converter's target counts distinct columns, if ``columns``, where that is less work."""
     if not columns or matrix.nnz < max(_MANY, matrix.num_rows + matrix.num_cols):
         with own.phase("search"):
             return count(matrix, partitions, columns)
@@ -348,9 +348,9 @@ def _counted(matrix: Csr, partitions: int, converter: HybConverter, own: Built, 
 def _fixed(problem: Problem, target: Target, form: StoredAs, facts: dict[str, Any], own: Built) -> DevicePlan:
     if form is StoredAs.BSR:
         with own.phase("convert"):
-            held = BsrFormat.from_csr(problem.matrix, BLOCK, BLOCK)
+            blocks = BsrFormat.from_csr(problem.matrix, BLOCK, BLOCK)
         depth = BLOCK if vector_of(problem.width) > 1 else BLOCK // 2
-        return BlockSpmmPlan(problem, target, held, {**facts, "block": BLOCK}, tile=64, depth=depth)
+        return BlockSpmmPlan(problem, target, blocks, {**facts, "block": BLOCK}, tile=64, depth=depth)
     vector, lanes = vector_and_lanes(problem.width, problem.dtype)
     coarsen = coarsen_for(problem, target.spec)
     return CsrSpmmPlan(problem, target, facts, vector=vector, lanes=lanes, coarsen=coarsen)
@@ -361,13 +361,13 @@ def gathered_where_it_pays(problem: Problem, table: ScheduleTable | None) -> Row
     rule = table.gathering if table else None
     if rule is None or not rule.asks(problem.matrix.nnz, problem.width, problem.dtype):
         return None
-    found = near_order(problem.matrix)
-    worth = distinct_share(problem.matrix, found) <= rule.most_share * distinct_share(problem.matrix)
-    return found if worth else None
+    order = near_order(problem.matrix)
+    worth = distinct_share(problem.matrix, order) <= rule.most_share * distinct_share(problem.matrix)
+    return order if worth else None
 
 
 def scheduled(schedule: CellSchedule, order: RowOrder | None, partitions: int) -> dict[str, Any]:
-    """Give what `EllBucketsPlan` takes: with gathered rows in one partition blocks start in their order.
+    """Give the arguments of `EllBucketsPlan`: blocks of gathered rows in one partition start in the order of the rows.
 
     Several partitions are computed one after the other, so that their rows of B stay in the cache.
     """

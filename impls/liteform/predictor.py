@@ -1,7 +1,7 @@
 """The two predictors of composing, format and number of partitions, with where they come from, as one file.
 
-A file is NumPy's npz without pickles; a JSON text in it states its schema, the order of the features, what the models
-were trained on and a digest of the arrays. Files that ship stand under ``models``.
+A file is NumPy's npz without pickles; a JSON text in it states its schema, the order of the features, the labels
+that the models were trained on and a digest of the arrays. Files that ship stand under ``models``.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _CARD = "card"
 
 
 class ForestCard(Frozen):
-    """What a file says about its models."""
+    """Facts about the models of a file."""
 
     schema_version: Literal[1] = 1
     name: str = ""
     trained_on: str
-    """Whose labels, of which GPU, under which licence."""
+    """Source of the labels, their GPU and their licence."""
     labels_sha256: str
     """Digest of the labels' files."""
     gpu: str
-    """What the labels were measured on."""
+    """GPU that the labels were measured on."""
     rows: dict[str, int] = {}
     """Samples by model."""
     features: dict[str, tuple[str, ...]] = {}
@@ -75,7 +75,7 @@ class Predictor:
         return bool(self.selection.predict(self._selection(features, width)))
 
     def share_of_cell(self, features: Features, width: int) -> float:
-        """Give the share of the votes that say so."""
+        """Give the share of the votes that expect CELL to be faster."""
         forest = self.selection
         return float(forest.shares(self._selection(features, width))[forest.classes == 1].sum())
 
@@ -83,7 +83,7 @@ class Predictor:
         return features.selection(width if self.by_width else None)
 
     def outside(self, features: Features, width: int) -> str:
-        """Say which feature lies outside of what was trained on; empty where none does."""
+        """Say which feature lies outside of the training range; empty where all lie inside."""
         samples = {"selection": self._selection(features, width), "partitions": features.partitions(width)}
         for name, sample in samples.items():
             forest: Forest = getattr(self, name)
@@ -101,7 +101,7 @@ class Predictor:
         Raises
         ------
         BuildError
-            It cannot be written.
+            The file cannot be written.
         """
         arrays = {f"{name}.{key}": array for name in _FEATURES for key, array in getattr(self, name).arrays().items()}
         card = self.card.model_copy(update={"digest": _digest(arrays)})
@@ -121,13 +121,13 @@ def load(path: Path) -> Predictor:
     Raises
     ------
     BuildError
-        It is missing, damaged, of another schema or of another order of features.
+        The file is missing, damaged, of another schema or of another order of features.
     """
     try:
         # Opened here, since NumPy leaves a file open whose list of contents is damaged.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
-            arrays: dict[str, NDArray[Any]] = {name: held[name] for name in held.files}
-    except Exception as error:  # a damaged archive raises whatever its reader stumbles over, zlib.error for one
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            arrays: dict[str, NDArray[Any]] = {name: archive[name] for name in archive.files}
+    except Exception as error:  # a damaged archive raises errors of many types, zlib.error for one
         raise BuildError(f"{path}: expected a model file, found none that can be read: {error}") from error
     if _CARD not in arrays:
         raise BuildError(f"{path}: expected a model file with a card, found {', '.join(sorted(arrays)) or 'nothing'}")
@@ -174,12 +174,12 @@ def shipped() -> list[str]:
 
 @cache
 def find(name: str) -> Predictor:
-    """Give a model that ships, or one by the path of its file; read once a process.
+    """Give a model that ships, or a model by the path of its file; a process reads it once.
 
     Raises
     ------
     BuildError
-        There is none, or it cannot be used.
+        The model is missing, or its file cannot be used.
     """
     own = _folder() / f"{name}.npz"
     path = own if own.is_file() else Path(name).expanduser()

@@ -2,7 +2,7 @@
 
 LiteForm tunes nothing at build time (Peng et al., HPDC 2025, section 5), so the schedule is looked up: the nearest
 entry of the device's table, which is measured once, or a rule where there is no table. The table also holds the weights
-of the cost model, and from where on an order of rows pays.
+of the cost model, and the bounds from which on the gathered order of rows pays.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from spmark.impls.runtime.template import loads_of
 
 _LEAST_WORK = 32
 _LONG_ROWS = ((NEVER, NEVER), (32, NEVER), (128, NEVER), (NEVER, 64), (NEVER, 256), (64, 256))
-"""From what width a warp and a block share an ELL row, as they are tried."""
+"""Candidates for the widths from which on a warp and a block share an ELL row."""
 _TILE = 128
-"""Columns of C; tiles down to half of it are measured."""
+"""Columns of a tile of C; tiles down to half as wide are measured."""
 _WORKS = (8, 16, 32, 64, 128)
 _SMALL, _LARGE = 4_000_000, 32_000_000
 """Loads of elements of B below which a problem starts up more than it computes, and from which it fills a GPU."""
@@ -40,7 +40,7 @@ _SMALL, _LARGE = 4_000_000, 32_000_000
 
 @dataclass(frozen=True)
 class CellSchedule:
-    """What `spmark.impls.kernels.ell_buckets.EllBucketsPlan` takes."""
+    """Arguments of `spmark.impls.kernels.ell_buckets.EllBucketsPlan`."""
 
     vector: int
     """Elements of a load."""
@@ -58,11 +58,11 @@ class CellSchedule:
     """Start blocks in the order of A's rows."""
 
     def arguments(self) -> dict[str, Any]:
-        """Give them by name."""
+        """Give the fields by name."""
         return asdict(self)
 
     def canonical(self, max_width: int) -> CellSchedule:
-        """Give it without what buckets up to ``max_width`` never meet, in A's order, so that equal ones are one."""
+        """Drop ``by_row`` and what buckets up to ``max_width`` never use: schedules that run alike become equal."""
         spread, together = (least if least <= max_width else NEVER for least in (self.spread, self.together))
         return replace(self, spread=spread, together=together, by_row=False)
 
@@ -89,13 +89,13 @@ class Gathering:
     """When rows that share columns are put together."""
 
     least_width: int
-    """From this J in float32 on: narrow rows of B are a line or two of a cache."""
+    """Least J, in float32: narrower rows of B are a line or two of a cache."""
     least_loads: int
-    """From so many loads of elements of B on, nnz J."""
+    """Least number of loads of elements of B, nnz J."""
     most_share: float
-    """Where the share of rows of B that a block reads for the first time falls to this part of A's own order's."""
+    """Greatest share of rows of B that a block reads for the first time, over the same share in A's own order."""
     weights: Weights
-    """Of the cost of bucket widths with gathered rows."""
+    """Weights of the cost of bucket widths with gathered rows."""
 
     def asks(self, nnz: int, width: int, dtype: DType) -> bool:
         """Tell whether a problem is one for which the shares are looked at; rows of B count by their bytes."""
@@ -104,20 +104,20 @@ class Gathering:
 
 
 class ScheduleTable(Frozen):
-    """What one GPU was measured for."""
+    """Schedules, weights and bounds that were measured for one GPU."""
 
     schema_version: Literal[2] = 2
     device: str
     entries: tuple[ScheduleEntry, ...]
     weights: Weights | None = None
-    """Of the cost of bucket widths; the paper's cost without."""
+    """Weights of the cost of bucket widths; without them the cost is the paper's."""
     gathering: Gathering | None = None
-    """Rows stay as they are without."""
+    """Without it, rows stay in A's order."""
     made_with: str = ""
-    """The command, and what was measured with it."""
+    """The command, and the measurements behind the table."""
 
     def weights_for(self, gathered: bool) -> Weights | None:
-        """Give the weights for an order of rows, A's where the gathered one has none."""
+        """Give the weights for an order of rows; without weights of its own the gathered order takes A's."""
         return self.gathering.weights if gathered and self.gathering else self.weights
 
 
@@ -138,7 +138,7 @@ def schedule_for(
     width : int
         J.
     nnz : int
-        Of the matrix: how much there is to deal to the multiprocessors.
+        Non-zeros of the matrix: how much work the multiprocessors share.
     max_width : int
         Widest bucket of the format.
     gathered : bool
@@ -146,15 +146,16 @@ def schedule_for(
 
     Returns
     -------
-    Schedule
-        Of the `nearest` entry whose loads fit J, of another dtype where this one has none; without one, by `rule`.
+    CellSchedule
+        That of the `nearest` entry whose loads fit J. Entries of another dtype serve where this dtype has none. Where
+        no entry fits, the schedule is the `rule`'s.
 
     Raises
     ------
     BuildError
         The device's table cannot be read.
     """
-    found = table_for(device)
+    table = table_for(device)
     wanted = ScheduleEntry(
         dtype=dtype,
         width=width,
@@ -163,14 +164,14 @@ def schedule_for(
         max_width=max_width,
         schedule=rule(width, dtype, max_width),
     )
-    entries = found.entries if found else ()
+    entries = table.entries if table else ()
     own = [entry for entry in entries if entry.dtype is dtype] or [_of_as_many_bytes(entry, dtype) for entry in entries]
     fitting = [entry for entry in own if width % entry.schedule.vector == 0]
     return nearest(fitting or [wanted], wanted).schedule
 
 
 def _of_as_many_bytes(entry: ScheduleEntry, dtype: DType) -> ScheduleEntry:
-    """Give what an entry of one dtype says of another: rows of B and loads of as many bytes."""
+    """Translate an entry to another dtype: rows of B and loads of as many bytes."""
     width, vector = (
         max(1, count * entry.dtype.itemsize // dtype.itemsize) for count in (entry.width, entry.schedule.vector)
     )
@@ -196,7 +197,7 @@ def rule(width: int, dtype: DType, max_width: int) -> CellSchedule:
 
 
 def tiles(width: int, dtype: DType, small: bool = False) -> list[tuple[int, int, int]]:
-    """List (vector, vectors, lanes) that are measured: tiles of columns that J fills, none much narrower than need be.
+    """List the (vector, vectors, lanes) to measure: tiles of columns that J fills, and not much narrower than J.
 
     Parameters
     ----------
@@ -204,18 +205,18 @@ def tiles(width: int, dtype: DType, small: bool = False) -> list[tuple[int, int,
         J.
     dtype : DType
     small : bool
-        Also with loads half as wide, which give small problems more threads.
+        Add loads half as wide, which give small problems more threads.
     """
     widest = widest_vector(width, dtype)
-    found = [
+    shapes = [
         (widest, vectors, lanes)
         for vectors, lanes in product((1, 2), LANES)
         if min(width, _TILE) <= 2 * widest * vectors * lanes <= 2 * width
     ]
-    found = found or [(widest, 1, min(LANES))]
+    shapes = shapes or [(widest, 1, min(LANES))]
     if small and widest > 1:
-        found += [(widest // 2, 1, lanes) for lanes in LANES if widest // 2 * lanes == min(width, _TILE // 2)]
-    return found
+        shapes += [(widest // 2, 1, lanes) for lanes in LANES if widest // 2 * lanes == min(width, _TILE // 2)]
+    return shapes
 
 
 def candidates(width: int, dtype: DType, loads: int, max_width: int) -> Iterator[CellSchedule]:
@@ -236,7 +237,7 @@ def candidates(width: int, dtype: DType, loads: int, max_width: int) -> Iterator
         tiles(width, dtype, loads < _SMALL), works, longs
     ):
         if lanes == max(LANES) and spread != NEVER:
-            continue  # a group is a warp: there is nobody to spread a row over
+            continue  # a group is a whole warp: the warp has no other group to share a row
         yield CellSchedule(vector, lanes, work, vectors, spread, together)
 
 
@@ -254,12 +255,12 @@ def read_table(path: Path, device: str = "") -> ScheduleTable:
     ----------
     path : Path
     device : str
-        Whose table it must be; any by default.
+        Device that the table must belong to; by default any.
 
     Raises
     ------
     BuildError
-        It cannot be read, is none, or is another device's.
+        The file cannot be read, holds something else than a table, or belongs to another device.
     """
     with reading(path, "a table of schedules that can be read", BuildError):
         table = parse_model(ScheduleTable, path.read_bytes())

@@ -34,7 +34,7 @@ class Widths:
     cost: float
     """Sum over the partitions."""
     evaluated: int
-    """Costs of a partition under a cap that were looked at."""
+    """How many costs of a partition under a cap were looked at."""
 
 
 def table_of(
@@ -48,9 +48,9 @@ def table_of(
     width : int
         J.
     bound : bool
-        Count rows as the public code does (`costs`); the paper's cost only.
+        Count rows as the public code does (`costs`); only for the paper's cost.
     weights : Weights, optional
-        Of a GPU; the paper's cost without.
+        Those of a GPU; without weights the cost is the paper's.
     tail_in_last : bool
         Whether the rest of a folded row stays in the widest bucket; for the paper's cost it always does.
 
@@ -67,16 +67,16 @@ def search(table: NDArray[np.float64], widest: NDArray[np.int64], method: Method
     Parameters
     ----------
     table : (partitions, POWERS) float64
-        As `table_of` gives it.
+        Costs from `table_of`.
     widest : (partitions,) int64
         `spmark.impls.liteform.cost.BucketCounts.widest`: no cap beyond it is looked at.
     method : Method
     """
     pick = _scan if method is Method.LINEAR else _bisect
-    found = [pick(line, int(top)) for line, top in zip(table, widest, strict=True)]
-    powers = np.array([power for power, _ in found], np.int64)
+    picks = [pick(line, int(top)) for line, top in zip(table, widest, strict=True)]
+    powers = np.array([power for power, _ in picks], np.int64)
     total = float(table[np.arange(powers.size), powers].sum())
-    return Widths(powers, total, sum(evaluated for _, evaluated in found))
+    return Widths(powers, total, sum(evaluated for _, evaluated in picks))
 
 
 def _scan(line: NDArray[np.float64], top: int) -> tuple[int, int]:

@@ -1,9 +1,9 @@
 """The cost of a cap as one GPU pays it: the volume that all buckets of one grid move, weighed by measured times.
 
 LiteForm's equations (HPDC 2025, section 5.3) let every bucket read its rows of B anew, as grids of their own would.
-Where all buckets are one grid they meet in the L2, so that those rows cost the same under every cap; what differs is
-padding, how often rows of C are written, the chain of loads behind the longest row, and the launch that clears what is
-added up.
+Where all buckets are one grid they meet in the L2, so that those rows cost the same under every cap. What differs is
+padding, how often rows of C are written, the chain of loads behind the longest row, and the launch that clears rows of
+C that several ELL rows are added to.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ CHAIN = 64
 
 @dataclass(frozen=True)
 class Weights:
-    """What counts how much on a GPU, in loads and stores of one element.
+    """How much each part of the cost counts on a GPU, in loads and stores of one element.
 
     `spmark.impls.liteform.study.tuning` fits the numbers to measured times.
     """
 
     atomic: float
-    """A store of C that is added, over a plain one."""
+    """A store that adds to C, over a plain store."""
     slot: float
     """A slot's load of a row of B, padded or not: from a cache, since the first load of a row is under every cap."""
     chain: float
     """A slot of the widest row, up to `CHAIN`."""
     beyond: float
-    """A slot of the widest row beyond."""
+    """A slot of the widest row beyond `CHAIN`."""
     launch: float
     """Clearing the rows that are added up: one more launch."""
 
@@ -53,7 +53,8 @@ def weighed(counts: BucketCounts, width: int, weights: Weights, tail_in_last: bo
     Returns
     -------
     (partitions, POWERS) float64
-        As `spmark.impls.liteform.cost.costs`, in the weights' unit. With several partitions all stores are added.
+        Costs like those of `spmark.impls.liteform.cost.costs`, in the weights' unit. With several partitions every
+        store adds to C.
     """
     caps = np.arange(POWERS)
     plain = counts.rows.sum(1, keepdims=True) - counts.longer

@@ -1,6 +1,6 @@
 """PTX of an unrolled kernel to one cubin: functions assembled side by side by ptxas, then linked (`link`).
 
-What is linked is kept on disk by content (`spmark.impls.runtime.compile.cached`).
+The linked cubin is kept on disk by content (`spmark.impls.runtime.compile.cached`).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from spmark.impls.runtime.compile_pool import side_by_side
 from spmark.impls.runtime.toolchain import nvcc_version, tool
 
 TIMEOUT_S = 600.0
-"""After which a tool is taken not to end."""
+"""Seconds after which a tool is killed."""
 _MOST_REGISTERS = 255
 _STEP = 8
 _OBJECTS_PER_CORE = 4
-"""So that cores end at about the same time."""
+"""Several objects, so that all cores end at about the same time."""
 _LEAST_INSTRUCTIONS = 1000
-"""Of an object, where there are as many: starting ptxas takes as long as a few hundred do (tens of ms)."""
+"""Least instructions of an object: ptxas starts in the time that it assembles a few hundred (tens of ms)."""
 _SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores")
 
 _LINKED = re.compile(rf"properties for '{NAME}':\s*\n[^\n]*used (\d+) registers.* (\d+) stack", re.MULTILINE)
@@ -39,32 +39,32 @@ _LINKED = re.compile(rf"properties for '{NAME}':\s*\n[^\n]*used (\d+) registers.
 def assemble(kernel: UnrolledKernel, arch: str, cap: int, workers: int | None = None) -> Binary:
     """Assemble a kernel, or read it from the cache.
 
-    A function that does not fit the cap is assembled again with eight more registers, and again, until nothing is
-    spilled; the kernel then needs what its hungriest function does (`Binary.registers`).
+    A function that does not fit the cap is assembled again, each time with eight more registers, until nothing is
+    spilled. The kernel then needs the registers of its hungriest function (`Binary.registers`).
 
     Parameters
     ----------
     kernel : UnrolledKernel
-        With at least one tile.
+        A kernel with at least one tile.
     arch : str
         ``sm_80``, ``sm_90``, ``sm_100``...
     cap : int
         Registers of a thread (`spmark.impls.lo_spmm.constraints.register_cap`).
     workers : int, optional
-        Tools at once; by default the cores that this process may use.
+        Tools that run at once; by default as many as this process may use cores.
 
     Raises
     ------
     CompileError
         ptxas or the linker failed, was killed or did not end within `TIMEOUT_S`; the cache is as before.
     DeviceError
-        ptxas is not installed, or no linker.
+        ptxas or a linker is not installed.
     """
     return cached(cache_key(kernel, arch, cap), lambda: _assemble(kernel, arch, cap, workers or cores()))
 
 
 def cache_key(kernel: UnrolledKernel, arch: str, cap: int) -> str:
-    """Give what `assemble` keeps a kernel under."""
+    """Give the key that `assemble` keeps a kernel under."""
     words = ("lo_spmm", kernel.digest, arch, str(cap), nvcc_version(), implementation_version("lo_spmm"))
     return hashlib.sha256("\0".join(words).encode()).hexdigest()
 
@@ -102,18 +102,19 @@ def _shares(kernel: UnrolledKernel, count: int) -> list[list[int]]:
     loads = np.array([tile.nnz * kernel.schedule.cpt + tile.nnc for tile in kernel.tiles])
     count = min(count, len(kernel.tiles), max(1, int(loads.sum()) // _LEAST_INSTRUCTIONS))
     shares: list[list[int]] = [[] for _ in range(count)]
-    held = np.zeros(len(shares), np.int64)
+    totals = np.zeros(len(shares), np.int64)
     for number in np.argsort(-loads, kind="stable").tolist():
-        least = int(held.argmin())
+        least = int(totals.argmin())
         shares[least].append(number)
-        held[least] += loads[number]
+        totals[least] += loads[number]
     return shares
 
 
 def _object(folder: Path, name: str, arch: str, cap: int) -> int:
     """Assemble one relocatable object and give the cap at which nothing is spilled.
 
-    Where all 255 registers do not do, the object stands as it is: correct, and its stack is in the binary's facts.
+    Where even 255 registers are too few, the object is taken with its spills: it is correct, and the binary tells its
+    stack.
     """
     registers = cap
     while True:

@@ -15,17 +15,17 @@ from spmark.impls.runtime.target import ceil_div
 MOST_COV_ROW = 0.25
 MOST_WASTE_COL = 0.25
 STAGES = ("space", "registers", "utilisation", "balance")
-"""In the order in which they are applied; the first is the whole space."""
+"""The whole space, then the constraints in the order in which they are applied."""
 REGISTER_GRANULE = 8
-"""Registers of a thread are handed out in eights (256 of a warp)."""
+"""The hardware hands out registers of a thread in eights (256 to a warp)."""
 SUB_PARTITIONS = 4
-"""Of a multiprocessor, each with a quarter of the registers and of the warps of a thread block; since sm_70."""
+"""Parts of a multiprocessor, each with a quarter of its registers and of a thread block's warps; since sm_70."""
 _CROWDED = 96
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What the constraints need to know of a device and of the generated code."""
+    """Limits of a device and of the generated code that the constraints ask for."""
 
     registers_per_thread: int
     registers_per_block: int
@@ -33,11 +33,11 @@ class Limits:
     warp_size: int
     num_sms: int
     fixed_registers: int
-    """Of a thread beside sums and loaded elements: addresses, and what the compiler keeps."""
+    """Registers of a thread beside sums and loaded elements: addresses, and what the compiler keeps."""
     register_granule: int = 1
-    """Registers of a thread are handed out in so many at once."""
+    """How many registers of a thread are handed out at once."""
     sub_partitions: int = 1
-    """A warp's registers lie in one of them."""
+    """Parts of a multiprocessor; the registers of a warp lie in one part."""
 
     @classmethod
     def of(cls, device: DeviceSpec) -> Limits:
@@ -48,8 +48,8 @@ class Limits:
     def most_warps(self, registers: int) -> int:
         """Give the warps that fit a multiprocessor side by side, by the registers of a thread.
 
-        Each sub-partition holds whole warps: with 200 registers it has room for two and a half, and a thread block of
-        ten warps, whose registers are fewer than the multiprocessor's, cannot be launched.
+        Each sub-partition holds whole warps. With 200 registers a thread it has room for two and a half: a thread block
+        of ten warps cannot be launched, though the multiprocessor has enough registers.
         """
         of_warp = ceil_div(max(1, registers), self.register_granule) * self.register_granule * self.warp_size
         return self.sub_partitions * (self.registers_per_block // self.sub_partitions // of_warp)
@@ -57,18 +57,18 @@ class Limits:
 
 @dataclass(frozen=True)
 class Survivors:
-    """What is left of the space."""
+    """Tile sizes that passed the constraints."""
 
     sizes: tuple[TileSize, ...]
     counts: Mapping[str, int]
     """Tile sizes left after each of `STAGES`, as in the paper's figure 3."""
     relaxed: str = ""
-    """The stage that nothing passed, where there was one: `sizes` are then those before it."""
+    """The stage that no tile size passed, if there is one: `sizes` are then those before this stage."""
     balance: Mapping[int, float] = field(default_factory=dict)
-    """COV_row by M1, of those that were asked for."""
+    """COV_row of every M1 that was asked for."""
 
     def joined(self, more: Survivors) -> Survivors:
-        """Add what is left of another part of the space, of which nothing was waived for want of better."""
+        """Add the survivors of another part of the space, unless a constraint was waived for that part."""
         counts = {stage: count + more.counts[stage] for stage, count in self.counts.items()}
         sizes = self.sizes if more.relaxed else self.sizes + more.sizes
         return Survivors(sizes, counts, self.relaxed, {**more.balance, **self.balance})
@@ -77,16 +77,16 @@ class Survivors:
 def estimate_registers(tile_rows: int, cpt: int, prefetch: int, fixed: int = 12) -> int:
     """Give the registers of a thread: its sums, the elements of B in flight, and the rest.
 
-    Vectors want registers in a row, at a multiple of their length. What the assembler leaves unused or copies for that
-    is 15 % with four columns, and with two once sums and elements are more than 96 (ptxas 13.0, sm_90).
+    Vectors want registers in a row, at a multiple of their length. For that the assembler leaves unused or copies 15 %
+    with four columns, and with two columns once sums and elements are more than 96 (ptxas 13.0, sm_90).
     """
-    held = cpt * (tile_rows + prefetch)
-    crowded = cpt == 4 or (cpt == 2 and held > _CROWDED)
-    return ceil_div(23 * held, 20) + fixed if crowded else held + fixed
+    elements = cpt * (tile_rows + prefetch)
+    crowded = cpt == 4 or (cpt == 2 and elements > _CROWDED)
+    return ceil_div(23 * elements, 20) + fixed if crowded else elements + fixed
 
 
 def register_cap(tile_rows: int, cpt: int, prefetch: int) -> int:
-    """Give the cap for the compiler: the estimate, rounded up to what the hardware hands out; at most 255."""
+    """Give the cap for the compiler: the estimate, rounded up to a number that the hardware hands out; at most 255."""
     estimate = estimate_registers(tile_rows, cpt, prefetch)
     return min(255, ceil_div(estimate, REGISTER_GRANULE) * REGISTER_GRANULE)
 
@@ -114,8 +114,8 @@ def survivors(
 ) -> Survivors:
     """Apply the three constraints one after the other.
 
-    Where a constraint would leave nothing (a small problem cannot fill half of a large GPU), it and those after it are
-    waived and `Survivors.relaxed` names it.
+    Where a constraint would leave nothing (a small problem cannot fill half of a large GPU), this constraint and those
+    after it are waived, and `Survivors.relaxed` names it.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def survivors(
     depth : callable
         Elements of B in flight for each column of a thread, by M1 and the number of these columns.
     tile_nnz : callable
-        Non-zeros of every row tile for an M1, after reordering; asked once for each M1 that comes so far.
+        Non-zeros of every row tile for an M1, after reordering; asked once for each M1 that gets so far.
     """
 
     def registers(size: TileSize) -> bool:

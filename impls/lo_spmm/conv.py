@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST_TAPS = 32
-"""Of a padded convolution: one bit of a mask each."""
+"""Taps of a padded convolution: each has one bit of a mask."""
 MOST_ELEMENTS = 1 << 29
-"""Of the input and of the output: a place is found with 32 bits, and offsets are immediates of bytes."""
+"""Elements of the input and of the output: places are computed with 32 bits, and offsets are immediates of bytes."""
 
 
 @dataclass(frozen=True)

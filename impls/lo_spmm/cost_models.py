@@ -1,4 +1,4 @@
-"""What LO-SpMM's searches prune and rank by, as cost models of configs: counted cycles, rank model, proxies.
+"""Cost models of configs by which LO-SpMM's searches prune and rank: counted cycles, rank model, proxies.
 
 Lin et al., "LO-SpMM", ACM TACO 21(4), 2024, sections 3.4 and 3.5; the cycles are ours.
 """
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 
 class _OfTileSizes:
-    """What the cost models share: they look at tile sizes in the space of a problem.
+    """Base of the cost models: they look at tile sizes in the space of a problem.
 
     Parameters
     ----------
     how : LoSpmm
-        Its order of rows, its ``prefetch`` and its rank model count.
+        Its order of rows, its ``prefetch`` and its rank model are used.
     device : DeviceSpec
     """
 
@@ -64,7 +64,7 @@ class RankTrees(_OfTileSizes):
         Raises
         ------
         BuildError
-            There is no such rank model, or it cannot be used.
+            The rank model is missing or cannot be used.
         """
         space = self._space(problem)
         return find(self._how.model).score(np.stack([space.features(size) for size in _sizes(configs)]))
@@ -83,7 +83,7 @@ class ProxyTimes(_OfTileSizes):
         Raises
         ------
         DeviceError
-            The GPU is not here.
+            The machine has no such GPU.
         """
         if self._device.kind is not DeviceKind.CUDA:
             raise DeviceError(f"{self._device.name}: expected a GPU, on which proxies run, found {self._device.kind}")
@@ -98,6 +98,6 @@ class ProxyTimes(_OfTileSizes):
 
 
 def _sizes(configs: Sequence[Config]) -> list[TileSize]:
-    """Give the tile size of each config; one that was recorded before columns were cut has one part."""
+    """Give the tile size of each config; configs that were recorded before columns were cut have one part."""
     names = ("tile_rows", "threads", "cpt", "tiles_per_block", "split")
     return [TileSize(**{name: int(config[name]) for name in names if name in config}) for config in configs]

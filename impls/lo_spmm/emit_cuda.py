@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(threads, min_blocks)
 
 
 def _place_of_pixel(conv: ConvShape) -> str:
-    """Find a pixel's first tap, which may lie in the padding, and the taps that do not."""
+    """Find a pixel's first tap, which may lie in the padding, and the taps that lie in the image."""
     (down, right), wide = conv.taps, conv.out_size[1]
     inside = "\n".join(
         f"  valid |= (unsigned)(top + {y} >= 0 && top + {y} < {conv.height} && left + {x} >= 0 && left + {x} < "
@@ -95,7 +95,7 @@ def _loads(kernel: UnrolledKernel, tile: Tile) -> list[str]:
 
 
 def _body(kernel: UnrolledKernel, tile: Tile) -> Iterator[str]:
-    # Plain floats, and elements of vectors in place: a host compiler gives every call's result a place that it guards.
+    # Plain floats, and elements of vectors in place: a host compiler guards a stack slot for the result of every call.
     cpt, depth = kernel.schedule.cpt, kernel.schedule.prefetch
     lanes, slots = range(cpt), range(min(depth, tile.nnc))
     for number, row in enumerate(tile.rows.tolist()):
@@ -129,7 +129,7 @@ def _body(kernel: UnrolledKernel, tile: Tile) -> Iterator[str]:
 
 
 def _empty_rows(kernel: UnrolledKernel, tile: Tile) -> Iterator[str]:
-    """Store constants, after the first loads: what they take then passes while the thread waits for these anyway."""
+    """Store constants after the first loads: the stores then run while the thread waits for these loads anyway."""
     cpt = kernel.schedule.cpt
     for row, offset in zip(tile.empty.tolist(), kernel.store_offsets(tile.empty), strict=True):
         constant = literal(kernel.ending.of_empty(row))

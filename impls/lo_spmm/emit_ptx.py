@@ -1,7 +1,7 @@
 """An unrolled kernel as PTX, which ptxas assembles many times faster than a compiler takes the same kernel as C++.
 
 Every tile is a function that ends the thread instead of returning (``.noreturn``), so that the ABI gives it all
-registers and nothing is saved on a stack; the entry point jumps through a table of thread blocks. The functions are
+registers and saves nothing on a stack. The entry point jumps through a table of thread blocks. The functions are
 independent of each other and are assembled side by side (`assemble`).
 """
 
@@ -19,20 +19,20 @@ _ELEMENT_BYTES = 4
 _FIRST_TO_OVERLAP = 90
 """Compute capability from which a grid can let the next one begin."""
 _OTHER_INSTRUCTIONS = 40
-"""Of a function beside loads, products and stores; a line too many does no harm."""
+"""Instructions of a function beside loads, products and stores; asking for a line too many does no harm."""
 _LINE_BYTES = 128
 _PLACE_OF_COLUMNS = f"""\
   mul.wide.u32 %rd3, %r8, {_ELEMENT_BYTES};
   add.u64 %rd1, %rd1, %rd3;
   add.u64 %rd2, %rd2, %rd3;"""
 _WARMING_BLOCKS = 2
-"""Thread blocks of each tile that ask for its code: those that come after find it."""
+"""Thread blocks of each tile that ask for its code; later blocks find it in the cache."""
 _MOST_WARMED_BYTES = 8 << 20
-"""Of B: a small part of L2, so that nothing is driven out."""
+"""Bytes of B: a small part of L2, so that nothing is driven out."""
 _VERSIONS = (
     (121, "8.8"), (120, "8.7"), (103, "8.8"), (100, "8.6"), (89, "7.8"), (87, "7.4"), (86, "7.1"), (0, "7.0"),
 )  # fmt: skip
-"""PTX that knows an architecture, by the lowest compute capability that it goes for."""
+"""PTX versions that know an architecture, by the lowest compute capability that takes each version."""
 
 
 def _capability(arch: str) -> int:
@@ -48,8 +48,8 @@ def head(arch: str) -> str:
 def entry_ptx(kernel: UnrolledKernel, arch: str) -> str:
     """Write the module of the entry point ``lo_spmm(B, C, threads)``, which calls the functions of `function_ptx`.
 
-    ``threads`` are those of a tile. Where the kernel is to warm caches, the first blocks of each tile ask for its code,
-    which is otherwise fetched line by line as it is run, and the first threads of the grid for a B that is small.
+    ``threads`` are those of a tile. Where the kernel warms caches, the first blocks of each tile ask for its code,
+    which is otherwise fetched line by line as it is run. The first threads of the grid ask for B where B is small.
     """
     signature = _signature(kernel)
     declared = "\n".join(f".extern .func tile_{number}{signature};" for number in range(len(kernel.tiles)))
@@ -129,7 +129,7 @@ def _arguments(kernel: UnrolledKernel) -> str:
 
 
 def _place_of_pixel(conv: ConvShape) -> str:
-    """Find a pixel's first tap, which may lie in the padding, and in %r14 the taps that do not."""
+    """Find a pixel's first tap, which may lie in the padding, and in %r14 the taps inside of the image."""
     wide = conv.out_size[1]
     every = (1 << (conv.taps[0] * conv.taps[1])) - 1
     lines = [
@@ -150,7 +150,7 @@ def _place_of_pixel(conv: ConvShape) -> str:
     ]
     if conv.padding:
         lines.append("mov.u32 %r14, 0;")
-        # Compared without sign, what lies before the first is beyond the last.
+        # Compared without sign, a place before the first is beyond the last.
         for down in range(conv.taps[0]):
             lines += [f"add.s32 %r15, %r12, {down};", f"setp.lt.u32 %p, %r15, {conv.height};"]
             lines += [f"selp.b32 %r15, {conv.row_bits(down)}, 0, %p;", "or.b32 %r14, %r14, %r15;"]
@@ -204,18 +204,18 @@ def _body(kernel: UnrolledKernel, tile: Tile) -> Iterator[str]:
         for tap in sorted(set(taps)):
             yield f"and.b32 %m, %r1, {1 << tap};"
             yield f"setp.ne.u32 %p{tap}, %m, 0;"
-    held = [_registers("%v", slot, cpt) for slot in range(depth)]
-    # Numbers are formatted once for each weight and sum: writing products is most of the time that a kernel takes here.
+    loaded = [_registers("%v", slot, cpt) for slot in range(depth)]
+    # Numbers are formatted once for each weight and sum: most of the time of writing a kernel goes to its products.
     words = [f", 0f{word:08X}, " for word in tile.values.view(np.uint32).tolist()]
     names = [f"%s{number}" for number in range(tile.rows.size * cpt)]
     offsets, sums = kernel.load_offsets(tile), (tile.sums * cpt).tolist()
     for step in steps(tile, kernel.schedule):
         for position in step.loads:
-            load = f"ld.global.nc{vector}.f32 {held[position % depth]}, [%rd1+{offsets[position] * _ELEMENT_BYTES}];"
+            load = f"ld.global.nc{vector}.f32 {loaded[position % depth]}, [%rd1+{offsets[position] * _ELEMENT_BYTES}];"
             if conv is None:
                 yield load
             else:
-                yield f"mov.f32 {held[position % depth]}, {_literal(0.0)};"
+                yield f"mov.f32 {loaded[position % depth]}, {_literal(0.0)};"
                 yield f"@%p{taps[position]} {load}"
         if step.column == 0:
             yield from _empty_rows(kernel, tile)
@@ -245,17 +245,17 @@ def _results(kernel: UnrolledKernel, tile: Tile) -> Iterator[str]:
 
 
 def _empty_rows(kernel: UnrolledKernel, tile: Tile) -> Iterator[str]:
-    """Store constants, after the first loads: what they take then passes while the thread waits for these anyway."""
+    """Store constants after the first loads: the stores then run while the thread waits for these loads anyway."""
     cpt = kernel.schedule.cpt
     lanes = f"{{{', '.join(['%z'] * cpt)}}}" if cpt > 1 else "%z"
-    held = ""
+    current = ""
     if tile.empty.size:
         yield ".reg .f32 %z;"
     for row, offset in zip(tile.empty.tolist(), kernel.store_offsets(tile.empty), strict=True):
         constant = _literal(kernel.ending.of_empty(row))
-        if constant != held:  # without a bias all rows share one
+        if constant != current:  # without a bias all rows share one constant
             yield f"mov.f32 %z, {constant};"
-            held = constant
+            current = constant
         yield f"st.global{_vector(cpt)}.f32 [%rd2+{offset * _ELEMENT_BYTES}], {lanes};"
 
 

@@ -1,10 +1,9 @@
-"""What a candidate's time would be, by counting: no compiling, no running.
+"""A candidate's time by counting, without compiling or running it.
 
-Not the paper's: it measures proxies. A kernel without loops is run once by each thread block, so that its code is data
-too, and a block is a chain of instructions that no other warp shortens. The rates are those of an H200: seven numbers
-and an exponent fitted to 920 times of 48 kernels of eleven pruned layers from a cold L2, which they met within 15 % on
-average. How far loads run ahead is what the assembler makes of it, not what the kernel asks for; it is counted in
-machine code.
+The paper measures proxies instead. Each thread block runs a kernel without loops once, so that its code is data, too,
+and a block is a chain of instructions that no other warp shortens. The rates are those of an H200: seven numbers and an
+exponent. They were fitted to 920 times of 48 kernels of eleven pruned layers from a cold L2, which they met within 15 %
+on average. The assembler, and not the kernel, decides how far loads run ahead; the loads are counted in machine code.
 
 The times and counts to which these numbers were fitted were not kept; README.md says how they were taken.
 """
@@ -26,11 +25,11 @@ from spmark.impls.runtime.target import ceil_div
 
 _ENTRY_INSTRUCTIONS = 30
 _ISSUE = 1.28 / 4
-"""Cycles of an instruction of a warp: four schedulers."""
+"""Cycles of an instruction of a warp, with four schedulers."""
 _LOAD = 1.23
 """Cycles in which the L1 serves one load of a warp, a column each."""
 _DATA_BYTES = 64 / 1.33
-"""From L2 in a cycle."""
+"""Bytes that come from L2 in a cycle."""
 _FETCH = 2.74
 """Cycles in which an instruction comes to a multiprocessor that has not run it."""
 _LATENCY = 326.0
@@ -38,24 +37,25 @@ _LATENCY = 326.0
 _CHAIN = 9.37
 """Cycles of an instruction in a warp that runs alone, from code that it is the first to run."""
 _MEMORY_SHARE = 0.56
-"""Of the bandwidth that a copy reaches."""
+"""Share of a copy's bandwidth that the kernels reach."""
 _CYCLES_PER_S = 1.755e9
-"""In which the times were counted."""
+"""Clock by which times became cycles."""
 _TOGETHER = 2.58
-"""Exponent with which the parts add up: with 1 one would wait for the other, with infinity the longest hides all."""
+"""Exponent with which the parts add up: with 1 each would wait for the others, with infinity the longest hides all."""
 _NEXT_GRID = 1500.0
-"""Cycles from the end of a grid to the end of a small one after it; fitted, as the next, to 523 times of split kernels
-of three layers and to 376 of the same layers' whole ones, the other rates kept."""
+"""Cycles from the end of a grid to the end of a small one after it. This rate and the next were fitted, with all others
+fixed, to 523 times of split kernels of three layers and to 376 times of the same layers' whole kernels."""
 _SUM_BYTES = 2000.0
-"""Of workspace that all multiprocessors together write, read and add up in a cycle."""
+"""Bytes of workspace that all multiprocessors together write, read and add up in a cycle."""
 _AHEAD = {
     1: {2: 8.8, 4: 7.6, 8: 8.4, 12: 9.1, 16: 5.4, 20: 4.6, 24: 7.1, 32: 9.7, 48: 9.4, 64: 9.6, 96: 14.1, 128: 19.2},
     2: {2: 5.0, 4: 5.3, 8: 3.0, 12: 2.8, 16: 4.2, 20: 3.8, 24: 4.3, 32: 5.3, 48: 9.9, 64: 9.9, 96: 9.1},
     4: {2: 2.6, 4: 2.6, 8: 3.1, 12: 3.5, 16: 5.4, 20: 7.7, 24: 6.1, 32: 6.9},
 }
 """Loads that are still on their way when the first element of one is used, by columns of a thread and M1: means over a
-tile, and over four layers (geometric), of what ptxas 13.0 makes for sm_90 under the caps that kernels are assembled
-with. It orders loads by its own lights, whatever the order of the PTX, and more registers do not always mean more."""
+tile, and over four layers (geometric), of ptxas 13.0's code for sm_90 under the caps that kernels are assembled
+with. ptxas orders loads by rules of its own, whatever the order of the PTX, and more registers do not always mean more
+loads."""
 
 
 @dataclass(frozen=True)
@@ -70,18 +70,18 @@ class Estimate:
     chain: float
     memory: float
     sums: float = 0.0
-    """Of adding the parts of A's columns, after everything else."""
+    """Cycles of adding the parts of A's columns, after everything else."""
 
     @property
     def cycles(self) -> float:
-        """All of them side by side, then the sums."""
+        """All parts side by side, then the sums."""
         parts = (self.issue, self.loads, self.data, self.code, self.latency, self.chain, self.memory)
-        # Rounded once: what sum() makes of the last bit depends on Python's version.
+        # Rounded once: the last bit of sum() depends on Python's version.
         return float(math.fsum(part**_TOGETHER for part in parts) ** (1 / _TOGETHER)) + self.sums
 
 
 def loads_ahead(tile_rows: int, cpt: int, prefetch: int) -> float:
-    """Give the loads of a thread that are on their way on average, of ``prefetch`` that the kernel asks for."""
+    """Give how many of the ``prefetch`` loads that a thread asks for are on their way on average."""
     known = _AHEAD[cpt]
     return min(prefetch, known[min(known, key=lambda rows: abs(rows - tile_rows))])
 
@@ -107,7 +107,7 @@ def estimate(
     counts : nnz, nnc
         Non-zeros and non-empty columns of the row tiles (`spmark.impls.lo_spmm.features.count_tiles`).
     prefetch : int
-        Loads of a thread in flight, as asked for (`loads_ahead`).
+        Loads in flight that a thread asks for (`loads_ahead`).
     device : DeviceSpec
     empty_rows : int
         Rows without entries that tiles of uncut columns write beside their own.

@@ -1,4 +1,4 @@
-"""What the rank model sees of a candidate: the nine features of LO-SpMM's table 1, and two of what the paper fixes."""
+"""A candidate's features for the rank model: the nine of LO-SpMM's table 1, and two of sizes that the paper fixes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from spmark.impls.runtime.target import ceil_div
 
 PAPER: Final = ("row_tiles", "col_tiles", "blocks", "sparsity", "nnc_sum", "nnz_max", "tile_rows", "tile_width", "K")
 FEATURES: Final = (*PAPER, "cpt", "tiles_per_block")
-"""In the order of `candidate_features`."""
+"""Names of the features, in the order of `candidate_features`."""
 
 
 def count_tiles(
     matrix: Csr, dealt: Sequence[NDArray[np.int32]], part_of: NDArray[np.int32] | None = None, parts: int = 1
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Count what each row tile holds, without laying it out.
+    """Count the non-zeros and non-empty columns of each row tile, without laying it out.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def count_tiles(
     part_of : (K,) int32, optional
         Part of each column, where tiles are cut (`spmark.impls.lo_spmm.parts.part_of_columns`).
     parts : int
-        How many there are.
+        Number of parts.
 
     Returns
     -------
@@ -62,16 +62,16 @@ def candidate_features(
         J.
     size : TileSize
     nnz, nnc : (tiles,) int64
-        Of `count_tiles` for the candidate's M1.
+        Counts of `count_tiles` for the candidate's M1.
 
     Returns
     -------
     (11,) float64
-        As `FEATURES` names them.
+        Features in the order of `FEATURES`.
     """
     columns = ceil_div(width, size.tile_width)
     sparsity = 1 - matrix.nnz / (matrix.num_rows * matrix.num_cols)
     counts = (nnz.size, columns, nnz.size * columns)
-    held = (sparsity, nnc.sum(), nnz.max(initial=0))
+    contents = (sparsity, nnc.sum(), nnz.max(initial=0))
     tile = (size.tile_rows, size.tile_width, matrix.num_cols, size.cpt, size.tiles_per_block)
-    return np.array([*counts, *held, *tile], np.float64)
+    return np.array([*counts, *contents, *tile], np.float64)

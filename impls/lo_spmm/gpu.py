@@ -42,7 +42,7 @@ from spmark.impls.tuning.space import Config
 
 
 def load_assembled(binary: Binary, block_threads: Sequence[int]) -> dict[int, Kernel]:
-    """Load what `spmark.impls.lo_spmm.assemble.assemble` gave into the current context, for some block sizes."""
+    """Load a binary of `spmark.impls.lo_spmm.assemble.assemble` into the current context, for some block sizes."""
     function = load_function(binary)
     template = KernelTemplate(Path(f"{NAME}.ptx"), NAME, {"threads": tuple(block_threads)})
     return {
@@ -52,7 +52,7 @@ def load_assembled(binary: Binary, block_threads: Sequence[int]) -> dict[int, Ke
 
 
 def describe_compiled(kernels: Mapping[int, Kernel]) -> Code:
-    """Give C++ that NVRTC compiled, by threads of a thread block, with what its binaries say."""
+    """Describe kernels that NVRTC compiled from C++, by threads of a thread block, from their binaries."""
     binaries = {threads: kernel.binary for threads, kernel in kernels.items() if isinstance(kernel, CudaKernel)}
     by_block = {threads: binary.registers for threads, binary in binaries.items()}
     code_bytes = sum(len(binary.cubin) for binary in binaries.values())
@@ -101,7 +101,7 @@ class Kernels:
         """Kernels that `prepare` was asked for: C++ is compiled for every size of a thread block."""
 
     def prepare(self, configs: Sequence[Config]) -> None:
-        """Assemble or compile the kernels of candidates side by side and load them; `plan` says what failed."""
+        """Assemble or compile the kernels of candidates side by side and load them; `plan` raises their errors."""
         groups = by_kernel(TileSize(**config) for config in configs)
         blocks = [self._block_threads(sizes) for sizes in groups]
         self.compiled += len(groups) if self._assembled else sum(map(len, blocks))
@@ -163,12 +163,12 @@ class Kernels:
         except (SpmarkError, MemoryError) as error:
             return error
         if self._proxies:
-            for loaded in code.kernels.values():  # the same function: what is opted in to is of all that share it
+            for loaded in code.kernels.values():  # one function, and so one limit, of all block sizes
                 loaded.allow_shared(self._target.spec.shared_bytes_per_block)
         return code
 
     def _block_threads(self, sizes: Sequence[TileSize]) -> list[int]:
-        """Give the block sizes to compile for: a proxy in C++ is compiled once, for its largest."""
+        """Give the block sizes to compile for: a proxy in C++ is compiled once, for its largest block."""
         wanted = sorted({size.block_threads for size in sizes})
         return wanted[-1:] if self._proxies and not self._assembled else wanted
 
@@ -190,7 +190,7 @@ class Kernels:
 
     @cached_property
     def _reduction(self) -> Reduction:
-        # In C++ the paper's number of functions: NVRTC's time grows faster than what it compiles.
+        # C++ has the paper's number of functions: NVRTC's time grows faster than the text that it compiles.
         return Reduction.of(self._space, least_instructions=LEAST_INSTRUCTIONS if self._assembled else 0)
 
     def _real(self, code: Code, size: TileSize) -> Callable[[DeviceArray, DeviceArray], None]:
@@ -211,7 +211,7 @@ class Kernels:
         return self._sums[split]
 
     def _proxy(self, code: Code, size: TileSize) -> Callable[[DeviceArray, DeviceArray], None]:
-        """Make the launch that stands for a candidate: it reads and writes where the real one does."""
+        """Make the launch that stands for a candidate: it reads and writes where the real launch does."""
         kernel, width = self._kernel(kernel_of(size)), self._space.problem.width
         registers, own = register_cap(size.tile_rows, size.cpt, kernel.schedule.prefetch), code.registers
         args = launch_for(
@@ -228,8 +228,8 @@ def open_race(
 ) -> Race[Launched]:
     """Open a race of tile sizes (`spmark.impls.lo_spmm.tuning.config_of`); see `Kernels` for the parameters.
 
-    No result is checked: proxies compute nothing, and the reference of a wide layer takes as long as a search. The plan
-    that is built of the size that wins is checked before it has a time, like every plan.
+    No result is checked: proxies compute nothing, and the reference of a wide layer takes as long as a search. The
+    suite checks the plan of the winning size before it has a time, like every plan.
     """
     kernels = Kernels(space, target, emitter=emitter, cpl=cpl, warm=warm, proxies=proxies)
     return Race(

@@ -1,8 +1,8 @@
-"""Rows dealt by a hypergraph partitioner: what LO-SpMM's section 4 and figure 6 compare algorithm 1 with.
+"""Rows dealt by a hypergraph partitioner, with which LO-SpMM's section 4 and figure 6 compare algorithm 1.
 
-Rows are nodes that weigh their non-zeros, columns are nets, and the connectivity metric counts in how many tiles beyond
-the first a column has non-zeros: exactly the loads that a partition costs. The paper takes KaHyPar; this is its
-multi-threaded successor in the deterministic preset, on one thread.
+Rows are nodes that weigh their non-zeros, and columns are nets. The connectivity metric counts in how many tiles beyond
+the first a column has non-zeros: exactly the loads that a partition costs. The paper takes KaHyPar. Here it is the
+multi-threaded successor of KaHyPar in the deterministic preset, on one thread.
 """
 
 from __future__ import annotations
@@ -24,62 +24,62 @@ _SEED = 0
 
 
 def is_installed() -> bool:
-    """Tell whether there is a partitioner."""
+    """Tell whether the partitioner is installed."""
     return find_spec("mtkahypar") is not None
 
 
 def partition_rows(matrix: Csr, rows: NDArray[np.int32], tile_rows: int) -> list[NDArray[np.int32]]:
     """Deal rows to ceil(rows / M1) tiles.
 
-    A partitioner balances non-zeros and not rows: where a tile gets more than M1 rows, its longest move to the tile
-    with room that they add fewest columns to.
+    A partitioner balances non-zeros and not rows. Where a tile gets more than M1 rows, its longest rows move, each to
+    the tile with room to which the row adds fewest columns.
 
     Parameters
     ----------
     matrix : Csr
     rows : (n,) int32
-        Those that are not empty, increasing.
+        Rows that are not empty, increasing.
     tile_rows : int
         M1.
 
     Returns
     -------
     list of (m,) int32
-        Rows of each tile that has some, increasing.
+        Rows of each tile, increasing; tiles without rows are left out.
 
     Raises
     ------
     UnsupportedError
-        There is no partitioner.
+        The partitioner is not installed.
     """
     count = -(-rows.size // tile_rows)
     if count <= 1:
         return [rows] if rows.size else []
     blocks = _partitioned(matrix, rows, count)
-    held = [rows[blocks == number].tolist() for number in range(count)]
-    columns: list[set[int]] = [set(_columns_of(matrix, tile)) for tile in held]
+    dealt = [rows[blocks == number].tolist() for number in range(count)]
+    columns: list[set[int]] = [set(_columns_of(matrix, tile)) for tile in dealt]
     for number in range(count):
-        by_length = sorted(held[number], key=lambda row: (int(matrix.row_lengths[row]), row))
-        held[number], moved = by_length[:tile_rows], by_length[tile_rows:]
+        by_length = sorted(dealt[number], key=lambda row: (int(matrix.row_lengths[row]), row))
+        dealt[number], moved = by_length[:tile_rows], by_length[tile_rows:]
         for row in moved:
             own = set(_columns_of(matrix, [row]))
-            room = [tile for tile in range(count) if len(held[tile]) < tile_rows]
+            room = [tile for tile in range(count) if len(dealt[tile]) < tile_rows]
             best = min(room, key=lambda tile: len(own - columns[tile]))
-            held[best].append(row)
+            dealt[best].append(row)
             columns[best] |= own
-    return [np.sort(np.array(tile, np.int32)) for tile in held if tile]
+    return [np.sort(np.array(tile, np.int32)) for tile in dealt if tile]
 
 
 def _columns_of(matrix: Csr, rows: list[int]) -> list[int]:
-    found: list[int] = []
+    columns: list[int] = []
     for row in rows:
-        found += matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]].tolist()
-    return found
+        columns += matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]].tolist()
+    return columns
 
 
 @cache
 def _partitioner() -> Any:
-    """Give the library's one initialised instance of this process."""
+    """Give the instance of the library that this process initialises once."""
     try:
         import mtkahypar
     except ImportError as error:
@@ -106,5 +106,5 @@ def _partitioned(matrix: Csr, rows: NDArray[np.int32], count: int) -> NDArray[np
     nets = [nodes[start:stop].tolist() for start, stop in pairwise(ends) if stop - start > 1]
     weights = matrix.row_lengths[rows].tolist()
     graph = library.create_hypergraph(context, rows.size, len(nets), nets, weights, [1] * len(nets))
-    found = graph.partition(context)
-    return np.array([found.block_id(node) for node in range(rows.size)], np.int64)
+    partition = graph.partition(context)
+    return np.array([partition.block_id(node) for node in range(rows.size)], np.int64)

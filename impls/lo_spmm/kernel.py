@@ -1,8 +1,8 @@
-"""What an unrolled kernel does, before it is written down in any language: tiles, and the order of loads and products.
+"""An unrolled kernel before it is written in any language: tiles, and the order of loads and products.
 
 Lin et al., "LO-SpMM", section 6.1 and algorithm 2. A row tile becomes one function without loops: a thread loads its
 element (or neighbouring elements) of B for each non-empty column of the tile, multiplies it by weights that are
-literals in the code, and stores M1 sums. The emitters (`emit_cuda`, `emit_ptx`) spell exactly what `steps` says.
+literals in the code, and stores M1 sums. The emitters (`emit_cuda`, `emit_ptx`) write out exactly the order of `steps`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from spmark.impls.lo_spmm.conv import ConvShape
 from spmark.impls.lo_spmm.reorder import deal_empty_rows
 
 NAME = "lo_spmm"
-"""Of the kernel that both emitters write."""
+"""Name of the kernel that both emitters write."""
 INSTRUCTION_BYTES = 16
-"""On every architecture since sm_70."""
+"""Bytes of an instruction on every architecture since sm_70."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class TileSchedule:
     cpt: int = 1
     """Neighbouring columns of a thread: 1, 2 or 4."""
     prefetch: int = 8
-    """Columns of a tile whose element of B is held or on its way (b in algorithm 2)."""
+    """Columns of a tile whose element of B is in a register or on its way (b in algorithm 2)."""
     cpl: int = 0
     """Least products (of one column of C) between two loads (CPL in algorithm 2); with 0 a load follows as soon as its
     register is free."""
@@ -63,7 +63,7 @@ class Tile:
     values: NDArray[np.float32]
     """(nnz,) weights."""
     empty: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
-    """Rows of C to which what the ending makes of zero is stored, a constant: no sum and no register is theirs."""
+    """Rows of C without a sum or register: the constant that the ending makes of zero is stored to them."""
 
     @property
     def nnz(self) -> int:
@@ -83,7 +83,7 @@ class Tile:
 
 @dataclass(frozen=True, eq=False)
 class Ending:
-    """What is fused to the product: act(A B + bias)."""
+    """Operations fused to the product: act(A B + bias)."""
 
     bias: NDArray[np.float32] | None = None
     """(I,) added to every column of a row: a literal that its sums begin with."""
@@ -91,7 +91,7 @@ class Ending:
     """Whether negative results become zero."""
 
     def start(self, row: int) -> float:
-        """Give what the sums of a row begin with."""
+        """Give the value that the sums of a row begin with."""
         return 0.0 if self.bias is None else float(self.bias[row])
 
     def of_empty(self, row: int) -> float:
@@ -108,7 +108,7 @@ class ColumnStep(NamedTuple):
     column: int
     """Position of the column whose entries are multiplied."""
     entries: range
-    """Its entries."""
+    """Entries of that column."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +117,7 @@ class UnrolledKernel:
 
     A launch says how many ``threads`` a tile has. Thread t of block (x, y) runs function
     ``dispatch[y * (block threads / threads) + t / threads]`` on columns ``(x * threads + t % threads) * cpt``; a thread
-    beyond J or the last tile does nothing. So one kernel serves every N1 and any number of tiles in a block, and thread
+    beyond J or the last tile does nothing. Thus one kernel serves every N1 and any number of tiles in a block. Thread
     blocks that start one after the other run the same functions, which keeps their code in the instruction caches.
     """
 
@@ -130,10 +130,10 @@ class UnrolledKernel:
     warm: bool = True
     """Whether thread blocks ask for their code, and for a small B, before they need it; in PTX only."""
     conv: ConvShape | None = None
-    """Of a convolution: B and C are its input and output, and a thread has one column."""
+    """Sizes of a convolution, where B and C are its input and output; a thread then has one column."""
     ending: Ending = field(default_factory=Ending)
     followed: bool = False
-    """Whether a grid comes after that adds what this one writes, and may begin before this one ends."""
+    """Whether a second grid adds up what this grid writes; it may begin before this grid ends."""
 
     @property
     def tile_rows(self) -> int:
@@ -142,7 +142,7 @@ class UnrolledKernel:
 
     @property
     def depth(self) -> int:
-        """Rows of B up to the last that is loaded."""
+        """Rows of B up to the last row that is loaded."""
         return max((int(tile.cols.max()) + 1 for tile in self.tiles if tile.nnc), default=0)
 
     def load_offsets(self, tile: Tile) -> list[int]:
@@ -151,7 +151,7 @@ class UnrolledKernel:
         return [int(offset) for offset in cols.tolist()]
 
     def store_offsets(self, rows: NDArray[np.int32]) -> list[int]:
-        """Give the elements from a thread's place in C to rows of it."""
+        """Give the elements from a thread's place in C to some rows of C."""
         apart = self.width if self.conv is None else self.conv.out_area
         return [int(offset) for offset in (rows.astype(np.int64) * apart).tolist()]
 
@@ -159,23 +159,23 @@ class UnrolledKernel:
     def digest(self) -> str:
         """SHA-256 of everything that the emitters read. O(nnz)."""
         facts = (self.width, self.schedule, self.warm, self.conv, self.ending.relu, self.followed, len(self.tiles))
-        held = hashlib.sha256(repr(facts).encode())
-        held.update(self.dispatch.data)
+        digest = hashlib.sha256(repr(facts).encode())
+        digest.update(self.dispatch.data)
         if self.ending.bias is not None:
-            held.update(b"bias" + np.ascontiguousarray(self.ending.bias).tobytes())
+            digest.update(b"bias" + np.ascontiguousarray(self.ending.bias).tobytes())
         for tile in self.tiles:
             for array in (tile.rows, tile.cols, tile.starts, tile.sums, tile.values, tile.empty):
-                held.update(array.size.to_bytes(8, "little"))
-                held.update(np.ascontiguousarray(array).data)
-        return held.hexdigest()
+                digest.update(array.size.to_bytes(8, "little"))
+                digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
 
 
 def steps(tile: Tile, schedule: TileSchedule) -> Iterator[ColumnStep]:
     """Walk a tile in the order of algorithm 2.
 
-    ``prefetch`` columns are loaded at first. Column p may be loaded when the one that held its register, p - prefetch,
-    is done, and waits further until ``cpl`` products have gone by since the load before, but never longer than until
-    it is needed: registers are then the bound of loads in flight, as in the paper.
+    The first ``prefetch`` columns are loaded at once. Column p may be loaded when column p - prefetch is done, whose
+    register it takes over. Its load then waits until ``cpl`` products have gone by since the load before, but no longer
+    than until the element is needed. Registers are then the bound of loads in flight, as in the paper.
     """
     starts = tile.starts.tolist()
     columns = tile.nnc
@@ -207,12 +207,12 @@ def make_tiles(matrix: Csr, values: NDArray[np.float32], dealt: Sequence[NDArray
     Returns
     -------
     tuple of Tile
-        One for each of ``dealt``, then those of empty rows alone, of which most matrices need none.
+        One for each of ``dealt``, then tiles of empty rows alone, which few matrices need.
 
     Raises
     ------
     BuildError
-        A weight is no number: a literal of it would be no instruction's operand.
+        A weight is not finite: no instruction takes such a literal.
     """
     bad = np.flatnonzero(~np.isfinite(values))
     if bad.size:

@@ -1,6 +1,6 @@
 """Layers of a network on unrolled kernels: SpMM with bias and ReLU fused, and convolutions without im2col.
 
-Not part of a sweep, whose operators they are not: they are for who calls them. A tile size is chosen by the estimate.
+A sweep has no such operators: callers of the library use these plans. The estimate chooses a tile size.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from spmark.impls.runtime.target import open_target
 
 
 class SparseLayer(DevicePlan):
-    """act(A B + bias) by one launch; rows without weights are written too. Made by `fused_spmm` and `conv2d`."""
+    """act(A B + bias) by one launch, also in rows without weights. `fused_spmm` and `conv2d` make it."""
 
     def __init__(
         self, problem: Problem, device: DeviceSpec, *, ending: Ending, conv: ConvShape | None, emitter: Emitter
@@ -43,10 +43,10 @@ class SparseLayer(DevicePlan):
         with self.phase("search"):
             # Neighbouring pixels are not neighbours in memory where a row of the image ends.
             pins = Pins(cpt=1 if conv is not None else 0)
-            found = choose(explore(problem, device, Reordering.GREEDY, pins), Chooser.ESTIMATE)
-        size, self.search = found.size, found.record
+            chosen = choose(explore(problem, device, Reordering.GREEDY, pins), Chooser.ESTIMATE)
+        size, self.search = chosen.size, chosen.record
         with self.phase("convert"):
-            tiles = make_tiles(matrix, problem.values, found.dealt.rows)
+            tiles = make_tiles(matrix, problem.values, chosen.dealt.rows)
             schedule = TileSchedule(size.cpt, pins.depth(size.tile_rows, size.cpt))
             dispatch = np.arange(len(tiles), dtype=np.int32)
             kernel = UnrolledKernel(tiles, dispatch, problem.width, schedule, conv=conv, ending=ending)
@@ -89,7 +89,7 @@ def fused_spmm(
     Raises
     ------
     UnsupportedError
-        As `LoSpmm.unsupported` says.
+        `LoSpmm.unsupported` gives a reason.
     ValueError
         The bias has another size or is not finite.
     CompileError
@@ -125,7 +125,7 @@ def conv2d(
     stride, padding : int
         The same in both directions; padding is of zeros.
     groups : int
-        1: filters of a group see other channels, which would be a block-diagonal A.
+        1: several groups, whose filters see other channels each, would be a block-diagonal A.
     bias : (O,) float32, optional
     relu : bool
     emitter : Emitter
@@ -133,7 +133,7 @@ def conv2d(
     Raises
     ------
     UnsupportedError
-        There are several groups, or as `LoSpmm.unsupported` says.
+        There are several groups, or `LoSpmm.unsupported` gives a reason.
     ValueError
         Shapes do not fit each other.
     CompileError

@@ -19,15 +19,15 @@ _RELEASE = re.compile(r"cuda_(\d+)\.(\d+)")
 
 
 def jit_linker() -> Any | None:
-    """Give the module of nvJitLink's bindings, or None where there is none that reads what this ptxas writes."""
+    """Give the module of nvJitLink's bindings, or None where it is absent or too old for this ptxas' objects."""
     try:
         from cuda.bindings import nvjitlink
 
-        found = tuple(nvjitlink.version())
-    except (ImportError, RuntimeError):  # no bindings, or none of the library itself
+        linker_version = tuple(nvjitlink.version())
+    except (ImportError, RuntimeError):  # the bindings are absent, or the library itself
         return None
     release = _RELEASE.search(nvcc_version())
-    return nvjitlink if release is not None and found >= (int(release[1]), int(release[2])) else None
+    return nvjitlink if release is not None and linker_version >= (int(release[1]), int(release[2])) else None
 
 
 def link(folder: Path, names: Sequence[str], arch: str, run: Callable[..., str]) -> tuple[bytes, str]:
@@ -36,13 +36,13 @@ def link(folder: Path, names: Sequence[str], arch: str, run: Callable[..., str])
     Parameters
     ----------
     folder : Path
-        Where they are.
+        Folder of the objects.
     names : sequence of str
-        Their files.
+        Files of the objects.
     arch : str
         ``sm_90``...
     run : callable
-        Runs a program of the toolkit in ``folder`` and gives what it said.
+        Runs a program of the toolkit in ``folder`` and gives its output.
 
     Returns
     -------
@@ -53,7 +53,7 @@ def link(folder: Path, names: Sequence[str], arch: str, run: Callable[..., str])
     Raises
     ------
     CompileError
-        They cannot be linked; holds the linker's log.
+        The objects cannot be linked; the error has the linker's log.
     """
     linker = jit_linker()
     if linker is not None:
@@ -70,9 +70,9 @@ def _in_process(linker: Any, objects: Sequence[tuple[str, bytes]], arch: str) ->
         raise CompileError(NAME, "nvJitLink", f"expected a linker for {arch}, found none: {error}") from error
     with _closed(linker, handle):
         try:
-            for name, held in objects:
-                # "Object" would be a host's, of which nothing is taken without a word.
-                linker.add_data(handle, linker.InputType.CUBIN, held, len(held), name)
+            for name, content in objects:
+                # "Object" would mean a host's object: the linker takes nothing of it, and does not say so.
+                linker.add_data(handle, linker.InputType.CUBIN, content, len(content), name)
             linker.complete(handle)
             cubin = _read(handle, linker.get_linked_cubin_size, linker.get_linked_cubin)
             return cubin, _said(handle, linker.get_info_log_size, linker.get_info_log)
@@ -90,10 +90,10 @@ def _closed(linker: Any, handle: int) -> Iterator[None]:
 
 
 def _read(handle: int, size_of: Callable[[int], int], fill: Callable[[int, bytearray], None]) -> bytes:
-    held = bytearray(size_of(handle))
-    if held:
-        fill(handle, held)
-    return bytes(held)
+    buffer = bytearray(size_of(handle))
+    if buffer:
+        fill(handle, buffer)
+    return bytes(buffer)
 
 
 def _said(handle: int, size_of: Callable[[int], int], fill: Callable[[int, bytearray], None]) -> str:

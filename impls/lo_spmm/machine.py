@@ -1,4 +1,4 @@
-"""A description turned into something that can be launched, in either language, on either kind of device."""
+"""Descriptions of kernels turned into launches, in either language, on either kind of device."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from spmark.impls.runtime.template import Instance, KernelTemplate
 
 
 class Emitter(StrEnum):
-    """What language the kernel is written in."""
+    """The language that a kernel is written in."""
 
     PTX = "ptx"
-    """For ptxas, function by function; the host ring takes C++ all the same."""
+    """For ptxas, function by function; the host ring still takes C++."""
     CUDA = "cuda"
     """C++, as published."""
 
@@ -41,14 +41,14 @@ class Code:
     """Loaded, by threads of a thread block."""
     code_bytes: int
     registers: int
-    """Of a thread, the most where block sizes differ; 0 where the host runs it."""
+    """Registers of a thread, the most where block sizes differ; 0 on the host."""
     cache_key: str = ""
-    """Of PTX: what a later process may read the machine code under."""
+    """Key under which a later process may read the machine code; PTX only."""
     by_block: Mapping[int, int] = field(default_factory=dict)
-    """Of C++: registers by threads of a thread block, each of which is compiled for itself."""
+    """Registers by threads of a thread block; C++ only, which is compiled for each block size by itself."""
 
     def registers_at(self, block_threads: int) -> int:
-        """Give the registers of a thread of a block of that many."""
+        """Give the registers of a thread in blocks of ``block_threads``."""
         return self.by_block.get(block_threads, self.registers)
 
 
@@ -79,7 +79,7 @@ def make_code(
 
 
 def instances_of(kernel: UnrolledKernel, device: DeviceSpec, block_threads: Sequence[int]) -> list[Instance]:
-    """Write a kernel's C++ and give what is compiled of it: an instance for each block size.
+    """Write a kernel's C++ and give its instances to compile, one for each block size.
 
     Raises
     ------
@@ -97,29 +97,29 @@ def instances_of(kernel: UnrolledKernel, device: DeviceSpec, block_threads: Sequ
 
 
 def cap_of(kernel: UnrolledKernel) -> int:
-    """Give the registers of a thread that a kernel's compiler is held to."""
+    """Give the most registers of a thread that a kernel's compiler may use."""
     return register_cap(kernel.tile_rows, kernel.schedule.cpt, kernel.schedule.prefetch)
 
 
 def load_binary(binary: Binary, block_threads: Sequence[int], key: str) -> Code:
-    """Load assembled code, which the cache holds under ``key``."""
+    """Load assembled code, which the cache keeps under ``key``."""
     from spmark.impls.lo_spmm.gpu import load_assembled
 
     return Code(load_assembled(binary, block_threads), len(binary.cubin), binary.registers, key)
 
 
 def is_assembled(target: Target, emitter: Emitter) -> bool:
-    """Tell whether PTX is what runs: on a GPU, where it is asked for."""
+    """Tell whether the kernel is PTX: on a GPU, if ``emitter`` says so."""
     return target.spec.kind is DeviceKind.CUDA and emitter is Emitter.PTX
 
 
 def check_fits(code: Code, size: TileSize, target: Target) -> None:
-    """Refuse a launch for which the registers do not do.
+    """Refuse a launch for which a multiprocessor has too few registers.
 
     Raises
     ------
     BuildError
-        A block of that many threads does not fit a multiprocessor; the assembler needed more than the estimate.
+        The block does not fit a multiprocessor, since the assembler needed more registers than the estimate.
     """
     registers = code.registers_at(size.block_threads)
     most = Limits.of(target.spec).most_warps(registers) * target.spec.warp_size
@@ -131,7 +131,7 @@ def check_fits(code: Code, size: TileSize, target: Target) -> None:
 
 
 def fitting(code: Code, size: TileSize, target: Target) -> TileSize:
-    """Give a tile size with as many of its tiles in a block as the registers that code came to need let in.
+    """Give a tile size with as many of its tiles in a block as the code's registers leave room for.
 
     Raises
     ------
@@ -148,7 +148,7 @@ def fitting(code: Code, size: TileSize, target: Target) -> TileSize:
 
 
 def make_for(kernel: UnrolledKernel, target: Target, emitter: Emitter, size: TileSize) -> tuple[Code, TileSize]:
-    """Make the code of one tile size; gives it with the size that it fits, as `make_code` and `fitting` raise."""
+    """Make the code of one tile size; give it with the size that fits. Raises as `make_code` and `fitting`."""
     fewest = 1 if is_assembled(target, emitter) else size.tiles_per_block
     blocks = [size.threads * together for together in range(fewest, size.tiles_per_block + 1)]
     code = make_code(kernel, target, emitter, blocks)

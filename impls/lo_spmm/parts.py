@@ -1,9 +1,9 @@
-"""Split K: the columns of A in parts whose tiles are chains of their own, and the launch that adds what they give.
+"""Split K: the columns of A in parts whose tiles are chains of their own, and the launch that adds their results.
 
-Not the paper's. Code that is run once is fetched about as slowly as one warp runs it, so that few rows of many columns
-are few long chains on few multiprocessors. A part of the columns is a matrix like any other: its tiles write to a
-workspace as to the rows of a taller C, and a second grid, which is launched while the first ends, adds the parts in
-their order.
+The paper does not cut columns. Code that is run once is fetched about as slowly as one warp runs it, so that few rows
+of many columns are few long chains on few multiprocessors. A part of the columns is a matrix like any other. Its tiles
+write to a workspace as to the rows of a taller C. A second grid, which is launched while the first ends, adds the parts
+in their order.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SUM_PARTS = KernelTemplate(
 
 
 def part_of_columns(matrix: Csr, split: int) -> NDArray[np.int32]:
-    """Cut the columns into ranges with about as many non-zeros; those of half as many parts are pairs of these.
+    """Cut the columns into ranges of about as many non-zeros; with half of the parts, each range is a pair of these.
 
     Returns
     -------
@@ -51,16 +51,17 @@ def split_tiles(tiles: Sequence[Tile], part_of: NDArray[np.int32], split: int, n
     ----------
     tiles : sequence of Tile
     part_of : (K,) int32
-        Of `part_of_columns`.
+        Part of each column, by `part_of_columns`.
     split : int
     num_rows : int
-        I: row r of part p is row ``p I + r`` of what is written.
+        I: the tiles write row r of part p to row ``p I + r``.
 
     Returns
     -------
     tuple of Tile
-        All of the first part, then all of the second; one without entries writes zeros. Empty rows are in none: the
-        grid that adds the parts writes every row of C, and finds zeros where no tile has written (`PartSums`).
+        All tiles of the first part, then all of the second; tiles without entries write zeros. Tiles leave empty rows
+        out: the grid that adds the parts writes every row of C, and reads zeros where no tile has written
+        (`PartSums`).
     """
     cut = []
     bounds = [np.searchsorted(part_of[tile.cols], np.arange(split + 1)).tolist() for tile in tiles]
@@ -90,13 +91,13 @@ def tiles_of(problem: Problem, dealt: Sequence[NDArray[np.int32]], split: int) -
 
 
 def workspace_bytes(problem: Problem, split: int) -> int:
-    """Give what the parts' results take beside C."""
+    """Give the bytes that the parts' results take beside C."""
     rows, width = problem.out_shape
     return 0 if split == 1 else split * rows * width * problem.dtype.itemsize
 
 
 class PartSums:
-    """The workspace of a split kernel and the launch that adds it up; runs of one must not overlap.
+    """The workspace of a split kernel and the launch that adds it up; runs that share a workspace must not overlap.
 
     Parameters
     ----------
@@ -108,7 +109,7 @@ class PartSums:
     Attributes
     ----------
     partial : device array
-        (split, I, J) float32: what the kernel writes. Rows that no tile writes stay zero.
+        (split, I, J) float32, written by the kernel. Rows that no tile writes stay zero.
     alignment : int
         Bytes that the address of C must be a multiple of.
     """
@@ -125,5 +126,5 @@ class PartSums:
         self._grid = ceil_div(elements, vector * _THREADS), 1, 1
 
     def enqueue(self, out: DeviceArray) -> None:
-        """Write all of ``out``; the grid may begin before the kernel's has ended, and waits for it."""
+        """Write all of ``out``; the grid may begin before the kernel's grid has ended, and waits for that grid."""
         self._kernel.launch(self._grid, (self._elements, self.partial, out), overlap=True)

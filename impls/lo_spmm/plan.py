@@ -36,9 +36,9 @@ from spmark.impls.runtime.toolchain import nvcc_version
 from spmark.impls.tuning.cache import Kept, PlanCache
 
 _MOST_NNZ = {DeviceKind.CUDA: 1 << 20, DeviceKind.HOST_SIMT: 1 << 14}
-"""Beyond it compiling takes minutes (16 cores; two for the host's), and the machine code tens of megabytes."""
+"""Beyond this compiling takes minutes (16 cores; two on the host), and the machine code tens of megabytes."""
 _LONGEST_ROW_ON_HOST = 1024
-"""g++'s time grows with the square of a function's loads, of which each is guarded."""
+"""g++'s time grows with the square of a function's loads, each of which has a guard."""
 _MOST_BYTES = 1 << 31
 """Offsets into B and C are immediates of 32 bits."""
 _MOST_MARKS = 4 << 30
@@ -60,15 +60,15 @@ class LoSpmm:
     }
 
     tile_rows: int = 0
-    """M1; 0 searches, as with the next two."""
+    """M1; 0 searches, here and in the next three."""
     threads: int = 0
-    """Of a tile; N1 is ``threads * cpt``."""
+    """Threads of a tile; N1 is ``threads * cpt``."""
     cpt: int = 0
     """Neighbouring columns of a thread: 1, 2 or 4."""
     tiles_per_block: int = 0
-    """Row tiles of a thread block; the paper's have 1."""
+    """Row tiles of a thread block; the paper has 1."""
     split: int = 0
-    """Parts of the columns of A, each with tiles of its own: 1, 2, 4 or 8; 0 searches, in the modes that are ours."""
+    """Parts of the columns of A, each with tiles of its own: 1, 2, 4 or 8; 0 searches in modes that cut columns."""
     prefetch: int = 0
     """Columns of a tile in flight (b of algorithm 2); 0 follows M1 and ``cpt``."""
     cpl: int = 0
@@ -78,9 +78,9 @@ class LoSpmm:
     emitter: str = Emitter.PTX
     """``ptx`` or ``cuda``."""
     mode: str = ""
-    """What chooses (`spmark.impls.lo_spmm.tuning.Chooser`); by default ``near`` on a GPU, ``estimate`` elsewhere."""
+    """Way of choosing (`spmark.impls.lo_spmm.tuning.Chooser`); by default ``near`` on a GPU, ``estimate`` elsewhere."""
     model: str = SHIPPED
-    """Rank model of the modes that have one: one that ships, or the path of a file."""
+    """Rank model of the modes that rank: the name of one that ships, or the path of a file."""
     warm: bool = True
     """Whether a kernel in PTX asks for its code before it runs it."""
 
@@ -100,11 +100,11 @@ class LoSpmm:
             )
 
     def chooser(self, device: DeviceSpec) -> Chooser:
-        """Give what chooses on a device."""
+        """Give the way of choosing on a device."""
         return Chooser(self.mode or (Chooser.NEAR if device.kind is DeviceKind.CUDA else Chooser.ESTIMATE))
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
-        """Refuse halves, which the paper has none of, and what would make too long a kernel."""
+        """Refuse float16, which the paper does not have, and problems whose kernel would be too long."""
         return next(self._refusals(problem, device), None)
 
     def _refusals(self, problem: Problem, device: DeviceSpec) -> Iterator[str]:
@@ -135,11 +135,11 @@ class LoSpmm:
             yield f"expected at most 4 GiB of marks for order greedy, found {tiles:,} x {matrix.num_cols:,}"
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
-        """Search, write the kernel, and compile or assemble it, or load what was built before."""
+        """Search, write the kernel, and compile or assemble it, or load a kernel that was built before."""
         return LoSpmmPlan(problem, open_target(device), self)
 
     def load(self, problem: Problem, device: DeviceSpec) -> Plan:
-        """Build what is not kept yet, then load it: the plan accounts for the loading alone."""
+        """Build the plan unless it is kept already, then load it: the plan accounts for the loading alone."""
         if device.kind is not DeviceKind.CUDA or self.emitter != Emitter.PTX:
             raise UnsupportedError(
                 f"expected emitter ptx on a GPU for again: no other plan is kept, found {self.emitter}, {device.kind}"
@@ -149,7 +149,7 @@ class LoSpmm:
 
 
 def _cache_of(problem: Problem, device: DeviceSpec, how: LoSpmm) -> PlanCache:
-    """Give where a plan is kept; a model's file may come to hold another model under the same name."""
+    """Give where a plan is kept, by the model's digest, too: a file may get another model under its name."""
     pinned = asdict(how) | {"tools": nvcc_version()}
     if how.chooser(device).ranks:
         pinned["model_digest"] = find(how.model).digest
@@ -157,7 +157,7 @@ def _cache_of(problem: Problem, device: DeviceSpec, how: LoSpmm) -> PlanCache:
 
 
 def _read(cache: PlanCache) -> tuple[Kept, TileSize, Binary] | None:
-    """Give what was kept, with its code; None where either is missing, or not what was written."""
+    """Give the kept plan with its code; None where either is missing or damaged."""
     kept = cache.read()
     with suppress(KeyError, TypeError, ValueError):
         if kept is not None and (binary := kept_binary(kept.more["code_key"])) is not None:
@@ -168,8 +168,8 @@ def _read(cache: PlanCache) -> tuple[Kept, TileSize, Binary] | None:
 class LoSpmmPlan(DevicePlan):
     """C = A B by one launch, which also writes the rows that A leaves empty; deterministic.
 
-    Where the columns of A are cut into parts, a launch after it adds these: runs of such a plan must not overlap. Where
-    A has no entries at all, the launch is one that clears C.
+    Where the columns of A are cut into parts, a second launch adds the parts: runs of such a plan must not overlap.
+    Where A has no entries at all, the launch clears C.
     """
 
     def __init__(self, problem: Problem, target: Target, how: LoSpmm, *, alone: bool = False) -> None:
@@ -191,19 +191,19 @@ class LoSpmmPlan(DevicePlan):
         emitter = Emitter(how.emitter)
         with self.phase("search"):
             cache = _cache_of(problem, target.spec, how) if is_assembled(target, emitter) else None
-            held = _read(cache) if cache else None
-        if held is not None:
-            self._load(problem, *held, alone=alone)
+            built = _read(cache) if cache else None
+        if built is not None:
+            self._load(problem, *built, alone=alone)
             return
-        found = self._search(problem, how, emitter)
-        size, num_tiles, code = self._make(problem, how, emitter, found)
+        chosen = self._search(problem, how, emitter)
+        size, num_tiles, code = self._make(problem, how, emitter, chosen)
         if cache is not None and self.search is not None:
             spent = {name: seconds for name, seconds in self.phases_s.items() if name != "upload"}
             code_facts = {"size": vars(size), "num_tiles": num_tiles, "code_key": code.cache_key}
             cache.write(Kept(self.config, self.search, spent, code_facts))
 
     def _load(self, problem: Problem, kept: Kept, size: TileSize, binary: Binary, *, alone: bool) -> None:
-        """Take over what was built before: only loading costs; unless that is to stand alone, building is told too."""
+        """Take over a kept plan, of which only the loading takes time; unless ``alone``, its building is told, too."""
         with self.phase("upload"):
             code = load_binary(binary, [size.block_threads], kept.more["code_key"])
             self._take(code, size, kept.more["num_tiles"], problem)
@@ -227,9 +227,9 @@ class LoSpmmPlan(DevicePlan):
                 race = open_race(
                     space, self.target, emitter=emitter, cpl=how.cpl, warm=how.warm, proxies=mode.by_proxies
                 )
-            found = choose(space, mode, race, find(how.model) if mode.ranks else None)
-        size = found.size
-        self.search = found.record
+            chosen = choose(space, mode, race, find(how.model) if mode.ranks else None)
+        size = chosen.size
+        self.search = chosen.record
         self.config |= {
             "mode": str(mode),
             "tile_rows": size.tile_rows,
@@ -240,21 +240,21 @@ class LoSpmmPlan(DevicePlan):
             "tile_width": size.tile_width,
             "prefetch": pins.depth(size.tile_rows, size.cpt),
             "cpl": how.cpl,
-            "nnc_sum": int(found.dealt.nnc.sum()),
-            "cov_row": round(found.dealt.cov_row, 4),
-            **{f"after_{stage}": count for stage, count in found.survivors.counts.items()},
+            "nnc_sum": int(chosen.dealt.nnc.sum()),
+            "cov_row": round(chosen.dealt.cov_row, 4),
+            **{f"after_{stage}": count for stage, count in chosen.survivors.counts.items()},
         }
         if mode.ranks:
             self.config["model"] = how.model
-        if found.survivors.relaxed:
-            self.config["waived"] = found.survivors.relaxed
-        return found
+        if chosen.survivors.relaxed:
+            self.config["waived"] = chosen.survivors.relaxed
+        return chosen
 
-    def _make(self, problem: Problem, how: LoSpmm, emitter: Emitter, found: ChosenTile) -> tuple[TileSize, int, Code]:
+    def _make(self, problem: Problem, how: LoSpmm, emitter: Emitter, chosen: ChosenTile) -> tuple[TileSize, int, Code]:
         """Write and compile the chosen kernel; gives the size that fits, the number of row tiles, and the code."""
-        size, assembled = found.size, is_assembled(self.target, emitter)
+        size, assembled = chosen.size, is_assembled(self.target, emitter)
         with self.phase("convert"):
-            tiles = tiles_of(problem, found.dealt.rows, size.split)
+            tiles = tiles_of(problem, chosen.dealt.rows, size.split)
             dispatch = np.arange(len(tiles), dtype=np.int32)
             schedule = TileSchedule(size.cpt, self.config["prefetch"], how.cpl)
             kernel = UnrolledKernel(tiles, dispatch, problem.width, schedule, how.warm, followed=size.split > 1)
@@ -278,7 +278,7 @@ class LoSpmmPlan(DevicePlan):
             self._alignment = max(self._alignment, self._sums.alignment)
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        """Compute all of C; or parts of it, then add them; or clear it, where A has no entries."""
+        """Compute C, by parts that a second launch adds where columns are cut; clear C where A has no entries."""
         if self._zeroing is not None:
             self._zeroing.enqueue(out)
         elif self._launch is not None and self._sums is not None:

@@ -1,7 +1,7 @@
 """Short kernels that stand for long ones when candidates are compared (LO-SpMM, section 5).
 
-A proxy is an `UnrolledKernel` like any other, so both emitters write it; its results mean nothing. One serves every
-N1 of an M1, since a kernel takes N1 from its launch (kernel function reduction, section 5.1.1).
+A proxy is an `UnrolledKernel` like any other, so both emitters write it; its results mean nothing. One proxy serves
+every N1 of an M1, since a kernel takes N1 from its launch (kernel function reduction, section 5.1.1).
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from spmark.impls.runtime.target import ceil_div
 
 _CLUSTERS_PER_BLOCK = 3
 _MOST_CLUSTERS = 48
-"""That section 5.1.2's rule asks for: more functions than run side by side on a multiprocessor in any candidate that is
-not far from the best."""
+"""Most clusters that section 5.1.2's rule asks for: more functions than run side by side on a multiprocessor in any
+candidate near the best."""
 LEAST_INSTRUCTIONS = 32_000
-"""Of a proxy in PTX, where its kernel has as many: half a megabyte of code, which no multiprocessor holds."""
+"""Least instructions of a proxy in PTX, unless its kernel has fewer: half a megabyte of code, which no multiprocessor
+holds."""
 _JITTER = 1e-3
 """Far below the least difference of two counts."""
 _LOOP_CONSTANT = 300
 _RESERVED_SHARED_BYTES = 1024
-"""What CUDA keeps of each thread block's shared memory, compute capability 8.0 and newer."""
+"""Bytes that CUDA keeps of each thread block's shared memory, compute capability 8.0 and newer."""
 _BLOCKS_PER_SM = 32
 
 
@@ -39,9 +40,9 @@ class ProxyArguments:
 
     grid: tuple[int, int, int]
     threads: int
-    """Of a thread block."""
+    """Threads of a thread block."""
     shared_bytes: int
-    """Dynamic shared memory that holds the proxy to the candidate's occupancy (section 5.2.2)."""
+    """Dynamic shared memory that limits the proxy to the candidate's occupancy (section 5.2.2)."""
 
 
 def resident_blocks(threads: int, registers: int, device: DeviceSpec) -> int:
@@ -50,7 +51,7 @@ def resident_blocks(threads: int, registers: int, device: DeviceSpec) -> int:
     Parameters
     ----------
     threads, registers : int
-        Of a thread block, and of one of its threads.
+        Threads of a thread block, and registers of a thread.
     """
     warps = Limits.of(device).most_warps(registers)
     by_registers = warps // ceil_div(threads, device.warp_size)
@@ -60,14 +61,14 @@ def resident_blocks(threads: int, registers: int, device: DeviceSpec) -> int:
 def active_blocks(num_blocks: int, threads: int, registers: int, device: DeviceSpec) -> int:
     """Give the thread blocks that run side by side on a multiprocessor (equation 5), at least 1.
 
-    The paper counts blocks and registers; threads and the most blocks of a multiprocessor bound them too.
+    The paper counts blocks and registers. A multiprocessor's most threads and most blocks are bounds, too.
 
     Parameters
     ----------
     num_blocks : int
-        Of the launch.
+        Thread blocks of the launch.
     threads, registers : int
-        Of a thread block, and of one of its threads.
+        Threads of a thread block, and registers of a thread.
     """
     return max(1, min(ceil_div(num_blocks, device.num_sms), resident_blocks(threads, registers, device)))
 
@@ -75,7 +76,7 @@ def active_blocks(num_blocks: int, threads: int, registers: int, device: DeviceS
 def shared_for(blocks: int, device: DeviceSpec) -> int:
     """Give the dynamic shared memory with which ``blocks`` thread blocks fit a multiprocessor and no more (equation 6).
 
-    With one block it is all that a block may have.
+    With one block this is all shared memory that a block may have.
     """
     share = device.shared_bytes_per_sm // blocks - _RESERVED_SHARED_BYTES
     return max(0, min(share, device.shared_bytes_per_block) // 128 * 128)
@@ -86,8 +87,8 @@ def launch_for(
 ) -> ProxyArguments:
     """Give the arguments that make a proxy stand for one candidate.
 
-    Shared memory is taken only where the proxy's own registers would let other numbers of blocks in: what it takes, the
-    L1 cache loses.
+    The proxy takes shared memory only where its own registers would lead to another number of blocks: the L1 cache
+    loses what shared memory takes.
 
     Parameters
     ----------
@@ -95,7 +96,7 @@ def launch_for(
     num_tiles, width : int
         Row tiles, and J.
     registers, own_registers : int
-        Of a thread of the candidate, and of the proxy.
+        Registers of a thread of the candidate, and of the proxy.
     device : DeviceSpec
     """
     grid = grid_of(size, num_tiles, width)
@@ -114,8 +115,8 @@ def active_tiles(size: TileSize, num_tiles: int, width: int, registers: int, dev
 def cluster_tiles(nnc: NDArray[np.int64], nnz: NDArray[np.int64], count: int) -> NDArray[np.int32]:
     """Put tiles into at most ``count`` clusters by loads and products (section 5.1.2).
 
-    Agglomerative (Ward), Euclidean distance of the two counts as they are; of tiles with the same counts it is drawn
-    which are nearer, since clusters would be fewer if they stayed together. O(tiles^2).
+    Agglomerative (Ward), by the Euclidean distance of the two counts. Random numbers decide which of the tiles with
+    equal counts are nearer, since there would be fewer clusters if such tiles stayed together. O(tiles^2).
 
     Returns
     -------
@@ -143,11 +144,11 @@ class Extent:
     clusters: int
     """Functions, at most."""
     of_function: float
-    """Instructions of one, on average: loads and products."""
+    """Instructions of a function, on average: loads and products."""
 
     @property
     def instructions(self) -> float:
-        """Of all functions."""
+        """Instructions of all functions."""
         return self.clusters * self.of_function
 
 
@@ -160,25 +161,25 @@ def extent_of(
     cpt: int,
     least_instructions: int = LEAST_INSTRUCTIONS,
 ) -> Extent:
-    """Give the clusters of a kernel's tiles that become functions (section 5.1.2), and how long these are.
+    """Give the clusters of a kernel's tiles that become functions (section 5.1.2), and the length of a function.
 
     Parameters
     ----------
     nnc, nnz : (tiles,) int64
         Loads and products of every tile.
     sparsity : float
-        Of A.
+        Sparsity of A.
     active : sequence of int
-        `active_tiles` of every candidate that the proxy serves: three clusters are kept for each of the most, at
-        most `_MOST_CLUSTERS`.
+        `active_tiles` of every candidate that the proxy serves. Three clusters are kept for each tile of the greatest
+        number, but `_MOST_CLUSTERS` at most.
     cpt : int
         Columns of a thread.
     least_instructions : int
-        There are more clusters where these would have fewer together.
+        Least instructions of all clusters together: more clusters are kept until they have as many.
     """
     loads = loop_length(float(nnc.mean()), sparsity)
     of_function = loads * (1 + cpt * float(nnz.sum()) / max(1, int(nnc.sum())))
-    # Only where there is much code is it fetched as slowly as a kernel's.
+    # A proxy's code is fetched as slowly as a kernel's only where the proxy has much code.
     least = int(least_instructions / of_function)
     return Extent(min(nnc.size, max(min(_CLUSTERS_PER_BLOCK * max(active), _MOST_CLUSTERS), least)), of_function)
 
@@ -196,14 +197,14 @@ def make_proxy(
 ) -> UnrolledKernel:
     """Reduce a kernel to a proxy of all its N1.
 
-    Every cluster becomes one function: of its most central tile, or of some columns of it, spread over all of A's.
-    Products go to the sums that they go to in the tile, since compilers order them by it. Sums are stored, so no
-    compiler drops them. A kernel with few instructions is its own proxy, unless loops are cut further.
+    Every cluster becomes one function: that of its most central tile, or of some columns of this tile, spread over all
+    of A's. Products go to the same sums as in the tile, since compilers order products by their sums. Sums are stored,
+    so no compiler drops them. A kernel with few instructions is its own proxy, unless loops are cut further.
 
     Parameters
     ----------
     tiles : sequence of Tile
-        Of the kernel.
+        Tiles of the kernel.
     sparsity, active, least_instructions
         See `extent_of`.
     width : int
@@ -212,8 +213,7 @@ def make_proxy(
     warm : bool
         `UnrolledKernel.warm` of the kernel.
     share : float
-        Of the columns that section 5.1.3 leaves, how many are kept, in (0, 1]; the same for all kernels that are
-        compared.
+        Share of the columns that section 5.1.3 leaves to keep, in (0, 1]; the same for all kernels that are compared.
     """
     nnc = np.array([tile.nnc for tile in tiles], np.int64)
     nnz = np.array([tile.nnz for tile in tiles], np.int64)
@@ -230,7 +230,7 @@ def make_proxy(
 
 
 def _proxy_tile(model: Tile, share: float) -> Tile:
-    """Keep a share of A's columns, the same of every tile: rows of B that tiles share stay as many in proportion."""
+    """Keep a share of A's columns, the same of every tile, so that tiles still share rows of B in proportion."""
     if share >= 1:
         return model
     kept = np.flatnonzero(np.floor((model.cols + 1.0) * share) > np.floor(model.cols * share))

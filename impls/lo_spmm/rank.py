@@ -1,7 +1,7 @@
 """The rank model of LO-SpMM's section 3.5: regression trees boosted by LambdaMART, as plain lists in a JSON file.
 
-LightGBM trains (`spmark.impls.lo_spmm.study.training`); what runs are these lists, so that a search needs no LightGBM
-and a file can hold nothing but numbers. Files that ship stand under ``models``.
+LightGBM trains (`spmark.impls.lo_spmm.study.training`). A search reads these lists alone, so that it needs no LightGBM
+and a file has nothing but numbers. Files that ship stand under ``models``.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ SHIPPED: Final = "h200"
 
 
 class RankCard(Frozen):
-    """What a file says about its model."""
+    """Facts about the model of a file."""
 
     name: str = ""
     gpu: str
-    """What the kernels were measured on."""
+    """GPU that the kernels were measured on."""
     labels_sha256: str
     """Digest of the labels' files."""
     groups: int
-    """Problems that it was trained on."""
+    """Problems that the model was trained on."""
     candidates: int
-    """Kernels of them that were measured."""
+    """Measured kernels of these problems."""
     ranges: dict[str, tuple[float, float]]
     """Least and greatest value of each feature in training."""
     held_out: dict[str, float] = {}
-    """How good models that did not see a fifth of the problems were on these."""
+    """Scores of models on the fifth of the problems that each did not see."""
     made_with: dict[str, str] = {}
     """Versions, and the command."""
 
@@ -52,9 +52,9 @@ class Trees(Frozen):
     roots: tuple[int, ...]
     """First node of each tree."""
     feature: tuple[int, ...]
-    """What a node looks at, -1 in a leaf."""
+    """Feature that a node looks at, -1 in a leaf."""
     threshold: tuple[float, ...]
-    """Samples up to it go left; in a leaf its value."""
+    """Samples up to this value go left; of a leaf, the leaf's value."""
     left: tuple[int, ...]
     right: tuple[int, ...]
     """Children, after their parents; 0 in a leaf."""
@@ -70,7 +70,7 @@ class Trees(Frozen):
             children = (self.left[node], self.right[node])
             inside = node < min(children) and max(children) < nodes
             if not -1 <= feature < len(FEATURES) or not (inside if feature >= 0 else children == (0, 0)):
-                raise ValueError(f"expected children after their parents, none of leaves, found others at {node}")
+                raise ValueError(f"expected children after their parents, and leaves without, found others at {node}")
         return self
 
 
@@ -80,7 +80,7 @@ class RankModel(Frozen):
     schema_version: Literal[1] = 1
     card: RankCard
     features: tuple[str, ...] = FEATURES
-    """Their order."""
+    """Names of the features, in order."""
     trees: Trees
     digest: str = ""
     """SHA-256 over the rest."""
@@ -88,9 +88,9 @@ class RankModel(Frozen):
     @cached_property
     def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Roots, features, left and right children."""
-        held = self.trees
+        trees = self.trees
         roots, feature, left, right = (
-            np.array(values, np.int64) for values in (held.roots, held.feature, held.left, held.right)
+            np.array(values, np.int64) for values in (trees.roots, trees.feature, trees.left, trees.right)
         )
         return roots, feature, left, right
 
@@ -118,12 +118,12 @@ class RankModel(Frozen):
         return -scores
 
     def save(self, path: Path) -> RankModel:
-        """Write the file with its digest; gives what was written.
+        """Write the file with its digest; gives the model with the digest.
 
         Raises
         ------
         BuildError
-            It cannot be written.
+            The file cannot be written.
         """
         kept = self.model_copy(update={"digest": self._fingerprint()})
         try:
@@ -143,7 +143,7 @@ class RankModel(Frozen):
         Raises
         ------
         BuildError
-            It is missing, damaged, of another schema or of another order of features.
+            The file is missing, damaged, of another schema or of another order of features.
         """
         with reading(path, "a rank model that can be read", BuildError):
             model = parse_model(cls, path.read_bytes())
@@ -169,12 +169,12 @@ def exists(name: str) -> bool:
 
 @cache
 def find(name: str) -> RankModel:
-    """Give a model that ships, or one by the path of its file; read once a process.
+    """Give a model that ships, or a model by the path of its file; a process reads it once.
 
     Raises
     ------
     BuildError
-        There is none, or it cannot be used.
+        The model is missing, or its file cannot be used.
     """
     if not exists(name):
         known = ", ".join(shipped()) or "none that ship"

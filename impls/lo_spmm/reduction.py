@@ -1,8 +1,8 @@
 """How far the proxies of one search are shortened, so that all of them together are assembled in seconds.
 
 Truncating loops by the same proportion keeps the order of tile sizes (LO-SpMM, section 5.1.3). The paper bounds the
-length of a loop; what bounds a search is the code of all its proxies, of which that rule leaves a large layer millions
-of instructions.
+length of a loop. The code of all proxies bounds the seconds of a search, and the paper's rule leaves a large layer
+millions of instructions.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from spmark.impls.lo_spmm.search import TileSpace
 from spmark.impls.lo_spmm.tuning import kernel_of, promising
 
 MOST_INSTRUCTIONS = 640_000
-"""Loads and products of all proxies of a search: three to four seconds of ptxas on 16 cores. It is the same on any
-machine, so that what a search finds does not depend on its cores."""
+"""Loads and products of all proxies of a search: three to four seconds of ptxas on 16 cores. The number is the same on
+any machine, so that the result of a search does not depend on its cores."""
 
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
-    """The proxies of one problem: those of a kernel are the same whichever of its candidates are asked for."""
+    """The proxies of one problem; a kernel's proxy is the same, whichever of its candidates are asked for."""
 
     space: TileSpace
     active: Mapping[tuple[int, int, int], Sequence[int]]
     """Tiles side by side on a multiprocessor, of every candidate of a kernel."""
     least_instructions: int
     share: float
-    """Of a tile's columns, how many are kept by all proxies."""
+    """Share of a tile's columns that every proxy keeps."""
 
     @classmethod
     def of(
@@ -40,16 +40,16 @@ class Reduction:
         least_instructions: int = LEAST_INSTRUCTIONS,
         most_instructions: int = MOST_INSTRUCTIONS,
     ) -> Reduction:
-        """Find what all kernels that `spmark.impls.lo_spmm.tuning.Chooser.LO_SPMM` compares can keep.
+        """Find the share that all kernels that `spmark.impls.lo_spmm.tuning.Chooser.LO_SPMM` compares can keep.
 
         Parameters
         ----------
         space : TileSpace
-            Of `spmark.impls.lo_spmm.search.explore`.
+            Space of `spmark.impls.lo_spmm.search.explore`.
         least_instructions : int
-            Of a proxy (`spmark.impls.lo_spmm.proxies.extent_of`), before it is shortened.
+            Least instructions of a proxy (`spmark.impls.lo_spmm.proxies.extent_of`), before it is shortened.
         most_instructions : int
-            Of all proxies.
+            Most instructions of all proxies.
         """
         active: dict[tuple[int, int, int], list[int]] = {}
         for size in space.survivors.sizes:
@@ -81,7 +81,7 @@ class Reduction:
         ----------
         kernel : M1, columns of a thread, parts
         tiles : sequence of Tile
-            Of the kernel.
+            Tiles of the kernel.
         schedule : TileSchedule
         warm : bool
             `spmark.impls.lo_spmm.kernel.UnrolledKernel.warm` of the kernel.

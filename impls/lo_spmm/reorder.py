@@ -21,27 +21,27 @@ from spmark.impls.runtime.target import ceil_div
 _LONG = types.int64
 _IN = types.Array(types.int32, 1, "C", readonly=True)
 MOST_EMPTY = 128
-"""Empty rows of a tile up to which none is made for them alone: so many that the tallest matrix of hardly anything else
-needs 512 functions, since each takes the assembler milliseconds, and few enough to be stored in about a microsecond."""
+"""Empty rows that a tile may take before tiles are made for them alone. They are stored in about a microsecond, and the
+tallest matrix of almost only empty rows needs 512 functions, each of which takes the assembler milliseconds."""
 
 
 class Reordering(StrEnum):
-    """How rows come to tiles."""
+    """How rows are dealt to tiles."""
 
     GREEDY = "greedy"
     """Algorithm 1."""
     NONE = "none"
     """Consecutive rows, empty ones left out."""
     HYPERGRAPH = "hypergraph"
-    """By a partitioner (`spmark.impls.lo_spmm.hypergraph`), which needs the extra of that name."""
+    """By a partitioner (`spmark.impls.lo_spmm.hypergraph`), which needs the extra ``hypergraph``."""
 
 
 def deal_rows(matrix: Csr, tile_rows: int, order: Reordering = Reordering.GREEDY) -> list[NDArray[np.int32]]:
     """Give the rows of every tile, increasing; empty rows are dealt by `deal_empty_rows`.
 
-    Rows come in the order of their lengths, shortest first. Each goes to the tile with the fewest non-empty columns
-    once it has joined, of those with room and fewer non-zeros than the mean of all tiles; where no tile with room is
-    below the mean, to the one with the fewest columns. Ties go to the earlier row and the earlier tile.
+    Rows come in the order of their lengths, shortest first. A row may join tiles with room and fewer non-zeros than the
+    mean of all tiles, or, where no such tile is left, all tiles with room. Of these it goes to the tile that then has
+    the fewest non-empty columns. Ties go to the earlier row and the earlier tile.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def deal_rows(matrix: Csr, tile_rows: int, order: Reordering = Reordering.GREEDY
     Returns
     -------
     list of (m,) int32
-        ceil(non-empty rows / M1) tiles; the greedy one takes O(nnz * tiles) time and K * tiles bytes.
+        ceil(non-empty rows / M1) tiles; the greedy order takes O(nnz * tiles) time and K * tiles bytes.
     """
     lengths = matrix.row_lengths
     rows = np.flatnonzero(lengths).astype(np.int32)
@@ -74,19 +74,20 @@ def deal_rows(matrix: Csr, tile_rows: int, order: Reordering = Reordering.GREEDY
 def deal_empty_rows(matrix: Csr, dealt: Sequence[NDArray[np.int32]]) -> list[NDArray[np.int32]]:
     """Spread the rows without entries over tiles, so that no launch of their own has to clear them.
 
-    A store of a constant needs no register and waits for nothing, so they come on top of M1, to each tile about as many
-    neighbouring ones. What would be more than a tile's own rows, and more than `MOST_EMPTY`, goes to further tiles.
+    A store of a constant needs no register and waits for nothing, so a tile takes empty rows beside its M1 rows. Each
+    tile gets about as many, neighbours together. Where they would be more than a tile's own rows, and more than
+    `MOST_EMPTY`, the remaining ones go to further tiles.
 
     Parameters
     ----------
     matrix : Csr
     dealt : sequence of (m,) int32
-        Of `deal_rows`.
+        Rows of each tile, by `deal_rows`.
 
     Returns
     -------
     list of (e,) int32
-        Increasing: of each tile that is dealt, in their order, then of those that have empty rows alone.
+        Empty rows of each tile of ``dealt``, in order, then of tiles that have empty rows alone; increasing.
     """
     empty = np.flatnonzero(matrix.row_lengths == 0).astype(np.int32)
     room = max([MOST_EMPTY, *(rows.size for rows in dealt)])
@@ -98,8 +99,26 @@ def deal_empty_rows(matrix: Csr, dealt: Sequence[NDArray[np.int32]]) -> list[NDA
 def _deal(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
     indptr: Any, indices: Any, rows: Any, tile_rows: Any, most_nnz: Any, num_cols: Any, count: Any, tile_of: Any
 ) -> None:
-    """Write the tile of each of ``rows``, in their order; ``count`` tiles have room for all."""
-    held = np.zeros((num_cols, count), np.uint8)  # one line holds a column's mark in every tile: scanned side by side
+    """Deal rows to ``count`` tiles by algorithm 1.
+
+    Parameters
+    ----------
+    indptr : (I + 1,) int32
+        Where each row of A begins in ``indices``.
+    indices : (nnz,) int32
+        Columns of A in CSR.
+    rows : (n,) int32
+        Non-empty rows, shortest first.
+    tile_rows : int
+        M1; ``count`` tiles of as many rows have room for all rows.
+    most_nnz : float
+        Mean of the non-zeros of a tile.
+    num_cols, count : int
+        K, and the number of tiles.
+    tile_of : (n,) int32
+        Written: the tile of each of ``rows``. The caller allocates it.
+    """
+    marks = np.zeros((num_cols, count), np.uint8)  # one line has a column's mark in every tile: scanned side by side
     columns = np.zeros(count, np.int64)
     nnz = np.zeros(count, np.int64)
     size = np.zeros(count, np.int64)
@@ -108,7 +127,7 @@ def _deal(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
         start, stop = indptr[rows[position]], indptr[rows[position] + 1]
         shared[:] = 0
         for at in range(start, stop):
-            line = held[indices[at]]
+            line = marks[indices[at]]
             for tile in range(count):
                 shared[tile] += line[tile]
         best, fewest, below = -1, num_cols + 1, False
@@ -123,4 +142,4 @@ def _deal(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
         nnz[best] += stop - start
         size[best] += 1
         for at in range(start, stop):
-            held[indices[at], best] = 1
+            marks[indices[at], best] = 1

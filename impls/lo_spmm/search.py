@@ -1,4 +1,4 @@
-"""From the space to the tile sizes that are left: reordering for each M1, then the constraints."""
+"""The way from the space to the tile sizes that pass: reordering for each M1, then the constraints."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from spmark.impls.lo_spmm.space import (
 from spmark.impls.runtime.target import ceil_div
 
 _FEW_ROWS = 8
-"""M1 up to which a thread has registers for twice as many loads."""
+"""Greatest M1 with which a thread has registers for twice as many loads."""
 _FEW_BLOCKS = 2
-"""Thread blocks of each multiprocessor beyond which columns are not cut further."""
+"""Thread blocks of each multiprocessor with which columns are not cut further."""
 
 
 def loads_in_flight(tile_rows: int, cpt: int) -> int:
-    """Give the columns of a tile in flight (b of algorithm 2) where nothing pins them; the paper gives no values."""
+    """Give the columns of a tile in flight (b of algorithm 2) unless they are pinned; the paper gives no values."""
     if cpt > 1:
         return 8
     return 32 if tile_rows <= _FEW_ROWS else 16
@@ -47,11 +47,11 @@ class Dealt:
     """The row tiles of one M1, and of one number of parts of the columns."""
 
     rows: list[NDArray[np.int32]]
-    """Of each tile; the same in all parts."""
+    """Rows of each tile; the same in all parts."""
     nnz: NDArray[np.int64]
-    """(parts * tiles,)"""
+    """(parts * tiles,) non-zeros, part by part."""
     nnc: NDArray[np.int64]
-    """(parts * tiles,)"""
+    """(parts * tiles,) non-empty columns."""
 
     @property
     def cov_row(self) -> float:
@@ -61,9 +61,9 @@ class Dealt:
 
 @dataclass(frozen=True)
 class Pins:
-    """Parts of the answer that are given; 0 is searched, and of ``prefetch`` is `loads_in_flight`.
+    """Values that are given in advance: 0 searches, and a ``prefetch`` of 0 takes `loads_in_flight`.
 
-    Columns of A are not cut unless ``split`` says so: neither the paper nor the rank model's features know of it.
+    Columns of A are cut only if ``split`` says so: the paper and the rank model's features do not know of parts.
     """
 
     tile_rows: int = 0
@@ -74,13 +74,13 @@ class Pins:
     split: int = 1
 
     def depth(self, tile_rows: int, cpt: int) -> int:
-        """Give the loads in flight of a thread with so many sums of so many columns."""
+        """Give the loads in flight of a thread with ``tile_rows`` sums for each of ``cpt`` columns."""
         return self.prefetch or loads_in_flight(tile_rows, cpt)
 
 
 @dataclass(eq=False)
 class TileSpace:
-    """One problem's tile sizes on one device; rows are dealt for an M1 when it is first asked for."""
+    """One problem's tile sizes on one device; rows are dealt for an M1 when this M1 is first asked for."""
 
     problem: Problem
     device: DeviceSpec
@@ -109,7 +109,7 @@ class TileSpace:
         return self._dealt[tile_rows, split]
 
     def cycles(self, size: TileSize) -> float:
-        """Estimate what a candidate takes."""
+        """Estimate the cycles of a candidate."""
         dealt, matrix = self.dealt(size.tile_rows, size.split), self.problem.matrix
         depth = self.pins.depth(size.tile_rows, size.cpt)
         counts, empty = (dealt.nnz, dealt.nnc), min(self.empty_rows, MOST_EMPTY * len(dealt.rows))
@@ -118,7 +118,7 @@ class TileSpace:
         ).cycles
 
     def features(self, size: TileSize) -> NDArray[np.float64]:
-        """Give what the rank model sees of a candidate (`spmark.impls.lo_spmm.features.FEATURES`)."""
+        """Give a candidate's features for the rank model (`spmark.impls.lo_spmm.features.FEATURES`)."""
         dealt = self.dealt(size.tile_rows, size.split)
         return candidate_features(self.problem.matrix, self.problem.width, size, dealt.nnz, dealt.nnc)
 
@@ -131,7 +131,7 @@ def explore(problem: Problem, device: DeviceSpec, order: Reordering, pins: Pins)
     problem : Problem
         SpMM with at least one non-zero.
     device : DeviceSpec
-        The target; it need not be here.
+        The target; the machine may lack it.
     order : Reordering
     pins : Pins
         With all sizes given, nothing is left to search.
@@ -168,7 +168,7 @@ def explore(problem: Problem, device: DeviceSpec, order: Reordering, pins: Pins)
         limits, width = Limits.of(device), problem.width
         return survivors(of, num_rows, width, limits, depth=pins.depth, tile_nnz=lambda rows: space.dealt(rows).nnz)
 
-    # Apart, since a small problem's parts alone may fill half of a device, and may not be worth their sum for all that.
+    # Whole columns and parts pass apart: of a small problem, parts alone might fill half of a device, and not pay.
     space.survivors = left(whole or cut)
     if whole and cut:
         space.survivors = space.survivors.joined(left(cut))

@@ -1,8 +1,8 @@
 """The tile sizes that are considered: M1 rows of A and N1 columns of B for a thread block (LO-SpMM, section 3.1).
 
 The paper gives a thread one column, and a thread block one tile. Here a thread may have two or four columns side by
-side, which one vector load brings, and a block several tiles of the same columns: N1 is ``threads * cpt``, a thread
-holds ``M1 * cpt`` sums, and a row of B that several tiles of a block need comes to the multiprocessor once.
+side, which one vector load brings, and a block several tiles of the same columns. N1 is then ``threads * cpt``, and a
+thread has ``M1 * cpt`` sums. A row of B that several tiles of a block need comes to the multiprocessor once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TILES_PER_BLOCK = (1, 2, 3, 4, 6, 8)
 SPLITS = (1, 2, 4, 8)
 """Parts that the columns of A are cut into; the paper does not cut them."""
 MOST_THREADS = 1024
-"""Of a thread block, on every architecture since sm_20."""
+"""Threads of a thread block, on every architecture since sm_20."""
 
 
 @dataclass(frozen=True, order=True)
@@ -30,7 +30,7 @@ class TileSize:
     tile_rows: int
     """M1."""
     threads: int
-    """Of a tile; of a thread block where it has one tile, as in the paper."""
+    """Threads of a tile; also of the thread block where that has one tile, as in the paper."""
     cpt: int = 1
     """Neighbouring columns of a thread, loaded at once."""
     tiles_per_block: int = 1
@@ -52,7 +52,7 @@ class TileSize:
 def grid_of(size: TileSize, num_tiles: int, width: int) -> tuple[int, int, int]:
     """Give the thread blocks of a launch: columns first, so that blocks of the same tiles follow each other.
 
-    ``num_tiles`` counts each part's.
+    ``num_tiles`` counts the tiles of every part.
     """
     return ceil_div(width, size.tile_width), ceil_div(num_tiles, size.tiles_per_block), 1
 
@@ -72,13 +72,13 @@ def tile_sizes(
     Parameters
     ----------
     num_rows : int
-        Rows of A that are not empty; one M1 beyond them is kept, since it covers all of them.
+        Rows of A that are not empty; one M1 beyond their number is kept, since it covers all of them.
     width : int
         J. A vector load needs rows of B that start aligned, so ``cpt`` divides it; one N1 beyond J is kept for each
         ``cpt``.
     tile_rows, threads, columns_per_thread, tiles_per_block, splits : sequence of int
-        Values to combine, increasing. A block has threads for all of its tiles; several are no more than there are,
-        but for the least that is asked for.
+        Values to combine, increasing. A block has threads for all of its tiles. It has at most as many tiles as there
+        are, except for the least ``tiles_per_block``.
     """
     for rows in _up_to(tile_rows, num_rows):
         for cpt in columns_per_thread:

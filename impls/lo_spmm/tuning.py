@@ -1,4 +1,4 @@
-"""How one of the tile sizes that are left is chosen: LO-SpMM's way, its rivals' and ours, over the same kernels."""
+"""Ways of choosing one of the tile sizes that pass: LO-SpMM's, its rivals' and ours, over the same kernels."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from spmark.impls.tuning.space import Config
 from spmark.impls.tuning.strategies import by_turns
 
 KernelKey = tuple[int, int, int]
-"""M1, the columns of a thread and the parts of A's columns: what candidates share that one kernel serves."""
+"""M1, the columns of a thread and the parts of A's columns: one kernel serves all candidates that share these."""
 RANKED = 10
 """Candidates that a rank model leaves (sections 3.5 and 7)."""
 SAMPLED = 4
-"""Of `Chooser.SAMPLED`: one in so many pairs of M1 and columns of a thread."""
+"""`Chooser.SAMPLED` takes one in so many pairs of M1 and columns of a thread."""
 KERNELS = 4
-"""That `Chooser.NEAR` assembles."""
+"""Kernels that `Chooser.NEAR` assembles."""
 MANY_PRODUCTS = 200_000
-"""Non-zeros beyond which it assembles one less: code takes most of the seconds of such a build."""
+"""Non-zeros beyond which `Chooser.NEAR` assembles one kernel less: code takes most seconds of such a build."""
 HOPELESS = 1.6
-"""Over the least estimate: kernels whose own least is beyond it have no proxy. Of 16 layers of which an H200 measured
-all candidates, the best kernel's was within 1.2."""
+"""Greatest ratio of a kernel's least estimate to the least of all with which the kernel has a proxy. The best kernel's
+ratio was within 1.2 on 16 layers of which an H200 measured all candidates."""
 
 
 class Chooser(StrEnum):
-    """What chooses."""
+    """Ways of choosing a tile size."""
 
     ESTIMATE = "estimate"
     """Ours: the least `spmark.impls.lo_spmm.estimate.estimate`; nothing is run."""
@@ -44,12 +44,12 @@ class Chooser(StrEnum):
     EXHAUSTIVE = "exhaustive"
     """Every candidate's real kernel, as SparTA does."""
     SAMPLED = "sampled"
-    """Every candidate of one kernel in `SAMPLED`: what `EXHAUSTIVE` would cost where it cannot be waited for is
-    extrapolated from what one candidate of these took."""
+    """Every candidate of one kernel in `SAMPLED`: where `EXHAUSTIVE` takes too long, its cost is extrapolated from the
+    cost of these candidates."""
     EC_SPMM = "ec_spmm"
     """The real kernels of the rank model's best, as EC-SpMM does."""
     LO_SPMM = "lo_spmm"
-    """Every candidate's proxy, but for kernels that the estimate sees no hope for."""
+    """Every candidate's proxy, except of kernels that the estimate finds hopeless (`HOPELESS`)."""
     LO_SPMM_RANK = "lo_spmm_rank"
     """The proxies of the rank model's best."""
 
@@ -65,18 +65,18 @@ class Chooser(StrEnum):
 
     @property
     def by_proxies(self) -> bool:
-        """Whether what is run are proxies."""
+        """Whether proxies run instead of kernels."""
         return self in (Chooser.LO_SPMM, Chooser.LO_SPMM_RANK)
 
     @property
     def splits(self) -> bool:
-        """Whether columns of A are cut where nothing is pinned: the papers' ways do not know of it."""
+        """Whether columns of A are cut unless ``split`` is pinned: the papers do not cut them."""
         return self in (Chooser.ESTIMATE, Chooser.NEAR)
 
 
 @dataclass(frozen=True, eq=False)
 class ChosenTile:
-    """What was chosen and seen."""
+    """The chosen tile size, and the search that chose it."""
 
     size: TileSize
     dealt: Dealt
@@ -92,17 +92,17 @@ def choose(
     Parameters
     ----------
     space : TileSpace
-        Of `spmark.impls.lo_spmm.search.explore`.
+        Space of `spmark.impls.lo_spmm.search.explore`.
     mode : Chooser
     race : Race, optional
-        Of `config_of`, for the modes that run candidates; with one candidate it is not needed.
+        Race of the configs of `config_of`, for the modes that run candidates; not needed for one candidate.
     model : RankModel, optional
-        For the modes that rank.
+        Model of the modes that rank.
 
     Raises
     ------
     BuildError
-        No candidate could be run; carries the reasons.
+        No candidate could be run; the error has the reasons.
     """
     sizes = space.survivors.sizes
     if model is not None and mode.ranks:
@@ -111,7 +111,7 @@ def choose(
     else:
         predicted = {size: space.cycles(size) for size in sizes}
         left = _looked_at(mode, predicted, space.problem.matrix.nnz)
-    left.sort(key=predicted.__getitem__)  # of candidates that tie the race takes the first
+    left.sort(key=predicted.__getitem__)  # the race takes the first of candidates that tie
     if not mode.runs or len(left) == 1 or race is None:
         return _found(space, left[0], predicted, Search(candidates=0))
     by_turns(race, [list(map(config_of, together)) for together in by_kernel(left)])
@@ -129,7 +129,7 @@ def promising(predicted: Mapping[TileSize, float]) -> list[TileSize]:
 
 
 def _looked_at(mode: Chooser, predicted: Mapping[TileSize, float], nnz: int) -> list[TileSize]:
-    """Give what a mode that does not rank compares."""
+    """Give the candidates that a mode that does not rank compares."""
     match mode:
         case Chooser.NEAR:
             return _nearest(predicted, KERNELS if nnz <= MANY_PRODUCTS else KERNELS - 1)
@@ -142,16 +142,16 @@ def _looked_at(mode: Chooser, predicted: Mapping[TileSize, float], nnz: int) -> 
 
 
 def _sampled(sizes: Sequence[TileSize]) -> list[TileSize]:
-    """Give the candidates of one in `SAMPLED` kernels, of all columns of a thread, from the middle of the first."""
+    """Give the candidates of every `SAMPLED`-th kernel, beginning in the middle of the first `SAMPLED`."""
     kernels = sorted({kernel_of(size) for size in sizes})
     kept = set(kernels[min(SAMPLED // 2, len(kernels) - 1) :: SAMPLED])
     return [size for size in sizes if kernel_of(size) in kept]
 
 
 def _nearest(predicted: Mapping[TileSize, float], most: int) -> list[TileSize]:
-    """Give every candidate of the kernels whose best estimates are least, among them one of uncut columns.
+    """Give every candidate of the kernels whose best estimates are least, among them a kernel of uncut columns.
 
-    What adding parts costs is the estimate's least certain term.
+    The cost of adding parts is the estimate's least certain term.
     """
     ordered = list(dict.fromkeys(kernel_of(size) for size in sorted(predicted, key=predicted.__getitem__)))
     kept = ordered[:most]
@@ -167,7 +167,7 @@ def kernel_of(size: TileSize) -> KernelKey:
 
 
 def by_kernel(sizes: Iterable[TileSize]) -> list[list[TileSize]]:
-    """Put candidates together that one kernel serves; kernels and candidates stay in the order in which they come."""
+    """Group candidates that one kernel serves; kernels and candidates stay in the order in which they come."""
     groups: dict[KernelKey, list[TileSize]] = {}
     for size in sizes:
         groups.setdefault(kernel_of(size), []).append(size)
@@ -175,7 +175,7 @@ def by_kernel(sizes: Iterable[TileSize]) -> list[list[TileSize]]:
 
 
 def config_of(size: TileSize) -> Config:
-    """Give what a race knows a candidate by."""
+    """Give the config by which a race knows a candidate."""
     return dict(vars(size))
 
 

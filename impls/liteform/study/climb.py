@@ -30,8 +30,8 @@ def published_start(features: Features) -> Point:
 def neighbours(point: Point, most: Point) -> list[Point]:
     """Give the up to eight points one step away in either direction or both."""
     steps = [(p, w) for p in (-1, 0, 1) for w in (-1, 0, 1) if p or w]
-    found = [Point(point.partitions + p, point.width + w) for p, w in steps]
-    return [n for n in found if 0 <= n.partitions <= most.partitions and 0 <= n.width <= most.width]
+    points = [Point(point.partitions + p, point.width + w) for p, w in steps]
+    return [n for n in points if 0 <= n.partitions <= most.partitions and 0 <= n.width <= most.width]
 
 
 def climb(
@@ -40,7 +40,7 @@ def climb(
     time_us: Callable[[Point], float],
     announce: Callable[[Sequence[Point]], None] = lambda _: None,
 ) -> dict[Point, float]:
-    """Walk over the configs depth first, following what is not slower than where it was seen from.
+    """Walk over the configs depth first, on to each neighbour that is not slower than the config before it.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What `spmark label` and `spmark train` do for LiteForm: labels, schedules, forests, the paper's evaluation."""
+"""LiteForm's side of `spmark label` and `spmark train`: labels, schedules, forests, the paper's evaluation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from spmark.impls.study.rows import digest_of
 from spmark.impls.study.shards import append_rows
 
 SCHEDULES = "schedules"
-"""What may be measured in place of labels: a table of schedules."""
+"""Alternative to labels: measures a table of schedules."""
 LABELS = "liteform/output_2279_total"
 SPEEDS = "liteform/eva_suitesparse_exe_time"
 OVERHEADS = "liteform/eva_suitesparse_overhead"
@@ -45,8 +45,8 @@ class FormatLabels:
     others: ClassVar[Sequence[str]] = (SCHEDULES,)
 
     def measure(self, job: LabelJob) -> Outcome:
-        """Measure what has no row yet; a matrix that cannot be measured is kept with the reason and not tried again."""
-        # No .jsonl but for labels, which is what a folder of labels consists of.
+        """Measure matrices without a row; one that cannot be measured is kept with the reason and not tried again."""
+        # Labels alone end in .jsonl: training reads every such file of the folder.
         with _Skips(job.folder / f"skipped-{job.part}.ndjson", job.device.name) as skips:
             if job.instead == SCHEDULES:
                 file = job.folder / f"schedules-{job.part}.ndjson"
@@ -110,7 +110,7 @@ class PublishedLabels:
 
 
 class _Skips:
-    """What this version has found that it cannot measure: kept beside the shard, and not tried again."""
+    """Matrices that this version cannot measure: kept beside the shard, and not tried again."""
 
     def __init__(self, path: Path, device: str) -> None:
         self.path, self._device, self.version = path, device, implementation_version("liteform")
@@ -161,7 +161,7 @@ def _labels(file: Path, job: LabelJob, skips: _Skips) -> tuple[int, int]:
 
 
 def _schedules(file: Path, job: LabelJob, skips: _Skips) -> tuple[int, int]:
-    """Time schedules on matrices, and write what they say with the table that follows from it."""
+    """Time schedules on matrices, and write the times and the table that follows from them."""
     from spmark.impls.liteform.study.gpu import ScheduleTimer, compile_schedules
 
     compile_schedules(job.device, job.dtypes, WIDTHS, None)
@@ -173,7 +173,7 @@ def _schedules(file: Path, job: LabelJob, skips: _Skips) -> tuple[int, int]:
     def make(key: tuple[str, DType, int], matrix: NamedMatrix) -> ScheduleRow:
         nonlocal warm
         name, dtype, width = key
-        if not warm:  # what a process measures first is slow, whatever the reason: once for nothing
+        if not warm:  # the first measurement of a process is slow: its times are thrown away
             ScheduleTimer(matrix.csr, job.device, dtype, width).row(name)
             warm = True
         return ScheduleTimer(matrix.csr, job.device, dtype, width).row(name)
@@ -197,13 +197,13 @@ def _schedule_rows(folder: Path) -> list[ScheduleRow]:
 
 
 def spread_out(names: Sequence[str], count: int) -> set[str]:
-    """Choose so many of the names, evenly over the list: some of every source and kind."""
+    """Choose ``count`` of the names, evenly over the list: some of every source and kind."""
     step = max(1, len(names) // count) if count else 1
     return set(names[::step][:count])
 
 
 def _published(table: PublishedText) -> tuple[LabelTable, ForestCard, list[MatrixLabels]]:
-    """Give the authors' labels, what is known of them, and no rows of ours."""
+    """Give the authors' labels with the facts about them; this project has no rows of its own for them."""
     about = table.about
     origin = f"the authors' published labels ({about.licence}): {about.citation}"
     card = ForestCard(trained_on=origin, labels_sha256=about.sha256, gpu=about.gpu)
@@ -211,7 +211,7 @@ def _published(table: PublishedText) -> tuple[LabelTable, ForestCard, list[Matri
 
 
 def _measured(files: Sequence[Path]) -> tuple[LabelTable, ForestCard, list[MatrixLabels]]:
-    """Give measured labels as a table, what is known of them, and their rows."""
+    """Give measured labels as a table, the facts about them, and their rows."""
     rows = read_labels(files)
     dtypes = sorted({row.dtype.value for row in rows})
     gpu = rows[0].device

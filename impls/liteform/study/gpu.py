@@ -33,21 +33,22 @@ from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.space import Config
 
 _FORM = ("partitions", "max_width", "gathered", "tail_in_last")
-"""What a config says of the format; all else is its schedule."""
+"""Names of a config that describe the format; the others are its schedule."""
 _NARROWEST = 3
 """Binary logarithm of the narrowest widest bucket of a table."""
 _WIDEST = 9
 _CLASSES = ((0, 5), (6, 6), (7, _WIDEST))
-"""Powers of the widest buckets for which all schedules are tried, one of each range: those of a table's classes."""
+"""Ranges of powers of the widest bucket, a table's classes: all schedules are tried for one power of each."""
 _LESS = 0.95
+"""Gathered rows are tried where blocks read less than this share of what they read in A's order."""
 _NEAR = 1.15
-"""A range is left out where its best width takes this much longer than the best of all."""
+"""A range is left out where its best width takes this many times as long as the best of all."""
 
 
 class _Bench:
-    """One matrix on the GPU that is there, in one dtype: a race of formats and schedules at each of several widths J.
+    """One matrix on this machine's GPU, in one dtype: a race of formats and schedules at each of several widths J.
 
-    The races keep no plans, and of formats the last one is held: two of a large matrix might not fit.
+    The races keep no plans. Only the last format stays in memory: two formats of a large matrix might not fit.
     """
 
     def __init__(
@@ -77,11 +78,11 @@ class _Bench:
 
     @cached_property
     def shares(self) -> tuple[float, float]:
-        """What blocks read for the first time in A's order, and in the gathered one."""
+        """Share of rows of B that a block reads for the first time, in A's order and in the gathered one."""
         return distinct_share(self.matrix), distinct_share(self.matrix, self.order)
 
     def hold(self, partitions: int, max_width: int, gathered: bool, tail_in_last: bool) -> tuple[HybLayout, Any]:
-        """Convert a format, or give what is held of it."""
+        """Convert a format, or give it where it is the last one that was converted."""
         form = partitions, max_width, gathered, tail_in_last
         if form not in self._held:
             self._held.clear()
@@ -100,7 +101,7 @@ class _Bench:
 
 
 class GpuTimer:
-    """A `spmark.impls.liteform.study.labels.FormatTimer` of one matrix on the GPU that is there.
+    """A `spmark.impls.liteform.study.labels.FormatTimer` of one matrix on this machine's GPU.
 
     Parameters
     ----------
@@ -128,7 +129,7 @@ class GpuTimer:
     def prepare(self, configs: Sequence[tuple[int, int]]) -> None:
         """Lay the rows of several configs out at once, on all cores, while the GPU has nothing to do.
 
-        What cannot be laid out is left to `cell`, which says why.
+        A config that cannot be laid out is left to `cell`, which says why.
         """
         laid = self._bench.laid
         todo = [key for config in configs for way in self._ways() if (key := (*config, way, False)) not in laid]
@@ -148,7 +149,7 @@ class GpuTimer:
     def cell(self, partitions: int, max_width: int) -> Mapping[int, list[float]]:
         """Time CELL with the same cap in all partitions; it is converted once for all widths."""
         self._timed_now = []
-        found: dict[int, list[float]] = {}
+        samples_us: dict[int, list[float]] = {}
         for way, widths in self._ways().items():
             form = dict(zip(_FORM, (partitions, max_width, way, False), strict=True))
             for width in widths:
@@ -161,9 +162,9 @@ class GpuTimer:
                     max_width=max_width,
                     gathered=way,
                 )
-                found[width] = _samples_us(self._bench.races[width], form | schedule.arguments())
+                samples_us[width] = _samples_us(self._bench.races[width], form | schedule.arguments())
                 self._timed_now.append(width)
-        return found
+        return samples_us
 
     def _is_right(self, width: int, config: Config) -> bool:
         """Tell whether a result need not be checked.
@@ -175,14 +176,14 @@ class GpuTimer:
     def _ways(self) -> dict[bool, list[int]]:
         """Give the widths J at which rows stay in A's order, and those at which a plan would gather them."""
         rule = self._table.gathering if self._table else None
-        found: dict[bool, list[int]] = {}
+        widths_of: dict[bool, list[int]] = {}
         for width, problem in self._bench.problems.items():
             way = rule is not None and rule.asks(problem.matrix.nnz, width, problem.dtype)
             if way:
                 given, together = self._bench.shares
                 way = rule is not None and together <= rule.most_share * given
-            found.setdefault(way, []).append(width)
-        return found
+            widths_of.setdefault(way, []).append(width)
+        return widths_of
 
 
 class ScheduleTimer:
@@ -209,7 +210,7 @@ class ScheduleTimer:
         Raises
         ------
         BuildError
-            None of the schedules could be timed.
+            Every schedule failed.
         """
         top = int(self._counts.widest[0])
         powers = range(min(_NARROWEST, top), min(_WIDEST, top) + 1)
@@ -270,7 +271,7 @@ class ScheduleTimer:
         return CellSchedule(vector, lanes, 16 if self._loads < 10_000_000 else 32, vectors)
 
     def _timed(self) -> list[TimedSchedule]:
-        """Give what has times, in the order in which it was tried."""
+        """Give the schedules that have times, in the order in which they were tried."""
         parted = [(*_parted(config), us) for config, us, _ in self._race.seen if isfinite(us)]
         return [
             TimedSchedule(schedule=schedule, time_us=us, **{name: form[name] for name in _FORM if name != "partitions"})
@@ -310,14 +311,14 @@ def start_width(matrix: Csr, device: DeviceSpec) -> int:
 def compile_schedules(
     device: DeviceSpec, dtypes: Iterable[DType], widths: Iterable[int], table: ScheduleTable | None
 ) -> None:
-    """Compile every kernel that timing will meet, on all cores, so that none is compiled between two times.
+    """Compile every kernel that timing will need, on all cores, so that no compiling falls between two times.
 
     Parameters
     ----------
     device : DeviceSpec
     dtypes, widths : iterable
     table : ScheduleTable, optional
-        Of the device: only its schedules are met; without one, all candidates.
+        Table of the device: its schedules alone are compiled; by default all candidates are.
     """
     shapes: dict[tuple[DType, int, int, int], None] = {}
     for dtype in dtypes:

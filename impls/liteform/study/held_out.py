@@ -31,7 +31,7 @@ def held_out(rows: Sequence[MatrixLabels], card: ForestCard, splits: int = 10) -
     Parameters
     ----------
     rows : sequence of MatrixLabels
-        As `spmark.impls.liteform.study.measured.read_labels` gives them.
+        Labels from `spmark.impls.liteform.study.measured.read_labels`.
     card : ForestCard
     splits : int
         Seeds of `disjoint_split`, from 0.
@@ -45,10 +45,10 @@ def held_out(rows: Sequence[MatrixLabels], card: ForestCard, splits: int = 10) -
     Raises
     ------
     DatasetError
-        As `train`.
+        `train` raises it.
     """
     labels = table_of(rows)
-    found: dict[str, list[float]] = defaultdict(list)
+    values_of: dict[str, list[float]] = defaultdict(list)
     for seed in range(splits):
         on_train, on_test = disjoint_split(labels.matrix, np.random.default_rng(seed))
         predictor = train(labels.take(on_train), card, by_width=True)
@@ -56,8 +56,8 @@ def held_out(rows: Sequence[MatrixLabels], card: ForestCard, splits: int = 10) -
         names = {str(name) for name in test.matrix}
         seen = [row for row in rows if f"{row.matrix} {row.dtype}" in names]
         for name, value in (*_selection(predictor, test), *_partitions(predictor, test, seen)):
-            found[name].append(value)
-    return {name: OverSplits(float(np.mean(values)), min(values), max(values)) for name, values in found.items()}
+            values_of[name].append(value)
+    return {name: OverSplits(float(np.mean(values)), min(values), max(values)) for name, values in values_of.items()}
 
 
 def _selection(predictor: Predictor, test: LabelTable) -> Iterator[tuple[str, float]]:

@@ -1,7 +1,7 @@
 """Measured labels as a table: which format was fastest for a matrix and width, and in how many partitions.
 
-Two kinds of files are read: the authors' published CSV (a V100) and what `spmark.impls.liteform.study.labels`
-measures, by `spmark.impls.liteform.study.measured`.
+Labels come from two kinds of files. This module reads the authors' published CSV (a V100).
+`spmark.impls.liteform.study.measured` reads the files that `spmark.impls.liteform.study.labels` writes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spmark.impls.core.errors import DatasetError
 from spmark.impls.liteform.features import PARTITIONS, SELECTION
 
 SPEEDUP = 1.1
-"""From this speed-up over the fixed formats on, a matrix is one for CELL (section 5.1)."""
+"""Least speed-up over the fixed formats with which CELL counts as the winner (section 5.1)."""
 _PUBLISHED = {
     "num_rows": "num_rows",
     "num_cols": "num_cols",
@@ -56,15 +56,15 @@ class LabelTable:
     partitions: NDArray[np.float64]
     """Column partitions of the fastest config."""
     max_width: NDArray[np.float64]
-    """Its widest bucket."""
+    """Widest bucket of that config."""
     cell_us: NDArray[np.float64]
-    """Its time."""
+    """Time of that config."""
     csr_us: NDArray[np.float64]
-    """Time of the fixed format that it is compared with."""
+    """Time of the fixed format that the config is compared with."""
     speedup: NDArray[np.float64]
-    """Of the fastest config over the fixed format."""
+    """Speed-up of the fastest config over the fixed format."""
     tuning_s: NDArray[np.float64]
-    """Seconds that finding it took."""
+    """Seconds spent to find that config."""
 
     @property
     def size(self) -> int:
@@ -73,12 +73,12 @@ class LabelTable:
 
     @property
     def wins(self) -> NDArray[np.bool_]:
-        """(n,) whether the speed-up is at least `SPEEDUP`; a missing measurement is none."""
+        """(n,) whether the speed-up is at least `SPEEDUP`; False where a measurement is missing."""
         return np.nan_to_num(self.speedup, nan=0.0) >= SPEEDUP
 
     @property
     def faster(self) -> NDArray[np.bool_]:
-        """(n,) whether CELL is not slower at all; a missing measurement is none."""
+        """(n,) whether CELL is not slower at all; False where a measurement is missing."""
         return np.nan_to_num(self.speedup, nan=0.0) >= 1
 
     def take(self, index: NDArray[Any]) -> LabelTable:
@@ -104,7 +104,7 @@ class LabelTable:
         return self.take(np.sort(first))
 
     def where_cell_wins(self) -> LabelTable:
-        """Keep what the number of partitions is trained on."""
+        """Keep the rows in which CELL wins: the number of partitions is trained on them."""
         return self.take(np.flatnonzero(self.wins))
 
 
@@ -114,14 +114,14 @@ def read_published(text: str, where: str) -> LabelTable:
     Parameters
     ----------
     text : str
-        Its content.
+        Content of the file.
     where : str
         Named in errors.
 
     Raises
     ------
     DatasetError
-        A column is missing or a cell is no number; names the line.
+        A column is missing, or a cell is not a number; the message names the line.
     """
     rows = csv.DictReader(io.StringIO(text))
     missing = {"name", *_PUBLISHED.values()} - set(rows.fieldnames or ())
@@ -146,7 +146,7 @@ def read_published(text: str, where: str) -> LabelTable:
 
 
 def drawn_split(samples: int, rng: np.random.Generator, share: float = 0.8) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Split as the public code does: test rows are drawn with replacement, and what is drawn twice counts once.
+    """Split as the public code does: test rows are drawn with replacement, and a row that is drawn twice counts once.
 
     Returns
     -------
@@ -166,7 +166,7 @@ def disjoint_split(
     Parameters
     ----------
     matrix : (n,) str
-        `LabelTable.matrix`; what follows a blank is a dtype and tells no matrices apart.
+        `LabelTable.matrix`; the word behind a blank is a dtype and does not tell matrices apart.
     rng : Generator
     share : float
 

@@ -1,9 +1,9 @@
 """Labels from a device: each matrix's fastest number of partitions and bucket width, and the fixed formats' times.
 
 After the label search of LiteForm's public code (Peng et al., HPDC 2025): a hill climb over powers of two from one
-partition, in which a neighbour is followed unless it is slower than where it was seen from. What differs: a config is
-built once for all widths J, so that what one J's climb asks for is known to the others, both fixed formats are timed,
-and the climb may begin at the width of least cost instead of at narrow buckets, which are slow.
+partition, in which a neighbour is followed unless it is slower than the config before it. Three things differ. A config
+is built once for all widths J, so that its times are known to the climb of every J. Both fixed formats are timed. The
+climb may begin at the width of least cost instead of at narrow buckets, which are slow.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAX_PARTITION_POWER = 7
 
 @dataclass(frozen=True)
 class About:
-    """What a label says of where it comes from."""
+    """Where a label comes from."""
 
     matrix: str
     """``source/name``."""
@@ -46,18 +46,18 @@ class About:
 
 
 class FormatTimer(Protocol):
-    """Times formats of one matrix, at several widths J, on whatever there is."""
+    """Times formats of one matrix, at several widths J, on a device of its own choice."""
 
     def fixed(self, form: StoredAs, width: int) -> list[float]:
-        """Give samples of CSR or BSR at one J in microseconds; raises `SpmarkError` where it cannot be."""
+        """Give samples of CSR or BSR at one J in microseconds; raises `SpmarkError` where that fails."""
         ...
 
     def prepare(self, configs: Sequence[tuple[int, int]]) -> None:
-        """Do on the host what these configs, asked for next, have before they are timed; nothing may be left to do."""
+        """Do the host's part of building these configs, which are timed next; a timer may have none."""
         ...
 
     def cell(self, partitions: int, max_width: int) -> Mapping[int, list[float]]:
-        """Build CELL once and give its samples by J in microseconds; raises `SpmarkError` where it cannot be."""
+        """Build CELL once and give its samples by J in microseconds; raises `SpmarkError` where that fails."""
         ...
 
 
@@ -86,7 +86,7 @@ class MatrixLabels(Row):
     widths: tuple[int, ...]
     features: dict[str, float]
     fixed_us: dict[str, Samples]
-    """Samples by format and J; a format that could not be is missing."""
+    """Samples by format and J; a format that could not be timed is missing."""
     refused: dict[str, str] = Field(default_factory=dict)
     """Why a fixed format is missing."""
     tried: tuple[TriedConfig, ...]
@@ -99,10 +99,10 @@ class MatrixLabels(Row):
 
     @field_validator("features")
     @classmethod
-    def _has_every_feature(cls, found: dict[str, float]) -> dict[str, float]:
-        if found.keys() != (wanted := {field.name for field in fields(Features)}):
-            raise ValueError(f"expected the features {', '.join(sorted(wanted))}, found {', '.join(sorted(found))}")
-        return found
+    def _has_every_feature(cls, features: dict[str, float]) -> dict[str, float]:
+        if features.keys() != (wanted := {field.name for field in fields(Features)}):
+            raise ValueError(f"expected the features {', '.join(sorted(wanted))}, found {', '.join(sorted(features))}")
+        return features
 
 
 class _TimeIsUpError(Exception):
@@ -117,7 +117,7 @@ class _Book:
         self.tried: dict[Point, TriedConfig] = {}
 
     def announce(self, points: Sequence[Point]) -> None:
-        """Have the timer prepare what has not been tried yet."""
+        """Have the timer prepare the configs that have not been tried yet."""
         fresh = [point for point in points if point not in self.tried]
         if fresh and time.monotonic() < self._ends:
             self._timer.prepare([(1 << point.partitions, 1 << point.width) for point in fresh])
@@ -129,12 +129,12 @@ class _Book:
                 raise _TimeIsUpError
             config = 1 << point.partitions, 1 << point.width
             try:
-                samples = {j: list(found)[:MAX_SAMPLES] for j, found in self._timer.cell(*config).items()}
+                samples = {j: list(times)[:MAX_SAMPLES] for j, times in self._timer.cell(*config).items()}
                 self.tried[point] = TriedConfig(partitions=config[0], max_width=config[1], samples_us=samples)
             except (SpmarkError, MemoryError) as error:
                 self.tried[point] = TriedConfig(partitions=config[0], max_width=config[1], reason=reason_of(error))
-        found = self.tried[point].samples_us.get(width)
-        return float(np.median(found)) if found else inf
+        times = self.tried[point].samples_us.get(width)
+        return float(np.median(times)) if times else inf
 
 
 def measure(
@@ -154,9 +154,9 @@ def measure(
     ----------
     matrix : Csr
     timer : FormatTimer
-        Of this matrix and dtype.
+        Timer of this matrix and dtype.
     about : About
-        Of the row.
+        Origin of the row.
     dtype : DType
     widths : sequence of int
         J.

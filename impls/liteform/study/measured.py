@@ -1,4 +1,4 @@
-"""Files of measured labels as a table to train on, and what predicted numbers of partitions cost on them."""
+"""Files of measured labels as a table to train on, and the cost of predicted numbers of partitions."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from spmark.impls.tuning.race import ConfigTime
 
 
 def partition_regret(rows: Iterable[MatrixLabels], predict: Callable[[Features, int], int]) -> float:
-    """Give what predicted numbers of partitions cost in time, each with its own best bucket width.
+    """Give the loss of time by predicted numbers of partitions, each with its own best bucket width.
 
     Parameters
     ----------
     rows : iterable of MatrixLabels
     predict : callable
-        Partitions for features and J; where that number was not tried, the nearest that was is taken.
+        Partitions for features and J; where that number was not tried, the nearest tried number is taken.
 
     Returns
     -------
@@ -53,24 +53,24 @@ def partition_regret(rows: Iterable[MatrixLabels], predict: Callable[[Features, 
 def read_labels(paths: Sequence[Path]) -> list[MatrixLabels]:
     """Read files of labels of one device, every matrix and dtype once however the files were sharded.
 
-    Where there are several rows of one, the one in which every config was tried is taken, else one that is complete,
-    else the last.
+    Of several rows of one matrix and dtype, the row in which every config was tried is taken, else a complete row, else
+    the last row.
 
     Raises
     ------
     DatasetError
         The files hold no labels, or those of several devices.
     RecordError
-        A line is no label.
+        A line is not a label.
     """
-    found: dict[tuple[str, str, DType], MatrixLabels] = {}
+    best: dict[tuple[str, str, DType], MatrixLabels] = {}
     for row in (row for path in paths for row in read_rows(path, MatrixLabels)):
         key = row.device, row.matrix, row.dtype
-        held = found.get(key)
-        if held is None or (row.exhaustive, row.complete) >= (held.exhaustive, held.complete):
-            found[key] = row
-    one_device((row.device for row in found.values()), f"{', '.join(map(str, paths))}: expected labels")
-    return list(found.values())
+        other = best.get(key)
+        if other is None or (row.exhaustive, row.complete) >= (other.exhaustive, other.complete):
+            best[key] = row
+    one_device((row.device for row in best.values()), f"{', '.join(map(str, paths))}: expected labels")
+    return list(best.values())
 
 
 def table_of(rows: Iterable[MatrixLabels], both: bool = True) -> LabelTable:
@@ -84,7 +84,7 @@ def table_of(rows: Iterable[MatrixLabels], both: bool = True) -> LabelTable:
 
     Returns
     -------
-    Labels
+    LabelTable
         A row for each matrix, dtype and J at which CELL and CSR have times; named ``source/matrix dtype``.
 
     Raises
@@ -92,10 +92,10 @@ def table_of(rows: Iterable[MatrixLabels], both: bool = True) -> LabelTable:
     DatasetError
         No row has times.
     """
-    found = [line for row in rows for width in row.widths if (line := _line(row, width, both)) is not None]
-    if not found:
+    lines = [line for row in rows for width in row.widths if (line := _line(row, width, both)) is not None]
+    if not lines:
         raise DatasetError("expected labels with times of CELL and CSR, found none")
-    names, numbers = zip(*found, strict=True)
+    names, numbers = zip(*lines, strict=True)
     return LabelTable(np.array(names), *np.array(numbers, np.float64).T)
 
 
@@ -107,7 +107,7 @@ def _line(row: MatrixLabels, width: int, both: bool) -> tuple[str, tuple[float, 
     if not times or not row.fixed_us.get(StoredAs.CSR.value, {}).get(width):
         return None
     fastest = min((timed for timed, _ in times), key=lambda timed: timed.us)
-    # Of configs that noise cannot tell apart the simplest is meant to be learned.
+    # Of configs that noise cannot tell apart the label is the simplest, since that is what should be learned.
     tied = [pair for pair in times if pair[0].ties(fastest)]
     best = min(tied, key=lambda pair: (pair[1].partitions, pair[0].us))[1]
     sizes = ("num_rows", "num_cols", "nnz", "avg_length", "min_length", "max_length", "std_length")

@@ -1,7 +1,7 @@
 """The ten kinds of classifiers that the paper compares, with scikit-learn, and how good a prediction is.
 
-Peng, Thomadakis, Pienaar and Kestor, "LiteForm", HPDC 2025, section 7.3 and tables 5 and 6; the settings are those of
-the public code: everything standardised, all that is not named left at scikit-learn's defaults.
+Peng, Thomadakis, Pienaar and Kestor, "LiteForm", HPDC 2025, section 7.3 and tables 5 and 6. The settings are those of
+the public code: all features are standardised, and settings that are not named here stay at scikit-learn's defaults.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 from spmark.impls.study.rows import untrained
 
 FOREST = "Random Forest"
-"""What the paper and we use."""
+"""The kind that the paper and this project use."""
 
 
 def model_kinds(seed: int = 42) -> Mapping[str, Callable[[], Any]]:
-    """Give what makes each kind of classifier, in the order of the paper's tables.
+    """Give a function that makes each kind of classifier, in the order of the paper's tables.
 
     Parameters
     ----------
     seed : int
-        Of everything that draws random numbers; the public code uses 42.
+        Seed of all random numbers; the public code uses 42.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def similarity(truth: NDArray[Any], predicted: NDArray[Any]) -> float:
 
 
 def balanced_accuracy(truth: NDArray[Any], predicted: NDArray[Any]) -> float:
-    """Give the mean over the classes of the truth of the share that was recognised."""
+    """Give the share of each true class that was recognised, averaged over the classes."""
     return float(np.mean([np.mean(predicted[truth == label] == label) for label in np.unique(truth)]))
 
 

@@ -35,9 +35,9 @@ SHARES = tuple(tenth / 10 for tenth in range(1, 11))
 MAJORITY = "majority"
 """The model that always answers with the commonest label of its training rows."""
 SLOW = "Gaussian Process"
-"""Trained on the first split of the public kind only, its time growing with the cube of the rows: hours for all."""
+"""Trained on the first split of the public kind only: its time grows with the cube of the rows, to hours for all."""
 FEW_ROWS = 500
-"""Rows that it is trained on where all would take too long."""
+"""Rows that `SLOW` is trained on, unless all are asked for."""
 _LEAST_SIZE = 2000
 _LOW = 0.6
 _ADDED_BACK = 7
@@ -45,14 +45,14 @@ _DRAWS = 1000
 
 
 class Task(StrEnum):
-    """What is predicted."""
+    """The question that a model answers."""
 
     SELECTION = "selection"
     PARTITIONS = "partitions"
 
 
 class Split(StrEnum):
-    """Who is on which side."""
+    """How rows are divided into those that train and those that test."""
 
     PUBLIC = "public code"
     """Test rows drawn with replacement; widths of one matrix may stand on both sides."""
@@ -87,14 +87,14 @@ def score_models(labels: LabelTable, seeds: int, slow: bool, tell: Callable[[str
     slow : bool
         Train the Gaussian process on all rows of its split, and not on `FEW_ROWS` of them.
     tell : callable
-        Told what is being trained, for people who wait.
+        Receives a line on the model in training, for people who wait.
 
     Returns
     -------
     list of Score
-        A model that cannot be trained has one of metric ``failed``.
+        A model that cannot be trained has a score whose metric is ``failed``.
     """
-    found: dict[tuple[Task, Split, str, str], list[float]] = defaultdict(list)
+    values_of: dict[tuple[Task, Split, str, str], list[float]] = defaultdict(list)
     failed: dict[tuple[Task, Split, str], str] = {}
     for task in Task:
         rows = labels.one_per_matrix() if task is Task.SELECTION else labels.where_cell_wins()
@@ -110,15 +110,15 @@ def score_models(labels: LabelTable, seeds: int, slow: bool, tell: Callable[[str
                         failed[task, split, name] = str(error)
                         continue
                     for metric, value in _metrics(task, rows.take(test), truth[test], answer):
-                        found[task, split, name, metric].append(value)
+                        values_of[task, split, name, metric].append(value)
     few = "" if slow else f"trained on {FEW_ROWS} rows of one split"
-    scores = [Score(*key, tuple(values), note=few if key[2] == SLOW else "") for key, values in found.items()]
+    scores = [Score(*key, tuple(values), note=few if key[2] == SLOW else "") for key, values in values_of.items()]
     return scores + [Score(*key, "failed", (), note=reason) for key, reason in failed.items()]
 
 
 def learning_curves(labels: LabelTable, seeds: int, tell: Callable[[str], None]) -> list[Score]:
     """Train the random forest on growing parts of the training side (figure 10), on both kinds of splits."""
-    found: dict[tuple[Task, Split, int, str], list[float]] = defaultdict(list)
+    values_of: dict[tuple[Task, Split, int, str], list[float]] = defaultdict(list)
     forest = model_kinds()[FOREST]
     for task in Task:
         rows = labels.one_per_matrix() if task is Task.SELECTION else labels.where_cell_wins()
@@ -131,13 +131,13 @@ def learning_curves(labels: LabelTable, seeds: int, tell: Callable[[str], None])
                 for tenth, share in enumerate(SHARES, 1):
                     part = train[: int(train.size * share)]
                     predicted, *_ = trained(forest, (features[part], truth[part]), features[test])
-                    found[task, split, tenth, "accuracy"].append(float(np.mean(predicted == truth[test])))
-                    found[task, split, tenth, "rows"].append(float(part.size))
+                    values_of[task, split, tenth, "accuracy"].append(float(np.mean(predicted == truth[test])))
+                    values_of[task, split, tenth, "rows"].append(float(part.size))
                     if task is Task.PARTITIONS:
-                        found[task, split, tenth, "cosine"].append(cosine(truth[test], predicted))
+                        values_of[task, split, tenth, "cosine"].append(cosine(truth[test], predicted))
     return [
-        Score(task, split, FOREST, metric, tuple(values), round(np.mean(found[task, split, tenth, "rows"])))
-        for (task, split, tenth, metric), values in found.items()
+        Score(task, split, FOREST, metric, tuple(values), round(np.mean(values_of[task, split, tenth, "rows"])))
+        for (task, split, tenth, metric), values in values_of.items()
         if metric != "rows"
     ]
 
@@ -157,13 +157,13 @@ Predict = Callable[[tuple[NDArray[np.float64], NDArray[Any]], NDArray[np.float64
 
 
 def _models(split: Split, seed: int, slow: bool) -> dict[str, Predict]:
-    """Give what trains and predicts, by name."""
+    """Give, by the name of each model, the function that trains it and predicts."""
 
     def by_kind(kind: Callable[[], Any], most: int | None = None) -> Predict:
         def predict(train: tuple[NDArray[np.float64], NDArray[Any]], test: NDArray[np.float64]) -> Any:
             some = np.random.default_rng(seed).permutation(train[1].size)[:most]
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # solvers that stop early warn; what they reach is what counts
+                warnings.simplefilter("ignore")  # solvers that stop early warn; their result counts as it is
                 return trained(kind, (train[0][some], train[1][some]) if most else train, test)
 
         return predict
@@ -251,7 +251,7 @@ def overhead_ratios(text: str, where: str) -> Ratios:
 
 
 def _read(text: str, where: str, columns: list[str]) -> pd.DataFrame:
-    """Give the rows of large matrices; a handful of rows has no sizes, which the published script passes over, too."""
+    """Give the rows of large matrices; like the published script, pass over a handful of rows without sizes."""
     rows = pd.read_csv(io.StringIO(text))
     if missing := {"name", "num_rows", "num_cols", *columns} - set(rows.columns):
         raise DatasetError(f"{where}:1: expected the published columns, missing {', '.join(sorted(missing))}")

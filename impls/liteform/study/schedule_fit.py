@@ -1,8 +1,8 @@
 """Which schedule to take where, from the times of many on some matrices.
 
-No two matrices were tried with quite the same schedules, so that what a schedule loses against the best is averaged
-over matrices of about the same size and widest bucket, near ones counting more (Nadaraya, "On estimating regression",
-1964).
+Hardly two matrices were tried with the same schedules. The loss of a schedule against the best is therefore averaged
+over matrices of about the same size and widest bucket, and near matrices count more (Nadaraya, "On estimating
+regression", 1964).
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from spmark.impls.core.problem import DType
 from spmark.impls.liteform.schedule import CellSchedule, ScheduleEntry, nearest
 
 MANY: Final = 6
-"""Schedules of one format from which on they are compared."""
+"""Least number of schedules of one format that are compared."""
 _NNZ = tuple(1 << power for power in range(12, 25, 2))
 _MAX_WIDTHS = (8, 16, 32, 64, 128, 512)
 _REACH_NNZ, _REACH_WIDTH = 1.0, 0.5
 """Standard deviations of the weights, in powers of two."""
 _ANYWHERE = 0.001
-"""Weight of matrices of quite another size: what is left where nothing near was measured."""
+"""Weight of matrices of quite another size: they decide where nothing near was measured."""
 _UNTRIED, _DOUBT = 0.15, 1.0
-"""What a schedule is said to lose before anything is known of it, and as how many matrices that counts."""
+"""Loss that every schedule is given before any measurement, and as how many matrices this loss counts."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class Trials:
 
 
 def fitted_entries(trials: Sequence[Trials]) -> list[ScheduleEntry]:
-    """Choose schedules over a grid of sizes and widest buckets, and leave out what the nearest entry says as well.
+    """Choose schedules over a grid of sizes and widest buckets; leave out entries that the nearest entry repeats.
 
     Parameters
     ----------
     trials : sequence of Trials
-        Of one device.
+        Trials of one device.
     """
     kinds = dict.fromkeys((one.dtype, one.width, one.gathered) for one in trials)
     return [

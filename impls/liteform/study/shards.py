@@ -1,4 +1,4 @@
-"""Files of labels that grow, shard by shard: what is there already, what is still to be done, what never can be."""
+"""Files of labels that grow, shard by shard: which matrices are measured, are still to measure, or cannot be."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Matrix = TypeVar("Matrix")
 
 
 class Skipped(Row):
-    """A line of a file of what could not be measured, and is not tried again by the same version."""
+    """A line of a file of matrices that could not be measured; the same version does not try them again."""
 
     matrix: str
     """``source/name``."""
@@ -31,21 +31,21 @@ class Skipped(Row):
 
 
 def skipped_before(path: Path, device: str, version: str) -> set[tuple[str, DType, int]]:
-    """Give (matrix, dtype, J) of what this version has found that it cannot measure on the device."""
+    """Give every (matrix, dtype, J) that this version cannot measure on the device."""
     rows = read_rows(path, Skipped) if path.is_file() else ()
-    found = (row for row in rows if (row.device, row.implementation_version) == (device, version))
-    return {(row.matrix, row.dtype, row.width) for row in found}
+    own = (row for row in rows if (row.device, row.implementation_version) == (device, version))
+    return {(row.matrix, row.dtype, row.width) for row in own}
 
 
 def measured_before(paths: Sequence[Path], device: str, version: str) -> set[tuple[str, str]]:
-    """Give (matrix, dtype) of every row in files of labels that are gone on with, however they were sharded.
+    """Give (matrix, dtype) of every row in the files of labels to continue, however they were sharded.
 
     Rows that another version of the implementation measured count, with a warning.
 
     Raises
     ------
     RecordError
-        The labels are another device's, or a line is no label.
+        The labels are another device's, or a line is not a label.
     """
     rows = [(path, row) for path in paths for row in read_rows(path, MatrixLabels)]
     for path, row in rows:
@@ -70,10 +70,10 @@ def by_dtype(
     Parameters
     ----------
     matrices : iterable of (name, matrix)
-        A text in place of a matrix says why there is none.
+        A text in place of a matrix is the reason why the matrix is missing.
     dtypes : sequence of DType
     have : set of (matrix, dtype)
-        What is passed over: `measured_before`.
+        Matrices to pass over: `measured_before`.
     """
     for name, matrix in matrices:
         for dtype in dtypes:

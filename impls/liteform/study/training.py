@@ -19,21 +19,22 @@ _LEAST = 10
 def train(labels: LabelTable, card: ForestCard, by_width: bool = False) -> Predictor:
     """Train both models on all labels.
 
-    The selection sees the first width of every matrix, asks for a speed-up of 1.1 and does not know J; the number of
-    partitions sees every row in which CELL wins so, as in the public code; its settings are theirs, seed included.
+    As in the public code, the selection sees the first width of every matrix, does not know J, and asks for a speed-up
+    of 1.1. The number of partitions sees every row in which CELL has this speed-up. Settings and seed are the public
+    code's.
 
     Parameters
     ----------
     labels : LabelTable
     card : ForestCard
-        What is known of the labels; rows, features and versions are filled in.
+        Facts about the labels; rows, features and versions are filled in.
     by_width : bool
-        Ours: the selection sees every row with its J, and asks whether CELL is faster at all.
+        This project's way: the selection sees every row with its J, and asks whether CELL is faster at all.
 
     Raises
     ------
     DatasetError
-        Too few labels, or all of one class.
+        There are too few labels, or all are of one class.
     """
     one, winners = labels.one_per_matrix(), labels.where_cell_wins()
     seen, order = (labels, SELECTION_BY_WIDTH) if by_width else (one, SELECTION)

@@ -1,6 +1,6 @@
 """From times of many schedules to the table of a GPU: schedules by size, weights of the cost, when to gather rows.
 
-What a device measured is kept row by row (`spmark.impls.liteform.study.gpu`): making a table again needs no GPU.
+Measured times are kept row by row (`spmark.impls.liteform.study.gpu`), so that making a table again needs no GPU.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from spmark.impls.liteform.weights import Weights, weighed
 from spmark.impls.study.rows import Row, one_device
 
 COUNTED = ("rows", "folded", "longer", "split", "split_slots")
-"""What a row tells of `spmark.impls.liteform.cost.BucketCounts`."""
+"""Fields of `spmark.impls.liteform.cost.BucketCounts` that a row keeps."""
 _SPACE = {
     "atomic": (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0),
     "slot": (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0),
@@ -38,8 +38,8 @@ _SHARES = (0.97, 0.95, 0.9, 0.85, 0.8, 0.7)
 _WIDTHS = (1, 64, 128, 256)
 _LOADS = (0, 2_000_000, 4_000_000, 8_000_000, 16_000_000, 32_000_000, 64_000_000)
 _CREDIBLE, _WORTH = 0.1, 0.01
-"""Share of the time that gathering is believed to gain or lose at most, since a median may be off by more; and that it
-must gain where it is done, since finding an order takes time."""
+"""Greatest share of the time that gathering is believed to gain or lose, since a median may be off by more; and the
+share that gathering must gain, since finding an order takes time."""
 
 
 class TimedSchedule(Frozen):
@@ -53,7 +53,7 @@ class TimedSchedule(Frozen):
 
 
 class ScheduleRow(Row):
-    """What was measured of one matrix at one J in one dtype."""
+    """Measurements of one matrix at one J in one dtype."""
 
     matrix: str
     device: str
@@ -62,32 +62,32 @@ class ScheduleRow(Row):
     num_cols: int
     nnz: int
     counted: dict[str, tuple[int, ...]]
-    """By power of two, what `COUNTED` names of one partition."""
+    """Counts of one partition by power of two, under the names of `COUNTED`."""
     given_share: float
-    """Of rows of B that a block reads for the first time (`spmark.impls.formats.nearness.distinct_share`)."""
+    """Share of rows of B that a block reads for the first time (`spmark.impls.formats.nearness.distinct_share`)."""
     gathered_share: float
     timed: tuple[TimedSchedule, ...]
 
     @field_validator("counted")
     @classmethod
-    def _has_every_count(cls, found: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-        if found.keys() != set(COUNTED) or any(len(counts) != POWERS for counts in found.values()):
+    def _has_every_count(cls, counted: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        if counted.keys() != set(COUNTED) or any(len(counts) != POWERS for counts in counted.values()):
             raise ValueError(f"expected {', '.join(COUNTED)} of {POWERS} powers each, found others")
-        return found
+        return counted
 
     @property
     def counts(self) -> BucketCounts:
-        """What weights price."""
+        """The counts that weights price."""
         told = {name: np.array([self.counted[name]], np.int64) for name in COUNTED}
         return BucketCounts(**told, bound=np.zeros((1, POWERS), np.int64))
 
     def by_width(self, gathered: bool, tail_in_last: bool) -> dict[int, float]:
         """Give the least time of every widest bucket that was tried in one order of rows."""
-        found: dict[int, float] = {}
+        least_us: dict[int, float] = {}
         for timed in self.timed:
             if timed.gathered is gathered and timed.tail_in_last is tail_in_last:
-                found[timed.max_width] = min(timed.time_us, found.get(timed.max_width, np.inf))
-        return found
+                least_us[timed.max_width] = min(timed.time_us, least_us.get(timed.max_width, np.inf))
+        return least_us
 
     def trials(self) -> list[Trials]:
         """Give the formats for which many schedules were tried, with the times of all."""
@@ -104,19 +104,19 @@ class ScheduleRow(Row):
 
 
 def make_table(rows: Sequence[ScheduleRow], made_with: str = "") -> ScheduleTable:
-    """Choose for a GPU what costs least time over what was measured.
+    """Choose the entries, weights and bounds of a GPU that take least time over the measured rows.
 
     Parameters
     ----------
     rows : sequence of ScheduleRow
-        Of one device.
+        Rows of one device.
     made_with : str
         The command.
 
     Raises
     ------
     DatasetError
-        There are none, or those of several devices.
+        There are no rows, or rows of several devices.
     """
     device = one_device((row.device for row in rows), "expected schedules")
     entries = fitted_entries([trials for row in rows for trials in row.trials()])
@@ -154,8 +154,8 @@ def _descend(weights: Weights, regret: Callable[[Weights], float]) -> Weights:
         for name, values in _SPACE.items():
             for value in values:
                 candidate = replace(weights, **{name: value})
-                if (found := regret(candidate)) < best - 1e-9:
-                    weights, best = candidate, found
+                if (loss := regret(candidate)) < best - 1e-9:
+                    weights, best = candidate, loss
         if best >= before - 1e-6:
             return weights
 
@@ -167,11 +167,11 @@ def _width_regret(prices: NDArray[np.float64], times: dict[int, float]) -> float
 
 
 def fitted_gathering(rows: Sequence[ScheduleRow]) -> Gathering | None:
-    """Find from where on gathering rows costs least time; None where that is never, or was tried for no matrix."""
+    """Find the bounds from which on gathering rows takes least time; None where it never pays or was never tried."""
     pairs = []
     for row in rows:
         times = [[t.time_us for t in row.timed if t.gathered is way] for way in (False, True)]
-        if all(len(found) >= MANY for found in times):
+        if all(len(way_us) >= MANY for way_us in times):
             gain = float(np.clip(np.log(min(times[1]) / min(times[0])), -_CREDIBLE, _CREDIBLE))
             width = row.width * row.dtype.itemsize // DType.FLOAT32.itemsize  # as `Gathering.asks` counts
             pairs.append((width, row.nnz * width, row.gathered_share / row.given_share, gain))

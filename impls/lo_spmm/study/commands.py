@@ -1,4 +1,4 @@
-"""What `spmark label` and `spmark train` do for LO-SpMM: kernels for the rank model, proxies, the model itself."""
+"""LO-SpMM's side of `spmark label` and `spmark train`: kernels for the rank model, proxies, the model itself."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from spmark.impls.study.shards import append_rows
 from spmark.impls.tuning.race import Race
 
 PROXIES = "proxies"
-"""What may be measured in place of labels: how well proxies stand for kernels."""
+"""Alternative to labels: measures how well proxies stand for kernels."""
 _COMPARED = "proxies.jsonl"
 LAYERS: Mapping[str, int] = {
     "resnet50_64x576@0.9": 50_176,
@@ -38,8 +38,8 @@ LAYERS: Mapping[str, int] = {
     "bert_768x768@0.98": 512,
     "resnet50_512x1024@0.98": 3_136,
 }
-"""Pruned layers, with J, on which proxies are compared with kernels: of every network and width, short enough for ten
-kernels each."""
+"""Pruned layers, with J, on which proxies are compared with kernels. They are of every network and width, and short
+enough for ten kernels each."""
 
 
 class KernelLabels:
@@ -67,7 +67,7 @@ class RankTraining:
     published: ClassVar[str] = ""
 
     def train(self, job: TrainingJob) -> Outcome:
-        """Train on measured kernels; its card says how good models are that did not see a fifth of the problems."""
+        """Train on measured kernels; the card scores models on the fifth of the problems that each did not see."""
         files = [path for path in job.files if path.name != _COMPARED]
         rows = read_labels(files)
         about = RankCard(

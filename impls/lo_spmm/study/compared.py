@@ -1,4 +1,4 @@
-"""How well proxies order candidates: Kendall's tau between their times and those of the kernels they stand for.
+"""How well proxies order candidates: Kendall's tau between the times of proxies and of the kernels they stand for.
 
 The paper shows that proxies find fast kernels (table 4) and gives no rank correlation.
 """
@@ -25,13 +25,13 @@ CANDIDATES = 10
 
 
 class Compared(Row):
-    """Candidates of one layer by both ways; a line of a file."""
+    """Candidates of one layer, timed as kernels and as proxies; a line of a file."""
 
     layer: str
     device: str
     sizes: tuple[TileSize, ...]
     real_us: tuple[float, ...]
-    """Medians."""
+    """Medians of the kernels."""
     proxy_us: tuple[float, ...]
     estimate: tuple[float, ...]
     """Cycles."""
@@ -44,12 +44,12 @@ class Compared(Row):
 
     @property
     def tau_of_estimate(self) -> float:
-        """The same of the estimate."""
+        """Kendall's tau of the estimate and kernels."""
         return kendall(np.array(self.estimate), np.array(self.real_us))
 
     @property
     def regret(self) -> float:
-        """What the proxies' choice costs over the best of these candidates; NaN where none could be built."""
+        """Time of the proxies' choice over that of the best candidate, minus 1; NaN without candidates."""
         if not self.sizes:
             return float("nan")
         return self.real_us[int(np.argmin(self.proxy_us))] / min(self.real_us) - 1
@@ -67,13 +67,13 @@ def compare(
 ) -> Compared:
     """Time candidates for real and by proxies.
 
-    A proxy is made for the candidates of an M1 and ``cpt`` together, as in a search. What cannot be built or launched
-    is left out.
+    A proxy is made for the candidates of an M1 and ``cpt`` together, as in a search. Candidates that cannot be built or
+    launched are left out.
 
     Parameters
     ----------
     layer : str
-        Its name in the row.
+        Name of the layer in the row.
     space : TileSpace
     open_race : callable
         Opens a race of kernels, or of proxies where it is called with True.

@@ -1,7 +1,7 @@
 """Kernels of random matrices measured on a device, for the rank model (LO-SpMM, sections 3.5 and 7, table 3).
 
-The ranges are the paper's, with J up to the widest layer's. Of each problem a few kernels are assembled, each of which
-serves many tile sizes.
+The ranges are the paper's, with J up to that of the widest layer. A few kernels of each problem are assembled, and each
+kernel serves many tile sizes.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class TileLabels(Row):
     """A line of a file of labels: one problem."""
 
     seed: int
-    """Of `synthetic`."""
+    """Seed of `synthetic`."""
     matrix_hash: str
     num_rows: int
     num_cols: int
@@ -76,16 +76,16 @@ class TileLabels(Row):
     device: str
     features: tuple[str, ...] = FEATURES
     candidates: int
-    """That the constraints left; ``tried`` is a sample of them."""
+    """Candidates that passed the constraints; ``tried`` is a sample of them."""
     tried: tuple[TriedTile, ...]
     spent_s: float
     implementation_version: str = ""
 
 
 def synthetic(seed: int) -> Problem:
-    """Draw a problem: logarithms of J, of the non-zeros and of I / K are uniform, a sparsity is one of five.
+    """Draw a problem: logarithms of J, of the non-zeros and of I / K are uniform, and the sparsity is one of five.
 
-    Places are a uniform sample without replacement, weights as in every test of the suite between 0.5 and 1.
+    Places are a uniform sample without replacement. Weights lie between 0.5 and 1, as in every test of the suite.
     """
     rng = np.random.default_rng([seed, 4])
     width = int(np.exp(rng.uniform(*np.log(WIDTHS)))) // 4 * 4
@@ -111,9 +111,9 @@ def drawn(space: TileSpace, seed: int) -> list[list[TileSize]]:
 
 
 def prepare(seed: int, device: DeviceSpec) -> TileSpace:
-    """Search a problem's space and assemble what will be measured of it, which needs no GPU.
+    """Search a problem's space and assemble the kernels to measure, which needs no GPU.
 
-    What cannot be assembled is told when it is measured.
+    A kernel that cannot be assembled gets its reason when it is measured.
     """
     space = explore(synthetic(seed), device, Reordering.GREEDY, Pins())
     for sizes in drawn(space, seed):
@@ -171,12 +171,12 @@ def label_all(
     open_race : callable
         Gives a problem's race of tile sizes.
     ends : float
-        Of the monotonic clock: no problem is begun after it.
+        Time of the monotonic clock after which no problem is begun.
 
     Returns
     -------
     made, left : int
-        Rows written, and problems that are still without one.
+        Rows written, and problems that still have no row.
     """
     have = {row.seed for file in path.parent.glob("shard*.jsonl") for row in read_rows(file, TileLabels)}
     wanted = [seed for seed in seeds if seed not in have]
@@ -202,9 +202,9 @@ def read_labels(paths: Sequence[Path]) -> list[TileLabels]:
     Raises
     ------
     DatasetError
-        There are none with times, or they are of several devices or another order of features.
+        The labels are missing, of several devices, or of another order of features.
     RecordError
-        A line is no label.
+        A line is not a label.
     """
     rows = list({row.seed: row for path in paths for row in read_rows(path, TileLabels)}.values())
     one_device(row.device for row in rows)

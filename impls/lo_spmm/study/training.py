@@ -1,6 +1,6 @@
 """From labels to a rank model: LightGBM's lambdarank, taken over as plain lists (LO-SpMM, section 3.5).
 
-The paper names LambdaMART and no settings; these are LightGBM's usual ones, shortened for some hundred problems.
+The paper names LambdaMART without settings. Here they are LightGBM's usual ones, shortened for some hundred problems.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ Group = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 def train(rows: Sequence[TileLabels], card: RankCard) -> RankModel:
-    """Train on all problems; how good that is comes from models that each leave out a fifth of them.
+    """Train on all problems; the card's scores are of models that each leave out a fifth of the problems.
 
     Parameters
     ----------
     rows : sequence of TileLabels
     card : RankCard
-        What is known of the labels; counts, ranges, scores and versions are filled in.
+        Facts about the labels; counts, ranges, scores and versions are filled in.
 
     Raises
     ------
     DatasetError
-        Too few problems.
+        There are too few problems.
     UnsupportedError
         LightGBM is not installed.
     """
@@ -82,10 +82,10 @@ def _group(row: TileLabels) -> Group:
 
 
 def _held_out(groups: Sequence[Group], card: RankCard) -> dict[str, float]:
-    """Score models on the problems that they did not see, on average over these.
+    """Score models on the problems that they did not see, on average over these problems.
 
-    What the first and the best of the first ten cost over the best of all, how often that one is among the ten, the
-    normalised discounted cumulative gain of the ten, and Kendall's tau.
+    The scores are the regret of the first and of the best of the first ten, how often the best of all is among the ten,
+    the normalised discounted cumulative gain of the ten, and Kendall's tau.
     """
     first, ten, taus, recalled, gains = [], [], [], [], []
     for fold in range(_FOLDS):
