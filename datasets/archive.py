@@ -58,7 +58,7 @@ def unpacked_member(path: Path, wanted: Wanted, what: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def unpacked_gzip(path: Path, name: str = "") -> Iterator[Path]:
-    """Unpack a gzip file; ``name`` stands for it in errors.
+    """Unpack a gzip file; errors call the file ``name``, or its path where ``name`` is empty.
 
     Raises
     ------

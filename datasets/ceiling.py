@@ -44,7 +44,7 @@ def check_bytes(where: str, what: str, claimed: int) -> None:
     if claimed > ceiling:
         raise DatasetError(
             f"{where}: expected {what} to take at most {ceiling / (1 << 30):.3g} GiB, found a claim of "
-            f"{claimed / (1 << 30):.3g} GiB; if that is right and this machine has it, set {VARIABLE}"
+            f"{claimed / (1 << 30):.3g} GiB; if the claim is right and this machine has so much, set {VARIABLE}"
         )
 
 

@@ -73,7 +73,7 @@ def load_matrix(spec: MatrixSpec, cache: Cache, seed: int) -> LoadedMatrix:
 
 
 def _ready(source: Source, spec: MatrixSpec, raw: RawMatrix, seed: int) -> LoadedMatrix:
-    """Check a matrix, give it its values and turn it as the sweep asks."""
+    """Check a matrix, give it the values and the orientation that the sweep asks for."""
     _check_counts(source, spec.name, raw)
     stored = spec.values == "stored"
     if stored and raw.values is None:

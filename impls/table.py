@@ -72,7 +72,7 @@ RENAMED_TUNABLES: Mapping[str, Mapping[str, str]] = {}
 
 
 def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation:
-    """Make the implementation ``name`` with its tunables pinned to ``config``, whose `SWITCHES` are no tunables.
+    """Make the implementation ``name`` with its tunables pinned to ``config``, whose `SWITCHES` are left out.
 
     Raises
     ------
@@ -97,7 +97,9 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
         if not isinstance(value, bool):
             raise SweepError(f"implementation {name}: expected {key} to be true or false, found {value!r}")
     if switches.get("again") and not hasattr(kind, "load"):
-        raise SweepError(f"implementation {name}: expected kept plans, which again loads, found none: leave again out")
+        raise SweepError(
+            f"implementation {name}: expected kept plans, which the key again loads, found none: leave the key out"
+        )
     try:
         return cast("Implementation", kind(**tunables))
     except (TypeError, ValueError) as error:

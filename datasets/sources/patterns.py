@@ -189,7 +189,9 @@ def similar(where: str, size: int, args: Args) -> Edges:
     block = argument(where, args, "block", min(32, size), (1, size))
     grid = _grid(where, size, block)
     if grid % 4:
-        raise DatasetError(f"{where}: expected blocks in fours, pairs of either half, found {grid} of {block} rows")
+        raise DatasetError(
+            f"{where}: expected a number of blocks that 4 divides (pairs in both halves), found {grid} of {block} rows"
+        )
     similarity = argument(where, args, "similarity", 0.0, (0.0, 1.0))
     ratio = argument(where, args, "ratio", 1.0, (1.0, 1e3))
     density = argument(where, args, "density", 0.02, (0.0, 0.25))

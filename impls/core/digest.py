@@ -97,7 +97,7 @@ SOURCES: Final = Sources(Path(__file__).parents[1])
 def implementation_version(package: str) -> str:
     """Digest the code that a result of the implementation in ``impls/<package>`` depends on.
 
-    That is its folder without ``study``, and core, formats, kernels, runtime and tuning, as this process loaded them
-    (`Sources.version`).
+    This code is its folder without ``study``, and core, formats, kernels, runtime and tuning, as this process loaded
+    them (`Sources.version`).
     """
     return SOURCES.version(package)

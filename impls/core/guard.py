@@ -50,7 +50,7 @@ def _told(fault: Exception) -> str:
     if isinstance(fault, FileNotFoundError):
         return "no such file"
     if isinstance(fault, OSError) and fault.strerror:
-        return f"that it cannot be read ({fault.strerror})"
+        return f"an unreadable file ({fault.strerror})"
     if isinstance(fault, MemoryError):
         return "more than fits into memory"
     if isinstance(fault, RecursionError):

@@ -26,7 +26,7 @@ def gunzipped_lines(file: IO[bytes], path: Path) -> Iterator[bytes]:
     file : binary file
         The archive; archives one after the other count as one.
     path : Path
-        What messages call it.
+        Name of the archive in messages.
 
     Raises
     ------

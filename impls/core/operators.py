@@ -21,7 +21,7 @@ SAMPLED_ROWS = 4096
 _ALL_ROWS_WORK = 1 << 27
 _CHUNK = 1 << 22
 _HOST_CHUNK, _DEVICE_CHUNK = 1 << 15, 1 << 24
-"""Elements drawn at once: what a core's cache holds, or what fills a GPU."""
+"""Elements drawn at once: as many as a core's cache holds, and as many as fill a GPU."""
 _UNIT_ROUNDOFF = 2.0**-24
 _HALF_ROUNDOFF, _HALF_SUBNORMAL_ROUNDOFF = 2.0**-11, 2.0**-25
 

@@ -318,7 +318,7 @@ class Problem:
             raise ProblemError(f"expected a width J of at least 1, found {width!r}")
         known: dict[str, Any] = {"op": _op(op), "matrix": Csr.of(matrix), "width": int(width), "dtype": _dtype(dtype)}
         if scaled and known["op"] is not Op.SDDMM:
-            raise ProblemError(f"expected scaled only with sddmm, found it with {known['op']}")
+            raise ProblemError(f"expected scaled only with sddmm, found scaled {known['op']}")
         with np.errstate(over="ignore"):
             values = known["matrix"].values.astype(known["dtype"].numpy, copy=False)
         if known["dtype"] is DType.FLOAT16:

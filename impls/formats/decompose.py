@@ -27,9 +27,9 @@ class Part:
     """Some of the non-zeros of a matrix in a format of their own."""
 
     held: Format
-    """Of the whole matrix's shape."""
+    """The storage of the part, of the whole matrix's shape."""
     kernel: str
-    """Name of the kernel's body that computes it: ``<kernel>.cuh`` among the kernels."""
+    """Name of the kernel's body that computes the part: ``<kernel>.cuh`` among the kernels."""
     rows: NDArray[np.int32]
     """(n,) row of A of every piece that is summed by itself; a row that the format folds stands here more than once."""
 

@@ -210,7 +210,7 @@ def cut_tile_rows(  # noqa: PLR0917
     rows : (ELL rows,) int32
         Written: the row of A of each ELL row.
     starts : (ELL rows + 1,) int64
-        Written but for the last: the place in ``items`` where each ELL row begins.
+        Written, except the last entry: the place in ``items`` where each ELL row begins.
     """
     for tile in range(first, stop):
         at, row, length = row_ptr[tile], -1, 0
