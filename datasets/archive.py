@@ -1,6 +1,6 @@
-"""Unpacking one member of a download into a temporary file that goes away again; nothing else of it reaches the disk.
+"""Unpacking one member of a download into a temporary file; no other member reaches the disk.
 
-Members are checked all the same: no publisher ships an archive with absolute paths, ``..``, links or devices.
+All members are checked all the same: no publisher ships an archive with absolute paths, ``..``, links or devices.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def unpacked_member(path: Path, wanted: Wanted, what: str) -> Iterator[Path]:
     wanted : callable
         Takes the member's path in the archive.
     what : str
-        How errors call the member.
+        Name of the member in errors.
 
     Raises
     ------
     DatasetError
-        The archive is broken, holds an illegal member, not exactly one that is wanted, or more than the ceiling of
-        `spmark.datasets.ceiling` allows.
+        The archive is broken, holds an illegal member, holds none or several wanted members, or unpacks to more than
+        the ceiling of `spmark.datasets.ceiling`.
     """
     with _temporary(path) as spool:
         with reading(path, _COMPLETE, remedy=_AGAIN):
@@ -58,12 +58,12 @@ def unpacked_member(path: Path, wanted: Wanted, what: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def unpacked_gzip(path: Path, name: str = "") -> Iterator[Path]:
-    """Unpack a gzip file; ``name`` stands for it in errors.
+    """Unpack a gzip file; errors call the file ``name``, or its path where ``name`` is empty.
 
     Raises
     ------
     DatasetError
-        The file is broken, or holds more than the ceiling allows.
+        The file is broken, or unpacks to more than the ceiling.
     """
     with _temporary(path) as spool:
         with reading(name or path, _COMPLETE, remedy=_AGAIN), gzip.open(path, "rb") as stream:
@@ -93,7 +93,7 @@ def _copy(stream: IO[bytes], spool: IO[bytes], where: str) -> None:
     while block := stream.read(_CHUNK_BYTES):
         size += len(block)
         if size > ceiling:
-            check_bytes(where, "what comes out of it", size)
+            check_bytes(where, "its unpacked content", size)
         try:
             spool.write(block)
             spool.flush()
@@ -111,7 +111,7 @@ def _from_zip(path: Path, wanted: Wanted, what: str, spool: IO[bytes]) -> None:
 
 
 def _from_tar(path: Path, wanted: Wanted, what: str, spool: IO[bytes]) -> None:
-    """Read the archive once, from its start to its end: what is skipped is unpacked as well, but not kept."""
+    """Read the archive once, from start to end: skipped members are unpacked as well, but not kept."""
     names, total = [], 0
     with tarfile.open(path, "r|*", tarinfo=_Member) as tar:
         for member in tar:
@@ -120,7 +120,7 @@ def _from_tar(path: Path, wanted: Wanted, what: str, spool: IO[bytes]) -> None:
             # A sparse member claims zeros that the archive does not hold.
             _refuse_odd(path, member.name, not member.isreg() or member.issparse())
             total += member.size
-            check_bytes(str(path), "what comes out of it", total)
+            check_bytes(str(path), "its unpacked content", total)
             names.append(member.name)
             if wanted(PurePosixPath(member.name)) and (stream := tar.extractfile(member)) is not None:
                 _copy(stream, spool, str(path))
@@ -130,7 +130,7 @@ def _from_tar(path: Path, wanted: Wanted, what: str, spool: IO[bytes]) -> None:
 class _Member(tarfile.TarInfo):
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Member:
-        """Read a header, whose size is not believed where it says how much to read into memory."""
+        """Read a header, but refuse a size that would have too much read into memory."""
         member = super().frombuf(buf, encoding, errors)
         if member.size < 0 or (member.type in _READ_INTO_MEMORY and member.size > _LONGEST_HEADER):
             raise tarfile.ReadError(f"a member of type {member.type!r} and {member.size} bytes")
@@ -149,6 +149,6 @@ def _refuse_odd(path: Path, name: str, odd: bool) -> None:
 def _only(path: Path, names: list[str], wanted: Wanted, what: str) -> str:
     matches = [name for name in names if wanted(PurePosixPath(name))]
     if len(matches) != 1:
-        found = ", ".join(map(repr, matches[:10])) or "none among " + ", ".join(map(repr, names[:10]))
-        raise DatasetError(f"{path}: expected one {what}, found {found}")
+        listed = ", ".join(map(repr, matches[:10])) or "none among " + ", ".join(map(repr, names[:10]))
+        raise DatasetError(f"{path}: expected one {what}, found {listed}")
     return matches[0]

@@ -26,7 +26,7 @@ from spmark.impls.core.names import path_component
 from spmark.impls.core.record import MatrixKind
 
 _LAYOUT = 1
-"""Counts up when parsed matrices of older versions must not be read any more."""
+"""Counts up when parsed matrices of older versions must no longer be read."""
 _log = logging.getLogger(__name__)
 
 
@@ -36,7 +36,7 @@ class Cache:
     Parameters
     ----------
     root : Path, optional
-        Made when something is first written; the user's cache folder without one.
+        Made at the first write; by default the user's cache folder.
     mirror : Path, optional
         A tree ``<category>/<name>.npz`` with ``MANIFEST.tsv``.
     """
@@ -52,7 +52,7 @@ class Cache:
         return cls(Path(root) if root else None, Path(mirror) if mirror else None)
 
     def fetch(self, url: str, place: str, sha256: str | None = None) -> Path:
-        """Give a downloaded file, fetching it if it is not there.
+        """Give a downloaded file; fetch the file where it is missing.
 
         Parameters
         ----------
@@ -60,14 +60,14 @@ class Cache:
         place : str
             Path under ``root/downloads``.
         sha256 : str, optional
-            Hex digest that the publisher states; without one, the digest of the first download is kept beside the
-            file and checked from then on.
+            Hex digest that the publisher states. Without it, the digest of the first download is kept beside the file
+            and checked from then on.
 
         Raises
         ------
         DatasetError
-            The place leads out of the folder of downloads, the file cannot be fetched, or what was fetched or stood
-            there is not what was expected.
+            The place leads out of the folder of downloads, the file cannot be fetched, or the digest of the file is not
+            the expected one.
         """
         parts = PurePosixPath(place).parts
         if not parts or parts[0] == "/" or ".." in parts or not place.isprintable():
@@ -80,18 +80,18 @@ class Cache:
                 if not path.exists():
                     download(url, path, sha256)
                 expected = sha256 or (note.read_text().strip() if note.exists() else None)
-                found = file_digest(path)
-                if not note.exists() and expected in (None, found):
+                digest = file_digest(path)
+                if not note.exists() and expected in (None, digest):
                     with whole(note) as part:
-                        part.write_text(found + "\n")
+                        part.write_text(digest + "\n")
         except OSError as error:
             raise DatasetError(
                 f"{path}: the cache cannot be used ({error.strerror}); make room, or name another folder with "
                 "SPMARK_CACHE"
             ) from error
-        if expected not in (None, found):
+        if expected not in (None, digest):
             raise DatasetError(
-                f"{path}: expected sha256 {expected} (of {url}), found {found}: the file was changed or is "
+                f"{path}: expected sha256 {expected} (of {url}), found {digest}: the file was changed or is "
                 f"incomplete; delete it to fetch it again, and {note.name} beside it if the publisher replaced it"
             )
         return path
@@ -99,8 +99,8 @@ class Cache:
     def parsed(self, source: str, name: str, args: Args) -> RawMatrix | None:
         """Give a matrix that was parsed or generated before, or None.
 
-        A file that cannot be read any more, or whose counts are not those noted beside it, is passed over with a
-        warning: it will be made again.
+        A damaged file, or one whose counts differ from those noted beside it, is passed over with a warning: the caller
+        makes the matrix again.
         """
         path = self._parsed_path(source, name, args)
         note = path.with_suffix(".json")
@@ -120,7 +120,7 @@ class Cache:
         return matrix
 
     def keep(self, source: str, name: str, args: Args, matrix: RawMatrix) -> None:
-        """Store a parsed matrix; of two processes that do so at once both succeed, and a full disk is no error."""
+        """Store a parsed matrix; two processes may do so at once, and a full disk raises no error."""
         path = self._parsed_path(source, name, args)
         try:
             with whole(path) as part:

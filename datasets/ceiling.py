@@ -1,4 +1,4 @@
-"""The most that a file's claims may cost: what its header says need not be true, and a short file can claim much."""
+"""The most that a file's claims may cost: a header need not be true, and a short file can claim much."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spmark.impls.core.problem import MAX_NNZ
 VARIABLE = "SPMARK_MAX_MATRIX_GIB"
 DEFAULT_GIB = 8.0
 _BYTES_OF_A_LINE = 16
-"""What a row or a column takes while a matrix is read, sorted and counted, whether or not it has entries."""
+"""Bytes for each row or column while a matrix is read, sorted and counted, whether or not it has entries."""
 
 
 def ceiling_bytes() -> int:
@@ -33,7 +33,7 @@ def ceiling_bytes() -> int:
 
 
 def check_bytes(where: str, what: str, claimed: int) -> None:
-    """Refuse what takes more memory or disk than the ceiling.
+    """Refuse a claim of more memory or disk than the ceiling.
 
     Raises
     ------
@@ -44,14 +44,15 @@ def check_bytes(where: str, what: str, claimed: int) -> None:
     if claimed > ceiling:
         raise DatasetError(
             f"{where}: expected {what} to take at most {ceiling / (1 << 30):.3g} GiB, found a claim of "
-            f"{claimed / (1 << 30):.3g} GiB; if that is right and this machine has it, set {VARIABLE}"
+            f"{claimed / (1 << 30):.3g} GiB; if the claim is right and this machine has so much, set {VARIABLE}"
         )
 
 
 def check_shape(where: str, num_rows: int, num_cols: int, nnz: int = 0) -> None:
     """Refuse sizes that int32 cannot count, and more rows and columns than the ceiling allows.
 
-    Entries have to stand in the file, and are held against its bytes by each reader; rows and columns need not.
+    Entries have to stand in the file, so each reader compares their number with the file's bytes. Rows and columns may
+    be empty.
 
     Raises
     ------

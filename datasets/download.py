@@ -1,7 +1,7 @@
 """One download: resumed after a drop, tried again with growing pauses, verified, and renamed into place when complete.
 
-What is left of an interrupted download stays beside its place (``.part``) with the server's validator, and is continued
-only if the server confirms that the file is still the same (RFC 9110, If-Range).
+The part of an interrupted download stays beside its place (``.part``) with the server's validator. A later attempt goes
+on from the part only if the server confirms that the file is still the same (RFC 9110, If-Range).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ ATTEMPTS = 5
 _PAUSE_S = 0.5
 _TIMEOUT_S = (10.0, 60.0)
 _CHUNK_BYTES = 1 << 16
-"""What a drop costs at most: a chunk that came in part is not kept."""
+"""Most bytes that a drop costs: an incomplete chunk is not kept."""
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 _log = logging.getLogger(__name__)
 
 
 class _Dropped(Exception):
-    """The attempt failed in a way that another may not."""
+    """The attempt failed, but another one may succeed."""
 
 
 def file_digest(path: Path) -> str:
@@ -44,14 +44,14 @@ def download(url: str, path: Path, sha256: str | None = None, pause_s: float = _
     url : str
     path : Path
     sha256 : str, optional
-        What the content must hash to.
+        Hex digest that the content must have.
     pause_s : float
-        Pause before the second attempt; doubles after each.
+        Pause before the second attempt; each further pause is twice as long.
 
     Raises
     ------
     DatasetError
-        Says the URL, what was expected, what was found and what to do; nothing stands at ``path`` then.
+        Says the URL, what was expected, what was found and what to do; no file stands at ``path`` then.
     """
     part = path.with_name(path.name + ".part")
     last = ""
@@ -79,16 +79,16 @@ def download(url: str, path: Path, sha256: str | None = None, pause_s: float = _
             raise DatasetError(f"{part}: {url} cannot be stored: {error.strerror}; make room and try again") from error
     else:
         raise _failed(url, path, f"{ATTEMPTS} attempts failed, the last with: {last}")
-    found = file_digest(part)
-    if sha256 not in (None, found):
+    digest = file_digest(part)
+    if sha256 not in (None, digest):
         part.unlink()
-        raise _failed(url, path, f"expected sha256 {sha256}, found {found}")
+        raise _failed(url, path, f"expected sha256 {sha256}, found {digest}")
     part.replace(path)
     _validator_file(part).unlink(missing_ok=True)
 
 
 def _first_cause(error: BaseException) -> BaseException:
-    """Give what an error of `requests` began with: the others around it say the address again, at length."""
+    """Give the first cause of an error of `requests`: the errors around it repeat the address, at length."""
     wrapped = error.args[0] if error.args else None
     cause = getattr(wrapped, "reason", None) or error.__cause__ or error.__context__
     return _first_cause(cause) if isinstance(cause, BaseException) else error
@@ -133,7 +133,7 @@ def _validator_file(part: Path) -> Path:
 
 
 def _note_validator(reply: requests.Response, validator: Path) -> None:
-    """Keep what identifies this version of the file; without a strong one a partial file is not continued."""
+    """Keep the server's validator of this version of the file; without a strong one no attempt resumes the part."""
     tag = reply.headers.get("ETag", "")
     mark = tag if tag and not tag.startswith("W/") else reply.headers.get("Last-Modified", "")
     if mark:

@@ -19,10 +19,10 @@ def read_integers(file: Path, where: str, *, columns: int = 2, delimiter: str | 
     ----------
     file : Path
     where : str
-        What errors call the file.
+        Name of the file in errors.
     columns : int
     delimiter : str, optional
-        White space without one.
+        By default white space.
 
     Returns
     -------
@@ -31,10 +31,10 @@ def read_integers(file: Path, where: str, *, columns: int = 2, delimiter: str | 
     Raises
     ------
     DatasetError
-        A line does not hold ``columns`` integers; names it.
+        A line does not hold ``columns`` integers; names the line.
     """
     with reading(where, f"{columns} integers in every line"), warnings.catch_warnings():
-        warnings.simplefilter("error")  # integers that are written as reals
+        warnings.simplefilter("error")  # NumPy warns of integers that are written as reals
         warnings.filterwarnings("ignore", "loadtxt: input contained no data", UserWarning)
         # A relative path might be taken for the name of something to download.
         table = np.loadtxt(file.absolute(), np.int64, comments="#", delimiter=delimiter, ndmin=2, encoding="latin1")

@@ -1,4 +1,4 @@
-"""Loading a matrix of a sweep: mirror, cache or source, then counts, values, orientation and the checks of a CSR."""
+"""Loading a matrix of a sweep from mirror, cache or source, with checks of its counts and of its CSR."""
 
 from __future__ import annotations
 
@@ -40,17 +40,18 @@ def load_matrix(spec: MatrixSpec, cache: Cache, seed: int) -> LoadedMatrix:
     ----------
     spec : MatrixSpec
     cache : Cache
-        Its mirror is looked at first where the source is on the network, then its files, then the network.
+        For a source on the network the mirror comes first, then the files of the cache, then the network.
     seed : int
-        Of the values, which are `random_values` at positions 0 .. nnz - 1 of A's CSR (stream 0), whatever the
+        Seed of the values, which are `random_values` at positions 0 .. nnz - 1 of A's CSR (stream 0), whatever the
         orientation: the transpose has the same value at the same edge.
 
     Raises
     ------
     DatasetError
-        It could not be found, fetched, verified or read, or its counts are not those that the publisher states.
+        The matrix could not be found, fetched, verified or read, or its counts differ from those that the publisher
+        states.
     MatrixError
-        It is not a canonical CSR.
+        The matrix is not a canonical CSR.
     """
     source = find_source(spec.source)
     if spec.file is not None:
@@ -72,12 +73,12 @@ def load_matrix(spec: MatrixSpec, cache: Cache, seed: int) -> LoadedMatrix:
 
 
 def _ready(source: Source, spec: MatrixSpec, raw: RawMatrix, seed: int) -> LoadedMatrix:
-    """Check a matrix, give it its values and turn it as the sweep asks."""
+    """Check a matrix, give it the values and the orientation that the sweep asks for."""
     _check_counts(source, spec.name, raw)
     stored = spec.values == "stored"
     if stored and raw.values is None:
         raise DatasetError(f"{spec.id}: expected stored values, found a pattern without any; use values: seeded")
-    # Stored values are checked even where seeded ones take their place: a file with NaN is not what it should be.
+    # Stored values are checked even where seeded ones take their place: a file with NaN is damaged.
     values = seeded_values(raw.indices.shape[0], seed) if raw.values is None else raw.values
     csr = Csr.checked(raw.shape, raw.indptr, raw.indices, values, where=spec.id)
     if raw.values is not None and not stored:
@@ -96,12 +97,12 @@ def seeded_values(nnz: int, seed: int) -> NDArray[np.float32]:
 
 
 def _check_counts(source: Source, name: str, raw: RawMatrix) -> None:
-    expected, found = source.facts(name), raw.facts
-    if expected is not None and found != expected:
+    expected, facts = source.facts(name), raw.facts
+    if expected is not None and facts != expected:
         raise DatasetError(
-            f"{source.name}/{name}: expected {_counts(expected)} (as {source.title} states), found {_counts(found)}"
+            f"{source.name}/{name}: expected {_counts(expected)} (as {source.title} states), found {_counts(facts)}"
         )
-    check_shape(f"{source.name}/{name}", found.num_rows, found.num_cols, found.nnz)
+    check_shape(f"{source.name}/{name}", facts.num_rows, facts.num_cols, facts.nnz)
 
 
 def _counts(facts: Facts) -> str:

@@ -1,4 +1,4 @@
-"""The local mirror: a tree ``<category>/<name>.npz`` and its MANIFEST.tsv, whose counts every load is held against."""
+"""The local mirror: a tree ``<category>/<name>.npz`` and its MANIFEST.tsv, whose counts every load checks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def read_manifest(mirror: Path) -> list[ManifestLine]:
     Raises
     ------
     DatasetError
-        There is no manifest, or a line does not fit; names the file and the line.
+        The manifest is missing, or a line does not fit; names the file and the line.
     """
     path = mirror / "MANIFEST.tsv"
     remedy = "set SPMARK_MIRROR to the mirror's folder"
@@ -53,7 +53,9 @@ def read_manifest(mirror: Path) -> list[ManifestLine]:
         rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
         missing = sorted(set(_COLUMNS) - set(rows.fieldnames or ()))
         if missing:
-            raise DatasetError(f"{path}:1: expected the columns {', '.join(_COLUMNS)}, missing {', '.join(missing)}")
+            raise DatasetError(
+                f"{path}:1: expected the columns {', '.join(_COLUMNS)}, found none of {', '.join(missing)}"
+            )
         return [_entry(row, mirror, f"{path}:{rows.line_num}") for row in rows if row["category"] not in _NOT_MATRICES]
 
 
@@ -76,7 +78,7 @@ def read_entry(entry: ManifestLine) -> RawMatrix:
     Raises
     ------
     DatasetError
-        The file is missing, unreadable, or has other counts than the manifest says.
+        The file is missing or unreadable, or its counts differ from the manifest's.
     """
     matrix = read_npz(entry.path)
     if matrix.facts != entry.facts:
@@ -87,7 +89,7 @@ def read_entry(entry: ManifestLine) -> RawMatrix:
 def find_in_mirror(mirror: Path | None, source: Source, name: str) -> RawMatrix | None:
     """Give a network source's matrix if the mirror has it with the counts that the source states, else None.
 
-    A source that states none (SuiteSparse) takes a matrix only where the manifest notes it under its full name.
+    A source without stated counts (SuiteSparse) takes a matrix only where the manifest's note has its full name.
     """
     if mirror is None:
         return None

@@ -1,7 +1,7 @@
 """Matrix Market files, plain, gzipped or in an archive as the SuiteSparse collection ships them.
 
-The header is read here, and entries by NumPy's reader of text: SciPy's native reader ends the process on some damaged
-files.
+This module reads the header, and NumPy's reader of text reads the entries: SciPy's native reader ends the process on
+some damaged files.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _SIZES = re.compile(r"\s*([0-9]{1,19})\s+([0-9]{1,19})\s+([0-9]{1,19})\s*", re.A
 _ENCODING = "latin1"
 """Comments hold names of people; every byte is a character."""
 _LONGEST_LINE = 1 << 16
-"""Of the header: the standard says 1,024 characters."""
+"""Characters of a line of the header; the standard allows 1,024."""
 _DTYPES = {"real": np.float64, "double": np.float64, "integer": np.int64, "unsigned-integer": np.uint64}
 _SKEW = "skew-symmetric"
 _SYMMETRIES = ("general", "symmetric", _SKEW, "hermitian")
 _SHORTEST_ENTRY = {False: len(b"1 1 1\n"), True: len(b"1 1\n")}
-"""By whether the file is a pattern."""
+"""Characters of the shortest line of an entry, by whether the file is a pattern."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class _Header:
     shape: tuple[int, int]
     entries: int
     lines: int
-    """That the header takes, comments included."""
+    """Lines of the header, comments included."""
 
     @property
     def is_pattern(self) -> bool:
@@ -55,15 +55,15 @@ class _Header:
 def read_mtx(path: Path) -> RawMatrix:
     """Read a coordinate matrix: ``.mtx``, ``.mtx.gz`` or a ``.tar.gz`` that holds one.
 
-    Symmetric, skew-symmetric and Hermitian storage is expanded; explicit zeros stay in the pattern. In an archive
-    with many ``.mtx`` files (right-hand sides, coordinates) the one named like the archive is meant.
+    Symmetric, skew-symmetric and Hermitian storage is expanded; explicit zeros stay in the pattern. An archive may hold
+    many ``.mtx`` files (right-hand sides, coordinates): the matrix is the file that is named like the archive.
 
     Raises
     ------
     DatasetError
-        The file is corrupt, truncated or something else, or claims more than the ceiling allows; names it.
+        The file is corrupt, truncated or something else, or claims more than the ceiling allows; names the file.
     MatrixError
-        It is complex, too large for int32, or has an entry out of range or twice.
+        The matrix is complex, too large for int32, or has an entry out of range or twice.
     """
     where = str(path)
     with _plain(path) as file:
@@ -100,8 +100,8 @@ def _plain(path: Path) -> Iterator[Path]:
 
 
 def _header(file: Path, where: str) -> _Header:
-    """Read the banner, the comments and the line of sizes, and hold the sizes against what the file can hold."""
-    # As text in the way of NumPy's reader, which has to count the same lines.
+    """Read the banner, the comments and the line of sizes, and check that the file is long enough for the sizes."""
+    # Text is decoded as NumPy's reader does, which has to count the same lines.
     with file.open(encoding=_ENCODING) as stream:
         line = stream.readline(_LONGEST_LINE)
         field, symmetry = _banner(line, where)
@@ -148,13 +148,13 @@ def _shown(line: str) -> str:
 
 
 def _entries(file: Path, header: _Header, where: str) -> NDArray[Any]:
-    """Read the lines below the header: a structured array of ``row``, ``column`` and, but for patterns, ``value``."""
+    """Read the lines below the header: a structured array of ``row``, ``column`` and, except in patterns, ``value``."""
     columns: list[tuple[str, Any]] = [("row", np.int64), ("column", np.int64)]
     if not header.is_pattern:
         # The other half has the other sign, which integers need not have.
         columns.append(("value", np.float64 if header.symmetry == _SKEW else _DTYPES[header.field]))
     with reading(where, "a complete Matrix Market file"), warnings.catch_warnings():
-        warnings.simplefilter("error")  # integers that are written as reals
+        warnings.simplefilter("error")  # NumPy warns of integers that are written as reals
         warnings.filterwarnings("ignore", "loadtxt: input contained no data", UserWarning)
         # A relative path might be taken for the name of something to download.
         table = np.atleast_1d(
@@ -171,7 +171,7 @@ def _entries(file: Path, header: _Header, where: str) -> NDArray[Any]:
 def _mirrored(
     rows: NDArray[Any], cols: NDArray[Any], values: NDArray[Any] | None, sign: int
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
-    """Add the other half of what is stored as one triangle."""
+    """Add the other half of a matrix that is stored as one triangle."""
     off = rows != cols
     both = None if values is None else np.concatenate([values, values[off] * sign])
     return np.concatenate([rows, cols[off]]), np.concatenate([cols, rows[off]]), both

@@ -20,7 +20,7 @@ from spmark.impls.core.record import MatrixKind
 
 _NEEDED, _OPTIONAL = ("indptr", "indices", "shape"), ("data", "format")
 _PACKING = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}
-"""How many bytes can come out of one, by the only methods that NumPy writes."""
+"""How many bytes one packed byte can hold, by the methods that NumPy writes."""
 
 
 def read_npz(path: Path, kind: MatrixKind = MatrixKind.REAL) -> RawMatrix:
@@ -29,7 +29,7 @@ def read_npz(path: Path, kind: MatrixKind = MatrixKind.REAL) -> RawMatrix:
     Raises
     ------
     DatasetError
-        The file is missing, corrupt, truncated, or holds something else; names it.
+        The file is missing, corrupt, truncated, or holds something else; names the file.
     """
     if not is_file(path):
         raise DatasetError(f"{path}: expected an npz file, found none")
@@ -58,7 +58,7 @@ def read_npz(path: Path, kind: MatrixKind = MatrixKind.REAL) -> RawMatrix:
 
 
 def _array(file: zipfile.ZipFile, info: zipfile.ZipInfo, where: str) -> NDArray[Any]:
-    """Read an array whose header says what its member holds; NumPy would first ask for the memory that it claims."""
+    """Read an array whose header agrees with its member's size; NumPy would allocate what the header claims."""
     most = _PACKING.get(info.compress_type, 0) * info.compress_size
     if info.file_size > most:
         raise DatasetError(
@@ -88,7 +88,7 @@ def _layout(array: NDArray[Any]) -> str:
 
 
 def write_npz(path: Path, matrix: RawMatrix) -> None:
-    """Write a pattern, uncompressed, so that reading it costs little more than the disk."""
+    """Write a CSR, uncompressed, so that reading the file costs little more than the disk."""
     arrays: dict[str, Any] = {
         "indptr": matrix.indptr,
         "indices": matrix.indices,

@@ -1,7 +1,7 @@
-"""Tables of numbers that authors publish beside their papers: measured labels, raw times. They are no matrices.
+"""Tables of numbers (not matrices) that authors publish beside their papers: measured labels, raw times.
 
-A table comes from the local mirror, folder ``liteform``, or from the public artifact at a fixed commit; its content is
-held against a digest either way.
+A table comes from the local mirror, folder ``liteform``, or from the public artifact at a fixed commit. A digest checks
+the content either way.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ def read_table(name: str, cache: Cache) -> str:
     name : str
         A key of `TABLES`.
     cache : Cache
-        Its mirror is looked at first: ``<name>.csv`` or ``<name>.csv.gz``.
+        Its mirror comes first: ``<name>.csv`` or ``<name>.csv.gz``.
 
     Raises
     ------
     DatasetError
-        There is no such table, it cannot be fetched, or it is not what was published.
+        The name is unknown, or the table cannot be fetched or is not the published one.
     """
     table = TABLES.get(name)
     if table is None:
@@ -97,10 +97,10 @@ def _unpacked(path: Path) -> bytes:
 
 
 def _checked(content: bytes, table: PublishedTable, where: str) -> str:
-    found = hashlib.sha256(content).hexdigest()
-    if found != table.sha256:
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != table.sha256:
         raise DatasetError(
-            f"{where}: expected the table of {table.url} with sha256 {table.sha256}, found {found}; delete the file to "
-            "fetch it again"
+            f"{where}: expected the table of {table.url} with sha256 {table.sha256}, found {digest}; delete the file "
+            "to fetch it again"
         )
     return content.decode()

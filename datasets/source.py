@@ -1,6 +1,6 @@
 """The contract of a source of matrices, and what all sources share: facts, raw matrices, edge lists to CSR.
 
-A source reads or generates; `spmark.datasets.load` decides about mirror and cache, and checks what a source gives.
+A source reads or generates a matrix. `spmark.datasets.load` decides about mirror and cache, and checks the matrix.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Number = TypeVar("Number", int, float)
 
 @dataclass(frozen=True)
 class Facts:
-    """What a publisher states of a matrix; loading checks it."""
+    """Counts that a publisher states of a matrix; loading checks them."""
 
     num_rows: int
     num_cols: int
@@ -50,7 +50,7 @@ class RawMatrix:
 
     @property
     def facts(self) -> Facts:
-        """Its counts."""
+        """The counts of the matrix."""
         return Facts(int(self.shape[0]), int(self.shape[1]), int(self.indices.shape[0]))
 
 
@@ -64,12 +64,12 @@ class Source(ABC):
     citation: ClassVar[str] = ""
     url: ClassVar[str] = ""
     network: ClassVar[bool] = False
-    """Loading downloads: the local mirror is looked at first."""
+    """Loading downloads, unless the local mirror has the matrix."""
     cached: ClassVar[bool] = False
-    """What loading gives is kept in the cache, since reading or generating it takes long."""
+    """Loaded matrices are kept in the cache, since reading or generating them takes long."""
 
     def names(self, cache: Cache) -> Sequence[str]:
-        """List what the source holds; empty where names are paths or labels."""
+        """List the matrices of the source; empty where names are paths or labels."""
         return ()
 
     def facts(self, name: str) -> Facts | None:
@@ -83,9 +83,9 @@ class Source(ABC):
         Raises
         ------
         DatasetError
-            It is not there, cannot be fetched, verified or read; says where and what to do.
+            The matrix is missing, or cannot be fetched, verified or read; says where and what to do.
         MatrixError
-            It was read and is no legal matrix.
+            The file was read, but its matrix is illegal.
         """
 
 
@@ -95,13 +95,13 @@ def known(source: str, name: str, names: Iterable[str]) -> str:
     Raises
     ------
     DatasetError
-        It is not; lists what is nearest.
+        The name is another; lists the nearest names.
     """
-    held = list(names)
-    if name in held:
+    known_names = list(names)
+    if name in known_names:
         return name
-    matches = get_close_matches(name, held, 5) or held[:12]
-    raise DatasetError(f"{source}: expected a matrix that it holds, such as {', '.join(matches)}; found {name!r}")
+    matches = get_close_matches(name, known_names, 5) or known_names[:12]
+    raise DatasetError(f"{source}: expected one of its matrices, such as {', '.join(matches)}; found {name!r}")
 
 
 def argument(where: str, args: Args, key: str, default: Number, within: tuple[Number, Number]) -> Number:
@@ -110,10 +110,10 @@ def argument(where: str, args: Args, key: str, default: Number, within: tuple[Nu
     Raises
     ------
     DatasetError
-        It has another type or is out of range.
+        The argument has another type or is out of range.
     """
     value, (low, high) = args.get(key, default), within
-    # An integer is compared as one: the largest floating-point number is below some.
+    # An integer is compared as an integer: some are above the largest floating-point number.
     fits = isinstance(value, int) or (isinstance(value, float) and isinstance(default, float))
     if isinstance(value, bool | str) or not fits or not low <= value <= high:
         raise DatasetError(
@@ -159,16 +159,16 @@ def csr_from_edges(
     values : (n,) real or None
     kind : MatrixKind
     merge : bool
-        A pair that stands twice becomes one entry (lists of edges; not with values); else it is an error.
+        Repeated pairs become one entry (for lists of edges, not with values); else a repeated pair is an error.
     where : str
         Named in errors.
 
     Raises
     ------
     MatrixError
-        A row or column out of range, a duplicate, or more pairs than an int32 can count.
+        A row or column is out of range, a pair is repeated, or there are more pairs than an int32 can count.
     DatasetError
-        More rows and columns than the ceiling allows.
+        There are more rows and columns than the ceiling allows.
     """
     num_rows, num_cols = shape
     check_shape(where, num_rows, num_cols, rows.size)

@@ -1,4 +1,4 @@
-"""What a matrix looks like: sizes, row lengths, symmetry and how well blocks fill."""
+"""Statistics of a matrix: sizes, row lengths, symmetry and how well blocks fill."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Statistics:
     symmetric: bool
     """The pattern is square and its own transpose."""
     block_fill_8: float
-    """nnz over the elements of the 8 x 8 blocks that hold any; 0 without non-zeros."""
+    """nnz over the elements of the 8 x 8 blocks with a non-zero; 0 in a matrix without non-zeros."""
     block_fill_32: float
 
 
 def statistics(matrix: Csr) -> Statistics:
-    """Describe a matrix. O(nnz + I log I) time, a transposed pattern of memory."""
+    """Describe a matrix. O(nnz + I log I) time; the memory is that of a transposed pattern."""
     lengths = matrix.row_lengths
     bandwidth, self_loops = _diagonals(matrix)
     return Statistics(

@@ -1,4 +1,4 @@
-"""What a sweep asks for: matrices, widths, dtypes and implementations, and the cases that they make.
+"""What a sweep asks for: matrices, widths, dtypes and implementations, which together make its cases.
 
 A sweep is a YAML file, which `spmark.datasets.sweepfile` reads; `expand` turns it into the cases that the suite runs.
 """
@@ -44,11 +44,11 @@ class MatrixSpec(_Written):
     orientation: Orientation = Orientation.A
     """``A`` as the source stores it, ``AT`` its transpose."""
     values: Literal["seeded", "stored"] = "seeded"
-    """Random values from the sweep's seed, or those of the file."""
+    """Random values from the sweep's seed, or the values of the file."""
     widths: tuple[Width, ...] = ()
-    """Widths J of this matrix where a layer fixes them; empty: the sweep's."""
+    """Widths J of this matrix where a layer fixes them; where empty, the sweep's widths."""
     folder: str = ""
-    """Where a relative path of a file begins: reading a sweep fills in the folder of that. It is no part of ids."""
+    """Where a relative path begins: reading a sweep fills in the folder of the sweep's file. Ids do not include it."""
 
     @property
     def file(self) -> Path | None:
@@ -59,7 +59,7 @@ class MatrixSpec(_Written):
 
     @property
     def id(self) -> str:
-        """``source/name``, with ``@AT`` where it is the transpose."""
+        """``source/name``, with ``@AT`` for the transpose."""
         return f"{self.source}/{self.name}" + ("" if self.orientation is Orientation.A else f"@{self.orientation}")
 
     @field_validator("source")
@@ -76,7 +76,7 @@ class ImplementationSpec(_Written):
     name: str = Field(min_length=1)
     config: dict[str, Any] = {}
     label: str = ""
-    """How legends call it; the name where it is not given."""
+    """The name in legends; by default the implementation's."""
 
     @model_validator(mode="before")
     @classmethod
@@ -104,7 +104,7 @@ class Sweep(_Written):
     ops: tuple[SweepOp, ...] = Field(min_length=1)
     matrices: tuple[MatrixSpec, ...] = Field(min_length=1)
     widths: tuple[Width, ...] = ()
-    """J of every matrix that does not state its own."""
+    """Widths J of every matrix without widths of its own."""
     dtypes: tuple[DType, ...] = Field(default=(DType.FLOAT32,), min_length=1)
     implementations: tuple[ImplementationSpec, ...] = Field(min_length=1)
     baseline: Annotated[dict[DeviceKind, str], BeforeValidator(_one_per_kind)] = {}
@@ -127,7 +127,7 @@ class Sweep(_Written):
         Raises
         ------
         SweepError
-            Names the file, the key, what was expected, what was found and what it may have meant.
+            Names the file, the key, what was expected, what was found and which known name may have been meant.
         """
         from spmark.datasets.sweepfile import read_sweep
 
@@ -168,7 +168,7 @@ class Case:
     seed: int
     time_limit_s: float
     baseline: str | None
-    """Implementation, with its default config, that is measured in the same process."""
+    """Implementation, with its default config, that is measured in the same process; None for no baseline."""
 
     @property
     def case_id(self) -> str:
@@ -190,8 +190,8 @@ def expand(sweep: Sweep, device_kind: DeviceKind) -> list[Case]:
     Returns
     -------
     list of Case
-        By matrix, op, dtype, width, implementation, so that cases of one problem stand together; the baseline's own
-        case comes first of these. A kind for which the sweep names no baseline has cases without one.
+        By matrix, op, dtype, width, implementation, so that cases of one problem stand together, the baseline's own
+        case first. On a kind of device for which the sweep names no baseline, cases have none.
     """
     baseline = sweep.baseline.get(device_kind)
     entries = sorted(sweep.implementations, key=lambda entry: bool(entry.config) or entry.name != baseline)

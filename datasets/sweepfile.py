@@ -1,6 +1,6 @@
 """Reading a sweep from YAML: overrides, include files, lists and wildcards of names, and errors that name the key.
 
-What comes out is plain data that `spmark.datasets.sweep.Sweep` checks; nothing in a file is executed.
+The result is plain data that `spmark.datasets.sweep.Sweep` checks; nothing in a file is executed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def read_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
     if not isinstance(matrices, list):
         raise SweepError(f"{file}: matrices: expected a list of matrices, each {_A_MATRIX}, found {matrices!r}")
     if matrices:
-        # What the command line says is meant from where the command is given.
+        # Paths on the command line begin at the folder where the command is given.
         given = any(override.partition("=")[0].strip() == "matrices" for override in overrides)
         folder = Path.cwd() if given else file.parent.resolve()
         data["matrices"] = list(_matrices(matrices, file, folder, 0))
@@ -51,7 +51,7 @@ def read_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
         try:
             return Sweep.model_validate(data)
         except ValidationError as error:
-            # A list whose items are wrong is also reported as too short, which says nothing new.
+            # Pydantic reports a list with wrong items as too short as well, which says nothing new.
             items = [item for item in error.errors() if not (item["type"] == "too_short" and item["input"])]
             raise SweepError("\n".join(_explain(file, item) for item in items)) from error
 
@@ -151,8 +151,8 @@ def _named(item: dict[str, Any], where: str) -> Iterator[Any]:
         source = rest.get("source")
         if not (isinstance(source, str) and source in SOURCES):
             raise SweepError(f"{where}: expected a source to look for {name!r} in, found {source!r}")
-        held = find_source(source).names(Cache.default())
-        matches = [candidate for candidate in held if fnmatchcase(candidate, name)]
+        known = find_source(source).names(Cache.default())
+        matches = [candidate for candidate in known if fnmatchcase(candidate, name)]
         if not matches:
             raise SweepError(f"{where}: expected {name!r} to match matrices of {rest['source']}, found none")
         yield from ({**rest, "name": match} for match in matches)

@@ -1,4 +1,4 @@
-"""How a matrix is written in a word: ``source/name``, or a file by its ending, with ``@AT`` for the transpose."""
+"""Matrices that are written in one word: ``source/name``, or a file by its ending, with ``@AT`` for the transpose."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ _TRANSPOSED = f"@{Orientation.TRANSPOSED}"
 
 
 def parse_matrix(text: str, folder: Path = Path()) -> dict[str, str]:
-    """Give what a sweep's mapping would say of a matrix: ``source``, ``name`` and ``orientation``.
+    """Give the ``source``, ``name`` and ``orientation`` of a matrix, as a sweep's mapping has them.
 
     Parameters
     ----------
     text : str
-        A file need not exist; what begins with a source's name is one of its matrices, unless there is such a file.
+        A file need not exist. A text that begins with a source's name means a matrix of that source, unless a file of
+        this path exists.
     folder : Path
         Where a relative path begins.
 
     Raises
     ------
     DatasetError
-        It is neither, or the source does not exist; says what there is.
+        The text has neither form, or the source does not exist; lists what exists.
     """
     bare = text.removesuffix(_TRANSPOSED)
     orientation = str(Orientation.A if bare == text else Orientation.TRANSPOSED)

@@ -1,4 +1,4 @@
-"""Every implementation by name: the one line to add when a folder is added. Classes are imported on use."""
+"""Every implementation by name: a new folder needs one line here. Classes are imported on use."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ SEARCHES: Mapping[str, str] = {
     "liteform_build_h200": "spmark.impls.liteform.absent:build_h200",
     "liteform_h200": "spmark.impls.liteform.absent:buckets_h200",
 }
-"""Searches for a GPU that need not be there, by the names that regression tracking asks for. Each is a function of a
-problem, imported on use, and gives the seconds that are predicted for what was chosen, or None."""
+"""Searches for a GPU that may be absent, by the names that regression tracking asks for. Each is a function of a
+problem, imported on use, and gives the predicted seconds of the chosen config, or None."""
 SWITCHES = ("anew", "again")
 """Keys of a config that say how a build is measured, and nothing of its plan: ``anew`` builds, on a GPU, as if nothing
 had been built before; ``again`` measures what loading a kept plan costs (`spmark.impls.core.interfaces.KeepsPlans`)."""
 BASELINES: Mapping[str, str] = {"cuda": "cusparse_best", "cpu": "scipy_cpu"}
-"""What speed-ups are over where nothing else is said, by the kind of device."""
+"""The default baseline of speed-ups, by the kind of device."""
 CONTRACTS: Mapping[str, Mapping[str, str]] = {
     "labels": {
         "liteform": "spmark.impls.liteform.study.commands:FormatLabels",
@@ -68,16 +68,16 @@ CONTRACTS: Mapping[str, Mapping[str, str]] = {
 
 
 RENAMED_TUNABLES: Mapping[str, Mapping[str, str]] = {}
-"""Tunables by their old names, for each implementation that has some: what was recorded can be built for ever."""
+"""Today's name of renamed tunables by the old one, for each implementation: a recorded config can be built for ever."""
 
 
 def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation:
-    """Make the implementation ``name`` with its tunables pinned to ``config``, whose `SWITCHES` are no tunables.
+    """Make the implementation ``name`` with its tunables pinned to ``config``, whose `SWITCHES` are left out.
 
     Raises
     ------
     SweepError
-        The name or a tunable is unknown, or a value is illegal; lists what there is.
+        The name or a tunable is unknown, or a value is illegal; lists the known names.
     """
     entry = IMPLEMENTATIONS.get(name) if isinstance(name, str) else None
     if entry is None:
@@ -97,7 +97,9 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
         if not isinstance(value, bool):
             raise SweepError(f"implementation {name}: expected {key} to be true or false, found {value!r}")
     if switches.get("again") and not hasattr(kind, "load"):
-        raise SweepError(f"implementation {name}: expected kept plans, which again loads, found none: leave again out")
+        raise SweepError(
+            f"implementation {name}: expected kept plans, which the key again loads, found none: leave the key out"
+        )
     try:
         return cast("Implementation", kind(**tunables))
     except (TypeError, ValueError) as error:
@@ -105,7 +107,7 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
 
 
 def _current(name: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Call every tunable what it is called today."""
+    """Replace old names of tunables by today's."""
     renamed = RENAMED_TUNABLES.get(name, {})
     for old in renamed.keys() & config.keys():
         warnings.warn(f"{name}: the tunable {old} is called {renamed[old]}", DeprecationWarning, stacklevel=3)
@@ -113,7 +115,7 @@ def _current(name: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def cost_models(name: str) -> Mapping[str, str]:
-    """Give the cost models of the implementation ``name``: where the class of each stands, by the model's name."""
+    """Give the cost models of the implementation ``name``: the ``module:class`` of each by the model's name."""
     models: Mapping[str, str] = getattr(_imported(IMPLEMENTATIONS[name]), "cost_models", {})
     return models
 
@@ -124,7 +126,7 @@ def cost_model(how: Implementation, model: str, device: DeviceSpec) -> CostModel
     Raises
     ------
     SweepError
-        The implementation has no such model; lists those that it has.
+        The implementation has no such model; lists its models.
     """
     known = cost_models(how.name)
     if model not in known:
@@ -139,7 +141,7 @@ def search_for_absent(name: str) -> Callable[[Problem], float | None]:
     Raises
     ------
     UnsupportedError
-        There is no such search; lists what there is.
+        There is no such search; lists all searches.
     """
     if name not in SEARCHES:
         raise UnsupportedError(f"expected a search out of {', '.join(SEARCHES)}, found {name!r}")
@@ -152,7 +154,7 @@ def find_contract(contract: str, name: str) -> Any:
     Raises
     ------
     SweepError
-        It offers no such thing; lists who does.
+        The implementation does not offer it; lists the implementations that do.
     """
     entry = CONTRACTS[contract].get(name)
     if entry is None:
@@ -161,7 +163,7 @@ def find_contract(contract: str, name: str) -> Any:
 
 
 def _imported(entry: str) -> Any:
-    """Import what an entry of the form ``module:name`` names."""
+    """Import the object that an entry of the form ``module:name`` names."""
     module, _, label = entry.partition(":")
     return getattr(import_module(module), label)
 

@@ -1,8 +1,8 @@
 """Layers of BERT-base, ResNet50, MobileNetV2 and ShuffleNetV2, pruned at random: 41 problems at five sparsities.
 
-LO-SpMM (Lin et al., ACM TACO 2024) gives the networks, the ranges of its 41 shapes and that pruning is random, but
-lists neither shapes nor sparsities: what is here fulfils all but the smallest K that it states (batch 16; convolutions
-as im2col), and is not the authors' list.
+LO-SpMM (Lin et al., ACM TACO 2024) gives the networks, the ranges of its 41 shapes and says that pruning is random. The
+paper lists neither shapes nor sparsities. The shapes here are not the authors' list; they lie within all published
+ranges but the smallest K (batch 16; convolutions as im2col).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SHAPES: dict[str, dict[int, tuple[tuple[int, int], ...]]] = {
 }
 """(I, K) of every layer by network and width J.
 
-I is output channels, K input channels x kernel area, J batch x output area (or tokens).
+I counts output channels, K is input channels x kernel area, and J is batch x output area (or tokens).
 """
 
 
@@ -59,7 +59,7 @@ def _shapes() -> dict[str, tuple[int, int]]:
 def draw_places(seed: Sequence[int], size: int, count: int) -> NDArray[np.int64]:
     """Draw ``count`` of the places 0 .. size - 1 without replacement.
 
-    They are the positions of the smallest of ``size`` random keys, so that NumPy's version does not matter.
+    The places are the positions of the smallest of ``size`` random keys, so that NumPy's version does not matter.
 
     Returns
     -------
@@ -72,8 +72,7 @@ def draw_places(seed: Sequence[int], size: int, count: int) -> NDArray[np.int64]
 class DnnLayers(Source):
     """Randomly pruned layers, named ``<network>_<I>x<K>@<sparsity>``; ``seed`` (default 0) draws another mask.
 
-    The kept weights number floor((1 - sparsity) I K) exactly, DLMC's rounding, and are a uniform sample without
-    replacement.
+    Exactly floor((1 - sparsity) I K) weights are kept (DLMC's rounding), a uniform sample without replacement.
     """
 
     name = "dnn_layers"

@@ -1,4 +1,4 @@
-"""Matrices in files: of a format by path, or of the local mirror by name."""
+"""Matrices in files: files of one format by path, or the local mirror's files by name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FileSource(Source):
         Raises
         ------
         DatasetError
-            It is truncated or something else; says where.
+            The file is truncated or something else; says where.
         """
 
     def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
@@ -76,7 +76,7 @@ class Smtx(FileSource):
     url = "https://github.com/google-research/google-research/tree/master/sgk"
 
     def read(self, path: Path) -> RawMatrix:
-        """Read a file; its first line is held against the others."""
+        """Read a file; its first line has to agree with the other two."""
         with reading(path, "three lines of integers"):
             lines = path.read_text(encoding="ascii").splitlines()
             header, indptr, indices = (
@@ -85,10 +85,10 @@ class Smtx(FileSource):
         if header.size != 3:
             raise DatasetError(f"{path}:1: expected rows, columns and non-zeros, found {header.size} numbers")
         rows, cols, nnz = (int(number) for number in header)
-        for number, (found, expected) in enumerate(((indptr.size, rows + 1), (indices.size, nnz)), 2):
-            if found != expected:
+        for number, (count, expected) in enumerate(((indptr.size, rows + 1), (indices.size, nnz)), 2):
+            if count != expected:
                 raise DatasetError(
-                    f"{path}:{number}: expected {expected:,} numbers as line 1 says, found {found:,}: truncated?"
+                    f"{path}:{number}: expected {expected:,} numbers as line 1 says, found {count:,}: truncated?"
                 )
         return RawMatrix((rows, cols), indptr, indices, None, MatrixKind.PATTERN)
 
@@ -106,7 +106,7 @@ class Mirror(Source):
         return [entry.id for entry in read_manifest(cache.mirror)] if cache.mirror else []
 
     def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
-        """Read a matrix, whose counts are held against the manifest's. Takes no arguments."""
+        """Read a matrix and compare its counts with the manifest's. Takes no arguments."""
         only(f"mirror/{name}", args)
         if cache.mirror is None:
             raise DatasetError(

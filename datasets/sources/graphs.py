@@ -1,6 +1,6 @@
 """Published graphs, one download each: Planetoid, OGB, DGL and SNAP in their raw files, and SuiteSparse's collection.
 
-Neither ``ogb`` nor ``dgl`` is needed to read them.
+Reading them needs neither ``ogb`` nor ``dgl``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Graphs = Mapping[str, tuple[str, Facts]]
 
 
 class GraphSource(Source):
-    """Graphs of one publisher, whose counts are known; none takes arguments."""
+    """Graphs of one publisher, with known counts and without arguments."""
 
     network = True
     cached = True
@@ -56,7 +56,7 @@ class GraphSource(Source):
         Raises
         ------
         DatasetError
-            It is broken, or holds something else.
+            The file is broken, or holds something else.
         """
 
     def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
@@ -113,7 +113,7 @@ class Ogb(GraphSource):
 class DglGraphs(GraphSource):
     """Protein interactions in 20 human tissues, the training graphs side by side: block diagonal and undirected.
 
-    Every node has a self-loop; those that the file lacks are added, which gives the 1,271,274 entries of the papers.
+    Every node has a self-loop: missing self-loops are added, which gives the 1,271,274 entries of the papers.
     """
 
     name = "dgl"
@@ -174,7 +174,7 @@ class Snap(GraphSource):
 class SuiteSparse(GraphSource):
     """The collection's Matrix Market archives by ``Group/Name``: symmetric storage expanded, stored zeros kept.
 
-    Its index is not read: a file's header is held against its content.
+    The collection's index is not read, so the counts come from a file's header, which the content has to match.
     """
 
     name = "suitesparse"

@@ -1,10 +1,10 @@
 """Attention masks that formulas give exactly: LogSparse, Strided, the one-sided block band and the butterfly.
 
-More patterns are drawn: `interleaved`, our reconstruction of what STile's figure 12 sketches, and the matrices that
-LO-SpMM's figures describe: `similar` (figure 6) and `few_columns` (figures 4 and 9).
+More patterns are drawn: `interleaved`, our reconstruction of the pattern that STile's figure 12 sketches, and the
+matrices that LO-SpMM's figures describe: `similar` (figure 6) and `few_columns` (figures 4 and 9).
 
-The formulas are those whose counts are the published ones (STile, table 4; SparseTIR, section 4.3), which differ in
-details from the masks that they are named after: see each function.
+The formulas give the published counts (STile, table 4; SparseTIR, section 4.3). In details they differ from the masks
+that they are named after: see each function.
 """
 
 from __future__ import annotations
@@ -33,14 +33,17 @@ _LARGEST = 1 << 20
 class Patterns(Source):
     """Masks by formula: ``logsparse_N``, ``strided_N``, ``band_N``, ``butterfly_N``, ``interleaved_N``, and others.
 
-    The others are ``similar_N`` and, with N columns and ``rows`` (128) rows, ``few_columns_N``; those are square.
+    The others are ``similar_N`` and ``few_columns_N``, which has N columns and ``rows`` (128) rows; all but the last
+    are square. A further ``_label`` after N tells apart masks of other arguments. Arguments, with defaults:
 
-    A further ``_label`` after N tells apart masks of other arguments: strided takes ``stride`` (default: the root of
-    N, rounded down), band ``block`` (16) and ``blocks`` (16), butterfly ``block`` (16), interleaved ``block``
-    (16), ``length`` (32), ``density`` (0.7) and ``seed`` (0), similar ``block`` (32), ``similarity`` (0.0),
-    ``ratio`` (1.0), ``density`` (0.02) and ``seed`` (0), few_columns ``columns`` (N), ``nnz`` (one a column) and
-    ``seed`` (0). All take ``heads`` (1): so many copies stand on the diagonal, each with values of its own, which is
-    what a batch of attention heads multiplies by.
+    - strided: ``stride`` (the root of N, rounded down);
+    - band: ``block`` (16), ``blocks`` (16);
+    - butterfly: ``block`` (16);
+    - interleaved: ``block`` (16), ``length`` (32), ``density`` (0.7), ``seed`` (0);
+    - similar: ``block`` (32), ``similarity`` (0.0), ``ratio`` (1.0), ``density`` (0.02), ``seed`` (0);
+    - few_columns: ``rows`` (128), ``columns`` (N), ``nnz`` (one a column), ``seed`` (0);
+    - all: ``heads`` (1), copies of the mask on the diagonal, each with values of its own, as a batch of attention heads
+      multiplies by them.
     """
 
     name = "patterns"
@@ -81,7 +84,7 @@ class Patterns(Source):
 def logsparse(where: str, size: int, args: Args) -> Edges:
     """Row i has i, i - 2^j for j = 0 .. floor(log2 i), and i + 2^j for j = 0 .. floor(log2(N - 1 - i)) - 1.
 
-    The right side stops one power early: so made, N = 4096 has the 90,115 non-zeros of STile's table 4.
+    The right side stops one power early, and N = 4096 thus has the 90,115 non-zeros of STile's table 4.
     """
     only(where, args)
     i = np.arange(size, dtype=np.int64)
@@ -93,12 +96,11 @@ def logsparse(where: str, size: int, args: Args) -> Edges:
 
 
 def strided(where: str, size: int, args: Args) -> Edges:
-    """Row i has the columns within s - 1 of i, and those at s j to either side but the last that there is room for.
+    """Row i has the columns within s - 1 of i, and the columns at multiples of s to either side, except the outermost.
 
-    That is i + s j for j = 1 .. floor((N - 1 - i) / s) - 1 and i - s j for j = 1 .. floor(i / s) - 1.
+    The latter are i + s j for j = 1 .. floor((N - 1 - i) / s) - 1 and i - s j for j = 1 .. floor(i / s) - 1.
 
-    A two-sided band without the outermost stride: so made, N = 4096 with s = 64 has the 766,144 non-zeros of STile's
-    table 4.
+    Without the outermost stride, N = 4096 with s = 64 has the 766,144 non-zeros of STile's table 4.
     """
     only(where, args, "stride")
     stride = argument(where, args, "stride", int(size**0.5), (1, size))
@@ -115,9 +117,10 @@ def strided(where: str, size: int, args: Args) -> Edges:
 
 
 def band(where: str, size: int, args: Args) -> Edges:
-    """Block row r has the full blocks r .. r + blocks - 1 that there are: an upper, one-sided band.
+    """Block row r has the full blocks r .. r + blocks - 1 within the matrix: an upper, one-sided band.
 
-    SparseTIR's "band of size 256" for Longformer as its artefact makes it: 3,976 blocks of 16 x 16 for N = 4096.
+    This is SparseTIR's "band of size 256" for Longformer as its artefact makes it: 3,976 blocks of 16 x 16 for N =
+    4096.
     """
     only(where, args, "block", "blocks")
     block = argument(where, args, "block", 16, (1, size))
@@ -132,7 +135,7 @@ def band(where: str, size: int, args: Args) -> Edges:
 def butterfly(where: str, size: int, args: Args) -> Edges:
     """Block row r has the full blocks r and r xor s for every power of two s below the number of block rows.
 
-    That is the union over all strides s of 2 x 2 butterflies (Pixelated Butterfly): 2,304 blocks of 16 x 16 for N =
+    This is the union over all strides s of 2 x 2 butterflies (Pixelated Butterfly): 2,304 blocks of 16 x 16 for N =
     4096.
     """
     only(where, args, "block")
@@ -150,10 +153,12 @@ def interleaved(where: str, size: int, args: Args) -> Edges:
     """Every row has its share of a dense block and a segment of its own: our reconstruction of STile's figure 12.
 
     The figure is a sketch and its generator is not public. Here a random half of the columns belongs to blocks and the
-    other half to segments. Rows, permuted, stand in groups of ``block``; group g has ``block`` columns of the first
-    half at ``density``, the next group the next ones, around. Each row has ``length`` columns of the second half,
-    drawn for it alone. No order of rows separates the two, since every row has both: blocks must be taken first, and
-    what is left of the same rows regrouped.
+    other half to segments. Rows, permuted, stand in groups of ``block``. Each group fills ``block`` columns of the
+    first half at ``density``; the next group takes the next columns, and after the last column the first follows. Each
+    row has ``length`` columns of the second half, drawn for this row alone.
+
+    No order of rows separates blocks from segments, since every row has both: a format must take the blocks first, and
+    then regroup the rest of the same rows.
     """
     only(where, args, "block", "length", "density", "seed")
     half = size // 2
@@ -171,18 +176,22 @@ def interleaved(where: str, size: int, args: Args) -> Edges:
 
 
 def similar(where: str, size: int, args: Args) -> Edges:
-    """Blocks of rows of which the second half repeats a share of the first's places (LO-SpMM, section 4.3, figure 6).
+    """Blocks of rows; the second half of them repeats a share of the first half's places (LO-SpMM, figure 6).
 
-    Block i + B / 2 of B has ``similarity`` of the places of block i, chosen at random, and for each of the others
-    another column of the same row. Of two blocks 2 i and 2 i + 1 the second has ``ratio`` times the non-zeros of the
-    first; a block's rows have as many as each other, or one more. The paper gives N = 1024 in 32 blocks, 98 %
-    sparsity, similarities from 0 to 0.9 and ratios from 1 to 3, and not how places are drawn: here uniformly.
+    Block i + B / 2 of B has the share ``similarity`` of the places of block i, chosen at random. Each other place moves
+    to another column of its row. Of two blocks 2 i and 2 i + 1 the second has ``ratio`` times the non-zeros of the
+    first. Rows of one block differ by at most one non-zero.
+
+    The paper (section 4.3) gives N = 1024 in 32 blocks, 98 % sparsity, similarities from 0 to 0.9 and ratios from 1 to
+    3. The paper does not say how places are drawn; here they are drawn uniformly.
     """
     only(where, args, "block", "similarity", "ratio", "density", "seed")
     block = argument(where, args, "block", min(32, size), (1, size))
     grid = _grid(where, size, block)
     if grid % 4:
-        raise DatasetError(f"{where}: expected blocks in fours, pairs of either half, found {grid} of {block} rows")
+        raise DatasetError(
+            f"{where}: expected a number of blocks that 4 divides (pairs in both halves), found {grid} of {block} rows"
+        )
     similarity = argument(where, args, "similarity", 0.0, (0.0, 1.0))
     ratio = argument(where, args, "ratio", 1.0, (1.0, 1e3))
     density = argument(where, args, "density", 0.02, (0.0, 0.25))
@@ -193,13 +202,13 @@ def similar(where: str, size: int, args: Args) -> Edges:
     repeated: list[NDArray[np.int64]] = []
     for number in range(grid // 2):
         whole, over = divmod(counts[number % 2], block)
-        held = counts[number % 2]
-        changed = np.ones(held, bool)
-        changed[_shuffled(bits, held)[: round(similarity * held)]] = False
+        count = counts[number % 2]
+        changed = np.ones(count, bool)
+        changed[_shuffled(bits, count)[: round(similarity * count)]] = False
         at = 0
         for row in range(block):
             length = whole + (row < over)
-            drawn = _shuffled(bits, size)[: 2 * length]  # at most half of the columns: others are left
+            drawn = _shuffled(bits, size)[: 2 * length]  # length is at most half of the columns
             cols.append(drawn[:length])
             repeated.append(np.where(changed[at : at + length], drawn[length:], drawn[:length]))
             at += length
@@ -208,11 +217,10 @@ def similar(where: str, size: int, args: Args) -> Edges:
 
 
 def few_columns(where: str, size: int, args: Args) -> Edges:
-    """So many non-zeros in so many of N columns: what LO-SpMM's figures 4 and 9 vary one of.
+    """``nnz`` non-zeros in ``columns`` of N columns: LO-SpMM's figures 4 and 9 vary one of the two.
 
-    Columns are drawn; they have as many non-zeros as each other, or one more, and so have the ``rows`` rows. The
-    paper's figure 4 has 128 rows of 2,048 columns with 2,048 to 4,096 non-zeros, figure 9 half of the places of
-    some rows.
+    The columns are drawn. Columns differ by at most one non-zero, and so do the ``rows`` rows. The paper's figure 4 has
+    128 rows of 2,048 columns with 2,048 to 4,096 non-zeros. Figure 9 fills half of the places of some rows.
     """
     only(where, args, "rows", "columns", "nnz", "seed")
     num_rows = argument(where, args, "rows", _ROWS["few_columns"], (1, _LARGEST))
@@ -221,7 +229,7 @@ def few_columns(where: str, size: int, args: Args) -> Edges:
     bits = np.random.PCG64(argument(where, args, "seed", 0, (0, 2**31)))
     kept, rows = _shuffled(bits, size)[:columns], _shuffled(bits, num_rows)
     whole, over = divmod(nnz, columns)
-    # One row after the other, around: no column has a row twice.
+    # One row after the other, again from the first after the last: no column has a row twice.
     return rows[np.arange(nnz) % num_rows], np.repeat(kept, whole + (np.arange(columns) < over))
 
 
@@ -231,7 +239,7 @@ def _shuffled(bits: np.random.PCG64, count: int) -> NDArray[np.int64]:
 
 
 _ROWS: Mapping[str, int] = {"few_columns": 128}
-"""Rows of what is not square, where ``rows`` does not say."""
+"""Default of ``rows``, by the formulas whose matrices are not square."""
 _FORMULAS: Mapping[str, Callable[[str, int, Args], Edges]] = {
     "logsparse": logsparse,
     "strided": strided,

@@ -1,7 +1,7 @@
 """The reader of Planetoid's raw ``ind.*.graph`` files.
 
-Such a file is a pickle of ``defaultdict(list)`` from node to neighbours. It is read by an unpickler that knows
-exactly these types, so that a file that was tampered with can execute nothing.
+Such a file is a pickle of ``defaultdict(list)`` from node to neighbours. The unpickler here knows exactly these types,
+so that a file that was tampered with can execute nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _STEPS = frozenset(
     "LIST EMPTY_LIST APPEND APPENDS DICT EMPTY_DICT SETITEM SETITEMS".split()
 )
 _MOST_TUPLES = 8
-"""One holds the arguments of ``defaultdict``."""
+"""A legal file needs one tuple, for the arguments of ``defaultdict``."""
 
 
 def read_graph(path: Path) -> RawMatrix:
@@ -43,7 +43,7 @@ def read_graph(path: Path) -> RawMatrix:
     Raises
     ------
     DatasetError
-        It holds anything but a ``defaultdict(list)`` of integers, or is truncated.
+        The file holds something other than a ``defaultdict(list)`` of integers, or is truncated.
     """
     with reading(path, "a pickled defaultdict(list)", remedy="it is a corrupt file: delete it to fetch it again"):
         try:
@@ -66,7 +66,7 @@ def read_graph(path: Path) -> RawMatrix:
 
 
 def _check_steps(content: bytes) -> None:
-    """Refuse what the C code of an unpickler believes: places of its memo, sizes of buffers, keys nested at will."""
+    """Refuse claims that the C code of an unpickler trusts: places in its memo, sizes of buffers, nested keys."""
     tuples = 0
     for step, argument, place in pickletools.genops(content):
         tuples += step.name.startswith("TUPLE")

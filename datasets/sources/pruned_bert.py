@@ -3,7 +3,7 @@
 SparseTIR (Ye et al., ASPLOS 2023, section 4.3.2) multiplies by the 72 weight matrices of two models of BERT-base:
 query, key, value and output of 12 layers are 768 x 768, the two of the feed-forward part 3072 x 768 and 768 x 3072.
 One model is pruned in blocks of 32 x 32 to 93 % on average (Lagunas et al., EMNLP 2021), one by elements to 94 % (Sanh
-et al., NeurIPS 2020). What each matrix holds is in the models alone, which are not part of this project.
+et al., NeurIPS 2020). The real masks are in the models alone, which are not part of this project.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from spmark.impls.core.record import MatrixKind
 SHAPES = ((768, 768), (3072, 768), (768, 3072))
 """(I, K): outputs and inputs of the layers."""
 SPARSITIES = {32: ("0.7", "0.8", "0.9", "0.93", "0.95", "0.98"), 1: ("0.9", "0.94", "0.95", "0.98")}
-"""What is listed of each block size: the published average and values around it."""
+"""Listed sparsities of each block size: the published average and values around it."""
 _NAME = re.compile(r"(\d+)x(\d+)_block(\d+)@(0\.\d+)(_[\w.-]+)?")
 _ROWS_STREAM, _BLOCKS_STREAM = 1, 2
 
 
 @dataclass(frozen=True)
 class _Layer:
-    """What a name says."""
+    """The layer that a name describes."""
 
     num_rows: int
     num_cols: int
@@ -48,9 +48,9 @@ class _Layer:
 class PrunedBert(Source):
     """Layers pruned at random, named ``<I>x<K>_block<B>@<sparsity>``: blocks of B x B are kept whole or dropped.
 
-    The kept blocks number floor((1 - sparsity) blocks) and are a uniform sample; ``seed`` (default 0) draws another.
-    ``empty_rows`` (0) is the share of block rows that get no block, whatever the sparsity: block-pruned models have
-    many. A further ``_label`` tells apart layers of other arguments.
+    Exactly floor((1 - sparsity) blocks) blocks are kept, a uniform sample; another ``seed`` (default 0) draws another.
+    ``empty_rows`` (0) is the share of block rows without a block, whatever the sparsity: block-pruned models have many.
+    A further ``_label`` tells apart layers of other arguments.
     """
 
     name = "pruned_bert"
@@ -78,21 +78,21 @@ class PrunedBert(Source):
         return Facts(layer.num_rows, layer.num_cols, layer.kept * layer.block**2)
 
     def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
-        """Draw the block rows that hold anything, then blocks among them."""
+        """Draw the block rows that are not empty, then blocks in them."""
         where, layer = f"pruned_bert/{name}", _layer(name)
         only(where, args, "seed", "empty_rows")
         seed = argument(where, args, "seed", 0, (0, 2**31 - 1))
         empty = argument(where, args, "empty_rows", 0.0, (0.0, 1.0))
         block_rows, block_cols = layer.grid
-        held = block_rows - int(Fraction(str(empty)) * block_rows)
-        if layer.kept > held * block_cols:
+        used_rows = block_rows - int(Fraction(str(empty)) * block_rows)
+        if layer.kept > used_rows * block_cols:
             raise DatasetError(
-                f"{where}: expected empty_rows to leave room for {layer.kept} blocks, found {held} of {block_rows} "
-                f"block rows left with {block_cols} blocks each"
+                f"{where}: expected empty_rows to leave room for {layer.kept} blocks, found {used_rows} of "
+                f"{block_rows} block rows left with {block_cols} blocks each"
             )
         words = [seed, layer.num_rows, layer.num_cols, layer.block, layer.kept]
-        rows = draw_places([*words, _ROWS_STREAM], block_rows, held)
-        row, col = np.divmod(draw_places([*words, _BLOCKS_STREAM], held * block_cols, layer.kept), block_cols)
+        rows = draw_places([*words, _ROWS_STREAM], block_rows, used_rows)
+        row, col = np.divmod(draw_places([*words, _BLOCKS_STREAM], used_rows * block_cols, layer.kept), block_cols)
         inner = np.arange(layer.block)
         entries = np.broadcast_to(
             rows[row][:, None, None] * layer.block + inner[:, None], (layer.kept, *[layer.block] * 2)

@@ -16,7 +16,7 @@ _MOST_EDGES = 1 << 28
 
 
 class Rmat(Source):
-    """2^scale rows, edge_factor 2^scale edges drawn, repeated ones merged; the name is a label.
+    """Graphs of 2^scale rows from edge_factor 2^scale drawn edges, repeated edges merged; the name is a label.
 
     Arguments: ``scale`` (default 16), ``edge_factor`` (16), the quadrants' probabilities ``a b c d`` (0.57, 0.19,
     0.19, 0.05, Graph500's; they sum to 1), ``seed`` (0). Vertices are not shuffled: the heavy rows come first.
@@ -27,7 +27,7 @@ class Rmat(Source):
     citation = "Chakrabarti, Zhan and Faloutsos, R-MAT: a recursive model for graph mining, SDM 2004"
 
     def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:
-        """Draw a graph: one random word an edge and level. O(edges scale) time."""
+        """Draw a graph: one random word for each edge and level. O(edges scale) time."""
         where = f"rmat/{name}"
         only(where, args, "scale", "edge_factor", "a", "b", "c", "d", "seed")
         scale = argument(where, args, "scale", 16, (1, 27))

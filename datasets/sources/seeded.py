@@ -1,7 +1,7 @@
 """Seeded matrices of six kinds, seventy of each, for labels that predictors are trained on: 420 by formulas alone.
 
-Sizes, densities and skews are drawn by the number in the name, over the ranges that SuiteSparse's matrices have; each
-kind stands for one that its formats are told apart by. All are synthetic and say so.
+The number in the name seeds sizes, densities and skews, over the ranges of SuiteSparse's matrices. Each kind stands for
+a structure that decides between formats. All are synthetic and say so.
 """
 
 from __future__ import annotations
@@ -83,14 +83,14 @@ def _mesh(rows: int, draws: _Draws) -> Edges:
         steps = steps[np.abs(steps).sum(1) <= 1]
     points = np.arange(min(rows, side**dimensions))
     place = np.array([points // side**axis % side for axis in range(dimensions)])
-    found = []
+    edges = []
     for step in steps:
         there = place + step[:, None]
         inside = ((there >= 0) & (there < side)).all(0)
         to = sum(there[axis] * side**axis for axis in range(dimensions))
         inside &= np.asarray(to) < rows
-        found.append((points[inside], np.asarray(to)[inside]))
-    return np.concatenate([a for a, _ in found]), np.concatenate([b for _, b in found])
+        edges.append((points[inside], np.asarray(to)[inside]))
+    return np.concatenate([rows for rows, _ in edges]), np.concatenate([cols for _, cols in edges])
 
 
 def _random(rows: int, draws: _Draws) -> Edges:
@@ -100,7 +100,7 @@ def _random(rows: int, draws: _Draws) -> Edges:
 
 
 def _hyper_sparse(rows: int, draws: _Draws) -> Edges:
-    """Few rows have anything, some of them much."""
+    """Few rows have non-zeros, and some of these rows have many."""
     used = max(1, int(rows * draws.between(0.005, 0.3)))
     count = _most(rows * draws.between(0.05, 2))
     row = (used * draws.uniform(count) ** draws.between(1, 3)).astype(np.int64)
@@ -129,7 +129,7 @@ class Seeded(Source):
     citation = "six kinds of formulas, no publication"
 
     def names(self, cache: Cache) -> Sequence[str]:
-        """List all, the kinds taking turns, so that the first ones are a fair sample."""
+        """List all names, kinds by turns, so that the first names are a fair sample."""
         return [f"{kind}_{number:02d}" for number in range(EACH) for kind in KINDS]
 
     def load(self, name: str, args: Args, cache: Cache) -> RawMatrix:

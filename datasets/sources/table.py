@@ -1,4 +1,4 @@
-"""Every source of matrices by name: the one line to add when a file is added. Classes are imported on use."""
+"""Every source of matrices by name: a new source needs one line here. Classes are imported on use."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def find_source(name: str) -> Source:
     Raises
     ------
     DatasetError
-        There is none of that name; lists those that there are.
+        The name is unknown; lists all sources.
     """
     entry = SOURCES.get(name)
     if entry is None:

@@ -1,7 +1,8 @@
-"""Seeded stand-ins for ogbn-proteins and reddit, which cannot be had without a network and are too large to ship.
+"""Seeded stand-ins for ogbn-proteins and reddit, which need a network and are too large to ship.
 
 A twin has exactly the real graph's rows and non-zeros, heavy-tailed degrees with the real mean and a stated maximum,
-and communities. Its records say `twin`: it shows how a system scales to such a graph, not how it does on that one.
+and communities. Its records say `twin`: a twin shows how a system scales to such a graph, not its speed on the real
+one.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Law:
     """Entries of the longest row."""
     communities: int
     contiguous: bool
-    """Members of a community have neighbouring numbers; else they are scattered."""
+    """Whether members of a community have neighbouring numbers or scattered ones."""
     inside: float
     """Share of a row's entries in columns of its own community."""
 
@@ -40,18 +41,18 @@ TWINS = {
     # Rows and non-zeros: STile, table 4 (every edge in one direction). Eight species, numbered one after the other:
     # Hu et al., NeurIPS 2020. The rest, the longest row included, is our choice.
     "proteins_twin": Law(132_534, 39_561_252, 7_750, 8, True, 0.95),
-    # Rows and non-zeros: STile, table 4. 41 subreddits: Hamilton et al., NeurIPS 2017. The rest is ours.
+    # Rows and non-zeros: STile, table 4. 41 subreddits: Hamilton et al., NeurIPS 2017. The rest is our choice.
     "reddit_twin": Law(232_965, 114_615_892, 21_657, 41, False, 0.75),
 }
 
 
 class Twin(Source):
-    """Stand-ins for graphs that cannot be shipped; ``seed`` (default 0) draws another.
+    """Stand-ins for graphs that cannot be shipped; another ``seed`` (default 0) draws another.
 
-    Row lengths are the quantiles of a log-normal law whose mean is nnz / rows and whose top quantile is the stated
-    longest row, dealt to the rows at random. A row draws the share ``inside`` of its columns from its community and the
-    rest from all, in proportion to the length of the column's own row, so that columns are heavy-tailed as well; what
-    is drawn twice is drawn again.
+    Row lengths are the quantiles of a log-normal law, dealt to the rows at random. The mean of the law is nnz / rows,
+    and its top quantile is the stated longest row. A row draws the share ``inside`` of its columns from its community
+    and the rest from all columns, in proportion to the length of the column's own row: columns are heavy-tailed as
+    well. A repeated column is drawn again.
     """
 
     name = "twin"
@@ -67,7 +68,7 @@ class Twin(Source):
         return tuple(TWINS)
 
     def facts(self, name: str) -> Facts | None:
-        """Give the counts, which are the real graph's."""
+        """Give the counts of the twin and of the real graph."""
         law = TWINS.get(name)
         return Facts(law.num_rows, law.num_rows, law.nnz) if law else None
 
@@ -79,10 +80,10 @@ class Twin(Source):
 
 
 def draw(law: Law, seed: int) -> RawMatrix:
-    """Draw a graph by a law. O(nnz + rows^2 / 64) time, no memory beyond the CSR's but O(rows).
+    """Draw a graph by a law. O(nnz + rows^2 / 64) time, O(rows) memory beside the CSR.
 
-    Every row is drawn into a bit set of its columns, which is read off in order: no sort, and exactly as many entries
-    as wanted.
+    Every row is drawn into a bit set of its columns, which is read off in order: this needs no sort and gives exactly
+    the wanted number of entries.
     """
     from spmark.datasets.sources.twin_rows import AliasTable, draw_rows
 
@@ -104,7 +105,7 @@ def draw(law: Law, seed: int) -> RawMatrix:
 
 
 def row_lengths(law: Law) -> NDArray[np.int64]:
-    """Give (rows,) int64 row lengths, rising, that sum to nnz and end in the longest row."""
+    """Give (rows,) int64 row lengths, rising, with the sum nnz and the longest row at the end."""
     mean = law.nnz / law.num_rows
     top = NormalDist().inv_cdf(1 - 0.5 / law.num_rows)
     # The mean of the law is exp(m + s^2 / 2) and its top quantile exp(m + s top): s solves both.
@@ -114,7 +115,7 @@ def row_lengths(law: Law) -> NDArray[np.int64]:
     lengths: NDArray[np.int64] = np.rint(np.exp(middle + spread * normal)).astype(np.int64)
     np.clip(lengths, 1, law.longest_row, out=lengths)
     lengths[-1] = law.longest_row
-    # Rounding leaves a small rest: spread it evenly over the rows that have room, the longest left alone.
+    # Rounding leaves a small rest, which is spread evenly over the rows with room, except the longest.
     while rest := law.nnz - int(lengths.sum()):
         step = 1 if rest > 0 else -1
         room = np.flatnonzero(lengths[:-1] < law.longest_row if rest > 0 else lengths[:-1] > 1)
@@ -130,7 +131,7 @@ def _normal_quantiles(count: int) -> NDArray[np.float64]:
 
 
 def _community_starts(law: Law) -> NDArray[np.int64]:
-    """Give (communities + 1,) bounds: sizes fall like 1 / sqrt(rank)."""
+    """Give (communities + 1,) bounds of communities, whose sizes fall like 1 / sqrt(rank)."""
     shares = 1 / np.sqrt(np.arange(1, law.communities + 1))
     return np.concatenate([[0], np.rint(np.cumsum(shares / shares.sum()) * law.num_rows)]).astype(np.int64)
 

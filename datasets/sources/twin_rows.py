@@ -1,4 +1,7 @@
-"""The compiled loops behind `spmark.datasets.sources.twin`, apart from it since importing numba takes long."""
+"""The compiled loops behind `spmark.datasets.sources.twin`, in a module of their own since importing Numba takes long.
+
+The caller (`spmark.datasets.sources.twin.draw`) allocates every buffer.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,12 @@ _MIX_2 = np.uint64(0x94D049BB133111EB)
 
 
 class AliasTable(NamedTuple):
-    """Draws in proportion to weights: item i with probability ``keep[i]``, else ``alias[i]``, for i uniform."""
+    """Draws in proportion to weights: for uniform i, item i with probability ``keep[i]``, else ``alias[i]``."""
 
     keep: Any
-    """(n,) float64."""
+    """(n,) float64: probability of keeping each item; `fill_alias` fills it."""
     alias: Any
-    """(n,) int32."""
+    """(n,) int32: item that takes the place of each one not kept; `fill_alias` fills it."""
 
 
 @njit  # type: ignore[untyped-decorator]
@@ -37,7 +40,10 @@ def _below(word: Any, bound: Any) -> Any:
 
 @njit  # type: ignore[untyped-decorator]
 def _drawn(table: Any, first: Any, size: Any, word: Any) -> Any:
-    """Draw one of ``size`` items that start at ``first``, numbered from 0: upper bits choose, lower bits keep it."""
+    """Draw one of ``size`` items that start at ``first``, numbered from 0: upper bits choose it, lower bits keep it.
+
+    ``table`` is an `AliasTable`, ``word`` a random uint64.
+    """
     item = _below(word, size)
     if (word & np.uint64(0x7FFFFFFF)) * (1.0 / 2147483648.0) < table.keep[first + item]:
         return item
@@ -51,9 +57,9 @@ def fill_alias(keep: Any, alias: Any) -> None:
     Parameters
     ----------
     keep : (n,) float64
-        Weights of mean 1; becomes the probability of keeping the column drawn.
+        Weights of mean 1 before the call; afterwards the probability of keeping each drawn column.
     alias : (n,) int32
-        Becomes the column taken otherwise.
+        Each item's own number before the call; afterwards the column that takes the place of one not kept.
     """
     small, large = np.empty(keep.size, np.int32), np.empty(keep.size, np.int32)
     num_small = num_large = 0
@@ -96,18 +102,19 @@ def draw_rows(  # noqa: PLR0917 (numba takes no keyword-only arguments)
     Parameters
     ----------
     indptr : (n + 1,) int32
-        How long every row shall be.
+        The wanted rows: row i gets the entries ``indptr[i]:indptr[i + 1]``.
     indices : (nnz,) int32
-        Filled.
+        Written: the column of each entry.
     members : (n,) int32
         Columns by community; community c has ``members[starts[c]:starts[c + 1]]``.
     starts : (communities + 1,) int64
+        Where each community begins in ``members``.
     community : (n,) int32
-        Of every row.
+        Community of every row.
     everyone : AliasTable
-        Of all columns.
+        Draws among all columns.
     own : AliasTable
-        Of every community's members, one table after the other, each numbered from 0.
+        Draws among the members of a community: one table after the other, each numbered from 0.
     inside : float
         Share of a row's entries drawn from its community.
     seed : uint64
@@ -119,7 +126,7 @@ def draw_rows(  # noqa: PLR0917 (numba takes no keyword-only arguments)
         length = indptr[row + 1] - indptr[row]
         first = starts[community[row]]
         size = starts[community[row] + 1] - first
-        # At most half of a community is asked for, or drawing again would take long.
+        # At most half of a community is drawn: beyond that, most draws would repeat a column.
         local = min(np.int64(inside * length + 0.5), size // 2)
         state = _mixed((seed + one) * _GOLDEN ^ np.uint64(row))
         taken = 0
@@ -147,7 +154,7 @@ def draw_rows(  # noqa: PLR0917 (numba takes no keyword-only arguments)
 
 @njit  # type: ignore[untyped-decorator]
 def _bit_number(power: Any) -> Any:
-    """Give n of the word 2^n by halving, since numba has no count of trailing zeros."""
+    """Give n of the word 2^n by halving, since Numba has no count of trailing zeros."""
     number = 0
     for step in (32, 16, 8, 4, 2, 1):
         if power >> np.uint64(step):

@@ -1,4 +1,4 @@
-"""Refusing what is none of a few known values: one sentence, with a hint where a name is misspelt."""
+"""Messages that refuse a value outside of a few known ones, with a hint where a name is misspelt."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 _LONGEST = 100
-"""Comparing takes time that grows with the square; no name is this long."""
+"""Letters that are compared: the time grows with their square, and every known name is shorter."""
 
 
 def near(found: str, known: Iterable[str]) -> str:
-    """Give `` (did you mean ...?)`` where something known is spelt much like ``found``, else an empty string."""
+    """Give the hint `` (did you mean ...?)`` where a known name is spelt much like ``found``, else an empty string."""
     matches = get_close_matches(found[:_LONGEST], list(known), 1)
     return f" (did you mean {matches[0]}?)" if matches else ""
 
 
 def none_of(what: str, found: object, known: Iterable[object]) -> str:
-    """Say that ``found`` is none of what is known: ``expected a source out of snap, ogb, found 'snp' (did you ...?)``.
+    """Give the message that refuses ``found``: ``expected a source out of snap, ogb, found 'snp' (did you ...?)``.
 
     Parameters
     ----------
     what : str
         What the known values are, after the word "expected".
     found : object
-        Only text brings a hint.
+        The refused value; only a text gets a hint.
     known : iterable of str or numbers
     """
     names = [str(one) for one in known]
@@ -32,12 +32,12 @@ def none_of(what: str, found: object, known: Iterable[object]) -> str:
 
 
 def check_choices(config: object, **known: Iterable[object]) -> None:
-    """Refuse a tunable, given by its name, whose value in ``config`` is none of the known ones.
+    """Refuse a config in which a tunable has a value outside of those known for its name.
 
     Raises
     ------
     ValueError
-        Says which one, what is known and what was found.
+        Names the tunable, its known values and the value that was found.
     """
     for name, values in known.items():
         legal, value = list(values), getattr(config, name)

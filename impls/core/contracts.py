@@ -17,7 +17,7 @@ from spmark.impls.core.problem import Csr, DType
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command that studies an implementation has to say."""
+    """The answer of a command that studies an implementation."""
 
     answer: Mapping[str, Any]
     """For scripts: written as JSON."""
@@ -55,11 +55,11 @@ class LabelJob:
     shard: tuple[int, int]
     """The number of this part of the work, counted from 1, and the number of parts."""
     ends: float
-    """Of the monotonic clock, in seconds: nothing is begun after it."""
+    """Time of the monotonic clock, in seconds, after which no measurement begins."""
     names: Sequence[str] = ()
     """``source/name`` of the matrices of all parts; empty where the implementation makes its own."""
     load: Callable[[Sequence[str]], Iterator[tuple[str, NamedMatrix | str]]] = lambda _: iter(())
-    """Gives the matrices of these names in their order; the reason stands for a matrix that cannot be had."""
+    """Gives the matrices of these names in their order; a text in place of a matrix says why the matrix is missing."""
     dtypes: Sequence[DType] = tuple(DType)
     exhaustive: int = 0
     """Matrices on which every config is tried."""
@@ -73,7 +73,7 @@ class LabelJob:
 
     @property
     def part(self) -> str:
-        """The shard as names of files have it."""
+        """The shard as names of files spell it, such as ``02-of-08``."""
         return f"{self.shard[0]:02d}-of-{self.shard[1]:02d}"
 
 
@@ -86,7 +86,7 @@ class Labels(Protocol):
     """What can be measured in place of labels; each is an option of ``spmark label``."""
 
     def measure(self, job: LabelJob) -> Outcome:
-        """Measure what has no row yet; each row is on disk before the next measurement begins.
+        """Measure everything that has no row yet; each row is on disk before the next measurement begins.
 
         Parameters
         ----------
@@ -114,16 +114,16 @@ class PublishedTable:
     what: str
     url: str
     sha256: str
-    """Of the CSV, unpacked."""
+    """Digest of the unpacked CSV."""
     licence: str
     citation: str
     gpu: str
-    """What it was measured on."""
+    """The GPU of the measurements."""
 
 
 @dataclass(frozen=True)
 class PublishedText:
-    """The content of such a file."""
+    """A published table with its content."""
 
     about: PublishedTable
     text: str
@@ -134,22 +134,22 @@ class TrainingJob:
     """What ``spmark train`` asks for: either files of labels or the published ones."""
 
     name: str
-    """What records call the model."""
+    """Name of the model in records."""
     out: Path
-    """File of the model."""
+    """File that the model is written to."""
     command: str
     """The command line without folders, for the model's file."""
     files: Sequence[Path] = ()
     """Of measured labels."""
     published: PublishedText | None = None
-    """The labels that stand for measured ones."""
+    """Published labels, in place of measured ones."""
 
 
 class Training(Protocol):
     """``predictors``: trains a model of the implementation (``spmark train``)."""
 
     ending: ClassVar[str]
-    """Of a model's file, such as ``.json``."""
+    """Ending of a model's file, such as ``.json``."""
     published: ClassVar[str]
     """Name of the published table that can stand for measured labels; empty where there is none."""
 
@@ -196,9 +196,9 @@ class Reproduction(Protocol):
         seeds : int
             Random splits of each kind.
         slow : bool
-            Train what takes an hour as well.
+            Train the models that take an hour, too.
         tell : callable
-            Told what is being trained.
+            Receives a line on every model that is trained.
 
         Returns
         -------

@@ -79,7 +79,7 @@ class DeviceSpec(Frozen):
 
     @property
     def compute_capability(self) -> int:
-        """The architecture as a number: 90 for sm_90, 0 where the target is no GPU."""
+        """The architecture as a number: 90 for sm_90, 0 for a target other than a GPU."""
         known = _ARCH.fullmatch(self.arch)
         return int(known[1]) if known else 0
 

@@ -1,4 +1,4 @@
-"""Digests of source folders: what code a record or a cached binary came from."""
+"""Digests of source folders, which tell what code a record or a cached binary came from."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _SHARED: Final = ("core", "formats", "kernels", "runtime", "tuning")
 """Folders that every implementation may depend on."""
 _SKIPPED: Final = ("__pycache__", "README.md")
 _STUDY: Final = "study"
-"""Folder of what trains and measures labels: no plan is built by it."""
+"""Folder of the code that trains and measures labels; building a plan uses none of that code."""
 _log = logging.getLogger(__name__)
 
 
 class Sources:
-    """The files of a folder, and whether they still are what they were when this was made.
+    """The files of a folder, with a check that they have not changed since this object was made.
 
     Parameters
     ----------
@@ -41,15 +41,15 @@ class Sources:
         return map(Path, self._began)
 
     def changed(self, files: Iterable[Path]) -> bool:
-        """Say whether one of ``files`` is not what it was at the beginning."""
+        """Say whether one of ``files`` has changed since the beginning."""
         return any(stamp(path) != self._began.get(str(path)) for path in files)
 
     def version(self, package: str) -> str:
         """Give sixteen hex digits over the code of a package and of the folders that every package may depend on.
 
         Names of files count; comments, docstrings and the package's folder ``study`` do not. Where a file has changed
-        since the beginning, what was loaded is neither the old code nor the new: the digest is one that unchanged code
-        never has.
+        since the beginning, this process may mix old code and new: the digest is then one that unchanged code never
+        has.
         """
         folders = [f"{self._root}{os.sep}{name}" for name in sorted({*_SHARED, package})]
         starts = tuple(f"{folder}{os.sep}" for folder in folders)
@@ -65,7 +65,7 @@ def _version(root: str, files: tuple[tuple[str, Stamp], ...], mixed: bool) -> st
     for path, seen in files:
         digest.update(f"{Path(path).relative_to(root).as_posix()}\0{_file_digest(path, seen)}\0".encode())
     if mixed:
-        _log.warning("%s: code has changed since this process began; what it records is of no version", root)
+        _log.warning("%s: code has changed since this process began; its records belong to no version", root)
         digest.update(b"changed while it was in use")
     return digest.hexdigest()[:16]
 
@@ -76,7 +76,7 @@ def _file_digest(path: str, _seen: Stamp) -> str:
 
 
 def _stamps(folder: str) -> Iterator[tuple[str, Stamp]]:
-    """Stamp every file that is code or data: hidden files, notes and what Python keeps are neither."""
+    """Stamp every file of code or data, which leaves out hidden files, notes and Python's caches."""
     try:
         entries = list(os.scandir(folder))
     except FileNotFoundError:
@@ -97,7 +97,7 @@ SOURCES: Final = Sources(Path(__file__).parents[1])
 def implementation_version(package: str) -> str:
     """Digest the code that a result of the implementation in ``impls/<package>`` depends on.
 
-    That is its folder without ``study``, and core, formats, kernels, runtime and tuning, as this process loaded them
-    (`Sources.version`).
+    This code is its folder without ``study``, and core, formats, kernels, runtime and tuning, as this process loaded
+    them (`Sources.version`).
     """
     return SOURCES.version(package)

@@ -1,4 +1,4 @@
-"""What can go wrong, as types: each message says what was expected, what was found and where.
+"""The types of errors: each message says what was expected, what was found and where.
 
 The suite turns these into rows of the records (`spmark.impls.core.record.Status`) or into exit codes; nothing else
 catches them.
@@ -16,7 +16,7 @@ class MatrixError(SpmarkError, ValueError):
 
 
 class ProblemError(SpmarkError, ValueError):
-    """An operator, a width, a dtype or their combination is not one that can be computed."""
+    """An operator, a width, a dtype or their combination cannot be computed."""
 
 
 class OperandError(SpmarkError, ValueError):
@@ -28,7 +28,7 @@ class DatasetError(SpmarkError):
 
 
 class SweepError(SpmarkError, ValueError):
-    """A sweep file, or an override on the command line, does not say what it must."""
+    """A sweep file, or an override on the command line, is wrong or incomplete."""
 
 
 class RecordError(SpmarkError):
@@ -57,7 +57,7 @@ class CompileError(BuildError):
     instance : str
         The kernel with its template arguments, as the compiler was asked for it.
     log : str
-        What the compiler said.
+        The compiler's messages.
     """
 
     def __init__(self, source: str, instance: str, log: str) -> None:

@@ -1,4 +1,4 @@
-"""Files that are seen whole or not at all, files that have changed, and cache entries that show their damage."""
+"""Files that appear whole or not at all, stamps that show changed files, and cache entries that show their damage."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from platformdirs import user_cache_path
 
 
 class Stamp(NamedTuple):
-    """What tells a file from the one that stood in its place before."""
+    """Facts that tell a file from the file that stood in its place before."""
 
     changed_ns: int
-    """Of the content or of what the system notes of it: a file that is written gets a new one even where it keeps the
-    time of its content."""
+    """Time of the last change of content or metadata: every write sets a new one, even where the time of the content is
+    kept."""
     modified_ns: int
     size: int
     inode: int
@@ -27,7 +27,7 @@ class Stamp(NamedTuple):
 def is_file(path: Path | str) -> bool:
     """Say whether a file stands at a path.
 
-    A name that no file can have (too long, or with a NUL byte) names none; `pathlib.Path.is_file` raises OSError there.
+    The answer is no for a name that is too long or has a NUL byte, where `pathlib.Path.is_file` raises OSError.
     """
     return os.path.isfile(path)  # noqa: PTH113
 
@@ -35,7 +35,7 @@ def is_file(path: Path | str) -> bool:
 def stamp(path: Path | str) -> Stamp | None:
     """Give a file's stamp; None where there is no file."""
     try:
-        seen = os.stat(path)  # noqa: PTH116 (what makes a path of every name takes as long again)
+        seen = os.stat(path)  # noqa: PTH116 (making a Path of every name takes as long again)
     except OSError:
         return None
     return Stamp(seen.st_ctime_ns, seen.st_mtime_ns, seen.st_size, seen.st_ino)
@@ -49,14 +49,14 @@ def cache_root() -> Path:
 
 @contextlib.contextmanager
 def whole(path: Path) -> Iterator[Path]:
-    """Give a file to write beside ``path``; it takes that name once it is complete, and is removed otherwise.
+    """Give a file to write beside ``path``: the complete file takes the name ``path``, an incomplete one is removed.
 
-    Folders that are missing are made. Processes may write the same file at once: the last one's stays.
+    Missing folders are made. Processes may write the same path at once: the file of the last one stays.
 
     Raises
     ------
     OSError
-        The file cannot be written; what was there before still is.
+        The file cannot be written; an older file at ``path`` stays.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
@@ -71,7 +71,7 @@ def whole(path: Path) -> Iterator[Path]:
 
 
 def write_sealed(path: Path, content: bytes) -> None:
-    """Write a cache entry behind a digest of it and of its name.
+    """Write a cache entry behind a digest of its content and name.
 
     A cache that cannot be written (full, read-only) costs time, not the result, so that nothing is raised.
     """
@@ -80,7 +80,7 @@ def write_sealed(path: Path, content: bytes) -> None:
 
 
 def read_sealed(path: Path) -> bytes | None:
-    """Read a cache entry; None where there is none, or one that is damaged or was written under another name."""
+    """Read a cache entry; None where the entry is missing, damaged or was written under another name."""
     try:
         seal, _, content = path.read_bytes().partition(b"\n")
     except OSError:

@@ -6,6 +6,6 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Frozen(BaseModel):
-    """Data that nothing changes, closed to unknown keys: a typing error is an answer and no ignored key."""
+    """Immutable data that refuse unknown keys, so that a misspelt key is an error and is not ignored."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)

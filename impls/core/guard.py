@@ -1,4 +1,4 @@
-"""The edge of every reader: whatever a parser raises on a damaged or hostile file becomes an error of ours."""
+"""The guard around every parser: its exceptions on a damaged or hostile file become errors of spmark."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spmark.impls.core.errors import DatasetError, SpmarkError
 from spmark.impls.core.names import printable
 
 _LONGEST_DETAIL = 500
-"""Parsers quote what they choke on, which may be the whole file."""
+"""Letters that are kept of a parser's message, which may quote the whole file."""
 
 
 @contextlib.contextmanager
@@ -19,7 +19,7 @@ def reading(
 ) -> Iterator[None]:
     """Turn every exception of the parsers that run inside into ``error``.
 
-    Errors of ours pass through, as do `KeyboardInterrupt` and its kin.
+    Errors of spmark pass through, as do `KeyboardInterrupt` and its kin.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def reading(
     expected : str
         What the file should hold, after the word "expected".
     error : type of SpmarkError
-        Raised in place of the parser's.
+        Raised in place of the parser's exception.
     remedy : str
         What the reader of the message can do.
 
@@ -50,7 +50,7 @@ def _told(fault: Exception) -> str:
     if isinstance(fault, FileNotFoundError):
         return "no such file"
     if isinstance(fault, OSError) and fault.strerror:
-        return f"that it cannot be read ({fault.strerror})"
+        return f"an unreadable file ({fault.strerror})"
     if isinstance(fault, MemoryError):
         return "more than fits into memory"
     if isinstance(fault, RecursionError):

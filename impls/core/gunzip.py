@@ -24,14 +24,14 @@ def gunzipped_lines(file: IO[bytes], path: Path) -> Iterator[bytes]:
     Parameters
     ----------
     file : binary file
-        The archive; several that follow each other are one.
+        The archive; archives one after the other count as one.
     path : Path
-        What messages call it.
+        Name of the archive in messages.
 
     Raises
     ------
     RecordError
-        Nothing of it can be read.
+        No part of the archive can be read.
     """
     rest, whole, number = b"", "", 0
     try:
@@ -57,7 +57,7 @@ def gunzipped_lines(file: IO[bytes], path: Path) -> Iterator[bytes]:
 
 
 def _content(file: IO[bytes]) -> Iterator[bytes]:
-    """Unpack block by block; a block that holds damage is unpacked byte by byte up to it."""
+    """Unpack block by block; a damaged block is unpacked byte by byte up to the damage."""
     unpacker = zlib.decompressobj(_GZIP)
     begun = False
     while block := file.read(_BLOCK):

@@ -17,16 +17,16 @@ from spmark.impls.core.problem import Csr, Op, Problem
 Config = Mapping[str, Any]
 """Values of an implementation's tunables by name: strings, numbers and booleans."""
 DeviceArray = Any
-"""An array on the plan's device: CuPy's, PyTorch's, NumPy's; core imports none of the first two."""
+"""An array on the plan's device: CuPy's, PyTorch's, NumPy's; core imports neither CuPy nor PyTorch."""
 PHASES = ("features", "select", "search", "convert", "compile", "upload")
-"""What building is made of; a plan reports seconds by these names (`Built.phase` takes them).
+"""The phases of building; a plan reports seconds by these names (`Built.phase` takes them).
 
 - ``features``: counting what a predictor looks at.
-- ``select``: what is chosen among finished plans or formats. STile builds and times its plans here, all but the one
-  that it keeps; LiteForm asks its models and samples for dense pieces; cuSPARSE asks the library for a buffer.
-- ``search``: choosing a config. Where candidates are run to choose, building and timing these is part of it.
+- ``select``: choosing among finished plans or formats. STile builds and times its plans here, all but the one that it
+  keeps. LiteForm asks its models and samples for dense pieces. cuSPARSE asks the library for a buffer.
+- ``search``: choosing a config. Where candidates are run to choose, building and timing them is part of the search.
 - ``convert``: laying the matrix out in the chosen format.
-- ``compile``: compilers, and loading what they gave.
+- ``compile``: compiling, and loading the compiled code.
 - ``upload``: copies to the device.
 """
 
@@ -63,9 +63,9 @@ class Candidate:
     predicted: float | None = None
     """Score of the cost model, lower is better."""
     samples_us: tuple[float, ...] = ()
-    """Measured times, empty where it was only scored."""
+    """Measured times, empty where the config was only scored."""
     reason: str = ""
-    """Why it was not measured, if it should have been."""
+    """Why a config that should have been measured has no times."""
 
 
 @dataclass(frozen=True)
@@ -77,21 +77,21 @@ class Search:
     compiled: int = 0
     measured: int = 0
     cores: int = 1
-    """Host cores that worked on it."""
+    """Host cores that worked on the search."""
     seen: tuple[Candidate, ...] = ()
     """Every config with what was predicted and measured, for replay without a GPU."""
     eligible: int = 0
-    """Configs that an exhaustive search would measure; 0 where that is not known."""
+    """Configs that an exhaustive search would measure; 0 where their number is not known."""
     compile_s: float = 0.0
     """Of the seconds of the phases search and select, those in which candidates were compiled; 0 where the plan does
     not tell them apart."""
     run_s: float = 0.0
-    """Likewise, those in which candidates were run."""
+    """Of the same seconds, those in which candidates were run; 0 likewise."""
 
 
 @dataclass
 class Built:
-    """What a plan says about itself, and how it keeps its accounts; plans derive from it."""
+    """The base class of plans: what a plan says about itself, and its account of seconds by phase."""
 
     config: dict[str, Any] = field(default_factory=dict)
     phases_s: dict[str, float] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class Built:
             self.charge({name: perf_counter() - started})
 
     def charge(self, phases_s: Mapping[str, float]) -> None:
-        """Add seconds to phases: also what was spent on a plan before there was one."""
+        """Add seconds to phases, also those spent before the plan existed."""
         for name, seconds in phases_s.items():
             self.phases_s[name] = self.phases_s.get(name, 0.0) + seconds
 
@@ -147,7 +147,7 @@ class Plan(Protocol):
 
     @property
     def half_sums(self) -> bool:
-        """Whether partial sums are rounded to float16: a vendor's doing, which the plan declares."""
+        """Whether a vendor's library rounds partial sums to float16, which the plan declares."""
         ...
 
     @property
@@ -157,10 +157,10 @@ class Plan(Protocol):
 
     @property
     def order(self) -> NDArray[np.int32] | None:
-        """Where SDDMM's result is in an order of its own: the position in A's CSR order of each element, (nnz,).
+        """The order of SDDMM's result: the position in A's CSR order of each of its elements, (nnz,) int32.
 
-        None where the result is in CSR order, as it is by default; a plan that is asked for another one names it here
-        and in its config. On the host; nothing of it is timed.
+        None stands for CSR order, the default. A plan that is asked for another order names it here and in its config.
+        The array is on the host, and no time includes its use.
         """
         ...
 
@@ -172,12 +172,12 @@ class Plan(Protocol):
         operands : sequence of arrays
             Of `Problem.operand_shapes`, row-major and contiguous, of the problem's dtype, on the plan's device.
         out : array
-            Of `Problem.out_shape`; complete afterwards whatever it held before, in the plan's `order`.
+            Of `Problem.out_shape`, in the plan's `order`; complete afterwards, whatever it contained before.
 
         Raises
         ------
         OperandError
-            An operand does not fit; names it, what was expected and what was found.
+            An operand does not fit; names the operand, what was expected and what was found.
         """
         ...
 
@@ -209,21 +209,21 @@ class Implementation(Protocol):
 
 @runtime_checkable
 class KeepsPlans(Protocol):
-    """An implementation that builds a plan once and loads it from then on."""
+    """An implementation that builds a plan once, and from then on loads the kept plan."""
 
     def load(self, problem: Problem, device: DeviceSpec) -> Plan:
-        """Build what is not kept yet, then load it: the plan accounts for the loading alone.
+        """Build the plan if it is not kept yet, then load it: the plan accounts for the loading alone.
 
         Raises
         ------
         UnsupportedError
-            Such a plan is not kept.
+            A plan of this kind is not kept.
         """
         ...
 
 
 class CostModel(Protocol):
-    """Orders configs of one implementation without building them: what everything that predicts implements.
+    """Orders configs of one implementation without building them; every predictor implements this protocol.
 
     An implementation names its cost models (`spmark.impls.table.cost_models`).
 
@@ -232,7 +232,7 @@ class CostModel(Protocol):
     how : Implementation
         Whose configs are scored; its tunables count, such as the calibration that it asks for.
     device : DeviceSpec
-        What the configs would run on; it need not be here.
+        What the configs would run on; the device itself may be absent.
     """
 
     unit: ClassVar[str | None]
@@ -248,6 +248,6 @@ class CostModel(Protocol):
         Raises
         ------
         SpmarkError
-            The model needs what is not here, or knows nothing of the problem.
+            The model needs data that are missing, or knows nothing of the problem.
         """
         ...

@@ -1,4 +1,4 @@
-"""What else a machine does while something is measured, and from when on that is too much."""
+"""The load that other processes put on a machine during a measurement, and when this load is too much."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ _MOST_CORES = 0.5
 
 @dataclass(frozen=True)
 class Load:
-    """The work of others, which is every process but the one that asks and its children."""
+    """The work of other processes; the asking process and its children do not count."""
 
     cores: int
-    """That the process may use."""
+    """Cores that the process may use."""
     free_cores: float | None
-    """Of these, those that others left free on average; None where it is not known."""
+    """How many of these cores others left free on average; None where this is not known."""
     load_average: float | None = None
-    """Of the last minute, own work included; None where the system does not say."""
+    """Load average of the last minute, own work included; None where the system does not say."""
 
     @property
     def taken_cores(self) -> float:
-        """Cores that others took; 0 where it is not known."""
+        """Cores that others took; 0 where this is not known."""
         return 0.0 if self.free_cores is None else max(0.0, self.cores - self.free_cores)
 
     @property
@@ -30,5 +30,5 @@ class Load:
         return self.taken_cores > max(_MOST_CORES, _MOST_SHARE * self.cores)
 
     def __str__(self) -> str:
-        """Say it in words."""
+        """Say in words how many cores others take."""
         return f"other processes take {self.taken_cores:.1f} of {self.cores} cores"

@@ -4,7 +4,7 @@ Numba checks a kept loop against the file that it stands in, and not against the
 therefore lies in a folder whose name covers every module that holds loops, with the compiler and the CPU. A loop is
 kept only where the modules are still those that this process loaded.
 
-Importing this module imports Numba, which takes long: modules of loops alone do so.
+Importing this module imports Numba, which takes long, so only modules of loops import it.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from spmark.impls.core.files import cache_root
 
 _HOW: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 _NAMES = b"spmark.impls.core.loops"
-"""What a module that holds loops says, since it imports this one."""
+"""A text that stands in every module with loops, since such a module imports this one."""
 _NOT_CODE = ("NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS", "NUMBA_THREADING_LAYER")
 """Settings of Numba that leave the machine code of these loops as it is."""
 _KEY = re.compile("[0-9a-f]{16}")
 _MOST_FOLDERS = 16
-"""Folders that are kept, the last used."""
+"""Folders that are kept: those that were used last."""
 _log = logging.getLogger(__name__)
 
 
 def compiled(*signature: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Compile for one signature now, or read what was compiled before.
+    """Compile for one signature now, or read the machine code that an earlier process kept.
 
     Parameters
     ----------
     *signature
-        Numba's type of the result, and those of the arguments.
+        Numba's type of the result, then the types of the arguments.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -56,7 +56,7 @@ def compiled(*signature: Any) -> Callable[[Callable[..., Any]], Callable[..., An
         loop = njit(**_HOW)(function)
         if numba.config.DISABLE_JIT:
             return cast("Callable[..., Any]", loop)
-        with suppress(RuntimeError):  # Numba's word where nothing can be kept: this process compiles for itself
+        with suppress(RuntimeError):  # Numba raises it where nothing can be kept: this process compiles for itself
             loop._cache = _Cache(function)
         loop.compile(result(*arguments))
         loop.disable_compile()
@@ -71,7 +71,7 @@ def part(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile into the very place of each call."""
+    """Compile into the code of every caller."""
     return cast("Callable[..., Any]", njit(inline="always", **_HOW)(function))
 
 
@@ -83,9 +83,9 @@ def modules() -> frozenset[Path]:
 
 @cache
 def folder() -> Path:
-    """Give the folder of this process's machine code; the first that asks for it puts it in order.
+    """Give the folder of this process's machine code; the first call makes the folder and removes old ones.
 
-    It lies in the folder that ``NUMBA_CACHE_DIR`` names, or in the project's cache.
+    The folder lies where ``NUMBA_CACHE_DIR`` says, or in the project's cache.
     """
     given = numba.config.CACHE_DIR
     own = (Path(given) / "spmark" if given else cache_root()) / "loops" / _key()
@@ -99,7 +99,7 @@ def folder() -> Path:
 
 
 def _key() -> str:
-    """Give sixteen hex digits over all that the machine code of a loop depends on."""
+    """Give sixteen hex digits over everything that the machine code of a loop depends on."""
     digest = hashlib.sha256()
     for path in sorted(modules()):
         digest.update(f"{path.name}\0{path.stat().st_size}\0".encode() + path.read_bytes())
@@ -118,14 +118,14 @@ def _key() -> str:
 
 
 def _remove_old(own: Path) -> None:
-    """Leave the folders that were used last; another process that still uses one compiles again."""
+    """Remove all but the folders that were used last; a process that still uses a removed folder compiles again."""
     others = [path for path in own.parent.iterdir() if path != own and _KEY.fullmatch(path.name)]
     for path in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True)[_MOST_FOLDERS - 1 :]:
         shutil.rmtree(path, ignore_errors=True)
 
 
 class _Place(_CacheLocator):  # type: ignore[misc]
-    """Tells Numba where one loop is kept, or that it is not."""
+    """Tells Numba where one loop is kept."""
 
     def __init__(self, function: Callable[..., Any], file: str) -> None:
         self._py_file, self._line = file, function.__code__.co_firstlineno
@@ -133,7 +133,7 @@ class _Place(_CacheLocator):  # type: ignore[misc]
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], file: str) -> Self | None:
-        """Give the place, or None where code and machine code might part."""
+        """Give the place, or None where the loop is not kept, since its code or its folder may have changed."""
         if Path(file) not in modules() or SOURCES.changed(modules()):
             _log.info("%s: %s is compiled for this process only", file, function.__name__)
             return None
@@ -146,7 +146,7 @@ class _Place(_CacheLocator):  # type: ignore[misc]
         return place
 
     def get_cache_path(self) -> str:
-        """Give the folder, which is that of all loops."""
+        """Give the folder of all loops."""
         return str(folder())
 
     def get_source_stamp(self) -> str:
@@ -163,7 +163,7 @@ class _PlacedHere(CompileResultCacheImpl):  # type: ignore[misc]
 
 
 class _Cache(FunctionCache):  # type: ignore[misc]
-    """Numba's cache in this project's folder; a file that cannot be read or written costs time and no more."""
+    """Numba's cache in this project's folder; a file that cannot be read or written costs time only."""
 
     _impl_class = _PlacedHere
 
@@ -173,7 +173,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]
             raise RuntimeError("expected the project's own place, found one of NUMBA_CACHE_LOCATOR_CLASSES")
 
     def load_overload(self, signature: Any, target: Any) -> Any:
-        """Give the machine code, or None where there is none that can be read."""
+        """Give the machine code, or None where no file of it can be read."""
         try:
             return super().load_overload(signature, target)
         except Exception as error:  # what a damaged pickle raises has no common type
@@ -183,7 +183,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]
             return None
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
-        """Keep the machine code where that is possible."""
+        """Keep the machine code where the folder can be written."""
         try:
             super().save_overload(signature, compiled)
         except OSError as error:

@@ -45,7 +45,7 @@ def printable(text: str, kept: str = "") -> str:
     text : str
         Any text.
     kept : str
-        Letters that stay although they control, such as ``"\n"`` for text of several lines.
+        Control characters that stay, such as ``"\n"`` for text of several lines.
 
     Returns
     -------

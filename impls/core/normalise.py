@@ -1,7 +1,7 @@
-"""Code without what does not run: comments, docstrings and white space that means nothing.
+"""Code without comments, docstrings and white space that means nothing.
 
-Digests of code are made of this, so that prose orphans no record. It is written with regular expressions: Python's own
-tokens and syntax trees differ between its versions, and a digest must not.
+Digests are taken of such code, so that records stay valid where only prose changes. Regular expressions find the parts:
+tokens and syntax trees differ between versions of Python, and a digest must not.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CPP_FILES = (".cu", ".cuh", ".cpp", ".hpp", ".h")
 
 
 def normalised(path: Path) -> bytes:
-    """Give what counts of a file: all of it, unless it is Python, CUDA or C++."""
+    """Give the part of a file that counts: the code of a file of Python, CUDA or C++, all of any other file."""
     content = path.read_bytes()
     if path.suffix == ".py":
         return python_code(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
@@ -45,15 +45,15 @@ def normalised(path: Path) -> bytes:
 
 
 def python_code(text: str) -> str:
-    """Give Python without comments, without statements that are but a string, and without empty lines.
+    """Give Python code without comments, statements that are only a string, and empty lines.
 
-    The white space that begins a statement stays; any other is one space outside of strings.
+    White space that begins a statement stays; any other outside of strings becomes one space.
     """
     return "\n".join(_statements(text.replace("\r\n", "\n") + "\n"))
 
 
 def _statements(text: str) -> Iterator[str]:
-    """Give statement by statement; those in one line stay together."""
+    """Give one statement after the other; statements in one line stay together."""
     words: list[str] = []
     only_strings, depth, at = True, 0, 0
     for match in _PYTHON.finditer(text):
@@ -79,7 +79,7 @@ def _statements(text: str) -> Iterator[str]:
 def cpp_code(text: str) -> str:
     """Give CUDA or C++ without comments.
 
-    White space is one space outside of strings, and directives alone have lines of their own.
+    White space outside of strings becomes one space, and only directives have lines of their own.
     """
     lines: list[list[str]] = [[]]
     for words in _lines(text.replace("\r\n", "\n") + "\n"):
@@ -91,7 +91,7 @@ def cpp_code(text: str) -> str:
 
 
 def _lines(text: str) -> Iterator[list[str]]:
-    """Give the words of line by line; a line that is continued is one."""
+    """Give the words of one line after the other; a line and its continuation count as one."""
     words: list[str] = []
     at = 0
     for match in _CPP.finditer(text):

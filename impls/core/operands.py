@@ -32,7 +32,7 @@ class ArrayFacts:
     strides: tuple[int, ...] | None
     """Bytes, or None for row-major and contiguous."""
     address: int
-    """Of the first element."""
+    """Address of the first element."""
     writable: bool
     device: str
     """``cpu``, ``cuda:0``; ``cuda`` where the array does not say which."""
@@ -44,7 +44,7 @@ class ArrayFacts:
         Raises
         ------
         TypeError
-            The object is neither; says what it is.
+            The object is another thing; names its type.
         """
         if isinstance(array, np.ndarray):
             address, read_only = array.__array_interface__["data"]
@@ -108,9 +108,9 @@ def check_operands(
     operands, out
         What the caller passed.
     device : str, optional
-        Where they must be: ``cpu``, ``cuda``, ``cuda:0``. Without it, all where ``out`` is.
+        Where the arrays must be: ``cpu``, ``cuda``, ``cuda:0``; by default all where ``out`` is.
     alignment : int
-        Bytes that must divide every address; the size of an element is always asked for.
+        Bytes that must divide every address; the size of an element must always divide it.
 
     Returns
     -------
@@ -125,8 +125,8 @@ def check_operands(
     op = Op.SPMM if len(operand_shapes) == 1 else Op.SDDMM
     roles = _ROLES[op]
     if not isinstance(operands, (tuple, list)) or len(operands) != len(operand_shapes):
-        found = len(operands) if isinstance(operands, (tuple, list)) else f"a {type(operands).__name__}"
-        raise OperandError(f"{op}: expected {len(operand_shapes)} operands in a tuple, found {found}")
+        passed = len(operands) if isinstance(operands, (tuple, list)) else f"a {type(operands).__name__}"
+        raise OperandError(f"{op}: expected {len(operand_shapes)} operands in a tuple, found {passed}")
     facts = tuple([_facts(role, array, device) for role, array in zip(roles, (*operands, out), strict=True)])
     result = facts[-1]
     where, wanted = device or result.device, dtype.numpy
@@ -153,33 +153,33 @@ def _facts(role: str, array: Any, device: str | None) -> ArrayFacts:
         raise OperandError(f"{role}: expected {kind}, {error}; convert it first") from error
 
 
-def _check_place(role: str, found: ArrayFacts, shape: tuple[int, ...], device: str, alignment: int) -> None:
-    if found.device != device and not _same_gpu(found.device, device):
-        raise OperandError(f"{role}: expected an array on {device}, found one on {found.device}; copy it there")
-    if found.shape != shape:
-        raise OperandError(f"{role}: expected shape {shape}, found {found.shape}; A is I x K and the dense width is J")
-    if not found.contiguous:
+def _check_place(role: str, facts: ArrayFacts, shape: tuple[int, ...], device: str, alignment: int) -> None:
+    if facts.device != device and not _same_gpu(facts.device, device):
+        raise OperandError(f"{role}: expected an array on {device}, found one on {facts.device}; copy it there")
+    if facts.shape != shape:
+        raise OperandError(f"{role}: expected shape {shape}, found {facts.shape}; A is I x K and the dense width is J")
+    if not facts.contiguous:
         raise OperandError(
-            f"{role}: expected a row-major, contiguous array, found strides of {found.strides} bytes for shape "
-            f"{found.shape}; pass a contiguous copy"
+            f"{role}: expected a row-major, contiguous array, found strides of {facts.strides} bytes for shape "
+            f"{facts.shape}; pass a contiguous copy"
         )
-    if found.address % alignment and 0 not in shape:
+    if facts.address % alignment and 0 not in shape:
         raise OperandError(
-            f"{role}: expected an address that is a multiple of {alignment} bytes, found {found.address:#x}; "
+            f"{role}: expected an address that is a multiple of {alignment} bytes, found {facts.address:#x}; "
             "pass a copy, which will be aligned"
         )
 
 
-def _same_gpu(found: str, expected: str) -> bool:
-    # An array that does not say which GPU it is on is taken at the caller's word.
-    return found.startswith("cuda") and expected.startswith("cuda") and "cuda" in (found, expected)
+def _same_gpu(actual: str, expected: str) -> bool:
+    # An array that does not say which GPU it is on counts as being on the expected one.
+    return actual.startswith("cuda") and expected.startswith("cuda") and "cuda" in (actual, expected)
 
 
 class HostStaging:
-    """A host plan's way in and out in float32: operands are checked, and float16 is widened and rounded once.
+    """Staging of a host plan's arrays in float32: operands are checked, float16 is widened and rounded once.
 
-    float32 arrays pass through untouched. For float16 the plan holds float32 workspaces of every operand and of the
-    result, filled and emptied within the run, so the conversions are in its time.
+    float32 arrays pass through untouched. For float16 the plan has float32 workspaces for every operand and for the
+    result. A run fills and empties them, so its time includes the conversions.
 
     Parameters
     ----------

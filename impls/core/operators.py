@@ -21,7 +21,7 @@ SAMPLED_ROWS = 4096
 _ALL_ROWS_WORK = 1 << 27
 _CHUNK = 1 << 22
 _HOST_CHUNK, _DEVICE_CHUNK = 1 << 15, 1 << 24
-"""Elements drawn at once: what a core's cache holds, or what fills a GPU."""
+"""Elements drawn at once: as many as a core's cache holds, and as many as fill a GPU."""
 _UNIT_ROUNDOFF = 2.0**-24
 _HALF_ROUNDOFF, _HALF_SUBNORMAL_ROUNDOFF = 2.0**-11, 2.0**-25
 
@@ -127,7 +127,7 @@ def random_operands(problem: Problem, seed: int) -> tuple[RandomOperand, ...]:
 
 
 def sampled_rows(problem: Problem, seed: int = 0) -> NDArray[np.int64]:
-    """Choose the rows that are checked: all of them, or 4,096 including the longest where checking all is long.
+    """Choose the rows that are checked: all of them, or 4,096 including the longest where checking all takes long.
 
     Returns
     -------
@@ -142,7 +142,7 @@ def sampled_rows(problem: Problem, seed: int = 0) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """The float64 result on some rows, and what it is compared with."""
+    """The float64 result on some rows, and the magnitudes that its errors are relative to."""
 
     rows: NDArray[np.int64]
     """(n,) rows of A that are covered."""
@@ -162,12 +162,12 @@ class Reference:
         out : array
             Of `Problem.out_shape`.
         order : (nnz,) int32, optional
-            Position in A's CSR order of each element of ``out`` (`Plan.order`); None where that is the order.
+            Position in A's CSR order of each element of ``out`` (`Plan.order`); None where ``out`` is in CSR order.
 
         Raises
         ------
         BuildError
-            ``order`` does not name every non-zero once, or the operator is SpMM, which has none.
+            ``order`` does not name every non-zero once, or the operator is SpMM, whose result has no such order.
         """
         if order is not None:
             return out[_csr_places(problem, order)[self.entries]]
@@ -176,13 +176,13 @@ class Reference:
         return out if self.rows.size == problem.matrix.num_rows else out[self.rows]
 
     def max_error(self, selected: NDArray[Any]) -> float:
-        """Give the largest |out - reference| / magnitude; infinite where out is not finite or a zero is not met."""
+        """Give the largest |out - reference| / magnitude; infinite where out is not finite or misses an exact zero."""
         if self.result.size == 0:
             return 0.0
         with np.errstate(invalid="ignore", divide="ignore"):
             difference = np.abs(selected.astype(np.float64) - self.result)
             if selected.dtype == np.float16:
-                # The one rounding of the result is nobody's error: half a unit in its last place, or of a subnormal.
+                # Rounding the result once is no error: half a unit in its last place, or of a subnormal.
                 rounding = np.maximum(_HALF_ROUNDOFF * np.abs(self.result), _HALF_SUBNORMAL_ROUNDOFF)
                 difference = np.maximum(difference - rounding, 0.0, where=~np.isnan(difference), out=difference)
             error = np.where(difference == 0, 0.0, difference / self.magnitude)
@@ -193,17 +193,17 @@ class Reference:
 def _csr_places(problem: Problem, order: NDArray[np.int32]) -> NDArray[np.int64]:
     """Give where a result in another order has each non-zero, in CSR order."""
     nnz = problem.matrix.nnz
-    if problem.op is not Op.SDDMM or order.shape != (nnz,):
-        wanted = f"({nnz},) of SDDMM" if problem.op is Op.SDDMM else f"none of {problem.op}"
-        raise BuildError(f"expected an order of the result of shape {wanted}, found {order.shape}")
+    if problem.op is not Op.SDDMM:
+        raise BuildError(f"expected an order of the result with sddmm only, found one with {problem.op}")
+    if order.shape != (nnz,):
+        raise BuildError(f"expected an order of the result of shape ({nnz},), found {order.shape}")
     places = np.full(nnz, -1, np.int64)
     inside = order[(order >= 0) & (order < nnz)]
     places[inside] = np.flatnonzero((order >= 0) & (order < nnz))
     missing = int(np.count_nonzero(places < 0))
     if missing:
         raise BuildError(
-            f"expected an order of the result that names each of {nnz:,} non-zeros once, found {missing:,} that it "
-            "does not name"
+            f"expected an order of the result that names each of {nnz:,} non-zeros once, found {missing:,} missing"
         )
     return places
 
@@ -214,7 +214,7 @@ def reference(problem: Problem, operands: Sequence[DenseRows], rows: NDArray[np.
     Parameters
     ----------
     problem : Problem
-        Its values are used as the dtype rounds them.
+        The values of A count as the dtype rounds them.
     operands : sequence of DenseRows
         B (K, J), or X (I, J) and Y (K, J): arrays or `RandomOperand`.
     rows : (n,) int64, optional
@@ -308,7 +308,7 @@ def why_wrong(problem: Problem, error: float, unwritten: int, half_sums: bool = 
     ----------
     problem : Problem
     error : float
-        From `Reference.max_error`; NaN is wrong, too.
+        From `Reference.max_error`; NaN counts as wrong.
     unwritten : int
         Elements that hold NaN, with which `out` was filled before the run.
     half_sums : bool

@@ -1,6 +1,6 @@
-"""JSON out of files as plain data within a limit of depth: the one place that parses it.
+"""JSON from files that others may have written, parsed into plain data within a limit of depth.
 
-Parsers, printers and whatever walks over nested data call themselves for each level, and a file may have any number.
+Parsers, printers and other code on nested data call themselves once a level, and a file may have any number of levels.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 MAX_DEPTH = 50
-"""Lists and mappings inside each other; what spmark writes has less than ten."""
+"""Lists and mappings inside each other; files that spmark writes have less than ten."""
 Model = TypeVar("Model", bound=BaseModel)
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 
 class NoJsonError(ValueError):
-    """Text is no JSON, or is nested too deeply."""
+    """A text is not JSON, or is nested too deeply."""
 
 
 def parse_json(text: bytes) -> Any:
@@ -27,7 +27,7 @@ def parse_json(text: bytes) -> Any:
     Raises
     ------
     NoJsonError
-        It is none, or nested more than `MAX_DEPTH` levels.
+        The text is not JSON, or has more than `MAX_DEPTH` levels.
     """
     _check_depth(text)
     try:
@@ -44,7 +44,7 @@ def parse_model(kind: type[Model], text: bytes) -> Model:
     NoJsonError
         As `parse_json`.
     pydantic.ValidationError
-        It is JSON, but not of this kind.
+        The text is JSON, but not of this kind.
     """
     _check_depth(text)
     try:

@@ -11,10 +11,10 @@ from spmark.impls.core.guard import reading
 
 MAX_BYTES = 1 << 20
 MAX_NODES = 50_000
-"""Values and keys, what aliases repeat included: some seconds of reading."""
+"""Values and keys, repeats by aliases included: some seconds of reading."""
 MAX_DEPTH = 50
 MAX_DIGITS = 100
-"""Characters of a number: longer ones take time that grows with their square, and no key means such a number."""
+"""Characters of a number: parsing takes time that grows with their square, and no key needs a longer number."""
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
@@ -28,7 +28,7 @@ def parse_yaml(content: str | bytes, where: str, error: type[SpmarkError]) -> An
     where : str
         The file, for errors.
     error : type of SpmarkError
-        Raised where the content is no YAML or beyond the limits.
+        Raised where the content is not YAML or beyond the limits.
     """
     if len(content) > MAX_BYTES:
         raise error(f"{where}: expected YAML of at most {MAX_BYTES:,} bytes, found {len(content):,}")
@@ -59,7 +59,7 @@ class _Loader(yaml.SafeLoader):
         node = super().compose_node(parent, index)
         self._depth -= 1
         if is_alias and id(node) not in self._sizes:
-            raise yaml.MarkedYAMLError(problem="an alias of what it stands in", problem_mark=mark)
+            raise yaml.MarkedYAMLError(problem="an alias of a value that contains it", problem_mark=mark)
         self._nodes += self._sizes[id(node)] if is_alias else 1
         self._sizes[id(node)] = self._nodes - before
         if self._nodes > MAX_NODES:

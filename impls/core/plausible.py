@@ -1,4 +1,4 @@
-"""Records whose numbers some run can have given; others are passed over with a message where numbers are derived.
+"""Readers that pass over records with impossible numbers, with a message, before anything is derived from them.
 
 A file that was damaged or made by hand may hold a time of zero, a negative size or no number at all in a valid line.
 Such lines stay in their file, and resuming still counts them.
@@ -26,7 +26,7 @@ def read_measurements(path: Path) -> Iterator[Measurement]:
 
 
 def plausible(rows: Iterable[Measurement], path: Path) -> Iterator[Measurement]:
-    """Pass records on; one with numbers that no run gives is passed over with a warning."""
+    """Give the records that a run can have made; any other is passed over with a warning."""
     for row in rows:
         reason = implausible(row)
         if reason:
@@ -36,7 +36,7 @@ def plausible(rows: Iterable[Measurement], path: Path) -> Iterator[Measurement]:
 
 
 def read_candidates(path: Path) -> Iterator[CandidateRow]:
-    """Read what searches saw, likewise."""
+    """Read the candidates of searches; one with impossible numbers is passed over with a warning."""
     for row in read_rows(path, CandidateRow):
         if _are_times(row.samples_us) and (row.predicted is None or abs(row.predicted) < _MOST_US):
             yield row
@@ -45,7 +45,7 @@ def read_candidates(path: Path) -> Iterator[CandidateRow]:
 
 
 def implausible(row: Measurement) -> str:
-    """Say which number of a record no run gives; empty where there is none."""
+    """Say which number of a record is impossible; empty where all are possible."""
     base = row.baseline.samples_us if row.baseline else []
     if not _are_times(chain(row.samples_us, row.warm_samples_us, row.graph_samples_us, base)):
         return f"expected times from {_LEAST_US:g} to {_MOST_US:g} us, found others"

@@ -140,7 +140,7 @@ class Csr:
         Raises
         ------
         MatrixError
-            It is something else, or no legal matrix. O(nnz log nnz) time where rows are not sorted.
+            The argument is something else, or an illegal matrix. O(nnz log nnz) time where rows are not sorted.
         """
         if isinstance(matrix, Csr):
             return matrix
@@ -204,13 +204,13 @@ class Csr:
         return np.repeat(np.arange(self.num_rows, dtype=np.int32), self.row_lengths)
 
     def entries_of(self, rows: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Find the entries of some rows, in the order of these: their indptr, and the position of each entry."""
+        """Find the entries of ``rows``, in that order: their indptr (n + 1,), and the position of each, both int64."""
         lengths = self.row_lengths[rows].astype(np.int64)
         indptr = offsets(lengths)
         return indptr, np.repeat(self.indptr[rows] - indptr[:-1], lengths) + np.arange(indptr[-1])
 
     def of_rows(self, rows: NDArray[Any]) -> tuple[Csr, NDArray[np.int64]]:
-        """Give the matrix of some rows, in the order of these, and the position here of each of its entries."""
+        """Give the matrix of ``rows``, in that order, and the position in this matrix of each of its entries."""
         indptr, at = self.entries_of(rows)
         return Csr((rows.size, self.num_cols), indptr.astype(np.int32), self.indices[at], self.values[at]), at
 
@@ -281,7 +281,7 @@ class Problem:
     ----------
     op : Op or str
     matrix : Csr or SciPy sparse matrix
-        `Csr.of` makes the one out of the other.
+        `Csr.of` converts a SciPy matrix.
     width : int
         J, at least 1.
     dtype : DType, str or NumPy dtype
@@ -291,9 +291,9 @@ class Problem:
     Raises
     ------
     ProblemError
-        One of these is something else; says what was expected and what was found.
+        An argument is illegal; says what was expected and what was found.
     MatrixError
-        The matrix is none, or has values that float16 does not hold.
+        The matrix is illegal, or has values beyond the range of float16.
     """
 
     op: Op
@@ -318,7 +318,7 @@ class Problem:
             raise ProblemError(f"expected a width J of at least 1, found {width!r}")
         known: dict[str, Any] = {"op": _op(op), "matrix": Csr.of(matrix), "width": int(width), "dtype": _dtype(dtype)}
         if scaled and known["op"] is not Op.SDDMM:
-            raise ProblemError(f"expected scaled only with sddmm, found it with {known['op']}")
+            raise ProblemError(f"expected scaled only with sddmm, found scaled {known['op']}")
         with np.errstate(over="ignore"):
             values = known["matrix"].values.astype(known["dtype"].numpy, copy=False)
         if known["dtype"] is DType.FLOAT16:
@@ -354,7 +354,7 @@ def _op(given: Any) -> Op:
 def _dtype(given: Any) -> DType:
     try:
         name = str(np.dtype(given)) if given is not None else ""
-    except (TypeError, ValueError, SyntaxError):  # of a text that NumPy takes for the fields of a record
+    except (TypeError, ValueError, SyntaxError):  # NumPy reads some texts as the fields of a record
         name = ""
     if name not in tuple(DType):
         raise ProblemError(none_of("a dtype", given, DType))

@@ -20,12 +20,12 @@ PROTOCOL_VERSION = 2
 
 
 def in_utc(time: datetime) -> datetime:
-    """Give a time in UTC; one that names no offset is taken as UTC, so that any two times can be compared.
+    """Give a time in UTC, so that any two times can be compared; a time without an offset counts as UTC.
 
     Raises
     ------
     ValueError
-        It has no such time within the years 1 to 9999.
+        The time in UTC lies outside of the years 1 to 9999.
     """
     try:
         return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
@@ -34,7 +34,7 @@ def in_utc(time: datetime) -> datetime:
 
 
 Time = Annotated[datetime, AfterValidator(in_utc)]
-"""A time in UTC, however it was written."""
+"""A time in UTC, whatever the offset that it was written with."""
 
 
 class Status(StrEnum):
@@ -84,7 +84,7 @@ class ProblemFacts(Frozen):
 
 
 class SearchFacts(Frozen):
-    """What a search cost; what it saw of each candidate is in the side file ``candidates.jsonl``."""
+    """What a search cost; the side file ``candidates.jsonl`` holds what the search knew of each candidate."""
 
     model_config = ConfigDict(from_attributes=True)  # of `spmark.impls.core.interfaces.Search`
 
@@ -122,7 +122,7 @@ class Measurement(Frozen):
     matrix: str
     """The matrix's name within its source."""
     source: str
-    """Where it comes from; ``source/matrix`` is its id."""
+    """Where the matrix comes from; ``source/matrix`` is its id."""
     orientation: Orientation = Orientation.A
     matrix_kind: MatrixKind | None = None
     matrix_hash: str = ""
@@ -138,7 +138,7 @@ class Measurement(Frozen):
     device_kind: DeviceKind
     implementation: str
     label: str
-    """How legends call it: the implementation, or the sweep's name for this config."""
+    """The name in legends: the implementation's, or the sweep's name for this config."""
     requested: dict[str, Any] = {}
     """Config that the sweep pinned."""
     config: dict[str, Any] = {}
@@ -146,11 +146,11 @@ class Measurement(Frozen):
     status: Status
     reason: str = ""
     killed_from_outside: bool = False
-    """Somebody ended the process by a signal, and memory had not run out: such a failure counts against no case."""
+    """Somebody ended the process by a signal, and memory had not run out: the case is not to blame."""
     samples_us: list[float] = []
     """One launch each from a cold L2, in the order taken."""
     warm_samples_us: list[float] = []
-    """Without the flush, when asked for."""
+    """Times without the flush, where they were asked for."""
     graph_samples_us: list[float] = []
     """Mean of a replayed graph of launches, warm, for kernels too short for events alone."""
     baseline: Baseline | None = None
@@ -159,10 +159,10 @@ class Measurement(Frozen):
     throttled: list[str] = []
     """Reasons the driver gave for lowered clocks during the samples; samples are kept and flagged."""
     load_average: float | None = None
-    """Of the last minute at the end of the samples, with this measurement's own work; None where it is not known."""
+    """Load average of the minute before the last sample, own work included; None where it is not known."""
     free_cores: float | None = None
-    """Cores of the environment's that others left free on average, from the check to the last sample; None where that
-    took less than a tenth of a second or is not known."""
+    """How many of the environment's cores others left free on average, from the check to the last sample; None where
+    this time was below a tenth of a second, or the number is not known."""
     phases_s: dict[str, float] = {}
     """Seconds of building by phase (`spmark.impls.core.interfaces.PHASES`)."""
     search: SearchFacts | None = None

@@ -49,7 +49,7 @@ class RecordFile:
         Raises
         ------
         RecordError
-            The disk is full or the file cannot be written; what stood before stands unchanged.
+            The disk is full or the file cannot be written; earlier rows stay unchanged.
         """
         self.append_all([row])
 
@@ -93,15 +93,15 @@ class RecordFile:
             self._file.truncate(before)
             raise RecordError(
                 f"{self.path}: {len(line)} bytes could not be written ({error.strerror}); "
-                f"the {before} bytes before it are intact: make room and run again to resume"
+                f"the {before} bytes before them are intact: make room and run again to resume"
             ) from error
 
 
 def read_rows(path: Path, kind: type[Row]) -> Iterator[Row]:
     """Read a file of rows (``.gz`` too), oldest first.
 
-    A line that is not complete JSON is passed over with a warning, and so is what follows the damage of an archive; the
-    file stays as it is.
+    A line that is not complete JSON is passed over with a warning, and so is everything after the damage of an archive.
+    The file stays as it is.
 
     Raises
     ------
@@ -136,7 +136,7 @@ class FolderLock:
     Raises
     ------
     RecordError
-        Another process holds it; names that process.
+        Another process has the right; names that process.
     """
 
     def __init__(self, folder: Path) -> None:

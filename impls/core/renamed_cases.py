@@ -1,4 +1,4 @@
-"""Case ids that have been renamed: what an old record says is read as what the same case is called today.
+"""Case ids that have been renamed: an id in an old record is read as today's id of the same case.
 
 The table stands beside the folders of code, not among them: it changes no implementation's version.
 """
@@ -24,7 +24,7 @@ def renamed() -> dict[str, str]:
 
 
 def current_id(case_id: str) -> str:
-    """Give what a case is called today."""
+    """Give today's id of a case."""
     return renamed().get(case_id, case_id)
 
 

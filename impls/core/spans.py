@@ -16,7 +16,7 @@ def offsets(lengths: NDArray[Any], dtype: DTypeLike = np.int64) -> NDArray[Any]:
 
 
 def numbered(lengths: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Walk the elements of all spans: the span of each, and its number within the span, both (sum of lengths,)."""
+    """Give the span of each element of all spans, and its number within that span, both (sum of lengths,)."""
     span = np.repeat(np.arange(lengths.size), lengths)
     return span, np.arange(span.size) - np.repeat(np.cumsum(lengths, dtype=np.int64) - lengths, lengths)
 

@@ -1,7 +1,7 @@
 """BSR(R, C): the matrix as dense R x C blocks wherever a block has a non-zero, for tensor cores and register tiles.
 
-Names follow SciPy's ``bsr_array``; shapes need not divide by the block, and the scatter positions that make the round
-trip exact also bring an SDDMM's blocks into CSR order.
+Names follow SciPy's ``bsr_array``. The block need not divide the shape. The scatter positions that make the round trip
+exact also bring an SDDMM's blocks into CSR order.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ _CHUNK = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class DenseBlocks:
-    """Dense blocks of R x C and where they stand: what BSR, DBSR and SR-BCRS are made of.
+    """Dense blocks of R x C and their places: the base of BSR, DBSR and SR-BCRS.
 
-    A slot of a block that is no non-zero of the matrix is padding with value 0; blocks of the last block row or column
+    A slot of a block without a non-zero of the matrix is padding with value 0; blocks of the last block row or column
     may reach past the matrix. Padding is known from `positions`, never by value: stored zeros are kept.
     """
 
     shape: tuple[int, int]
     """(I, K)."""
     indptr: NDArray[np.int32]
-    """(n + 1,) int32; the blocks of the n-th block row that is listed are at ``indptr[n]:indptr[n + 1]``."""
+    """(n + 1,) int32; the blocks of the b-th listed block row are at ``indptr[b]:indptr[b + 1]``."""
     indices: NDArray[np.int32]
     """(nblocks,) int32 block columns, increasing in every block row: block column c starts at column c C."""
     blocks: NDArray[np.float32]
     """(nblocks, R, C) float32, each block row-major."""
     positions: NDArray[np.int32]
-    """(nnz,) int32: where in ``blocks.reshape(-1)`` every non-zero is, in the matrix's CSR order."""
+    """(nnz,) int32: place in ``blocks.reshape(-1)`` of every non-zero, in the matrix's CSR order."""
 
     @property
     def block_shape(self) -> tuple[int, int]:
@@ -74,8 +74,8 @@ class BsrFormat(DenseBlocks):
         Returns
         -------
         BsrFormat
-            O(nnz log R + stored), since the R sorted rows of a block row are merged; beside what it gives it
-            allocates O(I), about 60 bytes for each of 4 million non-zeros at a time, and 8 bytes a non-zero.
+            O(nnz log R + stored), since the R sorted rows of a block row are merged. Scratch memory is O(I), about 60
+            bytes for each of 4 million non-zeros at a time, and 8 bytes a non-zero.
 
         Raises
         ------
@@ -95,20 +95,20 @@ class BsrFormat(DenseBlocks):
         positions = np.empty(matrix.nnz, np.int32)
         indptr = np.zeros(num_block_rows + 1, np.int64)
         indices = [np.zeros(0, np.int32)]
-        found = 0
+        num_blocks = 0
         for start, stop in pairwise([*np.unique(cuts), num_block_rows]):
             part = slice(first_entry[start], first_entry[stop])
             rows = slice(start * block_rows, stop * block_rows)
             key, block, row = _blocks_of(matrix, rows, part, block_rows, block_cols)
             inside = (row % block_rows) * np.int32(block_cols) + matrix.indices[part] % np.int32(block_cols)
-            positions[part] = (found + block) * size + inside
+            positions[part] = (num_blocks + block) * size + inside
             block_row, block_col = np.divmod(key, num_block_cols)
             indptr[start + 1 : stop + 1] = np.bincount(block_row - start, minlength=stop - start)
             indices.append(block_col.astype(np.int32))
-            found += key.size
+            num_blocks += key.size
         name = f"bsr({block_rows}, {block_cols})"
-        check_stored(name, matrix, found * size)
-        blocks = np.zeros((found, block_rows, block_cols), np.float32)
+        check_stored(name, matrix, num_blocks * size)
+        blocks = np.zeros((num_blocks, block_rows, block_cols), np.float32)
         blocks.reshape(-1)[positions] = matrix.values
         return cls(matrix.shape, np.cumsum(indptr).astype(np.int32), np.concatenate(indices), blocks, positions)
 
@@ -126,7 +126,7 @@ class BsrFormat(DenseBlocks):
 def _blocks_of(
     matrix: Csr, rows: slice, part: slice, block_rows: int, block_cols: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
-    """Give the keys of the blocks of some rows, in order, and of each of their entries the block and the row.
+    """Give the keys of the blocks of some rows, in order, and the block and the row of each entry of these rows.
 
     A key is the block row times the number of block columns, plus the block column.
     """

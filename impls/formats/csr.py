@@ -1,6 +1,6 @@
 """CSR as a format: the canonical matrix as it is, nothing padded.
 
-It shares the arrays of the matrix that it is made from.
+The format shares the arrays of its matrix.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""DBSR: BSR with a list of the block rows that hold blocks, for matrices of which many block rows are empty.
+"""DBSR: BSR with a list of the block rows that hold blocks, for matrices with many empty block rows.
 
 Ye et al., "SparseTIR: Composable Abstractions for Sparse Compilation in Deep Learning", ASPLOS 2023, section 4.3.2,
 after the doubly compressed rows of Buluç and Gilbert, "On the representation and multiplication of hypersparse
-matrices", IPDPS 2008. A kernel then starts no thread block for an empty block row, and somebody else has to clear its
-rows of C.
+matrices", IPDPS 2008. A kernel then starts no thread block for an empty block row, so another kernel has to clear the
+rows of C that belong to it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spmark.impls.formats.bsr import BsrFormat, DenseBlocks
 
 @dataclass(frozen=True, eq=False)
 class DbsrFormat(DenseBlocks):
-    """Doubly compressed block rows: only those that hold a block are listed."""
+    """Doubly compressed block rows: only block rows with a block are listed."""
 
     name: ClassVar[str] = "dbsr"
 
@@ -38,7 +38,7 @@ class DbsrFormat(DenseBlocks):
         return cls(matrix.shape, indptr, whole.indices, whole.blocks, whole.positions, rows)
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
-        """Give ``rows`` and what BSR has."""
+        """Give ``rows`` and the arrays of BSR."""
         return {"rows": self.rows, **super().arrays()}
 
     def to_csr(self) -> Csr:

@@ -3,8 +3,8 @@
 After the composable formats of Ye, Lai, Shao, Chen and Ceze, "SparseTIR: Composable Abstractions for Sparse
 Compilation in Deep Learning", ASPLOS 2023, section 3.2.1 and appendix A: a rule here is their ``FormatRewriteRule``,
 and `decompose` their ``decompose_format``, done once for a matrix that does not change. Rules take turns: each takes
-some of the non-zeros that those before it have left, so no non-zero is stored twice. `spmark.impls.formats.rules` has
-the rules; a rule of one's own is a class with two methods.
+some of the non-zeros that earlier rules have left, so no non-zero is stored twice. `spmark.impls.formats.rules` has the
+rules; a further rule is a class with two methods.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ class Part:
     """Some of the non-zeros of a matrix in a format of their own."""
 
     held: Format
-    """Of the whole matrix's shape."""
+    """The storage of the part, of the whole matrix's shape."""
     kernel: str
-    """Name of the kernel's body that computes it: ``<kernel>.cuh`` among the kernels."""
+    """Name of the kernel's body that computes the part: ``<kernel>.cuh`` among the kernels."""
     rows: NDArray[np.int32]
-    """Row of A of every piece that is summed by itself: a row that the format folds stands here more than once."""
+    """(n,) row of A of every piece that is summed by itself; a row that the format folds stands here more than once."""
 
 
 class Rule(Protocol):
-    """What a part is made of, and how it is stored."""
+    """A choice of non-zeros, and the way to store them as a part."""
 
     def select(self, rest: Csr) -> NDArray[np.bool_]:
         """Choose among the non-zeros that are left.
@@ -43,24 +43,24 @@ class Rule(Protocol):
         Parameters
         ----------
         rest : Csr
-            Of the whole matrix's shape.
+            The non-zeros that are left, in a matrix of the whole shape.
 
         Returns
         -------
         (rest.nnz,) bool
-            Which of them the rule takes, in CSR order.
+            Which non-zeros the rule takes, in CSR order.
         """
         ...
 
     def store(self, chosen: Csr, elsewhere: NDArray[np.bool_]) -> Part:
-        """Lay out what the rule has chosen.
+        """Lay out the non-zeros that the rule has chosen.
 
         Parameters
         ----------
         chosen : Csr
             Of the whole matrix's shape, with at least one non-zero.
         elsewhere : (I,) bool
-            Rows that other parts hold non-zeros of as well, so that their sums must be added up.
+            Rows with non-zeros in other parts as well, so that the sums of all parts must be added up.
         """
         ...
 
@@ -77,8 +77,8 @@ def decompose(matrix: Csr, rules: Iterable[Rule]) -> list[Part]:
     Returns
     -------
     list of Part
-        In the same order, without those that found nothing; every non-zero of ``matrix`` is in exactly one of them.
-        O(nnz) for each rule, and what its format takes.
+        In the same order, without rules that took nothing. Every non-zero of ``matrix`` is in exactly one part. O(nnz)
+        for each rule, and the time of its format.
 
     Raises
     ------
@@ -105,7 +105,7 @@ def decompose(matrix: Csr, rules: Iterable[Rule]) -> list[Part]:
 
 
 def split(matrix: Csr, taken: NDArray[np.bool_]) -> tuple[Csr, Csr]:
-    """Split the non-zeros of a matrix into those that are taken and the others, both of its shape. O(nnz)."""
+    """Split a matrix into the non-zeros that are taken and the others, both in its shape. O(nnz)."""
     if not taken.any():
         return _kept(matrix, taken), matrix
     if taken.all():
@@ -120,7 +120,7 @@ def _kept(matrix: Csr, mask: NDArray[np.bool_]) -> Csr:
 
 @dataclass(frozen=True, eq=False)
 class RowUse:
-    """How the rows of C come about: what must be cleared before the kernels run, and added into."""
+    """Which rows of C must be cleared before the kernels run, and which are added into."""
 
     num_rows: int
     shared: NDArray[np.int32]
@@ -136,7 +136,7 @@ class RowUse:
         rows : (n,) int32
             Row of A of each piece.
         numbered : bool
-            Shared rows are added up in a workspace with one row for each of `shared`, as float16 needs it, and not in
+            Shared rows are added up in a workspace with one row for each of `shared`, as float16 needs, instead of in
             C.
 
         Returns
@@ -147,8 +147,8 @@ class RowUse:
         into = np.arange(self.num_rows, dtype=np.int32)
         number = np.arange(self.shared.size, dtype=np.int32) if numbered else self.shared
         into[self.shared] = -1 - number
-        found: NDArray[np.int32] = into[rows]
-        return found
+        targets: NDArray[np.int32] = into[rows]
+        return targets
 
 
 def row_use(num_rows: int, pieces: Iterable[NDArray[np.int32]]) -> RowUse:

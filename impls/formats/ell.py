@@ -22,9 +22,9 @@ from spmark.impls.formats.limits import check_stored
 class EllFormat:
     """Rows of equal length.
 
-    The first ``row_lengths[i]`` slots of row i are its non-zeros in column order. A slot past them is padding: value 0
-    and the row's last column (column 0 in an empty row), so that a kernel may multiply every slot without a branch and
-    its loads hit a line that is already there. Padding is known by position, never by value: stored zeros are kept.
+    The first ``row_lengths[i]`` slots of row i are its non-zeros in column order. Every later slot is padding: value 0
+    and the row's last column (column 0 in an empty row). A kernel may thus multiply every slot without a branch, and
+    its loads hit a cached line. Padding is known by position, never by value: stored zeros are kept.
     """
 
     name: ClassVar[str] = "ell"

@@ -1,4 +1,4 @@
-"""How much a format may hold: padding can multiply a matrix, so every padded format asks before it allocates."""
+"""The limit of what a format may hold: padding can multiply a matrix, so a padded format asks before it allocates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_STORED = 1 << 28
 
 
 class Counted(Protocol):
-    """A matrix, or what stands for one."""
+    """A matrix, or an object that has its counts."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -20,7 +20,7 @@ class Counted(Protocol):
 
     @property
     def nnz(self) -> int:
-        """Its non-zeros."""
+        """Non-zeros."""
         ...
 
 
@@ -32,14 +32,14 @@ def check_stored(name: str, matrix: Counted, stored: int, most: int | None = Non
     name : str
         Format and parameters, for the message.
     stored : int
-        Elements that it would hold, padding included.
+        Elements that the format would hold, padding included.
     most : int, optional
-        How many it may hold; by default `MAX_STORED`.
+        How many elements it may hold; by default `MAX_STORED`.
 
     Raises
     ------
     BuildError
-        Says how many elements, and how many times the non-zeros that is.
+        Says how many elements the format would hold, in all and per non-zero.
     """
     most = MAX_STORED if most is None else most
     if stored > most:

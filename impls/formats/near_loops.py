@@ -1,7 +1,7 @@
 """The compiled loops behind `spmark.impls.formats.nearness`: which rows share columns, and what blocks of rows read.
 
-Importing this module compiles them, or reads what was kept, as `spmark.impls.formats.loops` does; they hold
-no lock of Python's, so that threads can run them side by side on ranges of rows.
+Importing this module compiles the loops, or reads kept machine code, as `spmark.impls.formats.loops` does. The loops
+release Python's lock, so that threads can run them side by side on ranges of rows. The caller allocates every buffer.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ _WORDS_IN = types.Array(types.uint32, 1, "C", readonly=True)
 
 @compiled(types.void, _IN, _IN, _WORDS_IN, _LONG, _LONG, _OUT)
 def lead(indptr: Any, indices: Any, ranks: Any, first: Any, stop: Any, leaders: Any) -> None:  # noqa: PLR0917 (Numba)
-    """Give rows ``first:stop`` the column of least rank among theirs, the first of several; -1 to an empty row.
+    """Find the column of least rank in each of rows ``first:stop``, the first of several; -1 in an empty row.
 
     Parameters
     ----------
-    indptr, indices : int32
+    indptr, indices : (I + 1,), (nnz,) int32
         A in CSR.
     ranks : (K,) uint32
+        Rank of each column.
     first, stop : int
     leaders : (I,) int32
+        Column of each row; entries ``first:stop`` are written.
     """
     for row in range(first, stop):
         leader, least = types.int32(-1), types.uint32(0xFFFFFFFF)
@@ -44,18 +46,20 @@ def vote(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
 ) -> None:
     """Give vertices ``first:stop`` the label that most of their neighbours have, the lowest of several.
 
+    A vertex without neighbours keeps its label.
+
     Parameters
     ----------
     indptr, indices : (I + 1,), (nnz,) int32
-        A graph.
+        A graph in CSR.
     labels : (I,) int32
-        Places in ``counts``.
+        Label of each vertex, a place in ``counts``.
     first, stop : int
-    counts : int32
-        One for every label: zeros, and zeros again afterwards.
+    counts : (labels,) int32
+        Scratch for one count a label: zeros before the call, and zeros again afterwards.
     chosen : (I,) int32
-        May be ``labels``: then each vertex sees what those before it have chosen. A vertex without neighbours keeps its
-        label.
+        New label of each vertex; entries ``first:stop`` are written. May be ``labels``: then each vertex sees the new
+        labels of the vertices before it.
     """
     for vertex in range(first, stop):
         best, most = labels[vertex], types.int32(0)
@@ -71,20 +75,25 @@ def vote(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
 
 @compiled(types.UniTuple(_LONG, 2), _IN, _IN, _IN, types.int64[::1], _LONG, _OUT)
 def distinct_columns(indptr: Any, indices: Any, rows: Any, begins: Any, window: Any, seen: Any) -> Any:  # noqa: PLR0917
-    """Count the distinct columns of windows of rows, and their non-zeros.
+    """Count the distinct columns of windows of rows, and the non-zeros in these windows.
 
     Parameters
     ----------
-    indptr, indices : int32
+    indptr, indices : (I + 1,), (nnz,) int32
         A in CSR.
     rows : (n,) int32
-        The order of rows.
+        Rows of A in the order to be judged.
     begins : (windows,) int64
         First place of each window.
     window : int
         Rows of a window.
     seen : (K,) int32
-        All -1; afterwards the last window that has touched a column.
+        Scratch: all -1 before the call, afterwards the last window that has touched each column.
+
+    Returns
+    -------
+    distinct, total : int
+        Distinct columns and non-zeros, each summed over all windows.
     """
     distinct = total = 0
     for number in range(begins.size):

@@ -1,10 +1,10 @@
-"""An order of rows in which those that share columns stand together, so that their rows of B meet in a cache.
+"""An order in which rows that share columns stand together, so that the rows of B that they read meet in a cache.
 
 Rows with the same min-hash share a column (Broder, "On the resemblance and containment of documents", SEQUENCES 1997).
-In a graph each row then takes over what most of its neighbours follow (Raghavan, Albert and Kumara, "Near linear time
-algorithm to detect community structures in large-scale networks", Physical Review E, 2007), and groups that know each
-other are gathered by a min-hash of their own. These gatherings stand where their rows stand in A on average, so that
-what is near in A stays near. Small graphs are tried in the order of reverse Cuthill-McKee as well.
+In a graph each row then takes over the label of most of its neighbours (Raghavan, Albert and Kumara, "Near linear time
+algorithm to detect community structures in large-scale networks", Physical Review E, 2007). A min-hash of groups
+gathers neighbouring groups. A gathering stands where its rows stand in A on average, so that rows that are near in A
+stay near. Small graphs are tried in the order of reverse Cuthill-McKee as well.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _WINDOWS: Final = 256
 _SALTS: Final = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
 _GREATEST: Final = np.uint32(0xFFFFFFFF)
 _VOTES, _VOTES_ALONE = 2, 4
-"""Rounds of votes after a min-hash, and from vertices that each stand for themselves."""
+"""Rounds of votes after a min-hash, and rounds that begin with a label of its own for each vertex."""
 _FEW: Final = 1 << 18
-"""Non-zeros beyond which the second round of the former costs more than it gives."""
+"""Non-zeros beyond which the second round after a min-hash costs more than it gains."""
 _SMALL: Final = 1 << 16
 """Non-zeros up to which Cuthill-McKee, a serial walk, takes a few milliseconds."""
 _MAX_SCRATCH: Final = 1 << 28
-"""Most bytes of counts, of which every task has its own."""
+"""Most bytes of the counts of all tasks, each of which has its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,19 +60,19 @@ def near_order(matrix: Csr) -> RowOrder:
     Parameters
     ----------
     matrix : Csr
-        Of a square one, row i and column i are taken for one vertex of a graph.
+        In a square matrix row i and column i count as one vertex of a graph.
 
     Returns
     -------
     RowOrder
-        The same on every machine: of the two that a graph of up to 65,536 non-zeros has, the one under which blocks of
-        rows read fewer rows of B (`distinct_share`). O(nnz + I log I) time, the non-zeros on all cores; 8 bytes a
-        column, about 60 a row and 4 a row and core of scratch.
+        The same on every machine. A graph of up to 65,536 non-zeros has two orders; the result is the one under which
+        blocks of rows read fewer rows of B (`distinct_share`). O(nnz + I log I) time, the non-zeros on all cores.
+        Scratch memory is 8 bytes a column, about 60 a row, and 4 for each row and core.
     """
-    found = _gathered(matrix)
+    gathered = _gathered(matrix)
     if matrix.num_rows != matrix.num_cols or matrix.nnz > _SMALL:
-        return found
-    return min((found, _communities(matrix)), key=lambda order: distinct_share(matrix, order))
+        return gathered
+    return min((gathered, _communities(matrix)), key=lambda order: distinct_share(matrix, order))
 
 
 def distinct_share(matrix: Csr, order: RowOrder | None = None) -> float:
@@ -103,7 +103,7 @@ def _loops() -> Any:
 
 
 def _gathered(matrix: Csr) -> RowOrder:
-    """Order rows by min-hash, those of a graph by what they follow after a vote."""
+    """Order rows by min-hash, or those of a graph by their labels after a vote."""
     num_rows, num_cols = matrix.shape
     ranks, others = (_mixed(num_cols, salt) for salt in _SALTS)
     own = _leaders(matrix, ranks)
@@ -112,7 +112,7 @@ def _gathered(matrix: Csr) -> RowOrder:
         means = _mean_places(np.where(own < 0, num_cols, own), places)
         return RowOrder(_sorted_by([means, _least(ranks, own), _least(others, _leaders(matrix, others))]))
     followed = _voted(matrix, np.where(own < 0, places, own), _VOTES if matrix.nnz <= _FEW else 1)
-    # What the members of a group know at the least gathers groups that know each other.
+    # The least rank among the labels next to a group gathers groups that are neighbours.
     known = others[followed]
     of_group = np.full(num_rows, _GREATEST)
     np.minimum.at(of_group, followed, _least(known, _leaders(matrix, known)))
@@ -122,11 +122,11 @@ def _gathered(matrix: Csr) -> RowOrder:
 
 
 def _leaders(matrix: Csr, ranks: NDArray[np.uint32]) -> NDArray[np.int32]:
-    """Give every row its column of least rank, on all cores; -1 to an empty one."""
-    found = np.empty(matrix.num_rows, np.int32)
+    """Give every row's column of least rank, (I,), on all cores; -1 for an empty row."""
+    leaders = np.empty(matrix.num_rows, np.int32)
     given = matrix.indptr, matrix.indices, ranks
-    run_all(_loops().lead, ((*given, *share, found) for share in pairwise(equal_shares(matrix.indptr))))
-    return found
+    run_all(_loops().lead, ((*given, *share, leaders) for share in pairwise(equal_shares(matrix.indptr))))
+    return leaders
 
 
 def _least(ranks: NDArray[np.uint32], leaders: NDArray[np.int32]) -> NDArray[np.uint32]:
@@ -172,7 +172,7 @@ def _mean_places(labels: NDArray[Any], places: NDArray[Any]) -> NDArray[np.uint3
 
 
 def _mixed(count: int, salt: int) -> NDArray[np.uint32]:
-    """Give numbers from 0 on a random rank each, 32 bits of a multiplicative hash."""
+    """Give each number from 0 to ``count`` - 1 a random rank, 32 bits of a multiplicative hash."""
     words = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(salt)
     words ^= words >> np.uint64(29)
     words *= np.uint64(0xBF58476D1CE4E5B9)
@@ -180,7 +180,7 @@ def _mixed(count: int, salt: int) -> NDArray[np.uint32]:
 
 
 def _sorted_by(keys: Sequence[NDArray[np.uint32]]) -> NDArray[np.int32]:
-    """Sort rows by the leading bits of several keys, then by their number: all in one word, which sorts fastest."""
+    """Sort rows by the leading bits of several keys, then by number, packed into one word, which sorts fastest."""
     count = keys[0].size
     of_row = max(1, (count - 1).bit_length())
     share = min(32, (64 - of_row) // len(keys))

@@ -1,4 +1,4 @@
-"""Pieces of rows: what a column partition leaves of them, the unit that formats of padded rows are laid out from.
+"""Pieces of rows, one for each row and column partition: formats of padded rows are laid out from them.
 
 After the column partition of hyb(c, k): Ye, Lai, Shao, Chen and Ceze, "SparseTIR: Composable Abstractions for Sparse
 Compilation in Deep Learning", ASPLOS 2023, section 4.2.1.
@@ -20,7 +20,7 @@ from spmark.impls.formats.threads import equal_shares, run_all
 class Pieces:
     """Runs of consecutive non-zeros, each within one row and one column partition; every non-zero is in exactly one.
 
-    In CSR order, rows never falling and starts rising, unless asked for in another.
+    Pieces are in CSR order, rows never falling and starts rising, unless another order is asked for (`in_order`).
     """
 
     shape: tuple[int, int]
@@ -32,14 +32,14 @@ class Pieces:
     rows: NDArray[np.int32]
     """(n,) row of each piece."""
     starts: NDArray[np.int32]
-    """(n,) position of its first non-zero in CSR order."""
+    """(n,) position of each piece's first non-zero in CSR order."""
     lengths: NDArray[np.int32]
-    """(n,) its non-zeros, at least 1."""
+    """(n,) non-zeros of each piece, at least 1."""
     of_partition: NDArray[np.int32]
-    """(n,) its column partition."""
+    """(n,) column partition of each piece."""
 
     def in_order(self, positions: NDArray[np.int32]) -> Pieces:
-        """Give the same pieces by the ``positions`` (I,) of their rows, pieces of a row as they were. O(n log n)."""
+        """Sort the pieces by the ``positions`` (I,) of their rows; pieces of one row keep their order. O(n log n)."""
         order = np.argsort(positions[self.rows], kind="stable")
         moved = (array[order] for array in (self.rows, self.starts, self.lengths, self.of_partition))
         return Pieces(self.shape, self.nnz, self.partitions, *moved)
@@ -51,7 +51,7 @@ def partition_columns(matrix: Csr, partitions: int = 1) -> Pieces:
     Returns
     -------
     Pieces
-        Rows without non-zeros have none. O(I + n log(longest row)); nothing of the size of nnz is allocated.
+        An empty row has no piece. O(I + n log(longest row)) time; memory does not grow with nnz.
 
     Raises
     ------
@@ -62,8 +62,8 @@ def partition_columns(matrix: Csr, partitions: int = 1) -> Pieces:
         raise ValueError(f"expected at least one column partition, found {partitions}")
     if partitions == 1:
         rows = np.flatnonzero(matrix.row_lengths).astype(np.int32)
-        found = rows, matrix.indptr[rows], matrix.row_lengths[rows], np.zeros(rows.size, np.int32)
-        return Pieces(matrix.shape, matrix.nnz, 1, *found)
+        uncut = rows, matrix.indptr[rows], matrix.row_lengths[rows], np.zeros(rows.size, np.int32)
+        return Pieces(matrix.shape, matrix.nnz, 1, *uncut)
     from spmark.impls.formats import loops
 
     width = -(-matrix.num_cols // partitions)

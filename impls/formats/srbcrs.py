@@ -2,7 +2,7 @@
 
 Li, Osawa and Hoefler, "Efficient Quantized Sparse Matrix Operations on Tensor Cores" (Magicube), SC 2022, section 3, as
 Ye et al. use it for pruned weights ("SparseTIR", ASPLOS 2023, section 4.3.2 and figure 18). A tile is one column of one
-panel, t x 1: a tile with a non-zero is stored whole, so at least one element in t is none of padding's.
+panel, t x 1: a tile with a non-zero is stored whole, so at least one element in t is a non-zero.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from spmark.impls.formats.limits import check_stored
 
 @dataclass(frozen=True, eq=False)
 class SrBcrsFormat(DenseBlocks):
-    """Panels of t rows, each a list of t x 1 tiles in groups of g: a group is a dense block of columns that it names.
+    """Panels of t rows, each a list of t x 1 tiles in groups of g: a group is a dense block with a list of its columns.
 
-    A panel's tiles stand in column order; its last group is filled up with tiles of zeros at the panel's last column,
+    A panel's tiles stand in column order. Tiles of zeros fill up its last group; they name the panel's last column,
     which is fetched anyway. All ceil(I / t) panels are listed.
     """
 
     name: ClassVar[str] = "srbcrs"
 
     indices: NDArray[np.int32]
-    """(ngroups, g) int32 columns, increasing through a panel, the last one repeated in what fills its last group:
+    """(ngroups, g) int32 columns, increasing through a panel; tiles that fill up its last group repeat the last column.
     ``blocks[q, r, s]`` of panel p is of row ``p t + r`` and column ``indices[q, s]``."""
 
     @classmethod
@@ -63,7 +63,7 @@ class SrBcrsFormat(DenseBlocks):
         lengths = np.diff(tiles.indptr)
         indptr = offsets(-(-lengths // g))
         check_stored(f"srbcrs({t}, {g})", matrix, int(indptr[-1]) * t * g)
-        # Slot of every tile among those of all groups: its place in the panel, after the groups of panels before.
+        # Slot of every tile among those of all groups: its place in the panel, after the groups of earlier panels.
         slots = np.arange(tiles.indices.size) + np.repeat(indptr[:-1] * g - tiles.indptr[:-1], lengths)
         filled = lengths > 0
         last = tiles.indices[tiles.indptr[1:][filled] - 1]

@@ -1,4 +1,4 @@
-"""Loops of `spmark.impls.formats.loops` on several cores: they hold no lock, so plain threads do."""
+"""Compiled loops on several cores: the loops release Python's lock, so plain threads suffice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spmark.impls.core.cores import allowed_cores
 _MOST = 16
 """Threads beyond which a conversion, which moves memory, gains nothing."""
 SHARE = 1 << 16
-"""Least work of a task, in non-zeros or rows: handing over fewer takes longer than doing them."""
+"""Least work of a task, in non-zeros or rows: handing over less work takes longer than doing it."""
 
 
 def cores() -> int:
@@ -30,12 +30,12 @@ def run_all(function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> l
     list
         The results, in the order of the tasks.
     """
-    held = list(tasks)
-    threads = min(cores(), len(held))
+    calls = list(tasks)
+    threads = min(cores(), len(calls))
     if threads <= 1:
-        return [function(*task) for task in held]
+        return [function(*task) for task in calls]
     with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(lambda task: function(*task), held))
+        return list(pool.map(lambda task: function(*task), calls))
 
 
 def equal_shares(indptr: NDArray[np.int32], unit: int = 1) -> NDArray[np.int64]:
@@ -45,7 +45,7 @@ def equal_shares(indptr: NDArray[np.int32], unit: int = 1) -> NDArray[np.int64]:
     ----------
     indptr : (I + 1,) int32
     unit : int
-        Bounds are multiples of it, but for the last.
+        All bounds but the last are multiples of ``unit``.
 
     Returns
     -------
@@ -56,7 +56,7 @@ def equal_shares(indptr: NDArray[np.int32], unit: int = 1) -> NDArray[np.int64]:
     tasks = int(np.clip((nnz + num_rows) // SHARE, 1, 4 * cores()))
     wanted = np.linspace(0, nnz + num_rows, tasks + 1)
     low, high = np.zeros(tasks + 1, np.int64), np.full(tasks + 1, num_rows, np.int64)
-    while np.any(low < high):  # bisection in indptr[row] + row, which is not made for it
+    while np.any(low < high):  # bisection in indptr[row] + row, an array that is never allocated
         middle = (low + high) // 2
         before = indptr[middle] + middle < wanted
         low, high = np.where(before, np.minimum(middle + 1, high), low), np.where(before, high, middle)

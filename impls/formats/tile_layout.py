@@ -25,16 +25,16 @@ from spmark.impls.formats.tiles import BLOCK, ELL, GROUP, RUN, Blocks, Runs, Sel
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """A matrix's non-zeros by what they are laid out in: panels of every height, then ELL tiles, then runs."""
+    """A matrix's non-zeros in bins: a bin for each panel of every height, then for each ELL tile, then for each run."""
 
     matrix: Csr
     selection: Selection
     row_of: NDArray[np.int32]
     """(nnz,) row of each non-zero."""
     items: NDArray[np.int32]
-    """(nnz,) non-zeros, bin by bin, in CSR order within one."""
+    """(nnz,) non-zeros, bin by bin, in CSR order within a bin."""
     ptr: NDArray[np.int64]
-    """(bins + 1,)."""
+    """(bins + 1,); the non-zeros of bin b are ``items[ptr[b]:ptr[b + 1]]``."""
     windows: NDArray[np.int64]
     """(panels,) window of each panel."""
     heights: Mapping[int, slice]
@@ -42,7 +42,7 @@ class Layout:
     ell_bins: slice
     """Bins that are ELL tiles."""
     ell_tiles: NDArray[np.int64]
-    """(ELL tiles,) their numbers."""
+    """(ELL tiles,) number of each ELL tile among all tiles."""
 
     @classmethod
     def of(cls, matrix: Csr, selection: Selection) -> Layout:
@@ -107,13 +107,13 @@ class Layout:
         others : list of (n,) int32
             Rows of A that other pieces hold.
         room : int
-            Most elements that may be held.
+            Most elements that the buckets may hold.
 
         Returns
         -------
-        held : HybFormat or None
+        buckets : HybFormat or None
         items : (n,) int32
-            Its non-zeros, tile after tile.
+            Non-zeros in the buckets, tile after tile.
         """
         matrix, row_of, selection = self.matrix, self.row_of, self.selection
         ptr = self.ptr[self.ell_bins.start : self.ell_bins.stop + 1]

@@ -1,6 +1,7 @@
 """The compiled loops that lay out tiles.
 
-Importing this module compiles them, or reads what was kept, as `spmark.impls.formats.loops` does.
+Importing this module compiles the loops, or reads kept machine code, as `spmark.impls.formats.loops` does. The caller
+(`spmark.impls.formats.tile_layout`) allocates every buffer.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ def sort_items(owner: Any, bins: Any, cursor: Any, items: Any) -> None:
     bins : (T,) int32
         Bin of each tile.
     cursor : (bins,) int64
-        Where each bin begins; moved to where it ends.
+        Place in ``items`` where each bin begins; the loop moves it to the bin's end.
     items : (nnz,) int32
-        Written.
+        Written: the non-zeros in their new order.
     """
     for at in range(owner.size):
         bin_ = bins[owner[at]]
@@ -44,15 +45,28 @@ def sort_items(owner: Any, bins: Any, cursor: Any, items: Any) -> None:
 def count_panel_columns(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
     indices: Any, items: Any, ptr: Any, first: Any, stop: Any, stamp: Any, columns: Any
 ) -> None:
-    """Count the columns of panels ``first:stop``; ``stamp`` (K,) is scratch, -1 to begin with."""
+    """Count the distinct columns of panels ``first:stop``.
+
+    Parameters
+    ----------
+    indices : (nnz,) int32
+        Column of each non-zero of A.
+    items, ptr : (n,) int32, (panels + 1,) int64
+        Non-zeros of each panel: panel p has ``items[ptr[p]:ptr[p + 1]]``.
+    first, stop : int
+    stamp : (K,) int32
+        Scratch: -1 before the call, afterwards the last panel that has each column.
+    columns : (panels,) int64
+        Written: the count of each panel ``first:stop``.
+    """
     for panel in range(first, stop):
-        found = 0
+        count = 0
         for i in range(ptr[panel], ptr[panel + 1]):
             column = indices[items[i]]
             if stamp[column] != panel:
                 stamp[column] = panel
-                found += 1
-        columns[panel] = found
+                count += 1
+        columns[panel] = count
 
 
 @compiled(
@@ -79,23 +93,35 @@ def fill_panels(  # noqa: PLR0917
     out_places: Any,
     out_used: Any,
 ) -> Any:
-    """Lay out panels ``first:stop``: their columns, rising, ``group`` to a group, and where each non-zero stands.
+    """Lay out panels ``first:stop``: their columns, rising, in groups of ``group``, and the place of each non-zero.
 
     Parameters
     ----------
-    row_of : (nnz,) int32
-        Row of each non-zero.
+    row_of, indices, values : (nnz,) int32, int32, float32
+        Row, column and value of each non-zero of A.
     items, ptr : (n,) int32, (panels + 1,) int64
-        Non-zeros of each panel.
+        Non-zeros of each panel: panel p has ``items[ptr[p]:ptr[p + 1]]``.
     rows : (panels, R) int32
         Rows of each panel, -1 where it has fewer.
     group_ptr : (panels + 1,) int64
-        Groups of each panel.
-    stamp, place, place_of_row : (K,), (K,), (I,) int32
-        Scratch; the first is -1 to begin with.
-    out_indices, out_values, out_places, out_used
-        Columns of the groups; elements, zeros to begin with; where each of ``items`` is among these; rows that have
-        something.
+        Groups of each panel: panel p has groups ``group_ptr[p]:group_ptr[p + 1]``.
+    group : int
+        Columns of a group.
+    first, stop : int
+    stamp : (K,) int32
+        Scratch: -1 before the call, afterwards the last panel that has each column.
+    place : (K,) int32
+        Scratch of any content: place of each column of the current panel.
+    place_of_row : (I,) int32
+        Scratch: -1 before the call, afterwards the place of each row in the last panel that has it.
+    out_indices : (groups * group,) int32
+        Written: the columns of each group; a panel's last column fills up its last group.
+    out_values : (groups * R * group,) float32
+        Written: the elements, row-major within a group; zeros before the call.
+    out_places : (n,) int64
+        Written: the place in ``out_values`` of each of ``items``.
+    out_used : (panels, R) bool
+        Written: whether each row of a panel has a non-zero; False before the call.
 
     Returns
     -------
@@ -137,7 +163,20 @@ def fill_panels(  # noqa: PLR0917
 def count_tile_rows(  # noqa: PLR0917
     row_of: Any, items: Any, ptr: Any, widths: Any, first: Any, stop: Any, counts: Any
 ) -> None:
-    """Count the ELL rows of tiles ``first:stop``: a new one where the row changes or ``widths`` is full."""
+    """Count the ELL rows of tiles ``first:stop``: a new one begins where the row changes or the width is full.
+
+    Parameters
+    ----------
+    row_of : (nnz,) int32
+        Row of each non-zero of A.
+    items, ptr : (n,) int32, (tiles + 1,) int64
+        Non-zeros of each tile: tile t has ``items[ptr[t]:ptr[t + 1]]``.
+    widths : (tiles,) int32
+        Most non-zeros of an ELL row of each tile.
+    first, stop : int
+    counts : (tiles,) int64
+        Written: the ELL rows of each tile ``first:stop``.
+    """
     for tile in range(first, stop):
         count, row, length = 0, -1, 0
         for i in range(ptr[tile], ptr[tile + 1]):
@@ -160,7 +199,19 @@ def cut_tile_rows(  # noqa: PLR0917
     rows: Any,
     starts: Any,
 ) -> None:
-    """Write the row of each ELL row of tiles ``first:stop`` and where it begins in ``items``, from ``row_ptr`` on."""
+    """Cut tiles ``first:stop`` into the ELL rows that `count_tile_rows` counts.
+
+    Parameters
+    ----------
+    row_of, items, ptr, widths, first, stop
+        As in `count_tile_rows`.
+    row_ptr : (tiles + 1,) int64
+        ELL rows of each tile: tile t has ``row_ptr[t]:row_ptr[t + 1]``.
+    rows : (ELL rows,) int32
+        Written: the row of A of each ELL row.
+    starts : (ELL rows + 1,) int64
+        Written, except the last entry: the place in ``items`` where each ELL row begins.
+    """
     for tile in range(first, stop):
         at, row, length = row_ptr[tile], -1, 0
         for i in range(ptr[tile], ptr[tile + 1]):

@@ -1,7 +1,7 @@
 """Tiles: a matrix as dense blocks of gathered columns, padded rows and runs of non-zeros, of many shapes at once.
 
 The hybrid storage of Fang, Shen, Wang and Chen, "STile: Searching Hybrid Sparse Formats for Sparse Deep Learning
-Operators Automatically", SIGMOD 2024, sections 2.2 and 3.1. Which tile has a non-zero is given (`Selection`); each has
+Operators Automatically", SIGMOD 2024, sections 2.2 and 3.1. A `Selection` gives the tile of each non-zero, which has
 exactly one, so that the sum of the tiles is the matrix.
 """
 
@@ -23,12 +23,12 @@ from spmark.impls.formats.hyb import HybFormat
 BLOCK, ELL, RUN = 0, 1, 2
 """Kinds of tiles: rows of a window by gathered columns, zeros kept; padded rows; runs of non-zeros without padding."""
 GROUP = 16
-"""Columns that a block tile grows by."""
+"""Columns of a group, by which block tiles grow."""
 
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """Which tile has which non-zero."""
+    """The tile of each non-zero, and the shape of each tile."""
 
     owner: NDArray[np.int32]
     """(nnz,) tile of each non-zero, in CSR order."""
@@ -37,9 +37,10 @@ class Selection:
     height: NDArray[np.int32]
     """(T,) most rows."""
     width: NDArray[np.int32]
-    """(T,) most non-zeros of a row (ELL), a power of two; of blocks and runs what the search priced."""
+    """(T,) most non-zeros of a row of an ELL tile, a power of two; for blocks and runs the width that the search
+    priced."""
     window: NDArray[np.int32]
-    """(T,) window of a block, -1 for the others; blocks of one window and height are summed together."""
+    """(T,) window of a block, -1 for other tiles; blocks of one window and height are summed together."""
     window_rows: NDArray[np.int32]
     """(W, tallest) rows of each window, -1 where it has fewer."""
 
@@ -49,17 +50,17 @@ class Blocks:
     """Panels of block tiles of one height; a panel sums all tiles of its window."""
 
     rows: NDArray[np.int32]
-    """(p, R) rows of A, -1 where there is none or the panel has nothing of it."""
+    """(p, R) rows of A, -1 where the window has fewer rows or the panel has no non-zero of the row."""
     indptr: NDArray[np.int32]
     """(p + 1,) groups of each panel."""
     indices: NDArray[np.int32]
-    """(g, 16) columns, rising through a panel; the last one is repeated in what fills its last group."""
+    """(g, 16) columns, rising through a panel; its last column fills up its last group."""
     values: NDArray[np.float32]
     """(g, R, 16) row-major."""
     held: NDArray[np.int32]
     """(n,) non-zeros of A that are stored: panel by panel, each in CSR order."""
     places: NDArray[np.int64]
-    """(n,) where each is in ``values.reshape(-1)``."""
+    """(n,) place of each of these non-zeros in ``values.reshape(-1)``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,19 +72,19 @@ class Runs:
     rows: NDArray[np.int32]
     """(n,) row of each element."""
     indices: NDArray[np.int32]
-    """(n,) its column."""
+    """(n,) column of each element."""
     values: NDArray[np.float32]
-    """(n,)."""
+    """(n,) value of each element."""
     held: NDArray[np.int32]
-    """(n,) the non-zero of A, in CSR order."""
+    """(n,) non-zero of A that each element is, as its position in CSR order."""
 
 
 @dataclass(frozen=True, eq=False)
 class TileFormat:
     """A matrix in tiles.
 
-    Rows of ELL tiles stand in buckets, one for each width and for rows that other tiles have something of or not: which
-    of them make a tile matters to the search, not to what computes them.
+    Rows of ELL tiles stand in buckets. Each width has two: one for rows that other tiles share, one for the rest. Which
+    rows make a tile matters to the search, but not to the kernel.
     """
 
     name: ClassVar[str] = "tiles"
@@ -94,7 +95,7 @@ class TileFormat:
     blocks: Mapping[int, Blocks]
     """By height."""
     ell: HybFormat | None
-    """Buckets of ELL rows, wide before narrow, shared ones before whole ones, tile after tile; ``starts`` count
+    """Buckets of ELL rows, wide before narrow, shared before whole, tile after tile; ``starts`` are places in
     `ell_held`."""
     ell_held: NDArray[np.int32]
     """(n,) non-zeros of A in ELL rows, tile after tile, each in CSR order."""
@@ -112,13 +113,14 @@ class TileFormat:
         Returns
         -------
         TileFormat
-            O(nnz + columns of panels log of it + stored), all but one pass over the non-zeros on all cores.
+            O(nnz + c log c + stored) for c columns of panels; one pass over the non-zeros is serial, the rest runs on
+            all cores.
 
         Raises
         ------
         BuildError
-            A non-zero has no tile, a row is not in its block's window, an ELL tile has more rows than it may, or more
-            than `MAX_STORED` elements would be held.
+            A non-zero has no tile, a row is not in its block's window, an ELL tile has too many rows, or the tiles
+            would hold more than `MAX_STORED` elements.
         """
         owner = selection.owner
         if owner.shape != (matrix.nnz,) or (owner.size and not 0 <= owner.min() <= owner.max() < selection.kind.size):
@@ -144,8 +146,8 @@ class TileFormat:
     @property
     def stored(self) -> int:
         """Elements held, padding included."""
-        held = sum(part.values.size for part in self.blocks.values())
-        return held + (self.ell.stored if self.ell else 0) + (self.runs.values.size if self.runs else 0)
+        in_blocks = sum(part.values.size for part in self.blocks.values())
+        return in_blocks + (self.ell.stored if self.ell else 0) + (self.runs.values.size if self.runs else 0)
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         """Give every array, named by kind, height and role, such as ``block_16_indices``."""
@@ -182,7 +184,7 @@ class TileFormat:
 
 
 def _rows_of_runs(runs: Runs) -> NDArray[np.int32]:
-    """Give the row of every piece of a row that a run holds; within a run rows rise."""
+    """Give the row of every piece: a piece is the part of a row in one run, and rows rise within a run."""
     begins = np.zeros(runs.rows.size, np.bool_)
     begins[runs.indptr[:-1]] = True
     begins[1:] |= np.diff(runs.rows) != 0

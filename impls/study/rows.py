@@ -1,4 +1,4 @@
-"""Lines of the files that studies keep, and what is asked of such files before anything is learned from them."""
+"""Lines of the files that studies keep, and checks of such files before a model is trained on them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spmark.impls.core.frozen import Frozen
 
 
 class Row(Frozen):
-    """A line of a file."""
+    """A line of a study's file."""
 
     schema_version: Literal[1] = 1
 
@@ -44,12 +44,12 @@ def digest_of(paths: Sequence[Path]) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """Give what an error says, or its type where it says nothing."""
+    """Give the text of an error, or its type where the text is empty."""
     return str(error) or type(error).__name__
 
 
 def untrained(library: str, error: ImportError) -> UnsupportedError:
-    """Give the error for a library that trains and is not installed."""
+    """Give the error for a library that training needs and that is not installed."""
     return UnsupportedError(
         f"expected {library} for training, found none ({error}); install the extra: pip install 'spmark[train]'"
     )

@@ -1,4 +1,4 @@
-"""Files of measured rows that grow: each row is on disk before the next is measured, and the same command goes on."""
+"""Files of measured rows that grow: each row is on disk before the next is measured, so that a command can go on."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def append_rows(
     path : Path
         File of rows, appended to.
     things : iterable of (key, thing)
-        A text in place of a thing says why there is none.
+        A text in place of a thing says why the thing is missing.
     make : callable
         Measures a thing.
     ends : float
-        Of the monotonic clock: nothing is begun after it.
+        Time of the monotonic clock, in seconds, after which no measurement begins.
     skip : callable, optional
-        Told the key of everything that cannot have a row, and why, so that one broken matrix does not end a shard.
-        Without it an error ends the shard.
+        Receives the key of everything that cannot have a row, and the reason, so that one broken matrix does not end a
+        shard. Without ``skip`` an error ends the shard.
 
     Returns
     -------
@@ -48,7 +48,7 @@ def append_rows(
     Raises
     ------
     DatasetError
-        There is no thing, and no ``skip`` that could be told.
+        A thing is missing, and ``skip`` is not given.
     RecordError
         The file cannot be written.
     """

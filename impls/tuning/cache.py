@@ -1,4 +1,4 @@
-"""What searches found, kept on disk: one sealed file for each problem, device, space and version of the code."""
+"""Results of searches, kept on disk: one sealed file for each problem, device, space and version of the code."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _EMPTYING = threading.RLock()
 
 @dataclass(frozen=True)
 class Kept:
-    """The end of a search: its cost and its candidates are told again whenever it is used."""
+    """The result of a search; every use of it reports the search's cost and candidates again."""
 
     config: dict[str, Any]
-    """What was chosen."""
+    """The config that was chosen."""
     search: Search
     phases_s: dict[str, float]
     """Seconds that the search took, by phase."""
     more: dict[str, Any] = field(default_factory=dict)
-    """What else an implementation needs to build the plan again."""
+    """Further data that an implementation needs to build the plan again."""
 
 
 class PlanCache:
@@ -49,7 +49,7 @@ class PlanCache:
     problem : Problem
     device : DeviceSpec
     pinned : mapping
-        What was pinned before the search, and whatever else its end depends on.
+        The tunables that were pinned before the search, and everything else that its result depends on.
     values : bool
         Whether the plan depends on A's values, too, and not on its pattern alone.
     """
@@ -65,7 +65,7 @@ class PlanCache:
         self.path: Path = cache_folder().parent / "plans" / implementation / f"{digest.hexdigest()}.json"
 
     def read(self) -> Kept | None:
-        """Give what was found before; None where there is nothing, or where it is not what was written."""
+        """Give the kept result; None where the file is missing or damaged."""
         with suppress(ValueError, KeyError, TypeError, RecursionError):
             facts = parse_json(read_sealed(self.path) or b"")
             told = facts["search"]
@@ -74,14 +74,14 @@ class PlanCache:
         return None
 
     def write(self, kept: Kept) -> None:
-        """Keep it; a cache that cannot be written costs only time."""
+        """Keep a result; a cache that cannot be written costs only time."""
         write_sealed(self.path, json.dumps(asdict(kept), default=str).encode())
 
 
 def searched(cache: PlanCache, search: Callable[[], tuple[Config, Search]]) -> Kept:
-    """Give what was found before; where that is nothing, search and keep it.
+    """Give the kept result; where there is none, search and keep the result.
 
-    The seconds of the search are its phase ``search``, now and whenever it is told again.
+    The seconds of the search are the phase ``search`` of the result, now and whenever it is read again.
     """
     kept = cache.read()
     if kept is None:
@@ -94,10 +94,10 @@ def searched(cache: PlanCache, search: Callable[[], tuple[Config, Search]]) -> K
 
 @contextmanager
 def empty_cache() -> Iterator[None]:
-    """Let this process find nothing that was compiled or built before; what it makes inside is thrown away after.
+    """Give this process an empty cache of kernels and plans, which is thrown away at the end.
 
-    Compilers run in processes of their own, so it is the environment that changes, of all threads. Two threads take
-    turns; one that builds without asking for an empty cache meanwhile finds none either.
+    Compilers run in processes of their own, so the environment changes, for all threads. Two threads with empty caches
+    take turns. A thread that builds meanwhile without asking for an empty cache uses the empty one, too.
     """
     with _EMPTYING, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         before = os.environ.get("SPMARK_CACHE")

@@ -26,7 +26,7 @@ _ALTERNATING = Stopping(max_samples=50, max_seconds=0.1, warmups=_WARMUPS, batch
 class _Drawn(Stopwatch):
     """A stopwatch that draws the order of several runs anew for each round.
 
-    A plan right after another with the same code was seen to find its code in the multiprocessors' caches (9.9 us
+    A plan that ran right after another with the same code found this code in the multiprocessors' caches (9.9 us
     instead of 13.7), so that no order may repeat.
     """
 
@@ -34,7 +34,7 @@ class _Drawn(Stopwatch):
         self._stopwatch, self._random = stopwatch, np.random.default_rng(seed)
 
     def batch(self, runs: Sequence[Run], rounds: int, cold: bool) -> NDArray[np.float64]:
-        """Time every run once a round."""
+        """Time every run once in each round."""
         if len(runs) == 1:
             return self._stopwatch.batch(runs, rounds, cold)
         times = np.empty((len(runs), rounds))
@@ -44,7 +44,7 @@ class _Drawn(Stopwatch):
         return times
 
     def state(self) -> tuple[float, list[str]]:
-        """Ask the device."""
+        """Ask the device for its clock and for reasons of throttling."""
         return self._stopwatch.state()
 
 
@@ -55,9 +55,9 @@ class PlanTimer:
     ----------
     problem : Problem
     device : DeviceSpec
-        Of the GPU that is there.
+        The GPU of this machine.
     seed : int
-        Of the operands, and of the order in which plans take turns.
+        Seed of the operands, and of the order in which plans take turns.
     """
 
     def __init__(self, problem: Problem, device: DeviceSpec, seed: int = 0) -> None:
@@ -81,9 +81,9 @@ class PlanTimer:
         Raises
         ------
         BuildError
-            Its result is wrong; says by how much.
+            The result is wrong; says by how much.
         KernelFault
-            It broke the device.
+            The plan broke the device.
         """
         with cuda_faults():
             self._out.fill(np.nan)
@@ -95,7 +95,7 @@ class PlanTimer:
             raise BuildError(f"wrong result: {reason}")
 
     def times_us(self, plans: Sequence[Plan], rounds: int) -> list[list[float]]:
-        """Time plans once a round, each from cold caches, in an order drawn for each round."""
+        """Time every plan once in each round from cold caches, in an order drawn for the round; microseconds."""
         runs = [partial(plan.run, self._operands, self._out) for plan in plans]
         self._stopwatch.batch(runs, _WARMUPS, cold=True)
         return [[round(float(time), 3) for time in times] for times in self._stopwatch.batch(runs, rounds, cold=True)]

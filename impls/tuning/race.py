@@ -1,9 +1,9 @@
 """One way to compare candidates: every search of the tree builds, checks, times and accounts for them here.
 
-A benchmark that tunes its systems by unequal tuners compares tuners. What is equal for all systems is written once: how
-many samples a candidate gets, when two times are tied, when a candidate is given up, which ones are timed again at the
-end, what a search may cost and what is kept of it. Systems differ by their space and by their strategy
-(`spmark.impls.tuning.strategies`).
+A benchmark that tunes its systems by unequal tuners compares tuners. The rules that hold for all systems stand here
+once: how many samples a candidate gets, when two times are tied, when a candidate is given up, which candidates are
+timed again at the end, what a search may cost and what is kept of it. Systems differ by their space and by their
+strategy (`spmark.impls.tuning.strategies`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from spmark.impls.tuning.space import Config, key_of
 P = TypeVar("P", bound=Plan)
 
 FIRST, MORE = 5, 10
-"""Samples of every candidate, and how many more of one that is not far behind."""
+"""Samples of every candidate, and further samples of a candidate that is not far behind."""
 FAR = 1.25
-"""Times the fastest so far, beyond which a candidate is far behind."""
+"""Multiple of the fastest time so far, beyond which a candidate is far behind."""
 FINALISTS = 5
 """Fastest candidates that are timed once more, in alternation."""
 TIED = 1.5
@@ -51,7 +51,7 @@ class Timer(Protocol):
         ...
 
     def times_us(self, plans: Sequence[Plan], rounds: int) -> list[list[float]]:
-        """Time every plan once a round from cold caches, in an order drawn for each round; microseconds."""
+        """Time every plan once in each round from cold caches, in an order drawn for the round; microseconds."""
         ...
 
     def alternating_us(self, plans: Sequence[Plan]) -> list[list[float]]:
@@ -76,13 +76,13 @@ class ConfigTime(NamedTuple):
         return cls(config, float(middle), float(_ERROR_OF_MEDIAN * deviation / math.sqrt(len(samples_us))))
 
     def ties(self, other: ConfigTime) -> bool:
-        """Tell whether the errors of the two times allow no order between them."""
+        """Tell whether the two times differ by too little, given their errors, to say which is the faster."""
         return abs(self.us - other.us) <= TIED * math.hypot(self.error_us, other.error_us)
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What a search may cost; it ends with what it has seen by then."""
+    """What a search may cost; at the end of the budget it chooses among the candidates that it has timed."""
 
     candidates: int = 100_000
     seconds: float = math.inf
@@ -94,7 +94,7 @@ class Finalist(Generic[P]):
 
     timed: ConfigTime
     number: int
-    """Its place among the candidates, in the order in which they were met."""
+    """Number of the candidate, in the order in which the search met its candidates."""
     plan: P | None
     """None where the plan made room for another candidate."""
 
@@ -105,21 +105,21 @@ class Race(Generic[P]):
     Parameters
     ----------
     build : callable
-        Gives the plan of a config; raises SpmarkError or MemoryError where there is none.
+        Gives the plan of a config; raises SpmarkError or MemoryError where the plan cannot be built.
     timer : Timer
     prepare : callable, optional
-        Compiles what several configs need, side by side. What does not compile raises again when it is built.
+        Compiles the kernels of several configs side by side. A kernel that does not compile raises again in ``build``.
     predict : callable, optional
-        Score of a cost model for a config, lower is better; only told.
+        Score of a cost model for a config, lower is better; the score is recorded and decides nothing.
     tell : callable, optional
-        Gives what is told of a config (`Candidate.config`); by default the config itself.
+        Gives what is recorded of a config (`Candidate.config`); by default the config itself.
     trusts : callable, optional
-        Tells of which configs the result need not be checked; by default all are.
+        Tells whether a config's result need not be checked; by default every result is checked.
     compiled : callable, optional
         Counts the kernels that were compiled; by default every candidate that ran counts as one.
     budget : Budget
     finalists : int
-        Fastest candidates whose plans are kept for `finish`; 0 where times are all that is asked for.
+        Fastest candidates whose plans are kept for `finish`; 0 where only times are asked for.
     """
 
     def __init__(
@@ -148,16 +148,16 @@ class Race(Generic[P]):
 
     @property
     def seen(self) -> list[ConfigTime]:
-        """Every config that was asked for, in that order."""
+        """Every config that was asked for, in the order of asking."""
         return list(self._timed.values())
 
     def prepare(self, configs: Iterable[Config]) -> None:
-        """Compile what configs need, side by side, so that timing one does not wait for a compiler."""
+        """Compile the kernels of configs side by side, so that timing one config does not wait for a compiler."""
         waiting = [config for config in configs if key_of(config) not in self._timed]
         if self._prepare is None or not waiting:
             return
         started = perf_counter()
-        with suppress(SpmarkError):  # the candidate to blame says why when it is built
+        with suppress(SpmarkError):  # the candidate to blame raises again when it is built
             self._prepare(waiting)
         self._compile_s += perf_counter() - started
 
@@ -168,7 +168,7 @@ class Race(Generic[P]):
     def time_by_turns(self, configs: Iterable[Config]) -> list[ConfigTime]:
         """Time several configs in alternation: a plan that follows itself may find its own code in caches.
 
-        All their plans are in memory at once.
+        The plans of all these configs are in memory at once.
         """
         wanted = list(configs)
         ready: list[Finalist[P]] = []
@@ -187,7 +187,7 @@ class Race(Generic[P]):
         return [self._timed[key_of(config)] for config in wanted]
 
     def candidate(self, config: Config) -> Candidate:
-        """Time a config as `time` does; give all of its samples, or the reason for which it has none."""
+        """Time a config as `time` does; give all of its samples, or the reason why it has none."""
         self.time(config)
         return self._candidates[list(self._timed).index(key_of(config))]
 
@@ -198,10 +198,10 @@ class Race(Generic[P]):
         return [self.time(config) for config in wanted]
 
     def finish(self) -> tuple[Config, P]:
-        """Time the fastest once more, in alternation, and give the config and the plan of the fastest of them.
+        """Time the finalists once more, in alternation, and give the config and the plan of the fastest.
 
-        Of hundreds of medians of a few samples the least is mostly luck. Where the last times tie, the candidate that
-        was met first is taken: strategies begin with what is simple.
+        The least of hundreds of medians of a few samples is mostly luck. Where the last times tie, the candidate that
+        the search met first wins: strategies begin with simple configs.
 
         Raises
         ------
@@ -219,11 +219,11 @@ class Race(Generic[P]):
         best = min((finalist.timed for finalist in finalists), key=lambda timed: timed.us)
         winner = next(finalist for finalist in finalists if finalist.timed.ties(best))
         assert winner.plan is not None
-        self._compile_s -= winner.plan.phases_s.get("compile", 0.0)  # the plan tells of it
+        self._compile_s -= winner.plan.phases_s.get("compile", 0.0)  # the plan reports these seconds
         return winner.timed.config, winner.plan
 
     def _with_plans(self) -> list[Finalist[P]]:
-        """Give the finalists in the order in which they were met; those whose plans no memory is left for stay out."""
+        """Give the finalists in the order of their numbers, without those for whose plans no memory is left."""
         ready: list[Finalist[P]] = []
         for finalist in self._finalists:
             with suppress(MemoryError):
@@ -271,7 +271,7 @@ class Race(Generic[P]):
             raise BuildError(f"not tried: the search's budget ended after {number} candidates and {spent:.1f} s")
 
     def _made(self, config: Config) -> P:
-        """Build and check; where memory is short, once more without the plans of the finalists."""
+        """Build and check a plan; where memory is short, drop the plans of the finalists and try once more."""
         try:
             return self._made_once(config)
         except MemoryError:
@@ -290,7 +290,7 @@ class Race(Generic[P]):
         return plan
 
     def _samples_us(self, plans: Sequence[P]) -> list[list[float]]:
-        """Time plans by turns: a few samples of each, and more of those that are not far behind."""
+        """Time plans by turns: a few samples of each plan, and more of the plans that are not far behind."""
         with self._running():
             samples = self._timer.times_us(plans, FIRST)
             medians = [float(np.median(times)) for times in samples]

@@ -1,4 +1,4 @@
-"""What a search chooses from: named axes with their values, and which configs are legal."""
+"""The space that a search chooses from: named axes with their values, and a rule for legal configs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Axis:
 
     name: str
     values: tuple[Config, ...]
-    """What can be decided, in the order in which a search tries it. Each value sets one tunable, or several that make
-    sense together only."""
+    """The values of the decision, in the order in which a search tries them. Each value sets one tunable, or several
+    that only make sense together."""
 
     @classmethod
     def of(cls, name: str, values: Iterable[Any]) -> Axis:
@@ -33,7 +33,7 @@ class Axis:
         return cls(name, tuple({name: value} for value in values))
 
     def of_config(self, config: Mapping[str, Any]) -> Config:
-        """Give the value that a config has on the axis; the first one where the config has none of them."""
+        """Give the value that a config has on the axis; the first value where the config has no value of the axis."""
         return next((value for value in self.values if value.items() <= config.items()), self.values[0])
 
 
@@ -44,7 +44,7 @@ class Space:
     Parameters
     ----------
     axes : tuple of Axis
-        A config has one value of each.
+        A config has one value of each axis.
     legal : callable
         Tells whether a config can be built.
     """
@@ -64,11 +64,11 @@ class Space:
 
     @property
     def digest(self) -> str:
-        """Sixteen hex digits that change with the legal configs, and with nothing else."""
+        """Sixteen hex digits that depend on the legal configs alone."""
         lines = sorted(key_of(config) for config in self.configs())
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 def key_of(config: Mapping[str, Any]) -> str:
-    """Give the name under which a config is known: the order of its tunables does not matter."""
+    """Give a text that identifies a config, whatever the order of its tunables."""
     return json.dumps(config, sort_keys=True, default=str)

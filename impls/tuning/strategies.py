@@ -1,6 +1,6 @@
-"""Ways through a space: what one search does differently from another.
+"""Strategies of searches: which configs of a space a search times, and in which order.
 
-Every strategy asks a race for times and decides what to ask for next. None of them owns a clock.
+Every strategy asks a race for times and decides which config to ask for next. No strategy owns a clock.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from spmark.impls.tuning.race import FAR, ConfigTime, Race
 from spmark.impls.tuning.space import Axis, Config, Space, key_of
 
 CLEARLY_WORSE = 1.06
-"""Times the fastest so far, from which a value of an ordered axis counts as clearly worse."""
+"""Multiple of the fastest time so far, from which a value of an ordered axis counts as clearly worse."""
 FRONT = 2
-"""Configs that are tied and are walked on from."""
+"""Most tied configs that a walk goes on from."""
 HOPELESS = (1.3, 1.1)
-"""Times the fastest of the race, beyond which a walk is given up: at first, and before a second round."""
+"""Multiples of the race's fastest time, beyond which a walk is given up: in its first round, and before its second."""
 _FEW = 4
-"""Configs after which `while_hopeful` asks."""
+"""Configs after which `while_hopeful` may give up."""
 _ASKED = 2
-"""Axes after which that is asked at first: what binds most is settled by then."""
+"""Axes after which the first round of a walk may be given up: the axes that bind most are settled by then."""
 
 
 class Times(Protocol):
@@ -46,20 +46,20 @@ class Times(Protocol):
 
 
 def exhaustive(race: Times, configs: Iterable[Config]) -> ConfigTime:
-    """Time every config; give the fastest, of equal times the first."""
+    """Time every config; give the fastest, or the first of several with equal times."""
     return fastest(race.time_all(configs))
 
 
 def by_turns(race: Race[Any], groups: Iterable[Sequence[Config]]) -> None:
-    """Compile what all groups need side by side, then time the configs of each group by turns."""
-    held = list(groups)
-    race.prepare(config for group in held for config in group)
-    for group in held:
-        race.time_by_turns(group)
+    """Compile the kernels of all groups side by side, then time the configs of each group by turns."""
+    batches = list(groups)
+    race.prepare(config for batch in batches for config in batch)
+    for batch in batches:
+        race.time_by_turns(batch)
 
 
 def fastest(timed: Sequence[ConfigTime]) -> ConfigTime:
-    """Give the fastest, of equal times the first."""
+    """Give the fastest, or the first of several with equal times."""
     return min(timed, key=lambda one: one.us)
 
 
@@ -76,9 +76,10 @@ def at_random(race: Times, configs: Sequence[Config], most: int, seed: int) -> C
 
 
 def along(race: Times, config: Config, axis: str, values: Iterable[Any]) -> Config:
-    """Give ``config`` with the best value of one ordered axis; two values in a row that are clearly worse end it.
+    """Give ``config`` with the best value of one ordered axis.
 
-    A value replaces another where it is faster beyond the errors of both times, so that noise alone moves nothing.
+    A value replaces another where it is faster beyond the errors of both times, so that noise alone moves nothing. Two
+    clearly worse values in a row end the search along the axis.
     """
     best, worse = race.time(config), 0
     for value in values:
@@ -96,17 +97,17 @@ def along(race: Times, config: Config, axis: str, values: Iterable[Any]) -> Conf
 
 
 def while_hopeful(race: Times, configs: Sequence[Config]) -> None:
-    """Time configs, no more than `_FEW` of them where none comes near the fastest of the race."""
+    """Time configs, but only the first `_FEW` where all of these are far slower than the race's fastest."""
     if fastest(race.time_all(configs[:_FEW])).us <= HOPELESS[0] * race.fastest_us:
         race.time_all(configs[_FEW:])
 
 
 class Walk:
-    """Walks along axes that noise does not decide; each walk begins with what the walks before it came to.
+    """Walks along the axes of spaces; each walk also begins with the best config of earlier walks.
 
-    What binds a kernel hides what does not: while a group of threads takes a long row by itself, neither its loads nor
-    the work of a block make a difference that can be told from noise. So the axis that binds is asked about first, the
-    axes are gone along again, and where two configs are tied, both are walked on from.
+    The axis that binds a kernel hides all others: while a group of threads takes a long row by itself, neither its
+    loads nor the work of a block make a difference beyond noise. So the axis that binds comes first, the walk goes
+    along all axes a second time, and it goes on from both of two tied configs.
 
     Parameters
     ----------
@@ -120,12 +121,12 @@ class Walk:
         self._far: set[str] = set()
 
     def walk(self, space: Space, fixed: Config) -> None:
-        """Walk through a space; twice where nothing was known before.
+        """Walk through a space; go along all axes a second time where this is the first walk.
 
         Parameters
         ----------
         space : Space
-            The axis that binds first stands first.
+            The axis that binds most stands first.
         fixed : dict
             Tunables of all configs of this walk.
         """
@@ -152,7 +153,7 @@ class Walk:
     def _round(
         self, space: Space, front: list[ConfigTime], seen: list[ConfigTime], limit: float, asked: int
     ) -> list[ConfigTime] | None:
-        """Go along all axes; None where the walk is given up, which is asked after ``asked`` of them."""
+        """Go along all axes; None where the walk is given up, which may happen only after ``asked`` axes."""
         for number, axis in enumerate(space.axes):
             if number == asked and front[0].us > limit * self._race.fastest_us:
                 return None
@@ -160,7 +161,7 @@ class Walk:
         return front
 
     def _along(self, axis: Axis, front: list[ConfigTime], seen: list[ConfigTime]) -> list[ConfigTime]:
-        """Try an axis from each config of the front, but for values that were far behind; give the next front."""
+        """Try the values of an axis, but those once far behind, on each config of the front; give the next front."""
         values = [value for value in axis.values if key_of(value) not in self._far]
         configs = [{**one.config, **value} for value in values for one in front]
         timed = self._timed(configs, seen)
@@ -173,7 +174,7 @@ class Walk:
 
 
 def _begin(space: Space, fixed: Config, known: Config) -> Config:
-    """Give where a walk begins: on every axis what is known, else its first value."""
+    """Give the config where a walk begins: on every axis the known value, else the axis's first value."""
     begun = dict(fixed)
     for axis in space.axes:
         begun |= axis.of_config(known)
@@ -181,7 +182,7 @@ def _begin(space: Space, fixed: Config, known: Config) -> Config:
 
 
 def _front(timed: Sequence[ConfigTime]) -> list[ConfigTime]:
-    """Give the fastest first, and of what ties with it what was met first, `FRONT` in all."""
+    """Give the fastest config and the configs that tie with it, the earliest of them, `FRONT` in all."""
     best = fastest(timed)
     ties = [one for number, one in enumerate(timed) if one not in timed[:number] and one.ties(best)]
     return ties[:FRONT] if best in ties[:FRONT] else [best, *ties[: FRONT - 1]]

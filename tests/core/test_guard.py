@@ -27,7 +27,7 @@ def fill_memory() -> None:
         (lambda: None.x, r"something else \(AttributeError: "),
         (b"\xff".decode, r"something else \(UnicodeDecodeError: "),
         (Path("/nowhere/x").read_bytes, "no such file"),
-        (Path("/").read_bytes, r"that it cannot be read \(Is a directory\)"),
+        (Path("/").read_bytes, r"an unreadable file \(Is a directory\)"),
         (parse_nested, "parts that are nested too deeply"),
         (fill_memory, "more than fits into memory"),
     ],

@@ -26,7 +26,7 @@ def test_what_people_write():
         ("[" * 20_000, "more than 50 levels"),
         ("- " * 20_000, "more than 50 levels"),
         ("{" * 20_000, "more than 50 levels"),
-        ("&a [*a]", "an alias of what it stands in"),
+        ("&a [*a]", "an alias of a value that contains it"),
         (LAUGHS, "more than 50,000 values, aliases counted"),
         ("- x\n" * (MAX_NODES + 1), "more than 50,000 values"),
         ("a: " + "9" * 5000, "a number of 5,000 characters"),

@@ -168,7 +168,7 @@ def test_full_disk(tmp_path: Path) -> None:
     assert process.returncode == 0
     assert int(count) == 100_000 // 7030
     assert "could not be written" in message
-    assert f"the {path.stat().st_size} bytes before it are intact" in message
+    assert f"the {path.stat().st_size} bytes before them are intact" in message
     assert "make room and run again" in message
     assert path.read_bytes().endswith(b"\n")
     assert numbers(path) == list(range(int(count)))

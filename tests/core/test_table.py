@@ -33,7 +33,9 @@ def test_how_a_build_is_measured_is_no_tunable() -> None:
     assert create("lo_spmm", {"mode": "near", "anew": True, "again": True}) == create("lo_spmm", {"mode": "near"})
     assert create("gespmm", {"anew": True, "again": False}) == create("gespmm")
     assert not {field.name for name in IMPLEMENTATIONS for field in fields(type(create(name)))} & set(SWITCHES)
-    with pytest.raises(SweepError, match="implementation gespmm: expected kept plans, which again loads, found none"):
+    with pytest.raises(
+        SweepError, match="implementation gespmm: expected kept plans, which the key again loads, found none"
+    ):
         create("gespmm", {"again": True})
     with pytest.raises(SweepError, match="implementation lo_spmm: expected anew to be true or false, found 'no'"):
         create("lo_spmm", {"anew": "no"})

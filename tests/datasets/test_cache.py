@@ -138,7 +138,7 @@ def test_mirror(tmp_path):
     for name, message in [
         ("x", "expected one matrix, found gnn/x, other/x"),
         ("gnn/y", r"y\.npz: expected an npz file, found none"),
-        ("z", "expected a matrix that it holds, such as .*found 'z'"),
+        ("z", "expected one of its matrices, such as .*found 'z'"),
     ]:
         with pytest.raises(DatasetError, match=message):
             load_matrix(MatrixSpec(source="mirror", name=name), cache, 0)

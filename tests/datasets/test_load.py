@@ -300,7 +300,7 @@ def test_unknown_names(cache):
         ("planetoid", "x", "cora"),
     ]:
         with pytest.raises(
-            DatasetError, match=f"{source}: expected a matrix that it holds, such as .*{hint}.*found '{name}'"
+            DatasetError, match=f"{source}: expected one of its matrices, such as .*{hint}.*found '{name}'"
         ):
             load_matrix(MatrixSpec(source=source, name=name), cache, 0)
 

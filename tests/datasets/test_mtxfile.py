@@ -183,7 +183,7 @@ def test_what_comes_out_of_an_archive_has_a_ceiling(tmp_path, monkeypatch, name)
     assert len(packed) < 20_000
     (tmp_path / name).write_bytes(packed)
     monkeypatch.setenv("SPMARK_MAX_MATRIX_GIB", "0.002")
-    with pytest.raises(DatasetError, match=r"what comes out of it to take at most 0\.002 GiB"):
+    with pytest.raises(DatasetError, match=r"its unpacked content to take at most 0\.002 GiB"):
         read_mtx(tmp_path / name)
 
 

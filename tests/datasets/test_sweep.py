@@ -251,7 +251,7 @@ def test_importing_is_light():
         ("[scipy_cpu]", "[{name: a, config: {x: {1: 2, b: 3}}}]", "expected keys and values of a sweep"),
         ("planetoid, name: cora", "[a], names: ['*']", r"expected a source to look for '\*' in, found \['a'\]"),
         ("planetoid", "p" * 100_000, "expected a source out of"),
-        ("[{source: planetoid, name: cora}]", "&a [*a]", "an alias of what it stands in"),
+        ("[{source: planetoid, name: cora}]", "&a [*a]", "an alias of a value that contains it"),
     ],
 )
 def test_hostile_sweeps_are_refused_quickly(tmp_path, old, new, message):

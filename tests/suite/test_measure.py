@@ -155,7 +155,7 @@ def test_a_right_result_is_checked_and_timed(bench: Bench) -> None:
         ("right", Status.OK, ""),
         ("forget", Status.WRONG_RESULT, "largest relative error"),
         ("invert", Status.WRONG_RESULT, "largest relative error"),
-        ("name_one_twice", Status.BUILD_ERROR, "found 1 that it does not name"),
+        ("name_one_twice", Status.BUILD_ERROR, "found 1 missing"),
         ("name_too_few", Status.BUILD_ERROR, "expected an order of the result of shape"),
     ],
 )

@@ -136,7 +136,7 @@ def test_published_counts(cache, name, nnz):
         ("logsparse_64", {"stride": 3}, "expected arguments out of none, found stride"),
         ("strided_64", {"stride": 0}, r"expected stride to be an integer in \[1, 64\], found 0"),
         ("strided_64", {"stride": 1.5}, "found 1.5"),
-        ("similar_64", {"block": 32}, "expected blocks in fours, .* found 2 of 32 rows"),
+        ("similar_64", {"block": 32}, "expected a number of blocks that 4 divides .* found 2 of 32 rows"),
         ("similar_64", {"block": 24}, "divides"),
         ("few_columns_64", {"nnz": 63}, r"expected nnz to be an integer in \[64, 8192\], found 63"),
         ("strided_64", {"stride": True}, "found True"),
