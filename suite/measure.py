@@ -30,10 +30,10 @@ from spmark.impls.core.operators import (
     random_operands,
     reference,
     sampled_rows,
-    why_wrong,
 )
 from spmark.impls.core.problem import Problem
 from spmark.impls.core.record import Baseline, ProblemFacts, Status
+from spmark.impls.core.tolerance import why_wrong
 from spmark.impls.runtime.lab import Lab, canary, open_lab
 from spmark.impls.runtime.load import LoadMeter
 from spmark.impls.runtime.timing import Run, Stopping, Stopwatch, take_samples
