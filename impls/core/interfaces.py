@@ -29,6 +29,9 @@ PHASES = ("features", "select", "search", "convert", "compile", "upload")
 - ``compile``: compilers, and loading what they gave.
 - ``upload``: copies to the device.
 """
+CHOOSING_PHASES = ("features", "select", "search", "convert")
+"""Phases that a plan spends on this one matrix, and that must pay off. Compiled kernels are kept on disk for the next
+matrix, and every plan uploads."""
 
 
 class Format(Protocol):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from spmark.impls.core.interfaces import CHOOSING_PHASES
 from spmark.impls.core.load import Load
 from spmark.impls.core.record import Environment, Status
 from spmark.report.derive.statistics import Interval, break_even, floor_us, median_interval, ratio_interval
@@ -24,8 +25,6 @@ WIDE_SPEEDUP = 0.10
 """Relative half-width from which the interval of a case's speed-up is wide: runs of one code may differ by as much."""
 WIDE_MARK = "~"
 """Stands over a bar, and behind a number, whose cases have wide intervals."""
-CHOOSING_PHASES = ("features", "select", "search", "convert")
-"""What a plan spends on this matrix. Compiled kernels are kept on disk for the next one, and every plan uploads."""
 SPENT_PHASES = (*CHOOSING_PHASES, "compile")
 """What a search costs until its first run: uploading is left out, since every plan uploads."""
 PROBLEM = ("op", "dtype", "matrix", "width", "seed")
