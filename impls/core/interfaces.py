@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.problem import Csr, Op, Problem
 
-Config = Mapping[str, Any]
+Config = dict[str, Any]
 """Values of an implementation's tunables by name: strings, numbers and booleans."""
 DeviceArray = Any
 """An array on the plan's device: CuPy's, PyTorch's, NumPy's; core imports none of the first two."""
