@@ -165,12 +165,14 @@ def _prediction(claim: Claim) -> Answer:
 def _tiles(claim: Claim, device: str) -> Answer:
     """Look the agreement of a device's calibration with tiles up that it was not fitted to."""
     about = claim.conditions
-    for held in published_agreement(device):
-        if (held.operator, held.dtype) == (about.op, about.dtype):
-            value = held.metric(claim.measure.metric)
+    for agreement in published_agreement(device):
+        if (agreement.operator, agreement.dtype) == (about.op, about.dtype):
+            value = agreement.metric(claim.measure.metric)
             exact = Interval(nan if value is None else value, nan, nan)
             differs = tuple(filter(None, [claim.measure.differs]))
-            return Answer(exact, exact, held.count, reservations=differs, remarks=(f"{held.count} tiles held out",))
+            return Answer(
+                exact, exact, agreement.count, reservations=differs, remarks=(f"{agreement.count} tiles held out",)
+            )
     return Answer(missing=f"no calibration of {device} with tiles held out is kept")
 
 
@@ -237,14 +239,14 @@ def _chosen(claim: Claim, rows: pd.DataFrame, matrices: dict[str, tuple[str, ...
         rows = rows[rows["dtype"] == about.dtype.value]
     if about.widths:
         rows = rows[rows["width"].isin(about.widths)]
-    parts, absent, held = [rows.iloc[:0]], Counter[str](), 0
+    parts, absent, answered = [rows.iloc[:0]], Counter[str](), 0
     for name in about.matrices:
         patterns = ([pattern] for pattern in matrices[name])
         of_pattern = (rows[rows["plain"].map(partial(_matches, patterns=pattern)).astype(bool)] for pattern in patterns)
         mine = next((part for part in of_pattern if len(part)), rows.iloc[:0])
         parts.append(mine)
         failed = mine.loc[~np.isfinite(mine[_VALUE]), "status"]
-        held += len(failed) < len(mine)
+        answered += len(failed) < len(mine)
         if mine.empty:
             absent[name] += 1
             continue
@@ -253,7 +255,7 @@ def _chosen(claim: Claim, rows: pd.DataFrame, matrices: dict[str, tuple[str, ...
     named = [f"{count} of {name}" if count > 1 else name for name, count in absent.items()]
     more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
     lacking = f"without a result: {', '.join(named[:_MOST_NAMED])}{more}" if named else ""
-    return pd.concat(parts), lacking, held / len(about.matrices)
+    return pd.concat(parts), lacking, answered / len(about.matrices)
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:

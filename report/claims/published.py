@@ -199,9 +199,9 @@ class ClaimTable(Frozen):
     @model_validator(mode="after")
     def _complete(self) -> Self:
         for name, row in self.rows.items():
-            found = len(row.get("cells", ()))
-            if found != len(self.columns):
-                raise ValueError(f"{self.id}, row {name}: expected {len(self.columns)} cells, found {found}")
+            cells = len(row.get("cells", ()))
+            if cells != len(self.columns):
+                raise ValueError(f"{self.id}, row {name}: expected {len(self.columns)} cells, found {cells}")
         return self
 
     def claims(self) -> Iterator[dict[str, Any]]:

@@ -192,10 +192,10 @@ def _plain(name: str) -> str:
 
 
 def _row(published: Published, claim: Claim, device: str, records: Records) -> dict[str, Any]:
-    found = answer(claim, records, published.matrices)
+    answered = answer(claim, records, published.matrices)
     low, high = claim.ends or (nan, nan)
-    ranged = found.found and isinstance(claim.value, tuple)
-    ours = (found.least.value, found.greatest.value) if ranged else (found.least.low, found.least.high)
+    ranged = answered.found and isinstance(claim.value, tuple)
+    ours = (answered.least.value, answered.greatest.value) if ranged else (answered.least.low, answered.least.high)
     return {
         "paper": published.paper,
         "claim": claim.id,
@@ -207,33 +207,33 @@ def _row(published: Published, claim: Claim, device: str, records: Records) -> d
         "published": _published_text(claim),
         "published_low": low,
         "published_high": high,
-        "ours": _ours_text(claim, found),
-        "ours_value": nan if ranged else found.least.value,
+        "ours": _ours_text(claim, answered),
+        "ours_value": nan if ranged else answered.least.value,
         "ours_low": ours[0],
         "ours_high": ours[1],
-        "cases": found.cases,
+        "cases": answered.cases,
         "device": device,
-        "verdict": judge(claim, found, device).value,
-        "why": _why(claim, found, device),
+        "verdict": judge(claim, answered, device).value,
+        "why": _why(claim, answered, device),
         "fact": claim.measure.statistic in FACTS,
     }
 
 
-def _why(claim: Claim, found: Answer, device: str) -> str:
-    if not found.found:
-        return found.missing
-    reasons = [*found.reservations, *found.remarks]
+def _why(claim: Claim, answered: Answer, device: str) -> str:
+    if not answered.found:
+        return answered.missing
+    reasons = [*answered.reservations, *answered.remarks]
     if claim.ends is None:
         reasons.append("nothing was published to compare with")
     elif _elsewhere(claim, device):
         reasons.append(f"a time on {claim.gpu} beside one on {device}")
     else:
-        reasons.append(_distance(claim.ends, found))
+        reasons.append(_distance(claim.ends, answered))
     return "; ".join(reasons)
 
 
-def _distance(ends: tuple[float, float], found: Answer) -> str:
-    least, greatest = _compared(found.least.value, ends[0]), _compared(found.greatest.value, ends[1])
+def _distance(ends: tuple[float, float], answered: Answer) -> str:
+    least, greatest = _compared(answered.least.value, ends[0]), _compared(answered.greatest.value, ends[1])
     return f"ours is {least}" if ends[0] == ends[1] else f"the least is {least}, the greatest {greatest}"
 
 
@@ -253,15 +253,15 @@ def _published_text(claim: Claim) -> str:
     return low if not isinstance(claim.value, tuple) else f"{low} to {high}"
 
 
-def _ours_text(claim: Claim, found: Answer) -> str:
-    if not found.found:
+def _ours_text(claim: Claim, answered: Answer) -> str:
+    if not answered.found:
         return ""
-    if isinstance(claim.value, tuple) and found.least != found.greatest:
-        return f"{_number(found.least.value, claim.unit)} to {_number(found.greatest.value, claim.unit)}"
-    text = _number(found.least.value, claim.unit)
-    if isnan(found.least.low) or isnan(found.least.high):
+    if isinstance(claim.value, tuple) and answered.least != answered.greatest:
+        return f"{_number(answered.least.value, claim.unit)} to {_number(answered.greatest.value, claim.unit)}"
+    text = _number(answered.least.value, claim.unit)
+    if isnan(answered.least.low) or isnan(answered.least.high):
         return text
-    return f"{text} [{_number(found.least.low, claim.unit)}, {_number(found.least.high, claim.unit)}]"
+    return f"{text} [{_number(answered.least.low, claim.unit)}, {_number(answered.least.high, claim.unit)}]"
 
 
 def _number(value: float, unit: str) -> str:

@@ -119,8 +119,8 @@ def derive(frame: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
 def beside(rows: pd.DataFrame, other: pd.DataFrame, *columns: str) -> pd.DataFrame:
     """Give columns of the row of ``other`` that has the same problem, the last of several; NaN where none has."""
     keys = list(PROBLEM)
-    found = other.drop_duplicates(keys, keep="last")[[*keys, *columns]]
-    return rows[keys].merge(found, on=keys, how="left").set_axis(rows.index)[list(columns)]
+    last_rows = other.drop_duplicates(keys, keep="last")[[*keys, *columns]]
+    return rows[keys].merge(last_rows, on=keys, how="left").set_axis(rows.index)[list(columns)]
 
 
 def spent_s(phases_s: pd.Series[Any], phases: Sequence[str] = SPENT_PHASES) -> pd.Series[float]:

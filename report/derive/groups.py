@@ -23,8 +23,8 @@ _LAYER = re.compile(r"^(?P<source>[^/]+)/.*@(?P<sparsity>\d*\.?\d+)(?: #\w+)?$")
 
 def group_of(matrix: str) -> str:
     """Name the pool of a layer, ``source 90 %``; any other matrix is its own."""
-    found = _LAYER.match(matrix)
-    return f"{found['source']} {100 * float(found['sparsity']):g} %" if found else matrix
+    layer = _LAYER.match(matrix)
+    return f"{layer['source']} {100 * float(layer['sparsity']):g} %" if layer else matrix
 
 
 def groups_of(frame: pd.DataFrame) -> tuple[pd.Series[str], list[str]]:

@@ -11,7 +11,7 @@ import pandas as pd
 from spmark.report.derive.groups import panels_of
 from spmark.report.figures.costmodel import cost_model, priced
 from spmark.report.figures.costs import break_even, search_time, searched
-from spmark.report.figures.memory import held, memory_per_matrix
+from spmark.report.figures.memory import memory_per_matrix, memory_ratios
 from spmark.report.figures.overheads import built, overhead_by_phase
 from spmark.report.figures.plot import Drawing, Plot, render
 from spmark.report.figures.predictions import predicted, predicted_times
@@ -66,6 +66,6 @@ def _plots(
         plots.append(partial(predicted_times, seen))
     if baseline and rivals["break_even_runs"].notna().any():
         plots.append(partial(break_even, derived, baseline))
-    if baseline and not held(derived).empty:
+    if baseline and not memory_ratios(derived).empty:
         plots.append(partial(memory_per_matrix, derived, baseline))
     return plots

@@ -16,7 +16,7 @@ from spmark.report.figures.plot import Plot
 from spmark.report.figures.style import WIDTH_IN, in_style
 
 
-def held(derived: pd.DataFrame) -> pd.DataFrame:
+def memory_ratios(derived: pd.DataFrame) -> pd.DataFrame:
     """Give the cases whose plan and whose baseline's own plan both say what they hold.
 
     Parameters
@@ -43,13 +43,13 @@ def memory_per_matrix(derived: pd.DataFrame, baseline: str, width_in: float = WI
     Parameters
     ----------
     derived : DataFrame
-        As `spmark.report.derive.cases.derive` gives it; `held` of it must not be empty.
+        As `spmark.report.derive.cases.derive` gives it; `memory_ratios` of it must not be empty.
     baseline : str
         For captions and axes.
     width_in : float
         Width of the figure in inches.
     """
-    rows = held(derived)
+    rows = memory_ratios(derived)
     groups, order = groups_of(rows)
     keys = ["op", "dtype", "group", "label", "implementation"]
     ratios = rows.assign(group=groups).groupby(keys)["memory_ratio"]

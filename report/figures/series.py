@@ -43,9 +43,9 @@ def series_of(derived: pd.DataFrame) -> pd.DataFrame:
         where there are too many to draw.
     """
     rows = derived[derived["median_us"].notna() & (derived["matrix_kind"] == MatrixKind.SYNTHETIC.value)]
-    found = pd.DataFrame(_places(sorted(rows["matrix"].unique())), columns=["matrix", "series", "axis", "at"])
+    places = pd.DataFrame(_places(sorted(rows["matrix"].unique())), columns=["matrix", "series", "axis", "at"])
     columns = [*_KEYS, "axis", "at", "matrix", "label", "implementation", "median_us", "median_us_low"]
-    data = rows.merge(found, on="matrix")[[*columns, "median_us_high", "speedup"]]
+    data = rows.merge(places, on="matrix")[[*columns, "median_us_high", "speedup"]]
     values = data.groupby(_KEYS)["at"].transform("nunique") if len(data) else data["at"]
     data = data[values >= _FEWEST]
     if data.groupby(_KEYS).ngroups > _MOST_PANELS:

@@ -90,13 +90,13 @@ def record_files(paths: Iterable[Path]) -> list[Path]:
     RecordError
         A path does not exist.
     """
-    found: dict[Path, None] = {}
+    files: dict[Path, None] = {}
     for path in paths:
         if not path.exists():
             raise RecordError(f"{path}: expected a record file or a folder of records, found none; run a sweep first")
         inside = sorted(p for p in path.rglob("*") if _holds_records(p)) if path.is_dir() else [path]
-        found.update(dict.fromkeys(p.resolve() for p in inside))
-    return list(found)
+        files.update(dict.fromkeys(p.resolve() for p in inside))
+    return list(files)
 
 
 def _holds_records(path: Path) -> bool:

@@ -119,11 +119,11 @@ def compare(
         if ended is not None:
             changes.append(ended)
         elif old.status == new.status == Status.OK:
-            for change, found in _tests(old, new, models, across):
-                if found is None:
+            for change, outcome in _tests(old, new, models, across):
+                if outcome is None:
                     changes.append(change)
                 else:
-                    tests.append((change, found))
+                    tests.append((change, outcome))
     for family in (TIME, SPEEDUP, PHASE):
         changes += _decided([test for test in tests if test[0].quantity.startswith(family)], least)
     return Comparison(
@@ -161,7 +161,7 @@ def _tests(
     """Give what is to be decided of each quantity; None where a note says why it cannot be."""
     both = set(old.seen) & set(new.seen)
     for quantity in sorted({SPEEDUP} & both if across else both):
-        sides, found = (old.seen[quantity], new.seen[quantity]), None
+        sides, outcome = (old.seen[quantity], new.seen[quantity]), None
         if quantity == SPEEDUP and old.baseline_implementation != new.baseline_implementation:
             note = f"another baseline: {old.baseline_implementation} became {new.baseline_implementation}"
         elif any(np.isnan(side.error).any() for side in sides):
@@ -169,8 +169,8 @@ def _tests(
         else:
             kinds = (DeviceKind(old.device_kind), DeviceKind(new.device_kind))
             trends = [model.trend(quantity, kind) for model, kind in zip(models, kinds, strict=True)]
-            found, note = difference(*sides, trends, old.case_id), _note(quantity, old.config, new.config)
-        yield Change(old.device, old.case_id, quantity, CaseVerdict.UNTESTED, note=note), found
+            outcome, note = difference(*sides, trends, old.case_id), _note(quantity, old.config, new.config)
+        yield Change(old.device, old.case_id, quantity, CaseVerdict.UNTESTED, note=note), outcome
     if across and SPEEDUP not in both and (old.baseline_implementation or new.baseline_implementation):
         note = "expected a baseline on both sides, found it on one"
         yield Change(old.device, old.case_id, SPEEDUP, CaseVerdict.UNTESTED, note=note), None
@@ -185,18 +185,18 @@ def _note(quantity: str, old: Mapping[str, object], new: Mapping[str, object]) -
 
 def _decided(tests: Sequence[tuple[Change, Difference]], least: float) -> Iterator[Change]:
     """Give the verdicts of one family of tests."""
-    for (change, found), level in zip(tests, adjusted([found.p for _, found in tests]), strict=True):
-        worse = found.log_ratio < 0 if change.quantity == SPEEDUP else found.log_ratio > 0
-        flagged = level <= ERROR_RATE and abs(found.log_ratio) > log1p(least)
+    for (change, outcome), level in zip(tests, adjusted([outcome.p for _, outcome in tests]), strict=True):
+        worse = outcome.log_ratio < 0 if change.quantity == SPEEDUP else outcome.log_ratio > 0
+        flagged = level <= ERROR_RATE and abs(outcome.log_ratio) > log1p(least)
         yield replace(
             change,
             verdict=(CaseVerdict.REGRESSED if worse else CaseVerdict.IMPROVED) if flagged else CaseVerdict.SAME,
-            before=found.before,
-            after=found.after,
-            ratio=found.ratio,
-            runs=found.runs,
-            p=found.p,
+            before=outcome.before,
+            after=outcome.after,
+            ratio=outcome.ratio,
+            runs=outcome.runs,
+            p=outcome.p,
             adjusted_p=level,
-            threshold=max(found.threshold(len(tests)), least),
-            runs_needed=found.runs_needed(len(tests)),
+            threshold=max(outcome.threshold(len(tests)), least),
+            runs_needed=outcome.runs_needed(len(tests)),
         )

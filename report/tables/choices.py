@@ -34,13 +34,13 @@ def choices(seen: pd.DataFrame) -> pd.DataFrame:
         time with another value over the best time with this one; the least and the greatest.
     """
     rows = [row for _, case in seen.groupby(_CASE, sort=False) for row in _of_case(case)]
-    found = pd.DataFrame(rows, columns=[*_KEYS, "matrix", "ratio"])
+    ratios = pd.DataFrame(rows, columns=[*_KEYS, "matrix", "ratio"])
     made = [
         dict(zip(_KEYS, key, strict=True))
         | {"cases": len(part), "matrices": part["matrix"].nunique()}
         | geometric_mean(part["ratio"], list(part["matrix"])).columns("over_next_speedup")
         | {"least_speedup": part["ratio"].min(), "greatest_speedup": part["ratio"].max()}
-        for key, part in found.groupby(_KEYS)
+        for key, part in ratios.groupby(_KEYS)
     ]
     return pd.DataFrame(made)
 
