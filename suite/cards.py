@@ -77,12 +77,12 @@ def _members(value: ast.expr) -> list[str]:
     """Give what ``frozenset(Op)`` or ``frozenset({Op.SPMM})`` holds, sorted; empty for any other expression."""
     if not (isinstance(value, ast.Call) and ast.unparse(value.func) == "frozenset" and len(value.args) == 1):
         return []
-    (held,) = value.args
-    if isinstance(held, ast.Name) and held.id in _ENUMS:
-        return sorted(_ENUMS[held.id])
-    if not isinstance(held, ast.Set):
+    (argument,) = value.args
+    if isinstance(argument, ast.Name) and argument.id in _ENUMS:
+        return sorted(_ENUMS[argument.id])
+    if not isinstance(argument, ast.Set):
         return []
-    names = [ast.unparse(item).partition(".") for item in held.elts]
+    names = [ast.unparse(item).partition(".") for item in argument.elts]
     if not all(kind in _ENUMS and member in _ENUMS[kind].__members__ for kind, _, member in names):
         return []
     return sorted(_ENUMS[kind][member] for kind, _, member in names)

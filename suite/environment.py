@@ -61,13 +61,13 @@ def _root() -> Path:
 
 
 def _installed() -> dict[str, str]:
-    found = {}
+    versions = {}
     for name in PACKAGES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def _commit(root: Path) -> str:

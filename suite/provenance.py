@@ -118,11 +118,11 @@ def read_batches(path: Path) -> dict[Path, list[Batch]]:
     """
     from spmark.report.load.records import record_files
 
-    found = {file: _batches(file) for file in record_files([path]) if file.suffix != ".json"}  # asv's tell no run
-    found = {file: batches for file, batches in found.items() if batches}
-    if not found:
+    batches_of = {file: _batches(file) for file in record_files([path]) if file.suffix != ".json"}  # asv's tell no run
+    batches_of = {file: batches for file, batches in batches_of.items() if batches}
+    if not batches_of:
         raise RecordError(f"{path}: expected records, found none; run a sweep first")
-    return found
+    return batches_of
 
 
 def _batches(file: Path) -> list[Batch]:

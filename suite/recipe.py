@@ -51,8 +51,8 @@ def recipe(batch: Batch, sweep_name: str) -> Recipe:
     else:
         if batch.run is not None and batch.run.command:
             limits.append(f"the command on record is none that spmark writes: {shlex.join(batch.run.command)}")
-        found, missing = _rebuilt(batch.records, sweep_name)
-        commands += found
+        rebuilt, missing = _rebuilt(batch.records, sweep_name)
+        commands += rebuilt
         limits.append(missing)
     return Recipe(tuple(map(printable, _about(batch))), tuple(commands), tuple(map(printable, limits)))
 
@@ -221,6 +221,6 @@ def _code_limits(batch: Batch, environment: Environment) -> Iterator[str]:
     for record in batch.records:
         if record.implementation in IMPLEMENTATIONS:
             versions.setdefault(record.implementation, set()).add(record.implementation_version)
-    other = [name for name, found in versions.items() if found != {implementation_version(package(name))}]
+    other = [name for name, digests in versions.items() if digests != {implementation_version(package(name))}]
     if other:
         yield f"the code here is not the code of these records: {', '.join(sorted(other))}; check that commit out"

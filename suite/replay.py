@@ -102,20 +102,20 @@ def replay(paths: Sequence[Path], model: str, seed: int = 0, only: Sequence[str]
     SweepError
         No implementation of these records has the model, or a filter leaves no case.
     """
-    found = Replayed()
-    searched = _read(paths, model, found.left_out)
+    replayed = Replayed()
+    searched = _read(paths, model, replayed.left_out)
     if only:
         kept = {id(case) for case in select([one.case for one in searched], only)}
         searched = [one for one in searched if id(one.case) in kept]
-        found.left_out.clear()  # a filter knows cases with measured configs only
+        replayed.left_out.clear()  # a filter knows cases with measured configs only
     scorer = _Scorer(model, seed)
     for one in sorted(searched, key=lambda one: (one.case.matrix.id, one.case.seed)):
         try:
-            found.scored.append((one, scorer.scores(one)))
+            replayed.scored.append((one, scorer.scores(one)))
         except _CannotScore as why:
-            found.unscored.append(one)
-            found.left_out.append(LeftOut(one.record.case_id, why.reason, why.detail))
-    return found
+            replayed.unscored.append(one)
+            replayed.left_out.append(LeftOut(one.record.case_id, why.reason, why.detail))
+    return replayed
 
 
 def _refuse_unknown(model: str, implementations: Iterable[str]) -> None:
@@ -127,7 +127,7 @@ def _refuse_unknown(model: str, implementations: Iterable[str]) -> None:
 def _read(paths: Sequence[Path], model: str, left_out: list[LeftOut]) -> list[Searched]:
     """Put records and what their searches saw together; what cannot be is added to ``left_out``."""
     seen = _read_side_files(paths)
-    found: dict[_Key, Searched] = {}
+    searches: dict[_Key, Searched] = {}
     for path in paths:
         for file, batches in read_batches(path).items():
             for batch in batches:
@@ -141,16 +141,18 @@ def _read(paths: Sequence[Path], model: str, left_out: list[LeftOut]) -> list[Se
                         continue
                     rows = seen.get(_key(record), [])
                     measured, failed = [row for row in rows if row.samples_us], [row for row in rows if row.reason]
-                    found[_key(record)] = Searched(case, record, device, measured, failed)
-    _refuse_unknown(model, {one.case.implementation for one in found.values()})
-    groups = _pinned_apart([one for one in found.values() if not one.measured and _has(one.case.implementation, model)])
+                    searches[_key(record)] = Searched(case, record, device, measured, failed)
+    _refuse_unknown(model, {one.case.implementation for one in searches.values()})
+    groups = _pinned_apart(
+        [one for one in searches.values() if not one.measured and _has(one.case.implementation, model)]
+    )
     grouped = {_key(one.record) for group in groups for one in group}
     for key in seen:
-        if key not in found:
+        if key not in searches:
             left_out.append(LeftOut(key[0], "there is no record of the case"))
-        elif not found[key].measured and key not in grouped:
+        elif not searches[key].measured and key not in grouped:
             left_out.append(LeftOut(key[0], "its search measured nothing"))
-    return [*(one for one in found.values() if one.measured), *map(_pool, groups)]
+    return [*(one for one in searches.values() if one.measured), *map(_pool, groups)]
 
 
 def _read_side_files(paths: Sequence[Path]) -> dict[_Key, list[CandidateRow]]:

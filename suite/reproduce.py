@@ -155,9 +155,9 @@ def seconds(budget: str) -> float:
     SweepError
         It is no such time, or nothing.
     """
-    found = _BUDGET.fullmatch(budget.strip().lower())
+    match = _BUDGET.fullmatch(budget.strip().lower())
     total = (
-        sum(float(part or 0) * unit for part, unit in zip(found.groups(), (3600, 60, 1), strict=True)) if found else 0
+        sum(float(part or 0) * unit for part, unit in zip(match.groups(), (3600, 60, 1), strict=True)) if match else 0
     )
     if not total:
         raise SweepError(f"--budget: expected a time such as 90s, 30m, 2h or 1h30m, found {budget!r}")
@@ -194,11 +194,11 @@ def steps(paper: Paper, kind: DeviceKind) -> list[StepCases]:
     SweepError
         A sweep or a filter is not what it must be.
     """
-    found = []
+    cases = []
     for step in paper.steps:
         sweep = Sweep.load(step.sweep, step.overrides(paper))
-        found.append(StepCases(paper, step, sweep, tuple(select(expand(sweep, kind), step.only))))
-    return found
+        cases.append(StepCases(paper, step, sweep, tuple(select(expand(sweep, kind), step.only))))
+    return cases
 
 
 def in_turns(papers: Sequence[Paper], kind: DeviceKind) -> list[StepCases]:

@@ -68,7 +68,7 @@ def refusals(cases: Iterable[Case], kind: DeviceKind) -> dict[str, str]:
     SweepError
         A case's implementation, its config or its baseline is unknown, before anything has run.
     """
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     known: dict[tuple[str, str, Op], str | None] = {}
     for case in cases:
         if case.baseline is not None and case.baseline not in IMPLEMENTATIONS:
@@ -77,8 +77,8 @@ def refusals(cases: Iterable[Case], kind: DeviceKind) -> dict[str, str]:
         if key not in known:
             known[key] = refusal(case.implementation, case.config, kind, case.op)
         if reason := known[key]:
-            found[case.case_id] = reason
-    return found
+            reasons[case.case_id] = reason
+    return reasons
 
 
 def usable(name: str, devices: Iterable[DeviceSpec]) -> tuple[list[str], str]:
@@ -100,12 +100,12 @@ def usable(name: str, devices: Iterable[DeviceSpec]) -> tuple[list[str], str]:
     for device in devices:
         if device.kind not in made.devices:
             continue
-        found = [
+        answers = [
             made.unsupported(Problem(op, _small(), 32, dtype), device) for op in sorted(made.ops) for dtype in DType
         ]
-        if None in found:
+        if None in answers:
             kinds.append(str(device.kind))
-        reasons += [reason for reason in found if reason]
+        reasons += [reason for reason in answers if reason]
     why = reasons[0] if reasons else f"runs on {_words(made.devices)}, of which none is here"
     return sorted(kinds), "" if kinds else why
 

@@ -125,8 +125,8 @@ def add_link(html: Path, target: str, label: str) -> None:
     index = html / "index.html"
     text = index.read_text(encoding="utf-8")
     entry = re.compile(r"(<li id=\"nav-li-regressions\">.*?</li>)", re.DOTALL)
-    text, found = entry.subn(rf'\1\n    <li><a href="{target}">{label}</a></li>', text, count=1)
-    if not found:
+    text, replaced = entry.subn(rf'\1\n    <li><a href="{target}">{label}</a></li>', text, count=1)
+    if not replaced:
         raise DatasetError(
             f"{index}: expected a navigation entry nav-li-regressions to add {label!r} after, found none"
         )
@@ -192,9 +192,9 @@ def _unpack(package: Package, tarball: Path, target: Path) -> None:
         )
     with tarfile.open(tarball, "r:gz") as archive:
         for inside, outside in package.files.items():
-            held = archive.extractfile(inside)
-            if held is None:
+            file = archive.extractfile(inside)
+            if file is None:
                 raise DatasetError(f"{tarball}: expected a file {inside}, found something else")
             place = target / outside
             place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(held.read())
+            place.write_bytes(file.read())

@@ -33,13 +33,13 @@ def measure_rates(device: str, out: Path | None, as_json: bool, *, force: bool) 
     from spmark.impls.runtime.device import calibrate, find, user_calibration
 
     screen = console(as_json)
-    found = find(device)
-    path = out or user_calibration(found.name)
-    replaced = path if path.is_file() else None if out else calibration_file(found)
+    uncalibrated = find(device)
+    path = out or user_calibration(uncalibrated.name)
+    replaced = path if path.is_file() else None if out else calibration_file(uncalibrated)
     if replaced is not None and not force:
         _refuse_while_busy(replaced)
-    say(screen, f"measuring {escape(found.name)} ...")
-    spec = calibrate(found)
+    say(screen, f"measuring {escape(uncalibrated.name)} ...")
+    spec = calibrate(uncalibrated)
     if replaced is not None and not force:
         _refuse_other_rates(DeviceSpec.load(replaced), spec, replaced)
     _save(spec, path)

@@ -113,8 +113,8 @@ def _gpu() -> Iterator[Check]:
 
 def _calibration(spec: DeviceSpec) -> Check:
     path = calibration_file(spec)
-    found = str(path or "none yet: the first run makes one, or spmark calibrate")
-    return Check(f"calibration of {spec.name}", "ok" if path else "absent", found)
+    where = str(path or "none yet: the first run makes one, or spmark calibrate")
+    return Check(f"calibration of {spec.name}", "ok" if path else "absent", where)
 
 
 def _compiler(name: str) -> Check:

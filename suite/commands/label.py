@@ -103,8 +103,8 @@ def matrices_of(patterns: Sequence[str], cache: Cache) -> Iterator[str]:
     """
     for pattern in patterns:
         source, _, name = pattern.partition("/")
-        held = find_source(source).names(cache)
-        fitting = [one for one in held if fnmatchcase(one, name or "*")]
+        names = find_source(source).names(cache)
+        fitting = [one for one in names if fnmatchcase(one, name or "*")]
         yield from (f"{source}/{one}" for one in (fitting or ([name] if name and "*" not in name else [])))
 
 
@@ -127,13 +127,13 @@ def loaded(names: Sequence[str], cache: Cache) -> Iterator[tuple[str, LoadedMatr
                     return
                 name, future = waiting.popleft()
                 try:
-                    found = future.result()
+                    matrix_or_reason = future.result()
                 except BrokenProcessPool as error:
                     raise DatasetError(
                         f"{name}: a process that loads matrices was ended from outside, for want of memory perhaps; "
                         "what was measured is kept: run the command again"
                     ) from error
-                yield name, found
+                yield name, matrix_or_reason
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -156,8 +156,8 @@ def _dtypes(names: Sequence[str]) -> list[DType]:
 
 def parsed_shard(shard: str) -> tuple[int, int]:
     """Read ``N/M``; raises `SweepError` where it is none."""
-    found = re.fullmatch(r"(\d+)/(\d+)", shard)
-    number, total = (int(part) for part in found.groups()) if found else (0, 0)
+    match = re.fullmatch(r"(\d+)/(\d+)", shard)
+    number, total = (int(part) for part in match.groups()) if match else (0, 0)
     if not 1 <= number <= total:
         raise SweepError(f"--shard: expected N/M with N from 1 to M, such as 1/4, found {shard!r}")
     return number, total

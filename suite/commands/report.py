@@ -55,7 +55,7 @@ def _paper(name: str) -> PaperPage:
     from spmark.report.page.content import PaperPage
     from spmark.suite.reproduce import read_papers
 
-    found = read_papers(name)
+    papers = read_papers(name)
     return PaperPage(
-        ", ".join(paper.name for paper in found), frozenset(s.sweep for paper in found for s in paper.steps)
+        ", ".join(paper.name for paper in papers), frozenset(s.sweep for paper in papers for s in paper.steps)
     )

@@ -44,10 +44,10 @@ def show_spread(results: Sequence[Path], as_json: bool) -> None:
     """
     from spmark.report.regressions.spread import spread
 
-    found = [asdict(row) for row in spread(list(results))]
+    rows = [asdict(row) for row in spread(list(results))]
     if as_json:
-        answer(found)
+        answer(rows)
         return
-    for row in found:
+    for row in rows:
         row.update({name: f"{value:.2%}" for name, value in row.items() if isinstance(value, float)})
-    console(as_json).print(table("Relative spread of medians over runs", found, plain=True))
+    console(as_json).print(table("Relative spread of medians over runs", rows, plain=True))
