@@ -1,17 +1,17 @@
-"""Published claims beside ours: what each paper reports, what records of one device say to it, and a verdict.
+"""Published claims beside ours: the paper's number, the answer of one device's records, and a verdict.
 
 The published numbers were measured on other machines: they are context, never a target. The rules are:
 
 1. *not run*: no record answers the claim. Ours stays empty, and the reason says what is missing.
 2. *reproduced*: the published number lies within our 95 % interval, or ours is within 15 % of it; for a range, both
-   ends do. Sizes of matrices must be equal, densities equal to three digits. It is never given with a reservation: a
+   ends do. Sizes of matrices must be equal, densities equal to three digits. A reservation forbids this verdict: a
    stand-in for the matrix, a case of the claim without a result, or conditions that differ.
 3. *direction holds*, for ratios only: ours is on the same side of 1 as the published number, and so is our whole
    interval where there is one (for a range: both ends); or ours agrees by rule 2, but with a reservation.
 4. *not reproduced*: otherwise.
-5. *no verdict*: a time in seconds on a device other than the published one says nothing about the claim, neither does
-   any figure but a ratio that has a reservation, nor results of fewer than half of the claim's matrices. Ours is
-   shown, without a judgement.
+5. *no verdict*: our number says nothing about the claim and is shown without a judgement. Such numbers are times in
+   seconds on another device than the published one, numbers with a reservation that are not ratios, and results of
+   fewer than half of the claim's matrices.
 
 A verdict is about this device and these records, not about the paper.
 """
@@ -60,7 +60,7 @@ class Verdict(StrEnum):
 
 
 def scorecard(frame: pd.DataFrame, papers: Sequence[str] = PAPERS) -> pd.DataFrame:
-    """Hold records against the papers' claims.
+    """Compare records with the papers' claims.
 
     Parameters
     ----------
@@ -72,11 +72,14 @@ def scorecard(frame: pd.DataFrame, papers: Sequence[str] = PAPERS) -> pd.DataFra
     Returns
     -------
     DataFrame
-        `COLUMNS`, one row per claim and device, in the order of the files. ``published`` and ``ours`` are text with
-        unit and interval; ``published_low`` and ``published_high`` the published number or range; ``ours_low`` and
-        ``ours_high`` the 95 % interval of ``ours_value``, or least and greatest where the claim is a range and
-        ``ours_value`` is NaN; ``fact`` whether the claim is of a matrix alone. Without records every
-        claim stands there once, not run.
+        `COLUMNS`, one row per claim and device, in the order of the files. Without records every claim stands there
+        once, not run.
+
+        - ``published`` and ``ours`` are text with unit and interval.
+        - ``published_low`` and ``published_high`` are the published number or range.
+        - ``ours_low`` and ``ours_high`` are the 95 % interval of ``ours_value``, or least and greatest where the claim
+          is a range and ``ours_value`` is NaN.
+        - ``fact`` says whether the claim is of a matrix alone.
 
     Raises
     ------
@@ -96,19 +99,19 @@ def scorecard(frame: pd.DataFrame, papers: Sequence[str] = PAPERS) -> pd.DataFra
 
 
 def scorecard_tables(frame: pd.DataFrame, papers: Sequence[str] = ()) -> list[Table]:
-    """Give what the report of one device shows: verdicts by paper, and every claim.
+    """Give the tables for the report of one device: verdicts by paper, and every claim.
 
     Parameters
     ----------
     frame : DataFrame
         Records of one device.
     papers : sequence of str
-        Out of `PAPERS`; by default those of which records answer more than the sizes of matrices.
+        Out of `PAPERS`; by default the papers of which records answer more than the sizes of matrices.
 
     Returns
     -------
     list of Table
-        None where there is no such paper, or the device gives no times.
+        Empty where there is no such paper, or the device gives no times.
     """
     if frame.empty or frame["device_kind"].iloc[0] == DeviceKind.HOST_SIMT.value:
         return []
@@ -134,8 +137,8 @@ _CLAIMS_NOTE = (
     "Published numbers are from other devices: context, not a target. Reproduced: the published number is within our "
     f"95 % interval, or ours within {WITHIN:.0%} of it; sizes must be equal. Direction holds: a ratio on the same side "
     "of 1, or one that agrees with a reservation, which is a stand-in matrix, a case without a result, or conditions "
-    "that differ. No verdict: times of different devices, results of fewer than half of a claim's matrices, "
-    "and what has a reservation and is no ratio. What was not run is empty, and the reason says what is missing."
+    "that differ. No verdict: times of different devices, results of fewer than half of a claim's matrices, and "
+    "numbers with a reservation that are not ratios. What was not run is empty, and the reason says what is missing."
 )
 
 

@@ -1,4 +1,4 @@
-"""The report's figures: which ones records hold. A panel is one op and dtype, a colour one implementation."""
+"""The report's figures, and which of them to draw. A panel is one op and dtype, a colour one implementation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from spmark.report.figures.variants import RATIOS, drawable, variant_ratios
 
 
 def draw_all(derived: pd.DataFrame, baseline: str | None, seen: pd.DataFrame | None = None) -> list[Drawing]:
-    """Draw what the records of one device hold.
+    """Draw every figure that the records of one device can fill.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def draw_all(derived: pd.DataFrame, baseline: str | None, seen: pd.DataFrame | N
 def _plots(
     derived: pd.DataFrame, baseline: str | None, seen: pd.DataFrame | None = None
 ) -> list[Callable[[float], Plot]]:
-    """List what can be drawn, each as a function of the width."""
+    """List the figures that can be drawn, each as a function of the width."""
     plots: list[Callable[[float], Plot]] = []
     rivals = derived[~derived["is_baseline"]]
     if baseline and rivals["speedup"].notna().any():

@@ -1,4 +1,4 @@
-"""The figure of memory: what a plan holds on the device beside what the baseline's holds.
+"""The figure of memory: the bytes of a plan on the device over those of the baseline's plan.
 
 After figures 8 and 10 of Fang, Shen, Wang and Chen, "STile", SIGMOD 2024.
 """
@@ -17,7 +17,7 @@ from spmark.report.figures.style import WIDTH_IN, in_style
 
 
 def memory_ratios(derived: pd.DataFrame) -> pd.DataFrame:
-    """Give the cases whose plan and whose baseline's own plan both say what they hold.
+    """Give the cases for which both the plan and the baseline's own plan report their bytes.
 
     Parameters
     ----------

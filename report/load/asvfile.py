@@ -1,4 +1,4 @@
-"""Result files of airspeed velocity as records: times of every case, with what building it cost where that is followed.
+"""Result files of airspeed velocity as records: times of every case, with build costs where benchmarks follow them.
 
 A result file keeps no reason, no facts of the problem and no interleaved baseline: a failure says so, shares of a
 roofline are unknown, and speed-ups are over the baseline's own row.
@@ -30,7 +30,7 @@ _TIMES = re.compile(r"(?P<set>\w+)(?P<op>Spmm|Sddmm)\.track_time$")
 _VERSION = re.compile(r"protocol-(\d+)$")
 _COST_WIDTH = 128
 _COST_DTYPES = {"": "float32", "Half": "float16"}
-"""Width and dtypes at which build costs are followed: the dtype by what stands before `Plans` in a benchmark's name."""
+"""Width and dtypes at which build costs are followed; the keys stand before `Plans` in a benchmark's name."""
 _Costs = dict[tuple[str, str, str], dict[str, Any]]
 _MOST_COMBINATIONS = 1_000_000
 _LONGEST_VALUE = 500
@@ -38,7 +38,7 @@ _NO_REASON = "airspeed velocity keeps no reason: see the log of its run"
 
 
 class _ResultFile(BaseModel):
-    """What is read of a file, layout 2."""
+    """The fields that are read of a file of layout 2."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -70,7 +70,7 @@ def read_result_file(path: Path) -> list[Measurement]:
     Raises
     ------
     RecordError
-        It is no result file, or its parameters are not those of our benchmarks.
+        The file is not a result file, or its parameters are not those of our benchmarks.
     """
     with reading(path, "a result file of airspeed velocity with our benchmarks", RecordError):
         file = parse_model(_ResultFile, path.read_bytes())
@@ -101,7 +101,7 @@ def _series(file: _ResultFile, row: list[Any]) -> _Series:
 
 
 def _value(text: str) -> Any:
-    """Give what a repr stands for; Python's parser takes memory for each level of a long one."""
+    """Give the value of a repr. Long ones are refused: Python's parser takes memory for each level of nesting."""
     if len(text) > _LONGEST_VALUE:
         raise ValueError(f"expected a parameter of at most {_LONGEST_VALUE} letters, found {len(text):,}")
     return literal_eval(text)
@@ -122,7 +122,7 @@ def _costs(file: _ResultFile, owner: str, op: str) -> _Costs:
 
 
 def _values(file: _ResultFile, name: str) -> Iterator[tuple[tuple[Any, ...], float]]:
-    """Walk over what was measured: neither n/a nor failed."""
+    """Walk over the measured values; n/a and failures are passed over."""
     if name in file.results:
         series = _series(file, file.results[name])
         for params, value in zip(series.params, series.values, strict=True):

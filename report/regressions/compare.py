@@ -23,21 +23,22 @@ from spmark.report.regressions.sides import Side, alone, differences, paired
 from spmark.report.regressions.spreadmodel import SpreadModel
 
 UNGATED = frozenset({SPEEDUP, PHASE + "upload"})
-"""Quantities that are shown but fail no gate: a speed-up falls when the baseline becomes faster, and what an upload
-takes depends on what the process allocated before (by a third between two sweeps of one code on an H200)."""
+"""Quantities that are shown but fail no gate: a speed-up falls when the baseline becomes faster, and the time of an
+upload depends on what the process allocated before (by a third between two sweeps of one code on an H200).
+"""
 LEAST_CHANGE = 0.02
 """Relative change below which nothing is flagged, however sure it is."""
 
 
 class CaseVerdict(StrEnum):
-    """What became of a case."""
+    """The verdict on a case."""
 
     REGRESSED = "regressed"
     IMPROVED = "improved"
     SAME = "same"
     """No change was found; the threshold says how large one would have been."""
     BROKEN = "broken"
-    """It had a result and has none now."""
+    """The case had a result and has none now."""
     FIXED = "fixed"
     UNTESTED = "untested"
     """The note says why."""
@@ -45,7 +46,7 @@ class CaseVerdict(StrEnum):
 
 @dataclass(frozen=True)
 class Change:
-    """What became of one quantity of one case; ratios are after over before."""
+    """The change of one quantity of one case; ratios are after over before."""
 
     device: str
     """Empty where two devices are compared."""
@@ -56,7 +57,7 @@ class Change:
     """Median in us, speed-up, or seconds of a phase; the geometric mean where there are several runs."""
     after: float = nan
     ratio: Interval = NOTHING
-    """95 %, with the spread between runs in it."""
+    """95 % interval, which includes the spread between runs."""
     runs: tuple[int, int] = (0, 0)
     p: float = nan
     """Two-sided, of this case alone."""
@@ -81,7 +82,7 @@ class Comparison:
 
     @property
     def regressions(self) -> tuple[Change, ...]:
-        """What a gate fails on: all but `UNGATED`; across devices speed-ups and lost results."""
+        """The changes that a gate fails on: all but `UNGATED`; across devices speed-ups and lost results."""
         gates = [change for change in self.changes if self.across or change.quantity not in UNGATED]
         return tuple(change for change in gates if change.verdict in (CaseVerdict.REGRESSED, CaseVerdict.BROKEN))
 
@@ -136,7 +137,7 @@ def compare(
 
 
 def _without_result(old: Any, new: Any, across: bool) -> Change | None:
-    """Say what became of a case that is not to be tested; None where both sides ended alike."""
+    """Give the change of a case whose matrix or ending differs; None where both sides ended alike."""
     verdict, note = CaseVerdict.UNTESTED, ""
     if old.matrix_hash != new.matrix_hash and old.matrix_hash and new.matrix_hash:
         note = f"another matrix: pattern {old.matrix_hash[:8]} became {new.matrix_hash[:8]}"
@@ -158,7 +159,7 @@ def _first_line(text: str) -> str:
 def _tests(
     old: Any, new: Any, models: Sequence[SpreadModel], across: bool
 ) -> Iterator[tuple[Change, Difference | None]]:
-    """Give what is to be decided of each quantity; None where a note says why it cannot be."""
+    """Give the change of each quantity and its difference; None where a note says why the change cannot be tested."""
     both = set(old.seen) & set(new.seen)
     for quantity in sorted({SPEEDUP} & both if across else both):
         sides, outcome = (old.seen[quantity], new.seen[quantity]), None

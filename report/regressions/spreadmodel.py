@@ -66,10 +66,10 @@ class SpreadModel(Frozen):
     schema_version: Literal[1] = 1
     device: str
     protocol_version: int | None
-    """Of the records it was fitted to; None for a default."""
+    """Protocol of the records that the model was fitted to; None for a default."""
     driver: str = ""
     runs: int = 0
-    """Fewest runs of a case it was fitted to."""
+    """Fewest runs of a case that the model was fitted to."""
     cases: int = 0
     trends: dict[str, Trend]
 
@@ -101,12 +101,12 @@ _DEFAULTS: Mapping[DeviceKind, Mapping[str, Trend]] = {
 
 
 def default_spread(device: str) -> SpreadModel:
-    """Give the model of a device that nobody has repeated runs of."""
+    """Give the model for a device without repeated runs."""
     return SpreadModel(device=device, protocol_version=None, trends={})
 
 
 def shipped_spread(device: str) -> SpreadModel | None:
-    """Give the model that ships for a device, or None."""
+    """Give the shipped model of a device, or None."""
     path = Path(str(files("spmark.report"))) / "spreads" / f"{path_component(device)}.json"
     return read_spread(path) if path.is_file() else None
 
@@ -117,7 +117,7 @@ def read_spread(path: Path) -> SpreadModel:
     Raises
     ------
     RecordError
-        The file cannot be read or is no model: names the field.
+        The file cannot be read or is not a model; the message names the field.
     """
     with reading(path, "what `spmark spread --fit` writes", RecordError):
         return parse_model(SpreadModel, path.read_bytes())

@@ -1,4 +1,4 @@
-"""Search times that nobody waited for: an exhaustive search's, extrapolated from the candidates of a sample.
+"""Times of exhaustive searches that nobody ran, extrapolated from the candidates of a sample.
 
 For figure 11 and table 2 of Lin et al., "LO-SpMM", ACM TACO 2024, whose exhaustive searches take hours in C++.
 """
@@ -24,8 +24,8 @@ def extrapolated(derived: pd.DataFrame) -> pd.DataFrame:
     """Give what exhaustive searches would cost.
 
     A plan whose search ran a sample of its candidates tells how many there are, and the seconds in which it compiled
-    and ran those of the sample. What one took, times all of them, stands in for these seconds; the rest of building is
-    as it was.
+    and ran those of the sample. The seconds of one candidate times the number of all candidates stand in for these
+    seconds; the rest of building stays.
 
     Parameters
     ----------

@@ -111,7 +111,7 @@ def failure_groups(frame: pd.DataFrame) -> Table:
 def failure_table(frame: pd.DataFrame) -> Table:
     """List every case that is not ok, with its whole reason."""
     listed = _ordered(_failed(frame))[[*_IDENTITY, "status", "reason", "case_id"]]
-    note = "Every case without a result. A failure is no missing value: means say how many they leave out."
+    note = "Every case without a result. A failure is not a missing value: means say how many they leave out."
     return Table("failures", "Every failure", note, listed, Chapter.FAILURES)
 
 

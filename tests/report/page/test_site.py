@@ -213,7 +213,7 @@ def test_a_paper_keeps_its_sweeps_or_says_that_there_are_none(records, tmp_path)
     other = records.write_records(tmp_path, others, sweep_name="other")
     text = write_report([mine, other], tmp_path / "a", paper=PaperPage("some", frozenset({"mine"}))).read_text()
     assert "<h1>spmark: some</h1>" in text
-    assert "Left out, as no sweeps of some: other." in text
+    assert "Left out, not being sweeps of some: other." in text
     text = write_report([other], tmp_path / "b", paper=PaperPage("some", frozenset({"mine"}))).read_text()
     assert "No record here is of a sweep of some (mine): all records are shown." in text
 
