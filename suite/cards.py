@@ -24,11 +24,11 @@ class ImplementationCard:
     ops: list[str]
     devices: list[str]
     about: str
-    """First line of its docstring, or what it lacks here."""
+    """First line of the implementation's docstring, or why it cannot be used here."""
 
 
 def read_card(name: str) -> ImplementationCard:
-    """Give the card of the implementation ``name``: out of its source, or by importing it where that says it otherwise.
+    """Give the card of the implementation ``name``: from its source, or by import where need be.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def read_card(name: str) -> ImplementationCard:
 def _from_source(module: str, label: str) -> ImplementationCard | None:
     try:
         spec = find_spec(module)
-    except (ImportError, ValueError):  # a module that is no file, such as a stand-in of a test
+    except (ImportError, ValueError):  # a module without a file, such as a stand-in of a test
         return None
     if spec is None or spec.origin is None:
         return None

@@ -31,7 +31,7 @@ _SUFFIXES = (".jsonl", ".jsonl.gz")
 
 @dataclass(frozen=True)
 class Imported:
-    """What came of an import, for one machine and commit."""
+    """The outcome of an import, for one machine and commit."""
 
     file: Path | None
     """None where no record is of the protocol that the benchmarks compare."""
@@ -73,8 +73,8 @@ def import_records(paths: Sequence[Path], results: Path, repository: Path, commi
     Raises
     ------
     RecordError
-        Records without an environment, all of another protocol than this checkout's benchmarks, of a changed tree or of
-        a commit that the repository does not know.
+        Records have no environment, are all of another protocol than this checkout's benchmarks, or are of a changed
+        tree or of a commit that the repository does not know.
     """
     groups = _groups(paths)
     _check_protocols(groups)

@@ -26,7 +26,7 @@ class Package:
     name: str
     """``name@version``, as npm takes it."""
     sha512: str
-    """Of the tarball, in base64: the integrity that the registry states."""
+    """SHA-512 of the tarball in base64: the integrity that the registry states."""
     files: Mapping[str, str]
     """Path in the tarball to path in the site's ``vendor``."""
 
@@ -156,7 +156,7 @@ def fetch_missing(tarballs: Path) -> None:
     Raises
     ------
     DatasetError
-        There is no npm, or it reaches no registry; says the command for where there is one.
+        There is no npm, or npm reaches no registry; the message says the command for a machine with a network.
     """
     missing = [package for package in PACKAGES if not (tarballs / package.tarball).is_file()]
     if not missing:

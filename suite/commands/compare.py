@@ -34,7 +34,7 @@ class CompareRequest:
     least: float
     """Relative change below which nothing is flagged."""
     every: bool
-    """Show cases in which nothing was found too."""
+    """Also show the cases that did not change."""
     as_json: bool
 
 
@@ -60,7 +60,7 @@ def compare_records(request: CompareRequest) -> int:
 
 
 def _models(sides: Sequence[Side], source: Path | None) -> list[SpreadModel]:
-    """Give what runs of one code differ by on either side: as told, else as shipped, else the default."""
+    """Give the spread of runs of one code on either side: as asked for, else as shipped, else the default."""
     from spmark.report.regressions.spreadmodel import default_spread, fit_spread, read_spread, shipped_spread
 
     devices = [min(side.contexts).device for side in sides]

@@ -1,4 +1,4 @@
-"""``spmark doctor``: what this machine has of what spmark can use, and whether a run on the CPU is possible."""
+"""``spmark doctor``: the tools that spmark can use and this machine has, and whether a run on the CPU is possible."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Check:
 
     what: str
     state: Literal["ok", "absent", "missing"]
-    """``absent``: some runs are not possible; ``missing``: none is."""
+    """``absent``: some runs are not possible; ``missing``: no run is possible."""
     found: str
 
 

@@ -11,7 +11,7 @@ from spmark.suite.commands.console import answer, console, say
 
 
 def show_provenance(path: Path, as_json: bool) -> None:
-    """Print a shell script for each run: what it was as comments, then commands, then what will differ.
+    """Print a shell script for each run: comments that describe the run, then commands, then the differences to expect.
 
     Raises
     ------

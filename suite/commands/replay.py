@@ -25,7 +25,7 @@ T4 = "t4"
 
 @dataclass(frozen=True)
 class ReplayRequest:
-    """What the command line said."""
+    """What the command line asked for."""
 
     results: Sequence[Path]
     model: str

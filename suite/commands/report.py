@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 def draw(
     results: Sequence[Path], out: Path, *, baseline: str | None, title: str | None, paper: str | None, as_json: bool
 ) -> None:
-    """Write the site, say where it is and what its reader must know first.
+    """Write the site, and say where the site is and what its reader must know first.
 
     Raises
     ------
     RecordError
-        A path is not there or holds no record, or a file in it is no record file.
+        A path is missing or holds no record, or a file in it is not a record file.
     SweepError
         There is no such paper.
     """

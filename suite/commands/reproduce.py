@@ -47,7 +47,7 @@ def reproduce_papers(name: str, budget: str, device: str, out: Path, *, dry_run:
     Raises
     ------
     SpmarkError
-        The paper, the budget, the device or the folder of records is not what it must be.
+        The paper or the budget is invalid, or the device or the folder of records cannot be used.
     """
     from spmark.impls.runtime.device import find
 

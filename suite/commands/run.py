@@ -46,7 +46,7 @@ def run_sweep(options: Options, out: Path, *, dry_run: bool = False, as_json: bo
     Raises
     ------
     SpmarkError
-        The sweep, the device, or the folder of records is not what it must be.
+        The sweep is invalid, or the device or the folder of records cannot be used.
     """
     from spmark.impls.runtime.device import calibrated, find
 
@@ -143,7 +143,7 @@ def _show_summary(summary: Summary, cores: int, screen: Console, as_json: bool) 
 
 
 def _show_results(summary: Summary, screen: Console) -> None:
-    """Show medians and speed-ups, and why what did not run did not, each reason once."""
+    """Show medians and speed-ups, and the reasons of cases that did not run, each reason once."""
     # Drawing up means over all records of a folder takes seconds, which Ctrl-C does not wait for.
     if not summary.interrupted and (any(row.samples_us for row in summary.rows) or summary.skipped):
         from spmark.report.derive.cases import WIDE_MARK

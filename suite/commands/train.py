@@ -1,4 +1,4 @@
-"""``spmark train``: predictors from labels, and what the published labels say about how good they are."""
+"""``spmark train``: predictors from labels, and how good predictors are on the published labels."""
 
 from __future__ import annotations
 
