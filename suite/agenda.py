@@ -1,4 +1,4 @@
-"""What a run will do with each case of a sweep: run it, record that it cannot run, or leave it alone."""
+"""What a run will do with each case of a sweep: run the case, record why the case cannot run, or leave it alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spmark.suite.resume import History, key_of, versions_of, why_skipped
 
 @dataclass(frozen=True)
 class Item:
-    """One case and what is to be done with it."""
+    """One case and the action to take."""
 
     case: Case
     skipped: str | None = None
@@ -34,7 +34,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Agenda:
-    """Every case of a run in its order."""
+    """The cases of a run, in their order."""
 
     items: tuple[Item, ...]
 
@@ -48,12 +48,12 @@ class Agenda:
 
 
 def refuse_missing_files(agenda: Agenda) -> None:
-    """Refuse to run cases whose matrix is a file that is not there.
+    """Refuse to run cases whose matrix is a missing file.
 
     Raises
     ------
     SweepError
-        Names every such file.
+        A file is missing; the message names every missing file.
     """
     files = dict.fromkeys(item.case.matrix.file for item in agenda.items if item.action == "run")
     missing = [str(file.absolute()) for file in files if file is not None and not is_file(file)]
@@ -84,9 +84,9 @@ def make_agenda(
     history : History
         Of the folder that records go to.
     options : Options
-        ``retry``, ``warm``, and ``limit``, which cases that cannot run do not count for.
+        ``retry``, ``warm`` and ``limit``; cases that cannot run do not count for ``limit``.
     """
-    # Where times mean nothing there are no warm ones to make up for.
+    # Where times mean nothing, warm samples are never missing.
     warm = options.warm and environment.device.kind is not DeviceKind.HOST_SIMT
     versions = versions_of(cases)
     items, running = [], 0

@@ -24,11 +24,11 @@ class ImplementationCard:
     ops: list[str]
     devices: list[str]
     about: str
-    """First line of its docstring, or what it lacks here."""
+    """First line of the implementation's docstring, or why it cannot be used here."""
 
 
 def read_card(name: str) -> ImplementationCard:
-    """Give the card of the implementation ``name``: out of its source, or by importing it where that says it otherwise.
+    """Give the card of the implementation ``name``: from its source, or by import where need be.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def read_card(name: str) -> ImplementationCard:
 def _from_source(module: str, label: str) -> ImplementationCard | None:
     try:
         spec = find_spec(module)
-    except (ImportError, ValueError):  # a module that is no file, such as a stand-in of a test
+    except (ImportError, ValueError):  # a module without a file, such as a stand-in of a test
         return None
     if spec is None or spec.origin is None:
         return None
@@ -77,12 +77,12 @@ def _members(value: ast.expr) -> list[str]:
     """Give what ``frozenset(Op)`` or ``frozenset({Op.SPMM})`` holds, sorted; empty for any other expression."""
     if not (isinstance(value, ast.Call) and ast.unparse(value.func) == "frozenset" and len(value.args) == 1):
         return []
-    (held,) = value.args
-    if isinstance(held, ast.Name) and held.id in _ENUMS:
-        return sorted(_ENUMS[held.id])
-    if not isinstance(held, ast.Set):
+    (argument,) = value.args
+    if isinstance(argument, ast.Name) and argument.id in _ENUMS:
+        return sorted(_ENUMS[argument.id])
+    if not isinstance(argument, ast.Set):
         return []
-    names = [ast.unparse(item).partition(".") for item in held.elts]
+    names = [ast.unparse(item).partition(".") for item in argument.elts]
     if not all(kind in _ENUMS and member in _ENUMS[kind].__members__ for kind, _, member in names):
         return []
     return sorted(_ENUMS[kind][member] for kind, _, member in names)

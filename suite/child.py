@@ -1,7 +1,7 @@
 """The process that measures: it may crash, hang or poison its device without harm to the runner.
 
-Started by `spmark.suite.worker` through `spmark.suite.tether` in a session of its own; it dies, and takes what it
-started along, when the runner dies.
+Started by `spmark.suite.worker` through `spmark.suite.tether` in a session of its own; when the runner dies, this
+process ends with every process that it started.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Measurer(Protocol):
     """What a bench factory gives."""
 
     def measure(self, case: Case) -> Result:
-        """Measure one case; what it can tell of a failure is a row and not an exception."""
+        """Measure one case; a failure that the bench can describe is a row and not an exception."""
         ...
 
     def canary(self) -> None:
@@ -47,7 +47,7 @@ def open_bench(setup: Setup, on_phase: Callable[[str], None]) -> Measurer:
 
 
 def main(fd: int) -> int:
-    """Measure what comes over the socket ``fd`` until told to end; gives the exit code.
+    """Measure the cases that come over the socket ``fd`` until told to end; gives the exit code.
 
     The setup stands on standard input: a file, so that a runner never waits for a child that is still being loaded.
     """
@@ -101,7 +101,7 @@ def _computes(bench: Measurer) -> bool:
 
 
 def _message(error: Exception) -> str:
-    """Give the message of an error that was foreseen, and where one came from that was not."""
+    """Give the message of a foreseen error; of any other error also the place that raised it."""
     if isinstance(error, SpmarkError):
         return str(error)
     frame = traceback.extract_tb(error.__traceback__)[-1]

@@ -1,7 +1,7 @@
 """The command line ``spmark``: the program and its exit codes.
 
-Commands stand in ``cli_*.py`` by what they are for, with arguments and help; what one does stands in
-`spmark.suite.commands`. Nothing heavy is imported before a command runs, so that ``spmark --help`` answers at once.
+Commands stand in ``cli_*.py`` by purpose, with arguments and help; `spmark.suite.commands` holds their code. Nothing
+heavy is imported before a command runs, so that ``spmark --help`` answers at once.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _guarded() -> int:
         typer.echo("interrupted", err=True)
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        # The reader of standard output (head, less) has what it wanted.
+        # The reader of standard output (head, less) has ended.
         sys.stderr.close()
         return ExitCode.OK
     except Exception as error:

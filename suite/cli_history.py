@@ -39,7 +39,7 @@ def compare(
 ) -> None:
     """Compare two sets of records case by case; exits with 1 if something became slower or lost its result.
 
-    Differences are held against what runs of the same code differ by, and corrected for the number of cases.
+    Differences are compared with those between runs of the same code, and corrected for the number of cases.
 
     [bold]spmark compare runs/before runs/after[/bold]
     """

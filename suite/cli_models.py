@@ -32,7 +32,7 @@ def label(
     ] = None,
     dtype: Annotated[list[str] | None, typer.Option(help="float32 or float16; both by default. Repeatable.")] = None,
     exhaustive: Annotated[int, typer.Option(min=0, help="Try every config on so many of the matrices.")] = 40,
-    budget: Annotated[str, typer.Option(metavar="TIME", help="No matrix is begun after it: 90s, 7m.")] = "7m",
+    budget: Annotated[str, typer.Option(metavar="TIME", help="No matrix begins after this time: 90s, 7m.")] = "7m",
     shard: Annotated[str, typer.Option(metavar="N/M", help="Every M-th matrix, beginning with the N-th.")] = "1/1",
     schedules: Annotated[bool, typer.Option("--schedules", help="Measure a table of schedules instead.")] = False,
     proxies: Annotated[
@@ -119,8 +119,10 @@ def replay(
     """Let a cost model choose among the configs that recorded searches measured; needs no GPU.
 
     Shows what its first choice costs over the best one measured (regret), how well its order agrees with the times, and
-    how often the best is among its first 1, 5 and 10. Tuned is the regret where a search measures all configs that the
-    model scores alike, by chance that of a search that measures a random one of such groups.
+    how often the best is among its first 1, 5 and 10.
+
+    Tuned is the regret where a search measures all configs that the model scores alike. By chance is the regret of a
+    search that measures a random one of such groups.
 
     Example: [bold]spmark replay results/graphs_spmm --model rule[/bold]
     """

@@ -63,7 +63,7 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be run or skipped, and why.")] = False,
     out: Annotated[Path, typer.Option(help="Folder of results; records go to OUT/SWEEP/DEVICE/.")] = Path("results"),
     retry: Annotated[
-        list[StatusName] | None, typer.Option(help="Run recorded cases that ended so once more. Repeatable.")
+        list[StatusName] | None, typer.Option(help="Run recorded cases with this ending once more. Repeatable.")
     ] = None,
     warm: Annotated[bool, typer.Option("--warm", help="Time from a warm cache as well.")] = False,
     overrides: SetOption = None,
@@ -111,8 +111,8 @@ def reproduce(
 ) -> None:
     """Reproduce a paper: calibrate, run its sweeps, most important cases first, and draw its page.
 
-    No case is begun after the budget, and the same command goes on where it was: records are those of [bold]run[/bold].
-    A paper that cannot run is named with what it lacks, and the exit code is 3; of [bold]all[/bold], the others run.
+    No case begins after the budget. The same command goes on where it stopped: records are those of [bold]run[/bold]. A
+    paper that cannot run is named with what it lacks, and the exit code is 3; of [bold]all[/bold], the others run.
 
     Example: [bold]spmark reproduce liteform --budget 30m[/bold]
     """

@@ -62,20 +62,19 @@ def _root() -> Path:
 
 
 def _installed() -> dict[str, str]:
-    found = {}
+    versions = {}
     for name in PACKAGES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def _commit(root: Path) -> str:
     """Give the commit of the checkout at ``root``, with ``+`` where tracked files differ.
 
-    Outside of a checkout (a container, a copy) it is what ``SPMARK_COMMIT`` says where that is the hash of a commit, or
-    empty.
+    Outside of a checkout (a container, a copy) the commit is the hash that ``SPMARK_COMMIT`` holds, or empty.
     """
     if not (root / ".git").exists():
         told = os.environ.get("SPMARK_COMMIT", "")

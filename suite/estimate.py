@@ -1,4 +1,4 @@
-"""How much memory a case will take, told before its matrix is loaded."""
+"""How much memory a case will take, estimated before its matrix is loaded."""
 
 from __future__ import annotations
 

@@ -30,10 +30,10 @@ from spmark.impls.core.operators import (
     random_operands,
     reference,
     sampled_rows,
-    why_wrong,
 )
 from spmark.impls.core.problem import Problem
 from spmark.impls.core.record import Baseline, ProblemFacts, Status
+from spmark.impls.core.tolerance import why_wrong
 from spmark.impls.runtime.lab import Lab, canary, open_lab
 from spmark.impls.runtime.load import LoadMeter
 from spmark.impls.runtime.timing import Run, Stopping, Stopwatch, take_samples
@@ -66,12 +66,12 @@ _ENDINGS: Mapping[type[Exception], Status] = {
     KernelFault: Status.RUN_ERROR,
     SpmarkError: Status.BUILD_ERROR,
 }
-"""How a case ends by what was raised: the first that fits."""
+"""How a case ends, by the exception raised: the first class that fits counts."""
 
 
 @dataclass
 class _Setting:
-    """A problem with its operands on the device, and what its results are held against."""
+    """A problem with its operands on the device, and the reference that its results are compared with."""
 
     key: object
     problem: Problem
@@ -127,7 +127,7 @@ class Bench:
         Returns
         -------
         Result
-            The record's status says how the case ended: what goes wrong in building, running or checking is a row.
+            The record's status says how the case ended: failures of building, running or checking are rows, too.
         """
         parts: tuple[Part, ...] = ()
         try:
@@ -143,7 +143,7 @@ class Bench:
         return Result(row, candidate_rows(row, plan.search if plan else None))
 
     def _steps(self, case: Case) -> Iterator[Part]:
-        """Do one thing after the other, and give what each has found: what raises leaves what was found before."""
+        """Give the part that each step adds, one after the other; where a step raises, earlier parts are kept."""
         implementation = create(case.implementation, case.config)
         self._on_phase("loading")
         matrix = self._load(case)
@@ -241,7 +241,7 @@ class Bench:
         warm = take_samples(stopwatch, [run], stopping, cold=False).times_us[0] if self._options.warm else []
         graph: list[float] = []
         if np.median(samples.times_us[0]) < self._options.graph_below_us:
-            with suppress(KernelFault):  # a library that cannot be captured has no such figure
+            with suppress(KernelFault):  # a library that cannot be captured has no time as a graph
                 graph = self._lab.graph_times_us(run, _GRAPH_REPLAYS)
         return Timed(
             samples_us=samples.times_us[0],
@@ -298,7 +298,7 @@ def track(cases: Sequence[Mapping[str, Any]], device: str = "auto") -> list[dict
 
 
 def floor_s(problem: Problem, device: DeviceSpec) -> float:
-    """Give the time under which no cold run can be: operand bytes at read bandwidth, or flops at the highest rate.
+    """Give the least time that a cold run can take: operand bytes at read bandwidth, or flops at the highest rate.
 
     Zero where the device's rates are not known.
     """
@@ -308,7 +308,7 @@ def floor_s(problem: Problem, device: DeviceSpec) -> float:
 
 
 def _build(implementation: Implementation, problem: Problem, device: DeviceSpec, config: Config) -> Plan:
-    """Build as the switches of a config have it; what an implementation did not foresee is a `BuildError`."""
+    """Build as a config's switches say; an exception that an implementation did not foresee becomes a `BuildError`."""
     empty = config.get("anew") and device.kind is DeviceKind.CUDA
     try:
         with empty_cache() if empty else nullcontext():

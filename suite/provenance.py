@@ -1,4 +1,4 @@
-"""What made a file of records, and how to make it again: runs with their command line, in ``runs.jsonl`` beside them.
+"""What made a file of records, and how to make it again: the runs and commands in ``runs.jsonl`` beside the file.
 
 Every run appends one row before its first case: the command without the paths of the machine, the whole sweep after
 overrides, and a digest of what was changed in the checkout. Records belong to the last run that began before them.
@@ -44,9 +44,9 @@ class RunRow(Frozen):
     """The whole sweep, after overrides."""
     sweep_digest: str = ""
     changes_digest: str = ""
-    """Of what was changed in the checkout but not committed; empty where nothing was."""
+    """Digest of what was changed in the checkout but not committed; empty where nothing was."""
     cases: int
-    """That the run set out to measure."""
+    """Number of cases that the run set out to measure."""
 
     @classmethod
     def of(cls, options: Options, sweep: Sweep | None, environment: str, cases: int, changes_digest: str) -> Self:
@@ -73,7 +73,7 @@ def sweep_digest(sweep: Sweep) -> str:
 
 
 def command_line(options: Options) -> tuple[str, ...]:
-    """Give the words of a ``spmark run`` that measures the same on any machine; none where Python called.
+    """Give the words of a ``spmark run`` that measures the same on any machine; no words where Python called.
 
     A sweep's file is named without its folder, and where records went is left out.
     """
@@ -90,7 +90,7 @@ def command_line(options: Options) -> tuple[str, ...]:
 
 
 def is_run(command: Sequence[str]) -> bool:
-    """Tell whether words are a command as `command_line` gives it: a row of records may hold any others."""
+    """Tell whether words are a command as `command_line` gives it: a row of records may hold any words."""
     if len(command) < 3 or tuple(command[:2]) != ("spmark", "run") or not all(map(str.isprintable, command)):
         return False
     if command[2].startswith("-") or command[2] != Path(command[2]).name:
@@ -101,7 +101,7 @@ def is_run(command: Sequence[str]) -> bool:
 
 @dataclass
 class Batch:
-    """Records that one run wrote, as far as is known."""
+    """Records of one run, as far as the files say."""
 
     environment: Environment | None
     run: RunRow | None
@@ -118,11 +118,12 @@ def read_batches(path: Path) -> dict[Path, list[Batch]]:
     """
     from spmark.report.load.records import record_files
 
-    found = {file: _batches(file) for file in record_files([path]) if file.suffix != ".json"}  # asv's tell no run
-    found = {file: batches for file, batches in found.items() if batches}
-    if not found:
+    # Result files of airspeed velocity (.json) name no run.
+    batches_of = {file: _batches(file) for file in record_files([path]) if file.suffix != ".json"}
+    batches_of = {file: batches for file, batches in batches_of.items() if batches}
+    if not batches_of:
         raise RecordError(f"{path}: expected records, found none; run a sweep first")
-    return found
+    return batches_of
 
 
 def _batches(file: Path) -> list[Batch]:

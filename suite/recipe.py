@@ -1,7 +1,7 @@
-"""From a batch of records to the commands that repeat it, and to what cannot be repeated exactly.
+"""From a batch of records to the commands that repeat the batch, and to the facts that cannot be repeated.
 
-Records may come from anywhere and commands are pasted into a shell: what does not look as spmark writes it is left out
-and told, the rest is quoted, and every line of text is printable.
+Records may come from anywhere and commands are pasted into a shell: words that spmark would not write are left out and
+named, all others are quoted, and every line of text is printable.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ class Recipe:
     commands: tuple[str, ...]
     """For a shell in a clone of the project; a command may have several lines."""
     limits: tuple[str, ...]
-    """What will not be the same."""
+    """Differences to expect."""
 
 
 def recipe(batch: Batch, sweep_name: str) -> Recipe:
-    """Make the recipe of a batch; ``sweep_name`` is what the place of the file says where no run is on record."""
+    """Make the recipe of a batch; ``sweep_name``, from the place of the file, is used where no run is on record."""
     limits = list(_limits(batch))
     commands = [*_checkout(batch.environment)]
     if batch.run is not None and is_run(batch.run.command):
         commands += _recorded(batch.run, batch.environment, sweep_name)
     else:
         if batch.run is not None and batch.run.command:
-            limits.append(f"the command on record is none that spmark writes: {shlex.join(batch.run.command)}")
-        found, missing = _rebuilt(batch.records, sweep_name)
-        commands += found
+            limits.append(f"the command on record is not one that spmark writes: {shlex.join(batch.run.command)}")
+        rebuilt, missing = _rebuilt(batch.records, sweep_name)
+        commands += rebuilt
         limits.append(missing)
     return Recipe(tuple(map(printable, _about(batch))), tuple(commands), tuple(map(printable, limits)))
 
@@ -118,7 +118,7 @@ def _recorded(run: RunRow, environment: Environment | None, sweep_name: str) -> 
 
 
 def _sweep_file(name: str, data: dict[str, object]) -> str:
-    # Every line of a value is indented, so that none can be the END.
+    # Every line of a value is indented, so that no line of a value can be the END.
     text = yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=110)
     return f"cat > {shlex.quote(name)} <<'END'\n{text}END"
 
@@ -210,17 +210,17 @@ def _code_limits(batch: Batch, environment: Environment) -> Iterator[str]:
     if not environment.commit:
         yield "the commit is not on record"
     elif not is_commit(environment.commit.removesuffix("+")):
-        yield f"the commit on record is no hash, so nothing is checked out: {environment.commit!r}"
+        yield f"the commit on record is not a hash, so nothing is checked out: {environment.commit!r}"
     elif environment.commit.endswith("+"):
         digest = batch.run.changes_digest if batch.run else ""
         yield "the checkout had changes that were not committed" + (f" (digest {digest})" if digest else "")
     odd = [f"{name}=={version}" for name, version in _others(environment) if not _can_be_pinned(name, version)]
     if odd:
-        yield f"packages on record whose names or versions are none are not installed: {', '.join(odd)}"
+        yield f"packages on record with invalid names or versions are not installed: {', '.join(odd)}"
     versions: dict[str, set[str]] = {}
     for record in batch.records:
         if record.implementation in IMPLEMENTATIONS:
             versions.setdefault(record.implementation, set()).add(record.implementation_version)
-    other = [name for name, found in versions.items() if found != {implementation_version(package(name))}]
+    other = [name for name, digests in versions.items() if digests != {implementation_version(package(name))}]
     if other:
         yield f"the code here is not the code of these records: {', '.join(sorted(other))}; check that commit out"

@@ -35,14 +35,14 @@ from spmark.suite.selection import select
 RECORDED: Final = "recorded"
 """The model whose scores stand in the side files."""
 RANDOM: Final = "random"
-"""The model that knows nothing: what every other is compared with."""
+"""The model that knows nothing, which every other model is compared with."""
 _Key = tuple[str, str, str]
 """Case id, version of the implementation, and environment."""
 
 
 @dataclass(frozen=True, eq=False)
 class Searched:
-    """A recorded case and what is known of an implementation's configs for its problem."""
+    """A recorded case with an implementation's configs for its problem."""
 
     case: Case
     record: Measurement
@@ -71,7 +71,7 @@ class LeftOut:
 
 @dataclass(eq=False)
 class Replayed:
-    """What came of records."""
+    """The outcome of a replay."""
 
     scored: list[tuple[Searched, NDArray[np.float64]]] = field(default_factory=list)
     """Problems with the scores of their measured configs; NaN where the model knows nothing of one."""
@@ -102,20 +102,20 @@ def replay(paths: Sequence[Path], model: str, seed: int = 0, only: Sequence[str]
     SweepError
         No implementation of these records has the model, or a filter leaves no case.
     """
-    found = Replayed()
-    searched = _read(paths, model, found.left_out)
+    replayed = Replayed()
+    searched = _read(paths, model, replayed.left_out)
     if only:
         kept = {id(case) for case in select([one.case for one in searched], only)}
         searched = [one for one in searched if id(one.case) in kept]
-        found.left_out.clear()  # a filter knows cases with measured configs only
+        replayed.left_out.clear()  # a filter knows cases with measured configs only
     scorer = _Scorer(model, seed)
     for one in sorted(searched, key=lambda one: (one.case.matrix.id, one.case.seed)):
         try:
-            found.scored.append((one, scorer.scores(one)))
+            replayed.scored.append((one, scorer.scores(one)))
         except _CannotScore as why:
-            found.unscored.append(one)
-            found.left_out.append(LeftOut(one.record.case_id, why.reason, why.detail))
-    return found
+            replayed.unscored.append(one)
+            replayed.left_out.append(LeftOut(one.record.case_id, why.reason, why.detail))
+    return replayed
 
 
 def _refuse_unknown(model: str, implementations: Iterable[str]) -> None:
@@ -125,9 +125,9 @@ def _refuse_unknown(model: str, implementations: Iterable[str]) -> None:
 
 
 def _read(paths: Sequence[Path], model: str, left_out: list[LeftOut]) -> list[Searched]:
-    """Put records and what their searches saw together; what cannot be is added to ``left_out``."""
+    """Join records with what their searches saw; cases that cannot be replayed are added to ``left_out``."""
     seen = _read_side_files(paths)
-    found: dict[_Key, Searched] = {}
+    searches: dict[_Key, Searched] = {}
     for path in paths:
         for file, batches in read_batches(path).items():
             for batch in batches:
@@ -137,24 +137,26 @@ def _read(paths: Sequence[Path], model: str, left_out: list[LeftOut]) -> list[Se
                     try:
                         case = _case_of(record, specs)
                     except ValidationError as error:
-                        left_out.append(LeftOut(record.case_id, "its matrix is none that can be asked for", str(error)))
+                        left_out.append(LeftOut(record.case_id, "no sweep can ask for its matrix", str(error)))
                         continue
                     rows = seen.get(_key(record), [])
                     measured, failed = [row for row in rows if row.samples_us], [row for row in rows if row.reason]
-                    found[_key(record)] = Searched(case, record, device, measured, failed)
-    _refuse_unknown(model, {one.case.implementation for one in found.values()})
-    groups = _pinned_apart([one for one in found.values() if not one.measured and _has(one.case.implementation, model)])
+                    searches[_key(record)] = Searched(case, record, device, measured, failed)
+    _refuse_unknown(model, {one.case.implementation for one in searches.values()})
+    groups = _pinned_apart(
+        [one for one in searches.values() if not one.measured and _has(one.case.implementation, model)]
+    )
     grouped = {_key(one.record) for group in groups for one in group}
     for key in seen:
-        if key not in found:
+        if key not in searches:
             left_out.append(LeftOut(key[0], "there is no record of the case"))
-        elif not found[key].measured and key not in grouped:
+        elif not searches[key].measured and key not in grouped:
             left_out.append(LeftOut(key[0], "its search measured nothing"))
-    return [*(one for one in found.values() if one.measured), *map(_pool, groups)]
+    return [*(one for one in searches.values() if one.measured), *map(_pool, groups)]
 
 
 def _read_side_files(paths: Sequence[Path]) -> dict[_Key, list[CandidateRow]]:
-    """Give what was seen of each case: of a config its newest row; configs that were only scored are left out."""
+    """Give the rows of each case, of a config the newest one; configs that were only scored are left out."""
     seen: dict[_Key, dict[str, CandidateRow]] = {}
     for row in read_seen(paths):
         rows = seen.setdefault(_key(row), {})
@@ -176,7 +178,7 @@ def _pinned_apart(alone: Sequence[Searched]) -> list[list[Searched]]:
 
 
 def _pool(group: Sequence[Searched]) -> Searched:
-    """Make one search of several cases; its tunables are those that all of them pin alike."""
+    """Make one search of several cases; the search pins the tunables that all cases pin alike."""
     first = group[0]
     pins = [one.case.config for one in group]
     shared = {name: value for name, value in pins[0].items() if all(pin.get(name) == value for pin in pins)}
@@ -194,7 +196,7 @@ def _pool(group: Sequence[Searched]) -> Searched:
 
 
 def _has(implementation: str, model: str) -> bool:
-    """Tell whether an implementation has a model to compare, or to compare `RANDOM` with."""
+    """Tell whether an implementation has the model; for `RANDOM`, whether it has any model to compare with."""
     known = cost_models(implementation) if implementation in IMPLEMENTATIONS else {}
     return model in known or (model == RANDOM and bool(known))
 
@@ -250,7 +252,7 @@ class _Scorer:
         Raises
         ------
         _CannotScore
-            There are too few configs, no model, no matrix or no scores; says which.
+            There are too few configs, no model, no matrix or no scores; the message says which.
         """
         if len(one.measured) < 2:
             raise _CannotScore("fewer than two of its configs were measured")

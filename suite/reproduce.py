@@ -125,7 +125,7 @@ def read_papers(name: str) -> list[Paper]:
     Raises
     ------
     SweepError
-        There is no such paper, or its file does not say what it must.
+        There is no such paper, or its file is invalid.
     """
     packaged = packaged_papers()
     if name == ALL:
@@ -153,11 +153,11 @@ def seconds(budget: str) -> float:
     Raises
     ------
     SweepError
-        It is no such time, or nothing.
+        The text is not such a time, or the time is zero.
     """
-    found = _BUDGET.fullmatch(budget.strip().lower())
+    match = _BUDGET.fullmatch(budget.strip().lower())
     total = (
-        sum(float(part or 0) * unit for part, unit in zip(found.groups(), (3600, 60, 1), strict=True)) if found else 0
+        sum(float(part or 0) * unit for part, unit in zip(match.groups(), (3600, 60, 1), strict=True)) if match else 0
     )
     if not total:
         raise SweepError(f"--budget: expected a time such as 90s, 30m, 2h or 1h30m, found {budget!r}")
@@ -165,12 +165,12 @@ def seconds(budget: str) -> float:
 
 
 def missing(paper: Paper, kind: DeviceKind) -> list[str]:
-    """Say what keeps a paper from running on a kind of device; nothing is loaded.
+    """Say why a paper cannot run on a kind of device; no matrix is loaded.
 
     Raises
     ------
     SweepError
-        A sweep of the paper is not what it must be.
+        A sweep of the paper is invalid.
     """
     absent = [name for name in paper.needs if name not in IMPLEMENTATIONS]
     if absent:
@@ -192,13 +192,13 @@ def steps(paper: Paper, kind: DeviceKind) -> list[StepCases]:
     Raises
     ------
     SweepError
-        A sweep or a filter is not what it must be.
+        A sweep or a filter is invalid.
     """
-    found = []
+    cases = []
     for step in paper.steps:
         sweep = Sweep.load(step.sweep, step.overrides(paper))
-        found.append(StepCases(paper, step, sweep, tuple(select(expand(sweep, kind), step.only))))
-    return found
+        cases.append(StepCases(paper, step, sweep, tuple(select(expand(sweep, kind), step.only))))
+    return cases
 
 
 def in_turns(papers: Sequence[Paper], kind: DeviceKind) -> list[StepCases]:
@@ -220,7 +220,7 @@ def counts(found: StepCases, folder: Path, environment: Environment) -> StepCoun
 class Timekeeper(Watcher):
     """Passes everything on, and ends the run after the record at which the time is up.
 
-    A case that has begun is finished: the run may overrun by one case, and none is called a failure for lack of time.
+    A case that has begun is finished: the run may overrun by one case, and no case fails for lack of time.
     """
 
     def __init__(self, watcher: Watcher, ends: float) -> None:

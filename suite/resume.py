@@ -120,7 +120,7 @@ def record_folder(out: Path, sweep: str, device: str) -> Path:
 
 
 def key_of(case: Case, environment: Environment, version: str) -> Key:
-    """Give what a record of ``case`` made here and now would be known by; ``version`` is of its implementation."""
+    """Give the key of a record of ``case`` made here and now; ``version`` is that of its implementation."""
     device = environment.device.name
     return Key(case.case_id, version, PROTOCOL_VERSION, device, environment.driver, environment.cuda)
 
@@ -139,7 +139,7 @@ def why_skipped(
     retry : collection of Status
         Endings that the user wants to try again, final or not.
     warm : bool
-        Whether warm samples are wanted too: an ok record without them does not do.
+        Whether warm samples are wanted, too: an ok record without warm samples then does not count.
     """
     if tried is None or tried.last in retry:
         return None

@@ -1,4 +1,4 @@
-"""Which implementations can run where, told without loading a matrix or starting a device."""
+"""Which implementations can run where, without loading a matrix or starting a device."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXTRAS = {"cupy": "gpu", "cupyx": "gpu", "dgl": "dgl", "torch": "dgl"}
 
 
 def make(name: str, config: Mapping[str, Any]) -> Implementation | str:
-    """Make an implementation, or say what it lacks on this machine.
+    """Make an implementation, or say why this machine cannot run it.
 
     Raises
     ------
@@ -33,7 +33,7 @@ def make(name: str, config: Mapping[str, Any]) -> Implementation | str:
             raise
         hint = f": pip install 'spmark[{EXTRAS[missing]}]'" if missing in EXTRAS else ""
         return f"needs the package {missing}, which is not installed{hint}"
-    except (ImportError, OSError) as error:  # a library that an extension module wants is not there
+    except (ImportError, OSError) as error:  # a library that an extension module wants is missing
         return f"cannot be imported here: {error}"
 
 
@@ -68,7 +68,7 @@ def refusals(cases: Iterable[Case], kind: DeviceKind) -> dict[str, str]:
     SweepError
         A case's implementation, its config or its baseline is unknown, before anything has run.
     """
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     known: dict[tuple[str, str, Op], str | None] = {}
     for case in cases:
         if case.baseline is not None and case.baseline not in IMPLEMENTATIONS:
@@ -77,8 +77,8 @@ def refusals(cases: Iterable[Case], kind: DeviceKind) -> dict[str, str]:
         if key not in known:
             known[key] = refusal(case.implementation, case.config, kind, case.op)
         if reason := known[key]:
-            found[case.case_id] = reason
-    return found
+            reasons[case.case_id] = reason
+    return reasons
 
 
 def usable(name: str, devices: Iterable[DeviceSpec]) -> tuple[list[str], str]:
@@ -91,7 +91,7 @@ def usable(name: str, devices: Iterable[DeviceSpec]) -> tuple[list[str], str]:
     kinds : list of str
         Of the devices, sorted.
     reason : str
-        Why not, where it is usable on none; else empty.
+        Why the implementation is usable on none of the devices; else empty.
     """
     made = make(name, {})
     if isinstance(made, str):
@@ -100,13 +100,13 @@ def usable(name: str, devices: Iterable[DeviceSpec]) -> tuple[list[str], str]:
     for device in devices:
         if device.kind not in made.devices:
             continue
-        found = [
+        answers = [
             made.unsupported(Problem(op, _small(), 32, dtype), device) for op in sorted(made.ops) for dtype in DType
         ]
-        if None in found:
+        if None in answers:
             kinds.append(str(device.kind))
-        reasons += [reason for reason in found if reason]
-    why = reasons[0] if reasons else f"runs on {_words(made.devices)}, of which none is here"
+        reasons += [reason for reason in answers if reason]
+    why = reasons[0] if reasons else f"runs on {_words(made.devices)}, and no such device is here"
     return sorted(kinds), "" if kinds else why
 
 

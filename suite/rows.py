@@ -1,4 +1,4 @@
-"""Records out of typed parts: each step of measuring adds what it has found, and the last one how the case ended.
+"""Records out of typed parts: each step of measuring adds a part, and the last part says how the case ended.
 
 The runner makes a record itself where a bench cannot: a case that a device cannot run needs no matrix to be loaded, and
 a case that killed its process cannot speak.
@@ -70,11 +70,11 @@ class Failed:
 
 
 Part = Loaded | Planned | Checked | Timed | Failed
-"""What is known of a case; the names are those of `Measurement`'s fields."""
+"""The known facts of a case, by the names of `Measurement`'s fields."""
 
 
 class Result(NamedTuple):
-    """What came of a case."""
+    """The outcome of a case."""
 
     row: Measurement
     candidates: Sequence[CandidateRow] = ()

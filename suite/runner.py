@@ -1,6 +1,6 @@
 """Runs the cases of a sweep on one device and appends a record for each, so that it can stop and go on anywhere.
 
-A case runs in a child process (`spmark.suite.worker`); here is only bookkeeping, and nothing that a terminal needs.
+A case runs in a child process (`spmark.suite.worker`); this file only keeps the books and does not write to a terminal.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from spmark.suite.worker import Interrupted, Worker
 
 
 class Watcher:
-    """Is told what happens in a run; overridden by whoever wants to know."""
+    """Receives the events of a run; override its methods to use them."""
 
     def begun(self, agenda: Agenda) -> None:
         """Tell what will be done."""
@@ -95,7 +95,7 @@ def run_cases(
     Raises
     ------
     SweepError
-        An implementation, its config or the baseline is unknown, or a matrix's file is not there; nothing has run.
+        An implementation, its config or the baseline is unknown, or a matrix's file is missing; nothing has run.
     DeviceError
         The device does not compute or no child can be started; what was measured is on disk.
     RecordError
@@ -110,7 +110,8 @@ def run_cases(
         agenda = make_agenda(cases, refused, environment, history, options)
         refuse_missing_files(agenda)
         todo, rows = list(agenda.todo()), []
-        changes = changes_digest() if todo else ""  # asks git, which may take long: before Ctrl-C becomes a question
+        # Git may take long, so it is asked while Ctrl-C still ends the process.
+        changes = changes_digest() if todo else ""
         stop = stack.enter_context(StopSignals())
         records = stack.enter_context(RecordFile(folder / RECORDS))
         candidates = stack.enter_context(RecordFile(folder / CANDIDATES))

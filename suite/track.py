@@ -30,7 +30,7 @@ from spmark.suite.measure import Bench
 from spmark.suite.roster import refusal
 
 FORMATS: Mapping[str, Callable[..., Format]] = {"bsr": BsrFormat.from_csr, "ell": EllFormat.from_csr}
-"""Conversions that can be asked for; a composition is one as soon as it stands here."""
+"""Conversions that can be asked for, by name; a composition of formats could stand here, too."""
 
 
 _ENVIRONMENT = "tracked"
@@ -113,7 +113,7 @@ class Tracked(Frozen):
     stored: int = 0
     device_bytes: int = 0
     predicted_s: float | None = None
-    """What a search without its device predicts for what it chose; none where it predicts nothing."""
+    """Seconds that a search without its device predicts for its choice; None where it predicts nothing."""
     candidates: list[tuple[float | None, float]] = []
     """What a search measured: predicted (or none) and median seconds, in the order of the search."""
 
@@ -148,7 +148,7 @@ class _Tracker:
             return Tracked(status=Status.UNSUPPORTED, reason=str(error))
         except MemoryError as error:
             return Tracked(status=Status.OUT_OF_MEMORY, reason=str(error) or "memory ran out")
-        except Exception as error:  # a fault of this commit costs its own value, not those of the other questions
+        except Exception as error:  # a fault of this commit costs the value of its question, not those of the others
             return Tracked(status=Status.RUN_ERROR, reason=f"{type(error).__name__}: {error}")
 
     def _bench(self) -> tuple[DeviceSpec, Bench]:
@@ -175,7 +175,7 @@ class _Tracker:
         return told.model_copy(update=builds)
 
     def _builds(self, question: RunCase, implementation: Implementation, device: DeviceSpec) -> dict[str, Any]:
-        """Build again and again: the first build, which the bench made, compiled what the others find in caches."""
+        """Build again and again: the bench's own first build filled the caches of compiled kernels."""
         problem = Problem(question.op, self._csr(question), question.width, question.dtype)
         builds: list[dict[str, float]] = []
         cpu_s: list[float] = []
@@ -222,7 +222,7 @@ def _timed(work: Callable[[], object], question: ConvertCase | SearchCase) -> tu
 def of_record(row: Measurement, candidates: Sequence[CandidateRow]) -> Tracked:
     """Give the answer that a record holds, with what its search saw."""
     ok = row.status is Status.OK
-    # Samples of the baseline are beside those of the case one by one, or they say nothing.
+    # The baseline's samples say nothing unless there is one for each sample of the case.
     paired = row.baseline is not None and len(row.baseline.samples_us) == len(row.samples_us)
     return Tracked(
         protocol=row.protocol_version,

@@ -41,7 +41,7 @@ class Asking:
         )
 
     def answers(self) -> Answers:
-        """Wait for the answers; an implementation at which the process ended has that for an answer."""
+        """Wait for the answers; if the process ended at an implementation, this end is the answer."""
         try:
             out, err = self._process.communicate(self._given, _LIMIT_S)
         except subprocess.TimeoutExpired:
@@ -60,7 +60,7 @@ def main() -> None:
 
     devices = [DeviceSpec.model_validate_json(line) for line in sys.stdin]
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # text that a library prints is not an answer
     for name in IMPLEMENTATIONS:
         answers.write(json.dumps([name, *usable(name, devices)]) + "\n")
         answers.flush()

@@ -40,7 +40,7 @@ class Request(Frozen):
 
 
 class Reply(Frozen):
-    """What a child says."""
+    """A message of a child."""
 
     kind: Literal["ready", "phase", "result", "refused"]
     """``ready`` for the next case; ``refused``: the bench could not be made, or the device does not compute."""

@@ -99,10 +99,10 @@ class Worker:
         DeviceError
             No child can be started, or the canary does not compute; names the case that ran last.
         Interrupted
-            `stop` said so; the child is gone.
+            `stop` gave True; the child is gone.
         """
         if self._child is not None and self._child.process.poll() is not None:
-            self._kill()  # died while it waited: not this case's doing
+            self._kill()  # the child died while it waited, not because of this case
         child = self._child or self._start()
         deadline = time.monotonic() + case.time_limit_s
         log_start = os.fstat(child.log.fileno()).st_size
@@ -113,7 +113,8 @@ class Worker:
             while (reply := self._next(child, deadline)).kind != "ready":
                 if reply.kind == "result" and reply.row is not None:
                     result = Result(reply.row, reply.candidates)
-                    deadline = time.monotonic() + self._start_limit_s  # for the canary after a failure
+                    # After a failure the child runs the canary before it says that it is ready.
+                    deadline = time.monotonic() + self._start_limit_s
                 elif reply.kind == "phase":
                     phase = reply.text
                     on_phase(phase)
@@ -205,7 +206,7 @@ class Worker:
         return Result(make_row(case, self._setup.device, self._setup.environment, failed))
 
     def _reap(self, child: _Child, log_start: int) -> tuple[int | None, str]:
-        """Give the exit code of a child that is ending, None where it had to be ended, and its last words."""
+        """Give a child's exit code, None where the child had to be killed, and its last words."""
         code: int | None = None
         with suppress(subprocess.TimeoutExpired):
             code = child.process.wait(_SLICE_S * 10)
@@ -219,7 +220,7 @@ class Worker:
             return
         with suppress(ProcessLookupError, PermissionError):  # the session's group: compilers and pools end with it
             os.killpg(child.process.pid, signal.SIGKILL)
-        with suppress(subprocess.TimeoutExpired):  # a driver may hold on to it: it is dead, but not gone
+        with suppress(subprocess.TimeoutExpired):  # a driver may hold on to the process, which is dead but not gone
             child.process.wait(_DEATH_S)
         child.connection.close()
         _log.debug("child %d ended:\n%s", child.process.pid, _tail(child.log, 0))
@@ -232,7 +233,7 @@ def _spawn(setup: Setup) -> _Child:
     # -P: the working directory may hold folders called datasets or report that must not shadow packages.
     command = [sys.executable, "-P", tether.__file__, str(theirs.fileno()), str(os.getpid())]
     try:
-        # A file and no message: a device's tables may be longer than what a socket takes before somebody reads it.
+        # A file and not a message: a device's tables may be longer than a socket takes before the child reads.
         with tempfile.TemporaryFile() as given:
             given.write(setup.model_dump_json().encode())
             given.seek(0)
@@ -270,7 +271,7 @@ def _ending(code: int | None) -> str:
 
 
 def _tail(log: IO[bytes], start: int) -> str:
-    """Give the end of what the child wrote since ``start``."""
+    """Give the end of the child's output since ``start``."""
     size = os.fstat(log.fileno()).st_size
     log.seek(max(start, size - _TAIL_BYTES))
     return log.read().decode(errors="replace").strip()

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from spmark.impls.core.operators import random_operands, reference, tolerance
+from spmark.impls.core.operators import random_operands, reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.tolerance import tolerance
 
 OPERATORS = {"spmm": (Op.SPMM, False), "sddmm": (Op.SDDMM, False), "sddmm_scaled": (Op.SDDMM, True)}
 WIDTH = 32

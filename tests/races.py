@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from spmark.impls.core.interfaces import Built, Plan
+from spmark.impls.core.interfaces import Built, Config, Plan
 from spmark.impls.tuning.race import Budget, Race
-from spmark.impls.tuning.space import Config
 
 Cost = Callable[[Config], float]
 """Microseconds of a config; raises `SpmarkError` or MemoryError where it cannot be built or is wrong."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 from races import made_up_race
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.interfaces import Built
+from spmark.impls.core.interfaces import Built, Config
 from spmark.impls.lo_spmm.rank import RankCard, RankModel, Trees
 from spmark.impls.lo_spmm.search import TileSpace
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.tuning.race import Race
-from spmark.impls.tuning.space import Config
 
 
 def stump(feature: int, threshold: float) -> RankModel:

@@ -18,8 +18,9 @@ from problems import dense_operands, problems
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import DeviceError, OperandError, UnsupportedError
 from spmark.impls.core.interfaces import PHASES, Plan
-from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.core.tolerance import tolerance
 from spmark.impls.runtime.device import find
 from spmark.impls.table import IMPLEMENTATIONS, create
 

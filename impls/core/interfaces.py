@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.problem import Csr, Op, Problem
 
-Config = Mapping[str, Any]
+Config = dict[str, Any]
 """Values of an implementation's tunables by name: strings, numbers and booleans."""
 DeviceArray = Any
 """An array on the plan's device: CuPy's, PyTorch's, NumPy's; core imports neither CuPy nor PyTorch."""
@@ -29,6 +29,9 @@ PHASES = ("features", "select", "search", "convert", "compile", "upload")
 - ``compile``: compiling, and loading the compiled code.
 - ``upload``: copies to the device.
 """
+CHOOSING_PHASES = ("features", "select", "search", "convert")
+"""Phases that a plan spends on this one matrix, and that must pay off. Compiled kernels are kept on disk for the next
+matrix, and every plan uploads."""
 
 
 class Format(Protocol):

@@ -1,4 +1,4 @@
-"""The truth about both operators on the host: operands, the float64 reference, flops, bytes and tolerance.
+"""The truth about both operators on the host: operands, the float64 reference, flops and bytes.
 
 Operands are a function of (seed, stream, index) alone, evaluated by the same integer arithmetic on the host and on a
 GPU: the device holds the whole operand while the reference makes only the rows that it needs.
@@ -22,8 +22,9 @@ _ALL_ROWS_WORK = 1 << 27
 _CHUNK = 1 << 22
 _HOST_CHUNK, _DEVICE_CHUNK = 1 << 15, 1 << 24
 """Elements drawn at once: as many as a core's cache holds, and as many as fill a GPU."""
-_UNIT_ROUNDOFF = 2.0**-24
-_HALF_ROUNDOFF, _HALF_SUBNORMAL_ROUNDOFF = 2.0**-11, 2.0**-25
+HALF_ROUNDOFF = 2.0**-11
+"""The largest relative error of rounding to float16."""
+_HALF_SUBNORMAL_ROUNDOFF = 2.0**-25
 
 
 class DenseRows(Protocol):
@@ -183,7 +184,7 @@ class Reference:
             difference = np.abs(selected.astype(np.float64) - self.result)
             if selected.dtype == np.float16:
                 # Rounding the result once is no error: half a unit in its last place, or of a subnormal.
-                rounding = np.maximum(_HALF_ROUNDOFF * np.abs(self.result), _HALF_SUBNORMAL_ROUNDOFF)
+                rounding = np.maximum(HALF_ROUNDOFF * np.abs(self.result), _HALF_SUBNORMAL_ROUNDOFF)
                 difference = np.maximum(difference - rounding, 0.0, where=~np.isnan(difference), out=difference)
             error = np.where(difference == 0, 0.0, difference / self.magnitude)
         worst = float(np.max(np.where(np.isnan(error), np.inf, error)))
@@ -274,55 +275,6 @@ def _sddmm(
         result[part] = np.einsum("pj,pj->p", left, right)
         magnitude[part] = np.einsum("pj,pj->p", np.abs(left), np.abs(right))
     return result, magnitude
-
-
-def tolerance(problem: Problem, half_sums: bool = False) -> float:
-    """Give the largest `Reference.max_error` that float32 accumulation explains.
-
-    Parameters
-    ----------
-    problem : Problem
-        Its longest reduction counts: n is the longest row for SpMM and J for SDDMM.
-    half_sums : bool
-        The plan declares that it rounds partial sums to float16 (`Plan.half_sums`): one such rounding is allowed for
-        every 32 terms, growing like its square root.
-
-    Notes
-    -----
-    A sum of n rounded terms in any order errs like sqrt(n) u times the sum of magnitudes, and like a constant times u
-    where the terms' signs are random, as those of random operands are (Higham and Mary, SIAM J. Sci. Comput. 2020).
-    Allowed is 8 sqrt(n) u up to n = 64 and 64 u beyond: a term left out of 10,000, or inputs rounded to TF32, are far
-    outside.
-    """
-    terms = problem.width if problem.op is Op.SDDMM else int(problem.matrix.row_lengths.max())
-    allowed = 8 * min(float(np.sqrt(max(terms, 1) + problem.scaled)), 8.0) * _UNIT_ROUNDOFF
-    if half_sums and problem.dtype is DType.FLOAT16:
-        allowed += 2 * _HALF_ROUNDOFF * float(np.sqrt(1 + terms / 32))
-    return allowed
-
-
-def why_wrong(problem: Problem, error: float, unwritten: int, half_sums: bool = False) -> str | None:
-    """Say why a result is wrong, or None where it is right.
-
-    Parameters
-    ----------
-    problem : Problem
-    error : float
-        From `Reference.max_error`; NaN counts as wrong.
-    unwritten : int
-        Elements that hold NaN, with which `out` was filled before the run.
-    half_sums : bool
-        As in `tolerance`.
-    """
-    if unwritten:
-        left = (
-            f"left {unwritten:,} elements of `out` that it did not write, or wrote NaN (they held NaN before the run)"
-        )
-        return f"expected a complete result, found that the run {left}"
-    allowed = tolerance(problem, half_sums)
-    if not error <= allowed:
-        return f"expected an error of at most {allowed:.3g}, found a largest relative error of {error:.3g}"
-    return None
 
 
 def flops(problem: Problem) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from spmark.impls.core.errors import BuildError, UnsupportedError
-from spmark.impls.core.interfaces import Built, DeviceArray, Plan
+from spmark.impls.core.interfaces import Built, Config, DeviceArray, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.cusparse.blocks import blocked_ell, smallest
 from spmark.impls.cusparse.library import ALGORITHMS, NON_TRANSPOSE, TRANSPOSE, Descriptor, library
@@ -21,7 +21,7 @@ from spmark.impls.runtime.template import C_TYPES
 from spmark.impls.runtime.withcupy import cupy
 from spmark.impls.tuning.gpu import PlanTimer
 from spmark.impls.tuning.race import Race
-from spmark.impls.tuning.space import Axis, Config, Space
+from spmark.impls.tuning.space import Axis, Space
 from spmark.impls.tuning.strategies import exhaustive
 
 _FLOAT32_COMPUTE = 0

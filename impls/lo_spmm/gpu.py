@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from spmark.impls.core.errors import CompileError, SpmarkError
-from spmark.impls.core.interfaces import Built, DeviceArray
+from spmark.impls.core.interfaces import Built, Config, DeviceArray
 from spmark.impls.formats.threads import cores
 from spmark.impls.lo_spmm.assemble import assemble
 from spmark.impls.lo_spmm.constraints import register_cap
@@ -38,7 +38,6 @@ from spmark.impls.runtime.target import Kernel, Target, ceil_div
 from spmark.impls.runtime.template import Instance, KernelTemplate
 from spmark.impls.tuning.gpu import PlanTimer
 from spmark.impls.tuning.race import Race
-from spmark.impls.tuning.space import Config
 
 
 def load_assembled(binary: Binary, block_threads: Sequence[int]) -> dict[int, Kernel]:

@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from spmark.impls.core.interfaces import Candidate, Search
+from spmark.impls.core.interfaces import Candidate, Config, Search
 from spmark.impls.formats.threads import cores
 from spmark.impls.lo_spmm.constraints import Survivors
 from spmark.impls.lo_spmm.rank import RankModel
 from spmark.impls.lo_spmm.search import Dealt, TileSpace
 from spmark.impls.lo_spmm.space import TileSize
 from spmark.impls.tuning.race import Race
-from spmark.impls.tuning.space import Config
 from spmark.impls.tuning.strategies import by_turns
 
 KernelKey = tuple[int, int, int]

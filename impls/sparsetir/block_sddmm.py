@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.interfaces import Built, Search
+from spmark.impls.core.interfaces import Built, Config, Search
 from spmark.impls.core.problem import Problem
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.kernels.block_sddmm import BlockSddmmPlan
 from spmark.impls.runtime.target import open_target
 from spmark.impls.tuning.cache import PlanCache, searched
 from spmark.impls.tuning.race import Race
-from spmark.impls.tuning.space import Axis, Config, Space
+from spmark.impls.tuning.space import Axis, Space
 from spmark.impls.tuning.strategies import exhaustive
 
 BLOCKS = (16, 32)

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.interfaces import DeviceArray, Search
+from spmark.impls.core.interfaces import Config, DeviceArray, Search
 from spmark.impls.core.problem import Problem
 from spmark.impls.formats.bsr import BsrFormat, DenseBlocks
 from spmark.impls.formats.srbcrs import SrBcrsFormat
@@ -24,7 +24,7 @@ from spmark.impls.kernels.strip_spmm import TILES as STRIP_TILES
 from spmark.impls.runtime.target import Target, ceil_div, open_target
 from spmark.impls.runtime.template import Instance
 from spmark.impls.tuning.race import Race
-from spmark.impls.tuning.space import Config, key_of
+from spmark.impls.tuning.space import key_of
 from spmark.impls.tuning.strategies import Times, along, exhaustive
 
 ROWS = (16, 32, 64, 96, 128)

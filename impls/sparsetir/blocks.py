@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.interfaces import Built, Plan
+from spmark.impls.core.interfaces import Built, Config, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.bsr import BsrFormat, DenseBlocks
 from spmark.impls.formats.dbsr import DbsrFormat
@@ -39,7 +39,6 @@ from spmark.impls.sparsetir.block_search import (
     strip_space,
 )
 from spmark.impls.tuning.cache import PlanCache, searched
-from spmark.impls.tuning.space import Config
 
 _WIDEST = 64 * MAX_GRID[1]
 

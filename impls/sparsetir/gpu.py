@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.kernels.ell_buckets import ell_instance
 from spmark.impls.kernels.sddmm import SddmmPlan, sddmm_instance
@@ -13,7 +14,6 @@ from spmark.impls.runtime.target import open_target
 from spmark.impls.sparsetir.form import Forms
 from spmark.impls.tuning.gpu import PlanTimer
 from spmark.impls.tuning.race import Race
-from spmark.impls.tuning.space import Config
 
 
 def open_race(problem: Problem, device: DeviceSpec, seed: int = 0) -> Race[DevicePlan]:

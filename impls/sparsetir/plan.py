@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.interfaces import Plan, Search
+from spmark.impls.core.interfaces import Config, Plan, Search
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS
 from spmark.impls.kernels.hyb_convert import FILL_ELL_BUCKETS
@@ -24,7 +24,6 @@ from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.sparsetir.form import Forms
 from spmark.impls.sparsetir.search import rule_width, sddmm_space, search_hyb, tiles
 from spmark.impls.tuning.cache import PlanCache, searched
-from spmark.impls.tuning.space import Config
 from spmark.impls.tuning.strategies import exhaustive
 
 

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Problem
 from spmark.impls.kernels.ell_buckets import LANES, NEVER
 from spmark.impls.runtime.template import loads_of
 from spmark.impls.tuning.race import ConfigTime
-from spmark.impls.tuning.space import Axis, Config, Space
+from spmark.impls.tuning.space import Axis, Space
 from spmark.impls.tuning.strategies import Times, along, exhaustive, fastest
 
 PARTITIONS = (1, 2, 4, 8, 16)

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from itertools import product
 from typing import Any
 
+from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import DType
 from spmark.impls.kernels import tile_float
 from spmark.impls.kernels.ell_buckets import LANES, NEVER
 from spmark.impls.kernels.tile_tasks import ALONE
 from spmark.impls.runtime.template import loads_of
-from spmark.impls.tuning.space import Axis, Config
+from spmark.impls.tuning.space import Axis
 
 _WORK = (32, 16, 64, 8, 128)
 _LONG_ROWS = ((NEVER, NEVER), (NEVER, 64), (32, NEVER), (32, 64), (32, 128), (NEVER, 32), (128, NEVER))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from spmark.impls.core.errors import SpmarkError
-from spmark.impls.core.interfaces import Built, Candidate, DeviceArray, Search
+from spmark.impls.core.interfaces import Built, Candidate, Config, DeviceArray, Search
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.hyb import HybFormat
 from spmark.impls.formats.tiles import TileFormat
@@ -27,7 +27,7 @@ from spmark.impls.stile.forms import Tiling
 from spmark.impls.stile.schedule import axes_of, block_tiles, ell_tiles, middle, run_schedules, tile_schedules
 from spmark.impls.stile.space import ResultOrder
 from spmark.impls.tuning.race import Race
-from spmark.impls.tuning.space import Config, Space
+from spmark.impls.tuning.space import Space
 from spmark.impls.tuning.strategies import Walk, while_hopeful
 
 _FORM = "form"

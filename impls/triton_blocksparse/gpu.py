@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import CompileError
-from spmark.impls.core.interfaces import Built, DeviceArray, Plan
+from spmark.impls.core.interfaces import Built, Config, DeviceArray, Plan
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.core.spans import numbered, openings
 from spmark.impls.formats.bsr import BsrFormat
@@ -25,7 +25,7 @@ from spmark.impls.runtime.cuda import CudaKernel, load_function
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Grid, Target, ceil_div, open_target
 from spmark.impls.runtime.template import Instance
-from spmark.impls.triton_blocksparse.plan import SDDMM, SPMM, Config, middle, schedules
+from spmark.impls.triton_blocksparse.plan import SDDMM, SPMM, middle, schedules
 from spmark.impls.tuning.gpu import PlanTimer
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.strategies import exhaustive

@@ -12,15 +12,14 @@ from functools import cache
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.interfaces import Plan
+from spmark.impls.core.interfaces import Config, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.target import MAX_GRID, ceil_div
 from spmark.impls.runtime.template import KernelTemplate, TemplateValue
 
-Config = dict[str, Any]
 BLOCKS = (16, 32, 64)
 _MOST_COLUMNS = 128
 

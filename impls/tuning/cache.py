@@ -17,11 +17,10 @@ from typing import Any
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.files import read_sealed, write_sealed
-from spmark.impls.core.interfaces import Candidate, Search
+from spmark.impls.core.interfaces import Candidate, Config, Search
 from spmark.impls.core.plainjson import parse_json
 from spmark.impls.core.problem import Problem
 from spmark.impls.runtime.compile import cache_folder
-from spmark.impls.tuning.space import Config
 
 _EMPTYING = threading.RLock()
 

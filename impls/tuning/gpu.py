@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Plan
-from spmark.impls.core.operators import Reference, random_operands, reference, sampled_rows, why_wrong
+from spmark.impls.core.operators import Reference, random_operands, reference, sampled_rows
 from spmark.impls.core.problem import Problem
+from spmark.impls.core.tolerance import why_wrong
 from spmark.impls.runtime.cuda import cuda_faults
 from spmark.impls.runtime.cudatiming import CudaStopwatch
 from spmark.impls.runtime.timing import Run, Stopping, Stopwatch, take_samples

@@ -18,8 +18,8 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from spmark.impls.core.errors import BuildError, SpmarkError
-from spmark.impls.core.interfaces import Candidate, Plan, Search
-from spmark.impls.tuning.space import Config, key_of
+from spmark.impls.core.interfaces import Candidate, Config, Plan, Search
+from spmark.impls.tuning.space import key_of
 
 P = TypeVar("P", bound=Plan)
 

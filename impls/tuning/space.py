@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-Config = dict[str, Any]
-"""Values of an implementation's tunables by name."""
+from spmark.impls.core.interfaces import Config
 
 
 def always_legal(config: Mapping[str, Any]) -> bool:

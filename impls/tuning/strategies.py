@@ -11,10 +11,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from spmark.impls.core.interfaces import CostModel
+from spmark.impls.core.interfaces import Config, CostModel
 from spmark.impls.core.problem import Problem
 from spmark.impls.tuning.race import FAR, ConfigTime, Race
-from spmark.impls.tuning.space import Axis, Config, Space, key_of
+from spmark.impls.tuning.space import Axis, Space, key_of
 
 CLEARLY_WORSE = 1.06
 """Multiple of the fastest time so far, from which a value of an ordered axis counts as clearly worse."""

@@ -1,6 +1,6 @@
-"""What records of one device say to a published claim: the statistic that its `Measure` names, with an interval.
+"""How records of one device answer a published claim: with the statistic that its `Measure` names, and an interval.
 
-Only cases of the claim's op, dtype, widths and matrices count, and what is missing among them is said.
+Only cases of the claim's op, dtype, widths and matrices count; the answer names the missing ones.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ _READ = [
     "speedup_high", "speedup_from", "median_us", "median_us_low", "median_us_high", "samples_us",
     "baseline_samples_us", "phases_s", "padding", "device_bytes",
 ]  # fmt: skip
-"""What claims are answered from: frames of all columns take longer to cut."""
+"""Columns that claims are answered from: selecting rows of all columns takes longer."""
 _MOST_NAMED = 4
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Ours beside a published number."""
+    """Our number beside a published one."""
 
     least: Interval = NOTHING
     greatest: Interval = NOTHING
     """The same as ``least`` where the claim is one number."""
     cases: int = 0
-    """Cases that it rests on."""
+    """Cases that the answer rests on."""
     covered: float = 1.0
-    """Share of the claim's matrices that it rests on."""
+    """Share of the claim's matrices that the answer rests on."""
     reservations: tuple[str, ...] = ()
-    """What keeps it from being the published experiment: stand-ins, cases without a result, other conditions."""
+    """Why this is not the published experiment: stand-ins, cases without a result, other conditions."""
     remarks: tuple[str, ...] = ()
-    """What a reader should know, without doubt on the answer."""
+    """Remarks for the reader that cast no doubt on the answer."""
     missing: str = ""
     """Why there is no answer."""
 
@@ -63,15 +63,15 @@ class Answer:
 
 @dataclass
 class Records:
-    """Records of one device, and what was derived of them so far."""
+    """Records of one device, and the columns derived from them so far."""
 
     frame: pd.DataFrame
     """As `spmark.report.load.records.current` gives it, of one device."""
     labels: set[str] = field(init=False)
     baselines: set[str] = field(init=False)
-    """Implementations that any row was measured in turn with."""
+    """Baselines that any row was measured in turn with."""
     matrices: pd.DataFrame = field(init=False)
-    """One row for each matrix that was loaded and is no stand-in."""
+    """One row for each loaded matrix; stand-ins are left out."""
     _derived: dict[tuple[str, str], pd.DataFrame] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -93,7 +93,7 @@ class Records:
 
 
 def answer(claim: Claim, records: Records, matrices: dict[str, tuple[str, ...]]) -> Answer:
-    """Compute what records say to a claim.
+    """Compute how records answer a claim.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def answer(claim: Claim, records: Records, matrices: dict[str, tuple[str, ...]])
 
 
 def _not_run(measure: Measure, records: Records) -> str:
-    """Say what a measure needs that no record has; empty where there is all of it."""
+    """Name what a measure needs and no record has; empty where nothing is missing."""
     if measure.statistic is None:
         return measure.none
     kind = records.frame["device_kind"].iloc[0] if len(records.frame) else ""
@@ -148,7 +148,7 @@ def _not_run(measure: Measure, records: Records) -> str:
 
 
 def _prediction(claim: Claim) -> Answer:
-    """Look a score up in the study of the paper's predictors that ships: it depends on no device."""
+    """Look up a score in the shipped study of the paper's predictors: scores do not depend on the device."""
     measure = claim.measure
     study = published_study(measure.of)
     if study is None:
@@ -163,14 +163,16 @@ def _prediction(claim: Claim) -> Answer:
 
 
 def _tiles(claim: Claim, device: str) -> Answer:
-    """Look the agreement of a device's calibration with tiles up that it was not fitted to."""
+    """Look up how well a device's calibration agrees with tiles that it was not fitted to."""
     about = claim.conditions
-    for held in published_agreement(device):
-        if (held.operator, held.dtype) == (about.op, about.dtype):
-            value = held.metric(claim.measure.metric)
+    for agreement in published_agreement(device):
+        if (agreement.operator, agreement.dtype) == (about.op, about.dtype):
+            value = agreement.metric(claim.measure.metric)
             exact = Interval(nan if value is None else value, nan, nan)
             differs = tuple(filter(None, [claim.measure.differs]))
-            return Answer(exact, exact, held.count, reservations=differs, remarks=(f"{held.count} tiles held out",))
+            return Answer(
+                exact, exact, agreement.count, reservations=differs, remarks=(f"{agreement.count} tiles held out",)
+            )
     return Answer(missing=f"no calibration of {device} with tiles held out is kept")
 
 
@@ -216,20 +218,20 @@ def _search_s(rows: pd.DataFrame, measure: Measure) -> pd.Series[float]:
 
 
 def _relative_time(rows: pd.DataFrame) -> pd.Series[float]:
-    """Give the median over that of the interleaved baseline, which takes the drift between two cases out."""
+    """Give the median over that of the interleaved baseline, which cancels the drift between two cases."""
     return medians(rows["samples_us"]) / medians(rows["baseline_samples_us"])
 
 
 def _of_other(
     records: Records, measure: Measure, rows: pd.DataFrame, value: Callable[[pd.DataFrame], pd.Series[Any]]
 ) -> pd.Series[float]:
-    """Give the value of ``over`` in the cases of ``rows``; NaN for none and for 0."""
+    """Give the value of ``over`` in the cases of ``rows``; NaN where the value is missing or 0."""
     other = records.frame[records.frame["label"] == measure.over]
     return beside(rows, other.assign(value=value(other)), _VALUE)[_VALUE].astype(float).replace(0.0, nan)
 
 
 def _chosen(claim: Claim, rows: pd.DataFrame, matrices: dict[str, tuple[str, ...]]) -> tuple[pd.DataFrame, str, float]:
-    """Give the rows that the claim's conditions name, what they lack, and the share of matrices with a value."""
+    """Give the rows that the claim's conditions name, the missing cases, and the share of matrices with a value."""
     about = claim.conditions
     if about.op:
         rows = rows[rows["op"] == about.op.value]
@@ -237,14 +239,14 @@ def _chosen(claim: Claim, rows: pd.DataFrame, matrices: dict[str, tuple[str, ...
         rows = rows[rows["dtype"] == about.dtype.value]
     if about.widths:
         rows = rows[rows["width"].isin(about.widths)]
-    parts, absent, held = [rows.iloc[:0]], Counter[str](), 0
+    parts, absent, answered = [rows.iloc[:0]], Counter[str](), 0
     for name in about.matrices:
         patterns = ([pattern] for pattern in matrices[name])
         of_pattern = (rows[rows["plain"].map(partial(_matches, patterns=pattern)).astype(bool)] for pattern in patterns)
         mine = next((part for part in of_pattern if len(part)), rows.iloc[:0])
         parts.append(mine)
         failed = mine.loc[~np.isfinite(mine[_VALUE]), "status"]
-        held += len(failed) < len(mine)
+        answered += len(failed) < len(mine)
         if mine.empty:
             absent[name] += 1
             continue
@@ -253,7 +255,7 @@ def _chosen(claim: Claim, rows: pd.DataFrame, matrices: dict[str, tuple[str, ...
     named = [f"{count} of {name}" if count > 1 else name for name, count in absent.items()]
     more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
     lacking = f"without a result: {', '.join(named[:_MOST_NAMED])}{more}" if named else ""
-    return pd.concat(parts), lacking, held / len(about.matrices)
+    return pd.concat(parts), lacking, answered / len(about.matrices)
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:
@@ -283,7 +285,7 @@ def _geomean(rows: pd.DataFrame) -> Interval:
 
 
 def _mean(rows: pd.DataFrame) -> Interval:
-    # The widths of one matrix are no sample of anything: there is no interval.
+    # An interval needs several matrices: the widths of one matrix are not drawn at random.
     return Interval(float(rows[_VALUE].mean()), nan, nan)
 
 

@@ -1,8 +1,8 @@
 """What the papers published, claim by claim: the YAML files under `report/claims`, checked.
 
 A file holds single claims and tables. A table states what its cells share, what each row and column adds, and one value
-for each cell; every cell becomes a claim of its own. A published number is context from another machine: how a report
-of ours answers it is said by its `Measure`, or why none can.
+for each cell; every cell becomes a claim of its own. A published number is context from another machine: its `Measure`
+says how our records answer it, or why they cannot.
 """
 
 from __future__ import annotations
@@ -81,15 +81,15 @@ class Conditions(Frozen):
     dtype: DType | None = None
     widths: tuple[Annotated[int, Field(ge=1)], ...] = ()
     matrices: tuple[str, ...] = ()
-    """As the paper calls them; those that can be measured are keys of the file's ``matrices``."""
+    """Names as in the paper; the matrices that can be measured are keys of the file's ``matrices``."""
     subject: str = ""
-    """Whose number it is, as the paper calls it."""
+    """System that the number is of, as the paper calls the system."""
     baseline: str = ""
-    """What it is compared with, as the paper calls it."""
+    """System that it is compared with, as the paper calls that system."""
     aggregate: str = ""
     """How several numbers became one: geometric mean, least to greatest, mean."""
     note: str = ""
-    """Settings beside these, and where two sources of the number differ."""
+    """Further settings, and where two sources of the number differ."""
 
     def __str__(self) -> str:
         parts = (
@@ -105,7 +105,7 @@ class Conditions(Frozen):
 
 
 class Measure(Frozen):
-    """How records answer a claim: a statistic of ours, or the reason why none does.
+    """How records answer a claim: a statistic of ours, or the reason why no record does.
 
     Op, dtype, widths and matrices are those of the claim's conditions.
     """
@@ -123,7 +123,7 @@ class Measure(Frozen):
     metric: str = ""
     train_rows: int = 0
     differs: str = ""
-    """What our measurement does otherwise than the paper's: the number then cannot count as reproduced."""
+    """How our measurement differs from the paper's: the number then cannot count as reproduced."""
     none: str = ""
     """Why no record answers the claim."""
 
@@ -164,7 +164,7 @@ class Claim(Frozen):
     """A number, least and greatest, or why there is none (`NO_NUMBER`)."""
     unit: Unit
     gpu: str
-    """What it was measured on; empty where no machine is involved."""
+    """GPU that it was measured on; empty where no machine is involved."""
     conditions: Conditions = Conditions()
     measure: Measure
 
@@ -199,9 +199,9 @@ class ClaimTable(Frozen):
     @model_validator(mode="after")
     def _complete(self) -> Self:
         for name, row in self.rows.items():
-            found = len(row.get("cells", ()))
-            if found != len(self.columns):
-                raise ValueError(f"{self.id}, row {name}: expected {len(self.columns)} cells, found {found}")
+            cells = len(row.get("cells", ()))
+            if cells != len(self.columns):
+                raise ValueError(f"{self.id}, row {name}: expected {len(self.columns)} cells, found {cells}")
         return self
 
     def claims(self) -> Iterator[dict[str, Any]]:
@@ -282,7 +282,7 @@ def load_published(paper: str) -> Published:
     Raises
     ------
     RecordError
-        There is no file for the paper, or it does not say what it must: names the key.
+        There is no file for the paper, or a key of the file is wrong; the message names the key.
     """
     if paper not in PAPERS:
         raise RecordError(f"expected a paper out of {', '.join(PAPERS)}, found {paper!r}")
@@ -303,7 +303,7 @@ def parse(text: str, name: str) -> Published:
     Raises
     ------
     RecordError
-        The text is no YAML, or not what `Published` expects.
+        The text is not YAML, or does not fit `Published`.
     """
     data = parse_yaml(text, name, RecordError)
     with reading(name, "the claims of a paper", RecordError, remedy="correct the file"):
@@ -315,7 +315,7 @@ def parse(text: str, name: str) -> Published:
 
 
 def _merged(base: Mapping[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay one mapping over another, key by key below ``conditions`` and ``measure``; a reason for none wins."""
+    """Merge a mapping into another, key by key below ``conditions`` and ``measure``; ``none`` replaces a measure."""
     merged = dict(base) | dict(added)
     for key in ("conditions", "measure"):
         if key in base and key in added:

@@ -1,17 +1,17 @@
-"""Published claims beside ours: what each paper reports, what records of one device say to it, and a verdict.
+"""Published claims beside ours: the paper's number, the answer of one device's records, and a verdict.
 
 The published numbers were measured on other machines: they are context, never a target. The rules are:
 
 1. *not run*: no record answers the claim. Ours stays empty, and the reason says what is missing.
 2. *reproduced*: the published number lies within our 95 % interval, or ours is within 15 % of it; for a range, both
-   ends do. Sizes of matrices must be equal, densities equal to three digits. It is never given with a reservation: a
+   ends do. Sizes of matrices must be equal, densities equal to three digits. A reservation forbids this verdict: a
    stand-in for the matrix, a case of the claim without a result, or conditions that differ.
 3. *direction holds*, for ratios only: ours is on the same side of 1 as the published number, and so is our whole
    interval where there is one (for a range: both ends); or ours agrees by rule 2, but with a reservation.
 4. *not reproduced*: otherwise.
-5. *no verdict*: a time in seconds on a device other than the published one says nothing about the claim, neither does
-   any figure but a ratio that has a reservation, nor results of fewer than half of the claim's matrices. Ours is
-   shown, without a judgement.
+5. *no verdict*: our number says nothing about the claim and is shown without a judgement. Such numbers are times in
+   seconds on another device than the published one, numbers with a reservation that are not ratios, and results of
+   fewer than half of the claim's matrices.
 
 A verdict is about this device and these records, not about the paper.
 """
@@ -60,7 +60,7 @@ class Verdict(StrEnum):
 
 
 def scorecard(frame: pd.DataFrame, papers: Sequence[str] = PAPERS) -> pd.DataFrame:
-    """Hold records against the papers' claims.
+    """Compare records with the papers' claims.
 
     Parameters
     ----------
@@ -72,11 +72,14 @@ def scorecard(frame: pd.DataFrame, papers: Sequence[str] = PAPERS) -> pd.DataFra
     Returns
     -------
     DataFrame
-        `COLUMNS`, one row per claim and device, in the order of the files. ``published`` and ``ours`` are text with
-        unit and interval; ``published_low`` and ``published_high`` the published number or range; ``ours_low`` and
-        ``ours_high`` the 95 % interval of ``ours_value``, or least and greatest where the claim is a range and
-        ``ours_value`` is NaN; ``fact`` whether the claim is of a matrix alone. Without records every
-        claim stands there once, not run.
+        `COLUMNS`, one row per claim and device, in the order of the files. Without records every claim stands there
+        once, not run.
+
+        - ``published`` and ``ours`` are text with unit and interval.
+        - ``published_low`` and ``published_high`` are the published number or range.
+        - ``ours_low`` and ``ours_high`` are the 95 % interval of ``ours_value``, or least and greatest where the claim
+          is a range and ``ours_value`` is NaN.
+        - ``fact`` says whether the claim is of a matrix alone.
 
     Raises
     ------
@@ -96,19 +99,19 @@ def scorecard(frame: pd.DataFrame, papers: Sequence[str] = PAPERS) -> pd.DataFra
 
 
 def scorecard_tables(frame: pd.DataFrame, papers: Sequence[str] = ()) -> list[Table]:
-    """Give what the report of one device shows: verdicts by paper, and every claim.
+    """Give the tables for the report of one device: verdicts by paper, and every claim.
 
     Parameters
     ----------
     frame : DataFrame
         Records of one device.
     papers : sequence of str
-        Out of `PAPERS`; by default those of which records answer more than the sizes of matrices.
+        Out of `PAPERS`; by default the papers of which records answer more than the sizes of matrices.
 
     Returns
     -------
     list of Table
-        None where there is no such paper, or the device gives no times.
+        Empty where there is no such paper, or the device gives no times.
     """
     if frame.empty or frame["device_kind"].iloc[0] == DeviceKind.HOST_SIMT.value:
         return []
@@ -134,8 +137,8 @@ _CLAIMS_NOTE = (
     "Published numbers are from other devices: context, not a target. Reproduced: the published number is within our "
     f"95 % interval, or ours within {WITHIN:.0%} of it; sizes must be equal. Direction holds: a ratio on the same side "
     "of 1, or one that agrees with a reservation, which is a stand-in matrix, a case without a result, or conditions "
-    "that differ. No verdict: times of different devices, results of fewer than half of a claim's matrices, "
-    "and what has a reservation and is no ratio. What was not run is empty, and the reason says what is missing."
+    "that differ. No verdict: times of different devices, results of fewer than half of a claim's matrices, and "
+    "numbers with a reservation that are not ratios. What was not run is empty, and the reason says what is missing."
 )
 
 
@@ -192,10 +195,10 @@ def _plain(name: str) -> str:
 
 
 def _row(published: Published, claim: Claim, device: str, records: Records) -> dict[str, Any]:
-    found = answer(claim, records, published.matrices)
+    answered = answer(claim, records, published.matrices)
     low, high = claim.ends or (nan, nan)
-    ranged = found.found and isinstance(claim.value, tuple)
-    ours = (found.least.value, found.greatest.value) if ranged else (found.least.low, found.least.high)
+    ranged = answered.found and isinstance(claim.value, tuple)
+    ours = (answered.least.value, answered.greatest.value) if ranged else (answered.least.low, answered.least.high)
     return {
         "paper": published.paper,
         "claim": claim.id,
@@ -207,33 +210,33 @@ def _row(published: Published, claim: Claim, device: str, records: Records) -> d
         "published": _published_text(claim),
         "published_low": low,
         "published_high": high,
-        "ours": _ours_text(claim, found),
-        "ours_value": nan if ranged else found.least.value,
+        "ours": _ours_text(claim, answered),
+        "ours_value": nan if ranged else answered.least.value,
         "ours_low": ours[0],
         "ours_high": ours[1],
-        "cases": found.cases,
+        "cases": answered.cases,
         "device": device,
-        "verdict": judge(claim, found, device).value,
-        "why": _why(claim, found, device),
+        "verdict": judge(claim, answered, device).value,
+        "why": _why(claim, answered, device),
         "fact": claim.measure.statistic in FACTS,
     }
 
 
-def _why(claim: Claim, found: Answer, device: str) -> str:
-    if not found.found:
-        return found.missing
-    reasons = [*found.reservations, *found.remarks]
+def _why(claim: Claim, answered: Answer, device: str) -> str:
+    if not answered.found:
+        return answered.missing
+    reasons = [*answered.reservations, *answered.remarks]
     if claim.ends is None:
         reasons.append("nothing was published to compare with")
     elif _elsewhere(claim, device):
         reasons.append(f"a time on {claim.gpu} beside one on {device}")
     else:
-        reasons.append(_distance(claim.ends, found))
+        reasons.append(_distance(claim.ends, answered))
     return "; ".join(reasons)
 
 
-def _distance(ends: tuple[float, float], found: Answer) -> str:
-    least, greatest = _compared(found.least.value, ends[0]), _compared(found.greatest.value, ends[1])
+def _distance(ends: tuple[float, float], answered: Answer) -> str:
+    least, greatest = _compared(answered.least.value, ends[0]), _compared(answered.greatest.value, ends[1])
     return f"ours is {least}" if ends[0] == ends[1] else f"the least is {least}, the greatest {greatest}"
 
 
@@ -253,15 +256,15 @@ def _published_text(claim: Claim) -> str:
     return low if not isinstance(claim.value, tuple) else f"{low} to {high}"
 
 
-def _ours_text(claim: Claim, found: Answer) -> str:
-    if not found.found:
+def _ours_text(claim: Claim, answered: Answer) -> str:
+    if not answered.found:
         return ""
-    if isinstance(claim.value, tuple) and found.least != found.greatest:
-        return f"{_number(found.least.value, claim.unit)} to {_number(found.greatest.value, claim.unit)}"
-    text = _number(found.least.value, claim.unit)
-    if isnan(found.least.low) or isnan(found.least.high):
+    if isinstance(claim.value, tuple) and answered.least != answered.greatest:
+        return f"{_number(answered.least.value, claim.unit)} to {_number(answered.greatest.value, claim.unit)}"
+    text = _number(answered.least.value, claim.unit)
+    if isnan(answered.least.low) or isnan(answered.least.high):
         return text
-    return f"{text} [{_number(found.least.low, claim.unit)}, {_number(found.least.high, claim.unit)}]"
+    return f"{text} [{_number(answered.least.low, claim.unit)}, {_number(answered.least.high, claim.unit)}]"
 
 
 def _number(value: float, unit: str) -> str:

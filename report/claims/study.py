@@ -1,7 +1,7 @@
-"""How well predictors do: the file of a study, which holds every score of every split, and what is read from it.
+"""How well predictors do: the file of a study, which holds every score of every split, and lookups in a study.
 
-A study is written by ``spmark train liteform --reproduce``. It is no measurement of a device, so it stands beside
-records and not among them; the published one ships under ``reference/cpu``.
+``spmark train liteform --reproduce`` writes a study. A study measures no device, so it stands beside records and not
+among them. The published study ships under ``reference/cpu``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ScoreRow(Frozen):
 
     @property
     def interval(self) -> Interval:
-        """The mean over the seeds, with the least and the greatest: a spread, no confidence interval."""
+        """The mean over the seeds, with the least and the greatest: a spread, not a confidence interval."""
         if not self.values:
             return NOTHING
         least, greatest = (min(self.values), max(self.values)) if len(self.values) > 1 else (nan, nan)
@@ -50,17 +50,17 @@ class ScoreRow(Frozen):
 
 
 class RatioRow(Frozen):
-    """Published ratios of many matrices, and what a published selection among them gives."""
+    """Published ratios of many matrices, and their mean over a published selection of these matrices."""
 
     name: str
     what: str
     num_rows: tuple[int, ...]
-    """Of each matrix."""
+    """One for each matrix."""
     ratios: tuple[float, ...]
     selected: int = 0
-    """Matrices that the published figure keeps, where it keeps fewer."""
+    """Number of matrices that the published figure keeps, where the figure leaves some out."""
     selected_geomeans: tuple[float, ...] = ()
-    """Geometric means over these: least, mean and greatest of the random draws."""
+    """Geometric means over the kept matrices: least, mean and greatest of the random draws."""
 
     @property
     def geomean(self) -> float:
@@ -93,7 +93,7 @@ class Study(Frozen):
     ratios: tuple[RatioRow, ...]
 
     def find(self, task: str, split: str, model: str, metric: str) -> ScoreRow | None:
-        """Give a score of the whole training side, or None."""
+        """Give the score of a model trained on all training rows, or None."""
         key = task, split, model, metric
         return next(
             (row for row in self.scores if not row.train_rows and key == (row.task, row.split, row.model, row.metric)),
@@ -128,7 +128,7 @@ class Study(Frozen):
         Raises
         ------
         RecordError
-            It cannot be written.
+            The file cannot be written.
         """
         path = folder / STUDY
         try:
@@ -145,7 +145,7 @@ def read_study(path: Path) -> Study:
     Raises
     ------
     RecordError
-        It cannot be read, or is none; names the key.
+        The file cannot be read, or is not a study; the message names the key.
     """
     with reading(path, "a study", RecordError):
         return parse_model(Study, path.read_bytes())
@@ -158,7 +158,7 @@ def published_study(paper: str) -> Study | None:
     Raises
     ------
     RecordError
-        It is there and cannot be read.
+        The shipped file cannot be read.
     """
     path = Path(str(files("spmark.report"))) / "reference" / "cpu" / f"{paper}_predictors" / STUDY
     return read_study(path) if path.is_file() else None

@@ -1,7 +1,7 @@
 """How well a calibrated cost model predicts single tiles that it was not fitted to: what `spmark calibrate` printed.
 
-``spmark calibrate --stile --json`` answers with the agreement of every operator and dtype; kept as
-``reference/tiles/<device>.json`` it answers the claims of section 5.6 of Fang, Shen, Wang and Chen, "STile", SIGMOD
+``spmark calibrate --stile --json`` answers with the agreement of every operator and dtype. The answer, kept as
+``reference/tiles/<device>.json``, serves the claims of section 5.6 of Fang, Shen, Wang and Chen, "STile", SIGMOD
 2024. No record of a sweep holds the time of a tile.
 """
 
@@ -55,12 +55,12 @@ def read_agreement(path: Path) -> tuple[TileAgreement, ...]:
 
 @cache
 def published_agreement(device: str) -> tuple[TileAgreement, ...]:
-    """Give the agreement of a device that ships; empty where none does.
+    """Give the shipped agreement of a device; empty where none ships.
 
     Raises
     ------
     RecordError
-        It is there and cannot be read.
+        The shipped file cannot be read.
     """
     path = Path(str(files("spmark.report"))) / "reference" / "tiles" / f"{path_component(device)}.json"
     return read_agreement(path) if path.is_file() else ()

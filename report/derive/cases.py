@@ -1,7 +1,7 @@
 """Columns that follow from the facts of one device's records: medians, speed-ups, roofline shares, build costs.
 
 A speed-up is a ratio within one run: a row's own interleaved baseline samples are used where they are of the chosen
-baseline, and only else the baseline's own record of the same problem.
+baseline. Otherwise the baseline's own record of the same problem is used.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from spmark.impls.core.interfaces import CHOOSING_PHASES
 from spmark.impls.core.load import Load
 from spmark.impls.core.record import Environment, Status
 from spmark.report.derive.statistics import Interval, break_even, floor_us, median_interval, ratio_interval
@@ -24,8 +25,6 @@ WIDE_SPEEDUP = 0.10
 """Relative half-width from which the interval of a case's speed-up is wide: runs of one code may differ by as much."""
 WIDE_MARK = "~"
 """Stands over a bar, and behind a number, whose cases have wide intervals."""
-CHOOSING_PHASES = ("features", "select", "search", "convert")
-"""What a plan spends on this matrix. Compiled kernels are kept on disk for the next one, and every plan uploads."""
 SPENT_PHASES = (*CHOOSING_PHASES, "compile")
 """What a search costs until its first run: uploading is left out, since every plan uploads."""
 PROBLEM = ("op", "dtype", "matrix", "width", "seed")
@@ -49,7 +48,7 @@ def choose_baseline(frame: pd.DataFrame, wanted: str | None = None) -> str | Non
 
 
 def baseline_names(frame: pd.DataFrame) -> list[str]:
-    """List what can be chosen as a baseline: labels, implementations and baselines that rows name."""
+    """List the names that can be a baseline: labels, implementations and baselines that rows name."""
     names = set(frame["label"]) | set(frame["implementation"]) | set(frame["baseline_implementation"])
     return sorted(names - {""})
 
@@ -67,14 +66,16 @@ def derive(frame: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        The frame with ``matrix_kind`` also where a case was refused before its matrix was loaded, if another row of the
-        matrix has it; ``is_baseline``; ``median_us``, ``speedup`` and their ``_low`` and ``_high``; ``speedup_from``
-        (``interleaved``, ``record``, ``itself`` or empty), ``baseline_us``; ``warm_us``, ``graph_us``, ``samples``;
-        ``gflops_per_s``; ``bytes_share`` and ``flops_share`` (floor over median) and the larger, ``roofline_share``;
-        ``wide``, whether the speed-up's interval reaches more than `WIDE_SPEEDUP` to either side; ``taken_cores``, what
-        other processes took of the host's cores; ``padding``; ``build_s``, ``choosing_s``, ``break_even_runs``,
-        ``break_even_runs_with_compile``; ``flags``.
-        Unknown numbers are NaN, and so is every time of a case that is not ok.
+        The frame with further columns. Unknown numbers are NaN, and so is every time of a case that is not ok.
+
+        - ``matrix_kind``, also where a case was refused before its matrix was loaded, if another row of the matrix
+          has the kind.
+        - ``is_baseline``; ``median_us``, ``speedup`` and their ``_low`` and ``_high``; ``speedup_from``
+          (``interleaved``, ``record``, ``itself`` or empty); ``baseline_us``; ``warm_us``, ``graph_us``, ``samples``.
+        - ``gflops_per_s``; ``bytes_share`` and ``flops_share`` (floor over median) and the larger, ``roofline_share``.
+        - ``wide``, whether the speed-up's interval reaches more than `WIDE_SPEEDUP` to either side; ``taken_cores``,
+          the host's cores that other processes took; ``flags``.
+        - ``padding``; ``build_s``, ``choosing_s``, ``break_even_runs``, ``break_even_runs_with_compile``.
     """
     itself = _is_baseline(frame, baseline) if baseline else pd.Series(False, frame.index)
     nothing = pd.Series([np.empty(0)] * len(frame), frame.index, object)
@@ -120,8 +121,8 @@ def derive(frame: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
 def beside(rows: pd.DataFrame, other: pd.DataFrame, *columns: str) -> pd.DataFrame:
     """Give columns of the row of ``other`` that has the same problem, the last of several; NaN where none has."""
     keys = list(PROBLEM)
-    found = other.drop_duplicates(keys, keep="last")[[*keys, *columns]]
-    return rows[keys].merge(found, on=keys, how="left").set_axis(rows.index)[list(columns)]
+    last_rows = other.drop_duplicates(keys, keep="last")[[*keys, *columns]]
+    return rows[keys].merge(last_rows, on=keys, how="left").set_axis(rows.index)[list(columns)]
 
 
 def spent_s(phases_s: pd.Series[Any], phases: Sequence[str] = SPENT_PHASES) -> pd.Series[float]:
@@ -130,7 +131,7 @@ def spent_s(phases_s: pd.Series[Any], phases: Sequence[str] = SPENT_PHASES) -> p
 
 
 def medians(samples_us: pd.Series[Any]) -> pd.Series[float]:
-    """Give the median of each row's samples; NaN without any."""
+    """Give the median of each row's samples; NaN where a row has none."""
     return samples_us.map(lambda taken: np.median(taken) if len(taken) else nan).astype(float)
 
 
@@ -148,7 +149,7 @@ def _building(phases_s: pd.Series, paid: pd.Series, run_us: pd.Series, baseline_
     """Give what building cost, and after how many runs it has paid off against the baseline's own building."""
     known, paid = phases_s.map(len) > 0, paid.map(lambda spent: spent if isinstance(spent, Mapping) else {})
     choosing, compiling = spent_s(phases_s, CHOOSING_PHASES), spent_s(phases_s, ["compile"])
-    # The baseline's search for its fastest variant is not held against it: that would make every rival pay off sooner.
+    # The baseline's search for its fastest variant is not counted: counting it would let every rival pay off sooner.
     base = spent_s(paid, CHOOSING_PHASES) - spent_s(paid, ["search"])
     with_compile = (choosing + compiling, run_us, base + spent_s(paid, ["compile"]), baseline_us)
     return {
@@ -170,7 +171,7 @@ def _is_baseline(frame: pd.DataFrame, name: str) -> pd.Series[bool]:
 
 
 def _load(facts: Environment | None, free_cores: float | None) -> Load:
-    """Give what is on record of other processes' work."""
+    """Give the recorded load of other processes."""
     cores = facts.cores if facts else 0
     return Load(cores, None if free_cores is None or isnan(free_cores) or not cores else float(free_cores))
 

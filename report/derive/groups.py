@@ -1,4 +1,4 @@
-"""What stands side by side on an axis of matrices: single matrices, or all layers of one source and sparsity as one.
+"""Groups on an axis of matrices: single matrices, and pools of all layers of one source and sparsity.
 
 Ids of pruned layers end in their sparsity (``dnn_layers/bert_768x768@0.9``). A sweep of many layers is read by
 sparsity, as the papers draw it, and not layer by layer.
@@ -22,9 +22,9 @@ _LAYER = re.compile(r"^(?P<source>[^/]+)/.*@(?P<sparsity>\d*\.?\d+)(?: #\w+)?$")
 
 
 def group_of(matrix: str) -> str:
-    """Name the pool of a layer, ``source 90 %``; any other matrix is its own."""
-    found = _LAYER.match(matrix)
-    return f"{found['source']} {100 * float(found['sparsity']):g} %" if found else matrix
+    """Name the pool of a layer, ``source 90 %``; any other matrix is a group of its own."""
+    layer = _LAYER.match(matrix)
+    return f"{layer['source']} {100 * float(layer['sparsity']):g} %" if layer else matrix
 
 
 def groups_of(frame: pd.DataFrame) -> tuple[pd.Series[str], list[str]]:

@@ -1,9 +1,10 @@
-"""Geometric-mean speed-ups that say what they cover: a mean over the cases that worked is silent about the others.
+"""Geometric-mean speed-ups that say which cases they cover: a mean over solved cases is silent about the others.
 
-A mean that ranks implementations is taken over the cases that all of them solved; one that solved no more than half of
-what any solved has no such mean, since the others would be judged by the little that it can do. Beside it stand the
-mean over each one's own cases, the cases that were left out, by reason, and the kinds of matrices (real, pattern,
-synthetic, twin) that it mixes, if it does.
+A mean that ranks implementations is taken over the cases that all of them solved. An implementation that solved no more
+than half of the cases that any solved has no such mean: the others would be judged by its few cases.
+
+Beside this mean stand the mean over each implementation's own cases, the cases left out, by reason, and the kinds of
+matrices (real, pattern, synthetic, twin) where a mean mixes several.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from spmark.report.derive.statistics import Interval, geometric_mean
 
 NOT_RUN = "not run"
 _READ = (*PROBLEM, "matrix_kind", "is_baseline", "label", "implementation", "speedup", "wide", "status", "samples")
-"""What means are made of: frames of all columns take longer to cut."""
+"""Columns that means are made of: selecting rows of all columns takes longer."""
 MOSTLY = 0.5
-"""Share of wide cases from which a mean is marked: its own interval does not show them."""
+"""Share of wide cases from which a mean is marked: the mean's own interval does not show such cases."""
 _COLUMNS = (
     "kinds", "label", "implementation", "common_speedup", "common_speedup_low", "common_speedup_high", "common_cases",
     "speedup", "speedup_low", "speedup_high", "cases", "wide_share", "left_out", "problems",
@@ -42,12 +43,16 @@ def mean_speedups(derived: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame
     Returns
     -------
     DataFrame
-        One row per group and label, the baseline's own rows left out: ``op``, ``dtype``, ``by``; ``kinds`` of the
-        group's matrices; ``common_speedup`` with its interval, over the ``common_cases`` that all labels share which
-        solved more than half of the cases that any solved (NaN for the other labels); ``speedup`` with its interval
-        over the label's own ``cases``; ``wide_share``, the share of these whose own interval is wide; ``left_out``, why
-        the group's other ``problems`` are not among these (``2 timeout, 1 baseline unsupported``). Intervals are over
-        cases within one matrix and over whole matrices else. Ordered by op, dtype, ``by`` and label.
+        One row per group and label, ordered by op, dtype, ``by`` and label; the baseline's own rows are left out.
+        Intervals are over cases within one matrix and over whole matrices else. Columns:
+
+        - ``op``, ``dtype``, ``by``, and ``kinds`` of the group's matrices.
+        - ``common_speedup`` with its interval, over the ``common_cases`` that all labels share which solved more than
+          half of the cases that any solved; NaN for the other labels.
+        - ``speedup`` with its interval over the label's own ``cases``; ``wide_share``, the share of these cases whose
+          own interval is wide.
+        - ``left_out``, why the group's other ``problems`` are not among these cases
+          (``2 timeout, 1 baseline unsupported``).
     """
     keys = ["op", "dtype", *by]
     frame = derived[list(dict.fromkeys([*keys, *_READ]))].drop_duplicates([*keys, *PROBLEM, "label"], keep="last")

@@ -1,4 +1,4 @@
-"""How good the order is that a cost model gives to configs, beside the times that were measured of them."""
+"""How well the order that a cost model gives to configs agrees with their measured times."""
 
 from __future__ import annotations
 
@@ -32,12 +32,16 @@ def judge(scores: NDArray[np.float64], times_us: NDArray[np.float64]) -> dict[st
     Returns
     -------
     dict
-        ``regret``: time of the config with the least score over the least time, minus one; ``tuned_regret``: the same
-        for the fastest of several configs with the least score, which a search finds that measures what the model does
-        not see; ``chance_regret``: the mean of that over all different scores, the floor of ``tuned_regret``;
-        ``kendall``: Kendall's tau-b of scores and times, NaN where all of either are equal; ``top_1``,
-        ``top_5`` and ``top_10``: probability that the fastest config is among so many with the least scores.
-        O(n log n).
+        Takes O(n log n). The keys:
+
+        - ``regret``: time of the config with the least score over the least time, minus one.
+        - ``tuned_regret``: the same for the fastest of several configs with the least score, which a search finds that
+          measures all of these.
+        - ``chance_regret``: the mean of ``tuned_regret`` over all different scores in place of the least one, which is
+          the regret of a model that knows nothing.
+        - ``kendall``: Kendall's tau-b of scores and times, NaN where all of either are equal.
+        - ``top_1``, ``top_5`` and ``top_10``: probability that the fastest config is among so many with the least
+          scores.
     """
     ranked = np.where(np.isnan(scores), np.inf, scores)
     best = int(np.argmin(times_us))

@@ -38,7 +38,7 @@ class Interval:
         return (self.high - self.low) / 2 / self.value if self.value else nan
 
     def columns(self, name: str) -> dict[str, float]:
-        """Give what a table's column of this name and the two of its ends hold."""
+        """Give the columns of a table: the value under this name, and its two ends."""
         return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
 
 
@@ -79,8 +79,8 @@ def ratio_interval(numerator: ArrayLike, denominator: ArrayLike, seed: int = 0) 
     """Give the ratio of two medians with a bootstrap percentile interval.
 
     Samples that were taken in turn share the state of the machine (clock, heat). Where both have the same length the
-    i-th of one stands beside the i-th of the other, and pairs are drawn, which keeps that in; otherwise both sides
-    are drawn on their own (Efron and Tibshirani, An Introduction to the Bootstrap, chapters 8 and 13).
+    i-th of one stands beside the i-th of the other, and pairs are drawn, which keeps the shared state; otherwise each
+    side is drawn on its own (Efron and Tibshirani, An Introduction to the Bootstrap, chapters 8 and 13).
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def ratio_interval(numerator: ArrayLike, denominator: ArrayLike, seed: int = 0) 
 def _paired_ratios(
     above: NDArray[np.float64], below: NDArray[np.float64], rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    # Many samples make each resample dear and its medians steady: fewer resamples do.
+    # Many samples make each resample dear and its medians steady: fewer resamples suffice.
     resamples = min(_RESAMPLES, max(_FEWEST_RESAMPLES, _PAIR_DRAWS // above.size))
     step = max(1, _CHUNK // above.size)
     parts = []
@@ -153,7 +153,7 @@ def geometric_mean(ratios: ArrayLike, clusters: ArrayLike | None = None, seed: i
     ratios : (n,) array_like
         Positive, finite.
     clusters : (n,) array_like, optional
-        What each case belongs to: clusters are drawn whole, for the widths of one matrix are no independent cases.
+        Cluster of each case. Clusters are drawn whole, since the widths of one matrix are not independent cases.
     seed : int
         Of the resampling.
 

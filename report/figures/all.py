@@ -1,4 +1,4 @@
-"""The report's figures: which ones records hold. A panel is one op and dtype, a colour one implementation."""
+"""The report's figures, and which of them to draw. A panel is one op and dtype, a colour one implementation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pandas as pd
 from spmark.report.derive.groups import panels_of
 from spmark.report.figures.costmodel import cost_model, priced
 from spmark.report.figures.costs import break_even, search_time, searched
-from spmark.report.figures.memory import held, memory_per_matrix
+from spmark.report.figures.memory import memory_per_matrix, memory_ratios
 from spmark.report.figures.overheads import built, overhead_by_phase
 from spmark.report.figures.plot import Drawing, Plot, render
 from spmark.report.figures.predictions import predicted, predicted_times
@@ -22,7 +22,7 @@ from spmark.report.figures.variants import RATIOS, drawable, variant_ratios
 
 
 def draw_all(derived: pd.DataFrame, baseline: str | None, seen: pd.DataFrame | None = None) -> list[Drawing]:
-    """Draw what the records of one device hold.
+    """Draw every figure that the records of one device can fill.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def draw_all(derived: pd.DataFrame, baseline: str | None, seen: pd.DataFrame | N
 def _plots(
     derived: pd.DataFrame, baseline: str | None, seen: pd.DataFrame | None = None
 ) -> list[Callable[[float], Plot]]:
-    """List what can be drawn, each as a function of the width."""
+    """List the figures that can be drawn, each as a function of the width."""
     plots: list[Callable[[float], Plot]] = []
     rivals = derived[~derived["is_baseline"]]
     if baseline and rivals["speedup"].notna().any():
@@ -66,6 +66,6 @@ def _plots(
         plots.append(partial(predicted_times, seen))
     if baseline and rivals["break_even_runs"].notna().any():
         plots.append(partial(break_even, derived, baseline))
-    if baseline and not held(derived).empty:
+    if baseline and not memory_ratios(derived).empty:
         plots.append(partial(memory_per_matrix, derived, baseline))
     return plots

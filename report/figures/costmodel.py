@@ -1,4 +1,4 @@
-"""The figure of a cost model: what it says of every bucket width beside the time that was measured.
+"""The figure of a cost model: its cost of every bucket width beside the measured time.
 
 After figure 11 of Peng, Thomadakis, Pienaar and Kestor, "LiteForm", HPDC 2025, which shows one matrix; the second panel
 counts over all matrices how far the width of least cost is from that of least time.
@@ -22,18 +22,18 @@ _FEWEST = 3
 
 
 def priced(derived: pd.DataFrame) -> pd.DataFrame:
-    """Give the timed rows whose plan was pinned to a bucket width and told its cost, with what the figure needs.
+    """Give the timed rows whose plan was pinned to a bucket width and reports its cost.
 
     Returns
     -------
     DataFrame
-        ``op, dtype, matrix, width, nnz, max_width, cost, median_us`` of the problems with at least three widths; a
-        width beyond the longest row is the same plan as the one before and left out.
+        ``op, dtype, matrix, width, nnz, max_width, cost, median_us`` of the problems with at least three widths. A
+        width beyond the longest row gives the same plan as the width before, and is left out.
     """
     pinned = derived["requested"].map(lambda requested: bool(requested) and "max_width" in requested)
     rows = derived[pinned & derived["median_us"].notna()]
     told = rows["config"].map(lambda config: "cost" in config and "max_width" in config)
-    rows = rows[told.astype(bool)]  # of no rows it is of no type, and would choose columns
+    rows = rows[told.astype(bool)]  # without rows the mask has no dtype, and would select columns
     made = rows[[*_PROBLEM, "nnz", "median_us"]].assign(
         max_width=[int(config["max_width"]) for config in rows["config"]],
         cost=[float(config["cost"]) for config in rows["config"]],
@@ -44,7 +44,7 @@ def priced(derived: pd.DataFrame) -> pd.DataFrame:
 
 
 def least(rows: pd.DataFrame) -> pd.DataFrame:
-    """Give for every problem the width of least cost and of least time, and what the first costs in time.
+    """Give for every problem the width of least cost and that of least time, and how much longer the first takes.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
-"""Figures of what a plan costs before its first run: search time against kernel time, and when it has paid off.
+"""Figures of a plan's cost before its first run: search time against kernel time, and when the plan has paid off.
 
-Both count what is spent on one matrix: features, selection, search and conversion, with and without compiling, whose
+Both count the time spent on one matrix: features, selection, search and conversion, with and without compiling, whose
 result is kept on disk for the next matrix.
 """
 
@@ -76,7 +76,7 @@ def _runs_lines(ax: Axes) -> None:
         if start >= end:
             continue
         ax.plot([start, end], [start * runs * 1e-6, end * runs * 1e-6], ":", color="#808080", linewidth=0.8, zorder=1)
-        # The name stands where the line leaves, unless it has only just entered.
+        # The name stands where the line leaves the panel, unless the line has only just entered.
         if end / start > 3:
             ax.annotate(
                 f"{said(runs)} run{'s' if runs > 1 else ''}", (end, end * runs * 1e-6), (-3, -3), ha="right", va="top",
@@ -149,7 +149,7 @@ def paid_off(break_even_runs: NDArray[np.float64], end: float) -> tuple[NDArray[
     Returns
     -------
     runs, share : (m,) float64 each
-        From 1 to ``end``, rising; what has paid off before the first run is there at 1.
+        From 1 to ``end``, rising; a case that has paid off before its first run counts from 1.
     """
     finite = np.sort([runs for runs in break_even_runs if isfinite(runs)])
     at, counts = np.unique(np.maximum(finite, 1.0), return_counts=True)

@@ -1,4 +1,4 @@
-"""The figure of memory: what a plan holds on the device beside what the baseline's holds.
+"""The figure of memory: the bytes of a plan on the device over those of the baseline's plan.
 
 After figures 8 and 10 of Fang, Shen, Wang and Chen, "STile", SIGMOD 2024.
 """
@@ -16,8 +16,8 @@ from spmark.report.figures.plot import Plot
 from spmark.report.figures.style import WIDTH_IN, in_style
 
 
-def held(derived: pd.DataFrame) -> pd.DataFrame:
-    """Give the cases whose plan and whose baseline's own plan both say what they hold.
+def memory_ratios(derived: pd.DataFrame) -> pd.DataFrame:
+    """Give the cases for which both the plan and the baseline's own plan report their bytes.
 
     Parameters
     ----------
@@ -43,13 +43,13 @@ def memory_per_matrix(derived: pd.DataFrame, baseline: str, width_in: float = WI
     Parameters
     ----------
     derived : DataFrame
-        As `spmark.report.derive.cases.derive` gives it; `held` of it must not be empty.
+        As `spmark.report.derive.cases.derive` gives it; `memory_ratios` of it must not be empty.
     baseline : str
         For captions and axes.
     width_in : float
         Width of the figure in inches.
     """
-    rows = held(derived)
+    rows = memory_ratios(derived)
     groups, order = groups_of(rows)
     keys = ["op", "dtype", "group", "label", "implementation"]
     ratios = rows.assign(group=groups).groupby(keys)["memory_ratio"]

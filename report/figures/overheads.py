@@ -28,12 +28,14 @@ _LOOKS = MappingProxyType(
         TOTAL: Look("#000000", "."),
     }
 )  # fmt: skip
-_SHOWN_PHASES = ("features", "search")
+_PANEL_PHASES = ("features", "search")
+"""A label has a panel where a plan spent time in one of these. Other phases give none: most plans convert, and a
+library's plan asks for its buffer under ``select``."""
 _LEAST_S = 1e-5
 
 
 def built(derived: pd.DataFrame) -> pd.DataFrame:
-    """Give the seconds of every phase of the timed cases of labels that choose something before they run.
+    """Give the seconds of every phase of the timed cases of labels that predict or search.
 
     Parameters
     ----------
@@ -47,7 +49,7 @@ def built(derived: pd.DataFrame) -> pd.DataFrame:
         over widths. Where labels are more than can be drawn, configs that a sweep pins are left out.
     """
     rows = derived[derived["median_us"].notna() & derived["nnz"].notna()]
-    labels = set(rows.loc[spent_s(rows["phases_s"], _SHOWN_PHASES) > 0, "label"])
+    labels = set(rows.loc[spent_s(rows["phases_s"], _PANEL_PHASES) > 0, "label"])
     rows = rows[rows["label"].isin(labels)]
     if rows.groupby(["op", "dtype", "label"]).ngroups > MOST_PANELS:
         rows = rows[rows["requested"].map(len) == 0]

@@ -52,7 +52,7 @@ def stacked(
 def grid(
     count: int, series: Mapping[str, Look], keys: Keys, width_in: float, panel_in: float
 ) -> tuple[Figure, list[Axes]]:
-    """Make a figure of ``count`` panels, ``panel_in`` inches high, two in a row where it is wide."""
+    """Make a figure of ``count`` panels, ``panel_in`` inches high, two in a row where the figure is wide."""
     columns = min(2 if width_in > COLUMN_IN else 1, count)
     rows = ceil(count / columns)
     figure = figure_with_legend(width_in, panel_in * rows, series, keys)
@@ -101,7 +101,7 @@ _HANDLES: Mapping[Keys, Callable[[Look], Patch | Line2D]] = {
 
 
 def line_style(look: Look) -> dict[str, Any]:
-    """Give what else a line or a cross needs: dark edges for pale markers, dashes for further configs."""
+    """Give the further style of a line or a cross: dark edges for pale markers, dashes for further configs."""
     return {"markeredgecolor": "black", "markeredgewidth": 0.4, "linestyle": DASHES[look.hatch]}
 
 
@@ -219,7 +219,7 @@ def grouped_bars(
 
 
 def sorted_curves(ax: Axes, rows: pd.DataFrame, column: str, series: Mapping[str, Look]) -> None:
-    """Draw every label's values in rising order over the share of them; each label is sorted on its own."""
+    """Draw every label's values in rising order over their share; each label is sorted on its own."""
     for label, look in series.items():
         rising = np.sort(rows.loc[rows["label"] == label, column].dropna().to_numpy(np.float64))
         if rising.size:
@@ -280,7 +280,7 @@ def log_ticks(axis: Axis, values: ArrayLike, most: int = 6) -> None:
 
 
 def said(value: float) -> str:
-    """Give a number with k, M or G for thousands, millions and milliards."""
+    """Give a number with k, M or G for thousands, millions and billions."""
     for power, letter in ((9, "G"), (6, "M"), (3, "k")):
         if value >= 10**power:
             return f"{value / 10**power:g}{letter}"
@@ -315,7 +315,7 @@ def name_groups(ax: Axes, matrices: Sequence[str], below: Sequence[str] = (), wi
 
 
 def short_names(matrices: Sequence[str]) -> list[str]:
-    """Leave the source out of ids where names alone tell them apart."""
+    """Leave the source out of ids where the names alone differ."""
     bare = [matrix.split("/", 1)[-1] for matrix in matrices]
     return bare if len(set(bare)) == len(bare) else list(matrices)
 
@@ -331,7 +331,7 @@ def _must_turn(matrices: Sequence[str], width_in: float) -> bool:
 
 
 def broken(name: str, room: int) -> str:
-    """Break a name after its separators into lines of at most ``room`` letters, as far as that goes."""
+    """Break a name after its separators into lines of at most ``room`` letters, as far as separators allow."""
     lines = [""]
     for part in re.findall(r"[^-_/@ .]*[-_/@ .]?", name):
         if lines[-1] and len(lines[-1] + part) > room:

@@ -1,6 +1,7 @@
-"""What every figure is made with: the plot and its numbers, its files, and what panels, colours and orders are.
+"""What every figure is made with: the plot and its numbers, its files, and the looks of its labels.
 
-A plot keeps matplotlib's `Figure` and the frame of what it shows, so that a user can change the one and test the other.
+A plot keeps matplotlib's `Figure` and the frame of what it shows, so that a user can change the figure and test the
+frame.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Drawing:
     narrow_svg: bytes
     """The same numbers laid out for one column of a paper, or a telephone."""
     csv: str
-    """What is drawn."""
+    """The numbers that are drawn."""
 
 
 @in_style
@@ -55,7 +56,7 @@ def render(draw: Callable[[float], Plot]) -> Drawing:
         Gives the plot for a width in inches.
     """
     wide, narrow = draw(WIDTH_IN), draw(COLUMN_IN)
-    # The canvases are asked, not `Figure.savefig`, which draws every figure once more to lay it out before.
+    # The canvases print: `Figure.savefig` would draw every figure once more to lay it out first.
     png = BytesIO()
     FigureCanvasAgg(wide.figure).print_png(png, metadata={"Software": None})  # type: ignore[no-untyped-call]
     # Laid out once: finding room for every label takes longer than drawing.

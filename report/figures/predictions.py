@@ -1,4 +1,4 @@
-"""The figure of predicted and measured times: what a search's cost model says of a plan beside what it takes.
+"""The figure of predicted and measured times: what a search's cost model predicts for a plan beside its measured time.
 
 After figure 14 of Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, which does this for single tiles.
 """
@@ -19,7 +19,7 @@ from spmark.report.figures.style import WIDTH_IN, in_style
 from spmark.report.tables.table import Table
 
 _PREDICTED = "predicted_us"
-"""Key of a candidate's config under which a search tells a time, and not only an order."""
+"""Key of a candidate's config under which a search tells a predicted time; other scores only order configs."""
 _CASE = ["op", "dtype", "matrix", "matrix_kind", "width", "seed", "label", "implementation"]
 _AGREEMENT = [
     "op", "dtype", "label", "cases", "plans", "pearson_score", "log_pearson_score", "spearman_score", "rmse_us",
@@ -40,7 +40,7 @@ def predicted(seen: pd.DataFrame) -> pd.DataFrame:
     -------
     DataFrame
         ``op, dtype, matrix, matrix_kind, width, seed, label, implementation, predicted_us, measured_us``; of plans of
-        one case with one prediction, which differ in what the model does not see, the fastest.
+        one case that share a prediction, and differ in what the model does not see, the fastest.
     """
     times = seen["candidate"].map(lambda config: float(config.get(_PREDICTED) or nan)).astype(float)
     told = seen.assign(predicted_us=times)[times > 0]

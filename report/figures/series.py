@@ -1,4 +1,4 @@
-"""The figure of matrices that one rule draws: the time over the number that varies most, a panel for each of the rest.
+"""The figure of matrices that one rule makes: time over the number that varies most, a panel for each of the rest.
 
 Ids such as ``few_columns_2048_nnz4096_nnc64`` differ in their numbers only. The number with the most values is the
 axis, any other that varies tells panels apart. After figures 4, 6 and 9 of Lin et al., "LO-SpMM", ACM TACO 2024.
@@ -38,14 +38,16 @@ def series_of(derived: pd.DataFrame) -> pd.DataFrame:
     -------
     DataFrame
         ``op, dtype, width, series, axis, at, matrix, label, implementation, median_us, median_us_low, median_us_high,
-        speedup``: ``series`` is the name with ``*`` for the number that varies most (the later of two that vary as
-        much), ``axis`` the word before it, ``at`` its value. Series of fewer than three values are left out, and all
+        speedup``.
+
+        ``series`` is the name with ``*`` for the number that varies most (the later of two that vary as much), ``axis``
+        the word before this number, ``at`` its value. Series of fewer than three values are left out, and all series
         where there are too many to draw.
     """
     rows = derived[derived["median_us"].notna() & (derived["matrix_kind"] == MatrixKind.SYNTHETIC.value)]
-    found = pd.DataFrame(_places(sorted(rows["matrix"].unique())), columns=["matrix", "series", "axis", "at"])
+    places = pd.DataFrame(_places(sorted(rows["matrix"].unique())), columns=["matrix", "series", "axis", "at"])
     columns = [*_KEYS, "axis", "at", "matrix", "label", "implementation", "median_us", "median_us_low"]
-    data = rows.merge(found, on="matrix")[[*columns, "median_us_high", "speedup"]]
+    data = rows.merge(places, on="matrix")[[*columns, "median_us_high", "speedup"]]
     values = data.groupby(_KEYS)["at"].transform("nunique") if len(data) else data["at"]
     data = data[values >= _FEWEST]
     if data.groupby(_KEYS).ngroups > _MOST_PANELS:

@@ -1,4 +1,4 @@
-"""What a matrix looks like: a binned spy plot, and how many rows and columns are how long.
+"""What a matrix looks like: a binned spy plot, and histograms of the lengths of rows and columns.
 
 Both work on arrays, so that a user can draw any pattern; counting walks the non-zeros once.
 """
@@ -22,7 +22,7 @@ from spmark.report.figures.style import DPI, WIDTH_IN, in_style
 MOST_BINS = 320
 """Bins of the longer side."""
 _SLIMMEST = 1 / 4
-"""Sides that differ by more are drawn as if they differed by this."""
+"""Least ratio of the drawn sides: slimmer matrices are drawn with this ratio."""
 _ROWS: Any = {"color": "#0072b2", "marker": "o", "markeredgecolor": "black", "markeredgewidth": 0.4}
 _COLS: Any = {"color": "#d55e00", "marker": "s", "markerfacecolor": "none", "markersize": 7, "linestyle": "--"}
 
@@ -48,7 +48,7 @@ def spy_counts(
         memory is that of one row bin's non-zeros.
     """
     (num_rows, num_cols), (down, across) = shape, (min(n, most) for n in shape)
-    # A row bin's non-zeros are contiguous, and what bin a column is in is looked up, not divided out.
+    # A row bin's non-zeros are contiguous. A table gives the bin of a column, which is faster than a division.
     starts = _edges(num_cols, across)
     bin_of = np.repeat(np.arange(across, dtype=np.int16), np.diff(starts))
     counts = np.empty((down, across), np.int64)
@@ -115,7 +115,7 @@ def spy(counts: NDArray[np.int64], shape: tuple[int, int], width_in: float = WID
 def degree_histogram(
     row_lengths: NDArray[np.integer], col_lengths: NDArray[np.integer], width_in: float = WIDTH_IN
 ) -> Plot:
-    """Draw how many rows and columns are how long, in bins that double.
+    """Draw histograms of the lengths of rows and columns, in bins that double.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def degree_histogram(
     data = pd.concat([_doubling("rows", row_lengths), _doubling("columns", col_lengths)], ignore_index=True)
     figure = Figure(figsize=(width_in, min(2.6, width_in * 0.7)), dpi=DPI, layout="constrained")
     ax = figure.subplots()
-    # Columns are hollow and dashed: those of a symmetric pattern stand where its rows stand.
+    # Columns are hollow and dashed: in a symmetric pattern they stand where the rows stand.
     for side, look in (("rows", _ROWS), ("columns", _COLS)):
         part = data[(data["of"] == side) & (data["count"] > 0)]
         # Empty rows stand left of 1, where a logarithmic axis has no zero.

@@ -1,7 +1,8 @@
 """How figures look: fonts, sizes, and the colour, marker and hatch that ``looks.yaml`` gives an implementation.
 
 Colours of implementations that are drawn together can be told apart with the common forms of colour blindness (tested
-with the simulation of Machado, Oliveira and Fernandes, IEEE TVCG 2009); markers and the order of bars say it again.
+with the simulation of Machado, Oliveira and Fernandes, IEEE TVCG 2009); markers and the order of bars tell them apart,
+too.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _Result = TypeVar("_Result")
 WIDTH_IN = 7.0
 """Width of a page's text block: two columns of a paper."""
 COLUMN_IN = 3.5
-"""Width of one column of a paper, and of a telephone: letters of 8 points are 13 pixels high where it is 400 wide."""
+"""Width of one column of a paper, and of a telephone: letters of 8 points are 13 pixels high on 400 pixels."""
 DPI = 200
 RC: Any = MappingProxyType(
     {
@@ -39,8 +40,9 @@ RC: Any = MappingProxyType(
         "text.parse_math": False,
     }
 )  # fmt: skip
-"""Settings of matplotlib; fonts are those that it brings along. A title's height is given: looking for one that is free
-of tick labels, which stand below, takes a tenth of the time."""
+"""Settings of matplotlib, with fonts that come with it. A title's height is given: matplotlib's search for a height
+free of tick labels takes a tenth of the time.
+"""
 
 
 def in_style(draw: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
@@ -76,7 +78,7 @@ _SPARE = tuple(
 )  # fmt: skip
 _HATCHES = ("", "////", "....", "xxxx", "----", "||||")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-"""Of further labels of one implementation."""
+"""Hatches and markers of further labels of one implementation."""
 DASHES: Mapping[str, Any] = dict(
     zip(_HATCHES, ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 3))), strict=True)
 )

@@ -1,4 +1,4 @@
-"""What the configs of one implementation do beside each other: time and search time over those of its first label.
+"""The configs of one implementation beside each other: time and search time over those of its first label.
 
 The papers' ablations are of this kind: without withdrawing, with one level, with another order of rows.
 """
@@ -40,9 +40,10 @@ def variant_cases(derived: pd.DataFrame) -> pd.DataFrame:
     -------
     DataFrame
         The rows with ``over`` (the label that bears the implementation's name, else the one that was run first),
-        ``time_ratio`` and ``search_ratio``; 2 means that this config takes twice as long. Ratios of times are of
-        speed-ups over the interleaved baseline where both have one, so that the drift between two cases cancels. A
-        search is all that is spent on a matrix before its first run but the upload.
+        ``time_ratio`` and ``search_ratio``; 2 means that this config takes twice as long.
+
+        Ratios of times are of speed-ups over the interleaved baseline where both have one, so that the drift between
+        two cases cancels. Search time is all time spent on a matrix before its first run, except for the upload.
     """
     rows = derived[derived["median_us"].notna() & ~derived["is_baseline"]]
     rows = rows.assign(spent_s=spent_s(rows["phases_s"]))
@@ -87,7 +88,7 @@ def variants(derived: pd.DataFrame) -> pd.DataFrame:
 
 
 def variant_table(derived: pd.DataFrame) -> Table:
-    """Give `variants` with what a reader must know."""
+    """Give `variants` as a table, with a note for the reader."""
     note = (
         "Time of one run, and seconds from the matrix to its plan, of each config over those of the label beside it: "
         "above 1 it takes longer. Geometric means over the cases that both solved, with 95 % intervals over the widths "

@@ -1,4 +1,4 @@
-"""Result files of airspeed velocity as records: times of every case, with what building it cost where that is followed.
+"""Result files of airspeed velocity as records: times of every case, with build costs where benchmarks follow them.
 
 A result file keeps no reason, no facts of the problem and no interleaved baseline: a failure says so, shares of a
 roofline are unknown, and speed-ups are over the baseline's own row.
@@ -30,7 +30,7 @@ _TIMES = re.compile(r"(?P<set>\w+)(?P<op>Spmm|Sddmm)\.track_time$")
 _VERSION = re.compile(r"protocol-(\d+)$")
 _COST_WIDTH = 128
 _COST_DTYPES = {"": "float32", "Half": "float16"}
-"""Width and dtypes at which build costs are followed: the dtype by what stands before `Plans` in a benchmark's name."""
+"""Width and dtypes at which build costs are followed; the keys stand before `Plans` in a benchmark's name."""
 _Costs = dict[tuple[str, str, str], dict[str, Any]]
 _MOST_COMBINATIONS = 1_000_000
 _LONGEST_VALUE = 500
@@ -38,7 +38,7 @@ _NO_REASON = "airspeed velocity keeps no reason: see the log of its run"
 
 
 class _ResultFile(BaseModel):
-    """What is read of a file, layout 2."""
+    """The fields that are read of a file of layout 2."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -70,22 +70,22 @@ def read_result_file(path: Path) -> list[Measurement]:
     Raises
     ------
     RecordError
-        It is no result file, or its parameters are not those of our benchmarks.
+        The file is not a result file, or its parameters are not those of our benchmarks.
     """
     with reading(path, "a result file of airspeed velocity with our benchmarks", RecordError):
-        held = parse_model(_ResultFile, path.read_bytes())
-        found: list[Measurement] = []
-        for name, row in held.results.items():
+        file = parse_model(_ResultFile, path.read_bytes())
+        records: list[Measurement] = []
+        for name, row in file.results.items():
             match = _TIMES.search(name)
             if match:
-                times = _series(held, row)
-                costs = _costs(held, name[: match.start()] + match["set"], match["op"].lower())
-                found += _measurements(held, match["op"].lower(), times, costs)
-        return found
+                times = _series(file, row)
+                costs = _costs(file, name[: match.start()] + match["set"], match["op"].lower())
+                records += _measurements(file, match["op"].lower(), times, costs)
+        return records
 
 
-def _series(held: _ResultFile, row: list[Any]) -> _Series:
-    cells = dict(zip(held.result_columns, row, strict=False))
+def _series(file: _ResultFile, row: list[Any]) -> _Series:
+    cells = dict(zip(file.result_columns, row, strict=False))
     combinations = prod(len(values) for values in cells["params"])
     if combinations > _MOST_COMBINATIONS:
         raise ValueError(f"expected at most {_MOST_COMBINATIONS:,} combinations of parameters, found {combinations:,}")
@@ -101,36 +101,36 @@ def _series(held: _ResultFile, row: list[Any]) -> _Series:
 
 
 def _value(text: str) -> Any:
-    """Give what a repr stands for; Python's parser takes memory for each level of a long one."""
+    """Give the value of a repr. Long ones are refused: Python's parser takes memory for each level of nesting."""
     if len(text) > _LONGEST_VALUE:
         raise ValueError(f"expected a parameter of at most {_LONGEST_VALUE} letters, found {len(text):,}")
     return literal_eval(text)
 
 
-def _costs(held: _ResultFile, owner: str, op: str) -> _Costs:
+def _costs(file: _ResultFile, owner: str, op: str) -> _Costs:
     """Give stored elements, bytes and phases of (implementation, matrix, dtype)."""
     costs: _Costs = {}
     for half, dtype in _COST_DTYPES.items():
         for field, name in (("stored", "track_stored"), ("device_bytes", "track_device_bytes")):
-            for (of, implementation, matrix), value in _values(held, f"{owner}{half}Plans.{name}"):
+            for (of, implementation, matrix), value in _values(file, f"{owner}{half}Plans.{name}"):
                 if of == op:
                     costs.setdefault((implementation, matrix, dtype), {})[field] = int(value)
-        for (of, implementation, matrix, phase), value in _values(held, f"{owner}{half}Phases.track_phase"):
+        for (of, implementation, matrix, phase), value in _values(file, f"{owner}{half}Phases.track_phase"):
             if of == op:
                 costs.setdefault((implementation, matrix, dtype), {}).setdefault("phases_s", {})[phase] = value
     return costs
 
 
-def _values(held: _ResultFile, name: str) -> Iterator[tuple[tuple[Any, ...], float]]:
-    """Walk over what was measured: neither n/a nor failed."""
-    if name in held.results:
-        series = _series(held, held.results[name])
+def _values(file: _ResultFile, name: str) -> Iterator[tuple[tuple[Any, ...], float]]:
+    """Walk over the measured values; n/a and failures are passed over."""
+    if name in file.results:
+        series = _series(file, file.results[name])
         for params, value in zip(series.params, series.values, strict=True):
             if value is not None and not isnan(value):
                 yield params, value
 
 
-def _measurements(held: _ResultFile, op: str, times: _Series, costs: _Costs) -> Iterator[Measurement]:
+def _measurements(file: _ResultFile, op: str, times: _Series, costs: _Costs) -> Iterator[Measurement]:
     for (implementation, matrix_id, width, dtype), value, samples in zip(
         times.params, times.values, times.samples, strict=True
     ):
@@ -139,14 +139,14 @@ def _measurements(held: _ResultFile, op: str, times: _Series, costs: _Costs) -> 
         source, _, rest = matrix_id.partition("/")
         matrix, _, orientation = rest.partition("@")
         known = costs.get((implementation, matrix_id, dtype), {}) if width == _COST_WIDTH else {}
-        gpu, machine = held.params.get("gpu") or "", held.params.get("machine") or ""
+        gpu, machine = file.params.get("gpu") or "", file.params.get("machine") or ""
         version = _VERSION.search(times.version)
         seconds = samples or ([value] if value is not None else [])
         ok = value is not None
         yield Measurement(
             protocol_version=int(version[1]) if version else 0,
             case_id=f"{op}/{matrix_id}/J{width}/{dtype}/{implementation}/seed0",
-            implementation_version=f"commit-{held.commit_hash[:16]}",
+            implementation_version=f"commit-{file.commit_hash[:16]}",
             op=Op(op),
             matrix=matrix,
             source=source,

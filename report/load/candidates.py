@@ -29,7 +29,7 @@ def read_seen(paths: Sequence[Path]) -> Iterator[CandidateRow]:
     Raises
     ------
     RecordError
-        A path is missing, a file cannot be read, or a complete line is no candidate.
+        A path is missing, a file cannot be read, or a complete line is not a candidate.
     """
     for folder in dict.fromkeys(file.parent for file in record_files(paths)):
         for side in sorted(folder.glob("candidates.jsonl*")):
@@ -43,12 +43,12 @@ def load_candidates(paths: Sequence[Path]) -> pd.DataFrame:
     -------
     DataFrame
         `COLUMNS`, one row for each config of each case; of a case that was searched again the newer row counts. Empty
-        where no search told what it saw.
+        where no search kept its candidates.
 
     Raises
     ------
     RecordError
-        A path is missing, a file cannot be read, or a complete line is no candidate.
+        A path is missing, a file cannot be read, or a complete line is not a candidate.
     """
     rows = [
         (row.case_id, row.implementation_version, row.environment, row.config, row.predicted, _median(row.samples_us))
@@ -60,7 +60,7 @@ def load_candidates(paths: Sequence[Path]) -> pd.DataFrame:
 
 
 def measured(derived: pd.DataFrame, candidates: pd.DataFrame) -> pd.DataFrame:
-    """Give the candidates that were timed, with what is known of their cases.
+    """Give the candidates that were timed, with columns of their cases.
 
     Parameters
     ----------

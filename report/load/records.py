@@ -62,7 +62,7 @@ def load_records(paths: Sequence[Path]) -> pd.DataFrame:
     Raises
     ------
     RecordError
-        A path is missing, a file cannot be read, or a complete line is no record.
+        A path is missing, a file cannot be read, or a complete line is not a record.
     """
     frame = load_every_run(paths)
     frame = frame.drop_duplicates(["device", "case_id", "implementation_version"], keep="last", ignore_index=True)
@@ -76,7 +76,7 @@ def load_every_run(paths: Sequence[Path]) -> pd.DataFrame:
 
 
 def current(frame: pd.DataFrame) -> pd.DataFrame:
-    """Keep what a report compares: each device's newest protocol, and of each case the newest version."""
+    """Keep the rows that a report compares: each device's newest protocol, and of each case the newest version."""
     newest = frame.groupby("device")["protocol_version"].transform("max")
     kept = frame[frame["protocol_version"] == newest].sort_values("started_at", kind="stable")
     return kept.drop_duplicates(["device", "case_id"], keep="last", ignore_index=True)
@@ -90,13 +90,13 @@ def record_files(paths: Iterable[Path]) -> list[Path]:
     RecordError
         A path does not exist.
     """
-    found: dict[Path, None] = {}
+    files: dict[Path, None] = {}
     for path in paths:
         if not path.exists():
             raise RecordError(f"{path}: expected a record file or a folder of records, found none; run a sweep first")
         inside = sorted(p for p in path.rglob("*") if _holds_records(p)) if path.is_dir() else [path]
-        found.update(dict.fromkeys(p.resolve() for p in inside))
-    return list(found)
+        files.update(dict.fromkeys(p.resolve() for p in inside))
+    return list(files)
 
 
 def _holds_records(path: Path) -> bool:
@@ -145,7 +145,7 @@ def _row(measurement: Measurement, known: dict[str, Environment], file: Path) ->
 
 
 def sweep_name(file: Path, device: str) -> str:
-    """Give the sweep that a record file is of, as its name or its folders say."""
+    """Give the name of a record file's sweep, which the file's name or its folders say."""
     stem = file.name.split(".", 1)[0]
     if stem != "records":
         return stem

@@ -93,12 +93,12 @@ def compose(
     frame : DataFrame
         As `spmark.report.load.records.load_records` gives it.
     baseline : str, optional
-        What speed-ups are over: an implementation or a label. A device without it falls back, as it does by default,
-        on what its records name most.
+        What speed-ups are over: an implementation or a label. A device without this baseline takes the one that its
+        records name most, as by default.
     title : str, optional
         The sweeps' names by default, or the paper's.
     paper : PaperPage, optional
-        Only the records of this paper's sweeps are reported; all of them, with a notice, where none is of these.
+        Only the records of this paper's sweeps are reported; all records, with a notice, where none is of these sweeps.
     seen : DataFrame, optional
         What searches saw, as `spmark.report.load.candidates.load_candidates` gives it.
 
@@ -134,7 +134,7 @@ def _of_paper(frame: pd.DataFrame, paper: PaperPage) -> tuple[pd.DataFrame, list
     of_paper = frame[frame["sweep"].isin(paper.sweeps)]
     if len(of_paper):
         left_out = sorted(set(frame["sweep"]) - paper.sweeps)
-        return of_paper, [f"Left out, as no sweeps of {paper.name}: {', '.join(left_out)}."] if left_out else []
+        return of_paper, [f"Left out, not being sweeps of {paper.name}: {', '.join(left_out)}."] if left_out else []
     known = ", ".join(sorted(paper.sweeps)) or "none is packaged"
     return frame, [f"No record here is of a sweep of {paper.name} ({known}): all records are shown."]
 

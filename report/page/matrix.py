@@ -1,4 +1,4 @@
-"""The page of one matrix: what it is, its spy plot and the lengths of its rows and columns."""
+"""The page of one matrix: its facts, its spy plot and the lengths of its rows and columns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def matrix_report(
     name : str
         Its id.
     facts : list of (str, str)
-        What is said of it, in order.
+        Names and values of facts, in order.
     shape : tuple of int
         (I, K).
     counts : (r, c) int64

@@ -1,6 +1,6 @@
 """The report as a site on disk: HTML pages that need nothing else, Markdown, figures and tables as files.
 
-``index.html`` has its figures inside, so that it can be mailed alone; what is long has pages of its own beside it.
+``index.html`` has its figures inside, so that it can be mailed alone; long tables have pages of their own beside it.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def write_site(report: Report, out: Path) -> Path:
 
 
 def pages(report: Report) -> dict[Chapter, str]:
-    """Give a report as HTML pages: none asks for a file or an address outside itself, and all text is escaped."""
+    """Give a report as HTML pages. A page asks for no file or address outside itself, and all text is escaped."""
     there = [c for c in Chapter if c is Chapter.SUMMARY or any(_on(section, c) for section in report.sections)]
     template = Template(files("spmark.report.page").joinpath("page.html").read_text(encoding="utf-8"))
     made: dict[Chapter, str] = {}
@@ -214,7 +214,7 @@ def _table(table: Table) -> str:
 
 def _cell(cell: Cell) -> str:
     if cell.number is not None:
-        key = "Infinity" if isinf(cell.number) else repr(cell.number)  # as JavaScript reads it
+        key = "Infinity" if isinf(cell.number) else repr(cell.number)  # spelled so that JavaScript reads a number
         return f'<td class=n data-v="{key}">{escape(cell.text)}</td>'
     if "\n" in cell.text.strip():
         first, whole = escape(first_line(cell.text)), escape(cell.text.strip())

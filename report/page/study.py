@@ -1,4 +1,4 @@
-"""The page of a study of predictors: the paper's tables and figures with its numbers beside ours, and what is honest.
+"""The page of a study of predictors: the paper's numbers beside ours, and ours under an honest split.
 
 Peng, Thomadakis, Pienaar and Kestor, "LiteForm", HPDC 2025: tables 5 and 6, figures 7, 9 and 10.
 """
@@ -93,7 +93,7 @@ def _notices(study: Study) -> Iterator[str]:
 
 
 def model_table(study: Study, published: Published, task: str, split: str) -> Table:
-    """Give what every model reaches under one split, with the paper's accuracy beside it."""
+    """Give the scores of every model under one split, with the paper's accuracy beside them."""
     theirs = _claims(published, _TABLES[task])
     rows = []
     for model in study.models:

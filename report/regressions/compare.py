@@ -23,21 +23,22 @@ from spmark.report.regressions.sides import Side, alone, differences, paired
 from spmark.report.regressions.spreadmodel import SpreadModel
 
 UNGATED = frozenset({SPEEDUP, PHASE + "upload"})
-"""Quantities that are shown but fail no gate: a speed-up falls when the baseline becomes faster, and what an upload
-takes depends on what the process allocated before (by a third between two sweeps of one code on an H200)."""
+"""Quantities that are shown but fail no gate: a speed-up falls when the baseline becomes faster, and the time of an
+upload depends on what the process allocated before (by a third between two sweeps of one code on an H200).
+"""
 LEAST_CHANGE = 0.02
 """Relative change below which nothing is flagged, however sure it is."""
 
 
 class CaseVerdict(StrEnum):
-    """What became of a case."""
+    """The verdict on a case."""
 
     REGRESSED = "regressed"
     IMPROVED = "improved"
     SAME = "same"
     """No change was found; the threshold says how large one would have been."""
     BROKEN = "broken"
-    """It had a result and has none now."""
+    """The case had a result and has none now."""
     FIXED = "fixed"
     UNTESTED = "untested"
     """The note says why."""
@@ -45,7 +46,7 @@ class CaseVerdict(StrEnum):
 
 @dataclass(frozen=True)
 class Change:
-    """What became of one quantity of one case; ratios are after over before."""
+    """The change of one quantity of one case; ratios are after over before."""
 
     device: str
     """Empty where two devices are compared."""
@@ -56,7 +57,7 @@ class Change:
     """Median in us, speed-up, or seconds of a phase; the geometric mean where there are several runs."""
     after: float = nan
     ratio: Interval = NOTHING
-    """95 %, with the spread between runs in it."""
+    """95 % interval, which includes the spread between runs."""
     runs: tuple[int, int] = (0, 0)
     p: float = nan
     """Two-sided, of this case alone."""
@@ -81,7 +82,7 @@ class Comparison:
 
     @property
     def regressions(self) -> tuple[Change, ...]:
-        """What a gate fails on: all but `UNGATED`; across devices speed-ups and lost results."""
+        """The changes that a gate fails on: all but `UNGATED`; across devices speed-ups and lost results."""
         gates = [change for change in self.changes if self.across or change.quantity not in UNGATED]
         return tuple(change for change in gates if change.verdict in (CaseVerdict.REGRESSED, CaseVerdict.BROKEN))
 
@@ -119,11 +120,11 @@ def compare(
         if ended is not None:
             changes.append(ended)
         elif old.status == new.status == Status.OK:
-            for change, found in _tests(old, new, models, across):
-                if found is None:
+            for change, outcome in _tests(old, new, models, across):
+                if outcome is None:
                     changes.append(change)
                 else:
-                    tests.append((change, found))
+                    tests.append((change, outcome))
     for family in (TIME, SPEEDUP, PHASE):
         changes += _decided([test for test in tests if test[0].quantity.startswith(family)], least)
     return Comparison(
@@ -136,7 +137,7 @@ def compare(
 
 
 def _without_result(old: Any, new: Any, across: bool) -> Change | None:
-    """Say what became of a case that is not to be tested; None where both sides ended alike."""
+    """Give the change of a case whose matrix or ending differs; None where both sides ended alike."""
     verdict, note = CaseVerdict.UNTESTED, ""
     if old.matrix_hash != new.matrix_hash and old.matrix_hash and new.matrix_hash:
         note = f"another matrix: pattern {old.matrix_hash[:8]} became {new.matrix_hash[:8]}"
@@ -158,10 +159,10 @@ def _first_line(text: str) -> str:
 def _tests(
     old: Any, new: Any, models: Sequence[SpreadModel], across: bool
 ) -> Iterator[tuple[Change, Difference | None]]:
-    """Give what is to be decided of each quantity; None where a note says why it cannot be."""
+    """Give the change of each quantity and its difference; None where a note says why the change cannot be tested."""
     both = set(old.seen) & set(new.seen)
     for quantity in sorted({SPEEDUP} & both if across else both):
-        sides, found = (old.seen[quantity], new.seen[quantity]), None
+        sides, outcome = (old.seen[quantity], new.seen[quantity]), None
         if quantity == SPEEDUP and old.baseline_implementation != new.baseline_implementation:
             note = f"another baseline: {old.baseline_implementation} became {new.baseline_implementation}"
         elif any(np.isnan(side.error).any() for side in sides):
@@ -169,8 +170,8 @@ def _tests(
         else:
             kinds = (DeviceKind(old.device_kind), DeviceKind(new.device_kind))
             trends = [model.trend(quantity, kind) for model, kind in zip(models, kinds, strict=True)]
-            found, note = difference(*sides, trends, old.case_id), _note(quantity, old.config, new.config)
-        yield Change(old.device, old.case_id, quantity, CaseVerdict.UNTESTED, note=note), found
+            outcome, note = difference(*sides, trends, old.case_id), _note(quantity, old.config, new.config)
+        yield Change(old.device, old.case_id, quantity, CaseVerdict.UNTESTED, note=note), outcome
     if across and SPEEDUP not in both and (old.baseline_implementation or new.baseline_implementation):
         note = "expected a baseline on both sides, found it on one"
         yield Change(old.device, old.case_id, SPEEDUP, CaseVerdict.UNTESTED, note=note), None
@@ -185,18 +186,18 @@ def _note(quantity: str, old: Mapping[str, object], new: Mapping[str, object]) -
 
 def _decided(tests: Sequence[tuple[Change, Difference]], least: float) -> Iterator[Change]:
     """Give the verdicts of one family of tests."""
-    for (change, found), level in zip(tests, adjusted([found.p for _, found in tests]), strict=True):
-        worse = found.log_ratio < 0 if change.quantity == SPEEDUP else found.log_ratio > 0
-        flagged = level <= ERROR_RATE and abs(found.log_ratio) > log1p(least)
+    for (change, outcome), level in zip(tests, adjusted([outcome.p for _, outcome in tests]), strict=True):
+        worse = outcome.log_ratio < 0 if change.quantity == SPEEDUP else outcome.log_ratio > 0
+        flagged = level <= ERROR_RATE and abs(outcome.log_ratio) > log1p(least)
         yield replace(
             change,
             verdict=(CaseVerdict.REGRESSED if worse else CaseVerdict.IMPROVED) if flagged else CaseVerdict.SAME,
-            before=found.before,
-            after=found.after,
-            ratio=found.ratio,
-            runs=found.runs,
-            p=found.p,
+            before=outcome.before,
+            after=outcome.after,
+            ratio=outcome.ratio,
+            runs=outcome.runs,
+            p=outcome.p,
             adjusted_p=level,
-            threshold=max(found.threshold(len(tests)), least),
-            runs_needed=found.runs_needed(len(tests)),
+            threshold=max(outcome.threshold(len(tests)), least),
+            runs_needed=outcome.runs_needed(len(tests)),
         )

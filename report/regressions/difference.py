@@ -1,9 +1,10 @@
-"""Is a difference of two sides more than what runs of the same code differ by: a t test with moderated variance.
+"""Do two sides differ by more than runs of the same code do: a t test with moderated variance.
 
 The variance of one run's value is known from two sources, which are weighed by their degrees of freedom (Smyth, Linear
-Models and Empirical Bayes Methods, Statistical Applications in Genetics and Molecular Biology 2004). The first is the
-trend of `spmark.report.regressions.spreadmodel`, to which the errors within the runs are added. The second is repeated
-runs of the case: those that the trend was learned from, and those of the two sides.
+Models and Empirical Bayes Methods, Statistical Applications in Genetics and Molecular Biology 2004):
+
+- the trend of `spmark.report.regressions.spreadmodel`, to which the errors within the runs are added;
+- repeated runs of the case: runs that the trend was learned from, and runs of the two sides.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from spmark.report.regressions.observe import Observed
 from spmark.report.regressions.spreadmodel import Trend
 
 ERROR_RATE = 0.05
-"""Share of false ones among what is flagged, and chance that anything is flagged where nothing changed."""
+"""Share of false alarms among flagged changes, and chance of an alarm where nothing changed."""
 OWN_DF = 4
-"""Degrees of freedom of own repeats from which on they replace a trend that was learned from no runs."""
+"""Degrees of freedom from which a case's own repeats replace a trend that was learned from no runs."""
 GOAL, POWER, MOST_RUNS = 0.10, 0.9, 200
-"""Of `Difference.runs_needed`: the change, how often it should be found, and the runs beyond which nobody goes."""
+"""For `Difference.runs_needed`: the change, how often it should be found, and the most runs of a side."""
 _LEAST_VARIANCE = 1e-12
 _LARGEST_LOG = 700.0
 
@@ -51,17 +52,17 @@ class Difference:
 
     @property
     def p(self) -> float:
-        """Two-sided, with nothing else tested."""
+        """Two-sided p value where nothing else is tested."""
         return float(2 * stats.t.sf(abs(self.log_ratio) / self.error, self.df))
 
     @property
     def ratio(self) -> Interval:
-        """After over before, with an interval that holds the spread between runs."""
+        """After over before, with an interval that includes the spread between runs."""
         wide = float(stats.t.ppf((1 + CONFIDENCE) / 2, self.df)) * self.error
         return Interval(exp(self.log_ratio), _exp(self.log_ratio - wide), _exp(self.log_ratio + wide))
 
     def threshold(self, tests: int) -> float:
-        """Give the relative change that would be flagged among ``tests`` of which no other changed."""
+        """Give the relative change that would be flagged if it were the only one among ``tests``."""
         return _exp(float(stats.t.isf(ERROR_RATE / 2 / tests, self.df)) * self.error) - 1
 
     def runs_needed(self, tests: int) -> float:
@@ -129,10 +130,11 @@ def adjusted(p: Sequence[float]) -> list[float]:
     """Correct p values of one family for their number.
 
     By Benjamini and Hochberg, Controlling the False Discovery Rate (Journal of the Royal Statistical Society B 1995).
-    Where nothing changed it raises an alarm as rarely as Holm's correction does, and it finds more where a change
-    slows many cases at once, as one of shared code does. It holds for cases that err together, as those of one run do
-    (Benjamini and Yekutieli, The Control of the False Discovery Rate in Multiple Testing under Dependency, Annals of
-    Statistics 2001).
+    Where nothing changed, this correction raises an alarm as rarely as Holm's. Where a change slows many cases at once,
+    as a change of shared code does, this one finds more.
+
+    The correction holds for cases that err together, as the cases of one run do (Benjamini and Yekutieli, The Control
+    of the False Discovery Rate in Multiple Testing under Dependency, Annals of Statistics 2001).
     """
     return [float(value) for value in stats.false_discovery_control(list(p), method="bh")] if len(p) else []
 

@@ -1,4 +1,4 @@
-"""What each run says of each case as logarithms with their errors: the common ground of spreads and comparisons.
+"""The values of each case in each run, as logarithms with their errors: spreads and comparisons start from these.
 
 A logarithm turns ratios into differences, and a relative spread into a standard deviation.
 """
@@ -21,7 +21,7 @@ from spmark.report.derive.statistics import CONFIDENCE, FEWEST_SAMPLES, ratio_in
 TIME, SPEEDUP, PHASE = "time", "speedup", "phase "
 """Quantities: the median time, the speed-up over the interleaved baseline, and ``phase`` with a phase's name."""
 CACHED_PHASES = frozenset({"compile"})
-"""Phases whose seconds say whether a cache was warm, which no record knows: they are not observed."""
+"""Phases that are not observed: their seconds depend on whether a cache was warm, which no record says."""
 LEAST_PHASE_S = 1e-3
 """Shorter phases are not observed: they cost nothing, and their spread is that of the operating system."""
 COLUMNS = (
@@ -39,7 +39,7 @@ class Observed:
     error: NDArray[np.float64]
     """Standard errors within each run."""
     duration_us: NDArray[np.float64]
-    """What the spread between runs depends on."""
+    """Durations, which the spread between runs depends on."""
 
 
 def by_case(seen: pd.DataFrame) -> dict[tuple[str, str], dict[str, Observed]]:
@@ -91,9 +91,9 @@ def _quantities(run: Any) -> Iterator[tuple[str, float, float, float]]:
 def log_median_error(samples: ArrayLike) -> float:
     """Give the standard error of the logarithm of a median; NaN for fewer than `FEWEST_SAMPLES` samples.
 
-    It is the bootstrap's, in closed form: the resampled median is the i-th smallest sample with a probability that the
-    incomplete beta function gives (Maritz and Jarrett, A Note on Estimating the Variance of the Sample Median, Journal
-    of the American Statistical Association 1978). O(n log n).
+    The error is the bootstrap's, in closed form: the resampled median is the i-th smallest sample with a probability
+    that the incomplete beta function gives (Maritz and Jarrett, A Note on Estimating the Variance of the Sample Median,
+    Journal of the American Statistical Association 1978). O(n log n).
     """
     logs = np.log(np.sort(np.asarray(samples, np.float64)))
     if logs.size < FEWEST_SAMPLES:

@@ -1,4 +1,4 @@
-"""The two sides of a comparison: what each holds of every case, and whether the two may be compared at all."""
+"""The two sides of a comparison: the runs of every case on each, and whether the two may be compared at all."""
 
 from __future__ import annotations
 

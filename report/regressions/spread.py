@@ -1,4 +1,4 @@
-"""How far the same code is from itself: the spread of medians over repeated runs (A/A), which thresholds rest on."""
+"""The spread of medians over repeated runs of the same code (A/A), which thresholds rest on."""
 
 from __future__ import annotations
 

@@ -66,10 +66,10 @@ class SpreadModel(Frozen):
     schema_version: Literal[1] = 1
     device: str
     protocol_version: int | None
-    """Of the records it was fitted to; None for a default."""
+    """Protocol of the records that the model was fitted to; None for a default."""
     driver: str = ""
     runs: int = 0
-    """Fewest runs of a case it was fitted to."""
+    """Fewest runs of a case that the model was fitted to."""
     cases: int = 0
     trends: dict[str, Trend]
 
@@ -101,12 +101,12 @@ _DEFAULTS: Mapping[DeviceKind, Mapping[str, Trend]] = {
 
 
 def default_spread(device: str) -> SpreadModel:
-    """Give the model of a device that nobody has repeated runs of."""
+    """Give the model for a device without repeated runs."""
     return SpreadModel(device=device, protocol_version=None, trends={})
 
 
 def shipped_spread(device: str) -> SpreadModel | None:
-    """Give the model that ships for a device, or None."""
+    """Give the shipped model of a device, or None."""
     path = Path(str(files("spmark.report"))) / "spreads" / f"{path_component(device)}.json"
     return read_spread(path) if path.is_file() else None
 
@@ -117,7 +117,7 @@ def read_spread(path: Path) -> SpreadModel:
     Raises
     ------
     RecordError
-        The file cannot be read or is no model: names the field.
+        The file cannot be read or is not a model; the message names the field.
     """
     with reading(path, "what `spmark spread --fit` writes", RecordError):
         return parse_model(SpreadModel, path.read_bytes())
@@ -157,16 +157,16 @@ def fit_spread(paths: Sequence[Path]) -> SpreadModel:
 def fit_frame(frame: pd.DataFrame, where: str) -> SpreadModel:
     """Do `fit_spread` on loaded records; ``where`` names them in errors."""
     drivers = [facts.driver if facts else "" for facts in frame["facts"]]
-    found = {
+    origins = {
         (str(device), driver, int(protocol))
         for device, driver, protocol in zip(frame["device"], drivers, frame["protocol_version"], strict=True)
     }
-    if len(found) != 1:
+    if len(origins) != 1:
         raise RecordError(
-            f"{where}: expected runs of one device, driver and protocol, found {len(found)}: "
-            f"{', '.join(map(str, sorted(found)))}; fit each on its own"
+            f"{where}: expected runs of one device, driver and protocol, found {len(origins)}: "
+            f"{', '.join(map(str, sorted(origins)))}; fit each on its own"
         )
-    ((device, driver, protocol),) = found
+    ((device, driver, protocol),) = origins
     seen = observe(frame).dropna(subset=["error"])
     trends: dict[str, Trend] = {}
     runs = cases = 0
@@ -211,7 +211,7 @@ def _fit(cases: pd.DataFrame) -> Trend:
         return -float((stats.f.logpdf(variance / trend, df, prior) - np.log(trend)).sum())
 
     starts = product((typical, typical / 10), (typical * duration, typical * duration / 10), (5.0, 50.0))
-    found = [
+    minima = [
         optimize.minimize(
             loss,
             np.log(np.array(start, np.float64)),
@@ -220,7 +220,7 @@ def _fit(cases: pd.DataFrame) -> Trend:
         )
         for start in starts
     ]
-    floor, jitter, prior = _bounded(min(found, key=lambda result: float(result.fun)).x)
+    floor, jitter, prior = _bounded(min(minima, key=lambda result: float(result.fun)).x)
     factors = variance / (floor**2 + jitter**2 * inverse2 + error2)
     known = {
         str(case): (round(float(factor), 3), int(runs) - 1)

@@ -1,1 +1,1 @@
-"""Tables with what a reader must know of them, and how they are written: cells, CSV, LaTeX."""
+"""Tables with notes for their reader, and how tables are written: cells, CSV, LaTeX."""

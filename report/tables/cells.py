@@ -43,7 +43,7 @@ class Cell:
 
     text: str
     number: float | None
-    """What it is sorted by; None for text."""
+    """Number that the cell is sorted by; None for text."""
 
 
 def shown(frame: pd.DataFrame) -> tuple[list[str], list[list[Cell]]]:
@@ -104,4 +104,4 @@ _FORMS: tuple[tuple[str | tuple[str, ...], Callable[[float], str]], ...] = (
     ("gflops_per_s", lambda value: f"{value:,.1f}"),
     (("_us", "_s", "mean_row"), _digits),
 )
-"""How columns with these endings are written; the first that fits holds."""
+"""How columns with these endings are written; the first ending that fits counts."""

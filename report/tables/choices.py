@@ -1,4 +1,4 @@
-"""The table of what choosing is worth: the plan that a search kept beside the best one of another kind.
+"""The table of the worth of choosing: the plan that a search kept beside the best plan of another kind.
 
 A choice is a key of the configs whose values are names or switches and of which a search measured several, such as
 ``formats`` (a mixture beside one format alone) or ``preprocess``.
@@ -34,19 +34,19 @@ def choices(seen: pd.DataFrame) -> pd.DataFrame:
         time with another value over the best time with this one; the least and the greatest.
     """
     rows = [row for _, case in seen.groupby(_CASE, sort=False) for row in _of_case(case)]
-    found = pd.DataFrame(rows, columns=[*_KEYS, "matrix", "ratio"])
+    ratios = pd.DataFrame(rows, columns=[*_KEYS, "matrix", "ratio"])
     made = [
         dict(zip(_KEYS, key, strict=True))
         | {"cases": len(part), "matrices": part["matrix"].nunique()}
         | geometric_mean(part["ratio"], list(part["matrix"])).columns("over_next_speedup")
         | {"least_speedup": part["ratio"].min(), "greatest_speedup": part["ratio"].max()}
-        for key, part in found.groupby(_KEYS)
+        for key, part in ratios.groupby(_KEYS)
     ]
     return pd.DataFrame(made)
 
 
 def choice_table(seen: pd.DataFrame) -> Table:
-    """Give `choices` with what a reader must know."""
+    """Give `choices` as a table, with a note for the reader."""
     note = (
         "Of the cases in which a search kept a plan with this value and also measured others: the best time with any "
         "other value over the best with the chosen one, geometric mean with a 95 % interval over matrices. The chosen "

@@ -1,4 +1,4 @@
-"""Search times that nobody waited for: an exhaustive search's, extrapolated from the candidates of a sample.
+"""Times of exhaustive searches that nobody ran, extrapolated from the candidates of a sample.
 
 For figure 11 and table 2 of Lin et al., "LO-SpMM", ACM TACO 2024, whose exhaustive searches take hours in C++.
 """
@@ -24,8 +24,8 @@ def extrapolated(derived: pd.DataFrame) -> pd.DataFrame:
     """Give what exhaustive searches would cost.
 
     A plan whose search ran a sample of its candidates tells how many there are, and the seconds in which it compiled
-    and ran those of the sample. What one took, times all of them, stands in for these seconds; the rest of building is
-    as it was.
+    and ran those of the sample. The seconds of one candidate times the number of all candidates stand in for these
+    seconds; the rest of building stays.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def extrapolated(derived: pd.DataFrame) -> pd.DataFrame:
     facts = pd.DataFrame([(s.eligible, s.measured, s.compile_s + s.run_s) for s in rows["search"]], rows.index, _FACTS)
     told = (rows["mode"] == _SAMPLED) & (facts[["eligible", "measured"]].min(axis=1) > 0)
     sampled, (count, each, seconds) = rows[told], (facts.loc[told, name] for name in _FACTS)
-    found = sampled.assign(
+    costs = sampled.assign(
         candidates_run=each.astype(int),
         candidates=count.astype(int),
         seconds_per_candidate=seconds / each,
@@ -57,10 +57,10 @@ def extrapolated(derived: pd.DataFrame) -> pd.DataFrame:
     keys = [*PROBLEM, "emitter"]
     for mode, name in ((_EXHAUSTIVE, "measured_s"), (_RANKED, "rank_s")):
         of_mode = rows[rows["mode"].str.endswith(mode)].groupby(keys)["spent_s"].median().rename(name)
-        found = found.join(of_mode, on=keys)
-    found["extrapolated_over_rank"] = found["extrapolated_s"] / found["rank_s"]
-    found["measured_over_rank"] = found["measured_s"] / found["rank_s"]
-    return found.sort_values(["matrix", "op", "dtype", "width", "label"], kind="stable")[list(COLUMNS)].reset_index(
+        costs = costs.join(of_mode, on=keys)
+    costs["extrapolated_over_rank"] = costs["extrapolated_s"] / costs["rank_s"]
+    costs["measured_over_rank"] = costs["measured_s"] / costs["rank_s"]
+    return costs.sort_values(["matrix", "op", "dtype", "width", "label"], kind="stable")[list(COLUMNS)].reset_index(
         drop=True
     )
 

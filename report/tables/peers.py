@@ -21,7 +21,7 @@ def over_best_other(derived: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        The rows with a speed-up that another implementation's stand beside, with ``best_other`` (its label) and
+        The rows that have a speed-up beside another implementation's, with ``best_other`` (its label) and
         ``over_best``. Both ratios are over the interleaved baseline, so that the drift between cases cancels.
     """
     rows = derived[derived["speedup"].notna()].reset_index(drop=True)
@@ -30,7 +30,7 @@ def over_best_other(derived: pd.DataFrame) -> pd.DataFrame:
     ranked = rows.sort_values("speedup", ascending=False, kind="stable")
     columns = ("implementation", "label", "speedup")
     first = ranked.drop_duplicates(list(PROBLEM))
-    # The fastest of those that are of another implementation than the fastest.
+    # The fastest label of another implementation than that of the fastest label.
     second = ranked[ranked["implementation"] != beside(ranked, first, "implementation")["implementation"]]
     second = second.drop_duplicates(list(PROBLEM))
     best, next_best = beside(rows, first, *columns), beside(rows, second, *columns)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from spmark.impls.core.interfaces import PHASES
+from spmark.impls.core.interfaces import CHOOSING_PHASES, PHASES
 from spmark.impls.core.record import Status
 from spmark.report.derive.means import mean_speedups, mean_speedups_by_kind
 from spmark.report.tables.table import Chapter, Table, first_line
@@ -64,9 +64,10 @@ def build_table(derived: pd.DataFrame, baseline: str | None) -> Table:
     """Give what building cost by phase, and how many runs pay it off against the baseline."""
     against = f"against {baseline}" if baseline else "against a baseline (none here)"
     note = (
-        f"Seconds by phase. Break-even is the number of runs {against} after which choosing (features, select, search, "
-        "convert) has paid off: ‘never’ where a run is slower. Compiling is left out of it, since kernels are kept on "
-        "disk, and counted in the column beside it. A baseline without a record of its own counts as built for free."
+        f"Seconds by phase. Break-even is the number of runs {against} after which choosing "
+        f"({', '.join(CHOOSING_PHASES)}) has paid off: ‘never’ where a run is slower. Compiling is left "
+        "out of it, since kernels are kept on disk, and counted in the column beside it. A baseline without a record "
+        "of its own counts as built for free."
     )
     built = derived[derived["phases_s"].map(len) > 0]
     phases = pd.DataFrame(list(built["phases_s"]), built.index, [*PHASES], float).add_suffix("_s")
@@ -82,7 +83,7 @@ def build_table(derived: pd.DataFrame, baseline: str | None) -> Table:
 def break_even_table(derived: pd.DataFrame, baseline: str) -> Table:
     """Give after how many runs plans have paid off: the median over the cases at each J, and the share that does."""
     note = (
-        f"Runs after which choosing (features, select, search, convert) has paid off against {baseline}, whose own "
+        f"Runs after which choosing ({', '.join(CHOOSING_PHASES)}) has paid off against {baseline}, whose own "
         "preprocessing counts as paid: the median over cases, ‘never’ where half of them are slower. The column beside "
         "it counts compiling too. The share is of the cases that pay off at all."
     )
@@ -110,7 +111,7 @@ def failure_groups(frame: pd.DataFrame) -> Table:
 def failure_table(frame: pd.DataFrame) -> Table:
     """List every case that is not ok, with its whole reason."""
     listed = _ordered(_failed(frame))[[*_IDENTITY, "status", "reason", "case_id"]]
-    note = "Every case without a result. A failure is no missing value: means say how many they leave out."
+    note = "Every case without a result. A failure is not a missing value: means say how many they leave out."
     return Table("failures", "Every failure", note, listed, Chapter.FAILURES)
 
 

@@ -1,4 +1,4 @@
-"""A table of a report: a frame at full precision with what a reader must know of it, and the page that it stands on."""
+"""A table of a report: a frame at full precision, with a note for the reader and the page that the table stands on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Chapter(StrEnum):
 
 @dataclass(frozen=True)
 class Table:
-    """A frame with what a reader must know of it."""
+    """A frame with a title and a note for its reader."""
 
     name: str
     """Stem of its CSV file."""

@@ -1,7 +1,7 @@
 """Environments for commits that cost seconds: a wheel of the commit, and dependencies borrowed from this interpreter.
 
-A folder named in a ``.pth`` file is searched, but ``.pth`` files inside it are not read: an editable install of the
-checkout, which is one, stays out, so ``spmark`` is the commit's wheel.
+Python searches a folder that a ``.pth`` file names, but does not read ``.pth`` files inside that folder. An editable
+install of the checkout is such a file and stays out, so ``spmark`` is the commit's wheel.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class WheelEnvironment(environment.Environment):  # type: ignore[misc]
 
     @classmethod
     def matches(cls, python: str) -> bool:
-        """Say whether ``python`` is this interpreter's version: there is no other to borrow from."""
+        """Say whether ``python`` is this interpreter's version: packages are borrowed from this interpreter alone."""
         return python == f"{sys.version_info.major}.{sys.version_info.minor}"
 
     def _setup(self) -> None:
@@ -52,7 +52,7 @@ class WheelEnvironment(environment.Environment):  # type: ignore[misc]
             self.run_executable("python", ["-m", "pip", "install", "--quiet", "--ignore-installed", *wanted])
 
     def check_presence(self) -> bool:
-        """Say whether the environment is there as it would be made; pip is borrowed, so it has no program."""
+        """Say whether the environment is complete; pip is borrowed, so a program ``pip`` is not expected."""
         try:
             info = self.load_info_file(self._path)
             self.run_executable("python", ["-c", "import pip, asv_runner"])
@@ -61,7 +61,7 @@ class WheelEnvironment(environment.Environment):  # type: ignore[misc]
         return bool(info.get("requirements") == self._requirements and info.get("python") == self._python)
 
     def _uninstall_project(self) -> None:
-        """Uninstall, with what is left beside the modules: machine code that older commits would take for their own."""
+        """Uninstall, and remove machine code beside the modules, which older commits would take for their own."""
         super()._uninstall_project()
         for left in Path(self._path).glob("lib/python*/site-packages/spmark"):
             shutil.rmtree(left)

@@ -111,7 +111,7 @@ def _cell(value: Any) -> dict[str, Any]:
     samples = [float(seconds) for seconds in value["samples"]]
     middle, wide = median_interval(samples), median_interval(samples, 0.99)
     lower, upper = (float(q) for q in np.quantile(samples, [0.25, 0.75]))
-    # Too few samples have no such interval: all that can be said of the median is nothing, as airspeed velocity has it.
+    # Too few samples have no such interval: airspeed velocity then gives the median infinite ends.
     ends = [side if not isnan(side) else none for side, none in zip((wide.low, wide.high), (-inf, inf), strict=True)]
     ends_95 = [None if isnan(side) else side for side in (middle.low, middle.high)]
     stats = [*ends, lower, upper, value["number"], len(samples)]

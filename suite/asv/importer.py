@@ -31,7 +31,7 @@ _SUFFIXES = (".jsonl", ".jsonl.gz")
 
 @dataclass(frozen=True)
 class Imported:
-    """What came of an import, for one machine and commit."""
+    """The outcome of an import, for one machine and commit."""
 
     file: Path | None
     """None where no record is of the protocol that the benchmarks compare."""
@@ -73,8 +73,8 @@ def import_records(paths: Sequence[Path], results: Path, repository: Path, commi
     Raises
     ------
     RecordError
-        Records without an environment, all of another protocol than this checkout's benchmarks, of a changed tree or of
-        a commit that the repository does not know.
+        Records have no environment, are all of another protocol than this checkout's benchmarks, or are of a changed
+        tree or of a commit that the repository does not know.
     """
     groups = _groups(paths)
     _check_protocols(groups)
@@ -84,10 +84,10 @@ def import_records(paths: Sequence[Path], results: Path, repository: Path, commi
 def _check_protocols(groups: Sequence[_Group]) -> None:
     others = Counter(protocol for group in groups for protocol in group.others.values())
     if others and not any(group.rows for group in groups):
-        found = ", ".join(f"{count} cases of protocol {protocol}" for protocol, count in sorted(others.items()))
+        counts = ", ".join(f"{count} cases of protocol {protocol}" for protocol, count in sorted(others.items()))
         raise RecordError(
             f"expected records of protocol {tracked.PROTOCOL}, which the benchmarks of this checkout compare, found "
-            f"{found}; nothing was imported: measure them again with this checkout, or import them in a checkout of "
+            f"{counts}; nothing was imported: measure them again with this checkout, or import them in a checkout of "
             "their protocol"
         )
 
@@ -138,8 +138,10 @@ def _commit_recorded(repository: Path, environment: Environment) -> tuple[str, i
     """Give the commit that records name; only a hash reaches git, since records may say anything."""
     name = environment.commit
     if not is_commit(name):
-        found = f"{name[:-1]} with changes" if is_commit(name.removesuffix("+")) else repr(name) if name else "none"
-        raise RecordError(f"expected records of a commit, found {found}: name the commit they count for with --commit")
+        recorded = f"{name[:-1]} with changes" if is_commit(name.removesuffix("+")) else repr(name) if name else "none"
+        raise RecordError(
+            f"expected records of a commit, found {recorded}: name the commit they count for with --commit"
+        )
     return _commit_given(repository, name)
 
 
@@ -213,8 +215,8 @@ def _read(path: Path) -> Mapping[str, Any]:
     if not path.exists():
         return {}
     with reading(path, "JSON of airspeed velocity", RecordError, remedy="delete the file"):
-        held = parse_json(path.read_bytes())
-    return held if isinstance(held, dict) else {}
+        content = parse_json(path.read_bytes())
+    return content if isinstance(content, dict) else {}
 
 
 def _replace(path: Path, content: bytes) -> None:

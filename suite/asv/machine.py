@@ -1,8 +1,8 @@
-"""How airspeed velocity calls a machine: by GPU model and CUDA major, which is all that a history depends on here.
+"""The name of a machine for airspeed velocity: GPU model and CUDA major, on which alone a history depends here.
 
 ``python -m spmark.suite.asv.machine`` writes this machine's keys to where ``asv run --machine`` finds them. Machine
-keys are part of a history's identity: a driver, a host's memory or a kernel version among them would start a new one at
-each update. They are in the records.
+keys are part of a history's identity: a driver, a host's memory or a kernel version among the keys would start a new
+history at each update. Records hold these facts.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def register(keys: dict[str, str], path: Path) -> None:
     Raises
     ------
     RecordError
-        The file is there and is not airspeed velocity's.
+        The file exists and is not airspeed velocity's.
     """
     known: dict[str, Any] = {"version": _LAYOUT}
     try:

@@ -1,8 +1,8 @@
 """Which values of the live set a device can have, so that ``asv run`` measures these and prints no others.
 
-Benchmarks keep the parameters of all machines, since a history is known by them: what is picked are combinations. The
-benchmarks themselves say which: they are given answers as the device could give them, and what comes out n/a is left
-out.
+Benchmarks keep the parameters of all machines, since parameters identify a history; combinations of parameters are
+picked. The benchmarks themselves say which: they are given answers as the device could give them, and combinations that
+come out n/a are left out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Key = tuple[str, ...]
 _HOST_PHASES = ("convert", "compile")
 """Phases that builds of CPU implementations have: they choose nothing and upload nothing."""
 _ELSEWHERE = {DeviceKind.CPU: "need a GPU", DeviceKind.CUDA: "run on the CPU alone"}
-"""What is said of implementations for the other kind of device."""
+"""Reason for implementations of the other kind of device."""
 _TITLE = re.compile(r" (tracked\.\w+\.\w+)(?: |$)")
 
 
@@ -71,7 +71,7 @@ def pick(device: DeviceSpec, only: Sequence[str] = ()) -> PickedSeries:
     Raises
     ------
     SweepError
-        One is no regular expression, or they leave nothing that the device can have.
+        An entry is not a regular expression, or the entries leave no value that the device can have.
     """
     asked = dict(tracked.questions())
     refusals = {key: _refusal(question, device) for key, question in asked.items() if question["what"] == "run"}
@@ -125,7 +125,7 @@ def _refusal(question: Mapping[str, Any], device: DeviceSpec) -> str | None:
 
 
 def _possible(question: Mapping[str, Any], kind: DeviceKind) -> tracked.Answer:
-    """Give an answer that has everything which a device of this kind can answer."""
+    """Give an answer with every value that a device of this kind can give."""
     host = kind is DeviceKind.CPU
     is_baseline = "baseline" in question and question["implementation"] == question["baseline"][kind]
     return Tracked(
@@ -156,7 +156,7 @@ def _wanted(name: str, only: Sequence[str]) -> bool:
 
 
 def _left_out(refusals: Mapping[Key, str | None], device: DeviceSpec) -> dict[str, tuple[str, ...]]:
-    """Give the implementations that run nothing on the device, by what is said of the first build that is followed."""
+    """Give the implementations that run nothing on the device, by the reason of their first followed build."""
     built = [key for key, question in tracked.questions() if question.get("builds")]
     names: dict[str, tuple[str, ...]] = {}
     for name in IMPLEMENTATIONS:

@@ -40,7 +40,7 @@ class Vendored(OutputPublisher):  # type: ignore[misc]
 
     @classmethod
     def publish(cls, conf: Any, repo: Any, benchmarks: Any, graphs: Any, revisions: Any) -> None:
-        """Make the site open without a network, or say what is missing for that."""
+        """Make the site open without a network, or say why it cannot."""
         try:
             vendor(Path(conf.html_dir), Path(conf.results_dir).parent / "vendor")
         except SpmarkError as error:

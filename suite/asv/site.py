@@ -26,7 +26,7 @@ class Package:
     name: str
     """``name@version``, as npm takes it."""
     sha512: str
-    """Of the tarball, in base64: the integrity that the registry states."""
+    """SHA-512 of the tarball in base64: the integrity that the registry states."""
     files: Mapping[str, str]
     """Path in the tarball to path in the site's ``vendor``."""
 
@@ -125,8 +125,8 @@ def add_link(html: Path, target: str, label: str) -> None:
     index = html / "index.html"
     text = index.read_text(encoding="utf-8")
     entry = re.compile(r"(<li id=\"nav-li-regressions\">.*?</li>)", re.DOTALL)
-    text, found = entry.subn(rf'\1\n    <li><a href="{target}">{label}</a></li>', text, count=1)
-    if not found:
+    text, replaced = entry.subn(rf'\1\n    <li><a href="{target}">{label}</a></li>', text, count=1)
+    if not replaced:
         raise DatasetError(
             f"{index}: expected a navigation entry nav-li-regressions to add {label!r} after, found none"
         )
@@ -156,7 +156,7 @@ def fetch_missing(tarballs: Path) -> None:
     Raises
     ------
     DatasetError
-        There is no npm, or it reaches no registry; says the command for where there is one.
+        There is no npm, or npm reaches no registry; the message says the command for a machine with a network.
     """
     missing = [package for package in PACKAGES if not (tarballs / package.tarball).is_file()]
     if not missing:
@@ -192,9 +192,9 @@ def _unpack(package: Package, tarball: Path, target: Path) -> None:
         )
     with tarfile.open(tarball, "r:gz") as archive:
         for inside, outside in package.files.items():
-            held = archive.extractfile(inside)
-            if held is None:
+            file = archive.extractfile(inside)
+            if file is None:
                 raise DatasetError(f"{tarball}: expected a file {inside}, found something else")
             place = target / outside
             place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(held.read())
+            place.write_bytes(file.read())

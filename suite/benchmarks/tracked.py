@@ -39,7 +39,7 @@ REFUSED: Mapping[str, str] = {}
 """Implementations for CUDA that are not followed, and why, in words: none today."""
 DTYPES = ("float32", "float16")
 PHASES = ("features", "select", "search", "convert", "compile", "upload")
-CHOOSING = ("features", "select", "search")
+SEARCH_PHASES = ("features", "select", "search")
 BASELINE = {"cuda": "cusparse", "cpu": "scipy_cpu"}
 """What live runs alternate with: a vendor's kernel, which no change of ours makes faster or slower."""
 BUILT, HALF_BUILT = (128, "float32"), (128, "float16")
@@ -126,7 +126,7 @@ class _Plans:
 
     def track_search(self, answers: Answers, op: str, implementation: str, matrix: str) -> Any:
         """Give the seconds of features, selecting and searching; n/a for what chooses nothing."""
-        return _summed(_built(answers, op, implementation, matrix, self.built), CHOOSING)
+        return _summed(_built(answers, op, implementation, matrix, self.built), SEARCH_PHASES)
 
     def track_stored(self, answers: Answers, op: str, implementation: str, matrix: str) -> float:
         """Give the elements that the format holds, padding included."""

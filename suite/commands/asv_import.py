@@ -15,7 +15,7 @@ def import_into_asv(records: Sequence[Path], results: Path, commit: str | None, 
     Raises
     ------
     RecordError
-        A path is not there, or its records cannot be given to a commit and a machine.
+        A path is missing, or its records name no known commit or machine.
     """
     from spmark.suite.asv.importer import import_records
     from spmark.suite.benchmarks.tracked import PROTOCOL

@@ -18,7 +18,7 @@ _CONFIGURATION = "asv.conf.json"
 
 
 def run_asv(arguments: Sequence[str], only: Sequence[str]) -> int:
-    """Say in one line what is measured and what cannot run here and why; then run ``asv run``.
+    """Say in one line which values are measured and why others cannot run here; then run ``asv run``.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def run_asv(arguments: Sequence[str], only: Sequence[str]) -> int:
     Raises
     ------
     SweepError
-        The working folder is no checkout, or ``only`` leaves nothing that can run here.
+        The working folder is not a checkout, or ``only`` leaves no value that can run here.
     DeviceError
         airspeed velocity is not installed.
     """

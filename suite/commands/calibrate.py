@@ -14,7 +14,7 @@ from spmark.impls.table import find_contract
 from spmark.suite.commands.console import answer, console, say, table, tell
 
 MOST_CHANGE = 0.5
-"""By how much of itself a rate may change before a calibration is doubted."""
+"""Largest relative change of a rate at which a new calibration is trusted."""
 BUSY_S = 1.0
 """Seconds for which a machine is watched before it is calibrated."""
 
@@ -25,21 +25,21 @@ def measure_rates(device: str, out: Path | None, as_json: bool, *, force: bool) 
     Raises
     ------
     DeviceError
-        The device is not there; or there is a calibration that would be replaced, without ``force``, while the machine
-        is busy or by rates that differ by more than `MOST_CHANGE`.
+        The device is missing; or a calibration would be replaced without ``force`` while the machine is busy, or by
+        rates that differ by more than `MOST_CHANGE`.
     RecordError
         The file cannot be written.
     """
     from spmark.impls.runtime.device import calibrate, find, user_calibration
 
     screen = console(as_json)
-    found = find(device)
-    path = out or user_calibration(found.name)
-    replaced = path if path.is_file() else None if out else calibration_file(found)
+    uncalibrated = find(device)
+    path = out or user_calibration(uncalibrated.name)
+    replaced = path if path.is_file() else None if out else calibration_file(uncalibrated)
     if replaced is not None and not force:
         _refuse_while_busy(replaced)
-    say(screen, f"measuring {escape(found.name)} ...")
-    spec = calibrate(found)
+    say(screen, f"measuring {escape(uncalibrated.name)} ...")
+    spec = calibrate(uncalibrated)
     if replaced is not None and not force:
         _refuse_other_rates(DeviceSpec.load(replaced), spec, replaced)
     _save(spec, path)
@@ -92,7 +92,7 @@ def measure_constants(method: str, device: str, out: Path | None, as_json: bool,
     SweepError
         The method has nothing to calibrate.
     DeviceError
-        The device is not there, or is no GPU; or a file would be replaced while the machine is busy, without ``force``.
+        The device is missing or is not a GPU; or a file would be replaced without ``force`` while the machine is busy.
     RecordError
         The file cannot be written.
     """
@@ -115,7 +115,7 @@ def gpu_named(name: str, what: str) -> DeviceSpec:
     Raises
     ------
     DeviceError
-        The device is not there, or is no GPU.
+        The device is missing or is not a GPU.
     """
     from spmark.impls.runtime.device import find
 

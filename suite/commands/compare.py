@@ -34,7 +34,7 @@ class CompareRequest:
     least: float
     """Relative change below which nothing is flagged."""
     every: bool
-    """Show cases in which nothing was found too."""
+    """Also show the cases that did not change."""
     as_json: bool
 
 
@@ -51,16 +51,16 @@ def compare_records(request: CompareRequest) -> int:
 
     sides = (read_side(request.before), read_side(request.after))
     first, second = _models(sides, request.threshold_from)
-    found = compare(sides[0], sides[1], (first, second), across=request.across, least=request.least)
+    comparison = compare(sides[0], sides[1], (first, second), across=request.across, least=request.least)
     if request.as_json:
-        answer(_as_json(found, (first, second)))
+        answer(_as_json(comparison, (first, second)))
     else:
-        _show(found, (first, second), request.every, console(as_json=False))
-    return len(found.regressions)
+        _show(comparison, (first, second), request.every, console(as_json=False))
+    return len(comparison.regressions)
 
 
 def _models(sides: Sequence[Side], source: Path | None) -> list[SpreadModel]:
-    """Give what runs of one code differ by on either side: as told, else as shipped, else the default."""
+    """Give the spread of runs of one code on either side: as asked for, else as shipped, else the default."""
     from spmark.report.regressions.spreadmodel import default_spread, fit_spread, read_spread, shipped_spread
 
     devices = [min(side.contexts).device for side in sides]
@@ -77,16 +77,16 @@ def _models(sides: Sequence[Side], source: Path | None) -> list[SpreadModel]:
     ]
 
 
-def _as_json(found: Comparison, models: Sequence[SpreadModel]) -> dict[str, Any]:
+def _as_json(comparison: Comparison, models: Sequence[SpreadModel]) -> dict[str, Any]:
     return {
-        "regressions": len(found.regressions),
-        "counts": {f"{quantity} {verdict}": count for (quantity, verdict), count in _counts(found).items()},
-        "across": found.across,
+        "regressions": len(comparison.regressions),
+        "counts": {f"{quantity} {verdict}": count for (quantity, verdict), count in _counts(comparison).items()},
+        "across": comparison.across,
         "spread": [model.model_dump(exclude={"trends": {"__all__": {"known"}}}) for model in models],
-        "differences": found.differences,
-        "only_before": found.only_before,
-        "only_after": found.only_after,
-        "changes": [_finite(asdict(change)) for change in found.changes],
+        "differences": comparison.differences,
+        "only_before": comparison.only_before,
+        "only_after": comparison.only_after,
+        "changes": [_finite(asdict(change)) for change in comparison.changes],
     }
 
 
@@ -97,27 +97,27 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
-def _counts(found: Comparison) -> Counter[tuple[str, str]]:
-    return Counter((change.quantity, str(change.verdict)) for change in found.changes)
+def _counts(comparison: Comparison) -> Counter[tuple[str, str]]:
+    return Counter((change.quantity, str(change.verdict)) for change in comparison.changes)
 
 
-def _show(found: Comparison, models: Sequence[SpreadModel], every: bool, screen: Console) -> None:
+def _show(comparison: Comparison, models: Sequence[SpreadModel], every: bool, screen: Console) -> None:
     from spmark.report.regressions.compare import CaseVerdict
 
-    for line in found.differences:
+    for line in comparison.differences:
         say(screen, f"[dim]{escape(line)}[/dim]")
     for model in models[:1] if models[0] == models[1] else models:
         say(screen, escape(_origin(model)))
-    shown = [change for change in found.changes if every or change.verdict is not CaseVerdict.SAME]
+    shown = [change for change in comparison.changes if every or change.verdict is not CaseVerdict.SAME]
     if shown:
         screen.print(table("After over before, with 95 % intervals", [_row(change) for change in shown], plain=True))
-    rows = _summary(found)
+    rows = _summary(comparison)
     if rows:
         screen.print(table("What was tested", rows, plain=True))
-    for name, cases in (("before", found.only_before), ("after", found.only_after)):
+    for name, cases in (("before", comparison.only_before), ("after", comparison.only_after)):
         if cases:
             say(screen, escape(f"only {name}: {len(cases)} cases, such as {cases[0]}"))
-    regressions = len(found.regressions)
+    regressions = len(comparison.regressions)
     colour = "red" if regressions else "green"
     say(screen, f"[{colour}]{regressions} regressions[/{colour}]")
 
@@ -147,11 +147,11 @@ def _row(change: Change) -> dict[str, Any]:
     }
 
 
-def _summary(found: Comparison) -> list[dict[str, Any]]:
+def _summary(comparison: Comparison) -> list[dict[str, Any]]:
     """Give one row for each quantity: verdicts, and how small a change would have been seen."""
     rows = []
-    for quantity in dict.fromkeys(change.quantity for change in found.changes):
-        changes = [change for change in found.changes if change.quantity == quantity]
+    for quantity in dict.fromkeys(change.quantity for change in comparison.changes):
+        changes = [change for change in comparison.changes if change.quantity == quantity]
         tested = [change for change in changes if isfinite(change.ratio.value)]
         verdicts = Counter(str(change.verdict) for change in changes)
         limits, runs = [c.threshold for c in tested], [c.runs_needed for c in tested]

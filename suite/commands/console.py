@@ -45,7 +45,7 @@ def answer(value: Any) -> None:
 
 
 def tell(outcome: Outcome, as_json: bool) -> None:
-    """Write what a command that studies an implementation has to say."""
+    """Write the messages of a command that studies an implementation."""
     from rich.markup import escape
 
     if as_json:

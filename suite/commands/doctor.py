@@ -1,4 +1,4 @@
-"""``spmark doctor``: what this machine has of what spmark can use, and whether a run on the CPU is possible."""
+"""``spmark doctor``: the tools that spmark can use and this machine has, and whether a run on the CPU is possible."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Check:
 
     what: str
     state: Literal["ok", "absent", "missing"]
-    """``absent``: some runs are not possible; ``missing``: none is."""
+    """``absent``: some runs are not possible; ``missing``: no run is possible."""
     found: str
 
 
@@ -113,8 +113,8 @@ def _gpu() -> Iterator[Check]:
 
 def _calibration(spec: DeviceSpec) -> Check:
     path = calibration_file(spec)
-    found = str(path or "none yet: the first run makes one, or spmark calibrate")
-    return Check(f"calibration of {spec.name}", "ok" if path else "absent", found)
+    where = str(path or "none yet: the first run makes one, or spmark calibrate")
+    return Check(f"calibration of {spec.name}", "ok" if path else "absent", where)
 
 
 def _compiler(name: str) -> Check:

@@ -14,12 +14,12 @@ from spmark.suite.commands.console import answer, console, say, table
 
 
 def fetch_matrices(sweep_name: str, overrides: Sequence[str], as_json: bool) -> int:
-    """Load every matrix of a sweep once; gives how many could not be had.
+    """Load every matrix of a sweep once; gives how many could not be loaded.
 
     Raises
     ------
     SweepError
-        The sweep is not what it must be.
+        The sweep is invalid.
     """
     from spmark.datasets.cache import Cache
     from spmark.datasets.load import load_matrix

@@ -1,4 +1,4 @@
-"""``spmark label``: what the predictors of an implementation are trained on, measured on a device."""
+"""``spmark label``: the labels that predictors of an implementation are trained on, measured on a device."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from spmark.suite.commands.console import tell
 from spmark.suite.reproduce import seconds
 
 _LOADERS = 4
-"""Processes that load matrices while others are measured: threads would hold up the launches of what is timed."""
+"""Processes that load matrices while others are measured: threads would hold up the launches of timed kernels."""
 _AHEAD = 12
 
 
@@ -38,7 +38,7 @@ class LabelRequest:
 
     method: str
     patterns: Sequence[str]
-    """Of matrices; those of the method by default."""
+    """Patterns of matrices; those of the method by default."""
     dtypes: Sequence[str]
     exhaustive: int
     budget: str
@@ -56,10 +56,10 @@ def measure_labels(request: LabelRequest) -> int:
     Raises
     ------
     SweepError
-        The method, what is measured in place of labels, a dtype, the budget or the shard is not what it must be, or no
-        matrix fits the patterns.
+        The method, what is measured in place of labels, a dtype, the budget or the shard is invalid, or no matrix fits
+        the patterns.
     DeviceError
-        The device is no GPU.
+        The device is not a GPU.
     RecordError
         The rows cannot be written.
     """
@@ -103,13 +103,13 @@ def matrices_of(patterns: Sequence[str], cache: Cache) -> Iterator[str]:
     """
     for pattern in patterns:
         source, _, name = pattern.partition("/")
-        held = find_source(source).names(cache)
-        fitting = [one for one in held if fnmatchcase(one, name or "*")]
+        names = find_source(source).names(cache)
+        fitting = [one for one in names if fnmatchcase(one, name or "*")]
         yield from (f"{source}/{one}" for one in (fitting or ([name] if name and "*" not in name else [])))
 
 
 def loaded(names: Sequence[str], cache: Cache) -> Iterator[tuple[str, LoadedMatrix | str]]:
-    """Give matrices in order, loaded ahead by other processes; where one cannot be, the reason stands for it.
+    """Give matrices in order, loaded ahead by other processes; a reason stands for a matrix that cannot be loaded.
 
     Raises
     ------
@@ -127,13 +127,13 @@ def loaded(names: Sequence[str], cache: Cache) -> Iterator[tuple[str, LoadedMatr
                     return
                 name, future = waiting.popleft()
                 try:
-                    found = future.result()
+                    matrix_or_reason = future.result()
                 except BrokenProcessPool as error:
                     raise DatasetError(
                         f"{name}: a process that loads matrices was ended from outside, for want of memory perhaps; "
                         "what was measured is kept: run the command again"
                     ) from error
-                yield name, found
+                yield name, matrix_or_reason
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -155,9 +155,9 @@ def _dtypes(names: Sequence[str]) -> list[DType]:
 
 
 def parsed_shard(shard: str) -> tuple[int, int]:
-    """Read ``N/M``; raises `SweepError` where it is none."""
-    found = re.fullmatch(r"(\d+)/(\d+)", shard)
-    number, total = (int(part) for part in found.groups()) if found else (0, 0)
+    """Read ``N/M``; raises `SweepError` for any other text."""
+    match = re.fullmatch(r"(\d+)/(\d+)", shard)
+    number, total = (int(part) for part in match.groups()) if match else (0, 0)
     if not 1 <= number <= total:
         raise SweepError(f"--shard: expected N/M with N from 1 to M, such as 1/4, found {shard!r}")
     return number, total

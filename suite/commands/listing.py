@@ -19,7 +19,7 @@ _SHOWN_NAMES = 6
 
 
 def listing(what: str, as_json: bool) -> None:
-    """Show what there is of ``what``: implementations, datasets, sweeps or devices."""
+    """List all of ``what``: implementations, datasets, sweeps or devices."""
     rows = _LISTS[what]()
     screen = console(as_json)
     if as_json:
@@ -96,7 +96,7 @@ def sweeps() -> Rows:
 
 
 def devices() -> Rows:
-    """Give every kind of device: its name here, or why there is none."""
+    """Give every kind of device: its name here, or why this machine has none."""
     from spmark.impls.runtime.device import NAMES, find
 
     rows: Rows = []

@@ -11,7 +11,7 @@ from spmark.suite.commands.console import answer, console, say
 
 
 def show_provenance(path: Path, as_json: bool) -> None:
-    """Print a shell script for each run: what it was as comments, then commands, then what will differ.
+    """Print a shell script for each run: comments that describe the run, then commands, then the differences to expect.
 
     Raises
     ------
@@ -23,16 +23,16 @@ def show_provenance(path: Path, as_json: bool) -> None:
     from spmark.suite.provenance import read_batches
     from spmark.suite.recipe import recipe
 
-    found = {
+    recipes_of = {
         file: [recipe(batch, sweep_name(file, batch.records[0].device)) for batch in batches]
         for file, batches in read_batches(path).items()
     }
     if as_json:
-        answer([{"file": file} | asdict(made) for file, recipes in found.items() for made in recipes])
+        answer([{"file": file} | asdict(made) for file, recipes in recipes_of.items() for made in recipes])
         return
     screen = console(as_json)
     here = Path.cwd()
-    for file, recipes in found.items():
+    for file, recipes in recipes_of.items():
         name = file.relative_to(here) if file.is_relative_to(here) else file
         for made in recipes:
             lines = [f"# {printable(str(name))}", *(f"# {line}" for line in made.about), *made.commands]

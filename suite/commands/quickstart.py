@@ -17,7 +17,7 @@ def run_quickstart(device: str, out: Path) -> Ended:
     Raises
     ------
     SpmarkError
-        The device or the folder is not what it must be.
+        The device or the folder cannot be used.
     """
     ended = run_sweep(Options(sweep=SWEEP, device=device), out / "results")
     if not ended.interrupted:

@@ -25,7 +25,7 @@ T4 = "t4"
 
 @dataclass(frozen=True)
 class ReplayRequest:
-    """What the command line said."""
+    """What the command line asked for."""
 
     results: Sequence[Path]
     model: str
@@ -52,24 +52,24 @@ def replay_records(request: ReplayRequest) -> None:
         raise SweepError(f"--export {request.export[0]}: expected the format {T4}, found {request.export[0]!r}")
     screen = console(request.as_json)
     with screen.status(escape(f"replaying {request.model}")):
-        found = replay(request.results, request.model, request.seed, request.only)
-    cases = _judged(found)
+        replayed = replay(request.results, request.model, request.seed, request.only)
+    cases = _judged(replayed)
     groups = _summary(cases)
     if request.export:
-        _write(found, request.export[1])
+        _write(replayed, request.export[1])
     if request.as_json:
         told = {"model": request.model, "seed": request.seed, "summary": _plain(groups), "cases": _plain(cases)}
-        answer(told | {"left_out": [asdict(one) for one in found.left_out]})
+        answer(told | {"left_out": [asdict(one) for one in replayed.left_out]})
         return
     if groups:
         screen.print(table(f"{request.model}: measured configs, as it orders them", list(map(_shown, groups))))
-    if found.left_out:
-        screen.print(table("Cases that cannot be replayed", _counted(found.left_out), plain=True))
+    if replayed.left_out:
+        screen.print(table("Cases that cannot be replayed", _counted(replayed.left_out), plain=True))
     if request.export:
         say(screen, escape(str(request.export[1])))
 
 
-def _judged(found: Replayed) -> list[dict[str, Any]]:
+def _judged(replayed: Replayed) -> list[dict[str, Any]]:
     from spmark.report.derive.replay import judge
 
     return [
@@ -81,7 +81,7 @@ def _judged(found: Replayed) -> list[dict[str, Any]]:
             "candidates": len(one.measured),
             **judge(scores, one.times_us),
         }
-        for one, scores in found.scored
+        for one, scores in replayed.scored
     ]
 
 
@@ -124,11 +124,11 @@ def _counted(left_out: Sequence[LeftOut]) -> list[dict[str, Any]]:
     return [{"cases": count, "reason": reason, "such as": example[reason]} for reason, count in counts.most_common()]
 
 
-def _write(found: Replayed, file: Path) -> None:
+def _write(replayed: Replayed, file: Path) -> None:
     from spmark.suite.t4 import t4
 
     with reading(file, "numbers that JSON has", RecordError):
-        text = json.dumps(t4(found), allow_nan=False)
+        text = json.dumps(t4(replayed), allow_nan=False)
     try:
         with whole(file) as part:
             part.write_text(text + "\n", encoding="utf-8")

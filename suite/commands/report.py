@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 def draw(
     results: Sequence[Path], out: Path, *, baseline: str | None, title: str | None, paper: str | None, as_json: bool
 ) -> None:
-    """Write the site, say where it is and what its reader must know first.
+    """Write the site, and say where the site is and what its reader must know first.
 
     Raises
     ------
     RecordError
-        A path is not there or holds no record, or a file in it is no record file.
+        A path is missing or holds no record, or a file in it is not a record file.
     SweepError
         There is no such paper.
     """
@@ -55,7 +55,7 @@ def _paper(name: str) -> PaperPage:
     from spmark.report.page.content import PaperPage
     from spmark.suite.reproduce import read_papers
 
-    found = read_papers(name)
+    papers = read_papers(name)
     return PaperPage(
-        ", ".join(paper.name for paper in found), frozenset(s.sweep for paper in found for s in paper.steps)
+        ", ".join(paper.name for paper in papers), frozenset(s.sweep for paper in papers for s in paper.steps)
     )

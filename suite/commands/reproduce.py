@@ -47,13 +47,13 @@ def reproduce_papers(name: str, budget: str, device: str, out: Path, *, dry_run:
     Raises
     ------
     SpmarkError
-        The paper, the budget, the device or the folder of records is not what it must be.
+        The paper or the budget is invalid, or the device or the folder of records cannot be used.
     """
     from spmark.impls.runtime.device import find
 
     ends = time.monotonic() + seconds(budget)
-    screen, papers, found = console(as_json), read_papers(name), find(device)
-    absent = {paper.name: reasons for paper in papers if (reasons := missing(paper, found.kind))}
+    screen, papers, spec = console(as_json), read_papers(name), find(device)
+    absent = {paper.name: reasons for paper in papers if (reasons := missing(paper, spec.kind))}
     for paper_name, reasons in absent.items():
         complain(f"spmark: {paper_name} cannot run yet: {'; '.join(reasons)}")
     able = [paper for paper in papers if paper.name not in absent]
@@ -62,11 +62,11 @@ def reproduce_papers(name: str, budget: str, device: str, out: Path, *, dry_run:
             answer({"missing": absent, "steps": [], "pages": {}, "interrupted": False})
         return Reproduced(missing=True)
     for paper in able:
-        say(screen, f"[bold]{escape(paper.title)}[/bold] ({escape(paper.citation)}) on {escape(found.name)}")
+        say(screen, f"[bold]{escape(paper.title)}[/bold] ({escape(paper.citation)}) on {escape(spec.name)}")
         if paper.left_out:
             say(screen, f"compared without what does not exist yet: {', '.join(paper.left_out)}")
-    todo = in_turns(able, found.kind)
-    environment = collect(found if dry_run else _calibrated(found, screen))
+    todo = in_turns(able, spec.kind)
+    environment = collect(spec if dry_run else _calibrated(spec, screen))
     interrupted = False if dry_run else _run(todo, out, environment, screen, device=device, ends=ends)
     rows = _rows(todo, out, environment)
     pages = {} if dry_run else _pages(able, todo, out, environment)
@@ -81,15 +81,15 @@ def reproduce_papers(name: str, budget: str, device: str, out: Path, *, dry_run:
     return Reproduced(bool(absent), interrupted)
 
 
-def _calibrated(found: DeviceSpec, screen: Console) -> DeviceSpec:
+def _calibrated(spec: DeviceSpec, screen: Console) -> DeviceSpec:
     """Give the device with rates measured on this very machine: once, then they are kept."""
     from spmark.impls.core.errors import DeviceError
     from spmark.impls.runtime.device import calibrate, calibrated, user_calibration
 
-    path = user_calibration(found.name)
+    path = user_calibration(spec.name)
     if not path.is_file():
         say(screen, "measuring the device's bandwidth and rates first (once)")
-        fresh = calibrate(found)
+        fresh = calibrate(spec)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             fresh.save(path)
@@ -97,7 +97,7 @@ def _calibrated(found: DeviceSpec, screen: Console) -> DeviceSpec:
             raise DeviceError(
                 f"{path}: the calibration cannot be kept: {error.strerror}; name another folder with SPMARK_CACHE"
             ) from error
-    return calibrated(found)
+    return calibrated(spec)
 
 
 def _run(
@@ -124,16 +124,16 @@ def _run(
 def _rows(todo: Sequence[StepCases], out: Path, environment: Environment) -> list[dict[str, Any]]:
     rows = []
     for step in todo:
-        found = counts(step, record_folder(out, step.sweep.name, environment.device.name), environment)
+        counted = counts(step, record_folder(out, step.sweep.name, environment.device.name), environment)
         rows.append(
             {
                 "paper": step.paper.name,
                 "shows": step.step.shows,
                 "sweep": step.sweep.name,
-                "cases": found.cases,
-                "ok": found.ok,
-                "no result": found.without,
-                "left": found.left,
+                "cases": counted.cases,
+                "ok": counted.ok,
+                "no result": counted.without,
+                "left": counted.left,
             }
         )
     return rows

@@ -46,25 +46,25 @@ def run_sweep(options: Options, out: Path, *, dry_run: bool = False, as_json: bo
     Raises
     ------
     SpmarkError
-        The sweep, the device, or the folder of records is not what it must be.
+        The sweep is invalid, or the device or the folder of records cannot be used.
     """
     from spmark.impls.runtime.device import calibrated, find
 
     screen, meter = console(as_json), LoadMeter()
     sweep = Sweep.load(options.sweep, options.overrides)
-    found = find(options.device)
-    cases = select(expand(sweep, found.kind), options.only)
-    refused = refusals(cases, found.kind)  # a wrong name is told before a calibration starts
-    say(screen, f"[bold]{escape(sweep.title or sweep.name)}[/bold] on {escape(found.name)}")
-    if not dry_run and found.kind is not DeviceKind.HOST_SIMT:
+    spec = find(options.device)
+    cases = select(expand(sweep, spec.kind), options.only)
+    refused = refusals(cases, spec.kind)  # a wrong name is told before a calibration starts
+    say(screen, f"[bold]{escape(sweep.title or sweep.name)}[/bold] on {escape(spec.name)}")
+    if not dry_run and spec.kind is not DeviceKind.HOST_SIMT:
         if (load := meter.read(BUSY_S)).busy:
             say(
                 screen,
                 f"[yellow]This machine is busy: {load}. Times will be off; records say how busy it was.[/yellow]",
             )
-        if calibration_file(found) is None:
+        if calibration_file(spec) is None:
             say(screen, "measuring the device's bandwidth and rates first (once)")
-    environment = collect(found if dry_run else calibrated(found))
+    environment = collect(spec if dry_run else calibrated(spec))
     folder = record_folder(out, sweep.name, environment.device.name)
     if dry_run:
         history = History.read(folder)
@@ -143,7 +143,7 @@ def _show_summary(summary: Summary, cores: int, screen: Console, as_json: bool) 
 
 
 def _show_results(summary: Summary, screen: Console) -> None:
-    """Show medians and speed-ups, and why what did not run did not, each reason once."""
+    """Show medians and speed-ups, and the reasons of cases that did not run, each reason once."""
     # Drawing up means over all records of a folder takes seconds, which Ctrl-C does not wait for.
     if not summary.interrupted and (any(row.samples_us for row in summary.rows) or summary.skipped):
         from spmark.report.derive.cases import WIDE_MARK

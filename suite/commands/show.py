@@ -1,4 +1,4 @@
-"""``spmark show``: what one matrix looks like, as numbers on the screen and as a page with its figures."""
+"""``spmark show``: one matrix as numbers on the screen and as a page with figures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def show_matrix(matrix: str, arguments: Sequence[str], out: Path, as_json: bool)
     Raises
     ------
     DatasetError
-        ``matrix`` names nothing, an argument is none, or the matrix cannot be loaded.
+        ``matrix`` names no matrix, an argument is not key=value, or the matrix cannot be loaded.
     RecordError
         ``out`` cannot be written.
     """
@@ -56,12 +56,13 @@ def show_matrix(matrix: str, arguments: Sequence[str], out: Path, as_json: bool)
 
 
 def matrix_spec(matrix: str, arguments: Sequence[str]) -> MatrixSpec:
-    """Give what a sweep would say of a matrix that is written in a word (`spmark.datasets.written`).
+    """Give the entry of a sweep for a matrix that is written in a word (`spmark.datasets.written`).
 
     Raises
     ------
     DatasetError
-        It is neither, or the source does not exist; says what there is.
+        The word is neither a file nor a matrix of a source, or the source does not exist; the message says what there
+        is.
     """
     from pydantic import ValidationError
 

@@ -1,4 +1,4 @@
-"""``spmark spread``: what repeated runs of the same code differ by."""
+"""``spmark spread``: how far repeated runs of the same code differ."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spmark.suite.commands.console import answer, console, say, table
 
 
 def fit_model(results: Sequence[Path], out: Path, as_json: bool) -> None:
-    """Learn from repeated runs what runs of one code differ by, and write it as JSON for `spmark compare`.
+    """Learn from repeated runs how far runs of one code differ, and write a model as JSON for `spmark compare`.
 
     Raises
     ------
@@ -40,14 +40,14 @@ def show_spread(results: Sequence[Path], as_json: bool) -> None:
     Raises
     ------
     RecordError
-        A path is not there, or no case was run twice.
+        A path is missing, or no case was run twice.
     """
     from spmark.report.regressions.spread import spread
 
-    found = [asdict(row) for row in spread(list(results))]
+    rows = [asdict(row) for row in spread(list(results))]
     if as_json:
-        answer(found)
+        answer(rows)
         return
-    for row in found:
+    for row in rows:
         row.update({name: f"{value:.2%}" for name, value in row.items() if isinstance(value, float)})
-    console(as_json).print(table("Relative spread of medians over runs", found, plain=True))
+    console(as_json).print(table("Relative spread of medians over runs", rows, plain=True))

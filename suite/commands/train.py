@@ -1,4 +1,4 @@
-"""``spmark train``: predictors from labels, and what the published labels say about how good they are."""
+"""``spmark train``: predictors from labels, and how good predictors are on the published labels."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _published(name: str) -> PublishedText:
 
 def labels_in(path: Path) -> list[Path]:
     """Give a file of labels, or those of a folder; raises `DatasetError` where there are none."""
-    found = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
-    if not found or not all(file.is_file() for file in found):
+    files = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
+    if not files or not all(file.is_file() for file in files):
         raise DatasetError(f"{path}: expected a file of labels (.jsonl) or a folder that holds some, found none")
-    return found
+    return files

@@ -10,8 +10,9 @@ from problems import dense_operands, random_csr
 from tables import TableTarget, every_instance, table_target
 
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.core.tolerance import tolerance
 from spmark.impls.gespmm.plan import GeSpmm, sddmm_vector_and_lanes
 from spmark.impls.kernels.csr_spmm import SPMM_CSR, CsrSpmmPlan, vector_and_lanes
 from spmark.impls.kernels.sddmm import SDDMM_CSR, SddmmPlan

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 from problems import dense_operands, matrices, random_csr
 
-from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.tolerance import tolerance
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.runtime.device import find
 from spmark.impls.triton_blocksparse.plan import (

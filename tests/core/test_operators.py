@@ -16,9 +16,9 @@ from spmark.impls.core.operators import (
     random_values,
     reference,
     sampled_rows,
-    tolerance,
 )
 from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.tolerance import tolerance
 
 
 def dense_of(problem: Problem) -> np.ndarray:

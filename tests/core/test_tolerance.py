@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from problems import dense_operands, problems, random_csr
 
-from spmark.impls.core.operators import random_values, reference, tolerance
+from spmark.impls.core.operators import random_values, reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.tolerance import tolerance
 
 
 def forward(terms: np.ndarray) -> np.ndarray:

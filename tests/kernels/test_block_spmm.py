@@ -10,8 +10,9 @@ from problems import dense_operands, random_csr, run_checked
 from tables import TableTarget, every_instance, table_target
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.tolerance import tolerance
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.formats.dbsr import DbsrFormat
 from spmark.impls.formats.srbcrs import SrBcrsFormat

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from problems import dense_operands, random_csr
 from tables import TableTarget, table_target
 
-from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.tolerance import tolerance
 from spmark.impls.formats.decompose import decompose
 from spmark.impls.formats.hyb import HybFormat
 from spmark.impls.formats.rules import BlockRule, Buckets, Remainder

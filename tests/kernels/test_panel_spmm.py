@@ -7,8 +7,9 @@ import pytest
 from problems import dense_operands, random_csr
 from tables import TableTarget, every_instance, table_target
 
-from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.core.tolerance import tolerance
 from spmark.impls.formats.srbcrs import SrBcrsFormat
 from spmark.impls.kernels.panel_spmm import SPMM_PANELS, PanelSpmmPlan, panel_heads, transposed_pieces
 from spmark.impls.runtime.template import Instance

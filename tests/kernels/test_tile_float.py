@@ -9,8 +9,9 @@ from problems import dense_operands, random_csr
 from tables import TableTarget, every_instance, table_target
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.operators import Reference, reference, tolerance
+from spmark.impls.core.operators import Reference, reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.tolerance import tolerance
 from spmark.impls.formats.tiles import TileFormat
 from spmark.impls.kernels.tile_float import SPMM_TILES_FLOAT, split_pieces
 from spmark.impls.kernels.tile_spmm import TileSpmmPlan

@@ -11,8 +11,9 @@ from problems import dense_operands, random_csr
 from tables import TableTarget, every_instance, table_target
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.tolerance import tolerance
 from spmark.impls.formats.tiles import BLOCK, RUN, Selection, TileFormat
 from spmark.impls.kernels.tile_sddmm import SDDMM_TILES, TileSddmmPlan, strip_tasks
 from spmark.impls.runtime.template import Instance

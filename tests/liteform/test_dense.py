@@ -12,8 +12,9 @@ from cell_format import CellFormat
 from problems import assert_same, dense_operands, matrices, random_csr
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.tolerance import tolerance
 from spmark.impls.formats.tiles import BLOCK, TileFormat
 from spmark.impls.kernels.tile_spmm import SPMM_TILES
 from spmark.impls.liteform import dense_plan as made

@@ -11,8 +11,9 @@ import pytest
 from problems import dense_operands, matrices, random_csr
 
 from spmark.impls.core.interfaces import Built
-from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.tolerance import tolerance
 from spmark.impls.kernels.hyb_convert import HybConverter
 from spmark.impls.liteform import plan as plan_module
 from spmark.impls.liteform.compose import Choice, StoredAs, choose, estimated_blocks, fixed_form

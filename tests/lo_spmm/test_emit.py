@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from problems import dense_operands, matrices, random_csr
 
-from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, Op, Problem
+from spmark.impls.core.tolerance import tolerance
 from spmark.impls.lo_spmm.emit_cuda import cuda_source, literal
 from spmark.impls.lo_spmm.emit_ptx import entry_ptx, function_ptx, head
 from spmark.impls.lo_spmm.kernel import NAME, Ending, TileSchedule, UnrolledKernel, make_tiles

@@ -11,8 +11,9 @@ from rank_fakes import stump
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import DeviceError
-from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Op, Problem
+from spmark.impls.core.tolerance import tolerance
 from spmark.impls.lo_spmm.plan import LoSpmm
 from spmark.impls.lo_spmm.tuning import RANKED, Chooser
 from spmark.impls.runtime.device import find

@@ -8,8 +8,9 @@ from problems import dense_operands, matrices, random_csr
 from ptx_machine import Machine
 
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, Op, Problem
+from spmark.impls.core.tolerance import tolerance
 from spmark.impls.lo_spmm.emit_cuda import cuda_source
 from spmark.impls.lo_spmm.emit_ptx import entry_ptx, function_ptx
 from spmark.impls.lo_spmm.estimate import estimate

@@ -7,8 +7,9 @@ import pytest
 from problems import dense_operands, random_csr
 from ptx_machine import Machine
 
-from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, Op, Problem
+from spmark.impls.core.tolerance import tolerance
 from spmark.impls.lo_spmm.conv import ConvShape
 from spmark.impls.lo_spmm.emit_ptx import entry_ptx, function_ptx
 from spmark.impls.lo_spmm.kernel import Ending, TileSchedule, UnrolledKernel, make_tiles

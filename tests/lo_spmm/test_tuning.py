@@ -12,7 +12,7 @@ from rank_fakes import stump
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError, CompileError
-from spmark.impls.core.interfaces import Built, Plan
+from spmark.impls.core.interfaces import Built, Config, Plan
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.formats.threads import cores
 from spmark.impls.lo_spmm.features import FEATURES
@@ -33,7 +33,6 @@ from spmark.impls.lo_spmm.tuning import (
 )
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.impls.tuning.race import FINALISTS, FIRST, Race
-from spmark.impls.tuning.space import Config
 
 H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
 

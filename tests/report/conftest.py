@@ -12,12 +12,14 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import (
     Baseline,
+    CandidateRow,
     Environment,
     EnvironmentRow,
     MatrixKind,
@@ -27,6 +29,10 @@ from spmark.impls.core.record import (
     Status,
 )
 from spmark.impls.core.recordfile import RecordFile
+from spmark.report.claims.study import RatioRow, ScoreRow, Study, StudySource
+from spmark.report.derive.cases import derive
+from spmark.report.load.candidates import load_candidates, measured
+from spmark.report.load.records import load_records
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -111,6 +117,13 @@ CONVERTED: dict[str, Any] = {"phases_s": {"convert": 0.001}}
 # Time over that of float32.
 TIME_OF = {DType.FLOAT32: 1.0, DType.FLOAT16: 0.6}
 TIMED_OUT: dict[str, Any] = {"status": Status.TIMEOUT, "reason": "expected an end within 60 s, found none"}
+# Matrix: (format, predicted, measured) of every plan; two schedules share a prediction.
+SEEN = {
+    "a": [("mixed", 4.0, 5.0), ("mixed", 4.0, 4.5), ("blocks", 9.0, 9.0), ("other", 7.0, 6.0)],
+    "b": [("mixed", 11.0, 10.0), ("blocks", 20.0, 30.0), ("other", 15.0, None)],
+    "c": [("other", 40.0, 50.0), ("mixed", 30.0, 60.0)],
+}
+PUBLIC, HONEST = "public code", "matrix-disjoint"
 # Standard deviations of logarithms: between implementations, between cases of one, between samples of a case.
 SKILL, CASE, SAMPLE = 0.35, 0.25, 0.02
 
@@ -171,6 +184,14 @@ def sweep(
     return rows
 
 
+def score_row(
+    model: str, metric: str, *values: float, split: str = PUBLIC, train_rows: int = 0, note: str = ""
+) -> ScoreRow:
+    return ScoreRow(
+        task="selection", split=split, model=model, metric=metric, values=values, train_rows=train_rows, note=note
+    )
+
+
 def write_records(
     root: Path, rows: Iterable[Measurement], device: DeviceSpec | None = None, sweep_name: str = "graphs_spmm"
 ) -> Path:
@@ -196,3 +217,59 @@ def records() -> ModuleType:
 def write(tmp_path: Path) -> Callable[..., Path]:
     """Give `write_records` for a folder of the test's own."""
     return partial(write_records, tmp_path)
+
+
+@pytest.fixture
+def searched_folder(write: Callable[..., Path]) -> Path:
+    """Give a folder of records with a side file of candidates: the plans of `SEEN`, each config written twice."""
+    rows = [
+        measurement(implementation="stile", matrix=name, matrix_hash=f"{i:064x}", samples_us=[9.0] * 8)
+        for i, name in enumerate(SEEN)
+    ]
+    rows.append(measurement(implementation="stile", matrix="failed", status=Status.TIMEOUT))
+    place = write(rows)
+    environment = load_records([place])["environment"].iloc[0]
+    with RecordFile(place / "candidates.jsonl") as file:
+        for row in rows:
+            plans = SEEN.get(row.matrix, [("mixed", 1.0, 1.0)])
+            for schedule, (formats, us, seen_us) in enumerate(plans):
+                config = {"formats": formats, "predicted_us": us, "stages": schedule, "fixed": "same"}
+                samples = [] if seen_us is None else [seen_us / 2, seen_us, seen_us * 9]
+                for repeat in (1.0, us * 1e-6):
+                    file.append(
+                        CandidateRow(
+                            case_id=row.case_id, implementation_version=row.implementation_version,
+                            environment=environment, config=config, predicted=repeat, samples_us=samples,
+                        )
+                    )  # fmt: skip
+    return place
+
+
+@pytest.fixture
+def seen(searched_folder: Path) -> pd.DataFrame:
+    """Give the measured candidates of `searched_folder`."""
+    derived = derive(load_records([searched_folder]), None)
+    return measured(derived, load_candidates([searched_folder]))
+
+
+@pytest.fixture(scope="session")
+def study() -> Study:
+    """Give a small study of predictors: scores of two splits, a model that failed, a curve and a ratio per matrix."""
+    return Study(
+        paper="liteform",
+        seeds=2,
+        command="spmark train liteform --reproduce --seeds 2",
+        made_with={"numpy": "2"},
+        sources=(StudySource(name="a", url="https://a", sha256="0", gpu="V100", licence="MIT", citation="them"),),
+        scores=(
+            score_row("Random Forest", "accuracy", 0.8, 0.9),
+            score_row("Random Forest", "accuracy", 0.7, 0.8, split=HONEST),
+            score_row("QDA", "failed", note="not full rank"),
+            score_row("Random Forest", "accuracy", 0.5, 0.7, train_rows=187),
+            score_row("Random Forest", "accuracy", 0.6, 0.8, train_rows=374),
+        ),
+        ratios=(
+            RatioRow(name="figure7", what="speed", num_rows=(2000, 9000), ratios=(0.5, 2.0), selected=1,
+                     selected_geomeans=(1.9, 2.0, 2.1)),
+        ),
+    )  # fmt: skip

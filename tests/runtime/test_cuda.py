@@ -11,8 +11,9 @@ import pytest
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import OperandError, UnsupportedError
 from spmark.impls.core.interfaces import Plan
-from spmark.impls.core.operators import random_operands, reference, tolerance
+from spmark.impls.core.operators import random_operands, reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.tolerance import tolerance
 from spmark.impls.runtime.device import calibrate, find
 from spmark.impls.table import IMPLEMENTATIONS, create
 

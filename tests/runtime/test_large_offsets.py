@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from spmark.impls.core.devicespec import DeviceKind
-from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.tolerance import tolerance
 from spmark.impls.runtime.device import find
 from spmark.impls.table import IMPLEMENTATIONS, create
 

@@ -10,8 +10,9 @@ from problems import dense_operands, random_csr
 from races import made_up_race
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.core.tolerance import tolerance
 from spmark.impls.formats import limits
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.kernels.block_spmm import block_instance

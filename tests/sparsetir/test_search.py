@@ -9,12 +9,12 @@ import pytest
 from problems import random_csr
 from races import made_up_race
 
+from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.sparsetir.search import rule_width, sddmm_space, search_hyb, tiles
 from spmark.impls.tuning.strategies import exhaustive
 
 PROBLEM = Problem(Op.SPMM, random_csr(64, 64, [5] * 64), 64)
-Config = dict[str, Any]
 
 
 class Times:

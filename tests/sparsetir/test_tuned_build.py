@@ -16,7 +16,7 @@ from spmark.datasets.sweep import expand
 from spmark.datasets.sweepfile import read_sweep
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, CompileError, SpmarkError
-from spmark.impls.core.interfaces import Built
+from spmark.impls.core.interfaces import Built, Config
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.kernels.block_spmm import block_instance
 from spmark.impls.runtime.device import find
@@ -31,7 +31,6 @@ MATRIX = random_csr(70, 90, [i % 12 for i in range(70)])
 GPU = find("host-simt").model_copy(update={"kind": DeviceKind.CUDA, "name": "made-up"})
 HYB = Problem(Op.SPMM, MATRIX, 32)
 BLOCKS = Problem(Op.SPMM, MATRIX, 64, DType.FLOAT16)
-Config = dict[str, Any]
 
 
 @pytest.fixture(autouse=True)

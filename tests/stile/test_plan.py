@@ -13,8 +13,9 @@ import pytest
 from problems import dense_operands, matrices, random_csr
 
 from spmark.impls.core.errors import BuildError, DeviceError, UnsupportedError
-from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.tolerance import tolerance
 from spmark.impls.formats.tiles import BLOCK, TileFormat
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.target import open_target

@@ -100,7 +100,7 @@ def test_an_implementation_that_ends_the_process_is_named(monkeypatch, tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]))
     answers = usable.Asking([find("cpu")]).answers()
     assert list(answers) == list(IMPLEMENTATIONS)
-    assert answers["cublas"] == ([], "runs on cuda, of which none is here")
+    assert answers["cublas"] == ([], "runs on cuda, and no such device is here")
     assert answers["dgl"][1].endswith("the process that asks ended with code 134: free(): invalid pointer")
 
 

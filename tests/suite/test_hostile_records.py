@@ -125,7 +125,7 @@ def run_of(of, *command, sweep=None) -> RunRow:
 def test_provenance_checks_out_hashes_alone(tmp_path, name):
     made = recipe_of(tmp_path, environment(name), None)
     assert not any("checkout" in command for command in made.commands)
-    assert any("the commit on record is no hash" in limit for limit in made.limits)
+    assert any("the commit on record is not a hash" in limit for limit in made.limits)
 
 
 def test_provenance_pins_packages_alone(tmp_path):
@@ -160,7 +160,7 @@ def test_provenance_believes_commands_that_spmark_writes(tmp_path, command):
     assert not is_run(command)
     of = environment("0" * 40)
     made = recipe_of(tmp_path, of, run_of(of, *command))
-    assert any("none that spmark writes" in limit for limit in made.limits)
+    assert any("not one that spmark writes" in limit for limit in made.limits)
     assert all(limit.isprintable() for limit in made.limits)
     assert made.commands[-1] == ".venv/bin/spmark run graphs_spmm --device cuda"
 

@@ -19,9 +19,10 @@ from spmark.datasets.sweep import MatrixSpec
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import KernelFault
 from spmark.impls.core.interfaces import Built
-from spmark.impls.core.operators import random_operands, reference, tolerance
+from spmark.impls.core.operators import random_operands, reference
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.core.record import Status
+from spmark.impls.core.tolerance import tolerance
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.timing import Run, Stopwatch
 from spmark.impls.table import IMPLEMENTATIONS

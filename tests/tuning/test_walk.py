@@ -9,7 +9,8 @@ import pytest
 from races import Cost, made_up_race
 
 from spmark.impls.core.errors import BuildError
-from spmark.impls.tuning.space import Axis, Config, Space
+from spmark.impls.core.interfaces import Config
+from spmark.impls.tuning.space import Axis, Space
 from spmark.impls.tuning.strategies import Walk
 
 NEVER = 1 << 24

@@ -11,6 +11,7 @@ from typing import Any
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError, SpmarkError, UnsupportedError
+from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.cell import cell_layout, cell_pieces, lay_pieces
 from spmark.impls.formats.hyb import HybLayout
@@ -30,7 +31,6 @@ from spmark.impls.runtime.target import open_target
 from spmark.impls.runtime.template import C_TYPES
 from spmark.impls.tuning.gpu import PlanTimer
 from spmark.impls.tuning.race import Race
-from spmark.impls.tuning.space import Config
 
 _FORM = ("partitions", "max_width", "gathered", "tail_in_last")
 """Names of a config that describe the format; the others are its schedule."""

@@ -17,10 +17,9 @@ from spmark.impls.core.problem import DType, Op
 from spmark.report.derive.cases import derive
 from spmark.report.derive.groups import MOST_GROUPS
 from spmark.report.figures import all as figures
-from spmark.report.figures import panels
 from spmark.report.figures.all import draw_all
 from spmark.report.figures.speedups import speedup_per_matrix
-from spmark.report.figures.style import COLUMN_IN, RC, WIDTH_IN, looks
+from spmark.report.figures.style import COLUMN_IN, RC, WIDTH_IN
 from spmark.report.load.records import load_records
 
 GRAPHS = (
@@ -130,23 +129,6 @@ def straight(figure):
             for place, axis, (low, high) in ((0, ax.xaxis, ax.get_xlim()), (1, ax.yaxis, ax.get_ylim())):
                 texts += [t for t in axis.get_majorticklabels() if low <= t.get_position()[place] <= high]
     return [t for t in texts if t.get_visible() and t.get_text().strip() and t.get_rotation() % 90 == 0]
-
-
-def test_names_are_shortened_only_where_they_stay_apart():
-    assert panels.short_names(["ogb/arxiv", "dgl/ppi"]) == ["arxiv", "ppi"]
-    assert panels.short_names(["ogb/arxiv", "twin/arxiv"]) == ["ogb/arxiv", "twin/arxiv"]
-
-
-def test_ratio_axes_have_ticks_on_both_sides_of_one():
-    for low, high in ((0.95, 1.05), (0.6, 3), (0.01, 200)):
-        _, (ax,) = panels.stacked(1, looks([("a", "a")]), "lines")
-        ax.plot([1, 2], [low, high])
-        panels.ratio_axis(ax)
-        bottom, top = ax.get_ylim()
-        ticks = [tick for tick in ax.get_yticks() if bottom <= tick <= top]
-        assert 3 <= len(ticks) <= 9
-        assert min(ticks) < 1 < max(ticks)
-        assert 1 in ticks
 
 
 def test_drawing_needs_no_global_state():

@@ -8,7 +8,7 @@ import pytest
 
 from spmark.impls.core.record import ProblemFacts
 from spmark.report.derive.cases import derive
-from spmark.report.figures.memory import held, memory_per_matrix
+from spmark.report.figures.memory import memory_per_matrix, memory_ratios
 from spmark.report.load.records import load_records
 
 # (matrix, width): bytes of the baseline and of stile.
@@ -31,7 +31,7 @@ def derived_of(records, write, extra=0):
 
 
 def test_a_baseline_that_says_nothing_gives_no_ratio(records, write):
-    rows = held(derived_of(records, write))
+    rows = memory_ratios(derived_of(records, write))
     assert rows["memory_ratio"].tolist() == [2.0, 0.5, 1.5]
     assert set(rows["label"]) == {"stile"}
 

@@ -7,8 +7,6 @@ import pytest
 from scipy import sparse
 
 from spmark.report.figures.spy import degree_histogram, spy, spy_counts
-from spmark.report.page.matrix import matrix_report
-from spmark.report.page.site import write_site
 
 
 def random_csr(shape, density, seed=0):
@@ -52,12 +50,3 @@ def test_lengths_are_counted_in_doubling_bins():
         ("rows", 0, 0): 2, ("rows", 1, 1): 1, ("rows", 2, 3): 2, ("rows", 4, 7): 2, ("rows", 8, 15): 1,
         ("columns", 4, 7): 3,
     }  # fmt: skip
-
-
-def test_the_page_of_a_matrix(tmp_path):
-    matrix = random_csr((50, 20), 0.2)
-    counts = spy_counts(matrix.shape, matrix.indptr, matrix.indices)
-    lengths = np.diff(matrix.indptr), np.bincount(matrix.indices, minlength=20)
-    index = write_site(matrix_report("some/<one>", [("nnz", "200")], matrix.shape, counts, lengths), tmp_path)
-    assert "some/&lt;one&gt;" in index.read_text()
-    assert {path.name for path in (tmp_path / "figures").glob("*.csv")} == {"spy.csv", "degrees.csv"}

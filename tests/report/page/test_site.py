@@ -213,7 +213,7 @@ def test_a_paper_keeps_its_sweeps_or_says_that_there_are_none(records, tmp_path)
     other = records.write_records(tmp_path, others, sweep_name="other")
     text = write_report([mine, other], tmp_path / "a", paper=PaperPage("some", frozenset({"mine"}))).read_text()
     assert "<h1>spmark: some</h1>" in text
-    assert "Left out, as no sweeps of some: other." in text
+    assert "Left out, not being sweeps of some: other." in text
     text = write_report([other], tmp_path / "b", paper=PaperPage("some", frozenset({"mine"}))).read_text()
     assert "No record here is of a sweep of some (mine): all records are shown." in text
 
@@ -253,3 +253,10 @@ def test_the_page_says_what_else_the_host_did(records, write, tmp_path):
     text = write_report([write(rows)], tmp_path / "out").read_text()
     assert "at most 6.5 of the host&#x27;s cores, in 2 cases that tell" in text
     assert "1 cases ran on a throttled device or a busy machine" in text
+
+
+def test_the_page_holds_what_searches_saw(searched_folder, tmp_path):
+    write_report([searched_folder], tmp_path / "site")
+    for name in ("choices", "agreement"):
+        assert (tmp_path / "site" / "tables" / f"test-gpu-{name}.csv").is_file()
+    assert (tmp_path / "site" / "figures" / "test-gpu-predicted-times.png").is_file()
