@@ -35,7 +35,10 @@ class WidthRule:
         """Take what every cost model is made of; the rule depends on the matrix alone."""
 
     def score(self, problem: Problem, configs: Sequence[Config]) -> NDArray[np.float64]:
-        """Score every config by its ``max_width``, (len(configs),) float64; NaN where it has none, as for SDDMM."""
+        """Score every config by its ``max_width``, (len(configs),) float64.
+
+        NaN where it has none, as for SDDMM and for CSR as it comes, of which the rule says nothing.
+        """
         widths = np.array([config.get("max_width", np.nan) for config in configs], np.float64)
         away: NDArray[np.float64] = np.abs(np.log2(widths) - np.log2(rule_width(problem)))
         return away

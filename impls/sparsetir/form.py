@@ -1,16 +1,19 @@
-"""What of a config shapes the format, apart from the schedule that runs over it."""
+"""What of a config shapes the format, apart from the schedule that runs over it; CSR as it comes is one more format."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import Problem
 from spmark.impls.formats.hyb import HybLayout
+from spmark.impls.kernels.direct_spmm import DIRECT, DirectPlan, is_direct
 from spmark.impls.kernels.ell_buckets import EllBucketsPlan
 from spmark.impls.kernels.hyb_convert import HybConverter
+from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target
 
 Order = Literal["width", "row", "near"]
@@ -34,7 +37,7 @@ class HybForm:
 
 
 class Forms:
-    """A matrix on a target in one form after the other; the last one is kept for further schedules.
+    """A matrix on a target in one form after the other; the last hyb and CSR are kept for further schedules.
 
     Parameters
     ----------
@@ -44,11 +47,25 @@ class Forms:
 
     def __init__(self, problem: Problem, target: Target) -> None:
         self._problem, self._target = problem, target
-        self.converter = HybConverter(problem, target)
+        self._csr: list[DeviceArray] = []
         self._held: tuple[HybForm, HybLayout, list[DeviceArray]] | None = None
 
-    def plan(self, config: Mapping[str, Any]) -> EllBucketsPlan:
-        """Build a plan of a config."""
+    @cached_property
+    def converter(self) -> HybConverter:
+        """Gives hyb; made for the first plan of it."""
+        return HybConverter(self._problem, self._target)
+
+    def plan(self, config: Mapping[str, Any]) -> DevicePlan:
+        """Build a plan of a config; what it costs to convert to hyb stands in `converter`."""
+        return self._direct(config) if is_direct(config) else self._hyb(config)
+
+    def _direct(self, config: Mapping[str, Any]) -> DirectPlan:
+        schedule = {name: value for name, value in config.items() if name not in DIRECT}
+        plan = DirectPlan(self._problem, self._target, DIRECT, arrays=self._csr, **schedule)
+        self._csr = plan.arrays
+        return plan
+
+    def _hyb(self, config: Mapping[str, Any]) -> EllBucketsPlan:
         form, schedule = HybForm.of(config)
         near = form.order == "near"
         if self._held is None or self._held[0] != form:

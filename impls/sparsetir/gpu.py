@@ -7,17 +7,19 @@ from collections.abc import Sequence
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
+from spmark.impls.kernels.direct_spmm import direct_instance, is_direct
 from spmark.impls.kernels.ell_buckets import ell_instance
 from spmark.impls.kernels.sddmm import SddmmPlan, sddmm_instance
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import open_target
+from spmark.impls.runtime.template import Instance
 from spmark.impls.sparsetir.form import Forms
 from spmark.impls.tuning.gpu import PlanTimer
 from spmark.impls.tuning.race import Race
 
 
 def open_race(problem: Problem, device: DeviceSpec, seed: int = 0) -> Race[DevicePlan]:
-    """Open a race of configs of hyb, or of SDDMM's schedules.
+    """Open a race of configs of hyb and of the direct kernel, or of SDDMM's schedules.
 
     Parameters
     ----------
@@ -34,8 +36,12 @@ def open_race(problem: Problem, device: DeviceSpec, seed: int = 0) -> Race[Devic
     def build(config: Config) -> DevicePlan:
         return forms.plan(config) if forms else SddmmPlan(problem, target, {}, **config)
 
+    def instance(config: Config) -> Instance:
+        if not spmm:
+            return sddmm_instance(problem, config)
+        return direct_instance(problem, config) if is_direct(config) else ell_instance(problem, config)
+
     def prepare(configs: Sequence[Config]) -> None:
-        one = ell_instance if spmm else sddmm_instance
-        target.load(list(dict.fromkeys(one(problem, config) for config in configs)))
+        target.load(list(dict.fromkeys(map(instance, configs))))
 
     return Race(build, PlanTimer(problem, device, seed), prepare=prepare)

@@ -1,4 +1,4 @@
-"""SparseTIR: composable ELL buckets for SpMM, a two-stage SDDMM, tuned for matrix, width and device.
+"""SparseTIR: composable ELL buckets or plain CSR for SpMM, a two-stage SDDMM, tuned for matrix, width and device.
 
 Ye, Lai, Shao, Chen and Ceze, "SparseTIR: Composable Abstractions for Sparse Compilation in Deep Learning", ASPLOS 2023,
 sections 4.2.1 and 4.2.2.
@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Config, Plan, Search
 from spmark.impls.core.problem import Op, Problem
+from spmark.impls.kernels.direct_spmm import SPMM_DIRECT, is_direct
 from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS
 from spmark.impls.kernels.hyb_convert import FILL_ELL_BUCKETS
 from spmark.impls.kernels.sddmm import SDDMM_CSR, SddmmPlan
@@ -29,13 +30,13 @@ from spmark.impls.tuning.strategies import exhaustive
 
 @dataclass(frozen=True)
 class SparseTir:
-    """SpMM over hyb(c, k), and SDDMM in two stages."""
+    """SpMM over hyb(c, k), or over CSR where nothing is pinned and that is faster, and SDDMM in two stages."""
 
     name: ClassVar[str] = "sparsetir"
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (
-        *(SPMM_ELL_BUCKETS, ROUND_SHARED_ROWS, ZERO_ROWS, FILL_ELL_BUCKETS, SDDMM_CSR),
+        *(SPMM_ELL_BUCKETS, SPMM_DIRECT, ROUND_SHARED_ROWS, ZERO_ROWS, FILL_ELL_BUCKETS, SDDMM_CSR),
     )
     cost_models: ClassVar[Mapping[str, str]] = {"rule": "spmark.impls.sparsetir.cost_models:WidthRule"}
 
@@ -103,11 +104,12 @@ def _middle(problem: Problem) -> dict[str, Any]:
 
 
 def build_plan(problem: Problem, device: DeviceSpec, config: dict[str, Any]) -> DevicePlan:
-    """Build one config: ``c, max_width`` of the format where it is SpMM, the rest of the schedule."""
+    """Build one config: of SpMM ``c, max_width`` or ``format`` say the format, all else is the schedule."""
     target = open_target(device)
     if problem.op is Op.SDDMM:
         return SddmmPlan(problem, target, {}, **config)
     forms = Forms(problem, target)
     plan = forms.plan(config)
-    plan.charge(forms.converter.phases_s)
+    if not is_direct(config):
+        plan.charge(forms.converter.phases_s)
     return plan

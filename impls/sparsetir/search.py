@@ -1,9 +1,10 @@
-"""The searches over hyb(c, k) and over SDDMM's schedules: which candidates are timed, and in what order.
+"""The searches over hyb(c, k), CSR and SDDMM's schedules: which candidates are timed, and in what order.
 
 SparseTIR searches c and k over small sets and measures every candidate (Ye et al., ASPLOS 2023, section 4.2.1). Here
 the schedule is searched as well, one axis after the other: the tile first, since it decides most, then the width of the
 last bucket, who takes long rows; from rows as they are and from an order that puts those together which share columns;
-then the column partitions, and all once more. An axis ends early where two values in a row are clearly worse.
+then the column partitions, and all once more. An axis ends early where two values in a row are clearly worse. A few
+schedules of the kernel that takes CSR as it comes are timed before any of hyb: where they tie, the simpler one is kept.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Problem
+from spmark.impls.kernels.direct_spmm import DIRECT, direct_schedules
 from spmark.impls.kernels.ell_buckets import LANES, NEVER
 from spmark.impls.runtime.template import loads_of
 from spmark.impls.tuning.race import ConfigTime
@@ -69,16 +71,19 @@ def spmm_tiles(problem: Problem) -> list[Config]:
 
 
 def search_hyb(problem: Problem, pinned: Mapping[str, Any], race: Times) -> None:
-    """Time what is worth trying of hyb(c, k) and of its schedules.
+    """Time what is worth trying of CSR, of hyb(c, k) and of their schedules.
 
     Parameters
     ----------
     problem : Problem
     pinned : mapping
-        ``c`` and ``max_width`` where they are not to be searched.
+        ``c`` and ``max_width`` where they are not to be searched; CSR is then left out.
     race : Race
-        Of configs ``c, max_width, order, work, spread, together, threads, vector, vectors, lanes``.
+        Of configs ``c, max_width, order, work, spread, together, threads, vector, vectors, lanes`` of hyb, and of
+        ``format, vector, vectors, lanes, unroll, rows, longest, threads`` of CSR.
     """
+    if not pinned:
+        exhaustive(race, [{**DIRECT, **schedule} for schedule in direct_schedules(problem)])
     widest = max(32, min(rule_width(problem), 512))
     start: Config = {"c": 1, "max_width": widest, "work": 32, "spread": 128, "together": NEVER, "threads": 128}
     start |= {"order": "width", **pinned, **spmm_tiles(problem)[0]}

@@ -8,10 +8,12 @@ from tables import TableTarget, every_instance, table_target
 
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.hyb import HybFormat
+from spmark.impls.kernels.direct_spmm import DIRECT, DirectPlan, direct_schedules
 from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBucketsPlan, block_ranges
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.template import C_TYPES, Instance
-from spmark.impls.sparsetir.plan import SparseTir
+from spmark.impls.sparsetir.form import Forms
+from spmark.impls.sparsetir.plan import SparseTir, build_plan
 
 MATRIX = random_csr(29, 41, [0, 1, 2, 3, 41, 7, 0, 12, 30, 5, 8, 9] * 2 + [1, 0, 9, 16, 17])
 DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
@@ -74,3 +76,25 @@ def test_widths_beyond_the_grid_are_refused() -> None:
         SparseTir().unsupported(Problem(Op.SPMM, MATRIX, 9 * 65535), find("host-simt"))
     )
     assert SparseTir().unsupported(Problem(Op.SPMM, MATRIX, 4096, DType.FLOAT16), find("host-simt")) is None
+
+
+def test_a_config_of_csr_is_built_from_the_matrix_as_it_comes() -> None:
+    problem = Problem(Op.SPMM, MATRIX, 32)
+    config = {**DIRECT, **direct_schedules(problem)[0]}
+    plan = build_plan(problem, find("host-simt"), config)
+    run_checked(plan, problem)
+    assert plan.config == config
+    assert plan.stored == MATRIX.nnz
+    assert plan.phases_s.keys() == {"compile", "convert", "upload"}
+
+
+def test_plans_of_csr_share_the_matrix_and_leave_hyb_its_own(target: TableTarget) -> None:
+    problem = Problem(Op.SPMM, MATRIX, 32)
+    forms = Forms(problem, target)
+    one, other = (forms.plan({**DIRECT, **schedule}) for schedule in direct_schedules(problem)[:2])
+    assert isinstance(one, DirectPlan)
+    assert isinstance(other, DirectPlan)
+    assert all(a is b for a, b in zip(one.arrays, other.arrays, strict=True))
+    hyb = forms.plan({"c": 1, "max_width": 8, "vector": 4, "lanes": 8, "work": 16})
+    for plan in (one, other, hyb):
+        run_checked(plan, problem)

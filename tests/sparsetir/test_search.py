@@ -11,6 +11,7 @@ from races import made_up_race
 
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.kernels.direct_spmm import DIRECT, direct_schedules, is_direct
 from spmark.impls.sparsetir.search import rule_width, sddmm_space, search_hyb, tiles
 from spmark.impls.tuning.strategies import exhaustive
 
@@ -25,6 +26,8 @@ class Times:
 
     def __call__(self, config: Config) -> float:
         cost = 10.0
+        if is_direct(config) != is_direct(self.best):
+            return 10 * cost
         for key, value in self.best.items():
             if config[key] != value:
                 cost *= 1.05 + 0.001 * (crc32(str(config[key]).encode()) % 7)
@@ -55,9 +58,19 @@ def test_the_best_point_of_separable_costs_is_found() -> None:
     assert config == best
 
 
+def test_csr_as_it_comes_is_tried_first_and_kept_where_it_ties() -> None:
+    offered = [{**DIRECT, **schedule} for schedule in direct_schedules(PROBLEM)]
+    config, asked = searched(PROBLEM, {}, Times({**DIRECT, "lanes": 8, "vectors": 2, "unroll": 2}))
+    assert (config["lanes"], config["vectors"], config["unroll"]) == (8, 2, 2)
+    assert asked[: len(offered)] == offered
+    assert not any(is_direct(one) for one in asked[len(offered) :])
+    assert searched(PROBLEM, {}, lambda config: 10.0)[0] == offered[0]
+
+
 def test_large_problems_are_searched_from_both_orders_of_rows() -> None:
     large = Problem(Op.SPMM, random_csr(2000, 2000, [40] * 2000), 64)
     config, asked = searched(large, {}, Times({"order": "near", "spread": 32}))
+    asked = [one for one in asked if not is_direct(one)]
     assert (config["order"], config["spread"]) == ("near", 32)
     assert {one["vector"] for one in asked} == {4}
     wide = Problem(Op.SPMM, random_csr(2000, 2001, [40] * 2000), 64)
@@ -76,9 +89,13 @@ def test_the_papers_rule_is_measured_where_the_sweep_ends_before_it() -> None:
     assert rule_width(narrow) == 4
     # From 32 every narrower width is clearly worse, so that the sweep ends at 8; only the rule's own is best.
     times = {4: 1.0, 8: 40.0, 16: 20.0, 32: 10.0}
-    config, asked = searched(narrow, {}, lambda config: times.get(config["max_width"], 10.0 * config["max_width"]))
+
+    def cost(config: Config) -> float:
+        return 99.0 if is_direct(config) else times.get(config["max_width"], 10.0 * config["max_width"])
+
+    config, asked = searched(narrow, {}, cost)
     assert config["max_width"] == 4
-    assert 8 in {one["max_width"] for one in asked}
+    assert 8 in {one.get("max_width") for one in asked}
 
 
 @pytest.mark.parametrize(("lengths", "width"), [([1] * 8, 1), ([5] * 8, 8), ([8] * 8, 8), ([9] * 8, 16), ([0] * 8, 1)])

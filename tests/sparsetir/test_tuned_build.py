@@ -19,6 +19,7 @@ from spmark.impls.core.errors import BuildError, CompileError, SpmarkError
 from spmark.impls.core.interfaces import Built, Config
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.kernels.block_spmm import block_instance
+from spmark.impls.kernels.direct_spmm import is_direct
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.template import Instance
 from spmark.impls.sparsetir import block_search, blocks, plan
@@ -40,11 +41,13 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
-    """Give what hyb's search measures: partitions run out of memory, narrow buckets do not compile."""
+    """Give what hyb's search measures: CSR is wrong, partitions run out of memory, narrow buckets do not compile."""
     configs: list[Config] = []
 
     def cost(config: Config) -> float:
         configs.append(config)
+        if is_direct(config):
+            raise BuildError("not right: expected an error of at most 1, found 3")
         if config["c"] > 1:
             raise MemoryError("no room")
         if config["max_width"] < 32:
@@ -73,7 +76,7 @@ def test_hyb_passes_over_what_fails_and_says_why(asked: list[Config]) -> None:
     assert (built.config["c"], built.config["max_width"]) == (1, 32)
     assert built.search is not None
     reasons = {candidate.reason.split("\n")[-1].split(":")[0] for candidate in built.search.seen}
-    assert reasons == {"", "no room", "ptxas died", "wrong result"}
+    assert reasons == {"", "not right", "no room", "ptxas died", "wrong result"}
     # Where memory is short, a candidate is tried once more without the plans of the finalists.
     assert built.search.candidates == len({str(config) for config in asked})
     assert built.search.measured == sum(not candidate.reason for candidate in built.search.seen)

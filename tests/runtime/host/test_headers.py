@@ -33,6 +33,9 @@ template <typename T, int n> __global__ void ordinary(const T* in, T* out) {
 template <typename T, int n> __global__ void read_only(const T* in, T* out) {
   store<n>(out + n * threadIdx.x, load_read_only<n>(in + n * threadIdx.x));
 }
+template <typename T, int n> __global__ void where(const T* in, T* out) {
+  store<n>(out + n * threadIdx.x, load_read_only_where<n>(threadIdx.x < 5, in + n * threadIdx.x));
+}
 template <typename T, int n> __global__ void streaming(const T* in, T* out) {
   store_streaming<n>(out + n * threadIdx.x, load_streaming<n>(in + n * threadIdx.x));
 }
@@ -91,7 +94,7 @@ def compiled_program(text: str, names: Iterable[str], architecture: int) -> Any:
 @cache
 def ptx(architecture: int) -> dict[str, Counter[str]]:
     """Instructions of each kernel, by its name expression."""
-    names = [f"{kind}<{t}, {n}>" for kind in ("ordinary", "read_only", "streaming") for t, n, _ in VECTORS]
+    names = [f"{kind}<{t}, {n}>" for kind in ("ordinary", "read_only", "where", "streaming") for t, n, _ in VECTORS]
     names += [f"add<{n}>" for n in (1, 2, 4)] + ["staged", "multiply", "fragments"]
     program = compiled_program(SOURCE, names, architecture)
     text = nvrtc.getPTX(program)
@@ -124,6 +127,7 @@ def test_a_vector_moves_in_one_instruction(architecture, type_, n, size):
     assert moves(ordinary, "ld.global") == [("ld.global", size)]
     assert moves(ordinary, "st.global") == [("st.global", size)]
     assert moves(kernels[f"read_only<{type_}, {n}>"], "ld.global") == [("ld.global.nc", size)]
+    assert moves(kernels[f"where<{type_}, {n}>"], "ld.global") == [("ld.global.nc", size)]
     streaming = kernels[f"streaming<{type_}, {n}>"]
     assert moves(streaming, "ld.global") == [("ld.global.nc.L1::no_allocate", size)]
     assert moves(streaming, "st.global") == [("st.global.cs", size)]

@@ -40,7 +40,7 @@ __global__ void shuffles(const T* in, T* out) {
   out[32 + lane] = shuffle_down(kFullMask, value, 3);
   out[64 + lane] = shuffle_up(kFullMask, value, 3);
   out[96 + lane] = shuffle_xor(kFullMask, value, 5);
-  out[128 + lane] = __shfl_sync(kFullMask, value, 2, 8);
+  out[128 + lane] = shuffle_within<8>(kFullMask, value, 2);
   out[160 + lane] = __shfl_down_sync(kFullMask, value, 2, 8);
 }
 
@@ -90,6 +90,7 @@ __global__ void __launch_bounds__(threads) block_scan(const int* in, int* out) {
 }
 
 // Copies through every kind of load and store; out holds 3 copies of in, scaled holds 2 * in in float32.
+// What is loaded where it is not wanted adds nothing, and its address is not looked at.
 template <typename T, int n>
 __global__ void copies(const T* in, T* out, float* scaled, int count) {
   const int at = (blockIdx.x * blockDim.x + threadIdx.x) * n;
@@ -99,8 +100,9 @@ __global__ void copies(const T* in, T* out, float* scaled, int count) {
   store(out + count + at, load_read_only<n>(in + at));
   store_streaming(out + 2 * count + at, load_streaming<n>(in + at));
   Vec<float, n> twice = {};
-  axpy(twice, 1.0f, value);
-  axpy(twice, 1.0f, load_packed<n>(in + at));
+  axpy(twice, 0.5f, load_packed<n>(in + at));
+  axpy(twice, 1.5f, load_packed_where<n>(true, in + at));
+  axpy(twice, 1.0f, load_packed_where<n>(false, static_cast<const T*>(nullptr)));
   for (int i = 0; i < n; ++i) scaled[at + i] = twice[i];
 }
 

@@ -100,6 +100,14 @@ struct Raw;
 template <>
 struct Raw<2> {
   using type = unsigned short;
+  static __device__ __forceinline__ type load_where(bool wanted, const void* p) {
+    type r;
+    asm("{.reg .pred q; setp.ne.s32 q, %1, 0; mov.b16 %0, 0;\n"
+        "@q ld.global.nc.u16 %0, [%2];}"
+        : "=&h"(r)
+        : "r"(int(wanted)), "l"(p));
+    return r;
+  }
   static __device__ __forceinline__ type load_streaming(const void* p) {
     type r;
     asm("ld.global.nc.L1::no_allocate.u16 %0, [%1];" : "=h"(r) : "l"(p));
@@ -113,6 +121,14 @@ struct Raw<2> {
 template <>
 struct Raw<4> {
   using type = unsigned;
+  static __device__ __forceinline__ type load_where(bool wanted, const void* p) {
+    type r;
+    asm("{.reg .pred q; setp.ne.s32 q, %1, 0; mov.b32 %0, 0;\n"
+        "@q ld.global.nc.u32 %0, [%2];}"
+        : "=&r"(r)
+        : "r"(int(wanted)), "l"(p));
+    return r;
+  }
   static __device__ __forceinline__ type load_streaming(const void* p) {
     type r;
     asm("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(r) : "l"(p));
@@ -126,6 +142,14 @@ struct Raw<4> {
 template <>
 struct Raw<8> {
   using type = uint2;
+  static __device__ __forceinline__ type load_where(bool wanted, const void* p) {
+    type r;
+    asm("{.reg .pred q; setp.ne.s32 q, %2, 0; mov.b32 %0, 0; mov.b32 %1, 0;\n"
+        "@q ld.global.nc.v2.u32 {%0, %1}, [%3];}"
+        : "=&r"(r.x), "=&r"(r.y)
+        : "r"(int(wanted)), "l"(p));
+    return r;
+  }
   static __device__ __forceinline__ type load_streaming(const void* p) {
     type r;
     asm("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(r.x), "=r"(r.y) : "l"(p));
@@ -139,6 +163,14 @@ struct Raw<8> {
 template <>
 struct Raw<16> {
   using type = uint4;
+  static __device__ __forceinline__ type load_where(bool wanted, const void* p) {
+    type r;
+    asm("{.reg .pred q; setp.ne.s32 q, %4, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0;\n"
+        "@q ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%5];}"
+        : "=&r"(r.x), "=&r"(r.y), "=&r"(r.z), "=&r"(r.w)
+        : "r"(int(wanted)), "l"(p));
+    return r;
+  }
   static __device__ __forceinline__ type load_streaming(const void* p) {
     type r;
     asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -184,7 +216,14 @@ __device__ __forceinline__ Vec<T, N> load_read_only(const T* p) {
   return detail::unpack<T, N>(__ldg(reinterpret_cast<const detail::RawOf<T, N>*>(p)));
 }
 
-// The same for data that is read once: it does not push reused data out of L1.
+// The same where it is wanted, else zeros without a load. With an `if` in place of it the compiler waits for one load
+// before it begins the next.
+template <int N, typename T>
+__device__ __forceinline__ Vec<T, N> load_read_only_where(bool wanted, const T* p) {
+  return detail::unpack<T, N>(detail::Raw<sizeof(T) * N>::load_where(wanted, p));
+}
+
+// Load from global memory that nothing writes, for data that is read once: it does not push reused data out of L1.
 template <int N, typename T>
 __device__ __forceinline__ Vec<T, N> load_streaming(const T* p) {
   return detail::unpack<T, N>(detail::Raw<sizeof(T) * N>::load_streaming(p));
@@ -216,6 +255,11 @@ Vec<T, N> load_read_only(const T* p) {
 }
 
 template <int N, typename T>
+Vec<T, N> load_read_only_where(bool wanted, const T* p) {
+  return wanted ? load<N>(p) : zeros<T, N>();
+}
+
+template <int N, typename T>
 Vec<T, N> load_streaming(const T* p) {
   return load<N>(p);
 }
@@ -237,6 +281,13 @@ template <int N, typename T>
 __device__ __forceinline__ Packed<T, N> load_packed(const T* p) {
   using Word = typename Packed<T, N>::Word;
   return {load_read_only<N * sizeof(T) / sizeof(Word)>(reinterpret_cast<const Word*>(p))};
+}
+
+// The same where it is wanted, else zeros without a load.
+template <int N, typename T>
+__device__ __forceinline__ Packed<T, N> load_packed_where(bool wanted, const T* p) {
+  using Word = typename Packed<T, N>::Word;
+  return {load_read_only_where<N * sizeof(T) / sizeof(Word)>(wanted, reinterpret_cast<const Word*>(p))};
 }
 
 }  // namespace spmark

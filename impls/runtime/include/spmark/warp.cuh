@@ -35,6 +35,12 @@ __device__ __forceinline__ T shuffle(unsigned mask, T value, int lane) {
   return __shfl_sync(mask, value, lane);
 }
 
+// Value of a lane of this lane's group of Width neighbours, counted from the first of the group.
+template <int Width, typename T>
+__device__ __forceinline__ T shuffle_within(unsigned mask, T value, int lane) {
+  return __shfl_sync(mask, value, lane, Width);
+}
+
 template <typename T>
 __device__ __forceinline__ T shuffle_down(unsigned mask, T value, int delta) {
   return __shfl_down_sync(mask, value, delta);

@@ -1,0 +1,197 @@
+// SpMM straight from CSR, in A's order of rows: one launch, one store a row, nothing padded and nothing cleared.
+//
+// One group of lanes walks a row, as in GE-SpMM (Huang et al., SC 2020, section 4), and shuffles show it the row's
+// elements, as in Sputnik's subwarp tiles (Gale et al., SC 2020, section 5). Deterministic: there are no atomics.
+
+#include <spmark/half.cuh>
+#include <spmark/vec.cuh>
+#include <spmark/warp.cuh>
+
+using namespace spmark;
+
+// Threads of a multiprocessor, by the loads that each has on their way: more would spill registers. Told nothing, the
+// compiler saves registers and waits for one load before it begins the next.
+template <int vectors, int unroll>
+constexpr int kResident = vectors * unroll == 8 ? 768 : 1024;
+
+// One element of A. Each lane of a group holds one.
+template <typename T>
+struct Element {
+  int column;
+  T value;
+};
+
+// What one group takes: `size` neighbouring elements of A, of one row or of several.
+template <typename T, int lanes>
+struct Run {
+  const int* __restrict__ indices;
+  const T* __restrict__ values;
+  int size;
+
+  // This lane's element of the chunk of `lanes` that begins at `start`. Past the end nothing is loaded.
+  __device__ __forceinline__ Element<T> fetch(int start, int lane) const {
+    Element<T> found = {0, from_float<T>(0.0f)};
+    if (start + lane < size) {
+      found.column = load_read_only<1>(indices + start + lane)[0];
+      found.value = load_read_only<1>(values + start + lane)[0];
+    }
+    return found;
+  }
+};
+
+// Row `row` of a row-major matrix. Of two unsigned words the product takes one instruction, of signed ones five.
+template <typename P>
+__device__ __forceinline__ P* row_of(P* first, unsigned row, unsigned row_bytes) {
+  return reinterpret_cast<P*>(reinterpret_cast<size_t>(first) + static_cast<size_t>(row) * row_bytes);
+}
+
+// Add up what the groups of a block hold, in the order of the groups; the first group gets the sum.
+template <int lanes, int groups, int vector, int vectors>
+__device__ __forceinline__ void sum_over_block(Vec<float, vector>* parts, Vec<float, vector> (&sum)[vectors]) {
+#pragma unroll
+  for (int v = 0; v < vectors; ++v) {
+    parts[threadIdx.x] = sum[v];
+    __syncthreads();  // the first group reads what all have found
+    if (threadIdx.x < lanes) {
+#pragma unroll 1
+      for (int g = 1; g < groups; ++g) axpy(sum[v], 1.0f, parts[g * lanes + threadIdx.x]);
+    }
+    __syncthreads();  // nobody writes over what the first group still reads
+  }
+}
+
+// C[i, j] = sum_k A[i, k] B[k, j].
+//
+// A group of `lanes` threads takes `rows` neighbouring rows and a tile of vectors * lanes * vector columns; a lane owns
+// `vectors` vectors of them, lanes * vector columns apart. The elements of neighbouring rows are neighbours in CSR, so
+// that the group walks all of its rows as one run: each lane fetches one element of a chunk of `lanes`, one chunk
+// ahead, and `unroll` rows of B are on their way at once. A row longer than `longest` is the work of a whole block,
+// whose groups take equal parts of it.
+//   num_rows   rows of A
+//   width      columns of B and C, a multiple of `vector`
+//   rows       rows of a group, at most `lanes`; 1 where they are not `several`
+//   longest    elements of a row; a group that meets a longer row leaves all of its rows to the first blocks
+//   num_long   entries of `long_rows`: so many blocks come first in the grid
+//   indptr     num_rows + 1 offsets
+//   indices    nnz columns, in CSR order
+//   values     nnz values, likewise
+//   long_rows  rows that have a block each: those of every group with a row longer than `longest`
+//   dense      B, num_cols x width, row-major; aligned to vector elements
+//   out        C, num_rows x width, row-major; written whole, rows without elements as zeros
+// Dynamic shared memory: a float32 vector of each thread where there are long rows.
+template <typename T, int vector, int vectors, int lanes, int unroll, bool several, int threads>
+__global__ void __launch_bounds__(threads, kResident<vectors, unroll> / threads)
+    spmm_direct(int num_rows, int width, int rows, int longest, int num_long, const int* __restrict__ indptr,
+                const int* __restrict__ indices, const T* __restrict__ values, const int* __restrict__ long_rows,
+                const T* __restrict__ dense, T* __restrict__ out) {
+  static_assert(kWarpSize % lanes == 0 && lanes % unroll == 0, "a group is a part of one warp and holds whole steps");
+  static_assert(sizeof(T) * vector <= 16, "a vector is loaded at once");
+  static_assert(sizeof(T) * vector == 16 || (vectors == 1 && unroll == 4 && threads == 128),
+                "schedules are chosen where a load has 16 bytes");
+  constexpr int kGroups = threads / lanes;
+  constexpr int kStep = lanes * vector;  // columns between two vectors of a lane
+  constexpr int kNoEnd = 0x7fffffff;
+  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  const int lane = threadIdx.x % lanes;
+  const int group = threadIdx.x / lanes;
+  const int block = blockIdx.x;
+  const bool together = block < num_long;
+
+  // Lane l of a group of several rows looks at its row l, or at the last one.
+  const int row = together ? long_rows[block] : min(((block - num_long) * kGroups + group) * rows, num_rows);
+  int count = together ? 1 : min(rows, num_rows - row);
+  const int own = several ? row + min(lane, count - 1) : min(row, num_rows - 1);
+  const int from = indptr[own];
+  const int to = indptr[own + 1];
+  const bool is_long = to - from > longest;
+  const bool has_long = several ? (ballot(kFullMask, is_long) & group_mask<lanes>()) != 0 : is_long;
+  if (has_long && !together) count = 0;
+
+  int begin = several ? shuffle_within<lanes>(kFullMask, from, 0) : from;
+  const int stop = several ? shuffle_within<lanes>(kFullMask, to, lanes - 1) : to;
+  int size = count > 0 ? stop - begin : 0;
+  if (together) {
+    const int part = (size + kGroups - 1) / kGroups;
+    begin += min(group * part, size);
+    size = min(part, stop - begin);
+  }
+  const Run<T, lanes> run{indices + begin, values + begin, size};
+  // All groups of a warp make the steps of the longest run, so that shuffles find every lane.
+  int steps = size;
+#pragma unroll
+  for (int distance = lanes; distance < kWarpSize; distance *= 2)
+    steps = max(steps, shuffle_xor(kFullMask, steps, distance));
+
+  // Through a shuffle: what follows from an index of the block alone, the compiler would work out anew in each step.
+  const int column = shuffle_within<lanes>(kFullMask, blockIdx.y * (kStep * vectors) + lane * vector, lane);
+  const unsigned row_bytes = width * unsigned(sizeof(T));
+  const T* columns = dense + column;
+  int taken[vectors];  // elements whose rows of B a vector is loaded of: none past the last column
+  Vec<float, vector> sum[vectors];
+#pragma unroll
+  for (int v = 0; v < vectors; ++v) {
+    taken[v] = column + v * kStep < width ? size : 0;
+    sum[v] = zeros<float, vector>();
+  }
+
+  int done = 0;  // rows
+  // Where the row at hand ends. What a block takes together ends once its groups' sums have been added.
+  const int first_end = several ? shuffle_within<lanes>(kFullMask, to, 0) - begin : kNoEnd;
+  int end = together || count <= 0 ? kNoEnd : first_end;
+  const auto finish_row = [&] {
+#pragma unroll
+    for (int v = 0; v < vectors; ++v) {
+      if (column + v * kStep < width)  // C is not read again: B stays in L2
+        store_streaming(row_of(out + column + v * kStep, row + done, row_bytes), round_to<T>(sum[v]));
+      sum[v] = zeros<float, vector>();
+    }
+    ++done;
+    if (several) end = done < count ? shuffle_within<lanes>(group_mask<lanes>(), to, done) - begin : kNoEnd;
+  };
+
+  int now_column = 0;
+  float now_value = 0.0f;
+  Element<T> next = run.fetch(0, lane);
+#pragma unroll 1
+  for (int step = 0; step < steps; step += unroll) {
+    const int place = lanes == unroll ? 0 : step % lanes;
+    if (place == 0) {
+      now_column = next.column;
+      now_value = to_float(next.value);
+      next = run.fetch(step + lanes, lane);
+    }
+    int from_row[unroll];
+    float value[unroll];
+#pragma unroll
+    for (int u = 0; u < unroll; ++u) {
+      from_row[u] = shuffle_within<lanes>(kFullMask, now_column, place + u);
+      value[u] = shuffle_within<lanes>(kFullMask, now_value, place + u);
+    }
+    Packed<T, vector> part[unroll][vectors];
+#pragma unroll
+    for (int u = 0; u < unroll; ++u) {
+      const T* source = row_of(columns, from_row[u], row_bytes);
+#pragma unroll
+      for (int v = 0; v < vectors; ++v)
+        part[u][v] = load_packed_where<vector>(step + u < taken[v], source + v * kStep);
+    }
+#pragma unroll
+    for (int u = 0; u < unroll; ++u) {
+      if (several) {
+        while (step + u == end) finish_row();
+      }
+#pragma unroll
+      for (int v = 0; v < vectors; ++v) axpy(sum[v], value[u], part[u][v]);
+    }
+  }
+  if (together) {
+    sum_over_block<lanes, kGroups>(reinterpret_cast<Vec<float, vector>*>(shared_bytes), sum);
+    if (group != 0) return;
+  }
+  if (several) {
+#pragma unroll 1
+    while (done < count) finish_row();
+  } else if (count > 0) {
+    finish_row();
+  }
+}

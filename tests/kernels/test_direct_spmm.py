@@ -1,0 +1,166 @@
+"""SpMM straight from CSR on the host: every instance, long rows taken by blocks, and the schedules that are offered."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from problems import dense_operands, matrices, random_csr, run_checked
+from tables import TableTarget, every_instance, table_target
+
+from spmark.impls.core.errors import SpmarkError
+from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.kernels.direct_spmm import (
+    ROWS,
+    SPMM_DIRECT,
+    UNSPLIT,
+    DirectPlan,
+    direct_instance,
+    direct_schedules,
+    direct_tiles,
+    lengths_to_split,
+    rows_of_blocks,
+)
+from spmark.impls.runtime.template import C_TYPES, Instance
+
+# Empty rows at both ends and side by side; rows of one less than a chunk, of a chunk and of one more, and of several.
+MATRIX = random_csr(
+    30, 200, [0, 0, 1, 2, 3, 4, 5, 0, 0, 0, 7, 8, 9, 15, 16, 17, 90, 31, 32, 33, 1, 1, 64, 2, 130, *[0] * 5]
+)
+AWKWARD = {
+    **matrices(),
+    "one_row_of_all": random_csr(40, 900, [*[0] * 20, 900, *[0] * 19]),
+    "one_column": random_csr(70, 1, [int(i % 3 == 0) for i in range(70)]),
+    "one_row": random_csr(1, 70, [40]),
+}
+DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
+SCHEDULE = {"vectors": 1, "unroll": 4, "threads": 128}
+target = table_target(SPMM_DIRECT)
+
+
+@every_instance(SPMM_DIRECT)
+def test_every_instance(instance: Instance, target: TableTarget) -> None:
+    """J fills one tile and a vector of the next one; rows longer than 20 are the work of blocks, or none is."""
+    values = dict(instance.values)
+    dtype = DTYPES[str(values.pop("T"))]
+    rows = 4 if values.pop("several") else 1
+    schedule = {name: int(value) for name, value in values.items()}
+    width = schedule["vector"] * (schedule["vectors"] * schedule["lanes"] + 1)
+    problem = Problem(Op.SPMM, MATRIX, width, dtype)
+    for longest in (UNSPLIT, 20):
+        plan = DirectPlan(problem, target, {}, rows=rows, longest=longest, **schedule)
+        first = run_checked(plan, problem)
+        np.testing.assert_array_equal(first, run_checked(plan, problem))
+        assert plan.deterministic
+        assert plan.stored == MATRIX.nnz
+
+
+@pytest.mark.parametrize("dtype", list(DType))
+@pytest.mark.parametrize("name", list(AWKWARD))
+def test_awkward_matrices(name: str, dtype: DType, target: TableTarget) -> None:
+    for (rows, lanes), (width, vector) in product(((1, 8), (4, 4)), ((1, 1), (33, 1), (36, 4))):
+        problem = Problem(Op.SPMM, AWKWARD[name], width, dtype)
+        tile = {"vector": vector, "lanes": lanes, "rows": rows}
+        for longest in (UNSPLIT, 4, 0):
+            run_checked(DirectPlan(problem, target, {}, longest=longest, **tile, **SCHEDULE), problem)
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_a_group_of_a_long_row_leaves_all_of_its_rows_to_blocks(rows: int) -> None:
+    wanted = []
+    for first in range(0, MATRIX.num_rows, rows):
+        group = list(range(first, min(first + rows, MATRIX.num_rows)))
+        if any(MATRIX.row_lengths[row] > 32 for row in group):
+            wanted += group
+    found = rows_of_blocks(MATRIX, rows, 32)
+    assert sorted(found.tolist()) == wanted
+    assert (np.diff(MATRIX.row_lengths[found]) <= 0).all(), "the longest begin first"
+    assert found.dtype == np.int32
+    assert rows_of_blocks(MATRIX, rows, 130).size == 0
+
+
+def test_what_a_plan_holds_is_csr_and_the_list_of_long_rows(target: TableTarget) -> None:
+    problem = Problem(Op.SPMM, MATRIX, 8)
+    tile = {"vector": 4, "lanes": 4, **SCHEDULE}
+    plain = DirectPlan(problem, target, {}, **tile)
+    assert plain.device_bytes == 4 * (MATRIX.num_rows + 1 + 2 * MATRIX.nnz)
+    split = DirectPlan(problem, target, {}, longest=64, arrays=plain.arrays, **tile)
+    assert split.device_bytes == plain.device_bytes + 4 * int(np.count_nonzero(MATRIX.row_lengths > 64))
+    assert all(one is other for one, other in zip(split.arrays, plain.arrays, strict=True))
+    assert split.config == {**plain.config, "longest": 64}
+
+
+def test_operands_that_a_vector_does_not_fit_are_refused(target: TableTarget) -> None:
+    problem = Problem(Op.SPMM, MATRIX, 8)
+    plan = DirectPlan(problem, target, {}, vector=4, lanes=4, **SCHEDULE)
+    (dense,) = dense_operands(problem)
+    held = np.empty(dense.size + 4, np.float32)
+    aligned = -held.ctypes.data // 4 % 4
+    moved = held[(aligned + 1) % 4 :][: dense.size].reshape(dense.shape)
+    moved[:] = dense
+    with pytest.raises(SpmarkError, match="align"):
+        plan.run([moved], np.empty(problem.out_shape, np.float32))
+
+
+def test_sums_beyond_float16_become_infinity(target: TableTarget) -> None:
+    """Products are added in float32: what leaves the range on the way and comes back is kept."""
+    indptr = np.array([0, 2, 5, 5], np.int64)
+    matrix = Csr.checked((3, 3), indptr, np.array([0, 1, 0, 1, 2]), np.array([1, 1, 1, 1, -1], np.float32))
+    problem = Problem(Op.SPMM, matrix, 8, DType.FLOAT16)
+    dense = np.full((3, 8), 60_000, np.float16)
+    for longest in (UNSPLIT, 1):
+        plan = DirectPlan(problem, target, {}, vector=8, lanes=4, longest=longest, **SCHEDULE)
+        out = np.full((3, 8), np.nan, np.float16)
+        plan.run([dense], out)
+        np.testing.assert_array_equal(out[:, 0], np.array([np.inf, 60_000, 0], np.float16))
+        np.testing.assert_array_equal(out, np.repeat(out[:, :1], 8, axis=1))
+
+
+@pytest.mark.parametrize(("rows", "longest"), [(1, UNSPLIT), (4, UNSPLIT), (2, 20)])
+def test_no_slot_past_a_row_loads_a_row_of_b(rows: int, longest: int, target: TableTarget) -> None:
+    """A names no column 0: what stands there, infinities times a padding of zeros, would be seen in the result."""
+    indices = np.where(MATRIX.indices == 0, 1, MATRIX.indices)
+    keep = np.ones(indices.size, np.bool_)
+    keep[1:] = (np.diff(indices) != 0) | (np.diff(MATRIX.rows_of_entries()) != 0)
+    indptr = np.searchsorted(MATRIX.rows_of_entries()[keep], np.arange(MATRIX.num_rows + 1))
+    matrix = Csr.checked(MATRIX.shape, indptr, indices[keep], MATRIX.values[keep])
+    problem = Problem(Op.SPMM, matrix, 12)
+    (dense,) = dense_operands(problem)
+    dense[0] = np.inf
+    out = np.full(problem.out_shape, np.nan, np.float32)
+    DirectPlan(problem, target, {}, vector=4, lanes=8, rows=rows, longest=longest, **SCHEDULE).run([dense], out)
+    assert np.isfinite(out).all()
+
+
+@pytest.mark.parametrize("dtype", list(DType))
+@pytest.mark.parametrize("width", [1, 3, 6, 8, 32, 33, 100, 128, 512])
+def test_schedules_are_few_and_legal(width: int, dtype: DType) -> None:
+    for lengths in ([2] * 40, [5] * 39 + [300], [40] * 39 + [400], [0] * 40):
+        problem = Problem(Op.SPMM, random_csr(40, 500, lengths), width, dtype)
+        found = direct_schedules(problem)
+        assert 0 < len(found) <= 12
+        assert len({str(one) for one in found}) == len(found)
+        for one in found:
+            assert direct_instance(problem, one)
+            assert width % one["vector"] == 0
+            filled = one["vector"] * one["vectors"] * one["lanes"]
+            assert filled <= width or (one["vectors"], one["lanes"]) == (1, 4)
+
+
+def test_tiles_cover_the_row_first() -> None:
+    found = [(one["lanes"], one["vectors"]) for one in direct_tiles(128, DType.FLOAT32)]
+    assert found == [(32, 1), (16, 2), (16, 1), (8, 2), (8, 1), (4, 2), (4, 1)]
+    assert direct_tiles(6, DType.FLOAT16)[0] == {"vector": 1, "vectors": 1, "lanes": 4}
+
+
+def test_short_rows_may_share_a_group_and_long_ones_are_split_at_two_lengths() -> None:
+    def offered(lengths: list[int], name: str) -> set[int]:
+        return {one[name] for one in direct_schedules(Problem(Op.SPMM, random_csr(40, 900, lengths), 128))}
+
+    assert offered([2] * 40, "rows") == {1, 4}
+    assert offered([5] * 40, "rows") == {1, 2}
+    assert offered([40] * 40, "rows") == {1}
+    assert offered([40] * 40, "longest") == {UNSPLIT}
+    assert offered([40] * 39 + [900], "longest") == {256, 246}
+    assert lengths_to_split(random_csr(2, 900, [3, 300])) == (256,)
