@@ -39,10 +39,10 @@ struct Columns {
   __device__ __forceinline__ bool active(int v) const { return first + v * kStep < width; }
 
   // Past the last column the lane reads B's first one, whose sum nobody takes.
-  __device__ __forceinline__ void load(Vec<T, vector> (&part)[vectors], int row) const {
+  __device__ __forceinline__ void load(Packed<T, vector> (&part)[vectors], int row) const {
     const T* from = row_of(dense + (active(0) ? first : 0), row, row_bytes);
 #pragma unroll
-    for (int v = 0; v < vectors; ++v) part[v] = load_read_only<vector>(from + (active(v) ? v * kStep : 0));
+    for (int v = 0; v < vectors; ++v) part[v] = load_packed<vector>(from + (active(v) ? v * kStep : 0));
   }
 
   // Take the sums of a row, or of none where it is negative (an ELL row that only fills a unit), and clear them.
@@ -113,7 +113,7 @@ __device__ __forceinline__ void walk(const Run<T, lanes>& run, int elements, int
   const int lane = threadIdx.x % lanes;
   const int base = lane_id() - lane;
   Element now = run.fetch(0, lane), next = run.fetch(1, lane), later = next;
-  Vec<T, vector> part[kDepth][vectors];
+  Packed<T, vector> part[kDepth][vectors];
 #pragma unroll
   for (int e = 0; e < kDepth; ++e) columns.load(part[e], shuffle(kFullMask, now.column, base + e));
 #pragma unroll 1

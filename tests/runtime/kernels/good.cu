@@ -99,7 +99,8 @@ __global__ void copies(const T* in, T* out, float* scaled, int count) {
   store(out + count + at, load_read_only<n>(in + at));
   store_streaming(out + 2 * count + at, load_streaming<n>(in + at));
   Vec<float, n> twice = {};
-  axpy(twice, 2.0f, value);
+  axpy(twice, 1.0f, value);
+  axpy(twice, 1.0f, load_packed<n>(in + at));
   for (int i = 0; i < n; ++i) scaled[at + i] = twice[i];
 }
 

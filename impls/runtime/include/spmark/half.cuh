@@ -10,6 +10,14 @@ namespace spmark {
 
 __device__ __forceinline__ float to_float(half value) { return __half2float(value); }
 
+// The two halves of a word as memory holds them. The compiler does not look into assembly: it keeps a word whole until
+// here.
+__device__ __forceinline__ void to_floats(unsigned word, float& first, float& second) {
+  asm("{.reg .b16 a, b; mov.b32 {a, b}, %2; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b;}"
+      : "=f"(first), "=f"(second)
+      : "r"(word));
+}
+
 namespace detail {
 __device__ __forceinline__ void round_float(float value, half& out) { out = __float2half_rn(value); }
 }  // namespace detail
@@ -46,6 +54,11 @@ inline float to_float(half value) {
   const unsigned bits = sign | (wide << 23) | (mantissa << 13) | quiet;
   __builtin_memcpy(&result, &bits, sizeof(result));
   return result;
+}
+
+inline void to_floats(unsigned word, float& first, float& second) {
+  first = to_float(half{static_cast<unsigned short>(word)});
+  second = to_float(half{static_cast<unsigned short>(word >> 16)});
 }
 
 namespace detail {

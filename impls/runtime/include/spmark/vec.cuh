@@ -21,6 +21,26 @@ struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vec {
   __device__ __forceinline__ const T& operator[](int i) const { return v[i]; }
 };
 
+// N elements of T that a load brings, with halves in whole words until they are multiplied. A compiler takes a vector of
+// halves apart where it is loaded, and so waits for the load there.
+template <typename T, int N>
+struct Packed {
+  using Word = T;
+  Vec<Word, N> words;
+};
+
+template <int N>
+struct Packed<half, N> {
+  using Word = unsigned;
+  Vec<Word, N / 2> words;
+};
+
+template <>
+struct Packed<half, 1> {
+  using Word = half;
+  Vec<Word, 1> words;
+};
+
 // All elements zero.
 template <typename T, int N>
 __device__ __forceinline__ Vec<T, N> zeros() {
@@ -35,6 +55,21 @@ template <typename T, int N>
 __device__ __forceinline__ void axpy(Vec<float, N>& acc, float a, const Vec<T, N>& b) {
 #pragma unroll
   for (int i = 0; i < N; ++i) acc[i] = fmaf(a, to_float(b[i]), acc[i]);
+}
+
+template <typename T, int N>
+__device__ __forceinline__ void axpy(Vec<float, N>& acc, float a, const Packed<T, N>& b) {
+  if constexpr (sizeof(typename Packed<T, N>::Word) == sizeof(T)) {
+    axpy(acc, a, b.words);
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; i += 2) {
+      float first, second;
+      to_floats(b.words[i / 2], first, second);
+      acc[i] = fmaf(a, first, acc[i]);
+      acc[i + 1] = fmaf(a, second, acc[i + 1]);
+    }
+  }
 }
 
 // sum of a[i] * b[i] added to acc, in float32.
@@ -196,5 +231,12 @@ void store_streaming(T* p, const Vec<T, N>& value) {
 }
 
 #endif
+
+// As load_read_only, for elements that are used much later.
+template <int N, typename T>
+__device__ __forceinline__ Packed<T, N> load_packed(const T* p) {
+  using Word = typename Packed<T, N>::Word;
+  return {load_read_only<N * sizeof(T) / sizeof(Word)>(reinterpret_cast<const Word*>(p))};
+}
 
 }  // namespace spmark
