@@ -83,7 +83,7 @@ class HybLayout:
 class HybFormat(HybLayout):
     """ELL buckets of pieces of rows.
 
-    A padded slot has value 0 and the last column of its piece, whose row of B a kernel has just read.
+    A padded slot has value 0 and column -1, by which a kernel knows that there is nothing to load.
     """
 
     name: ClassVar[str] = "hyb"

@@ -197,16 +197,15 @@ def fill_ell_rows(  # noqa: PLR0917
 ) -> None:
     """Copy the elements of ELL rows ``first:stop`` of one bucket from CSR; the first goes to ``base``.
 
-    A slot past the row's length gets its last column and the value 0; a row of length 0 gets column 0.
+    A slot past the row's length gets column -1 and the value 0.
     """
     for r in range(first, stop):
         start, length = np.int64(starts[r]), np.int64(lengths[r])
         for s in range(length):
             out_indices[base + s] = indices[start + s]
             out_values[base + s] = values[start + s]
-        last = indices[start + length - 1] if length > 0 else 0
         for s in range(length, width):
-            out_indices[base + s] = last
+            out_indices[base + s] = -1
             out_values[base + s] = 0
         base += width
 

@@ -60,7 +60,8 @@ struct Columns {
   }
 };
 
-// One element of A: each lane of a group holds one, and shuffles show it to the others.
+// One slot of an ELL row: each lane of a group holds one, and shuffles show it to the others. The column is negative in
+// a slot without an element.
 struct Element {
   int column;
   float value;
@@ -77,12 +78,13 @@ struct Run {
   int log_part;
   int log_slots;
 
-  // This lane's element of a chunk of `lanes`; past the end it is the last one, which nobody uses.
+  // This lane's slot of a chunk of `lanes`; past the end it is one without an element and without a row.
   __device__ __forceinline__ Element fetch(int chunk, int lane) const {
     const int i = min(chunk * lanes + lane, max(size - 1, 0));
     const int row = i >> log_part;
     const int at = (row << log_slots) + i - (row << log_part);
-    return {load_streaming<1>(indices + at)[0], to_float(load_streaming<1>(values + at)[0]), rows[row]};
+    const Element found{load_streaming<1>(indices + at)[0], to_float(load_streaming<1>(values + at)[0]), rows[row]};
+    return chunk * lanes + lane < size ? found : Element{-1, 0.0f, -1};
   }
 };
 
@@ -104,6 +106,10 @@ __device__ __forceinline__ void sum_over_groups(Vec<float, vector> (&sum)[vector
 // an element further on. The elements themselves are fetched two chunks ahead. Every group of a warp makes the steps
 // that `elements` take, so that shuffles find every lane. The less code, the faster a small grid: it comes from a cold
 // cache as well.
+//
+// A slot without an element loads nothing. Its registers keep what another row left there, so they are not added: 0
+// times an infinity of that row would be no number. Both are instructions under a predicate, not jumps, since a group
+// of a warp may skip what its neighbour takes.
 template <int lanes, bool narrow, typename T, int vector, int vectors>
 __device__ __forceinline__ void walk(const Run<T, lanes>& run, int elements, int per_row, bool spread,
                                      const Columns<T, vector, vectors, lanes>& columns,
@@ -114,29 +120,34 @@ __device__ __forceinline__ void walk(const Run<T, lanes>& run, int elements, int
   const int base = lane_id() - lane;
   Element now = run.fetch(0, lane), next = run.fetch(1, lane), later = next;
   Packed<T, vector> part[kDepth][vectors];
+  unsigned loaded = ballot(kFullMask, now.column >= 0) >> base;  // bit e: part[e] has a row of B
 #pragma unroll
-  for (int e = 0; e < kDepth; ++e) columns.load(part[e], shuffle(kFullMask, now.column, base + e));
+  for (int e = 0; e < kDepth; ++e) {
+    const int from = shuffle(kFullMask, now.column, base + e);
+    if (from >= 0) columns.load(part[e], from);
+  }
 #pragma unroll 1
   for (int u = 0; u < elements / kDepth; ++u) {
     const int place = base + u % kSteps * kDepth;
     const int next_place = base + (u + 1) % kSteps * kDepth;
     if (place == base) later = run.fetch(u / kSteps + 2, lane);
-    const bool more = (u + 1) * kDepth < run.size;
     const int ahead = next_place == base ? next.column : now.column;
-    const int row = u * kDepth < run.size ? now.row : -1;
+    const unsigned loading = ballot(kFullMask, ahead >= 0) >> next_place;
 #pragma unroll
     for (int e = 0; e < kDepth; ++e) {
       const float value = shuffle(kFullMask, now.value, place + e);
+      if (loaded >> e & 1)
 #pragma unroll
-      for (int v = 0; v < vectors; ++v) axpy(sum[v], value, part[e][v]);
+        for (int v = 0; v < vectors; ++v) axpy(sum[v], value, part[e][v]);
       const int from = shuffle(kFullMask, ahead, next_place + e);
-      if (more) columns.load(part[e], from);
+      if (from >= 0) columns.load(part[e], from);
       if ((narrow || e == kDepth - 1) && ((u * kDepth + e + 1) & (per_row - 1)) == 0) {
         if (!narrow && spread) sum_over_groups<lanes>(sum);
-        const int to = shuffle(kFullMask, row, place + e);
+        const int to = shuffle(kFullMask, now.row, place + e);
         columns.write(spread && base != 0 ? -1 : to, sum);
       }
     }
+    loaded = loading;
     if (next_place == base) {
       now = next;
       next = later;
@@ -153,7 +164,7 @@ __device__ __forceinline__ void walk(const Run<T, lanes>& run, int elements, int
 //             slots of an ELL row, plus kSpread or kTogether where rows are taken so, negative where rows are shared,
 //             0 for rows of C without elements, which get their zeros here
 //   rows      row of A of every ELL row, or -1
-//   indices   columns of the elements, each bucket row-major
+//   indices   columns of the elements, each bucket row-major, -1 in slots without an element
 //   values    elements, likewise
 //   dense     B, num_cols x width, row-major; aligned to vector elements, and so is width
 //   out       C, num_rows x width, row-major: rows that are not shared are written whole

@@ -61,6 +61,29 @@ def test_awkward_matrices(name: str, form: str, way: str, target: TableTarget) -
         assert plan.deterministic == (not shared_by_loop(matrix, *FORMS[form]))
 
 
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("vector", "vectors", "dtype"), [(4, 1, DType.FLOAT32), (8, 2, DType.FLOAT16)])
+def test_padding_adds_nothing_of_an_infinity(
+    vector: int, vectors: int, dtype: DType, way: str, target: TableTarget
+) -> None:
+    """A padded slot's registers hold what an earlier slot has left there, which must not reach another row of C."""
+    matrix = random_csr(60, 40, [(7 * row) % 38 + 1 for row in range(60)])
+    problem = Problem(Op.SPMM, matrix, 2 * vector, dtype)
+    (dense,) = dense_operands(problem)
+    endless = dense.copy()
+    endless[3] = np.inf
+    schedule = {"vector": vector, "vectors": vectors, "lanes": 8, "work": 64, **WAYS[way]}
+    plan = EllBucketsPlan(problem, target, HybFormat.from_csr(matrix, 1, 64), {}, **schedule)
+    expected, out = (np.full(problem.out_shape, np.nan, dtype.numpy) for _ in range(2))
+    plan.run((dense,), expected)
+    plan.run((endless,), out)
+    named = np.zeros(matrix.num_rows, np.bool_)
+    named[matrix.rows_of_entries()[matrix.indices == 3]] = True
+    assert 0 < named.sum() < matrix.num_rows
+    assert np.all(np.isinf(out[named]))
+    np.testing.assert_array_equal(out[~named], expected[~named])
+
+
 def shared_by_loop(matrix: Csr, partitions: int, max_width: int) -> list[int]:
     """List the rows of several ELL rows in the slow, obvious way."""
     width = -(-matrix.num_cols // partitions)
