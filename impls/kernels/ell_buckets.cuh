@@ -60,6 +60,13 @@ struct Columns {
   }
 };
 
+// 2^31 / n rounded up: the high word of (2 i + 1) times it is i / n. The half by which i is raised keeps the rounding
+// from counting, for i below 2^15 where n is 3 * 2^k of at most 24,576, and for any i where n is 2^k.
+__device__ __forceinline__ unsigned inverse_of(unsigned n) {
+  const int log = 31 - __clz(n);
+  return n & (n - 1) ? (0xffffffffu / 3 >> log) + 1 : 1u << (31 - log);
+}
+
 // One slot of an ELL row: each lane of a group holds one, and shuffles show it to the others. The column is negative in
 // a slot without an element.
 struct Element {
@@ -68,21 +75,22 @@ struct Element {
   int row;
 };
 
-// What one group takes of a bucket: `size` elements, the first 2^log_part of each 2^log_slots, which are an ELL row.
+// What one group takes of a bucket: `size` elements, the first `part` of each ELL row, with `gap` slots of other groups
+// between them.
 template <typename T, int lanes>
 struct Run {
   const int* __restrict__ indices;
   const T* __restrict__ values;
   const int* __restrict__ rows;
   int size;
-  int log_part;
-  int log_slots;
+  unsigned inverse;  // of `part`
+  int gap;
 
   // This lane's slot of a chunk of `lanes`; past the end it is one without an element and without a row.
   __device__ __forceinline__ Element fetch(int chunk, int lane) const {
     const int i = min(chunk * lanes + lane, max(size - 1, 0));
-    const int row = i >> log_part;
-    const int at = (row << log_slots) + i - (row << log_part);
+    const int row = __umulhi(2 * i + 1, inverse);
+    const int at = i + row * gap;
     const Element found{load_streaming<1>(indices + at)[0], to_float(load_streaming<1>(values + at)[0]), rows[row]};
     return chunk * lanes + lane < size ? found : Element{-1, 0.0f, -1};
   }
@@ -121,6 +129,7 @@ __device__ __forceinline__ void walk(const Run<T, lanes>& run, int elements, int
   Element now = run.fetch(0, lane), next = run.fetch(1, lane), later = next;
   Packed<T, vector> part[kDepth][vectors];
   unsigned loaded = ballot(kFullMask, now.column >= 0) >> base;  // bit e: part[e] has a row of B
+  int row_end = per_row / kDepth;                                // step at which the ELL row ends
 #pragma unroll
   for (int e = 0; e < kDepth; ++e) {
     const int from = shuffle(kFullMask, now.column, base + e);
@@ -141,10 +150,11 @@ __device__ __forceinline__ void walk(const Run<T, lanes>& run, int elements, int
         for (int v = 0; v < vectors; ++v) axpy(sum[v], value, part[e][v]);
       const int from = shuffle(kFullMask, ahead, next_place + e);
       if (from >= 0) columns.load(part[e], from);
-      if ((narrow || e == kDepth - 1) && ((u * kDepth + e + 1) & (per_row - 1)) == 0) {
+      if (narrow ? ((e + 1) & (per_row - 1)) == 0 : e == kDepth - 1 && u + 1 == row_end) {
         if (!narrow && spread) sum_over_groups<lanes>(sum);
         const int to = shuffle(kFullMask, now.row, place + e);
         columns.write(spread && base != 0 ? -1 : to, sum);
+        row_end += per_row / kDepth;
       }
     }
     loaded = loading;
@@ -193,7 +203,6 @@ struct EllBuckets {
     const bool together = kind & kTogether;
     const bool spread = kind & kSpread;
     const int slots = kind & (kTogether - 1);
-    const int log_slots = 31 - __clz(slots);
     const int column = (tile * vectors * lanes + lane) * vector;
     const Columns<T, vector, vectors, lanes> columns{dense, out,    sums,  width * unsigned(sizeof(T)),
                                                      width, column, shared};
@@ -211,6 +220,7 @@ struct EllBuckets {
     const int item = max(slots, kUnit);
     const int team = together ? kGroups : spread ? kWarpSize / lanes : 1;
     const int part = together ? (item / kUnit + team - 1) / team * kUnit : item / team;
+    const int own = min(part, slots);  // of an ELL row
     const int offset = min(group % team * part, item);
     const int share = (range[1] * team + kGroups - 1) / kGroups;  // items of a team
     const int first = min(group / team * share, range[1]);
@@ -222,14 +232,12 @@ struct EllBuckets {
       const int begin = together ? r : first < range[1] ? first : 0;
       const int64_t at = base + static_cast<int64_t>(begin) * item + (offset < item ? offset : 0);
       const int size = together ? min(part, item - offset) : count * part;
-      const int log_part = together || item == part ? log_slots : 31 - __clz(part);
-      const int row = range[0] + (begin * item >> log_slots);
-      const Run<T, lanes> run{indices + at, values + at, rows + row, size, log_part, log_slots};
+      const int row = range[0] + begin * max(kUnit >> (31 - __clz(slots)), 1);
+      const Run<T, lanes> run{indices + at, values + at, rows + row, size, inverse_of(own), slots - own};
       if (slots < kUnit / vectors) {
-        walk<lanes, true>(run, share * part, slots, false, columns, sum);
+        walk<lanes, true>(run, share * part, own, false, columns, sum);
       } else {
-        walk<lanes, false>(run, together ? part : share * part, together ? 1 << 30 : min(part, slots), spread, columns,
-                           sum);
+        walk<lanes, false>(run, together ? part : share * part, together ? 1 << 30 : own, spread, columns, sum);
       }
       if (!together) return;
 #pragma unroll

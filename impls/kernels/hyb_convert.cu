@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(threads)
   const int64_t base = static_cast<int64_t>(span[2]) * kUnit;
   for (int e = threadIdx.x; e < span[1] * width; e += threads) {
     const int row = span[0] + e / width;
-    const int slot = e & (width - 1);  // widths are powers of two
+    const int slot = e % width;
     const bool real = slot < lengths[row];
     const int from = starts[row] + slot;
     out_indices[base + e] = real ? indices[from] : -1;
