@@ -12,12 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr
-from spmark.impls.formats.hyb import HybLayout, lay_out, powers_up_to
+from spmark.impls.formats.hyb import HybLayout, lay_out, widths_up_to
 from spmark.impls.formats.pieces import Pieces, partition_columns
 
 
 def cell_layout(
-    matrix: Csr, max_widths: Sequence[int], tail_in_last: bool = True, order: NDArray[np.int32] | None = None
+    matrix: Csr,
+    max_widths: Sequence[int],
+    tail_in_last: bool = True,
+    order: NDArray[np.int32] | None = None,
+    thirds: bool = False,
 ) -> HybLayout:
     """Lay CELL out without its elements.
 
@@ -31,6 +35,8 @@ def cell_layout(
         Whether the rest of a folded row stays in the widest bucket, as in the paper, or goes where it fits.
     order : (I,) int32, optional
         The rows in the order in which they stand within a bucket; by default A's.
+    thirds : bool
+        Whether widths of 24, 48, 96, ... stand between the paper's powers of two.
 
     Raises
     ------
@@ -39,7 +45,7 @@ def cell_layout(
     """
     if not max_widths:
         raise ValueError("expected the width of at least one column partition, found none")
-    return lay_pieces(cell_pieces(matrix, len(max_widths), order), max_widths, tail_in_last)
+    return lay_pieces(cell_pieces(matrix, len(max_widths), order), max_widths, tail_in_last, thirds)
 
 
 def cell_pieces(matrix: Csr, partitions: int, order: NDArray[np.int32] | None = None) -> Pieces:
@@ -58,6 +64,6 @@ def cell_pieces(matrix: Csr, partitions: int, order: NDArray[np.int32] | None = 
     return Pieces(matrix.shape, matrix.nnz, 1, *found)
 
 
-def lay_pieces(pieces: Pieces, max_widths: Sequence[int], tail_in_last: bool = True) -> HybLayout:
+def lay_pieces(pieces: Pieces, max_widths: Sequence[int], tail_in_last: bool = True, thirds: bool = False) -> HybLayout:
     """Lay CELL out from pieces that were cut before, one width for each of their partitions."""
-    return lay_out(pieces, [powers_up_to(int(width)) for width in max_widths], tail_in_last)
+    return lay_out(pieces, [widths_up_to(int(width), thirds) for width in max_widths], tail_in_last)

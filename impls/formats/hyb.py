@@ -1,7 +1,8 @@
 """hyb(c, k): column partitions of ELL buckets whose widths are powers of two, long rows folded over several ELL rows.
 
 Ye, Lai, Shao, Chen and Ceze, "SparseTIR", ASPLOS 2023, section 4.2.1 and figure 11. A partition may have widths of its
-own, as in CELL (Peng et al., "LiteForm", HPDC 2025).
+own, as in CELL (Peng et al., "LiteForm", HPDC 2025). Widths of 24, 48, 96, ... may stand between the powers of two,
+which neither paper has: a row of 45 non-zeros then stores 48 slots instead of 64.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ from spmark.impls.formats.threads import SHARE, cores, run_all
 UNIT = 8
 """Elements that a kernel takes at once: every bucket holds a multiple of them, so that loads are aligned."""
 MAX_STORED = 2**31 - 1
-_POWERS = 32
+_THIRDS = 24, 24_576
+"""Least and greatest width of 3 * 2^k: others are not whole units, or too wide for the arithmetic of the kernel."""
+_CLASSES = 64
+"""Classes of lengths, two for each power of two, see `spmark.impls.formats.loops.count_ell_rows`."""
 _FILL_SHARE = 1 << 20
 """Elements that a task fills: a bucket's is cut into several."""
 
@@ -35,7 +39,7 @@ class Bucket:
 
     partition: int
     width: int
-    """Slots of an ELL row, a power of two."""
+    """Slots of an ELL row: a power of two, or 24, 48, 96, ..."""
     shared: bool
     """Whether these rows have further pieces elsewhere, so that their sums must be added up."""
     first: int
@@ -83,7 +87,7 @@ class HybLayout:
 class HybFormat(HybLayout):
     """ELL buckets of pieces of rows.
 
-    A padded slot has value 0 and the last column of its piece, whose row of B a kernel has just read.
+    A padded slot has value 0 and column -1, by which a kernel knows that there is nothing to load.
     """
 
     name: ClassVar[str] = "hyb"
@@ -94,7 +98,15 @@ class HybFormat(HybLayout):
     """(stored,) float32, like ``indices``."""
 
     @classmethod
-    def from_csr(cls, matrix: Csr, partitions: int = 1, max_width: int = 32, tail_in_last: bool = False) -> HybFormat:
+    def from_csr(
+        cls,
+        matrix: Csr,
+        partitions: int = 1,
+        max_width: int = 32,
+        tail_in_last: bool = False,
+        *,
+        thirds: bool = False,
+    ) -> HybFormat:
         """Convert.
 
         Parameters
@@ -106,6 +118,8 @@ class HybFormat(HybLayout):
             2^k, width of the last bucket; longer rows are folded.
         tail_in_last : bool
             The paper leaves the rest of a folded row in the last bucket; by default it goes where it fits.
+        thirds : bool
+            Whether widths of 24, 48, 96, ... stand between the powers of two.
 
         Returns
         -------
@@ -119,7 +133,7 @@ class HybFormat(HybLayout):
         BuildError
             More than 2^31 - 1 elements would be stored.
         """
-        ladders = [powers_up_to(max_width)] * partitions
+        ladders = [widths_up_to(max_width, thirds)] * partitions
         return cls.from_layout(matrix, lay_out(partition_columns(matrix, partitions), ladders, tail_in_last))
 
     @classmethod
@@ -170,8 +184,8 @@ def prepare() -> None:
         import_module(f"spmark.impls.formats.{loops}")
 
 
-def powers_up_to(max_width: int) -> tuple[int, ...]:
-    """Give 1, 2, 4, ..., ``max_width``: the widths of hyb's buckets.
+def widths_up_to(max_width: int, thirds: bool = False) -> tuple[int, ...]:
+    """Give 1, 2, 4, ..., ``max_width``: the widths of hyb's buckets, with ``thirds`` 24, 48, ... 24,576 between.
 
     Raises
     ------
@@ -180,7 +194,16 @@ def powers_up_to(max_width: int) -> tuple[int, ...]:
     """
     if max_width < 1 or max_width & (max_width - 1):
         raise ValueError(f"expected max_width to be a power of two, found {max_width}")
-    return tuple(1 << power for power in range(max_width.bit_length()))
+    powers = [1 << power for power in range(max_width.bit_length())]
+    between = [3 * power // 4 for power in powers if thirds and _THIRDS[0] <= 3 * power // 4 <= _THIRDS[1]]
+    return tuple(sorted(powers + between))
+
+
+def slots_of(lengths: NDArray[np.int32], ladder: Sequence[int]) -> int:
+    """Count the slots that pieces of these lengths take in buckets of a ladder's widths, filled-up units left out."""
+    widths = np.array([0, *ladder], np.int64)
+    rests = lengths % widths[-1]
+    return int(np.sum(lengths - rests, dtype=np.int64) + np.sum(widths[np.searchsorted(widths, rests)]))
 
 
 def lay_out(
@@ -195,7 +218,8 @@ def lay_out(
     ----------
     pieces : Pieces
     ladders : sequence of sequences of int
-        For each partition the widths of its buckets: powers of two, rising. The last is where longer pieces are folded.
+        For each partition the widths of its buckets, rising: powers of two, and 24, 48, 96, ... The last one is a power
+        of two, where longer pieces are folded.
     tail_in_last : bool
         Whether the rest of a folded piece stays in the last bucket.
     elsewhere : (I,) bool, optional
@@ -210,7 +234,7 @@ def lay_out(
     Raises
     ------
     ValueError
-        As many ladders as partitions are needed, of rising powers of two.
+        As many ladders as partitions are needed, of such widths.
     BuildError
         More than 2^31 - 1 elements would be stored.
     """
@@ -253,24 +277,25 @@ def _check_ladders(ladders: Sequence[Sequence[int]], partitions: int) -> None:
     if len(ladders) != partitions:
         raise ValueError(f"expected widths for each of {partitions} column partitions, found {len(ladders)}")
     for partition, ladder in enumerate(ladders):
-        legal = all(1 <= width < 2**31 and width & (width - 1) == 0 for width in ladder)
-        if not ladder or not legal or any(b <= a for a, b in pairwise(ladder)):
+        legal = set(ladder) <= set(widths_up_to(1 << 30, thirds=True)) and all(a < b for a, b in pairwise(ladder))
+        if not ladder or not legal or ladder[-1] & (ladder[-1] - 1):
             raise ValueError(
-                f"expected bucket widths to be rising powers of two, found {ladder} (partition {partition})"
+                "expected bucket widths to be rising powers of two, with or without 24, 48, 96, ... between them, "
+                f"found {ladder} (partition {partition})"
             )
 
 
 def _slots(ladders: Sequence[Sequence[int]], tail_in_last: bool) -> tuple[NDArray[np.int32], list[tuple[int, int]]]:
-    """Give a number to every bucket that there may be, looked up by ceil(log2(length)) as the loops do.
+    """Give a number to every bucket that there may be, looked up by the class of a length as the loops do.
 
     Returns
     -------
-    slots : (c, 34) int32
+    slots : (c, 66) int32
         See `spmark.impls.formats.loops.count_ell_rows`.
     kinds : list of (partition, width)
         Of each bucket, shared and whole ones taking turns.
     """
-    slots = np.full((len(ladders), _POWERS + 2), -1, np.int32)
+    slots = np.full((len(ladders), _CLASSES + 2), -1, np.int32)
     kinds: list[tuple[int, int]] = []
     for partition, ladder in enumerate(ladders):
         numbers = {}
@@ -278,10 +303,11 @@ def _slots(ladders: Sequence[Sequence[int]], tail_in_last: bool) -> tuple[NDArra
             numbers[width] = len(kinds)
             kinds += [(partition, width)] * 2
         for power in range(ladder[-1].bit_length()):
-            slots[partition, power] = numbers[next(width for width in ladder if width >= 1 << power)]
-        slots[partition, _POWERS] = numbers[ladder[-1]]
+            for step, longest in ((2 * power - 1, 3 * 2**power // 4), (2 * power, 2**power)):
+                slots[partition, max(step, 0)] = numbers[next(width for width in ladder if width >= longest)]
+        slots[partition, _CLASSES] = numbers[ladder[-1]]
         if tail_in_last:
-            slots[partition, _POWERS + 1] = numbers[ladder[-1]]
+            slots[partition, _CLASSES + 1] = numbers[ladder[-1]]
     return slots, kinds
 
 

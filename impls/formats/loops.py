@@ -36,12 +36,12 @@ def _end_of_range(indices: Any, at: Any, end: Any, bound: Any) -> Any:
 @inlined
 def _slot_of_rest(slots: Any, partition: Any, full: Any, rest: Any) -> Any:
     """Give the bucket of a piece of ``rest`` non-zeros after ``full`` folds."""
-    if full > 0 and slots[partition, 33] >= 0:
-        return slots[partition, 33]
+    if full > 0 and slots[partition, 65] >= 0:
+        return slots[partition, 65]
     power = 0
     while (1 << power) < rest:
         power += 1
-    return slots[partition, power]
+    return slots[partition, 2 * power - 1 if 4 * rest <= 3 << power else 2 * power]
 
 
 @compiled(_LONG, _IN, _IN, _LONG, _LONG, _LONG)
@@ -112,9 +112,10 @@ def count_ell_rows(  # noqa: PLR0917
         Pieces of every row, wherever they are; more than one makes it shared.
     folds : (c,) int32
         Binary logarithm of each partition's widest bucket, where longer pieces are folded.
-    slots : (c, 34) int32
-        Bucket of a shared row by ceil(log2(length)); a row in one piece goes to the next one. The last two columns are
-        the bucket of full pieces, and that of what remains of a folded row (negative: by its length).
+    slots : (c, 66) int32
+        Bucket of a shared row by the class of its length: 2 p for lengths up to 2^p, 2 p - 1 for those up to 3/4 of
+        that; a row in one piece goes to the next one. The last two columns are the bucket of full pieces, and that of
+        what remains of a folded row (negative: by its length).
     counts : (buckets,) int64
     """
     for i in range(first, stop):
@@ -122,7 +123,7 @@ def count_ell_rows(  # noqa: PLR0917
         whole = 1 if uses[rows[i]] <= 1 else 0
         full = lengths[i] >> folds[partition]
         rest = lengths[i] - (full << folds[partition])
-        counts[slots[partition, 32] + whole] += full
+        counts[slots[partition, 64] + whole] += full
         if rest > 0:
             counts[_slot_of_rest(slots, partition, full, rest) + whole] += 1
 
@@ -165,7 +166,7 @@ def place_ell_rows(  # noqa: PLR0917
         start, most = starts[i], 1 << folds[partition]
         full = lengths[i] >> folds[partition]
         rest = lengths[i] - (full << folds[partition])
-        slot = slots[partition, 32] + whole
+        slot = slots[partition, 64] + whole
         for _ in range(full):
             at = cursor[slot]
             cursor[slot] = at + 1
@@ -197,16 +198,15 @@ def fill_ell_rows(  # noqa: PLR0917
 ) -> None:
     """Copy the elements of ELL rows ``first:stop`` of one bucket from CSR; the first goes to ``base``.
 
-    A slot past the row's length gets its last column and the value 0; a row of length 0 gets column 0.
+    A slot past the row's length gets column -1 and the value 0.
     """
     for r in range(first, stop):
         start, length = np.int64(starts[r]), np.int64(lengths[r])
         for s in range(length):
             out_indices[base + s] = indices[start + s]
             out_values[base + s] = values[start + s]
-        last = indices[start + length - 1] if length > 0 else 0
         for s in range(length, width):
-            out_indices[base + s] = last
+            out_indices[base + s] = -1
             out_values[base + s] = 0
         base += width
 

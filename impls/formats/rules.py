@@ -16,7 +16,7 @@ from spmark.impls.core.problem import Csr
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.formats.csr import CsrFormat
 from spmark.impls.formats.decompose import Part
-from spmark.impls.formats.hyb import HybFormat, lay_out, powers_up_to
+from spmark.impls.formats.hyb import HybFormat, lay_out, widths_up_to
 from spmark.impls.formats.pieces import partition_columns
 from spmark.impls.formats.threads import equal_shares, run_all
 
@@ -81,7 +81,7 @@ class Buckets:
     kernel: ClassVar[str] = "ell_buckets"
 
     def __post_init__(self) -> None:
-        powers_up_to(self.max_width)
+        widths_up_to(self.max_width)
 
     def select(self, rest: Csr) -> NDArray[np.bool_]:
         """Take every piece that fits, or everything."""
@@ -93,7 +93,7 @@ class Buckets:
     def store(self, chosen: Csr, elsewhere: NDArray[np.bool_]) -> Part:
         """Give a `HybFormat`."""
         pieces = partition_columns(chosen, self.partitions)
-        layout = lay_out(pieces, [powers_up_to(self.max_width)] * self.partitions, elsewhere=elsewhere)
+        layout = lay_out(pieces, [widths_up_to(self.max_width)] * self.partitions, elsewhere=elsewhere)
         held = HybFormat.from_layout(chosen, layout)
         return Part(held, self.kernel, held.rows[held.rows >= 0])
 

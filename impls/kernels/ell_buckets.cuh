@@ -60,29 +60,39 @@ struct Columns {
   }
 };
 
-// One element of A: each lane of a group holds one, and shuffles show it to the others.
+// 2^31 / n rounded up: the high word of (2 i + 1) times it is i / n. The half by which i is raised keeps the rounding
+// from counting, for i below 2^15 where n is 3 * 2^k of at most 24,576, and for any i where n is 2^k.
+__device__ __forceinline__ unsigned inverse_of(unsigned n) {
+  const int log = 31 - __clz(n);
+  return n & (n - 1) ? (0xffffffffu / 3 >> log) + 1 : 1u << (31 - log);
+}
+
+// One slot of an ELL row: each lane of a group holds one, and shuffles show it to the others. The column is negative in
+// a slot without an element.
 struct Element {
   int column;
   float value;
   int row;
 };
 
-// What one group takes of a bucket: `size` elements, the first 2^log_part of each 2^log_slots, which are an ELL row.
+// What one group takes of a bucket: `size` elements, the first `part` of each ELL row, with `gap` slots of other groups
+// between them.
 template <typename T, int lanes>
 struct Run {
   const int* __restrict__ indices;
   const T* __restrict__ values;
   const int* __restrict__ rows;
   int size;
-  int log_part;
-  int log_slots;
+  unsigned inverse;  // of `part`
+  int gap;
 
-  // This lane's element of a chunk of `lanes`; past the end it is the last one, which nobody uses.
+  // This lane's slot of a chunk of `lanes`; past the end it is one without an element and without a row.
   __device__ __forceinline__ Element fetch(int chunk, int lane) const {
     const int i = min(chunk * lanes + lane, max(size - 1, 0));
-    const int row = i >> log_part;
-    const int at = (row << log_slots) + i - (row << log_part);
-    return {load_streaming<1>(indices + at)[0], to_float(load_streaming<1>(values + at)[0]), rows[row]};
+    const int row = __umulhi(2 * i + 1, inverse);
+    const int at = i + row * gap;
+    const Element found{load_streaming<1>(indices + at)[0], to_float(load_streaming<1>(values + at)[0]), rows[row]};
+    return chunk * lanes + lane < size ? found : Element{-1, 0.0f, -1};
   }
 };
 
@@ -104,6 +114,10 @@ __device__ __forceinline__ void sum_over_groups(Vec<float, vector> (&sum)[vector
 // an element further on. The elements themselves are fetched two chunks ahead. Every group of a warp makes the steps
 // that `elements` take, so that shuffles find every lane. The less code, the faster a small grid: it comes from a cold
 // cache as well.
+//
+// A slot without an element loads nothing. Its registers keep what another row left there, so they are not added: 0
+// times an infinity of that row would be no number. Both are instructions under a predicate, not jumps, since a group
+// of a warp may skip what its neighbour takes.
 template <int lanes, bool narrow, typename T, int vector, int vectors>
 __device__ __forceinline__ void walk(const Run<T, lanes>& run, int elements, int per_row, bool spread,
                                      const Columns<T, vector, vectors, lanes>& columns,
@@ -114,29 +128,36 @@ __device__ __forceinline__ void walk(const Run<T, lanes>& run, int elements, int
   const int base = lane_id() - lane;
   Element now = run.fetch(0, lane), next = run.fetch(1, lane), later = next;
   Packed<T, vector> part[kDepth][vectors];
+  unsigned loaded = ballot(kFullMask, now.column >= 0) >> base;  // bit e: part[e] has a row of B
+  int row_end = per_row / kDepth;                                // step at which the ELL row ends
 #pragma unroll
-  for (int e = 0; e < kDepth; ++e) columns.load(part[e], shuffle(kFullMask, now.column, base + e));
+  for (int e = 0; e < kDepth; ++e) {
+    const int from = shuffle(kFullMask, now.column, base + e);
+    if (from >= 0) columns.load(part[e], from);
+  }
 #pragma unroll 1
   for (int u = 0; u < elements / kDepth; ++u) {
     const int place = base + u % kSteps * kDepth;
     const int next_place = base + (u + 1) % kSteps * kDepth;
     if (place == base) later = run.fetch(u / kSteps + 2, lane);
-    const bool more = (u + 1) * kDepth < run.size;
     const int ahead = next_place == base ? next.column : now.column;
-    const int row = u * kDepth < run.size ? now.row : -1;
+    const unsigned loading = ballot(kFullMask, ahead >= 0) >> next_place;
 #pragma unroll
     for (int e = 0; e < kDepth; ++e) {
       const float value = shuffle(kFullMask, now.value, place + e);
+      if (loaded >> e & 1)
 #pragma unroll
-      for (int v = 0; v < vectors; ++v) axpy(sum[v], value, part[e][v]);
+        for (int v = 0; v < vectors; ++v) axpy(sum[v], value, part[e][v]);
       const int from = shuffle(kFullMask, ahead, next_place + e);
-      if (more) columns.load(part[e], from);
-      if ((narrow || e == kDepth - 1) && ((u * kDepth + e + 1) & (per_row - 1)) == 0) {
+      if (from >= 0) columns.load(part[e], from);
+      if (narrow ? ((e + 1) & (per_row - 1)) == 0 : e == kDepth - 1 && u + 1 == row_end) {
         if (!narrow && spread) sum_over_groups<lanes>(sum);
-        const int to = shuffle(kFullMask, row, place + e);
+        const int to = shuffle(kFullMask, now.row, place + e);
         columns.write(spread && base != 0 ? -1 : to, sum);
+        row_end += per_row / kDepth;
       }
     }
+    loaded = loading;
     if (next_place == base) {
       now = next;
       next = later;
@@ -153,7 +174,7 @@ __device__ __forceinline__ void walk(const Run<T, lanes>& run, int elements, int
 //             slots of an ELL row, plus kSpread or kTogether where rows are taken so, negative where rows are shared,
 //             0 for rows of C without elements, which get their zeros here
 //   rows      row of A of every ELL row, or -1
-//   indices   columns of the elements, each bucket row-major
+//   indices   columns of the elements, each bucket row-major, -1 in slots without an element
 //   values    elements, likewise
 //   dense     B, num_cols x width, row-major; aligned to vector elements, and so is width
 //   out       C, num_rows x width, row-major: rows that are not shared are written whole
@@ -182,7 +203,6 @@ struct EllBuckets {
     const bool together = kind & kTogether;
     const bool spread = kind & kSpread;
     const int slots = kind & (kTogether - 1);
-    const int log_slots = 31 - __clz(slots);
     const int column = (tile * vectors * lanes + lane) * vector;
     const Columns<T, vector, vectors, lanes> columns{dense, out,    sums,  width * unsigned(sizeof(T)),
                                                      width, column, shared};
@@ -200,6 +220,7 @@ struct EllBuckets {
     const int item = max(slots, kUnit);
     const int team = together ? kGroups : spread ? kWarpSize / lanes : 1;
     const int part = together ? (item / kUnit + team - 1) / team * kUnit : item / team;
+    const int own = min(part, slots);  // of an ELL row
     const int offset = min(group % team * part, item);
     const int share = (range[1] * team + kGroups - 1) / kGroups;  // items of a team
     const int first = min(group / team * share, range[1]);
@@ -211,14 +232,12 @@ struct EllBuckets {
       const int begin = together ? r : first < range[1] ? first : 0;
       const int64_t at = base + static_cast<int64_t>(begin) * item + (offset < item ? offset : 0);
       const int size = together ? min(part, item - offset) : count * part;
-      const int log_part = together || item == part ? log_slots : 31 - __clz(part);
-      const int row = range[0] + (begin * item >> log_slots);
-      const Run<T, lanes> run{indices + at, values + at, rows + row, size, log_part, log_slots};
+      const int row = range[0] + begin * max(kUnit >> (31 - __clz(slots)), 1);
+      const Run<T, lanes> run{indices + at, values + at, rows + row, size, inverse_of(own), slots - own};
       if (slots < kUnit / vectors) {
-        walk<lanes, true>(run, share * part, slots, false, columns, sum);
+        walk<lanes, true>(run, share * part, own, false, columns, sum);
       } else {
-        walk<lanes, false>(run, together ? part : share * part, together ? 1 << 30 : min(part, slots), spread, columns,
-                           sum);
+        walk<lanes, false>(run, together ? part : share * part, together ? 1 << 30 : own, spread, columns, sum);
       }
       if (!together) return;
 #pragma unroll

@@ -22,6 +22,8 @@ _SOURCE = Path(__file__).parent / "ell_buckets.cu"
 _TOGETHER, _SPREAD = 1 << 24, 1 << 25
 _WARP = 32
 _THREADS = 128
+_MOST_WORK = 1 << 15
+"""Elements of a group up to which the kernel finds the row of one."""
 EMPTY_ROWS = 8
 """Rows without elements that a group clears."""
 LANES = (8, 16, 32)
@@ -175,8 +177,8 @@ def block_ranges(
     team : int
         Groups of a warp.
     spread, together : int
-        Widths from which the groups of a warp share an ELL row (where each has a unit of it), and from which a block
-        takes ELL rows one after the other as a whole.
+        Widths from which the groups of a warp share an ELL row (where each has as many whole units of it), and from
+        which a block takes ELL rows one after the other as a whole.
 
     Returns
     -------
@@ -184,7 +186,7 @@ def block_ranges(
         First ELL row, units, base of the elements over `UNIT`, slots (plus a mark where rows are spread or taken
         together; negative where rows are shared).
     """
-    parts = []
+    parts, work = [], min(work, _MOST_WORK)
     for bucket in held.buckets:
         per_unit = max(1, UNIT // bucket.width)
         units = bucket.count // per_unit
@@ -192,7 +194,7 @@ def block_ranges(
         kind = bucket.width
         if bucket.width >= together:
             step, kind = max(1, groups * work // item), kind + _TOGETHER
-        elif bucket.width >= max(spread, UNIT * team) and team > 1:
+        elif bucket.width >= spread and bucket.width % (UNIT * team) == 0 and team > 1:
             step, kind = groups // team * max(1, work * team // item), kind + _SPREAD
         else:
             step = groups * max(1, work // item)

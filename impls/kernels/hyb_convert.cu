@@ -7,8 +7,7 @@ using namespace spmark;
 
 constexpr int kUnit = 8;  // bases of spans are counted in so many elements
 
-// out[base + r * width + s] = element starts[r] + s of CSR, or padding: the row's last column and the value 0 past its
-// length, column 0 where it has none.
+// out[base + r * width + s] = element starts[r] + s of CSR, or, past the row's length, column -1 and the value 0.
 //
 // A thread block owns a span of one bucket's ELL rows; threads take its elements in turn, so that they write side by
 // side and read so within a row.
@@ -27,10 +26,10 @@ __global__ void __launch_bounds__(threads)
   const int64_t base = static_cast<int64_t>(span[2]) * kUnit;
   for (int e = threadIdx.x; e < span[1] * width; e += threads) {
     const int row = span[0] + e / width;
-    const int slot = e & (width - 1);  // widths are powers of two
-    const int length = lengths[row];
-    const int from = starts[row] + min(slot, length - 1);
-    out_indices[base + e] = length > 0 ? indices[from] : 0;
-    out_values[base + e] = slot < length ? values[from] : from_float<T>(0.0f);
+    const int slot = e % width;
+    const bool real = slot < lengths[row];
+    const int from = starts[row] + slot;
+    out_indices[base + e] = real ? indices[from] : -1;
+    out_values[base + e] = real ? values[from] : from_float<T>(0.0f);
   }
 }

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.interfaces import Built, DeviceArray
 from spmark.impls.core.problem import Problem
-from spmark.impls.formats.hyb import UNIT, HybLayout, lay_out, powers_up_to, prepare
+from spmark.impls.formats.hyb import UNIT, HybLayout, lay_out, prepare, widths_up_to
 from spmark.impls.formats.nearness import near_order
 from spmark.impls.formats.pieces import Pieces, partition_columns
 from spmark.impls.runtime.target import Target
@@ -80,7 +80,9 @@ class HybConverter:
                 self._positions = near_order(self._matrix).positions
         return self._positions
 
-    def convert(self, partitions: int, max_width: int, near: bool = False) -> tuple[HybLayout, list[DeviceArray]]:
+    def convert(
+        self, partitions: int, max_width: int, near: bool = False, thirds: bool = False
+    ) -> tuple[HybLayout, list[DeviceArray]]:
         """Convert to hyb(c, k).
 
         Parameters
@@ -91,6 +93,8 @@ class HybConverter:
             2^k.
         near : bool
             Whether the rows of a bucket stand in the order of `positions` instead of A's.
+        thirds : bool
+            Whether widths of 24, 48, 96, ... stand between the powers of two.
 
         Returns
         -------
@@ -108,7 +112,7 @@ class HybConverter:
         """
         positions = self.positions if near else None
         with self._accounts.phase("convert"):
-            ladders = [powers_up_to(max_width)] * partitions
+            ladders = [widths_up_to(max_width, thirds)] * partitions
             if self._pieces is None or self._pieces.partitions != partitions:
                 self._pieces = partition_columns(self._matrix, partitions)
             layout = lay_out(self._pieces if positions is None else self._pieces.in_order(positions), ladders)

@@ -28,12 +28,20 @@ class HybForm:
     max_width: int
     """2^k."""
     order: Order
+    thirds: bool = False
+    """Whether widths of 24, 48, 96, ... stand between the powers of two."""
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> tuple[HybForm, dict[str, Any]]:
         """Take a config apart: the format, and the schedule."""
         schedule = dict(config)
-        return cls(schedule.pop("c"), schedule.pop("max_width"), schedule.pop("order", "width")), schedule
+        width, order = schedule.pop("max_width"), schedule.pop("order", "width")
+        return cls(schedule.pop("c"), width, order, schedule.pop("thirds", False)), schedule
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a plan's config says of it: of ``thirds`` only where there are any, as no config said once."""
+        return {key: value for key, value in asdict(self).items() if key != "thirds" or value}
 
 
 class Forms:
@@ -70,13 +78,13 @@ class Forms:
         near = form.order == "near"
         if self._held is None or self._held[0] != form:
             self._held = None  # two formats of a large matrix might not fit
-            self._held = form, *self.converter.convert(form.c, form.max_width, near)
+            self._held = form, *self.converter.convert(form.c, form.max_width, near, form.thirds)
         _, layout, arrays = self._held
         return EllBucketsPlan(
             self._problem,
             self._target,
             layout,
-            asdict(form),
+            form.facts,
             arrays=arrays,
             by_row=form.order != "width",
             positions=self.converter.positions if near else None,

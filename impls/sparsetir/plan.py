@@ -44,6 +44,8 @@ class SparseTir:
     """Column partitions (SpMM); 0 searches."""
     k: int = -1
     """SpMM: binary logarithm of the widest bucket; -1 searches, -2 takes the paper's rule ceil(log2(nnz / I))."""
+    thirds: bool | None = None
+    """SpMM: whether bucket widths of 24, 48, 96, ... stand between the powers of two; None searches where they save."""
     tuned: bool = True
     """Measure schedules (and c and k where they are open) on the device; otherwise the middle of the space is taken."""
 
@@ -80,6 +82,8 @@ class SparseTir:
             pinned["max_width"] = rule_width(problem)
         elif self.k >= 0:
             pinned["max_width"] = 1 << self.k
+        if self.thirds is not None:
+            pinned["thirds"] = self.thirds
         return pinned
 
     def _search(self, problem: Problem, device: DeviceSpec, pinned: dict[str, Any]) -> tuple[Config, Search]:

@@ -17,7 +17,7 @@ from problems import random_csr
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr
 from spmark.impls.formats import hyb, threads
-from spmark.impls.formats.hyb import UNIT, HybFormat, lay_out, powers_up_to
+from spmark.impls.formats.hyb import UNIT, HybFormat, lay_out, widths_up_to
 from spmark.impls.formats.pieces import partition_columns
 
 import_module("spmark.impls.formats.loops")  # compiled before hypothesis looks at the clock
@@ -120,7 +120,7 @@ def test_results_keep_the_order_of_their_tasks() -> None:
     assert threads.run_all(lambda a, b: a - b, [(i, 1) for i in range(40)]) == list(range(-1, 39))
 
 
-@pytest.mark.parametrize("ladder", [(), (3,), (4, 2), (2, 2), (0, 1)])
+@pytest.mark.parametrize("ladder", [(), (3,), (4, 2), (2, 2), (0, 1), (8, 12, 16), (24,), (16, 24)])
 def test_widths_that_are_no_rising_powers_of_two_are_refused(ladder: tuple[int, ...]) -> None:
     pieces = partition_columns(random_csr(3, 4, [1, 2, 1]), 2)
     with pytest.raises(ValueError, match=r"rising powers of two.*partition 1"):
@@ -130,7 +130,7 @@ def test_widths_that_are_no_rising_powers_of_two_are_refused(ladder: tuple[int, 
 def test_every_partition_has_widths_and_there_is_one() -> None:
     matrix = random_csr(3, 4, [1, 2, 1])
     with pytest.raises(ValueError, match="each of 2 column partitions, found 1"):
-        lay_out(partition_columns(matrix, 2), [powers_up_to(4)])
+        lay_out(partition_columns(matrix, 2), [widths_up_to(4)])
     with pytest.raises(ValueError, match="at least one column partition, found 0"):
         partition_columns(matrix, 0)
 

@@ -18,7 +18,7 @@ from spmark.impls.formats.hyb import HybFormat
 from spmark.impls.formats.rules import BlockRule, Buckets, Remainder
 from spmark.impls.kernels import shared_rows
 from spmark.impls.kernels.composed import ComposedPlan
-from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBucketsPlan
+from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBucketsPlan, block_ranges
 from spmark.impls.kernels.zeroing import RowZeroing
 from spmark.impls.runtime.target import Kernel
 from spmark.impls.runtime.template import C_TYPES
@@ -60,6 +60,73 @@ def test_awkward_matrices(name: str, form: str, way: str, target: TableTarget) -
             plan.run(operands, out)
             assert reference(problem, operands).max_error(out) <= tolerance(problem)
         assert plan.deterministic == (not shared_by_loop(matrix, *FORMS[form]))
+
+
+THIRDS = random_csr(40, 420, [20, 45, 90, 24, 48, 96, 200, 17, 33, 65] * 4)
+"""Buckets of 24, 48 and 96; with 64 as the last width also shared ones."""
+THIRD_WAYS = {
+    **WAYS,
+    "a_warp": {"spread": 24, "together": NEVER},
+    "a_block": {"spread": NEVER, "together": 24, "by_row": True},
+    "both": {"spread": 24, "together": 64},
+}
+
+
+@pytest.mark.parametrize("way", THIRD_WAYS)
+@pytest.mark.parametrize("max_width", [64, 128, 256])
+@pytest.mark.parametrize(
+    ("dtype", "vector", "vectors", "lanes"),
+    [
+        (DType.FLOAT32, 1, 1, 8),
+        (DType.FLOAT32, 4, 2, 8),
+        (DType.FLOAT32, 2, 1, 16),
+        (DType.FLOAT16, 8, 2, 16),
+        (DType.FLOAT16, 1, 2, 32),
+    ],
+)
+def test_widths_between_the_powers_of_two(
+    dtype: DType, vector: int, vectors: int, lanes: int, max_width: int, way: str, target: TableTarget
+) -> None:
+    held = HybFormat.from_csr(THIRDS, 1, max_width, thirds=True)
+    assert {24, 48, min(96, max_width)} <= {bucket.width for bucket in held.buckets}
+    problem = Problem(Op.SPMM, THIRDS, 5 * vector, dtype)
+    schedule = {"vector": vector, "vectors": vectors, "lanes": lanes, "work": 64, **THIRD_WAYS[way]}
+    plan = EllBucketsPlan(problem, target, held, {}, **schedule)
+    operands = dense_operands(problem)
+    out = np.full(problem.out_shape, np.nan, dtype.numpy)
+    plan.run(operands, out)
+    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    assert plan.deterministic == (max_width >= 200)
+
+
+@pytest.mark.parametrize(("width", "team", "spread"), [(24, 2, False), (48, 2, True), (48, 4, False), (96, 4, True)])
+def test_a_row_is_spread_where_every_group_has_whole_units(width: int, team: int, spread: bool) -> None:
+    held = HybFormat.from_csr(random_csr(9, 200, [width] * 9), 1, 128, thirds=True)
+    ranges = block_ranges(held, 4 * team, 64, team=team, spread=16)
+    assert set(ranges[:, 3].tolist()) == {width + (1 << 25) * spread}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("vector", "vectors", "dtype"), [(4, 1, DType.FLOAT32), (8, 2, DType.FLOAT16)])
+def test_padding_adds_nothing_of_an_infinity(
+    vector: int, vectors: int, dtype: DType, way: str, target: TableTarget
+) -> None:
+    """A padded slot's registers hold what an earlier slot has left there, which must not reach another row of C."""
+    matrix = random_csr(60, 40, [(7 * row) % 38 + 1 for row in range(60)])
+    problem = Problem(Op.SPMM, matrix, 2 * vector, dtype)
+    (dense,) = dense_operands(problem)
+    endless = dense.copy()
+    endless[3] = np.inf
+    schedule = {"vector": vector, "vectors": vectors, "lanes": 8, "work": 64, **WAYS[way]}
+    plan = EllBucketsPlan(problem, target, HybFormat.from_csr(matrix, 1, 64), {}, **schedule)
+    expected, out = (np.full(problem.out_shape, np.nan, dtype.numpy) for _ in range(2))
+    plan.run((dense,), expected)
+    plan.run((endless,), out)
+    named = np.zeros(matrix.num_rows, np.bool_)
+    named[matrix.rows_of_entries()[matrix.indices == 3]] = True
+    assert 0 < named.sum() < matrix.num_rows
+    assert np.all(np.isinf(out[named]))
+    np.testing.assert_array_equal(out[~named], expected[~named])
 
 
 def shared_by_loop(matrix: Csr, partitions: int, max_width: int) -> list[int]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from problems import assert_same, matrices, random_csr
 
 from spmark.datasets.cache import Cache
@@ -13,7 +14,7 @@ from spmark.datasets.load import load_matrix
 from spmark.datasets.sweep import MatrixSpec
 from spmark.impls.core.problem import Csr
 from spmark.impls.core.record import Orientation
-from spmark.impls.formats.hyb import UNIT, HybFormat
+from spmark.impls.formats.hyb import UNIT, Bucket, HybFormat, slots_of, widths_up_to
 
 SHAPES = [(1, 1), (1, 4), (1, 32), (2, 8), (5, 16), (16, 2)]
 
@@ -45,9 +46,10 @@ def test_layout(matrix: Csr, form: tuple[int, int]) -> None:
         assert np.all(np.diff(rows[real]) >= 0), "rows stand in their original order"
         assert np.all(lengths[real] > bucket.width // 2)
         assert np.all(lengths[~real] == 0)
-        columns = held.indices[elements].reshape(-1, bucket.width)[real]
-        assert np.all(columns // width == bucket.partition)
+        columns = held.indices[elements].reshape(-1, bucket.width)
         padded = np.arange(bucket.width) >= lengths[:, None]
+        assert np.all(columns[~padded] // width == bucket.partition)
+        assert np.all(columns[padded] == -1)
         assert np.all(held.values[elements].reshape(padded.shape)[padded] == 0)
         pieces = np.array([np.sum(held.rows == row) for row in rows[real]])
         assert np.all((pieces > 1) == bucket.shared)
@@ -59,6 +61,54 @@ def test_layout(matrix: Csr, form: tuple[int, int]) -> None:
 def test_a_width_that_is_no_power_of_two_is_refused(width: int) -> None:
     with pytest.raises(ValueError, match="power of two"):
         HybFormat.from_csr(random_csr(3, 3, [1, 1, 1]), 1, width)
+
+
+LENGTHS = [45] * 10 + [3, 12, 16, 17, 24, 25, 32, 33, 48, 49, 64, 65, 96, 97, 128, 129, 176, 200, 400]
+WIDTHS = [48] * 10 + [4, 16, 16, 24, 24, 32, 32, 48, 48, 64, 64, 96, 96, 128, 128]
+"""Of the buckets of rows up to 128; the longer ones are folded."""
+FOLDED = {129: [128, 1], 176: [128, 48], 200: [128, 96], 400: [128, 128, 128, 16]}
+
+
+@pytest.mark.parametrize("tail_in_last", [False, True])
+def test_widths_between_the_powers_of_two_by_hand(tail_in_last: bool) -> None:
+    matrix = random_csr(len(LENGTHS), 450, LENGTHS)
+    held = HybFormat.from_csr(matrix, 1, 128, tail_in_last, thirds=True)
+    assert_same(held.to_csr(), matrix)
+    widths: list[list[int]] = [[] for _ in LENGTHS]
+    for bucket in held.buckets:
+        rows = span_of(held, bucket)
+        for row in rows[rows >= 0]:
+            widths[row].append(bucket.width)
+    assert [width for width, *_ in widths[: len(WIDTHS)]] == WIDTHS
+    rests = {length: [128] * len(parts) if tail_in_last else parts for length, parts in FOLDED.items()}
+    assert {LENGTHS[row]: widths[row] for row in range(len(WIDTHS), len(LENGTHS))} == rests
+    if not tail_in_last:
+        filled = sum(bucket.width * np.count_nonzero(span_of(held, bucket) < 0) for bucket in held.buckets)
+        assert slots_of(matrix.row_lengths, widths_up_to(128, thirds=True)) == held.stored - filled
+
+
+def span_of(held: HybFormat, bucket: Bucket) -> NDArray[np.int32]:
+    return held.rows[bucket.first : bucket.first + bucket.count]
+
+
+def test_rows_of_45_store_48_slots_instead_of_64() -> None:
+    matrix = random_csr(40, 60, [45] * 40)
+    stored = {thirds: HybFormat.from_csr(matrix, 1, 64, thirds=thirds).stored for thirds in (False, True)}
+    assert stored == {False: 40 * 64, True: 40 * 48}
+    lengths = matrix.row_lengths
+    assert {thirds: slots_of(lengths, widths_up_to(64, thirds)) for thirds in stored} == stored
+
+
+@pytest.mark.parametrize(("partitions", "max_width"), [(1, 32), (2, 64), (3, 128)])
+@pytest.mark.parametrize("matrix", matrices().values(), ids=matrices())
+def test_round_trip_with_widths_between(matrix: Csr, partitions: int, max_width: int) -> None:
+    assert_same(HybFormat.from_csr(matrix, partitions, max_width, thirds=True).to_csr(), matrix)
+
+
+def test_widths_between_are_whole_units_that_the_kernel_divides_by() -> None:
+    assert widths_up_to(64, thirds=True) == (1, 2, 4, 8, 16, 24, 32, 48, 64)
+    assert widths_up_to(16, thirds=True) == widths_up_to(16)
+    assert set(widths_up_to(1 << 20, thirds=True)) - set(widths_up_to(1 << 20)) == {24 << k for k in range(11)}
 
 
 TABLE_1 = [

@@ -20,14 +20,14 @@ DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
 target = table_target(SPMM_ELL_BUCKETS)
 
 
-@pytest.mark.parametrize("form", [(1, 4), (3, 64)], ids=str)
+@pytest.mark.parametrize("form", [(1, 4), (3, 64), (1, 64)], ids=str)
 @every_instance(SPMM_ELL_BUCKETS)
 def test_every_instance(instance: Instance, form: tuple[int, int], target: TableTarget) -> None:
     values = instance.values
     tile = {name: int(values[name]) for name in ("vector", "vectors", "lanes")}
     width = tile["vector"] * (tile["vectors"] * tile["lanes"] + 1)
     problem = Problem(Op.SPMM, MATRIX, width, DTYPES[str(values["T"])])
-    held = HybFormat.from_csr(MATRIX, *form)
+    held = HybFormat.from_csr(MATRIX, *form, thirds=True)
     for by_row, spread, together in ((False, NEVER, 8), (True, 16, 64), (False, NEVER, NEVER)):
         schedule = {"work": 16, "by_row": by_row, "spread": spread, "together": together}
         plan = EllBucketsPlan(problem, target, held, {}, **tile, **schedule)
@@ -58,6 +58,17 @@ def test_pinned_config_is_what_is_built() -> None:
     assert not plan.deterministic
     rule = SparseTir(k=-2).build(Problem(Op.SPMM, MATRIX, 32), find("host-simt"))
     assert rule.config["max_width"] == 16
+
+
+def test_thirds_are_named_where_they_are_pinned_alone() -> None:
+    problem = Problem(Op.SPMM, random_csr(30, 60, [20] * 30), 32)
+    plans = {thirds: SparseTir(thirds=thirds).build(problem, find("host-simt")) for thirds in (None, False, True)}
+    assert {thirds: (plan.config.get("thirds"), plan.stored) for thirds, plan in plans.items()} == {
+        None: (None, 30 * 32),
+        False: (None, 30 * 32),
+        True: (True, 30 * 24),
+    }
+    run_checked(plans[True], problem)
 
 
 def test_rows_in_one_piece_are_deterministic_and_need_no_zeroing_but_the_empty_ones() -> None:

@@ -98,6 +98,21 @@ def test_the_papers_rule_is_measured_where_the_sweep_ends_before_it() -> None:
     assert 8 in {one.get("max_width") for one in asked}
 
 
+def test_widths_between_the_powers_of_two_are_tried_where_they_save_a_twentieth() -> None:
+    between = Problem(Op.SPMM, random_csr(64, 64, [45] * 64), 64)
+    config, asked = searched(between, {}, lambda one: 1.0 + 0.5 * ("thirds" not in one) + abs(one["max_width"] - 64))
+    assert (config["thirds"], config["max_width"]) == (True, 64)
+    assert {one.get("thirds") for one in asked} == {None, True}
+    for pinned in (True, False):
+        config, asked = searched(between, {"thirds": pinned}, Times({"work": 64}))
+        assert {one["thirds"] for one in asked} == {pinned}
+    # Of 64 * 16 + 4 * 64 slots 64 are saved, exactly a twentieth; with one row of 16 less it is more.
+    for rows, tried in ((64, False), (63, True)):
+        lengths = [16] * rows + [48] * 4
+        _, asked = searched(Problem(Op.SPMM, random_csr(len(lengths), 64, lengths), 64), {}, Times({"work": 64}))
+        assert ("thirds" in set().union(*asked)) == tried
+
+
 @pytest.mark.parametrize(("lengths", "width"), [([1] * 8, 1), ([5] * 8, 8), ([8] * 8, 8), ([9] * 8, 16), ([0] * 8, 1)])
 def test_the_papers_rule(lengths: list[int], width: int) -> None:
     assert rule_width(Problem(Op.SPMM, random_csr(8, 20, lengths), 32)) == width

@@ -13,7 +13,7 @@ from stile_primitives import Axis, View, divide, flatten, pad, reorder, restore,
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr
 from spmark.impls.formats.bsr import BsrFormat
-from spmark.impls.formats.hyb import powers_up_to
+from spmark.impls.formats.hyb import widths_up_to
 from spmark.impls.stile.levels import make_level
 from spmark.impls.stile.space import SearchMode, shapes_of
 from spmark.impls.stile.windows import Tiled, begin
@@ -64,7 +64,7 @@ def test_hyb_is_split_and_reordered() -> None:
         lengths = folded.counts(Axis.ROWS)
         assert folded.shape[1] <= 8
         assert list(lengths) == sorted(lengths, reverse=True)
-        assert {1 << int(n - 1).bit_length() for n in lengths if n} <= set(powers_up_to(8))
+        assert {1 << int(n - 1).bit_length() for n in lengths if n} <= set(widths_up_to(8))
 
 
 def test_condensing_is_what_the_search_does() -> None:

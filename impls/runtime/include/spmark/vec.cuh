@@ -21,8 +21,8 @@ struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vec {
   __device__ __forceinline__ const T& operator[](int i) const { return v[i]; }
 };
 
-// N elements of T that a load brings, with halves in whole words until they are multiplied. A compiler takes a vector of
-// halves apart where it is loaded, and so waits for the load there.
+// N elements of T that a load brings, with halves in whole words until they are multiplied. A compiler takes a vector
+// of halves apart where it is loaded, and so waits for the load there.
 template <typename T, int N>
 struct Packed {
   using Word = T;
