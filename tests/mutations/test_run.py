@@ -21,8 +21,8 @@ def test_there_are_forty_faults_over_six_areas_ten_of_them_in_cuda():
     assert counts.total() == 40
     assert set(counts) == set(AREAS)
     assert counts["cuda"] == 10
-    assert len(EARLIER) == 26
-    assert len(EVERY) == 66
+    assert len(EARLIER) == 28
+    assert len(EVERY) == 68
     assert sum(bool(fault.survives) for fault in FORTY) <= 2
 
 
