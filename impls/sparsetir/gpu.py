@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.kernels.ell_buckets import ell_instance
-from spmark.impls.kernels.sddmm import SddmmPlan, sddmm_instance
+from spmark.impls.kernels.sddmm_runs import sddmm_kernel, sddmm_plan
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import open_target
 from spmark.impls.sparsetir.form import Forms
@@ -32,10 +32,10 @@ def open_race(problem: Problem, device: DeviceSpec, seed: int = 0) -> Race[Devic
     forms = Forms(problem, target) if spmm else None
 
     def build(config: Config) -> DevicePlan:
-        return forms.plan(config) if forms else SddmmPlan(problem, target, {}, **config)
+        return forms.plan(config) if forms else sddmm_plan(problem, target, {}, config)
 
     def prepare(configs: Sequence[Config]) -> None:
-        one = ell_instance if spmm else sddmm_instance
+        one = ell_instance if spmm else sddmm_kernel
         target.load(list(dict.fromkeys(one(problem, config) for config in configs)))
 
     return Race(build, PlanTimer(problem, device, seed), prepare=prepare)
