@@ -6,22 +6,10 @@
 
 #include <spmark/half.cuh>
 
+#include "row_at.cuh"
 #include "sddmm_dots.cuh"
 
 using namespace spmark;
-
-// Row that holds position p: the last one that starts at or before it.
-__device__ __forceinline__ int row_of(const int* __restrict__ indptr, int num_rows, int p) {
-  int low = 0, high = num_rows - 1;
-  while (low < high) {
-    const int middle = low + (high - low + 1) / 2;
-    if (indptr[middle] <= p)
-      low = middle;
-    else
-      high = middle - 1;
-  }
-  return low;
-}
 
 // D[p] = sum_j X[row of p, j] Y[indices[p], j], times values[p] where `scaled` is not 0.
 //
@@ -48,7 +36,7 @@ __global__ void __launch_bounds__(threads)
 
   const T* left[batch];
   const T* right[batch];
-  int row = searched ? row_of(rows, num_rows, static_cast<int>(first)) : 0;
+  int row = searched ? row_at(rows, num_rows, static_cast<int>(first)) : 0;
 #pragma unroll
   for (int b = 0; b < batch; ++b) {
     const int p = static_cast<int>(first + b < nnz ? first + b : nnz - 1);  // past the end: never written

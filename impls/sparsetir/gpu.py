@@ -9,7 +9,7 @@ from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.kernels.direct_spmm import direct_instance, is_direct
 from spmark.impls.kernels.ell_buckets import ell_instance
-from spmark.impls.kernels.sddmm import SddmmPlan, sddmm_instance
+from spmark.impls.kernels.sddmm_runs import sddmm_kernel, sddmm_plan
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import open_target
 from spmark.impls.runtime.template import Instance
@@ -34,11 +34,11 @@ def open_race(problem: Problem, device: DeviceSpec, seed: int = 0) -> Race[Devic
     forms = Forms(problem, target) if spmm else None
 
     def build(config: Config) -> DevicePlan:
-        return forms.plan(config) if forms else SddmmPlan(problem, target, {}, **config)
+        return forms.plan(config) if forms else sddmm_plan(problem, target, {}, config)
 
     def instance(config: Config) -> Instance:
         if not spmm:
-            return sddmm_instance(problem, config)
+            return sddmm_kernel(problem, config)
         return direct_instance(problem, config) if is_direct(config) else ell_instance(problem, config)
 
     def prepare(configs: Sequence[Config]) -> None:

@@ -16,16 +16,16 @@ from spmark.impls.core.problem import Op, Problem
 from spmark.impls.kernels.direct_spmm import SPMM_DIRECT, is_direct
 from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS
 from spmark.impls.kernels.hyb_convert import FILL_ELL_BUCKETS
-from spmark.impls.kernels.sddmm import SDDMM_CSR, SddmmPlan
+from spmark.impls.kernels.sddmm import SDDMM_CSR
+from spmark.impls.kernels.sddmm_runs import SDDMM_RUNS, sddmm_plan
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
 from spmark.impls.kernels.zeroing import ZERO_ROWS
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import MAX_GRID, ceil_div, open_target
 from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.sparsetir.form import Forms
-from spmark.impls.sparsetir.search import rule_width, sddmm_space, search_hyb, tiles
+from spmark.impls.sparsetir.search import rule_width, search_hyb, search_sddmm, tiles
 from spmark.impls.tuning.cache import PlanCache, searched
-from spmark.impls.tuning.strategies import exhaustive
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class SparseTir:
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (
-        *(SPMM_ELL_BUCKETS, SPMM_DIRECT, ROUND_SHARED_ROWS, ZERO_ROWS, FILL_ELL_BUCKETS, SDDMM_CSR),
+        *(SPMM_ELL_BUCKETS, SPMM_DIRECT, ROUND_SHARED_ROWS, ZERO_ROWS, FILL_ELL_BUCKETS, SDDMM_CSR, SDDMM_RUNS),
     )
     cost_models: ClassVar[Mapping[str, str]] = {"rule": "spmark.impls.sparsetir.cost_models:WidthRule"}
 
@@ -93,7 +93,7 @@ class SparseTir:
         if problem.op is Op.SPMM:
             search_hyb(problem, pinned, race)
         else:
-            exhaustive(race, sddmm_space(problem).configs())
+            search_sddmm(problem, race)
         config, _ = race.finish()
         return config, race.describe()
 
@@ -111,7 +111,7 @@ def build_plan(problem: Problem, device: DeviceSpec, config: dict[str, Any]) -> 
     """Build one config: of SpMM ``c, max_width`` or ``format`` say the format, all else is the schedule."""
     target = open_target(device)
     if problem.op is Op.SDDMM:
-        return SddmmPlan(problem, target, {}, **config)
+        return sddmm_plan(problem, target, {}, config)
     forms = Forms(problem, target)
     plan = forms.plan(config)
     if not is_direct(config):

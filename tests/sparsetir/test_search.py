@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from zlib import crc32
 
+import numpy as np
 import pytest
 from problems import random_csr
 from races import made_up_race
@@ -12,8 +13,7 @@ from races import made_up_race
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.kernels.direct_spmm import DIRECT, direct_schedules, is_direct
-from spmark.impls.sparsetir.search import rule_width, sddmm_space, search_hyb, tiles
-from spmark.impls.tuning.strategies import exhaustive
+from spmark.impls.sparsetir.search import rule_width, sddmm_space, search_hyb, search_sddmm, tiles
 
 PROBLEM = Problem(Op.SPMM, random_csr(64, 64, [5] * 64), 64)
 
@@ -126,10 +126,51 @@ def test_tiles_divide_and_fit(width: int, dtype: DType) -> None:
     assert all(width % vector == 0 and vector * dtype.itemsize <= 16 for vector, _ in found)
 
 
+def searched_sddmm(problem: Problem, cost: Any) -> tuple[Config, list[Config]]:
+    race, timer = made_up_race(cost)
+    search_sddmm(problem, race)
+    return race.finish()[0], timer.asked
+
+
 def test_the_whole_space_of_sddmm_is_measured() -> None:
     problem = Problem(Op.SDDMM, PROBLEM.matrix, 64)
     best = {"vector": 2, "lanes": 16, "batch": 2, "searched": True}
-    race, timer = made_up_race(Times(best))
-    exhaustive(race, sddmm_space(problem).configs())
-    assert race.finish()[0] == best
-    assert len(timer.asked) == len(tiles(problem, (8, 16, 32))) * 4
+    config, asked = searched_sddmm(problem, lambda config: 5.0 if config == best else 10.0)
+    assert config == best
+    paper = [one for one in asked if "run" not in one]
+    assert paper == list(sddmm_space(problem).configs())
+    assert len(paper) == len(tiles(problem, (8, 16, 32))) * 4
+
+
+@pytest.mark.parametrize("best_run", [2, 4, 32])
+@pytest.mark.parametrize("nnz_of_row", [5, 2000])
+def test_the_tile_of_runs_is_found_then_its_run_then_its_rows(nnz_of_row: int, best_run: int) -> None:
+    problem = Problem(Op.SDDMM, random_csr(64, 2001, [nnz_of_row] * 64), 128)
+    batch = min(best_run, 4)
+    best = {"vector": 4, "vectors": 4, "lanes": 8, "batch": batch, "parts": 1, "at_once": False, "searched": True}
+    best["run"] = best_run
+
+    def cost(config: Config) -> float:
+        if "run" not in config:
+            return 100.0
+        away = abs(np.log2(config["run"]) - np.log2(best_run))
+        return float(10.0 + away + sum(config[key] != value for key, value in best.items() if key != "run"))
+
+    config, asked = searched_sddmm(problem, cost)
+    assert config == best
+    starts = {one["run"] for one in asked if "run" in one and one["batch"] != batch}
+    assert starts == ({8} if nnz_of_row == 2000 else {4, 8}), "small problems begin with more groups"
+
+
+@pytest.mark.parametrize(("width", "dtype"), [(32, DType.FLOAT32), (128, DType.FLOAT32), (512, DType.FLOAT16)])
+def test_a_search_of_sddmm_costs_at_most_twice_the_papers(width: int, dtype: DType) -> None:
+    problem = Problem(Op.SDDMM, PROBLEM.matrix, width, dtype)
+    _, asked = searched_sddmm(problem, lambda config: 10.0)
+    paper = sum("run" not in one for one in asked)
+    assert paper < len(asked) <= 2 * paper
+
+
+def test_a_width_without_tiles_of_runs_has_the_papers_space_alone() -> None:
+    _, asked = searched_sddmm(Problem(Op.SDDMM, PROBLEM.matrix, 3), lambda config: 10.0)
+    assert asked
+    assert not any("run" in one for one in asked)

@@ -9,24 +9,6 @@
 
 using namespace spmark;
 
-// Add up `count` sums over the lanes of a subwarp by halving: in each step a lane keeps the half of the sums that its
-// side answers for and hands on the other. Afterwards lane l holds sum r of all lanes for r = l (count / lanes) +
-// 0, 1...
-template <int lanes, int count>
-__device__ __forceinline__ void transpose_sum(float (&sum)[count], int lane, unsigned members) {
-  static_assert(count >= lanes, "every lane ends with a sum");
-#pragma unroll
-  for (int step = lanes / 2, held = count; step > 0; step /= 2, held /= 2) {
-    const bool upper = (lane & step) != 0;
-#pragma unroll
-    for (int i = 0; i < held / 2; ++i) {
-      const float mine = upper ? sum[i + held / 2] : sum[i];
-      const float theirs = upper ? sum[i] : sum[i + held / 2];
-      sum[i] = mine + shuffle_xor(members, theirs, step);
-    }
-  }
-}
-
 // D[p] = sum_j X[row of p, j] Y[indices[p], j], times values[p] where `scaled` is not 0.
 //
 // A subwarp of `lanes` threads owns a strip of up to `strip` consecutive non-zeros of one row; a block holds
@@ -46,6 +28,7 @@ __global__ void __launch_bounds__(threads)
   static_assert(sizeof(T) * vector <= 16, "a vector is loaded at once");
   constexpr int kFlight = 8;  // rows of Y on their way, held in registers
   static_assert(strip % kFlight == 0, "a strip is taken in whole flights");
+  static_assert(strip >= lanes, "every lane ends with a sum of its own");
   const int slot = blockIdx.x * (threads / lanes) + threadIdx.x / lanes;
   const int lane = threadIdx.x % lanes;
   if (slot >= num_strips) return;  // the subwarp leaves together; shuffles name the subwarp alone
@@ -68,7 +51,7 @@ __global__ void __launch_bounds__(threads)
     }
   }
 
-  transpose_sum<lanes>(sum, lane, group_mask<lanes>());
+  transpose_sum<lanes>(sum);
 #pragma unroll
   for (int i = 0; i < strip / lanes; ++i) {
     const int at = lane * (strip / lanes) + i;

@@ -57,19 +57,23 @@ __device__ __forceinline__ void axpy(Vec<float, N>& acc, float a, const Vec<T, N
   for (int i = 0; i < N; ++i) acc[i] = fmaf(a, to_float(b[i]), acc[i]);
 }
 
+// The elements in float32; here halves are taken out of their words.
 template <typename T, int N>
-__device__ __forceinline__ void axpy(Vec<float, N>& acc, float a, const Packed<T, N>& b) {
+__device__ __forceinline__ Vec<float, N> unpacked(const Packed<T, N>& packed) {
+  Vec<float, N> result;
   if constexpr (sizeof(typename Packed<T, N>::Word) == sizeof(T)) {
-    axpy(acc, a, b.words);
+#pragma unroll
+    for (int i = 0; i < N; ++i) result[i] = to_float(packed.words[i]);
   } else {
 #pragma unroll
-    for (int i = 0; i < N; i += 2) {
-      float first, second;
-      to_floats(b.words[i / 2], first, second);
-      acc[i] = fmaf(a, first, acc[i]);
-      acc[i + 1] = fmaf(a, second, acc[i + 1]);
-    }
+    for (int i = 0; i < N; i += 2) to_floats(packed.words[i / 2], result[i], result[i + 1]);
   }
+  return result;
+}
+
+template <typename T, int N>
+__device__ __forceinline__ void axpy(Vec<float, N>& acc, float a, const Packed<T, N>& b) {
+  axpy(acc, a, unpacked(b));
 }
 
 // sum of a[i] * b[i] added to acc, in float32.

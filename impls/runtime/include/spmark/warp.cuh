@@ -68,6 +68,32 @@ __device__ __forceinline__ float warp_sum(float value) {
   return value;
 }
 
+// Sums of `Count` values over each group of Width neighbouring lanes, in place and in the order of `warp_sum`. Each
+// step halves the sums that a lane holds, so that all of them cost about one shuffle each.
+//
+// Where Count exceeds Width, lane l of a group ends with sums l (Count / Width) + i in sum[i]. Otherwise Width / Count
+// lanes in a row end with the same sum, and sum[0] of lane l is that of value l / (Width / Count).
+template <int Width, int Count>
+__device__ __forceinline__ void transpose_sum(float (&sum)[Count]) {
+  const unsigned mask = group_mask<Width>();
+  const int lane = lane_id();
+#pragma unroll
+  for (int step = Width / 2, held = Count; step > 0; step /= 2) {
+    held /= 2;
+    if (held == 0) {
+      sum[0] += shuffle_xor(mask, sum[0], step);
+      continue;
+    }
+    const bool upper = (lane & step) != 0;
+#pragma unroll
+    for (int i = 0; i < held; ++i) {
+      const float mine = upper ? sum[i + held] : sum[i];
+      const float theirs = upper ? sum[i] : sum[i + held];
+      sum[i] = mine + shuffle_xor(mask, theirs, step);
+    }
+  }
+}
+
 // Largest over each group of Width neighbouring lanes, given to all of them.
 template <int Width = kWarpSize>
 __device__ __forceinline__ float warp_max(float value) {

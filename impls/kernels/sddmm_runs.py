@@ -1,0 +1,176 @@
+"""The launcher of SDDMM over runs of non-zeros, the tiles that a width is worth, and which kernel a schedule names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.problem import DType, Problem
+from spmark.impls.kernels.sddmm import SddmmPlan, sddmm_instance
+from spmark.impls.runtime.plan import OneLaunchPlan
+from spmark.impls.runtime.target import Target, ceil_div
+from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, TemplateValue, loads_of
+
+_LOAD_BYTES = 16
+"""Bytes of the widest load."""
+_MOST_LOADS = 16
+"""Loads of Y that a lane may have on their way."""
+_MOST_OF_X = 32
+"""Elements of a row of X that a lane may keep."""
+
+
+def _legal(values: Mapping[str, TemplateValue]) -> bool:
+    vector, vectors, lanes, batch, parts = (int(values[k]) for k in ("vector", "vectors", "lanes", "batch", "parts"))
+    load_bytes, loads = vector * (2 if values["T"] == "half" else 4), vectors * batch
+    held = batch <= lanes and loads <= _MOST_LOADS and parts * vectors * vector <= _MOST_OF_X
+    enough = batch > 2 or vectors == 4
+    plain = bool(values["at_once"]) and not values["searched"]
+    cut = parts == 1 or (plain and vectors > 1 and loads <= 8 and lanes >= 16)
+    if values["whole"]:
+        return load_bytes == _LOAD_BYTES and held and enough and cut
+    return load_bytes <= _LOAD_BYTES and held and plain and parts == 1 and batch == 4 and lanes in (8, 32)
+
+
+SDDMM_RUNS = KernelTemplate(
+    Path(__file__).parent / "sddmm_runs.cu",
+    "sddmm_runs",
+    {
+        "T": ("float", "half"),
+        "vector": (1, 2, 4, 8),
+        "vectors": (1, 2, 4),
+        "lanes": (4, 8, 16, 32),
+        "batch": (2, 4, 8),
+        "parts": (1, 2),
+        "whole": (False, True),
+        "searched": (False, True),
+        "at_once": (False, True),
+        "threads": (128,),
+    },
+    legal=_legal,
+    max_registers=128,
+    max_spill_bytes=8,  # where the compiler stops at 64 or 72 registers
+)
+LANES = tuple(map(int, SDDMM_RUNS.space["lanes"]))
+_CUTS = {1: ((1, 1),), 2: ((2, 1),), 4: ((4, 1), (2, 2)), 8: ((4, 2),)}
+"""Loads of a row in a lane, as (vectors, parts)."""
+
+
+def run_tiles(width: int, dtype: DType) -> list[dict[str, Any]]:
+    """List tiles ``vector, vectors, lanes, batch, parts, at_once`` that hold a row of X in registers; few or none.
+
+    Loads are the widest that divide J. Lanes of which half would have nothing to do are left out, and so is a J that no
+    tile holds: beyond 32 elements a lane.
+    """
+    vector = loads_of(width, _LOAD_BYTES // dtype.itemsize)[0]
+    found = []
+    for lanes in LANES:
+        if lanes > LANES[0] and vector * lanes >= 2 * width:
+            continue
+        needed = ceil_div(width, vector * lanes)
+        loads = next((count for count in _CUTS if count >= needed), 0)
+        for vectors, parts in _CUTS.get(loads, ()):
+            for batch, at_once in product((8, 4, 2), (True, False)):
+                tile = {"vector": vector, "vectors": vectors, "lanes": lanes, "batch": batch, "parts": parts}
+                tile |= {"at_once": at_once}
+                if is_offered(width, dtype, {**tile, "searched": False}):
+                    found.append(tile)
+    return found
+
+
+def is_offered(width: int, dtype: DType, schedule: Mapping[str, Any]) -> bool:
+    """Tell whether there is a kernel for a schedule; its ``run`` does not matter."""
+    return _legal(_values(width, dtype, schedule))
+
+
+def _values(width: int, dtype: DType, schedule: Mapping[str, Any]) -> dict[str, TemplateValue]:
+    tile = {name: value for name, value in schedule.items() if name != "run"}
+    columns = tile["vector"] * tile["vectors"] * tile["lanes"] * tile["parts"]
+    whole = columns == width and tile["vector"] * dtype.itemsize == _LOAD_BYTES
+    return {"T": C_TYPES[dtype], **tile, "whole": whole}
+
+
+def sddmm_kernel(problem: Problem, schedule: Mapping[str, Any]) -> Instance:
+    """Give the kernel of a schedule: of `SDDMM_RUNS` where it has a ``run``, else of `SDDMM_CSR`."""
+    if "run" not in schedule:
+        return sddmm_instance(problem, schedule)
+    (threads,) = SDDMM_RUNS.space["threads"]
+    return SDDMM_RUNS.instance(**_values(problem.width, problem.dtype, schedule), threads=threads)
+
+
+def sddmm_plan(
+    problem: Problem, target: Target, config: Mapping[str, object], schedule: Mapping[str, Any]
+) -> OneLaunchPlan:
+    """Build the plan of a schedule: `SddmmRunsPlan` where it has a ``run``, else `SddmmPlan`."""
+    kind = SddmmRunsPlan if "run" in schedule else SddmmPlan
+    return kind(problem, target, config, **schedule)
+
+
+class SddmmRunsPlan(OneLaunchPlan):
+    """D = (X Y^T at A's non-zeros), scaled by A where the problem is, with rows of X in registers.
+
+    Parameters
+    ----------
+    config : mapping
+        What `DevicePlan.config` says; the schedule below is part of it.
+    vector, vectors, lanes : int
+        Elements of a load, loads side by side in a lane, threads of a group.
+    batch : int
+        Rows of Y that are on their way together.
+    parts : int
+        Turns in which a batch is taken: ``vector vectors lanes parts`` is at least J.
+    at_once : bool
+        The compiler has registers for all loads of a batch; otherwise it takes few, and more warps take turns.
+    searched : bool
+        Rows are looked up in indptr by the kernel; otherwise an array of them is made (phase ``convert``) and read.
+    run : int
+        Consecutive non-zeros of a group.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        target: Target,
+        config: Mapping[str, object],
+        *,
+        vector: int,
+        vectors: int,
+        lanes: int,
+        batch: int,
+        parts: int,
+        at_once: bool,
+        searched: bool,
+        run: int,
+    ) -> None:
+        matrix = problem.matrix
+        schedule = {"vector": vector, "vectors": vectors, "lanes": lanes, "batch": batch, "parts": parts}
+        schedule |= {"at_once": at_once, "searched": searched, "run": run}
+        super().__init__(problem, target, {**config, **schedule}, alignment=vector * problem.dtype.itemsize)
+        _check(problem, vector, vector * vectors * lanes * parts, run)
+        self.stored = matrix.nnz
+        instance = sddmm_kernel(problem, schedule)
+        self._load(instance)
+        with self.phase("convert"):
+            rows = matrix.indptr if searched else matrix.rows_of_entries()
+        grid = (ceil_div(matrix.nnz, instance.threads // lanes * run), 1, 1)
+        sizes = (matrix.num_rows, matrix.nnz, problem.width, run, problem.scaled)
+        self._arrange(grid, sizes, (rows, matrix.indices, problem.factors))
+
+
+def _check(problem: Problem, vector: int, columns: int, run: int) -> None:
+    """Refuse a schedule that the kernel would compute wrongly.
+
+    Raises
+    ------
+    BuildError
+        A row of X does not fit, loads would be misaligned, or a group would have nothing to do.
+    """
+    if columns < problem.width or problem.width % vector:
+        raise BuildError(
+            f"sddmm_runs: expected loads that divide J = {problem.width} and a tile of as many columns, "
+            f"found loads of {vector} and {columns} columns: take more vectors, lanes or parts"
+        )
+    if run < 1:
+        raise BuildError(f"sddmm_runs: expected a run of at least 1 non-zero, found {run}")

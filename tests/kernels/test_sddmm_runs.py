@@ -1,0 +1,142 @@
+"""SDDMM with rows of X in registers: every instance on the host, awkward matrices, bits, and the tiles of a width."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from problems import dense_operands, random_csr, run_checked
+from tables import TableTarget, every_instance, table_target
+
+from spmark.impls.core.errors import BuildError, OperandError
+from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.kernels.sddmm import SddmmPlan
+from spmark.impls.kernels.sddmm_runs import SDDMM_RUNS, SddmmRunsPlan, is_offered, run_tiles, sddmm_plan
+from spmark.impls.runtime.template import C_TYPES, Instance
+
+# Rows that begin within a batch, with it and long after it; none of 2, 4 and 8 divides the number of non-zeros.
+MATRIX = random_csr(23, 97, [0, 1, 2, 3, 97, 7, 0, 33, 64, 5] * 2 + [1, 0, 10])
+AWKWARD = {
+    "ten_thousand_in_a_row": random_csr(20, 12_000, [0] * 7 + [10_000] + [0] * 11 + [3]),
+    "one_column": random_csr(70, 1, [int(i % 3 == 0) for i in range(70)]),
+    "one_row": random_csr(1, 70, [41]),
+    "nothing": random_csr(40, 30, [0] * 40),
+}
+DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
+SCHEDULE = ("vector", "vectors", "lanes", "batch", "parts", "at_once", "searched")
+target = table_target(SDDMM_RUNS)
+
+
+def run_with(problem: Problem, target: TableTarget, run: int, **schedule: Any) -> np.ndarray:
+    return run_checked(SddmmRunsPlan(problem, target, {}, **schedule, run=run), problem)
+
+
+@every_instance(SDDMM_RUNS)
+def test_every_instance(instance: Instance, target: TableTarget) -> None:
+    values = instance.values
+    schedule: dict[str, Any] = {name: values[name] for name in SCHEDULE}
+    # Where the tile does not divide J, the last lanes have nothing to do.
+    loads = schedule["vectors"] * schedule["lanes"] * schedule["parts"] - (0 if values["whole"] else 3)
+    for scaled, run in ((False, schedule["batch"]), (True, 3 * schedule["batch"])):
+        problem = Problem(Op.SDDMM, MATRIX, schedule["vector"] * loads, DTYPES[str(values["T"])], scaled)
+        run_with(problem, target, run, **schedule)
+
+
+@pytest.mark.parametrize("searched", [False, True])
+@pytest.mark.parametrize("name", AWKWARD)
+def test_awkward_matrices(name: str, searched: bool, target: TableTarget) -> None:
+    matrix = AWKWARD[name]
+    tile = {"vectors": 1, "lanes": 8, "batch": 8, "parts": 1, "at_once": True, "searched": searched}
+    for vector, dtype, scaled, run in ((4, DType.FLOAT32, True, 32), (8, DType.FLOAT16, False, 8)):
+        problem = Problem(Op.SDDMM, matrix, 8 * vector, dtype, scaled)
+        plan = SddmmRunsPlan(problem, target, {}, **tile, vector=vector, run=run)
+        run_checked(plan, problem)
+        # The array of rows belongs to the plan, and its making to the build.
+        rows = matrix.num_rows + 1 if searched else matrix.nnz
+        factors = matrix.nnz * dtype.itemsize if scaled else 0
+        assert plan.device_bytes == 4 * (rows + matrix.nnz) + factors
+        assert "convert" in plan.phases_s
+        assert plan.config == {**tile, "vector": vector, "run": run}
+
+
+@pytest.mark.parametrize(("dtype", "vector"), [(DType.FLOAT32, 4), (DType.FLOAT16, 8)])
+def test_the_bits_depend_on_lanes_alone(dtype: DType, vector: int, target: TableTarget) -> None:
+    problem = Problem(Op.SDDMM, MATRIX, 4 * 16 * vector, dtype, scaled=True)
+    one = {"vector": vector, "lanes": 16}
+    expected = run_checked(SddmmPlan(problem, target, {}, **one, batch=4, searched=False), problem)
+    for vectors, parts, batch, at_once in ((4, 1, 2, True), (4, 1, 4, False), (2, 2, 4, True)):
+        for searched, run in ((False, 2), (False, 12), (False, 64), (parts == 1, 5)):
+            tile = {**one, "vectors": vectors, "parts": parts, "batch": batch, "at_once": at_once}
+            found = run_with(problem, target, run, **tile, searched=searched)
+            np.testing.assert_array_equal(found.view(np.uint8), expected.view(np.uint8))
+
+
+def test_what_stands_past_j_does_not_reach_a_result(target: TableTarget) -> None:
+    """Lanes past J hold zeros and read nothing: an infinity in the next row meets no factor of this one."""
+    problem = Problem(Op.SDDMM, random_csr(2, 3, [2, 1]), 20)
+    left, right = dense_operands(problem)
+    left[1], right[2] = np.inf, np.inf
+    out = np.empty(problem.out_shape, np.float32)
+    tile = {"vector": 4, "vectors": 1, "lanes": 8, "batch": 4, "parts": 1, "at_once": True, "searched": False}
+    SddmmRunsPlan(problem, target, {}, **tile, run=4).run((left, right), out)
+    rows, columns = problem.matrix.rows_of_entries(), problem.matrix.indices
+    finite = (rows == 0) & (columns < 2)
+    assert finite.any()
+    assert np.isfinite(out[finite]).all()
+    assert not np.isfinite(out[~finite]).any()
+
+
+@pytest.mark.parametrize("dtype", list(DType))
+@pytest.mark.parametrize("width", [1, 3, 8, 16, 20, 32, 33, 64, 100, 128, 130, 256, 500, 512, 1000, 1024, 4096])
+def test_tiles_hold_a_row_and_have_a_kernel(width: int, dtype: DType) -> None:
+    for tile in run_tiles(width, dtype):
+        loads = tile["vectors"] * tile["parts"]
+        assert width % tile["vector"] == 0
+        assert tile["vector"] * tile["lanes"] * loads >= width
+        assert tile["vector"] * tile["lanes"] * loads < 4 * width, "most lanes have something to do"
+        assert is_offered(width, dtype, {**tile, "searched": False})
+
+
+def test_common_widths_have_tiles_and_a_wide_row_has_none() -> None:
+    for dtype in DType:
+        for width in (32, 128, 512):
+            assert 2 <= len(run_tiles(width, dtype)) <= 12
+        assert run_tiles(4096, dtype) == []
+
+
+def test_the_schedule_says_which_kernel(target: TableTarget) -> None:
+    problem = Problem(Op.SDDMM, MATRIX, 32)
+    csr = {"vector": 4, "lanes": 8, "batch": 4, "searched": False}
+    runs = {**csr, "vectors": 1, "parts": 1, "at_once": True, "run": 8}
+    for schedule, kind in ((csr, SddmmPlan), (runs, SddmmRunsPlan)):
+        plan = sddmm_plan(problem, target, {}, schedule)
+        assert type(plan) is kind
+        assert plan.config == schedule
+
+
+@pytest.mark.parametrize(
+    ("width", "changed", "words"),
+    [
+        (36, {}, "J = 36"),
+        (30, {}, "divide J = 30"),
+        (32, {"run": 0}, "run of at least 1"),
+        (32, {"batch": 16}, "batch"),
+    ],
+)
+def test_what_does_not_fit_is_refused(width: int, changed: dict[str, int], words: str, target: TableTarget) -> None:
+    schedule = {"vector": 4, "vectors": 1, "lanes": 8, "batch": 4, "parts": 1, "at_once": True, "searched": False}
+    with pytest.raises(BuildError, match=words):
+        SddmmRunsPlan(Problem(Op.SDDMM, MATRIX, width), target, {}, **{**schedule, "run": 8, **changed})
+
+
+def test_misaligned_operands_are_refused(target: TableTarget) -> None:
+    problem = Problem(Op.SDDMM, MATRIX, 32)
+    (tile, *_) = run_tiles(32, DType.FLOAT32)
+    plan = SddmmRunsPlan(problem, target, {}, **tile, searched=False, run=8)
+    left, right = dense_operands(problem)
+    shifted = np.empty(right.size + 5, np.float32)[1:]
+    shifted = shifted[(-shifted.ctypes.data // 4) % 4 + 1 :][: right.size].reshape(right.shape)
+    shifted[:] = right
+    with pytest.raises(OperandError, match="multiple of 16 bytes"):
+        plan.run((left, shifted), np.empty(problem.out_shape, np.float32))
