@@ -75,8 +75,8 @@ class _Sddmm(Built):
             self._factors = problem.factors.astype(np.float32, copy=False)
             self._staging = HostStaging(problem)
         self.stored = self._product.size
-        held = (self._product, self._positions, self._factors)
-        self.device_bytes = sum(array.nbytes for array in held) + self._staging.nbytes
+        arrays = (self._product, self._positions, self._factors)
+        self.device_bytes = sum(array.nbytes for array in arrays) + self._staging.nbytes
 
     def run(self, operands: Sequence[Any], out: Any) -> None:
         """Compute all of X Y^T, then keep A's entries."""

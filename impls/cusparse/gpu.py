@@ -106,8 +106,8 @@ class CuSparsePlan(_LibraryPlan):
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         """One call of the library."""
         self._on_stream()
-        held = self._dense if len(operands) == 1 else [*self._dense, self._sparse]
-        for descriptor, array in zip(held, [*operands, out], strict=True):
+        descriptors = self._dense if len(operands) == 1 else [*self._dense, self._sparse]
+        for descriptor, array in zip(descriptors, [*operands, out], strict=True):
             descriptor.point_to(array.data.ptr)
         self._call(self._buffer)
 
@@ -130,32 +130,32 @@ class BlockPlan(_LibraryPlan):
     def __init__(self, problem: Problem, target: Target, ell: bool, blocks: Sequence[int]) -> None:
         super().__init__(problem, target, {}, "default")
         with self.phase("convert"):
-            held = smallest(problem.matrix, blocks)
-        block = held.block_shape[0]
+            bsr = smallest(problem.matrix, blocks)
+        block = bsr.block_shape[0]
         self.config["block"] = block
         spmm = problem.op is Op.SPMM
         whole = [ceil_div(size, block) * block for size in problem.matrix.shape]
-        self._describe(problem, held, ell, (whole[0], whole[1]))
+        self._describe(problem, bsr, ell, (whole[0], whole[1]))
         rows = [whole[1], whole[0]] if spmm else whole
         self._dense = [self._library.dense((count, problem.width), problem.dtype) for count in rows]
         real = [shape[0] for shape in (*problem.operand_shapes, *([problem.out_shape] if spmm else []))]
-        self._rooms = [self._room(count, found, problem) for count, found in zip(rows, real, strict=True)]
+        self._rooms = [self._room(count, real_rows, problem) for count, real_rows in zip(rows, real, strict=True)]
         if not spmm:
             with self.phase("compile"):
                 instance = GATHER.instance(T=C_TYPES[problem.dtype], scaled=problem.scaled, threads=THREADS)
                 (self._gather,) = target.load([instance])
             with self.phase("upload"):
-                self._slots = [self.upload(held.positions), self.upload(problem.factors)]
+                self._slots = [self.upload(bsr.positions), self.upload(problem.factors)]
             self._nnz = np.int32(problem.matrix.nnz)
         with self.phase("select"):
             self._buffer = self._allocate(preprocess=False)
 
-    def _describe(self, problem: Problem, held: BsrFormat, ell: bool, shape: tuple[int, int]) -> None:
-        block, lib, dtype = held.block_shape[0], self._library, problem.dtype
-        self.stored = held.stored
+    def _describe(self, problem: Problem, bsr: BsrFormat, ell: bool, shape: tuple[int, int]) -> None:
+        block, lib, dtype = bsr.block_shape[0], self._library, problem.dtype
+        self.stored = bsr.stored
         if ell:
             with self.phase("convert"):
-                columns, values = blocked_ell(held)
+                columns, values = blocked_ell(bsr)
             self.stored = values.size
             with self.phase("upload"):
                 self._arrays = [self.upload(columns), self.upload(values.astype(dtype.numpy, copy=False))]
@@ -163,19 +163,19 @@ class BlockPlan(_LibraryPlan):
             self._sparse = lib.blocked_ell(shape, block, values.shape[1], addresses, dtype)
             return
         with self.phase("upload"):
-            self._arrays = [self.upload(held.indptr), self.upload(held.indices)]
+            self._arrays = [self.upload(bsr.indptr), self.upload(bsr.indices)]
             if problem.op is Op.SPMM:
-                self._arrays.append(self.upload(held.blocks.astype(dtype.numpy, copy=False)))
+                self._arrays.append(self.upload(bsr.blocks.astype(dtype.numpy, copy=False)))
             else:
-                self._arrays.append(self.workspace(held.blocks.shape, np.float32))
+                self._arrays.append(self.workspace(bsr.blocks.shape, np.float32))
                 self._arrays[2].fill(0)
         indptr, indices, values = (array.data.ptr for array in self._arrays)
         counts = shape[0] // block, shape[1] // block
         kept = dtype if problem.op is Op.SPMM else DType.FLOAT32
-        self._sparse = lib.bsr(counts, held.indices.size, block, (indptr, indices, values), kept)
+        self._sparse = lib.bsr(counts, bsr.indices.size, block, (indptr, indices, values), kept)
 
-    def _room(self, rows: int, found: int, problem: Problem) -> DeviceArray | None:
-        if rows == found:
+    def _room(self, rows: int, real_rows: int, problem: Problem) -> DeviceArray | None:
+        if rows == real_rows:
             return None
         room = self.workspace((rows, problem.width), problem.dtype.numpy)
         room.fill(0)  # what is read past the matrix is multiplied by padding: it must be finite

@@ -137,6 +137,6 @@ class BlockSddmmPlan(OneLaunchPlan):
         self._arrange((ceil_div(len(tasks), threads // 32), 1, 1), sizes, arrays)
 
 
-def _places(matrix: Csr, held: BsrFormat, full: bool) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
+def _places(matrix: Csr, bsr: BsrFormat, full: bool) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
     """Give what says where results go: where every block is full, arithmetic on A's indptr does."""
-    return (matrix.indptr, np.zeros(0, np.uint32)) if full else row_runs(held)
+    return (matrix.indptr, np.zeros(0, np.uint32)) if full else row_runs(bsr)

@@ -72,5 +72,5 @@ class ColumnBits:
         self._mark.launch(grid, (np.int32(num_rows), np.int32(width), rows, indices, marks))
         blocks = min(ceil_div(width, _THREADS), ceil_div(_MAX_BLOCKS, self._partitions))
         self._count.launch((blocks, self._partitions, 1), (np.int32(num_cols), np.int32(width), marks, counts))
-        found = self._target.download(counts).astype(np.int64)
-        return found[:, 0], found[:, 1]
+        columns = self._target.download(counts).astype(np.int64)
+        return columns[:, 0], columns[:, 1]

@@ -229,20 +229,20 @@ def _no_blocks(height: int) -> Blocks:
 
 
 def _ell_ranges(  # noqa: PLR0917
-    held: TileFormat, use: RowUse, numbered: bool, groups: int, work: int, team: int, spread: int, together: int
+    tiles: TileFormat, use: RowUse, numbered: bool, groups: int, work: int, team: int, spread: int, together: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Give the ranges of ELL rows and of rows without elements, and the target of each."""
     ranges, rows = np.empty((0, 4), np.int32), np.empty(0, np.int32)
-    if held.ell:
-        ranges = block_ranges(held.ell, groups, work, team=team, spread=spread, together=together)
-        rows = numbered_rows(held.ell, use.shared) if numbered else held.ell.rows
+    if tiles.ell:
+        ranges = block_ranges(tiles.ell, groups, work, team=team, spread=spread, together=together)
+        rows = numbered_rows(tiles.ell, use.shared) if numbered else tiles.ell.rows
     empty = empty_ranges(rows.size, use.empty.size, groups * EMPTY_ROWS)
     return np.concatenate([ranges, empty]), np.concatenate([rows, use.empty])
 
 
-def _elements(held: TileFormat, blocks: list[Blocks], half: bool) -> tuple[NDArray[np.generic], ...]:
+def _elements(tiles: TileFormat, blocks: list[Blocks], half: bool) -> tuple[NDArray[np.generic], ...]:
     """Give columns and values of blocks, in the order of the unit's registers, and of ELL rows."""
-    ell = (held.ell.indices, held.ell.values) if held.ell else (np.empty(0, np.int32), np.empty(0, np.float32))
+    ell = (tiles.ell.indices, tiles.ell.values) if tiles.ell else (np.empty(0, np.int32), np.empty(0, np.float32))
     panels: list[NDArray[np.generic]] = []
     for part in blocks:
         high = mma_pieces if half else split_pieces

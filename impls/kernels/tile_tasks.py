@@ -51,12 +51,12 @@ class Panels:
 
     def targets(self, use: RowUse, numbered: bool) -> list[NDArray[np.int32]]:
         """Say where sums go that are added up atomically: of each height (p, R), as `RowUse.targets` or `NO_ROW`."""
-        found = []
+        by_height = []
         for rows in self.rows:
             targets = np.full(rows.shape, NO_ROW, np.int32)
             targets[rows >= 0] = use.targets(rows[rows >= 0], numbered)
-            found.append(targets)
-        return found
+            by_height.append(targets)
+        return by_height
 
     def pieces(self, use: RowUse) -> tuple[list[NDArray[np.int32]], NDArray[np.int32]]:
         """Give pieces of shared rows numbers, so that whoever brings the last of a row finds all. O(rows log of it).
@@ -87,8 +87,8 @@ class Panels:
         ends = np.cumsum(sizes)
         pieces = np.stack([use.shared, ends - sizes, ends, np.arange(use.shared.size)], axis=1).astype(np.int32)
         bounds = np.cumsum([rows.size for rows in self.rows])[:-1]
-        found = [flat.reshape(rows.shape) for flat, rows in zip(np.split(targets, bounds), self.rows, strict=True)]
-        return found, np.repeat(pieces, sizes, axis=0)
+        by_height = [flat.reshape(rows.shape) for flat, rows in zip(np.split(targets, bounds), self.rows, strict=True)]
+        return by_height, np.repeat(pieces, sizes, axis=0)
 
 
 def panel_tasks(indptr: NDArray[np.int32], alone: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:

@@ -66,11 +66,11 @@ class _Plan(Built):
         self._threads = threads
         with self.phase("convert"):
             values = problem.values.astype(np.float32, copy=False)
-            held = equal_tasks(matrix, threads), matrix.indptr, matrix.indices, values
+            arrays = equal_tasks(matrix, threads), matrix.indptr, matrix.indices, values
             self._staging = HostStaging(problem)
-        self._sparse = held if problem.op is Op.SPMM else (*held, problem.scaled)
+        self._sparse = arrays if problem.op is Op.SPMM else (*arrays, problem.scaled)
         self._kernel = kernels.spmm if problem.op is Op.SPMM else kernels.sddmm
-        self.device_bytes = sum(array.nbytes for array in held) + self._staging.nbytes
+        self.device_bytes = sum(array.nbytes for array in arrays) + self._staging.nbytes
         # Exactly the types that a run passes: a conversion of types would cost more than a small product.
         matrix_type, vector_type = numba.float32[:, ::1], numba.float32[::1]
         result_type = matrix_type if problem.op is Op.SPMM else vector_type

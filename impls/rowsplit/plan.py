@@ -201,8 +201,8 @@ class RowSplit:
         if chosen["tiles"] == 2 and vector * dtype.itemsize < _LOAD_BYTES:
             return f"expected loads of 16 bytes for two tiles, found {vector} {dtype}"
         if chosen["index"] == "int16" and not _shortens(problem, vector):
-            found = f"{dtype}, K = {problem.matrix.num_cols}, vector {vector}"
-            return f"expected float16, K up to {_MAX_SHORT_COLS:,} and a vector of 4 or 8 for int16, found {found}"
+            given = f"{dtype}, K = {problem.matrix.num_cols}, vector {vector}"
+            return f"expected float16, K up to {_MAX_SHORT_COLS:,} and a vector of 4 or 8 for int16, found {given}"
         most = MAX_GRID[1] * chosen["lanes"] * vector * chosen["tiles"]
         return f"expected J of at most {most}, found {problem.width}" if problem.width > most else None
 

@@ -176,7 +176,7 @@ def included_headers(source: Path) -> tuple[list[Path], tuple[Path, ...]]:
 
     Beside them stand all paths at which one was looked for, there or not.
     """
-    found: set[Path] = set()
+    headers: set[Path] = set()
     looked: dict[Path, None] = {}
     pending = [source]
     while pending:
@@ -186,11 +186,11 @@ def included_headers(source: Path) -> tuple[list[Path], tuple[Path, ...]]:
                 path = (folder / name).resolve()
                 looked[path] = None
                 if path.is_file():
-                    if path not in found:
-                        found.add(path)
+                    if path not in headers:
+                        headers.add(path)
                         pending.append(path)
                     break
-    return sorted(found), tuple(looked)
+    return sorted(headers), tuple(looked)
 
 
 def _include_options(source: Path) -> list[str]:

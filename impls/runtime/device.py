@@ -94,14 +94,14 @@ def versions(spec: DeviceSpec) -> tuple[str, str]:
     import cupy
 
     runtime = cupy.cuda.runtime.runtimeGetVersion()
-    found = None
+    release = None
     version = Path("/proc/driver/nvidia/version")
     if version.exists():
-        found = re.search(r"\b(\d+\.\d+(?:\.\d+)?)\b", version.read_text())
-    if found is None:
+        release = re.search(r"\b(\d+\.\d+(?:\.\d+)?)\b", version.read_text())
+    if release is None:
         driver = cupy.cuda.runtime.driverGetVersion()
         return f"cuda-{driver // 1000}.{driver % 1000 // 10}", f"{runtime // 1000}.{runtime % 1000 // 10}"
-    return found[1], f"{runtime // 1000}.{runtime % 1000 // 10}"
+    return release[1], f"{runtime // 1000}.{runtime % 1000 // 10}"
 
 
 def calibrated(spec: DeviceSpec) -> DeviceSpec:
@@ -203,8 +203,8 @@ def _cpu() -> DeviceSpec:
 def cpu_model() -> str:
     """Give the processor's name, or the machine type where the system does not say."""
     info = Path("/proc/cpuinfo")
-    found = re.search(r"model name\s*:\s*(.+)", info.read_text()) if info.exists() else None
-    return found[1].strip() if found else platform.processor() or platform.machine()
+    named = re.search(r"model name\s*:\s*(.+)", info.read_text()) if info.exists() else None
+    return named[1].strip() if named else platform.processor() or platform.machine()
 
 
 def _last_level_cache_bytes() -> int:

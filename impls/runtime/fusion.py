@@ -86,9 +86,9 @@ class FusedLaunch:
         blocks = 0
         for body in template.bodies:
             share = shares.get(body.name) or _nothing(target, body)
-            found = tuple(str(array.dtype) for array in share.arrays)
-            if found != body.arrays:
-                raise BuildError(f"{where}: expected arrays {body.arrays} for {body.name}, found {found}")
+            dtypes = tuple(str(array.dtype) for array in share.arrays)
+            if dtypes != body.arrays:
+                raise BuildError(f"{where}: expected arrays {body.arrays} for {body.name}, found {dtypes}")
             args += [np.int32(share.items), np.int32(share.tiles), *share.arrays]
             blocks += share.items * share.tiles
         if blocks > MAX_GRID[0]:

@@ -88,11 +88,11 @@ def canary(lab: Lab) -> None:
     KernelFault
         The device does not compute.
     """
-    held = lab.empty((1024,), np.float32)
-    held[:] = lab.xp.arange(1024, dtype=np.float32)
-    found = float(lab.to_host((held * 2).sum()))
-    if found != 1023 * 1024:
-        raise KernelFault(f"expected the device to add up to {1023 * 1024}, found {found}")
+    numbers = lab.empty((1024,), np.float32)
+    numbers[:] = lab.xp.arange(1024, dtype=np.float32)
+    total = float(lab.to_host((numbers * 2).sum()))
+    if total != 1023 * 1024:
+        raise KernelFault(f"expected the device to add up to {1023 * 1024}, found {total}")
 
 
 class HostLab:
@@ -140,5 +140,5 @@ class HostLab:
 
 
 def _resident(field: str) -> int:
-    found = re.search(rf"{field}:\s+(\d+) kB", _STATUS.read_text())
-    return int(found[1]) << 10 if found else 0
+    line = re.search(rf"{field}:\s+(\d+) kB", _STATUS.read_text())
+    return int(line[1]) << 10 if line else 0

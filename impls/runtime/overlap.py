@@ -92,8 +92,8 @@ def launch_overlapping(
     KernelFault
         The driver refuses.
     """
-    held = argument_words(args, cupy.ndarray)  # the driver copies what they hold before it returns
-    pointers = held.ctypes.data + 8 * np.arange(held.size, dtype=np.int64)
+    words = argument_words(args, cupy.ndarray)  # the driver copies what they hold before it returns
+    pointers = words.ctypes.data + 8 * np.arange(words.size, dtype=np.int64)
     attribute = _Attribute(_PROGRAMMATIC_STREAM_SERIALIZATION, b"", 1, b"")
     config = _Config(
         grid, (threads, 1, 1), shared_bytes, cupy.cuda.get_current_stream().ptr, ctypes.pointer(attribute), 1

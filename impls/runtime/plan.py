@@ -52,10 +52,10 @@ class DevicePlan(Built):
         from spmark.impls.runtime.adopt import adopt, stream_of
 
         given = (*operands, out)
-        held = [adopt(array) for array in given]
-        self._check(held[:-1], held[-1])
+        adopted = [adopt(array) for array in given]
+        self._check(adopted[:-1], adopted[-1])
         with stream_of(given) or nullcontext():
-            self.enqueue(held[:-1], held[-1])
+            self.enqueue(adopted[:-1], adopted[-1])
 
     def _check(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         where = self.target.location

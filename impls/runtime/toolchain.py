@@ -32,9 +32,9 @@ def tool(name: str) -> Path:
     DeviceError
         It is nowhere; says what to install.
     """
-    found = shutil.which(name)
-    if found:
-        return Path(found)
+    on_path = shutil.which(name)
+    if on_path:
+        return Path(on_path)
     for root in _roots():
         path = root / "bin" / name
         if os.access(path, os.X_OK):

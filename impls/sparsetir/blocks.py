@@ -84,8 +84,8 @@ class TunedBlocks:
     def _plan(self, problem: Problem, target: Target, config: Config) -> DevicePlan:
         own = Built()
         with own.phase("convert"):
-            held = self.convert(problem, config)
-        plan = build_plan(problem, target, held, config)
+            blocks = self.convert(problem, config)
+        plan = build_plan(problem, target, blocks, config)
         plan.charge(own.phases_s)
         return plan
 

@@ -51,7 +51,7 @@ def pick_whole(indptr: Any, owner: Any, windows: Any, groups: Any, chosen: Any, 
     tile = open_tile(chosen, WHOLE, -1, window, windows.whole_ms[window])
     of, left, owned, home = windows.of, windows.left, chosen.owned, chosen.home
     group_of, group_left, stale = groups.of, groups.left, groups.stale
-    held, taken = 0, 0
+    nnz, taken = 0, 0
     for r in range(windows.row_ptr[window], windows.row_ptr[window + 1]):
         row = windows.rows[r]
         for at in range(indptr[row], indptr[row + 1]):
@@ -65,9 +65,9 @@ def pick_whole(indptr: Any, owner: Any, windows: Any, groups: Any, chosen: Any, 
                     drop(chosen, windows, old)
             owner[at] = tile
         if indptr[row] < indptr[row + 1]:
-            lie_in(home, tile, row, of, held == 0)
-            held += indptr[row + 1] - indptr[row]
-    owned[tile] = held
+            lie_in(home, tile, row, of, nnz == 0)
+            nnz += indptr[row + 1] - indptr[row]
+    owned[tile] = nnz
     chosen.tally[2] -= taken
     close_tile(chosen, windows, tile)
 

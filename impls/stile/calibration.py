@@ -102,25 +102,25 @@ class Calibration:
             length, sign or order it must have.
         """
         name = f"stile_{op}_{dtype}"
-        found = spec.tables.get(f"{name}_roofline")
-        if found is None:
-            held = ", ".join(key for key in sorted(spec.tables) if key.startswith("stile_")) or "none"
+        line = spec.tables.get(f"{name}_roofline")
+        if line is None:
+            present = ", ".join(key for key in sorted(spec.tables) if key.startswith("stile_")) or "none"
             raise DeviceError(
-                f"{spec.name}: expected a table {name}_roofline of STile's cost model, found {held}: calibrate this "
+                f"{spec.name}: expected a table {name}_roofline of STile's cost model, found {present}: calibrate this "
                 "device, or search for one that is calibrated"
             )
-        whole = len(found) in {_FIELDS, _FIELDS + 1} and all(map(math.isfinite, found))
-        if not whole or min(found[0], *found[4:]) <= 0 or found[1] < 0:
+        whole = len(line) in {_FIELDS, _FIELDS + 1} and all(map(math.isfinite, line))
+        if not whole or min(line[0], *line[4:]) <= 0 or line[1] < 0:
             raise DeviceError(
                 f"{spec.name}: expected {name}_roofline to be a > 0, b >= 0, c, d, peak > 0 and, where it is there, "
-                f"bytes of a read > 0, found {found}"
+                f"bytes of a read > 0, found {line}"
             )
         flat = spec.tables.get(f"{name}_blocks", [])
         if len(flat) % _FIELDS:
             raise DeviceError(f"{spec.name}: expected {name}_blocks in rows of {_FIELDS}, found {len(flat)} numbers")
         blocks = tuple(_block(spec.name, name, flat[i : i + _FIELDS]) for i in range(0, len(flat), _FIELDS))
         nets = tuple(_net(spec, key) for key in _net_names(op, dtype)) if net else ()
-        return cls(spec.name, spec.num_sms, op, dtype, blocks, Line(*found), nets)
+        return cls(spec.name, spec.num_sms, op, dtype, blocks, Line(*line), nets)
 
     def tables(self) -> dict[str, list[float]]:
         """Give the tables that `of` reads."""
@@ -139,13 +139,13 @@ def _net_names(op: Op, dtype: DType) -> list[str]:
 
 
 def _net(spec: DeviceSpec, name: str) -> Net:
-    found = spec.tables.get(name)
-    if found is None:
+    table = spec.tables.get(name)
+    if table is None:
         raise DeviceError(
             f"{spec.name}: expected a table {name} of STile's cost model, found none: the network was not trained for "
             "this device; calibrate it with scikit-learn installed, or take cost_model: line"
         )
-    return Net.from_table(found, f"{spec.name}: {name}")
+    return Net.from_table(table, f"{spec.name}: {name}")
 
 
 def _block(device: str, name: str, row: list[float]) -> BlockCost:
@@ -204,5 +204,5 @@ def calibration_for(device: str, op: Op, dtype: DType, wanted: str = "", net: bo
         path = Path(wanted)
     elif not path.is_file():
         path = shipped(PUBLISHED)
-    found = Calibration.of(DeviceSpec.load(path), op, dtype, net)
-    return found, found.device if found.device == device else f"{found.device}, not this GPU's"
+    calibration = Calibration.of(DeviceSpec.load(path), op, dtype, net)
+    return calibration, calibration.device if calibration.device == device else f"{calibration.device}, not this GPU's"

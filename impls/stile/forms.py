@@ -37,17 +37,17 @@ class Tiling:
     @property
     def facts(self) -> dict[str, Any]:
         """What a plan's config says of them."""
-        found = self.found
+        chosen = self.found
         return {
-            "formats": str(found.formats),
-            "part": found.part,
-            "divisions": found.divisions,
+            "formats": str(chosen.formats),
+            "part": chosen.part,
+            "divisions": chosen.divisions,
             "widest": self.widest,
             "rows": "as they stand" if self.positions is None else "near",
-            "levels_used": found.levels,
-            "withdrawn": found.withdrawn,
-            "predicted_us": round(found.predicted_ms * 1e3, 4),
-            **({} if found.finished else {"search": "cut short"}),
+            "levels_used": chosen.levels,
+            "withdrawn": chosen.withdrawn,
+            "predicted_us": round(chosen.predicted_ms * 1e3, 4),
+            **({} if chosen.finished else {"search": "cut short"}),
         }
 
 
@@ -103,15 +103,15 @@ def forms_of(
     seen: set[tuple[str, int, bool]] = set()
     for one, each in zip(wanted, search_many(sought, calibration, width, budget_s), strict=True):
         moved = near() if one.near and each else None
-        for found in each:
-            selection = found.selection
+        for chosen in each:
+            selection = chosen.selection
             widest = int(selection.width[selection.kind == ELL].max(initial=0))
-            if (str(found.formats), widest, one.near) not in seen:
-                seen.add((str(found.formats), widest, one.near))
+            if (str(chosen.formats), widest, one.near) not in seen:
+                seen.add((str(chosen.formats), widest, one.near))
                 if moved:
                     selection = out_of_order(selection, moved.rows.rows, moved.at)
                 positions = moved.rows.positions if moved else None
-                forms.append(Tiling(replace(found, selection=selection), widest, positions))
+                forms.append(Tiling(replace(chosen, selection=selection), widest, positions))
     return forms
 
 

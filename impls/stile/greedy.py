@@ -185,8 +185,8 @@ class Greedy:
         return tiled.owner, tiled.row_of, tiled.whole, self._level, self._shapes.price, int(self._ell)
 
     def _blocks(self) -> tuple[object, ...]:
-        tiled, held = self._tiled, (self._windows, self._groups, self._chosen)
-        return tiled.matrix.indptr, tiled.owner, tiled.row_of, *held, self._shapes.single_ms, self._rules.withdraw
+        tiled, state = self._tiled, (self._windows, self._groups, self._chosen)
+        return tiled.matrix.indptr, tiled.owner, tiled.row_of, *state, self._shapes.single_ms, self._rules.withdraw
 
     def _pick_blocks(self, average: float, window: int, whole: int, slack: float, event: Event) -> None:
         before = self._chosen.tally.copy()

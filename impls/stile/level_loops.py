@@ -34,10 +34,10 @@ from spmark.impls.stile.state import (
 def count_left(indptr: Any, owner: Any, first: Any, stop: Any, left: Any) -> None:
     """Count the non-zeros of rows ``first:stop`` that have no owner into ``left`` (I,) int32."""
     for row in range(first, stop):
-        found = 0
+        free = 0
         for at in range(indptr[row], indptr[row + 1]):
-            found += owner[at] < 0
-        left[row] = found
+            free += owner[at] < 0
+        left[row] = free
 
 
 @compiled(types.void, IN, I64)

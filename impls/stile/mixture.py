@@ -87,10 +87,10 @@ class Mixture:
 
     def _of_columns(self, number: int, count: int) -> list[Piece]:
         where, tiled = self.ground.columns(number, count)
-        found = Piece(where, self._greedy(tiled))
+        piece = Piece(where, self._greedy(tiled))
         alone = self.rules.formats is Formats.BLOCKS
-        pieces = [found] if alone else self._rearranged(found)
-        if len(pieces) == 1 and (alone or _mostly_blocks(found.picked)):
+        pieces = [piece] if alone else self._rearranged(piece)
+        if len(pieces) == 1 and (alone or _mostly_blocks(piece.picked)):
             other = self._in_two_orders(where, tiled)
             pieces = other if spent_ms(other) < spent_ms(pieces) else pieces
         return pieces
@@ -109,10 +109,10 @@ class Mixture:
         # Blocks alone and the mixture begin with the same blocks.
         rules = replace(self.rules, formats=Formats.MIXED)
         key = "two orders", self.shapes.part, self.shapes.widest, rules
-        found = tiled.begun.get(key, lambda: self._first_order(where, tiled.again(), rules))
-        if found is None:
+        begun = tiled.begun.get(key, lambda: self._first_order(where, tiled.again(), rules))
+        if begun is None:
             return []
-        first, left, rest = found
+        first, left, rest = begun
         return [first, Piece(left, self._greedy(rest.again()))]
 
     def _first_order(
@@ -137,25 +137,25 @@ class Mixture:
         height = self.shapes.heights[0]
         return area(rest, order_of(rest, height), height) <= _MUCH_DENSER * area(rest, picked.order, height)
 
-    def _rearranged(self, found: Piece) -> list[Piece]:
+    def _rearranged(self, piece: Piece) -> list[Piece]:
         """Search what blocks have left once more where another order of rows makes it much denser.
 
         The paper regroups what is left level by level (section 3.1); its code keeps one order of rows for blocks. A
         band and the strides beside it are dense in two different orders.
         """
-        where, picked = found
+        where, picked = piece
         if not (self.rules.rearrange and self.rules.formats is Formats.MIXED and self.shapes.heights):
-            return [found]
+            return [piece]
         light = picked.kind[picked.owner] == LIGHT
         if light.all() or not light.any():
-            return [found]
+            return [piece]
         rest = self.ground.part(_spread(light, where, self.ground.matrix.nnz))
         if self.late() or not self._much_denser(rest, picked):
-            return [found]
+            return [piece]
         other = self._greedy(rest)
         kept, left = (replace(picked, owner=picked.owner[which]) for which in (~light, light))
         if other.spent_ms >= left.spent_ms:
-            return [found]
+            return [piece]
         of_kept, of_other = (np.flatnonzero(which) if where is None else where[which] for which in (~light, light))
         return [Piece(of_kept, kept), *self._rearranged(Piece(of_other, other))]
 

@@ -114,7 +114,7 @@ def ell_price(calibration: Calibration, part: int, widest: int) -> Price:
     widths = np.array([1 << power for power in range(widest.bit_length() - 1, -1, -1)], np.int64)
     elements, line = widest * ROWS_OF_BUCKET, calibration.line
     columns = np.arange(1, elements + 1)
-    held = np.zeros((2, widths.size, 1, elements + 1))
+    costs = np.zeros((2, widths.size, 1, elements + 1))
     for s, width in enumerate(widths.tolist()):
         rows = elements // width
         roof = [
@@ -122,8 +122,8 @@ def ell_price(calibration: Calibration, part: int, widest: int) -> Price:
             for atomic in (False, True)
         ]
         sets = [features(rows, width, rows, columns, part, one) for one in roof] if calibration.nets else []
-        held[:, s, 0, 1:] = _costs(calibration, roof, sets)
-    return Price(elements // widths, widths, held[0], held[1])
+        costs[:, s, 0, 1:] = _costs(calibration, roof, sets)
+    return Price(elements // widths, widths, costs[0], costs[1])
 
 
 def run_price(calibration: Calibration, width: int) -> Price:
@@ -131,9 +131,9 @@ def run_price(calibration: Calibration, width: int) -> Price:
     rows, columns = (axis.reshape(-1) for axis in np.indices((ONE_DIMENSION, ONE_DIMENSION)) + 1)
     roof = run_bytes(rows, columns, width, calibration.dtype.itemsize, calibration.line.peak)
     sets = [features(1, ONE_DIMENSION, rows, columns, width, roof)] if calibration.nets else []
-    held = np.zeros((1, ONE_DIMENSION + 1, ONE_DIMENSION + 1))
-    held[0, 1:, 1:] = _costs(calibration, [roof], sets)[0].reshape(ONE_DIMENSION, ONE_DIMENSION)
-    return Price(np.ones(1, np.int64), np.full(1, ONE_DIMENSION, np.int64), held, held)
+    costs = np.zeros((1, ONE_DIMENSION + 1, ONE_DIMENSION + 1))
+    costs[0, 1:, 1:] = _costs(calibration, [roof], sets)[0].reshape(ONE_DIMENSION, ONE_DIMENSION)
+    return Price(np.ones(1, np.int64), np.full(1, ONE_DIMENSION, np.int64), costs, costs)
 
 
 def _costs(

@@ -28,9 +28,9 @@ def ell_tiles(width: int, dtype: DType) -> list[Config]:
     """
     most = 16 // dtype.itemsize
     vectors = loads_of(width, most)[:2]
-    found = [{"vector": v, "vectors": 1, "lanes": n} for v in vectors for n in LANES[::-1] if v * n <= width]
-    found += [{**one, "vectors": 2} for one in found if one["vector"] == most and 2 * most * one["lanes"] <= width]
-    return found or [{"vector": vectors[-1], "vectors": 1, "lanes": LANES[0]}]
+    loads = [{"vector": v, "vectors": 1, "lanes": n} for v in vectors for n in LANES[::-1] if v * n <= width]
+    loads += [{**one, "vectors": 2} for one in loads if one["vector"] == most and 2 * most * one["lanes"] <= width]
+    return loads or [{"vector": vectors[-1], "vectors": 1, "lanes": LANES[0]}]
 
 
 def large_blocks(tiles: list[Config], dtype: DType) -> list[Config]:
@@ -47,8 +47,8 @@ def block_tiles(width: int, dtype: DType = DType.FLOAT16) -> list[Config]:
         return [{**loads, "lanes": n} for n in lanes or LANES[:1]]
     if width <= 32:
         return [{"vector": v, "vectors": 1, "lanes": LANES[0]} for v in (4, 8)]
-    found = [one for one in ell_tiles(width, DType.FLOAT16) if one["vector"] == 8]
-    return found or [{"vector": 8, "vectors": 1, "lanes": LANES[0]}]
+    widest = [one for one in ell_tiles(width, DType.FLOAT16) if one["vector"] == 8]
+    return widest or [{"vector": 8, "vectors": 1, "lanes": LANES[0]}]
 
 
 def middle(tile: Mapping[str, Any]) -> Config:

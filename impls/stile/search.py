@@ -135,8 +135,8 @@ def search_each(
     """
     rules = rules or Rules()
     ground = Ground(matrix, heavy([rules], calibration, time_budget_s))
-    (found,) = search_many([Sought(rules, matrix, lambda: ground)], calibration, width, time_budget_s)
-    return found
+    (plans,) = search_many([Sought(rules, matrix, lambda: ground)], calibration, width, time_budget_s)
+    return plans
 
 
 def search_many(
@@ -184,12 +184,12 @@ def search_many(
         longest_first = sorted(range(len(jobs)), key=lambda i: jobs[i].rules.formats is Formats.OTHER)
         done = dict(zip(longest_first, run_all(plan, [(jobs[i],) for i in longest_first]), strict=True))
         plans = [done[i] for i in range(len(jobs))]
-    found: list[list[ChosenTiles]] = []
+    best: list[list[ChosenTiles]] = []
     for number, one in enumerate(sought):
         own = [plan for job, plan in zip(jobs, plans, strict=False) if job.number == number]
         whole = len(plans) == len(jobs) or jobs[len(plans)].number > number
-        found.append(_best(one.ground().matrix, calibration.op, own, whole) if own else [])
-    return found
+        best.append(_best(one.ground().matrix, calibration.op, own, whole) if own else [])
+    return best
 
 
 def heavy(sought: Sequence[Rules], calibration: Calibration, time_budget_s: float = math.inf) -> int:

@@ -132,15 +132,15 @@ def shapes_of(  # noqa: PLR0917
         Of ELL tiles; 0 for `widest_bucket`.
     """
     spmm = calibration.op is Op.SPMM
-    held = [
+    blocks = [
         block
         for block in calibration.blocks
         if block.part == part and block.cols % GROUP == 0 and (mode is SearchMode.PAPER or block.rows == GROUP)
     ]
     slices = -(-width // part)
-    heights = tuple(sorted({block.rows for block in held}, reverse=True))
-    single = _table(held, heights, [block.atomic_ms for block in held])
-    plain = _table(held, heights, [block.plain_ms for block in held])
+    heights = tuple(sorted({block.rows for block in blocks}, reverse=True))
+    single = _table(blocks, heights, [block.atomic_ms for block in blocks])
+    plain = _table(blocks, heights, [block.plain_ms for block in blocks])
     if not spmm:
         single, plain = single * slices, plain * slices
     widest = widest or widest_bucket(nnz, calibration.num_sms)
@@ -148,9 +148,9 @@ def shapes_of(  # noqa: PLR0917
     return Shapes(part, slices if spmm else 1, heights, single, plain, price, cheapest_ms(price))
 
 
-def _table(held: list[BlockCost], heights: tuple[int, ...], costs: list[float]) -> NDArray[np.float64]:
-    most = max((block.cols // GROUP for block in held), default=0)
+def _table(blocks: list[BlockCost], heights: tuple[int, ...], costs: list[float]) -> NDArray[np.float64]:
+    most = max((block.cols // GROUP for block in blocks), default=0)
     table = np.full((len(heights), most), np.inf)
-    for block, cost in zip(held, costs, strict=True):
+    for block, cost in zip(blocks, costs, strict=True):
         table[heights.index(block.rows), block.cols // GROUP - 1] = cost
     return table

@@ -179,19 +179,19 @@ class _Converted:
         return plan
 
     def _built(self, schedule: Config) -> DevicePlan:
-        problem, target, held = self._problem, self._target, self._held
+        problem, target, tiles = self._problem, self._target, self._held
         if problem.op is Op.SDDMM:
-            if held.blocks:
+            if tiles.blocks:
                 in_tiles = self._config.get("order") == ResultOrder.TILES
-                return TileSddmmPlan(problem, target, held, self._config, in_tiles=in_tiles, **schedule)
+                return TileSddmmPlan(problem, target, tiles, self._config, in_tiles=in_tiles, **schedule)
             # Runs alone stand in CSR order, whatever was asked for.
             return SddmmPlan(problem, target, {**self._config, "order": str(ResultOrder.CSR)}, **schedule)
-        if held.blocks:
+        if tiles.blocks:
             plan: TileSpmmPlan | EllBucketsPlan = TileSpmmPlan(
-                problem, target, held, self._config, arrays=self._arrays, **schedule
+                problem, target, tiles, self._config, arrays=self._arrays, **schedule
             )
         else:
-            ell = held.ell or _no_rows(held.shape)
+            ell = tiles.ell or _no_rows(tiles.shape)
             plan = EllBucketsPlan(
                 problem,
                 target,

@@ -40,15 +40,15 @@ def count_columns(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
         Written.
     """
     for window in range(first, stop):
-        found, held = 0, 0
+        distinct, entries = 0, 0
         for r in range(row_ptr[window], row_ptr[window + 1]):
             for at in range(indptr[rows[r]], indptr[rows[r] + 1]):
                 if owner[at] < 0:
-                    held += 1
+                    entries += 1
                     if stamp[indices[at]] != window:
                         stamp[indices[at]] = window
-                        found += 1
-        columns[window], nnz[window] = found, held
+                        distinct += 1
+        columns[window], nnz[window] = distinct, entries
 
 
 @part
@@ -64,24 +64,24 @@ def _by_count(  # noqa: PLR0917
     order: Any,
 ) -> Any:
     """Give the columns of a window slots, those with most non-zeros first, and say how many there are."""
-    found, most = 0, 0
+    distinct, most = 0, 0
     for r in range(row_ptr[window], row_ptr[window + 1]):
         for at in range(indptr[rows[r]], indptr[rows[r] + 1]):
             column = indices[at]
             if owner[at] >= 0:
                 continue
             if counts[column] == 0:
-                order[found] = column
-                found += 1
+                order[distinct] = column
+                distinct += 1
             counts[column] += 1
             most = max(most, counts[column])
     slot = 0
     for count in range(most, 0, -1):  # at most as many as rows
-        for i in range(found):
+        for i in range(distinct):
             if counts[order[i]] == count:
                 slots[order[i]] = slot
                 slot += 1
-    return found
+    return distinct
 
 
 @compiled(
@@ -145,9 +145,9 @@ def condense(  # noqa: PLR0917
         Of `Groups`, written; ``left`` zeros to begin with.
     """
     for window in range(first, stop):
-        found = _by_count(indptr, indices, owner, row_ptr, rows, window, counts, slots, order)
+        distinct = _by_count(indptr, indices, owner, row_ptr, rows, window, counts, slots, order)
         base = group_ptr[window]
-        for i in range(found):
+        for i in range(distinct):
             left[base + slots[order[i]] // width] += counts[order[i]]
             counts[order[i]] = 0
         to = nnz_ptr[window]

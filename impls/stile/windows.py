@@ -139,8 +139,8 @@ def row_order(tiled: Tiled, height: int) -> NDArray[np.int32]:
     filled = np.flatnonzero(matrix.row_lengths)
     first[filled] = matrix.indices[matrix.indptr[filled]]
     orders = [np.arange(matrix.num_rows), *(np.argsort(key, kind="stable") for key in (-matrix.row_lengths, first))]
-    held = [order.astype(np.int32) for order in orders]
-    return min(held, key=lambda order: area(tiled, order, height))
+    candidates = [order.astype(np.int32) for order in orders]
+    return min(candidates, key=lambda order: area(tiled, order, height))
 
 
 def area(tiled: Tiled, order: NDArray[np.int32], height: int) -> int:
@@ -195,8 +195,8 @@ def _windows(tiled: Tiled, shapes: Shapes, counted: _Counted, whole_ones: bool) 
             single, plain = shapes.single_ms[counted.height, s], shapes.plain_ms[counted.height, s]
             cost = np.where(counted.divided, single, plain)
             whole_ms = np.minimum(whole_ms, np.where(np.isfinite(cost), tiles * cost, np.inf))
-    held = counted.of, counted.row_ptr, counted.rows, counted.height, counted.nnz
-    return Windows(*held, counted.nnz.copy(), whole_ms, np.zeros(whole_ms.size))
+    fields = counted.of, counted.row_ptr, counted.rows, counted.height, counted.nnz
+    return Windows(*fields, counted.nnz.copy(), whole_ms, np.zeros(whole_ms.size))
 
 
 def make_groups(

@@ -152,8 +152,10 @@ def _request(  # noqa: PLR0917 (as `launch_host`)
     ]
     for position, argument in enumerate(args):
         if not isinstance(argument, np.ndarray | np.generic):
-            found = type(argument).__name__
-            raise OperandError(f"argument {position} of {instance}: expected an array or a NumPy scalar, found {found}")
+            passed = type(argument).__name__
+            raise OperandError(
+                f"argument {position} of {instance}: expected an array or a NumPy scalar, found {passed}"
+            )
         is_array = isinstance(argument, np.ndarray)
         if is_array and not argument.flags.c_contiguous:
             raise OperandError(

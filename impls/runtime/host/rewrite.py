@@ -43,7 +43,7 @@ def rewrite_shared(text: str) -> str:
 def _rewritten(match: re.Match[str], text: str) -> str:
     """Give the host's declaration for one of CUDA's."""
     declarator = match["declarator"]
-    alignments = [found["standard"] or found["gnu"] for found in _ALIGNED.finditer(match[0])]
+    alignments = [aligned["standard"] or aligned["gnu"] for aligned in _ALIGNED.finditer(match[0])]
     variable = _VARIABLE.match(_ALIGNED.sub(" ", declarator).strip())
     if variable is None or _has_top_level_comma(declarator) or "=" in re.sub(r"\[.*\]", "", declarator):
         raise ValueError(
@@ -77,8 +77,8 @@ def _has_top_level_comma(declarator: str) -> bool:
 def _position(text: str, offset: int) -> str:
     """Give ``file:line`` of an offset into preprocessed text."""
     marker = None
-    for found in _MARKER.finditer(text, 0, offset):
-        marker = found
+    for candidate in _MARKER.finditer(text, 0, offset):
+        marker = candidate
     if marker is None:
         return "line 1"
     line = int(marker["line"]) + text.count("\n", marker.end(), offset) - 1

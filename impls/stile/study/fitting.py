@@ -82,13 +82,13 @@ class Measured:
         self, op: Op, dtype: DType, peak: float, atomic: bool = False, read_bytes: float = SECTOR
     ) -> NDArray[np.float64]:
         """Give R of table 3, (n,), as the search counts it."""
-        found = [
+        roofs = [
             ell_bytes(rows, width, columns, part, dtype.itemsize, peak, atomic, read_bytes)
             if op is Op.SPMM
             else run_bytes(rows, columns, part, dtype.itemsize, peak)
             for rows, width, columns, part in self.tiles.astype(int).tolist()
         ]
-        return np.array(found, np.float64)
+        return np.array(roofs, np.float64)
 
     def features(self, op: Op, dtype: DType, line: Line, atomic: bool = False) -> NDArray[np.float64]:
         """Give what the network looks at, (n, 6)."""
@@ -96,11 +96,11 @@ class Measured:
         roof = self.roof_bytes(op, dtype, line.peak, atomic, line.read_bytes)
         if op is Op.SDDMM:
             return features(1, ONE_DIMENSION, rows, columns, part, roof)
-        found = [
+        inputs = [
             features(int(h), int(w), h, c, int(p), r)[0]
             for h, w, c, p, r in zip(rows, width, columns, part, roof, strict=True)
         ]
-        return np.array(found)
+        return np.array(inputs)
 
 
 @dataclass(frozen=True)
@@ -147,8 +147,8 @@ class Fitted:
 
     def tables(self) -> dict[str, list[float]]:
         """Give what a calibration file holds: the constants, and the tiles, so that they can be fitted anew."""
-        found = (self.learned or self.calibration).tables()
-        return {**found, tiles_name(self.calibration.op, self.calibration.dtype): self.measured.table()}
+        tables = (self.learned or self.calibration).tables()
+        return {**tables, tiles_name(self.calibration.op, self.calibration.dtype): self.measured.table()}
 
 
 def tiles_name(op: Op, dtype: DType) -> str:
@@ -175,15 +175,15 @@ def fitted(calibration: Calibration, measured: Measured) -> Fitted:
         (_line(own, op, dtype, share * calibration.line.peak, read) for read, share in product(reads, _PEAKS)),
         key=lambda line: float(np.sum((_predicted(line, own, op, dtype) - own.plain_ms) ** 2)),
     )
-    found = replace(calibration, line=line)
+    by_line = replace(calibration, line=line)
     agreement = Agreement.of(_predicted(line, out, op, dtype), out.plain_ms)
     sides = ((False, own.plain_ms), (True, own.atomic_ms))[: 2 if op is Op.SPMM else 1]
     try:
         nets = tuple(train(own.features(op, dtype, line, atomic), times) for atomic, times in sides)
     except UnsupportedError:
-        return Fitted(found, agreement, None, None, measured)
+        return Fitted(by_line, agreement, None, None, measured)
     learned = Agreement.of(nets[0].milliseconds(out.features(op, dtype, line)), out.plain_ms)
-    return Fitted(found, agreement, replace(found, nets=nets), learned, measured)
+    return Fitted(by_line, agreement, replace(by_line, nets=nets), learned, measured)
 
 
 def _line(tiles: Measured, op: Op, dtype: DType, peak: float, read_bytes: float) -> Line:

@@ -73,11 +73,11 @@ class Laboratory:
 
     def ell_ms(self, tile: samples.EllTile, dtype: DType, shared: bool) -> float:
         """Measure an ELL tile."""
-        held = samples.ell_copies(tile, self.copies, shared)
-        problem = Problem(Op.SPMM, _nothing(held.shape), tile.part, dtype)
+        tiles = samples.ell_copies(tile, self.copies, shared)
+        problem = Problem(Op.SPMM, _nothing(tiles.shape), tile.part, dtype)
         schedule = {**middle(ell_tiles(tile.part, dtype)[0]), "work": _WORK}
-        arrays = [self._target.upload(a) for a in (held.indices, held.values.astype(dtype.numpy))]
-        return self.tile_ms(problem, EllBucketsPlan(problem, self._target, held, {}, arrays=arrays, **schedule))
+        arrays = [self._target.upload(a) for a in (tiles.indices, tiles.values.astype(dtype.numpy))]
+        return self.tile_ms(problem, EllBucketsPlan(problem, self._target, tiles, {}, arrays=arrays, **schedule))
 
     def blocks(self, dtype: DType) -> Iterator[BlockCost]:
         """Measure SpMM's block tiles, of every height that there are kernels for, by one warp or a whole block."""
@@ -85,47 +85,47 @@ class Laboratory:
         for height, cols in product(heights, samples.BLOCK_COLS):
             arrays: Sequence[Any] = ()
             for part in samples.SPMM_PARTS:
-                found = []
+                best_ms = []
                 for shared in (False, True):
-                    held = samples.block_copies(cols, self.copies, shared, height)
-                    problem = Problem(Op.SPMM, _nothing(held.shape), part, dtype)
+                    tiles = samples.block_copies(cols, self.copies, shared, height)
+                    problem = Problem(Op.SPMM, _nothing(tiles.shape), part, dtype)
                     times = []
                     for alone in {ALONE[0], ALONE[-1] if cols > GROUP * ALONE[0] else ALONE[0]}:
                         schedule = {**middle(block_tiles(part, dtype)[0]), "alone": alone}
-                        plan = TileSpmmPlan(problem, self._target, held, {}, arrays=arrays, **schedule)
+                        plan = TileSpmmPlan(problem, self._target, tiles, {}, arrays=arrays, **schedule)
                         arrays = plan.arrays
                         times.append(self.tile_ms(problem, plan))
-                    found.append(min(times))
-                yield BlockCost(height, cols, part, found[0], max(found))
+                    best_ms.append(min(times))
+                yield BlockCost(height, cols, part, best_ms[0], max(best_ms))
 
     def sddmm_blocks(self) -> Iterator[BlockCost]:
         """Measure SDDMM's block tile in float16 for slices of J."""
-        matrix, held = samples.sddmm_block_copies(self.copies)
+        matrix, tiles = samples.sddmm_block_copies(self.copies)
         for part in samples.SDDMM_PARTS:
             problem = Problem(Op.SDDMM, matrix, part, DType.FLOAT16)
             schedule = tile_schedules(part)[0]
-            cost = self.tile_ms(problem, TileSddmmPlan(problem, self._target, held, {}, **schedule))
+            cost = self.tile_ms(problem, TileSddmmPlan(problem, self._target, tiles, {}, **schedule))
             yield BlockCost(samples.HEIGHT, GROUP, part, cost, cost)
 
     def fit_spmm(self, dtype: DType) -> Fitted:
         """Measure and fit SpMM."""
-        found = [
+        measured = [
             (tile.tile, self.ell_ms(tile, dtype, shared=False), self.ell_ms(tile, dtype, shared=True))
             for tile in samples.ell_tiles(samples.SPMM_PARTS)
         ]
-        return fitted(self._calibration(Op.SPMM, dtype, tuple(self.blocks(dtype))), Measured.of(found))
+        return fitted(self._calibration(Op.SPMM, dtype, tuple(self.blocks(dtype))), Measured.of(measured))
 
     def fit_sddmm(self, dtype: DType) -> Fitted:
         """Measure and fit SDDMM; float32 has no blocks."""
-        found = []
+        measured = []
         for tile in samples.run_tiles():
             matrix = samples.run_copies(tile, self.copies)
             for width in samples.SDDMM_WIDTHS:
                 problem = Problem(Op.SDDMM, matrix, width, dtype)
                 plan = SddmmPlan(problem, self._target, {}, **run_schedules(width, dtype)[0])
-                found.append((tile.tile(width), self.tile_ms(problem, plan), 0.0))
+                measured.append((tile.tile(width), self.tile_ms(problem, plan), 0.0))
         blocks = tuple(self.sddmm_blocks()) if dtype is DType.FLOAT16 else ()
-        return fitted(self._calibration(Op.SDDMM, dtype, blocks), Measured.of(found))
+        return fitted(self._calibration(Op.SDDMM, dtype, blocks), Measured.of(measured))
 
     def _calibration(self, op: Op, dtype: DType, blocks: tuple[BlockCost, ...]) -> Calibration:
         line = Line(0.0, 0.0, 0.0, 1.0, self.peak)  # before it is fitted
@@ -148,14 +148,14 @@ def calibrate(spec: DeviceSpec) -> tuple[DeviceSpec, list[Fitted]]:
         By operator and dtype.
     """
     laboratory = Laboratory(spec)
-    found = [fit(dtype) for fit in (laboratory.fit_spmm, laboratory.fit_sddmm) for dtype in DType]
+    fits = [fit(dtype) for fit in (laboratory.fit_spmm, laboratory.fit_sddmm) for dtype in DType]
     tables = dict(spec.tables)
-    for one in found:
+    for one in fits:
         tables |= one.tables()
     driver, cuda = versions(spec)
     how = f"spmark.impls.stile.study.gpu, {TILES_PER_SM} copies of a tile for each multiprocessor"
     made = {"driver": driver, "cuda": cuda, "on": f"{datetime.now(UTC):%Y-%m-%d}", "by": how}
-    return spec.model_copy(update={"tables": tables, "calibrated_with": made}), found
+    return spec.model_copy(update={"tables": tables, "calibrated_with": made}), fits
 
 
 def _nothing(shape: tuple[int, int]) -> Csr:

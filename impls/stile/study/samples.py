@@ -111,22 +111,22 @@ def sddmm_block_copies(copies: int) -> tuple[Csr, TileFormat]:
     # Within a window a row has its non-zeros of all four tiles one after the other.
     group, row, k = np.meshgrid(np.arange(count), np.arange(HEIGHT), np.arange(SDDMM_FILLED), indexing="ij")
     panel, inside = np.divmod(group, _PANEL)
-    held = ((panel * HEIGHT + row) * _PANEL + inside) * SDDMM_FILLED + k
+    in_csr = ((panel * HEIGHT + row) * _PANEL + inside) * SDDMM_FILLED + k
     places = group * (HEIGHT * GROUP) + row * GROUP + filled[row, k]
-    columns = np.empty(held.size, np.int32)
-    columns[held.reshape(-1)] = (group * GROUP + filled[row, k]).reshape(-1)
-    order = np.argsort(held, axis=None)
+    columns = np.empty(in_csr.size, np.int32)
+    columns[in_csr.reshape(-1)] = (group * GROUP + filled[row, k]).reshape(-1)
+    order = np.argsort(in_csr, axis=None)
     blocks = Blocks(
         np.arange(panels * HEIGHT, dtype=np.int32).reshape(-1, HEIGHT),
         np.arange(0, count + 1, _PANEL, dtype=np.int32),
         np.arange(count * GROUP, dtype=np.int32).reshape(-1, GROUP),
         np.zeros((count, HEIGHT, GROUP), np.float32),
-        held.reshape(-1)[order].astype(np.int32),
+        in_csr.reshape(-1)[order].astype(np.int32),
         places.reshape(-1)[order],
     )
     shape = panels * HEIGHT, count * GROUP
-    indptr = np.arange(0, held.size + 1, _PANEL * SDDMM_FILLED, dtype=np.int32)
-    matrix = Csr(shape, indptr, columns, np.full(held.size, 0.75, np.float32))
+    indptr = np.arange(0, in_csr.size + 1, _PANEL * SDDMM_FILLED, dtype=np.int32)
+    matrix = Csr(shape, indptr, columns, np.full(in_csr.size, 0.75, np.float32))
     return matrix, TileFormat(shape, matrix.nnz, {HEIGHT: blocks}, None, np.empty(0, np.int32), None)
 
 

@@ -67,5 +67,5 @@ def train(features: NDArray[np.float64], milliseconds: NDArray[np.float64], seed
 
 def _spread(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Give the standard deviation, 1 of what is constant."""
-    found = np.asarray(values.std(0))
-    return np.where(found > 1e-9, found, 1.0)
+    deviation = np.asarray(values.std(0))
+    return np.where(deviation > 1e-9, deviation, 1.0)
