@@ -32,7 +32,7 @@ class CudaKernel:
     binary: Binary
     function: Any
     overlaps: bool
-    """Whether the GPU can begin it before the one enqueued before it has ended."""
+    """Whether the GPU can begin this kernel before the kernel enqueued before has ended."""
     _dynamic_bytes: int = 0
 
     def allow_shared(self, shared_bytes: int) -> None:
@@ -58,7 +58,7 @@ class CudaTarget:
     Raises
     ------
     DeviceError
-        There is no GPU or its architecture is not the spec's.
+        There is no GPU, or the GPU's architecture differs from the spec's.
     """
 
     xp: Any = cupy

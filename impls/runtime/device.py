@@ -1,4 +1,4 @@
-"""Which devices are here, what they are, and how fast: queries, calibrations and the specs that ship."""
+"""The devices of this machine and their rates: queries, calibrations and the specs that ship."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def find(name: str = "auto") -> DeviceSpec:
     Raises
     ------
     DeviceError
-        The name is unknown, or there is no such device and why.
+        The name is unknown, or the machine has no such device; the message says why.
     """
     if name == "auto":
         reason = cuda_missing()
@@ -71,7 +71,7 @@ def cuda_missing() -> str | None:
 
 
 def host_simt() -> DeviceSpec:
-    """Give the spec of kernels run on the host: a small sm_90, since only results are looked at."""
+    """Give the spec for kernels on the host: a small sm_90, since only results count."""
     return DeviceSpec(
         name="host-simt",
         kind=DeviceKind.HOST_SIMT,
@@ -107,7 +107,8 @@ def versions(spec: DeviceSpec) -> tuple[str, str]:
 def calibrated(spec: DeviceSpec) -> DeviceSpec:
     """Give ``spec`` with measured rates.
 
-    They are the user's own calibration, else the one that ships, else a short one made now and kept.
+    The rates come from the user's own calibration, else from the one that ships. Without both, a short calibration is
+    made now and kept.
     """
     if spec.kind is DeviceKind.HOST_SIMT:
         return spec

@@ -1,4 +1,4 @@
-"""What measuring needs of a device beside running plans: buffers, a stopwatch, peak memory, graph replay, a canary."""
+"""A device as measuring needs it, beside its plans: buffers, a stopwatch, peak memory, graph replay, a canary."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def open_lab(spec: DeviceSpec) -> Lab:
     Raises
     ------
     DeviceError
-        It is not here.
+        The machine has no such device.
     """
     if spec.kind is DeviceKind.CUDA:
         from spmark.impls.runtime.cudalab import CudaLab
@@ -81,7 +81,7 @@ def open_lab(spec: DeviceSpec) -> Lab:
 
 
 def canary(lab: Lab) -> None:
-    """Compute something small on the device and look at it.
+    """Compute a small sum on the device and compare it with the known result.
 
     Raises
     ------
@@ -109,7 +109,7 @@ class HostLab:
         return np.empty(shape, dtype)
 
     def to_host(self, array: Any) -> NDArray[Any]:
-        """Nothing to copy."""
+        """Give the array itself: it is on the host."""
         return np.asarray(array)
 
     def synchronize(self) -> None:
@@ -135,7 +135,7 @@ class HostLab:
             peak.bytes = max(0, _resident("VmHWM") - before)
 
     def graph_times_us(self, run: Run, replays: int) -> list[float]:
-        """Give nothing."""
+        """Give no times: the host has no graphs."""
         return []
 
 

@@ -30,7 +30,7 @@ def tool(name: str) -> Path:
     Raises
     ------
     DeviceError
-        It is nowhere; says what to install.
+        The program is nowhere; the message says what to install.
     """
     on_path = shutil.which(name)
     if on_path:

@@ -1,7 +1,8 @@
 """Compile CUDA kernel sources for the host, behind the SIMT shim and under sanitizers.
 
-One executable per source holds the requested kernel instances; it is cached by what the compiler would see, and serves
-whoever asks for some of its instances. Processes that want the same wait for the one that compiles it.
+One executable per source holds the requested kernel instances. It is cached by the text that the compiler would see,
+and serves every later request for some of its instances. Processes that want the same executable wait for the process
+that compiles it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _OPTIONS = (
     "-Wno-unknown-pragmas",  # `#pragma unroll` is CUDA's
 )
 _NAMES = ".names"
-"""Ending of the list of what an executable holds, written after it."""
+"""Ending of the file that lists an executable's instances; it is written after the executable."""
 _FAST_OPTIONS = ("-O2", "-fno-sanitize=all")
 # A kernel calls AddressSanitizer for every access, and the linker leads these calls through hooks.cpp.
 _KERNEL_OPTIONS = ("--param=asan-instrumentation-with-call-threshold=0",)
@@ -73,7 +74,7 @@ def compile_host(source: Path, instances: Sequence[str], include_dirs: Sequence[
     CompileError
         The source or an instance does not compile; carries the compiler's log.
     DeviceError
-        There is no g++.
+        g++ is not installed.
     """
     compiler, version, options = _compiler()
     named = ", ".join(instances)
@@ -125,7 +126,7 @@ def _key(*words: str) -> str:
 
 
 def _table(instances: Sequence[str]) -> str:
-    """Give the definition of the table that the driver looks launches up in."""
+    """Give the definition of the table in which the driver looks launches up."""
     rows = "".join(f'    ::simt::Bind<&{name}>::instance("{name}"),\n' for name in instances)
     return (
         f'\n# 1 "instances"\nnamespace simt {{\nconst Instance kInstances[] = {{\n{rows}}};\n'

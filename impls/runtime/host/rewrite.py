@@ -1,4 +1,4 @@
-"""Turn ``__shared__`` declarations, which no C++ macro can express, into objects of the host ring.
+"""Turn ``__shared__`` declarations, which a C++ macro cannot express, into objects of the host ring.
 
 Works on preprocessed text, so that declarations in every header are seen and macros in their dimensions are resolved.
 """
@@ -24,8 +24,8 @@ _MARKER = re.compile(r'^# (?P<line>\d+) "(?P<file>[^"]*)"', re.MULTILINE)
 def rewrite_shared(text: str) -> str:
     """Rewrite every shared variable of a preprocessed source.
 
-    ``__shared__ T name[D];`` becomes a reference to storage of its own that the host ring poisons and guards;
-    ``extern __shared__ T name[];`` becomes a pointer to the launch's dynamic shared memory. Lines are kept.
+    ``__shared__ T name[D];`` becomes a reference to storage of its own that the host ring poisons and guards.
+    ``extern __shared__ T name[];`` becomes a pointer to the launch's dynamic shared memory. Line numbers stay.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def rewrite_shared(text: str) -> str:
     Raises
     ------
     ValueError
-        A declaration has another form (several variables in one, an initialiser); names file and line.
+        A declaration has another form (several variables, an initialiser); the message names file and line.
     """
     return _DECLARATION.sub(lambda match: _rewritten(match, text), text)
 
