@@ -1,8 +1,8 @@
 // A strip of 16 rows on the matrix unit without shared memory: what a warp holds of A and B, and how it multiplies.
 //
-// Which column of the result is column n of which mma may be chosen freely. Lanes with the same g = lane / 4 therefore
-// take neighbouring columns of B, one for each of several mma, in a load of 8 or 16 bytes. Two such rows interleaved
-// are the unit's operand, and the sums of a lane stand together in memory.
+// Which column of the result is column n of which mma may be chosen freely. A lane therefore takes neighbouring columns
+// of B, one for each of several mma, in a load of 8 or 16 bytes. Two such rows interleaved are the unit's operand, and
+// the sums of a lane stand together in memory.
 #pragma once
 
 #include <spmark/mma.cuh>
