@@ -1,6 +1,6 @@
 """One mixture of formats: a run of the search for every range of columns, and for every order of rows that pays.
 
-Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.1; which order of rows blocks stand in is ours.
+Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.1. The choice of the order of rows for blocks is our own.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from spmark.impls.stile.state import LIGHT
 from spmark.impls.stile.windows import Once, Tiled, area, order_of
 
 _MUCH_DENSER = 0.75
-"""Groups of columns in another order over those in the order at hand, below which what is left is searched again."""
+"""Groups of columns in another order of rows over groups in the present one: below this, a second search pays."""
 
 _MUCH_CHEAPER = 0.5
-"""Share of their cost that tiles which are no blocks are given while two orders of rows are looked for: only blocks
-that are that much better keep what they hold from the second order."""
+"""Factor on the cost of light tiles while two orders of rows are tried: only blocks that cost less than this share keep
+their non-zeros from the second order."""
 
 
 class Piece(NamedTuple):
@@ -38,13 +38,13 @@ class Piece(NamedTuple):
 
 
 class Ground:
-    """A matrix that several searches look at: what they begin with is made once, whoever comes first.
+    """A matrix that several searches share: the state that they begin with is made once, by the first that needs it.
 
     Parameters
     ----------
     matrix : Csr
     searches : int
-        How many share the cores.
+        Searches that share the cores.
     """
 
     def __init__(self, matrix: Csr, searches: int = 1) -> None:
@@ -54,12 +54,12 @@ class Ground:
         self._ranges = Once()
 
     def columns(self, number: int, count: int) -> tuple[NDArray[np.int64] | None, Tiled]:
-        """Give one of ``count`` ranges of columns: positions of its non-zeros, None for all, and tiles to be."""
+        """Give one of ``count`` ranges of columns: positions of its non-zeros (None for all), and a new `Tiled`."""
         where, tiled = self._ranges.get((number, count), lambda: self._columns(number, count))
         return where, tiled.again()
 
     def part(self, taken: NDArray[np.bool_]) -> Tiled:
-        """Give those of the non-zeros, (nnz,) bool, by themselves."""
+        """Give a new `Tiled` of the non-zeros that ``taken`` (nnz,) marks."""
         return Tiled.of(split(self.matrix, taken)[0], self.whole, self.threads)
 
     def _columns(self, number: int, count: int) -> tuple[NDArray[np.int64] | None, Tiled]:
@@ -72,7 +72,7 @@ class Ground:
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """How one mixture is searched."""
+    """The search of one mixture of formats."""
 
     ground: Ground
     shapes: Shapes
@@ -99,10 +99,10 @@ class Mixture:
         return Greedy(tiled, self.shapes, self.ell, self.rules, self.late).run()
 
     def _in_two_orders(self, where: NDArray[np.int64] | None, tiled: Tiled) -> list[Piece]:
-        """Search blocks in one order of rows where they pay by far, and in another all that these leave.
+        """Search blocks that pay by far in one order of rows, and all other non-zeros in another order.
 
-        Blocks that hold a window whole may cost less than anything else in their order, and still more than blocks in
-        two. Nothing, where the rest is not much denser in another order.
+        Blocks that hold a window whole may cost less than all else in their order, and still more than blocks in two
+        orders. The list is empty where the rest is not much denser in another order.
         """
         if not self.rules.rearrange or self.late():
             return []
@@ -118,7 +118,7 @@ class Mixture:
     def _first_order(
         self, where: NDArray[np.int64] | None, tiled: Tiled, rules: Rules
     ) -> tuple[Piece, NDArray[np.int64], Tiled] | None:
-        """Give the blocks of the first order, what they leave, and that by itself."""
+        """Give the blocks of the first order, the positions of the non-zeros left, and a `Tiled` of these."""
         shapes, price = self.shapes, self.shapes.price
         price = price._replace(plain_ms=price.plain_ms * _MUCH_CHEAPER, atomic_ms=price.atomic_ms * _MUCH_CHEAPER)
         strict = replace(shapes, price=price, cheapest_ms=shapes.cheapest_ms * _MUCH_CHEAPER)
@@ -133,14 +133,14 @@ class Mixture:
         return Piece(kept, replace(picked, owner=picked.owner[~light])), left, rest
 
     def _much_denser(self, rest: Tiled, picked: PickedTiles) -> bool:
-        """Tell whether what is left is much denser in an order of its own than in that of what was picked."""
+        """Tell whether the non-zeros left are much denser in an order of their own than in the order of ``picked``."""
         height = self.shapes.heights[0]
         return area(rest, order_of(rest, height), height) <= _MUCH_DENSER * area(rest, picked.order, height)
 
     def _rearranged(self, piece: Piece) -> list[Piece]:
-        """Search what blocks have left once more where another order of rows makes it much denser.
+        """Search the non-zeros that blocks leave once more, where another order of rows makes them much denser.
 
-        The paper regroups what is left level by level (section 3.1); its code keeps one order of rows for blocks. A
+        The paper regroups these non-zeros level by level (section 3.1); its code keeps one order of rows for blocks. A
         band and the strides beside it are dense in two different orders.
         """
         where, picked = piece
@@ -161,12 +161,12 @@ class Mixture:
 
 
 def spent_ms(pieces: list[Piece]) -> float:
-    """Give the cost of tiles; infinite where there are none."""
+    """Give the cost of all tiles; infinite for an empty list."""
     return sum(piece.picked.spent_ms for piece in pieces) if pieces else math.inf
 
 
 def _spread(mask: NDArray[np.bool_], where: NDArray[np.int64] | None, nnz: int) -> NDArray[np.bool_]:
-    """Translate what is marked of some non-zeros to all of the matrix, (nnz,)."""
+    """Translate a mask over the non-zeros at ``where`` to a mask over all of the matrix, (nnz,)."""
     if where is None:
         return mask
     whole = np.zeros(nnz, np.bool_)

@@ -1,8 +1,8 @@
-"""What tiles that are no blocks cost: by the roofline's line, or by a small network that was trained on measured tiles.
+"""The costs of light tiles: by the roofline's line, or by a small network that was trained on measured tiles.
 
-Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.2, table 3, and section 5.6 for the network. Both depend on a
-tile's shape and on how many rows and columns it names, so that a search reads tables: one model costs it what the other
-does.
+Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.2, table 3, and section 5.6 for the network. Both models
+depend on a tile's shape and on how many rows and columns the tile names. A search therefore reads tables and takes
+equally long with either model.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from spmark.impls.stile.state import Price
 ONE_DIMENSION = 32
 """Non-zeros of a one-dimensional tile, as in the public code."""
 ROWS_OF_BUCKET = 8
-"""Rows of the widest ELL tile; all hold as many elements."""
+"""Rows of the widest ELL tile; ELL tiles of all widths hold equally many elements."""
 
 
 class Pricing(StrEnum):
-    """What predicts the time of tiles that are no blocks."""
+    """The model that predicts the time of light tiles."""
 
     LINE = "line"
     """The roofline: a straight line through measured tiles."""
@@ -48,14 +48,14 @@ def ell_bytes(  # noqa: PLR0917
 ) -> NDArray[np.float64]:
     """Give R of an ELL tile of table 3, in sectors of 32 bytes as the public code counts them.
 
-    The least bytes of a read are not in the paper: a row of B of half a cache line costs what a whole line does.
+    The least bytes of a read are our own addition: a row of B of half a cache line costs as much as a whole line.
 
     Parameters
     ----------
     rows, width : int
         Shape of the tile.
     columns : int, or (n,)
-        Different columns that it names.
+        Different columns that the tile names.
     part : int
         Columns of the dense operand.
     itemsize : int
@@ -65,7 +65,7 @@ def ell_bytes(  # noqa: PLR0917
     atomic : bool
         Whether the result is added atomically.
     read_bytes : float
-        What a row of B counts at least.
+        Least bytes that count for a row of B.
     """
     line = sectors(part * itemsize)
     read = np.asarray(columns, np.float64) * max(line, read_bytes)
@@ -82,7 +82,7 @@ def run_bytes(rows: ArrayLike, columns: ArrayLike, width: int, itemsize: int, pe
 def features(  # noqa: PLR0917
     height: int, width: int, rows: ArrayLike, columns: ArrayLike, part: int, roof_bytes: ArrayLike
 ) -> NDArray[np.float64]:
-    """Give what the network looks at, (n, 6): logarithms of a tile's shape, of what it names, of J and of R.
+    """Give the network's inputs, (n, 6): logarithms of a tile's shape, of its rows and columns, of J and of R.
 
     Parameters
     ----------
@@ -100,12 +100,12 @@ def features(  # noqa: PLR0917
 
 
 def ell_price(calibration: Calibration, part: int, widest: int) -> Price:
-    """Price ELL tiles of all widths by the columns that they name, the widest first. O(elements of a tile log of it).
+    """Price ELL tiles of all widths by the columns that they name, the widest first. O(e log e) for e elements a tile.
 
     Parameters
     ----------
     calibration : Calibration
-        With networks, these; otherwise its line.
+        Its networks predict, where it has any; otherwise its line.
     part : int
         Columns of the dense operand.
     widest : int
@@ -151,7 +151,7 @@ def _costs(
 
 
 def cheapest_ms(price: Price) -> float:
-    """Bound what any tile costs for each of its non-zeros from below: as many as its rows and columns can have."""
+    """Bound the cost for each non-zero of any tile from below: a tile holds at most what its rows and columns allow."""
     shapes, rows, columns = (int(size) for size in price.plain_ms.shape)
     least = np.inf
     for s in range(shapes):

@@ -1,4 +1,4 @@
-"""Measuring the cost model's constants on a GPU (algorithm 1), with the kernels that run the plans.
+"""Measure the cost model's constants on a GPU (algorithm 1), with the kernels that run the plans.
 
 Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.2.
 """
@@ -33,14 +33,14 @@ from spmark.impls.stile.study import samples
 from spmark.impls.stile.study.fitting import Fitted, Measured, fitted
 
 TILES_PER_SM = 50
-"""Copies of a tile for each multiprocessor: a tile's cost is the time of all, over these."""
+"""Copies of a tile for each multiprocessor; a tile's cost is the time of all copies, over this number."""
 _WORK = 16
 _WARMUPS, _SAMPLES = 1, 9
 
 
 @dataclass(eq=False)
 class Laboratory:
-    """Tiles on the GPU that is there.
+    """Tiles on the present GPU.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Laboratory:
 
     def tile_ms(self, problem: Problem, plan: Plan) -> float:
         """Give the milliseconds that one of `copies` tiles takes a multiprocessor."""
-        # What operands hold is of no importance, but must be numbers.
+        # Operands may hold anything but NaN and infinity.
         operands = [cupy.full(shape, 0.75, problem.dtype.numpy) for shape in problem.operand_shapes]
         out = cupy.empty(problem.out_shape, problem.dtype.numpy)
         runs = [lambda: plan.run(operands, out)]
@@ -80,7 +80,7 @@ class Laboratory:
         return self.tile_ms(problem, EllBucketsPlan(problem, self._target, tiles, {}, arrays=arrays, **schedule))
 
     def blocks(self, dtype: DType) -> Iterator[BlockCost]:
-        """Measure SpMM's block tiles, of every height that there are kernels for, by one warp or a whole block."""
+        """Measure SpMM's block tiles of every height that has a kernel, by one warp or a whole thread block."""
         heights = HEIGHTS if dtype is DType.FLOAT16 else HEIGHTS[:1]
         for height, cols in product(heights, samples.BLOCK_COLS):
             arrays: Sequence[Any] = ()
@@ -138,12 +138,12 @@ def calibrate(spec: DeviceSpec) -> tuple[DeviceSpec, list[Fitted]]:
     Parameters
     ----------
     spec : DeviceSpec
-        Of the GPU that is there, with measured rates.
+        Spec of the present GPU, with measured rates.
 
     Returns
     -------
     spec : DeviceSpec
-        With STile's tables, and when and with what they were measured.
+        With STile's tables, the date of measuring and the versions of the software.
     fitted : list of Fitted
         By operator and dtype.
     """
@@ -159,6 +159,6 @@ def calibrate(spec: DeviceSpec) -> tuple[DeviceSpec, list[Fitted]]:
 
 
 def _nothing(shape: tuple[int, int]) -> Csr:
-    """Give a matrix without non-zeros: tiles come as they are, only the shape is asked for."""
+    """Give a matrix without non-zeros: the plan takes its tiles ready-made and reads only the matrix's shape."""
     empty = np.empty(0, np.int32)
     return Csr(shape, np.zeros(shape[0] + 1, np.int32), empty, np.empty(0, np.float32))
