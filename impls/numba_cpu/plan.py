@@ -1,4 +1,4 @@
-"""CSR kernels on all cores of the host, compiled by Numba: the CPU baseline that uses the machine.
+"""CSR kernels on all cores of the host, compiled by Numba: the CPU baseline with all cores.
 
 Rows are given to threads in contiguous ranges of equal cost; the layout is the plain CSR of the problem.
 """
@@ -28,7 +28,7 @@ class NumbaCpu:
     Raises
     ------
     ValueError
-        ``threads`` outside what Numba started with.
+        ``threads`` is below 1 or above the number that Numba started with.
     """
 
     name: ClassVar[str] = "numba_cpu"
@@ -92,7 +92,7 @@ class _Plan(Built):
 def equal_tasks(matrix: Csr, tasks: int) -> NDArray[np.int64]:
     """Cut the rows into ``tasks`` contiguous ranges of equal cost.
 
-    A row costs its non-zeros plus one, for what is written even where it is empty.
+    The cost of a row is its non-zeros plus one: the row of the result is written even where the row is empty.
 
     Returns
     -------
