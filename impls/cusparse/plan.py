@@ -61,7 +61,7 @@ class CuSparse:
         check_choices(self, algorithm=ALGORITHMS)
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
-        """Refuse what the library's interface cannot say."""
+        """Refuse problems that the library's interface cannot express."""
         return _refusal(problem)
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
@@ -81,7 +81,7 @@ class CuSparseBest:
     kernels: ClassVar[tuple[()]] = ()
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
-        """Refuse what the library's interface cannot say."""
+        """Refuse problems that the library's interface cannot express."""
         return _refusal(problem)
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:

@@ -46,7 +46,7 @@ struct BsrTiles {
       const half* block = blocks + static_cast<int64_t>(b) * size * size;
       for (int k = 0; k < size; k += kDepth) {
         stage(shared, indices[b] * size + k, tile * kColumns, num_cols, target.width, dense);
-        __syncthreads();  // all warps read what each has staged
+        __syncthreads();  // all warps read the rows that each has staged
         unsigned right[kEach][2];
 #pragma unroll
         for (int e = 0; e < kEach; ++e) {

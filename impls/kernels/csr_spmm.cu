@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(threads)
           for (int c = 0; c < coarsen; ++c)
             if (active[c]) axpy(sum[c], staged_values[group][p + f], part[f][c]);
     }
-    __syncwarp(members);  // nobody stages over what another lane still reads
+    __syncwarp(members);  // all lanes have read before the next non-zeros are staged
   }
 
   T* target = out + static_cast<int64_t>(row) * width;

@@ -1,4 +1,4 @@
-// A strip of 16 rows on the matrix unit without shared memory: what a warp holds of A and B, and how it multiplies.
+// A strip of 16 rows on the matrix unit without shared memory: a warp's operands of A and B, and their product.
 //
 // Which column of the result is column n of which mma may be chosen freely. A lane therefore takes neighbouring columns
 // of B, one for each of several mma, in a load of 8 or 16 bytes. Two such rows interleaved are the unit's operand, and

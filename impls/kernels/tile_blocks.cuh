@@ -97,7 +97,7 @@ struct TileBlocks {
         for (int i = 0; i < Rows::kSums; ++i) rows.sum(i) += shared.sums[w][i][lane];
     }
     if (task[0] < 0) return;
-    if constexpr (!Target::kArrives) wait_for_previous_grid();  // which clears what is added into
+    if constexpr (!Target::kArrives) wait_for_previous_grid();  // which clears the rows that are added into
     write(rows, target, targets + task[0] * height, max(task[3] - 1, 0), tile * kTile, lane);
   }
 

@@ -50,9 +50,9 @@ class _Unit:
     """A source and its headers as they were read."""
 
     looked_at: tuple[Path, ...]
-    """The source, and each path at which a header was searched: a header may appear where no file was."""
+    """The source, and each path at which a header was searched: a missing header may appear later."""
     stamps: tuple[Stamp | None, ...]
-    """The stamp of each path in `looked_at`; None where no file is."""
+    """The stamp of each path in `looked_at`; None where the file is missing."""
     content: bytes
 
 
@@ -174,7 +174,7 @@ def assemble(ptx: str, arch: str, name: str = "ptx") -> Binary:
 def included_headers(source: Path) -> tuple[list[Path], tuple[Path, ...]]:
     """Give our own headers that ``source`` includes, directly or through others, sorted, and all paths searched.
 
-    The toolkit's headers are left out: its version stands for them. A path that was searched may hold no file.
+    The toolkit's headers are left out: its version stands for them. Files at searched paths may be missing.
     """
     headers: set[Path] = set()
     looked: dict[Path, None] = {}

@@ -32,7 +32,7 @@ R = TypeVar("R")
 Job = tuple[Path, str, str]
 """Source, expression and architecture, as of `compile_kernel`."""
 _IDLE_S = 60.0
-"""Seconds after which a process that nobody asks ends."""
+"""Seconds without a request after which a process ends."""
 _CACHE = "SPMARK_CACHE"
 # -P keeps modules of the current folder out. multiprocessing would run the caller's main module again.
 _COMMAND = (sys.executable, "-P", "-m", "spmark.impls.runtime.compile_pool")

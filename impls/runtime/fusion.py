@@ -55,9 +55,9 @@ class FusedLaunch:
     ----------
     target : Target
     instance : Instance
-        Of a `FusedTemplate`.
+        Instance of a `FusedTemplate`.
     shares : mapping
-        By the body's name; arrays of the dtypes that it declares, on the target.
+        Shares by the body's name; the arrays are on the target and have the dtypes that the body declares.
     around : sequence of Instance
         Kernels of launches before and after this one, which are compiled beside it.
 

@@ -66,12 +66,12 @@ class Target(Protocol):
         ...
 
     def load(self, instances: Sequence[Instance]) -> list[Kernel]:
-        """Compile what is not cached, many at once, and load.
+        """Compile instances that are not cached, many at once, and load all.
 
         Raises
         ------
         CompileError
-            Of the first instance that does not compile.
+            An instance does not compile; the error is that of the first such instance.
         """
         ...
 

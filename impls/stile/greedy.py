@@ -83,7 +83,7 @@ class Rules:
 
 @dataclass(frozen=True, eq=False)
 class PickedTiles:
-    """What a run chose; every non-zero has one tile."""
+    """The tiles that a run chose; every non-zero has one tile."""
 
     owner: NDArray[np.int32]
     """(nnz,) number of the tile of each non-zero; numbers count all tiles ever picked."""

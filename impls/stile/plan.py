@@ -96,7 +96,7 @@ class Stile:
         self.rules()
 
     def rules(self, blocks: bool = True, widest: int = 0) -> Rules:
-        """Give the search's rules, without block tiles where there is no kernel for them."""
+        """Give the search's rules, with block tiles only where these have a kernel (``blocks``)."""
         from spmark.impls.stile.greedy import Rules
 
         return Rules(
@@ -110,7 +110,7 @@ class Stile:
         )
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
-        """Refuse widths beyond the grid, and blocks alone where there is no kernel for them."""
+        """Refuse widths beyond the grid, and ``formats: blocks`` where block tiles have no kernel."""
         if problem.width > 8 * MAX_GRID[1]:
             return f"expected J of at most {8 * MAX_GRID[1]}, found {problem.width}"
         if problem.op is Op.SPMM and self.order != ResultOrder.CSR:
@@ -168,7 +168,7 @@ class Stile:
         ----------
         problem : Problem
         calibration : Calibration
-            Of `priced_by`.
+            The calibration of `priced_by`.
         measured : bool
             Whether forms are compared on the device.
         """

@@ -151,7 +151,7 @@ def _costs(
 
 
 def cheapest_ms(price: Price) -> float:
-    """Bound the cost for each non-zero of any tile from below: a tile holds at most what its rows and columns allow."""
+    """Bound every tile's cost for each non-zero from below: its rows and columns bound the non-zeros of a tile."""
     shapes, rows, columns = (int(size) for size in price.plain_ms.shape)
     least = np.inf
     for s in range(shapes):

@@ -65,7 +65,7 @@ def compile_program(instance: Instance, arch: str, wide: bool) -> Compiled:
     Parameters
     ----------
     instance : Instance
-        Of `SPMM` or `SDDMM`.
+        Instance of `SPMM` or `SDDMM`.
     arch : str
         ``sm_90`` and so on.
     wide : bool

@@ -11,7 +11,7 @@
 
 using namespace spmark;
 
-constexpr int kNone = -2147483647 - 1;  // mark of no row
+constexpr int kNone = -2147483647 - 1;  // mark without a row
 
 // Type and place of the sums of shared rows: C itself in float32, a float32 workspace in float16.
 __device__ __forceinline__ float* shared_sums(float* out, float*) { return out; }

@@ -101,7 +101,7 @@ def compile_host(source: Path, instances: Sequence[str], include_dirs: Sequence[
 
 @lru_cache(maxsize=32)  # a plan loads kernels of a few sources, each many times; a text has about a megabyte
 def _preprocessed(source: Path, _content: bytes, include_dirs: tuple[Path, ...]) -> str:
-    """Give what the compiler sees of a source with this content, with shared variables as the host ring has them."""
+    """Give the preprocessed text of a source with this content, with shared variables as the host ring has them."""
     compiler, _, options = _compiler()
     unit = f'#include "{_HOST / "simt.hpp"}"\n#include "{source.resolve()}"\n'
     includes = [f"-I{folder}" for folder in include_dirs]
@@ -135,8 +135,8 @@ def _table(instances: Sequence[str]) -> str:
 
 
 def _run(command: Sequence[str], text: str, source: Path, instance: str) -> str:
-    """Run the compiler on a text and give what it writes to standard output."""
-    # Warnings of generated declarations help nobody; messages in one language can be tested.
+    """Run the compiler on a text and give its standard output."""
+    # Generated declarations cause useless warnings; messages in one language can be tested.
     environment = {**os.environ, "LC_ALL": "C"}
     try:
         done = subprocess.run(

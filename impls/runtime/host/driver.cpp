@@ -105,7 +105,7 @@ void* mapped(const std::string& path, size_t offset, size_t position, size_t byt
   return space + kGuard + offset;
 }
 
-// Reads what the grid before, which may still run, does to an argument.
+// Reads the accesses to an argument of the grid before, which may still run.
 void read_grid_before(Reader& request, const Argument& argument) {
   bool watched = argument.parameter.written;
   for (const bool written : {false, true}) {

@@ -1,4 +1,4 @@
-// The table of a host executable's kernels: what compile.py appends to a source, and driver.cpp reads. A kernel's
+// The table of a host executable's kernels, which compile.py appends to a source and driver.cpp reads. A kernel's
 // argument types come from its own signature.
 #pragma once
 

@@ -190,7 +190,7 @@ def _unpacked(result: bytes, at: int) -> tuple[Pieces, int]:
 
 
 def _take_back(result: bytes, args: Sequence[Argument]) -> tuple[list[Accesses], bool]:
-    """Copy what the kernel wrote into the arrays that it was given, and say what it did to each."""
+    """Copy the kernel's writes into the caller's arrays, and give the accesses to each array."""
     at, accesses = 0, []
     for argument in args:
         written, at = result[at], at + 1
@@ -198,7 +198,7 @@ def _take_back(result: bytes, args: Sequence[Argument]) -> tuple[list[Accesses],
             if isinstance(argument, np.ndarray):
                 accesses.append(Accesses(argument, ((0, argument.nbytes),), ()))
             continue
-        assert isinstance(argument, np.ndarray)  # the driver writes back what a pointer parameter took
+        assert isinstance(argument, np.ndarray)  # the driver writes back arrays of pointer parameters alone
         flat = np.frombuffer(result, argument.dtype, argument.size, at)
         np.copyto(argument, flat.reshape(argument.shape))
         read, at = _unpacked(result, at + argument.nbytes)
@@ -222,5 +222,5 @@ def _message(launch: str, report: str) -> str:
     lines = [line for line in report.splitlines() if line and not re.fullmatch(r"=+", line)]
     ours = [line for line in lines if line.startswith("spmark:")]
     theirs = [line for line in lines if not line.startswith("spmark:")]
-    tables = next((i for i, line in enumerate(theirs) if line.startswith("Shadow bytes")), None)  # help nobody
+    tables = next((i for i, line in enumerate(theirs) if line.startswith("Shadow bytes")), None)  # left out
     return "\n".join((launch, *ours, *theirs[:tables][:_REPORT_LINES]))

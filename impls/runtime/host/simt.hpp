@@ -1,6 +1,6 @@
 // CUDA's language on the host, as far as the project's kernels use it: keywords, thread indices, barriers, warp
 // collectives and shared memory. A kernel source is compiled behind this header unchanged; every thread is a fiber
-// (scheduler.cpp), and what a GPU would let pass or hang on is a fault here.
+// (scheduler.cpp), and errors that a GPU would let pass or hang on are faults here.
 //
 // Threads change places at barriers and collectives, in drawn orders (order.hpp) at fences and atomics too, and thread
 // blocks run one after the other: a kernel that spins until another thread or block writes a flag does not end here.
