@@ -1,8 +1,8 @@
-"""Compile many kernels side by side, in processes that stay for the next kernels.
+"""Many kernels compiled side by side, by processes that wait for the next ones.
 
-A search compiles a few kernels at a time, many times over. A process needs half a second to start, as long as one
-kernel takes to compile. Processes therefore stay and are asked again. A process ends after a while without requests,
-and as soon as the process that started it ends.
+A search compiles a few kernels at a time, many times over. A process needs half a second before it can compile
+anything, as long as a kernel takes, so that processes stay and are asked again. A process ends when nobody asks it for
+a while, and with the process that started it, however that one ends.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ R = TypeVar("R")
 Job = tuple[Path, str, str]
 """Source, expression and architecture, as of `compile_kernel`."""
 _IDLE_S = 60.0
-"""Seconds without a request after which a process ends."""
+"""Seconds after which a process that nobody asks ends."""
 _CACHE = "SPMARK_CACHE"
-# -P keeps modules of the current folder out. multiprocessing would run the caller's main module again.
+# Never what lies in the current folder; not multiprocessing, which would run the caller's main module again.
 _COMMAND = (sys.executable, "-P", "-m", "spmark.impls.runtime.compile_pool")
 
 
@@ -48,7 +48,7 @@ def side_by_side(function: Callable[[T], R], tasks: Sequence[T], workers: int) -
 
 
 def compile_many(kernels: Iterable[Job], workers: int | None = None) -> list[Binary | CompileError]:
-    """Compile kernels side by side; kernels in the cache are read from there.
+    """Compile kernels side by side; what is in the cache is read from there.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def compile_many(kernels: Iterable[Job], workers: int | None = None) -> list[Bin
     Raises
     ------
     DeviceError
-        A process ended before its answer; the error carries what the process printed.
+        A process ended before it answered; carries what it printed.
     """
     jobs = list(kernels)
     results: list[Binary | CompileError | None] = [cached_kernel(*job) for job in jobs]
@@ -86,7 +86,7 @@ def _compile(job: Job) -> Binary | CompileError:
 
 
 def _ask(job: Job) -> Binary | CompileError:
-    """Have a waiting process compile a job; start a process where all are busy."""
+    """Have a waiting process compile a job, or a new one where none waits."""
     source, expression, arch = job
     request = json.dumps(
         {"source": str(source), "expression": expression, "arch": arch, "cache": os.environ.get(_CACHE)}
@@ -107,7 +107,7 @@ def _ask(job: Job) -> Binary | CompileError:
 
 
 class _Worker:
-    """A process that compiles the kernels of its requests, one after the other."""
+    """A process that compiles what it is asked for, one kernel after the other."""
 
     def __init__(self) -> None:
         self.owner = os.getpid()
@@ -161,8 +161,8 @@ def _end_all() -> None:
 
 
 def _serve() -> None:
-    """Answer requests, a line of JSON each, until the input ends or stays silent for `_IDLE_S` seconds."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that was interrupted decides about the work
+    """Answer requests, a line of JSON each, until there is no more input or none came for a while."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who was interrupted decides what becomes of the work
     while select.select([sys.stdin], [], [], _IDLE_S)[0]:
         line = sys.stdin.readline()
         if not line:
