@@ -39,7 +39,7 @@ class CudaLab:
         self._target.synchronize()
 
     def free_bytes(self) -> int:
-        """Ask the driver; what CuPy's pool holds unused counts as free."""
+        """Ask the driver; unused memory of CuPy's pool counts as free."""
         free, _ = cupy.cuda.runtime.memGetInfo()
         return int(free + cupy.get_default_memory_pool().free_bytes())
 
@@ -50,7 +50,7 @@ class CudaLab:
 
     @contextmanager
     def peak(self) -> Iterator[Peak]:
-        """Count CuPy's pool."""
+        """Record the peak of CuPy's pool."""
         peak = Peak()
         with PeakMemory() as hook:
             yield peak

@@ -10,7 +10,7 @@
 using namespace spmark;
 
 // Add up `count` sums over the lanes of a subwarp by halving: in each step a lane keeps the half of the sums that its
-// side answers for and hands on the other. Afterwards lane l holds sum r of all lanes for r = l (count / lanes) +
+// side is to have, and hands the other half on. Afterwards lane l holds sum r of all lanes for r = l (count / lanes) +
 // 0, 1...
 template <int lanes, int count>
 __device__ __forceinline__ void transpose_sum(float (&sum)[count], int lane, unsigned members) {
