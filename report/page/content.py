@@ -19,6 +19,7 @@ from spmark.report.figures.all import draw_all
 from spmark.report.figures.costmodel import cost_model_table
 from spmark.report.figures.plot import Drawing
 from spmark.report.figures.predictions import agreement_table
+from spmark.report.figures.roof import roof_table
 from spmark.report.figures.variants import variant_table
 from spmark.report.load.candidates import COLUMNS, measured
 from spmark.report.load.records import current
@@ -155,7 +156,7 @@ def _section(  # noqa: PLR0917
     if baseline:
         blocks += [*tables.mean_tables(derived, baseline), tables.break_even_table(derived, baseline)]
         blocks.append(best_other_table(derived))
-    blocks += [variant_table(derived), cost_model_table(derived), extrapolated_table(derived)]
+    blocks += [roof_table(derived), variant_table(derived), cost_model_table(derived), extrapolated_table(derived)]
     blocks += [agreement_table(seen), choice_table(seen)]
     if kind is DeviceKind.HOST_SIMT:
         blocks.append(tables.checked_table(derived))

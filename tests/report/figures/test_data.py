@@ -10,7 +10,7 @@ import pytest
 from spmark.impls.core.record import Baseline, MatrixKind, ProblemFacts, Status
 from spmark.report.derive.cases import derive
 from spmark.report.figures.costs import break_even, paid_off, search_time, searched
-from spmark.report.figures.roofline import roofline_share
+from spmark.report.figures.roof import measured_roof
 from spmark.report.figures.speedups import speedup_over_size, speedup_per_matrix, speedup_per_width
 from spmark.report.load.records import load_records
 from spmark.report.tables.summary import short_table
@@ -111,9 +111,9 @@ def test_speedups_over_size_keep_own_cases_and_kinds(derived):
 
 def test_shares_of_the_floor(derived):
     # 4 MB at 4 TB/s take 1 us.
-    data = roofline_share(derived).data.set_index(["matrix", "label"])
-    assert data.loc[("ogb/large", "gespmm"), ["least", "greatest"]].tolist() == pytest.approx([1 / 40, 1 / 20])
-    assert data.loc[("ogb/large", "gespmm"), "share"] == pytest.approx(800**-0.5)
+    data = measured_roof(derived).data.set_index(["matrix", "label", "width"]).sort_index()
+    assert data.loc[("ogb/large", "gespmm"), "share"].to_dict() == pytest.approx({32: 1 / 40, 64: 1 / 20})
+    assert set(data["roof_us"]) == {1.0}
 
 
 def test_search_times_leave_uploading_out(derived):
