@@ -202,7 +202,9 @@ class Worker:
 
     def _failure(self, case: Case, failed: Failed) -> Result:
         self._blame = f" (after {case.case_id}, which ended as {failed.status})"
-        return Result(make_row(case, self._setup.device, self._setup.environment, failed))
+        return Result(
+            make_row(case, self._setup.device, self._setup.environment, failed, flush=self._setup.options.flush)
+        )
 
     def _reap(self, child: _Child, log_start: int) -> tuple[int | None, str]:
         """Give the exit code of a child that is ending, None where it had to be ended, and its last words."""

@@ -11,7 +11,7 @@ import pandas as pd
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.names import path_component
-from spmark.impls.core.record import Environment, Status
+from spmark.impls.core.record import Environment, Flush, Status
 from spmark.report.claims.published import PAPERS
 from spmark.report.claims.scorecard import scorecard_tables
 from spmark.report.derive.cases import baseline_names, choose_baseline, derive
@@ -46,6 +46,7 @@ _MEASURED = {
         "it gives no times."
     ),
 }
+_FLUSHED = {Flush.WRITE: "", Flush.READ: "after the buffer was written, another as large as the cache is read"}
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,9 @@ def _notices(derived: pd.DataFrame, baseline: str | None, wanted: str | None, ol
     if mixed:
         notices.append(f"Cases of more than one version stand beside each other for {', '.join(mixed)}.")
     if older:
-        notices.append(f"{older} rows of older versions of the code or the protocol are left out.")
+        notices.append(
+            f"{older} rows of older versions of the code or the protocol, or of another flush, are left out."
+        )
     return notices
 
 
@@ -224,6 +227,7 @@ def _facts(derived: pd.DataFrame, kind: DeviceKind, baseline: str | None) -> Fac
                 "Measured",
                 f"{derived['started_at'].min():%Y-%m-%d %H:%M} to {derived['started_at'].max():%Y-%m-%d %H:%M} UTC",
             ),
+            ("Flush", _joined(_FLUSHED[Flush(flush)] for flush in derived["flush"])),
             ("Seed", _joined(derived["seed"])),
             ("Other work", _other_work(derived)),
         )
