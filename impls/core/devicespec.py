@@ -85,7 +85,7 @@ class DeviceSpec(Frozen):
     l1_gather_bytes_per_s: Rates = {}
     """The same of a table that fits into L1."""
     table_gather_bytes_per_s: Rates = {}
-    """Reading random rows of 512 bytes, by the bytes of the table: those that do not fit into L2 are fetched again."""
+    """Reading random rows of 512 bytes, by the bytes of the table: of one beyond the L2, rows are fetched again."""
     tables: dict[str, list[float]] = {}
     """Calibration tables of cost models, by name."""
     calibrated_with: dict[str, str] = {}
@@ -96,6 +96,16 @@ class DeviceSpec(Frozen):
         """The architecture as a number: 90 for sm_90, 0 where the target is no GPU."""
         known = _ARCH.fullmatch(self.arch)
         return int(known[1]) if known else 0
+
+    def refetched_share(self, table_bytes: int) -> float:
+        """Give the most of a gathered byte that can have come from memory, by the bandwidth that was measured.
+
+        Parameters
+        ----------
+        table_bytes : int
+            Out of ``table_gather_bytes_per_s``.
+        """
+        return min(1.0, self.read_bytes_per_s / self.table_gather_bytes_per_s[table_bytes])
 
     def flops_per_s(self, dtype: str) -> float:
         """Give the highest rate at which products of ``dtype`` can be accumulated in float32."""
