@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.record import Flush
 from spmark.impls.runtime.cuda import CudaTarget
 from spmark.impls.runtime.cudatiming import CapturedGraph, CudaStopwatch, PeakMemory
 from spmark.impls.runtime.lab import Peak
@@ -22,9 +23,9 @@ class CudaLab:
 
     xp: Any = cupy
 
-    def __init__(self, spec: DeviceSpec) -> None:
+    def __init__(self, spec: DeviceSpec, flush: Flush = Flush.WRITE) -> None:
         self._target = CudaTarget(spec)
-        self.stopwatch: Stopwatch | None = CudaStopwatch(spec)
+        self.stopwatch: Stopwatch | None = CudaStopwatch(spec, flush)
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
         """Allocate from CuPy's pool."""

@@ -136,7 +136,7 @@ def user_calibration(name: str) -> Path:
 
 
 def calibrate(spec: DeviceSpec) -> DeviceSpec:
-    """Measure bandwidths and arithmetic rates; about five seconds.
+    """Measure bandwidths, arithmetic rates, launches, dependent loads and gathered rows: seconds, and compiling.
 
     Raises
     ------

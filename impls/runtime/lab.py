@@ -15,6 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import KernelFault
+from spmark.impls.core.record import Flush
 from spmark.impls.runtime.timing import HostStopwatch, Run, Stopwatch
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -65,8 +66,8 @@ class Lab(Protocol):
         ...
 
 
-def open_lab(spec: DeviceSpec) -> Lab:
-    """Open the lab of a device.
+def open_lab(spec: DeviceSpec, flush: Flush = Flush.WRITE) -> Lab:
+    """Open the lab of a device, whose stopwatch empties caches by ``flush``.
 
     Raises
     ------
@@ -76,8 +77,8 @@ def open_lab(spec: DeviceSpec) -> Lab:
     if spec.kind is DeviceKind.CUDA:
         from spmark.impls.runtime.cudalab import CudaLab
 
-        return CudaLab(spec)
-    return HostLab(spec)
+        return CudaLab(spec, flush)
+    return HostLab(spec, flush)
 
 
 def canary(lab: Lab) -> None:
@@ -100,9 +101,9 @@ class HostLab:
 
     xp: Any = np
 
-    def __init__(self, spec: DeviceSpec) -> None:
+    def __init__(self, spec: DeviceSpec, flush: Flush = Flush.WRITE) -> None:
         timed = spec.kind is DeviceKind.CPU
-        self.stopwatch: Stopwatch | None = HostStopwatch(spec.l2_bytes) if timed else None
+        self.stopwatch: Stopwatch | None = HostStopwatch(spec.l2_bytes, flush) if timed else None
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
         """Allocate."""
