@@ -1,4 +1,4 @@
-"""A plot that spmark does not have: effective bandwidth against J, drawn from the derived frame with matplotlib alone.
+"""A plot of your own: effective bandwidth against J, drawn from the derived frame with matplotlib alone.
 
     python examples/plot_bandwidth.py results/graphs_spmm --out out/mine
 

@@ -2,7 +2,7 @@
 
     python examples/plot_speedups.py results/graphs_spmm --out out/mine
 
-A plot of spmark is a matplotlib figure with the frame of what it shows: change the one, save or reuse the other.
+A plot of spmark is a matplotlib figure with the frame of its numbers: change the figure, save or reuse the frame.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Build one plan and run it a few times, for a profiler to look at.
+"""Build one plan and run it a few times under a profiler.
 
 Compiling, uploading and making random operands come before the runs. Nothing is timed or checked
 here: `spmark run` does both. CONTRIBUTING.md has the command line for ncu.

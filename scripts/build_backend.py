@@ -16,7 +16,7 @@ FOLDERS = ("impls", "datasets", "suite", "report")
 
 
 class MissingPackagesError(RuntimeError):
-    """A sub-package of ``spmark`` is no folder here."""
+    """A sub-package of ``spmark`` is missing here."""
 
 
 def _check_links() -> None:

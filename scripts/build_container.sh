@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Build an image where no Docker engine runs, run what it is for inside, and say what could not be checked.
+# Build an image where no Docker engine runs, run its commands inside, and say which checks were not possible.
 #
 #   scripts/build_container.sh [cpu|gpu]
 #
 # Needs buildah (apt install buildah), and debootstrap for a base image of its own. Variables:
 #   BASE_IMAGE  image of buildah's storage to build on; without one, Debian is bootstrapped from its packages
-#   RELEASE     of Debian that is bootstrapped (bookworm)
-#   OUT         folder for logs and for what the image leaves in /data (out/container)
-#   TESTS       what pytest runs in the image, relative to the checkout (tests: all, 20 minutes on two busy cores)
+#   RELEASE     release of Debian to bootstrap (bookworm)
+#   OUT         folder for logs and for the files that the image leaves in /data (out/container)
+#   TESTS       tests that pytest runs in the image, relative to the checkout (tests: all, 20 minutes on two busy cores)
 # This machine's certificates and pip configuration are mounted while building, where there are any, and never copied.
 #
 # shellcheck disable=SC2317,SC2329 # the functions are called by `step`, by name
@@ -89,7 +89,7 @@ build() {
     --build-arg "COMMIT=$commit" --target "$1" --tag "$2" .
 }
 
-# What `docker run IMAGE ARGUMENTS` does: the image's entry point, user and folder, and the arguments behind.
+# Do as `docker run IMAGE ARGUMENTS`: the image's entry point, user and folder, and the arguments after the entry point.
 run() {
   local of=$1 container code=0 entry
   shift
@@ -130,7 +130,7 @@ counts() {
   grep -E ' in [0-9.]+s( |$)' "$out/tests.log" | tail -n 1 | sed 's/^/        /' || true
 }
 
-# Reasons that speak of what the image lacks; others, such as an operator that nobody implements, are in the log.
+# Count skipped tests by what the image lacks; other reasons, such as an operator without implementation, are in the log.
 skipped() {
   sed -nE 's/^SKIPPED \[([0-9]+)\] [^ ]+ (.*(not installed|needs|NVIDIA driver|SPMARK_MIRROR).*)$/\1\t\2/p' "$out/tests.log" |
     awk -F '\t' '{ n[$2] += $1 } END { for (why in n) printf "  %d tests in the image: %s\n", n[why], why }' | sort -rn

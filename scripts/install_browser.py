@@ -20,7 +20,7 @@ from pathlib import Path
 
 PACKAGE = "@sparticuz/chromium@153.0.0"
 SHA512 = "jiGWqSvPMdu4+P9TilYqAR7yEGPEHINx+lCvE/NqNO/EHYzF/x1hUiI5T6ioVIt7dEy7n88byyT0vk+dnsgQwA=="
-"""Of the tarball, in base64: the integrity that the registry states."""
+"""Digest of the tarball in base64, as the registry states it."""
 FOLDER = Path(sys.prefix, "browser")
 LAUNCHER = """#!/bin/sh
 # Libraries and fonts are those beside the program, whatever the machine has.
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def tarball(folder: Path) -> Path:
-    """Fetch the package into a folder and hold it against its checksum."""
+    """Fetch the package into a folder and compare it with its checksum."""
     npm = [*node(), str(node_root() / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
     fetch = [*npm, "pack", "--silent", "--pack-destination", str(folder), PACKAGE]
     done = subprocess.run(fetch, capture_output=True, text=True, check=False, timeout=600)
@@ -97,7 +97,7 @@ def install(archive: Path, folder: Path) -> None:
 
 
 def spread(archive: bytes, folder: Path) -> None:
-    """Write the files of a tar archive side by side into a folder: the last part of a name is all that is taken."""
+    """Write the files of a tar archive side by side into a folder, each under the last part of its name."""
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
         for member in files:
             if member.isfile():

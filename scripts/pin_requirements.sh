@@ -9,7 +9,7 @@ command -v uv >/dev/null || {
   echo "expected uv on the path, found none: pip install uv" >&2
   exit 1
 }
-# Nothing of this machine gets into the files: no index of its own, no folder of wheels.
+# Keep this machine's settings out of the files: its package index and its folders of wheels.
 export UV_NO_CONFIG=1
 unset UV_INDEX UV_INDEX_URL UV_DEFAULT_INDEX UV_EXTRA_INDEX_URL UV_FIND_LINKS
 
@@ -23,6 +23,6 @@ pin() {
 
 pin build.txt "$@" requirements/build.in
 pin cpu.txt "$@" pyproject.toml
-# What is in two images has one version: cpu.txt holds the others back.
+# A package of two images has one version: cpu.txt constrains the other files.
 pin gpu.txt "$@" --extra gpu --constraint requirements/cpu.txt pyproject.toml
 pin test.txt "$@" --extra test --constraint requirements/cpu.txt --constraint requirements/build.txt pyproject.toml

@@ -84,7 +84,7 @@ def make_agenda(
     history : History
         Of the folder that records go to.
     options : Options
-        ``retry``, ``warm`` and ``limit``; cases that cannot run do not count for ``limit``.
+        ``retry``, ``warm``, ``flush`` and ``limit``; cases that cannot run do not count for ``limit``.
     """
     # Where times mean nothing, warm samples are never missing.
     warm = options.warm and environment.device.kind is not DeviceKind.HOST_SIMT
@@ -92,7 +92,7 @@ def make_agenda(
     items, running = [], 0
     for case in cases:
         reason = refused.get(case.case_id)
-        tried = history.tried.get(key_of(case, environment, versions[case.implementation]))
+        tried = history.tried.get(key_of(case, environment, versions[case.implementation], options.flush))
         skipped = why_skipped(tried, environment.packages, options.retry, warm)
         if skipped is None and reason is None:
             running += 1

@@ -88,7 +88,7 @@ def _measure(bench: Measurer, case: Case, setup: Setup) -> Result:
         failed = Failed(Status.OUT_OF_MEMORY, _message(error))
     except Exception as error:
         failed = Failed(Status.RUN_ERROR, _message(error))
-    return Result(make_row(case, setup.device, setup.environment, failed))
+    return Result(make_row(case, setup.device, setup.environment, failed, flush=setup.options.flush))
 
 
 def _computes(bench: Measurer) -> bool:

@@ -57,6 +57,13 @@ class StatusName(StrEnum):
     TIMEOUT = "timeout"
 
 
+class FlushName(StrEnum):
+    """How caches are emptied (`spmark.impls.core.record.Flush`, not imported for the help)."""
+
+    WRITE = "write"
+    READ = "read"
+
+
 SweepArgument = Annotated[str, typer.Argument(help="A sweep's YAML file, or the name of a packaged one.")]
 DeviceOption = Annotated[
     DeviceName, typer.Option(help="auto: GPU 0 if a driver and CuPy are there, else the CPU. host-simt: results only.")

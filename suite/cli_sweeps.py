@@ -12,6 +12,7 @@ from spmark.suite.cli_options import (
     DeviceName,
     DeviceOption,
     ExitCode,
+    FlushName,
     JsonOption,
     OnlyOption,
     SetOption,
@@ -66,6 +67,13 @@ def run(
         list[StatusName] | None, typer.Option(help="Run recorded cases with this ending once more. Repeatable.")
     ] = None,
     warm: Annotated[bool, typer.Option("--warm", help="Time from a warm cache as well.")] = False,
+    flush: Annotated[
+        FlushName,
+        typer.Option(
+            help="How caches are emptied before each sample. write: a buffer is written, and a run with a large result "
+            "pays for storing it. read: then another buffer is read, which leaves nothing to store."
+        ),
+    ] = FlushName.WRITE,
     overrides: SetOption = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a case of this run failed.")] = False,
     as_json: JsonOption = False,
@@ -81,7 +89,7 @@ def run(
 
     [bold]spmark run my.yaml --set widths=[32,64] --retry timeout --out /data/results[/bold]
     """
-    from spmark.impls.core.record import Status
+    from spmark.impls.core.record import Flush, Status
     from spmark.suite.commands.run import run_sweep
     from spmark.suite.options import Options
 
@@ -93,6 +101,7 @@ def run(
         overrides=tuple(overrides or ()),
         limit=limit,
         warm=warm,
+        flush=Flush(flush.value),
     )
     ended = run_sweep(options, out, dry_run=dry_run, as_json=as_json)
     if ended.interrupted:

@@ -113,7 +113,7 @@ class Bench:
     ) -> None:
         self._device, self._cache, self._environment = device, cache, environment
         self._options, self._on_phase = options or Options(), on_phase
-        self._lab: Lab = open_lab(device)
+        self._lab: Lab = open_lab(device, self._options.flush)
         self._matrix: tuple[object, LoadedMatrix] | None = None
         self._setting: _Setting | None = None
 
@@ -136,7 +136,7 @@ class Bench:
         except tuple(_ENDINGS) as error:
             status = next(status for kind, status in _ENDINGS.items() if isinstance(error, kind))
             parts += (Failed(status, str(error) or "memory ran out"),)
-        row = make_row(case, self._device, self._environment, *parts)
+        row = make_row(case, self._device, self._environment, *parts, flush=self._options.flush)
         if row.status in (Status.WRONG_RESULT, Status.RUN_ERROR, Status.OUT_OF_MEMORY):
             self._forget()
         plan = next((part for part in parts if isinstance(part, Planned)), None)

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from spmark.impls.core.frozen import Frozen
-from spmark.impls.core.record import Status
+from spmark.impls.core.record import Flush, Status
 
 
 class Options(Frozen):
@@ -27,6 +27,8 @@ class Options(Frozen):
     """Most cases to run."""
     warm: bool = False
     """Also take samples without flushing caches."""
+    flush: Flush = Flush.WRITE
+    """How caches are emptied before each sample of a plan and its baseline."""
     graph_below_us: float = 20.0
     """Kernels faster than this are also replayed as a graph."""
     half_width: float | None = None

@@ -25,7 +25,10 @@ from spmark.suite.options import Options
 from spmark.suite.resume import ENVIRONMENTS
 
 RUNS: Final = "runs.jsonl"
-_WORDS = {"device": "--device", "only": "--only", "retry": "--retry", "overrides": "--set", "limit": "--limit"}
+_WORDS = {
+    "device": "--device", "only": "--only", "retry": "--retry", "overrides": "--set", "limit": "--limit",
+    "flush": "--flush",
+}  # fmt: skip
 """Options of ``spmark run`` that take a value, by field of `Options`."""
 _OF_THIS_MACHINE: Any = {"matrices": {"__all__": {"folder"}}}
 Row = TypeVar("Row", bound=BaseModel)

@@ -20,7 +20,7 @@ from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import SpmarkError
 from spmark.impls.core.load import Load
 from spmark.impls.core.names import is_commit, path_component, printable
-from spmark.impls.core.record import PROTOCOL_VERSION, Environment, Measurement, Status
+from spmark.impls.core.record import PROTOCOL_VERSION, Environment, Flush, Measurement, Status
 from spmark.impls.table import IMPLEMENTATIONS, package
 from spmark.suite.provenance import Batch, RunRow, is_run, sweep_data
 
@@ -126,20 +126,21 @@ def _sweep_file(name: str, data: dict[str, object]) -> str:
 def _rebuilt(records: Sequence[Measurement], name: str) -> tuple[list[str], str]:
     """Give the commands that measure the recorded cases, where no command line is on record."""
     wanted = {record.case_id for record in records}
-    kind = records[0].device_kind
+    kind, flushes = records[0].device_kind, {record.flush for record in records}
+    options = ["--device", str(kind), *(["--flush", str(Flush.READ)] if flushes == {Flush.READ} else [])]
     if name in packaged_sweeps():
         sweep = Sweep.load(name)
         cases = {case.case_id for case in expand(sweep, kind)}
         if wanted <= cases:
             more = f"; it measures {len(cases - wanted)} cases more" if cases - wanted else ""
-            return [f".venv/bin/{shlex.join(['spmark', 'run', name, '--device', str(kind)])}"], (
+            return [f".venv/bin/{shlex.join(['spmark', 'run', name, *options])}"], (
                 f"the command line is not on record; this one follows from the folder and holds every case{more}"
             )
     made = _sweep_of(records, name)
     if made is not None and wanted <= {case.case_id for case in expand(made, kind)}:
         extra = len(expand(made, kind)) - len(wanted)
         file = f"{path_component(made.name)}.yaml"
-        run = ["spmark", "run", file, "--device", str(kind)]
+        run = ["spmark", "run", file, *options]
         return [_sweep_file(file, sweep_data(made)), f".venv/bin/{shlex.join(run)}"], (
             "neither command line nor sweep are on record; both follow from the cases"
             + (f", and measure {extra} cases more" if extra else "")

@@ -1,8 +1,8 @@
 """What earlier runs left behind, and so which cases of a sweep are still to run.
 
-A case is known by its id, the digest of its implementation's code, the protocol, the device, the driver and CUDA: when
-any of them changes, it is measured again. ok is final, unsupported as long as the same packages are installed, and a
-failure is tried twice; a case that somebody killed did not fail.
+A case is known by its id, the digest of its implementation's code, the protocol, the flush, the device, the driver and
+CUDA: when any of them changes, it is measured again. ok is final, unsupported as long as the same packages are
+installed, and a failure is tried twice; a case that somebody killed did not fail.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from spmark.impls.core.record import (
     PROTOCOL_VERSION,
     Environment,
     EnvironmentRow,
+    Flush,
     Measurement,
     ProblemFacts,
     Status,
@@ -41,6 +42,7 @@ class Key(NamedTuple):
     case_id: str
     implementation_version: str
     protocol_version: int
+    flush: Flush
     device: str
     driver: str
     cuda: str
@@ -96,6 +98,7 @@ class History:
             record.case_id,
             record.implementation_version,
             record.protocol_version,
+            record.flush,
             record.device,
             environment.driver,
             environment.cuda,
@@ -119,10 +122,10 @@ def record_folder(out: Path, sweep: str, device: str) -> Path:
     return out / path_component(sweep) / path_component(device)
 
 
-def key_of(case: Case, environment: Environment, version: str) -> Key:
+def key_of(case: Case, environment: Environment, version: str, flush: Flush = Flush.WRITE) -> Key:
     """Give the key of a record of ``case`` made here and now; ``version`` is that of its implementation."""
     device = environment.device.name
-    return Key(case.case_id, version, PROTOCOL_VERSION, device, environment.driver, environment.cuda)
+    return Key(case.case_id, version, PROTOCOL_VERSION, flush, device, environment.driver, environment.cuda)
 
 
 def why_skipped(

@@ -14,7 +14,7 @@ from spmark.datasets.sweep import Case
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.interfaces import Search
-from spmark.impls.core.record import Baseline, CandidateRow, MatrixKind, Measurement, ProblemFacts, Status
+from spmark.impls.core.record import Baseline, CandidateRow, Flush, MatrixKind, Measurement, ProblemFacts, Status
 from spmark.impls.table import package
 
 
@@ -81,7 +81,7 @@ class Result(NamedTuple):
     """What the plan's search saw."""
 
 
-def make_row(case: Case, device: DeviceSpec, environment: str, *parts: Part) -> Measurement:
+def make_row(case: Case, device: DeviceSpec, environment: str, *parts: Part, flush: Flush = Flush.WRITE) -> Measurement:
     """Give the record of ``case``: its identity and the parts that are known; ok unless one of them is `Failed`.
 
     Parameters
@@ -94,6 +94,8 @@ def make_row(case: Case, device: DeviceSpec, environment: str, *parts: Part) -> 
         Digest of the row in ``environments.jsonl``.
     *parts
         In the order in which they were found.
+    flush : Flush
+        How the run empties caches.
 
     Raises
     ------
@@ -120,6 +122,7 @@ def make_row(case: Case, device: DeviceSpec, environment: str, *parts: Part) -> 
         label=case.label,
         requested=dict(case.config),
         environment=environment,
+        flush=flush,
         **facts,
     )
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spmark.datasets.sweep import Case, Sweep
-from spmark.impls.core.record import Environment, EnvironmentRow, Measurement, Status
+from spmark.impls.core.record import Environment, EnvironmentRow, Flush, Measurement, Status
 from spmark.impls.core.recordfile import FolderLock, RecordFile
 from spmark.suite.agenda import Agenda, Item, make_agenda, refuse_missing_files
 from spmark.suite.environment import changes_digest
@@ -128,7 +128,7 @@ def run_cases(
             if stop.asked:
                 break
             try:
-                result = _outcome(item, worker, environment, watcher)
+                result = _outcome(item, worker, environment, watcher, options.flush)
             except Interrupted:
                 break
             # The candidates first: a record says that its case is done with.
@@ -140,10 +140,10 @@ def run_cases(
     return Summary(folder, tuple(rows), agenda.count("skip"), left, left > 0, seconds)
 
 
-def _outcome(item: Item, worker: Worker, environment: Environment, watcher: Watcher) -> Result:
+def _outcome(item: Item, worker: Worker, environment: Environment, watcher: Watcher, flush: Flush) -> Result:
     case = item.case
     if item.refused is not None:
         failed = Failed(Status.UNSUPPORTED, item.refused)
-        return Result(make_row(case, environment.device, environment.digest, failed))
+        return Result(make_row(case, environment.device, environment.digest, failed, flush=flush))
     watcher.entered(case, "starting")
     return worker.measure(case, lambda phase: watcher.entered(case, phase))

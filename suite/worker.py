@@ -203,7 +203,9 @@ class Worker:
 
     def _failure(self, case: Case, failed: Failed) -> Result:
         self._blame = f" (after {case.case_id}, which ended as {failed.status})"
-        return Result(make_row(case, self._setup.device, self._setup.environment, failed))
+        return Result(
+            make_row(case, self._setup.device, self._setup.environment, failed, flush=self._setup.options.flush)
+        )
 
     def _reap(self, child: _Child, log_start: int) -> tuple[int | None, str]:
         """Give a child's exit code, None where the child had to be killed, and its last words."""

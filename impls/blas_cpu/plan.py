@@ -1,4 +1,4 @@
-"""Dense BLAS on the host: what ignoring the zeros costs, and the crossing point that a sparse kernel must beat.
+"""Dense BLAS on the host: the cost of ignoring zeros, which a sparse kernel must beat.
 
 SpMM multiplies A as a dense matrix; SDDMM computes all of X Y^T and keeps the entries of A's pattern.
 """
@@ -42,7 +42,7 @@ class BlasCpu:
         return None
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
-        """Give a plan. SpMM writes A densely, O(I K)."""
+        """Give a plan; for SpMM, A is written as a dense matrix, O(I K)."""
         config = {"max_dense_bytes": self.max_dense_bytes}
         return _Spmm(problem, config) if problem.op is Op.SPMM else _Sddmm(problem, config)
 
@@ -75,8 +75,8 @@ class _Sddmm(Built):
             self._factors = problem.factors.astype(np.float32, copy=False)
             self._staging = HostStaging(problem)
         self.stored = self._product.size
-        held = (self._product, self._positions, self._factors)
-        self.device_bytes = sum(array.nbytes for array in held) + self._staging.nbytes
+        arrays = (self._product, self._positions, self._factors)
+        self.device_bytes = sum(array.nbytes for array in arrays) + self._staging.nbytes
 
     def run(self, operands: Sequence[Any], out: Any) -> None:
         """Compute all of X Y^T, then keep A's entries."""

@@ -31,6 +31,10 @@ Whole = Annotated[int, AfterValidator(_fits)]
 """A whole number that arrays can hold."""
 
 
+Rates = dict[Annotated[int, Field(ge=1, lt=2**63)], Annotated[float, Field(gt=0, allow_inf_nan=False)]]
+"""Bytes a second by a number of bytes."""
+
+
 class DeviceKind(StrEnum):
     """What executes: an NVIDIA GPU, the host's cores, or kernels run on the host under sanitizers (no times)."""
 
@@ -72,6 +76,16 @@ class DeviceSpec(Frozen):
     """Dense matrix-unit rate by input type: float16 (accumulated in float32), tf32."""
     launch_s: float = 0.0
     """An empty kernel, launch to launch, in a stream."""
+    cold_launch_s: float = Field(default=0.0, ge=0)
+    """An empty kernel between two events, caches flushed before; 0 where it was not measured."""
+    cold_load_s: float = Field(default=0.0, ge=0)
+    """One of a chain of loads from memory of which each waits for the one before; 0 where it was not measured."""
+    l2_gather_bytes_per_s: Rates = {}
+    """Reading random rows of a table that fits into L2, by the bytes of a row."""
+    l1_gather_bytes_per_s: Rates = {}
+    """The same of a table that fits into L1."""
+    table_gather_bytes_per_s: Rates = {}
+    """Reading random rows of 512 bytes, by the bytes of the table: of one beyond the L2, rows are fetched again."""
     tables: dict[str, list[float]] = {}
     """Calibration tables of cost models, by name."""
     calibrated_with: dict[str, str] = {}
@@ -82,6 +96,16 @@ class DeviceSpec(Frozen):
         """The architecture as a number: 90 for sm_90, 0 for a target other than a GPU."""
         known = _ARCH.fullmatch(self.arch)
         return int(known[1]) if known else 0
+
+    def refetched_share(self, table_bytes: int) -> float:
+        """Give the most of a gathered byte that can have come from memory, by the bandwidth that was measured.
+
+        Parameters
+        ----------
+        table_bytes : int
+            Out of ``table_gather_bytes_per_s``.
+        """
+        return min(1.0, self.read_bytes_per_s / self.table_gather_bytes_per_s[table_bytes])
 
     def flops_per_s(self, dtype: str) -> float:
         """Give the highest rate at which products of ``dtype`` can be accumulated in float32."""

@@ -54,6 +54,15 @@ FINAL = frozenset({Status.OK, Status.UNSUPPORTED})
 """Statuses that a resumed sweep does not run again."""
 
 
+class Flush(StrEnum):
+    """How caches are emptied before a sample: results of two ways are not compared."""
+
+    WRITE = "write"
+    """A buffer is written. Its lines stay in the cache, and a run with a large result pays for storing them."""
+    READ = "read"
+    """The same, then another buffer as large as the cache is read, so that no written line is left."""
+
+
 class MatrixKind(StrEnum):
     """Where a matrix comes from: with its own values, a real pattern, a formula or a stand-in for a named matrix."""
 
@@ -147,6 +156,8 @@ class Measurement(Frozen):
     reason: str = ""
     killed_from_outside: bool = False
     """Somebody ended the process by a signal, and memory had not run out: the case is not to blame."""
+    flush: Flush = Flush.WRITE
+    """How caches were emptied before each sample, or would have been where the case has none."""
     samples_us: list[float] = []
     """One launch each from a cold L2, in the order taken."""
     warm_samples_us: list[float] = []

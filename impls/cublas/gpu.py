@@ -37,7 +37,7 @@ class _Gemm:
     def __call__(self, left: DeviceArray, right: DeviceArray, out: DeviceArray) -> None:
         lib, (ld_right, ld_left, ld_out) = self._library, self._leading
         lib("cublasSetStream_v2", lib.handle, c_void_p(cupy.cuda.get_current_stream().ptr))
-        # Setting a stream takes the workspace away, so it is given again.
+        # The library drops its workspace when a stream is set, so the workspace is set after it.
         lib("cublasSetWorkspace_v2", lib.handle, c_void_p(self._workspace.data.ptr), self._workspace.nbytes)
         lib(
             *("cublasGemmEx", lib.handle, *self._shape, lib.one),
@@ -62,7 +62,7 @@ class DenseSpmm(DevicePlan):
         self._gemm = _Gemm(self, matrix.num_rows, problem.width, matrix.num_cols, types=types, right_transposed=False)
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        """One GEMM."""
+        """Enqueue one GEMM."""
         self._gemm(self._matrix, operands[0], out)
 
 
@@ -79,7 +79,7 @@ class DenseSddmm(DevicePlan):
             rows = matrix.rows_of_entries()
         with self.phase("upload"):
             self._arrays = [self.upload(array) for array in (rows, matrix.indices, problem.factors)]
-        self._product = self.workspace(matrix.shape, np.float32)  # scaled before it is rounded
+        self._product = self.workspace(matrix.shape, np.float32)  # float32: the result is scaled before it is rounded
         self.stored = matrix.num_rows * matrix.num_cols
         self._sizes = np.int32(matrix.nnz), np.int32(matrix.num_cols)
         self._grid = (ceil_div(matrix.nnz, THREADS), 1, 1)

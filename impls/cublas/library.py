@@ -8,7 +8,7 @@ from functools import cache
 from spmark.impls.runtime.vendor import VendorLibrary
 
 WORKSPACE_BYTES = 32 << 20
-"""What the library recommends for Hopper; with a workspace of ours it allocates nothing in a run."""
+"""Size that the library recommends for Hopper; with our own workspace the library allocates nothing in a run."""
 _NO_REDUCED_PRECISION_REDUCTION = 16
 _NOT_SUPPORTED = (8, 15)
 _OUT_OF_MEMORY = (3,)

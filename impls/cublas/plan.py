@@ -1,4 +1,4 @@
-"""cuBLAS on the dense form of A: what sparsity has to beat.
+"""cuBLAS on the dense form of A, which sparse kernels have to beat.
 
 SpMM is one GEMM; SDDMM is a GEMM and a read at A's non-zeros. float32 stays float32 (no TF32); float16 accumulates in
 float32.
@@ -35,7 +35,7 @@ class CuBlas:
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (SAMPLE,)
 
     max_dense_bytes: int = 8 << 30
-    """Largest dense I x K matrix that is made."""
+    """Most bytes of the dense I x K matrix."""
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse a dense form beyond the limit."""

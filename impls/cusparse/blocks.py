@@ -1,4 +1,4 @@
-"""Blocked-ELL from BSR, and the choice of a block size: what the library's block formats are made of."""
+"""Blocked-ELL from BSR, and the choice of a block size, for the library's block formats."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PADDING = -1
 
 
 def smallest(matrix: Csr, blocks: Sequence[int]) -> BsrFormat:
-    """Convert with the block size that stores fewest elements, of equals the one named first.
+    """Convert with the block size that stores fewest elements; of equal ones, with the first in ``blocks``.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def blocked_ell(held: BsrFormat) -> tuple[NDArray[np.int32], NDArray[np.float32]
     Raises
     ------
     BuildError
-        More than `MAX_STORED` elements.
+        The format stores more than `MAX_STORED` elements.
     """
     block, num_block_rows = held.block_shape[0], held.indptr.size - 1
     lengths = np.diff(held.indptr)

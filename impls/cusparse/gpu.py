@@ -28,7 +28,7 @@ _FLOAT32_COMPUTE = 0
 
 
 class _LibraryPlan(DevicePlan):
-    """One call of the library on described matrices; subclasses describe them, then `_allocate`."""
+    """One call of the library on described matrices; subclasses describe the matrices, then call `_allocate`."""
 
     def __init__(self, problem: Problem, target: Target, config: dict[str, Any], algorithm: str) -> None:
         super().__init__(problem, target, config)
@@ -39,7 +39,7 @@ class _LibraryPlan(DevicePlan):
         self._second = NON_TRANSPOSE if spmm else TRANSPOSE
         self._sparse: Descriptor
         self._dense: list[Descriptor]
-        """Of the operands, and of SpMM's result."""
+        """Descriptors of the operands, and of SpMM's result."""
 
     def _arguments(self) -> tuple[Any, ...]:
         lib = self._library
@@ -89,8 +89,8 @@ class CuSparsePlan(_LibraryPlan):
         chosen = {"algorithm": algorithm} if spmm else {}
         super().__init__(problem, target, {**chosen, "preprocess": preprocess}, algorithm)
         self.stored = problem.matrix.nnz
-        # All algorithms but alg3 add what thread blocks found in any order; asked for float32 sums or not, they add it
-        # in float16 where that is the result's type.
+        # All algorithms except alg3 add the sums of thread blocks in any order. For a float16 result they add them in
+        # float16, even where float32 sums are asked for.
         self.deterministic = not spmm or algorithm == "alg3"
         self.half_sums = not self.deterministic and problem.dtype is DType.FLOAT16
         with self.phase("upload"):
@@ -104,10 +104,10 @@ class CuSparsePlan(_LibraryPlan):
             self._buffer = self._allocate(preprocess)
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        """One call of the library."""
+        """Call the library once."""
         self._on_stream()
-        held = self._dense if len(operands) == 1 else [*self._dense, self._sparse]
-        for descriptor, array in zip(held, [*operands, out], strict=True):
+        descriptors = self._dense if len(operands) == 1 else [*self._dense, self._sparse]
+        for descriptor, array in zip(descriptors, [*operands, out], strict=True):
             descriptor.point_to(array.data.ptr)
         self._call(self._buffer)
 
@@ -115,47 +115,47 @@ class CuSparsePlan(_LibraryPlan):
 class BlockPlan(_LibraryPlan):
     """One operator over Blocked-ELL or BSR.
 
-    The library knows whole blocks only: where they reach past the matrix, the dense matrices pass through workspaces of
-    whole blocks, and the copies are part of a run. SDDMM leaves every slot of every block in a float32 workspace, and a
-    kernel reads those that are non-zeros.
+    The library takes whole blocks only. Where blocks reach past the matrix, the dense matrices pass through workspaces
+    of whole blocks, and the copies are part of a run. SDDMM leaves every slot of every block in a float32 workspace,
+    from which a kernel reads the non-zeros.
 
     Parameters
     ----------
     ell : bool
         Blocked-ELL (SpMM only); otherwise BSR.
     blocks : sequence of int
-        Block sizes, of which the one that stores least is taken.
+        Block sizes; the plan takes the size that stores least.
     """
 
     def __init__(self, problem: Problem, target: Target, ell: bool, blocks: Sequence[int]) -> None:
         super().__init__(problem, target, {}, "default")
         with self.phase("convert"):
-            held = smallest(problem.matrix, blocks)
-        block = held.block_shape[0]
+            bsr = smallest(problem.matrix, blocks)
+        block = bsr.block_shape[0]
         self.config["block"] = block
         spmm = problem.op is Op.SPMM
         whole = [ceil_div(size, block) * block for size in problem.matrix.shape]
-        self._describe(problem, held, ell, (whole[0], whole[1]))
+        self._describe(problem, bsr, ell, (whole[0], whole[1]))
         rows = [whole[1], whole[0]] if spmm else whole
         self._dense = [self._library.dense((count, problem.width), problem.dtype) for count in rows]
         real = [shape[0] for shape in (*problem.operand_shapes, *([problem.out_shape] if spmm else []))]
-        self._rooms = [self._room(count, found, problem) for count, found in zip(rows, real, strict=True)]
+        self._rooms = [self._room(count, real_rows, problem) for count, real_rows in zip(rows, real, strict=True)]
         if not spmm:
             with self.phase("compile"):
                 instance = GATHER.instance(T=C_TYPES[problem.dtype], scaled=problem.scaled, threads=THREADS)
                 (self._gather,) = target.load([instance])
             with self.phase("upload"):
-                self._slots = [self.upload(held.positions), self.upload(problem.factors)]
+                self._slots = [self.upload(bsr.positions), self.upload(problem.factors)]
             self._nnz = np.int32(problem.matrix.nnz)
         with self.phase("select"):
             self._buffer = self._allocate(preprocess=False)
 
-    def _describe(self, problem: Problem, held: BsrFormat, ell: bool, shape: tuple[int, int]) -> None:
-        block, lib, dtype = held.block_shape[0], self._library, problem.dtype
-        self.stored = held.stored
+    def _describe(self, problem: Problem, bsr: BsrFormat, ell: bool, shape: tuple[int, int]) -> None:
+        block, lib, dtype = bsr.block_shape[0], self._library, problem.dtype
+        self.stored = bsr.stored
         if ell:
             with self.phase("convert"):
-                columns, values = blocked_ell(held)
+                columns, values = blocked_ell(bsr)
             self.stored = values.size
             with self.phase("upload"):
                 self._arrays = [self.upload(columns), self.upload(values.astype(dtype.numpy, copy=False))]
@@ -163,26 +163,26 @@ class BlockPlan(_LibraryPlan):
             self._sparse = lib.blocked_ell(shape, block, values.shape[1], addresses, dtype)
             return
         with self.phase("upload"):
-            self._arrays = [self.upload(held.indptr), self.upload(held.indices)]
+            self._arrays = [self.upload(bsr.indptr), self.upload(bsr.indices)]
             if problem.op is Op.SPMM:
-                self._arrays.append(self.upload(held.blocks.astype(dtype.numpy, copy=False)))
+                self._arrays.append(self.upload(bsr.blocks.astype(dtype.numpy, copy=False)))
             else:
-                self._arrays.append(self.workspace(held.blocks.shape, np.float32))
+                self._arrays.append(self.workspace(bsr.blocks.shape, np.float32))
                 self._arrays[2].fill(0)
         indptr, indices, values = (array.data.ptr for array in self._arrays)
         counts = shape[0] // block, shape[1] // block
         kept = dtype if problem.op is Op.SPMM else DType.FLOAT32
-        self._sparse = lib.bsr(counts, held.indices.size, block, (indptr, indices, values), kept)
+        self._sparse = lib.bsr(counts, bsr.indices.size, block, (indptr, indices, values), kept)
 
-    def _room(self, rows: int, found: int, problem: Problem) -> DeviceArray | None:
-        if rows == found:
+    def _room(self, rows: int, real_rows: int, problem: Problem) -> DeviceArray | None:
+        if rows == real_rows:
             return None
         room = self.workspace((rows, problem.width), problem.dtype.numpy)
-        room.fill(0)  # what is read past the matrix is multiplied by padding: it must be finite
+        room.fill(0)  # rows past the matrix are multiplied by padding, so that they must be finite
         return room
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        """One call of the library, with copies where blocks reach past the matrix, and SDDMM's gather."""
+        """Call the library once, with copies where blocks reach past the matrix, and gather SDDMM's result."""
         self._on_stream()
         stream = cupy.cuda.get_current_stream()
         spmm = len(operands) == 1
@@ -200,7 +200,7 @@ class BlockPlan(_LibraryPlan):
 
 
 def upload_csr(plan: DevicePlan, problem: Problem) -> tuple[DeviceArray, ...]:
-    """Upload indptr, indices and values; SDDMM's result takes the values' place, so those are only room."""
+    """Upload indptr, indices and values; for SDDMM the values only reserve memory, since the result replaces them."""
     matrix = problem.matrix
     return tuple(plan.upload(array) for array in (matrix.indptr, matrix.indices, problem.values))
 
@@ -211,7 +211,7 @@ def build_best(problem: Problem, target: Target) -> Plan:
     Raises
     ------
     UnsupportedError
-        No variant takes the problem; carries what the library said of each.
+        Every variant refuses the problem; the error carries the library's words for each.
     """
     own = Built()
     first: list[CuSparsePlan] = []
@@ -234,7 +234,7 @@ def build_best(problem: Problem, target: Target) -> Plan:
             raise
         raise UnsupportedError(str(error)) from error
     if best is not first[0]:
-        # The one upload that all variants share is told by the plan that is kept.
+        # All variants share one upload, which the plan that is kept reports.
         best.phases_s["upload"] += first[0].phases_s["upload"]
         best.device_bytes += sum(array.nbytes for array in best.arrays)
     best.phases_s["search"] = own.phases_s["search"] - sum(best.phases_s.values())

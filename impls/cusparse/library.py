@@ -81,7 +81,7 @@ class CusparseLibrary(VendorLibrary):
         ----------
         shape : (block rows, block columns)
         nblocks, block : int
-            Blocks stored, and rows of each.
+            Number of stored blocks, and rows of each.
 
         Raises
         ------
@@ -109,7 +109,7 @@ class CusparseLibrary(VendorLibrary):
         shape : (I, K)
             Multiples of ``block``.
         row_slots : int
-            Columns of the values: blocks of a block row times ``block``.
+            Columns of the values: slots of a block row times ``block``.
         """
         made = c_void_p()
         types = (_INDEX_32I, _BASE_ZERO, _TYPES[dtype])
@@ -119,7 +119,7 @@ class CusparseLibrary(VendorLibrary):
     def dense(self, shape: tuple[int, int], dtype: DType) -> Descriptor:
         """Describe a row-major dense matrix; its address comes with every run."""
         made = c_void_p()
-        # An address must be given; any non-null one does until the first run sets the real one.
+        # The library wants an address that is not null; the first run sets the real one.
         self("cusparseCreateDnMat", byref(made), *shape, shape[1], c_void_p(256), _TYPES[dtype], _ORDER_ROW)
         return Descriptor(self, made, "cusparseDestroyDnMat", "cusparseDnMatSetValues")
 

@@ -1,8 +1,8 @@
 """cuSPARSE: SpMM with every CSR algorithm, with and without preprocess, and unscaled SDDMM, row-major; block formats.
 
-`CuSparse` is what a user gets who calls the library with its defaults; `CuSparseBest` measures every variant and keeps
-the fastest. `CuSparseBell` and `CuSparseBsr` cut the matrix into square blocks. The plan owns descriptors and buffers,
-and preprocess is a phase of building.
+`CuSparse` calls the library with its defaults, as most users do; `CuSparseBest` measures every variant and keeps the
+fastest. `CuSparseBell` and `CuSparseBsr` cut the matrix into square blocks. The plan owns descriptors and buffers, and
+preprocessing is a phase of building.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GATHER = KernelTemplate(
     max_registers=40,
 )
 BLOCKS = (16, 32)
-"""Block sizes to choose from: those of the experiments that these formats are in."""
+"""Block sizes to choose from: those of the papers' experiments with these formats."""
 SIZES = (2, 4, 8, 16, 32, 64, 128)
 """Block sizes that may be pinned: those that cuSPARSE documents for SDDMM over BSR."""
 
@@ -61,7 +61,7 @@ class CuSparse:
         check_choices(self, algorithm=ALGORITHMS)
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
-        """Refuse what the library's interface cannot say."""
+        """Refuse problems that the library's interface cannot express."""
         return _refusal(problem)
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
@@ -81,7 +81,7 @@ class CuSparseBest:
     kernels: ClassVar[tuple[()]] = ()
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
-        """Refuse what the library's interface cannot say."""
+        """Refuse problems that the library's interface cannot express."""
         return _refusal(problem)
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
@@ -90,7 +90,7 @@ class CuSparseBest:
         Raises
         ------
         UnsupportedError
-            No variant takes the problem; carries what the library said of each.
+            Every variant refuses the problem; the error carries the library's words for each.
         """
         from spmark.impls.cusparse.gpu import build_best
 
@@ -107,13 +107,13 @@ class CuSparseBell:
     kernels: ClassVar[tuple[()]] = ()
 
     block: int = 0
-    """Rows and columns of a block; 0 takes the one of `BLOCKS` that stores least, of equals the larger (faster)."""
+    """Rows and columns of a block; 0 takes the size of `BLOCKS` that stores least, the larger (faster) of equals."""
 
     def __post_init__(self) -> None:
         _check_block(self.block)
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
-        """Refuse what the library's interface cannot say, and what it rounds."""
+        """Refuse problems that the interface cannot express, and float32, which the library rounds to TF32."""
         if problem.dtype is not DType.FLOAT16:
             return "expected float16: in float32 cuSPARSE's Blocked-ELL rounds operands to TF32"
         return _refusal(problem)
@@ -136,13 +136,13 @@ class CuSparseBsr:
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (GATHER,)
 
     block: int = 0
-    """Rows and columns of a block; 0 takes the one of `BLOCKS` that stores least, of equals the smaller (faster)."""
+    """Rows and columns of a block; 0 takes the size of `BLOCKS` that stores least, the smaller (faster) of equals."""
 
     def __post_init__(self) -> None:
         _check_block(self.block)
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
-        """Refuse a matrix without non-zeros, as for CSR, and SDDMM where no block divides J."""
+        """Refuse a matrix without non-zeros, as with CSR, and SDDMM where every block size leaves a rest of J."""
         if problem.matrix.nnz == 0:
             return _EMPTY
         if not self._fitting(problem):

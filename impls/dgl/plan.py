@@ -1,4 +1,4 @@
-"""DGL's own SpMM and SDDMM (the kernels behind ``u_mul_e_sum`` and ``u_dot_v``): what graph learning uses today.
+"""DGL's own SpMM and SDDMM (the kernels behind ``u_mul_e_sum`` and ``u_dot_v``), as graph learning uses them today.
 
 A is the graph whose edge k -> i stands for A[i, k]. Wang et al., "Deep Graph Library: A Graph-Centric,
 Highly-Performant Package for Graph Neural Networks", arXiv:1909.01315.
@@ -35,7 +35,7 @@ class Dgl:
     kernels: ClassVar[tuple[()]] = ()
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
-        """Say what DGL cannot do, or what of it is not installed; the first call imports it (seconds)."""
+        """Say which part of the problem DGL refuses, or what is not installed; the first call imports DGL (seconds)."""
         if problem.scaled:
             return "DGL's u_dot_v does not multiply by A"
         if problem.dtype is DType.FLOAT16 and device.kind is DeviceKind.CPU:
@@ -75,7 +75,7 @@ class _Plan(Built):
     def run(self, operands: Sequence[Any], out: Any) -> None:
         """Call DGL's kernel on the caller's arrays.
 
-        This is what ``dgl.ops.u_mul_e_sum`` and ``u_dot_v`` do, without the result that they allocate.
+        ``dgl.ops.u_mul_e_sum`` and ``u_dot_v`` do the same, but allocate the result.
         """
         check_operands(*self._shapes, self._dtype, operands, out, device=self._place)
         with _current_stream((*operands, out)):
@@ -107,7 +107,7 @@ def _graph(problem: Problem, place: str) -> tuple[Any, int]:
     torch, matrix = _torch(), problem.matrix
     indices = torch.tensor(matrix.indices)
     if problem.op is Op.SPMM:
-        # The CPU kernel refuses implicit edge ids; on a GPU explicit ones would cost a gather of the values a run.
+        # The CPU kernel refuses implicit edge ids; on a GPU explicit ids would cost a gather of the values in each run.
         ids = torch.arange(matrix.nnz if place == "cpu" else 0, dtype=torch.int32)
         layout = "csc"
         parts: tuple[Any, ...] = (torch.tensor(matrix.indptr), indices, ids)
@@ -141,7 +141,7 @@ def _current_stream(arrays: Sequence[Any]) -> AbstractContextManager[Any]:
 
 @cache
 def _missing(kind: DeviceKind) -> str | None:
-    """Say what of DGL is not there."""
+    """Say which part of DGL is missing, or None."""
     for package in ("torch", "dgl"):
         if find_spec(package) is None:
             return f"{package} is not installed; the extra spmark[dgl] brings it (Python 3.11)"

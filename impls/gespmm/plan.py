@@ -1,7 +1,7 @@
 """GE-SpMM's CSR kernel for SpMM and a plain kernel for SDDMM: our own CUDA baseline.
 
 Huang, Dai, Wang and Yang, "GE-SpMM: General-Purpose Sparse Matrix-Matrix Multiplication on GPUs for Graph Neural
-Networks", SC 2020. The matrix is used as it comes: building is an upload.
+Networks", SC 2020. The matrix stays in CSR, so that building is an upload.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ _SDDMM_VECTOR = {DType.FLOAT32: 2, DType.FLOAT16: 8}
 
 
 def sddmm_vector_and_lanes(width: int, dtype: DType) -> tuple[int, int]:
-    """Choose elements of a load and lanes of a non-zero: measured on an H200 (README).
+    """Choose elements of a load and lanes of a non-zero by times measured on an H200 (README).
 
-    Four non-zeros at once fill the registers, so float32 is loaded 8 bytes at a time; few lanes leave few sums to add.
+    Four non-zeros at once fill the registers, so that float32 is loaded 8 bytes at a time. Few lanes leave few sums to
+    add.
     """
     vector = widest_load(width, _SDDMM_VECTOR[dtype])
     return vector, 8 if width <= 32 * vector else 16

@@ -2,9 +2,9 @@
 // Deterministic: every non-zero is computed and written once.
 //
 // After the block formats of SparseTIR (Ye et al., ASPLOS 2023, section 4.3.1). Fragments are loaded straight from
-// global memory, and two orders that are free make every access one of 16 bytes. A sum over J may run in any order:
+// global memory. Two orders may be chosen freely, so that every access has 16 bytes. A sum over J may run in any order:
 // lane t of a quad takes columns 8 t .. 8 t + 7 of X and of Y and feeds them to two mma as if they were the unit's own.
-// And the columns of the result are dealt out so that what a lane ends up with stands together in memory.
+// The columns of the result are dealt out so that a lane's results stand together in memory.
 
 #include <spmark/half.cuh>
 #include <spmark/vec.cuh>
@@ -18,7 +18,7 @@ constexpr int kDepth = 2;  // chunks loaded at once
 constexpr int kStep = kDepth * kChunk;
 constexpr int kHead = 8;  // integers of a task
 
-// Round the results of eight neighbouring columns of a row of which all are non-zeros of A; p is a multiple of 8.
+// Round and store the results of eight neighbouring columns of a row, all of them non-zeros of A; 8 divides p.
 __device__ __forceinline__ void store_all(half* __restrict__ out, const half* __restrict__ values, int scaled, int p,
                                           Vec<float, 8> sums) {
   if (scaled) {
@@ -29,7 +29,8 @@ __device__ __forceinline__ void store_all(half* __restrict__ out, const half* __
   store_streaming(out + p, round_to<half>(sums));
 }
 
-// The same where the bits of `present` are non-zeros of A, which stand together from any position p on.
+// Round and store the results of those of eight columns that are non-zeros of A: the bits of `present`. They stand
+// together from position p on.
 __device__ __forceinline__ void store_some(half* __restrict__ out, const half* __restrict__ values, int scaled, int p,
                                            unsigned present, const Vec<float, 8>& sums) {
 #pragma unroll
@@ -65,17 +66,17 @@ __global__ void __launch_bounds__(threads, vector == 8 ? 640 / threads : 1)
   static_assert(vector == 8 || (threads == 128 && !full), "narrow loads are not worth a variant");
   constexpr int kPerUnit = kUnit / block;
   const int warp = blockIdx.x * (threads / 32) + threadIdx.x / 32;
-  if (warp >= num_tasks) return;  // all of the warp
+  if (warp >= num_tasks) return;  // the whole warp leaves
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 
-  // Which block of a unit, and where in it, are the rows of Y that this lane loads, and the columns that it stores.
+  // Where in a unit the rows of Y that this lane loads begin, and the columns that it stores.
   // Column 2 t + e of the unit's n-tile i, in mma's order, is column 8 t + 2 i + e of the unit.
   const int load_at = 8 * (g / 2) + g % 2, store_at = 8 * t;
 
   const int* head = tasks + static_cast<int64_t>(kHead) * warp;
   const Vec<int, 4> task = load_read_only<4>(head);
   int column = head[4 + load_at / block], ahead = head[4 + kPerUnit + load_at / block];
-  const int first = task[1], end = task[2], top = task[0] + g;  // and eight rows below
+  const int first = task[1], end = task[2], top = task[0] + g;  // this lane's other row is top + 8
 
   Words left[kDepth][2], right[kDepth][4];
   const auto fetch_left = [&](int j) {
@@ -94,7 +95,7 @@ __global__ void __launch_bounds__(threads, vector == 8 ? 640 / threads : 1)
     const half* from = y + static_cast<int64_t>(full ? row : min(row, num_cols - 1)) * width + j + 8 * t;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      // Columns past A's last have no results: the row of Y is read in place of those that there are not.
+      // Columns past A's last have no results: the lane reads its first row of Y again in place of rows past the last.
       const int below = full || row + 2 * i < num_cols ? 2 * i * width : 0;
 #pragma unroll
       for (int d = 0; d < kDepth; ++d) {

@@ -20,7 +20,7 @@ STRIP, UNIT, HEAD = 16, 32, 8
 
 
 def _worth_compiling(values: Mapping[str, TemplateValue]) -> bool:
-    """Keep the kernel without masks, and the search of block sizes, for loads at their widest."""
+    """Compile kernels without masks, and with other block sizes, for the widest loads alone."""
     return values["vector"] == 8 or (values["threads"] == 128 and not values["full"])
 
 
@@ -34,7 +34,7 @@ BLOCK_SDDMM = KernelTemplate(
 
 
 def row_runs(held: BsrFormat) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
-    """Say where the non-zeros of every row of every block stand: next to each other, since columns increase.
+    """Say where the non-zeros of every row of every block stand in CSR order; columns rise, so they stand together.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def row_runs(held: BsrFormat) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
     Returns
     -------
     starts : (nblocks * R,) int32
-        Position in CSR order of the first non-zero of a row of a block; 0 where it has none.
+        Position in CSR order of the first non-zero of a row of a block; 0 where the row has none.
     masks : (nblocks * R,) uint32
         Bit c is set where column c of the block is a non-zero. O(nnz + nblocks R).
     """
@@ -59,7 +59,7 @@ def row_runs(held: BsrFormat) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
 
 
 def strip_tasks(held: BsrFormat, units: int, together: int) -> NDArray[np.int32]:
-    """Cut the strips of 16 rows into tasks of at most so many units of 32 columns.
+    """Cut the strips of 16 rows into tasks of at most ``units`` units of 32 columns.
 
     Parameters
     ----------
@@ -96,20 +96,20 @@ def strip_tasks(held: BsrFormat, units: int, together: int) -> NDArray[np.int32]
 
 
 class BlockSddmmPlan(OneLaunchPlan):
-    """D = (X Y^T at A's non-zeros) in float16, scaled by A where the problem is; the matrix held as square blocks.
+    """D = (X Y^T at A's non-zeros) in float16 over square blocks, scaled by A where the problem is.
 
-    Only where the blocks are is kept: what A holds is read where the problem is scaled, in CSR order.
+    The plan keeps only the places of the blocks. A's values are read where the problem is scaled, in CSR order.
 
     Parameters
     ----------
     held : BsrFormat
         Blocks of 16 x 16 or 32 x 32.
     config : mapping
-        What `DevicePlan.config` says; the schedule below is part of it.
+        Facts for `DevicePlan.config`, to which the schedule below is added.
     units : int
         Units of 32 columns that a warp takes one after the other.
     threads : int
-        Of a thread block: 128 or, where 8 divides J, 256.
+        Threads of a block: 128 or, where 8 divides J, 256.
     """
 
     def __init__(
@@ -137,6 +137,6 @@ class BlockSddmmPlan(OneLaunchPlan):
         self._arrange((ceil_div(len(tasks), threads // 32), 1, 1), sizes, arrays)
 
 
-def _places(matrix: Csr, held: BsrFormat, full: bool) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
-    """Give what says where results go: where every block is full, arithmetic on A's indptr does."""
-    return (matrix.indptr, np.zeros(0, np.uint32)) if full else row_runs(held)
+def _places(matrix: Csr, bsr: BsrFormat, full: bool) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
+    """Give the arrays by which the kernel places results: `row_runs`, or A's indptr where every block is full."""
+    return (matrix.indptr, np.zeros(0, np.uint32)) if full else row_runs(bsr)

@@ -14,23 +14,23 @@
 
 using namespace spmark;
 
-// A head is what a thread block reads first, and names the block row of this thread block, or its part of one.
+// A thread block reads its head first, which names the thread block's block row or part of a block row.
 constexpr int kHead = 16;
 constexpr int kFirstColumns = 8;  // where the columns of the first blocks stand: short rows load no others
 constexpr int kHeldColumns = kHead - kFirstColumns;
 
 // The first four numbers of a head.
 struct Task {
-  int row;     // number of the block row, or ~ it where several thread blocks share the row
-  int first;   // of the blocks to take
+  int row;     // number of the block row, or its complement where several thread blocks share the row
+  int first;   // first block to take
   int blocks;  // how many
   int start;   // step to start with
 };
 
-// The next four, of a row that thread blocks share.
+// The next four numbers of a head, for a row that thread blocks share.
 struct Share {
   int parts;  // thread blocks of the row
-  int part;   // this one
+  int part;   // number of this thread block among them
   int place;  // of the row's first part in `partials`
   int unused;
 };
@@ -41,7 +41,7 @@ __device__ __forceinline__ T load_four(const int* from) {
   return {four[0], four[1], four[2], four[3]};
 }
 
-// What a thread block is made of.
+// Sizes of a thread block's work.
 template <int rows, int tile, int depth, int vector, bool gathered, int threads>
 struct BlockConfig {
   static_assert(rows % 16 == 0 && tile % 32 == 0 && depth % 16 == 0, "a warp's part is whole mma tiles");
@@ -55,8 +55,8 @@ struct BlockConfig {
   static constexpr int kRows = rows, kTile = tile, kDepth = depth, kVector = vector, kThreads = threads;
   static constexpr bool kGathered = gathered;
   static constexpr int kRowWarps = rows >= 64 ? 2 : 1;
-  // Steps in shared memory: one is used while the others arrive. Where they are large, another thread block is worth
-  // more.
+  // Steps in shared memory: one is used while the others arrive. Large steps are fewer, so that another thread block
+  // fits.
   static constexpr int kStages = depth == 64 || (depth == 32 && (rows == 64 || rows == 96)) ? 3 : 4;
   static constexpr int kRowTiles = rows / kRowWarps / 16;            // mma tiles of a warp, down
   static constexpr int kColumnTiles = 4;                             // and across
@@ -70,12 +70,12 @@ struct BlockConfig {
   static_assert(rows * kStride <= kStages * kStage, "the result is gathered where the steps were");
 };
 
-// Where the rows of B of a step lie. Looked up one step ahead, so that nothing waits for it.
+// Where the rows of B of a step lie. They are looked up one step ahead, so that no copy waits for the answer.
 template <typename Config>
 struct SourceRows {
   const int* __restrict__ head;
   const int* __restrict__ indices;
-  int first;                                          // block of all blocks
+  int first;                                          // number of the first block among all blocks
   int split;                                          // binary logarithm of the steps of a block
   int rows[Config::kGathered ? Config::kPieces : 1];  // of this thread's copies, or of the step's first row
 
@@ -101,7 +101,7 @@ struct SourceRows {
   }
 };
 
-// What one thread copies of every step: pieces of the blocks of A, and of one column of B `vector` wide.
+// The copies of one thread for every step: pieces of the blocks of A, and of one column of B `vector` wide.
 template <typename Config>
 struct StepCopy {
   const half* a;  // where this thread's pieces of the first step begin
@@ -131,7 +131,7 @@ struct StepCopy {
 #pragma unroll
     for (int p = 0; p < Config::kPieces; ++p) {
       const int row = source.row(p, inside);
-      // Past the last row or column of B zeros are multiplied: what lies there may be anything.
+      // Past the last row or column of B zeros are multiplied: memory there may hold anything.
       const bool valid = in_width && row < num_cols;
       const half* const from = b + static_cast<int64_t>(row) * width;
       if constexpr (Config::kVector == 8)
@@ -174,13 +174,13 @@ struct WarpSums {
     }
   }
 
-  // Four sums of every thread stand together in a part, so that warps write and read whole lines: where they stand,
-  // from the thread's first four on.
+  // Where four sums of a thread stand in a part, from the thread's first four on: the fours of all threads stand
+  // together, so that warps write and read whole lines.
   __device__ __forceinline__ static constexpr int place(int m, int n) {
     return (m * Config::kColumnTiles + n) * Config::kThreads * 4;
   }
 
-  // Put the sums aside as one part of a block row, `part` being where this thread's stand, and begin at zero.
+  // Put the sums aside as one part of a block row and begin at zero; `part` is where this thread's sums go.
   __device__ __forceinline__ void put_aside(float* part) {
 #pragma unroll
     for (int m = 0; m < Config::kRowTiles; ++m)
@@ -228,16 +228,16 @@ __device__ __forceinline__ void walk(StepCopy<Config>& copy, WarpSums<Config>& w
   if (copy.steps > 0) copy.source.find(copy.start, copy.inside);
   half* arriving = stages;
   half* stage = stages;
-  // The first turns only fetch. One loop for both, since its code comes from a cold cache as well.
+  // The first turns only fetch. One loop fetches and multiplies, since its code comes from a cold cache, too.
 #pragma unroll 1
   for (int step = 1 - kStages; step < copy.steps; ++step) {
     if (step >= 0) {
       wait_async<kStages - 2>();
-      __syncthreads();  // everybody's part of this step is there, and nobody reads the step before, which goes next
+      __syncthreads();  // all parts of this step are there, and the step before, which is overwritten next, was read
       warp.multiply(stage, 0);  // first, so that the matrix unit is busy while addresses are computed
     }
     if (step + kStages - 1 < copy.steps) copy.fetch(step + kStages - 1, arriving);
-    commit_async();  // also where there is nothing, so that groups count steps
+    commit_async();  // an empty group, too, so that groups count steps
     arriving = next(arriving);
     if (step >= 0) {
 #pragma unroll
@@ -247,8 +247,8 @@ __device__ __forceinline__ void walk(StepCopy<Config>& copy, WarpSums<Config>& w
   }
 }
 
-// Put this part of a block row aside. The last thread block of the row to come adds up all parts, always in the same
-// order, and is told so by true.
+// Put this part of a block row aside. The last thread block of the row to arrive adds up all parts, always in the same
+// order; the answer is true for that one alone.
 template <typename Config>
 __device__ __forceinline__ bool add_parts(WarpSums<Config>& warp, const Share& share, float* partials, int* arrived) {
   const int64_t place = static_cast<int64_t>(share.place) * gridDim.y + static_cast<int64_t>(blockIdx.y) * share.parts;
@@ -262,9 +262,10 @@ __device__ __forceinline__ bool add_parts(WarpSums<Config>& warp, const Share& s
 
 // C[b R + r, j] = sum over the blocks q of block row b, and their columns s, of A_q[r, s] B[column of s, j].
 //
-// A thread block owns one listed block row, or a part of its blocks, and `tile` columns of C; `rows` is R. It walks the
-// blocks `depth` columns at a time (a step). A warp multiplies all rows, or half of them, by 32 columns. Where block
-// rows start at different steps and go round, they do not all ask for the same rows of B at once.
+// A thread block owns one listed block row, or a part of its blocks, and `tile` columns of C; `rows` is R. The thread
+// block walks the blocks `depth` columns at a time (a step). A warp multiplies all rows, or half of them, by 32
+// columns. Block rows may start at different steps and go round, so that they do not all ask for the same rows of B at
+// once.
 //   num_rows  of A and C
 //   num_cols  of A: rows of B
 //   width     J
@@ -311,8 +312,8 @@ __global__ void __launch_bounds__(threads)
 
   __syncthreads();  // the steps make room for the result, which leaves in whole rows
   warp.lay_rows(stages);
-  __syncthreads();           // a thread stores what others have computed
-  wait_for_previous_grid();  // that clears other rows of C: the result is complete when this grid has ended
+  __syncthreads();           // a thread stores results of other threads
+  wait_for_previous_grid();  // which clears other rows of C: the result must be complete when this grid has ended
   const int64_t first_row = static_cast<int64_t>(task.row < 0 ? ~task.row : task.row) * rows;
 #pragma unroll 2
   for (int row = inside; row < rows; row += Config::kApart)

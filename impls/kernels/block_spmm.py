@@ -52,7 +52,7 @@ SPMM_BLOCKS = KernelTemplate(
         "threads": (64, 128, 256),
     },
     legal=_legal,
-    max_registers=136,  # of the tallest blocks shared memory holds three, so that registers do not bound them
+    max_registers=136,  # shared memory bounds the tallest blocks to three a multiprocessor, before registers do
 )
 
 
@@ -62,9 +62,9 @@ class BlockSpmmPlan(DevicePlan):
     Parameters
     ----------
     held : DenseBlocks
-        BSR, DBSR or SR-BCRS, of blocks that `block_instance` has a kernel for.
+        BSR, DBSR or SR-BCRS, with blocks for which `block_instance` has a kernel.
     config : mapping
-        What `DevicePlan.config` says; the schedule below is part of it.
+        Facts for `DevicePlan.config`, to which the schedule below is added.
     tile : int
         Columns of C of a thread block: 64, or 128 where J is a multiple of 8.
     depth : int
@@ -72,9 +72,9 @@ class BlockSpmmPlan(DevicePlan):
     turned : bool
         Block rows start at different blocks and go round, so that they do not all ask for the same rows of B at once.
     parts : int
-        Thread blocks that share the longest block row, and every other one that is longer than such a part: for grids
-        that would not fill the device. The last of them adds up what all have found, in a workspace of the plan: runs
-        of one plan must not overlap.
+        Thread blocks that share the longest block row; every other row longer than such a part is shared, too. This is
+        for grids that would not fill the device. The last of these thread blocks adds up the sums of all in a workspace
+        of the plan, so that runs of one plan must not overlap.
     arrays : sequence of device arrays, optional
         `arrays` of another plan of the same format.
 
@@ -83,7 +83,7 @@ class BlockSpmmPlan(DevicePlan):
     BuildError
         There is no kernel for these blocks.
     ValueError
-        ``depth`` does not divide them so.
+        The columns of a block are not ``depth`` times a power of two.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class BlockSpmmPlan(DevicePlan):
         self._grid = (heads.shape[0], tiles, 1)
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        """Clear the rows that no block row covers (none but in DBSR), and compute."""
+        """Clear the rows outside of all block rows (only DBSR has such rows), and compute."""
         self._zeroed.enqueue(out)
         args = (*self._sizes, self._heads, *self.arrays, *operands, out, self._partials, self._arrived)
         self._kernel.launch(self._grid, args, self._shared_bytes, overlap=self._clears)
@@ -144,7 +144,7 @@ def block_instance(width: int, rows: int, tile: int, depth: int, gathered: bool)
     Raises
     ------
     BuildError
-        There is none.
+        There is no such kernel.
     """
     return SPMM_BLOCKS.instance(
         rows=rows,
@@ -175,27 +175,27 @@ def block_heads(
     turn: int = 0,
     parts: int = 1,
 ) -> NDArray[np.int32]:
-    """Give what a thread block reads first.
+    """Give the heads: integers that a thread block reads before all else.
 
     Parameters
     ----------
     listed : (n,) int32
         Block rows.
     indptr : (n + 1,) int32
-        Their blocks.
+        Offsets of the blocks of each.
     indices : (nblocks,) int32, optional
         Columns of blocks; left out where a block has no column of its own.
     turn : int
         Steps of a block where every block row starts with another block, 0 where all start with the first.
     parts : int
-        Parts of the longest block row; none of another is longer.
+        Parts of the longest block row; parts of other rows are no longer than these.
 
     Returns
     -------
     (heads, HEAD) int32
-        Block row (its complement where it is cut), first block, blocks, the step to start with; parts of the block row,
-        which one this is, the first of their places among all parts of rows that have several, 0; and the columns of
-        the first blocks. Those with many blocks first.
+        Block row (its complement where the row is cut), first block, number of blocks, step to start with. Then the
+        parts of the block row, the number of this part, the place of the row's first part among all parts of cut rows,
+        and 0. Then the columns of the first blocks. Heads with many blocks come first.
     """
     counts = np.diff(indptr)
     most = max(1, ceil_div(int(counts.max(initial=0)), parts))

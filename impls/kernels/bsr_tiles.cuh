@@ -1,6 +1,6 @@
 // The body of BSR SpMM on the matrix unit: float16 operands, float32 sums. A thread block takes one row of blocks and a
-// tile of columns of C, block after block; it is the plain sibling of block_spmm.cu, for grids that are shared with
-// other bodies.
+// tile of columns of C, block after block. This is the plain sibling of block_spmm.cu, for grids shared with other
+// bodies.
 #pragma once
 
 #include <spmark/mma.cuh>
@@ -21,7 +21,7 @@ template <int size, int vector, int threads>
 struct BsrTiles {
   static_assert(size % 16 == 0, "a block is whole mma tiles");
   static_assert(vector * sizeof(half) <= 16, "a vector is loaded at once");
-  static constexpr int kDepth = 16;    // rows of B in shared memory at once: one mma's
+  static constexpr int kDepth = 16;    // rows of B in shared memory at once: those of one mma
   static constexpr int kColumns = 64;  // of a tile
   static constexpr int kWarps = threads / 32;
   static constexpr int kEach = kColumns / kWarps / 8;  // mma tiles of a warp, across
@@ -46,7 +46,7 @@ struct BsrTiles {
       const half* block = blocks + static_cast<int64_t>(b) * size * size;
       for (int k = 0; k < size; k += kDepth) {
         stage(shared, indices[b] * size + k, tile * kColumns, num_cols, target.width, dense);
-        __syncthreads();  // all warps read what each has staged
+        __syncthreads();  // all warps read the rows that each has staged
         unsigned right[kEach][2];
 #pragma unroll
         for (int e = 0; e < kEach; ++e) {
@@ -67,7 +67,7 @@ struct BsrTiles {
 #pragma unroll
           for (int e = 0; e < kEach; ++e) mma_m16n8k16(sum[m][e], left, right[e]);
         }
-        __syncthreads();  // nobody stages over what another warp still reads
+        __syncthreads();  // all warps have read before the next rows are staged
       }
     }
 #pragma unroll
@@ -99,8 +99,8 @@ private:
     return bits;
   }
 
-  // Rows `first` to `first + kDepth - 1` of B in the tile's columns; zeros past its last row and column: what mma
-  // multiplies by a block's padding must be a number.
+  // Stage rows `first` to `first + kDepth - 1` of B in the tile's columns, zeros past B's last row and column: mma
+  // multiplies a block's padding by these, so that they must be numbers.
   static __device__ __forceinline__ void stage(Shared& shared, int first, int column, int num_cols, int width,
                                                const half* __restrict__ dense) {
     constexpr int kVectors = kColumns / vector;

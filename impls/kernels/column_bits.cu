@@ -1,5 +1,5 @@
-// Which powers of two the pieces that touch a column have, one bit each, and how many columns of every range have them.
-// Deterministic: bits are only ever set, and counts are whole numbers.
+// Bits for each column, one for each power of two that the length of a piece touching the column has, and how many
+// columns of every range have each bit. Deterministic: bits are only ever set, and counts are whole numbers.
 
 #include <spmark/atomic.cuh>
 #include <spmark/warp.cuh>
@@ -24,7 +24,7 @@ __device__ __forceinline__ int first_at_least(const int* __restrict__ indices, i
 // marks[column] |= 2^p for every piece that touches the column: the non-zeros of one row in one range of `width`
 // columns, of which there are more than 2^(p-1) and up to 2^p, or more than 2^9 for the highest p.
 //
-// A warp takes a row at a time, a lane a non-zero; each bisects for both ends of its piece where a row is cut.
+// A warp takes a row at a time, and a lane a non-zero. Where rows are cut, the lane bisects for both ends of its piece.
 //   indptr    offsets of the rows
 //   indices   columns, rising within a row
 //   marks     a word for each column, zero before
@@ -47,13 +47,13 @@ __global__ void __launch_bounds__(threads) mark_columns(int num_rows, int width,
       }
       // Bits of length - 1 are the power that holds it: 1 needs 2^0 slots, 3 and 4 need 2^2.
       const unsigned bit = 1u << min(kWarpSize - __clz(length - 1), kPowers - 1);
-      // Most columns have the bit already; a value that is out of date only costs the atomic.
+      // Most columns have the bit already; a value that is out of date costs only one atomic more.
       if ((load_unordered(marks + column) & bit) == 0) atomic_or(marks + column, bit);
     }
   }
 }
 
-// counts[q][0][p] += columns of range q that have bit p; counts[q][1][p] += those that have bit p or a higher one.
+// counts[q][0][p] += columns of range q that have bit p; counts[q][1][p] += columns that have bit p or a higher one.
 //
 // A warp takes 32 neighbouring columns of its range at a time, lane p counts for power p and lane 16 + p for p and
 // above.
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(threads)
   const int64_t first = static_cast<int64_t>(blockIdx.y) * width;
   const int64_t stop = min(first + width, static_cast<int64_t>(num_cols));
   int total = 0;
-  // The bound is the warp's, not the lane's: every lane takes part in the ballots.
+  // All lanes of a warp have one bound, so that every lane takes part in the ballots.
   for (int64_t base = first + (static_cast<int64_t>(blockIdx.x) * warps + threadIdx.x / kWarpSize) * kWarpSize;
        base < stop; base += static_cast<int64_t>(gridDim.x) * threads) {
     const unsigned own = base + lane < stop ? marks[base + lane] : 0u;

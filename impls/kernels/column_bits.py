@@ -1,6 +1,6 @@
-"""Distinct columns by the length of what touches them, counted where the matrix is: for large ones, beside converting.
+"""Count distinct columns by the length of the pieces that touch them, on the device, for large matrices.
 
-One bit for each power of two and column, set by one pass over the non-zeros, and counts of those bits.
+One pass over the non-zeros sets a bit for each power of two and column, and a second kernel counts the bits.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ColumnBits:
     Raises
     ------
     CompileError
-        They do not compile.
+        A kernel does not compile.
     """
 
     def __init__(self, target: Target, partitions: int) -> None:
@@ -60,9 +60,9 @@ class ColumnBits:
         Returns
         -------
         own, above : (partitions, POWERS) int64
-            Columns touched by a piece of more than 2^(p-1) and up to 2^p non-zeros (the last: by a longer one as well),
-            and by one of those or a longer one. O(nnz), with several partitions times the bisection of a row; 4 (I + K)
-            bytes of scratch on the target.
+            ``own``: columns that a piece of more than 2^(p-1) and up to 2^p non-zeros touches; the last power counts
+            longer pieces, too. ``above``: columns that a piece of this or a longer length touches. O(nnz), times the
+            bisection of a row where there are several partitions; 4 (I + K) bytes of scratch on the target.
         """
         num_rows, width = indptr.size - 1, ceil_div(num_cols, self._partitions)
         rows = self._target.upload(indptr)
@@ -72,5 +72,5 @@ class ColumnBits:
         self._mark.launch(grid, (np.int32(num_rows), np.int32(width), rows, indices, marks))
         blocks = min(ceil_div(width, _THREADS), ceil_div(_MAX_BLOCKS, self._partitions))
         self._count.launch((blocks, self._partitions, 1), (np.int32(num_cols), np.int32(width), marks, counts))
-        found = self._target.download(counts).astype(np.int64)
-        return found[:, 0], found[:, 1]
+        columns = self._target.download(counts).astype(np.int64)
+        return columns[:, 0], columns[:, 1]

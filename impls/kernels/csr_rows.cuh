@@ -15,7 +15,7 @@ namespace spmark {
 //   indptr    num_rows + 1 offsets
 //   indices   columns, in CSR order
 //   values    values, likewise
-//   targets   num_rows targets (see RowTarget), or not read where rows are not `listed`: row r is row r of C
+//   targets   num_rows targets (see RowTarget); not read where rows are not `listed`, whose row r is row r of C
 //   dense     B, row-major, `width` columns; aligned to vector elements, and so is width
 template <typename T, int vector, int lanes, int coarsen, bool listed, int threads>
 struct CsrRows {

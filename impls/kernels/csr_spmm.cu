@@ -20,7 +20,7 @@ using namespace spmark;
 //   dense    B, num_cols x width, row-major; aligned to vector elements, and so is width
 //   out      C, num_rows x width, row-major; written whole, empty rows as zeros
 // The group stages 32 non-zeros in shared memory with coalesced loads, then every lane walks them with several rows
-// of B on their way at once: a long row is a chain of such trips, and their latency is what it costs.
+// of B on their way at once. A long row is a chain of such trips, and its time is their latency.
 template <typename T, int vector, int lanes, int coarsen, int threads>
 __global__ void __launch_bounds__(threads)
     spmm_csr(int num_rows, int width, const int* __restrict__ indptr, const int* __restrict__ indices,
@@ -75,12 +75,12 @@ __global__ void __launch_bounds__(threads)
       }
     }
     __syncwarp(members);    // the whole group reads what each lane staged
-    fetch(start + kStage);  // the next trip's non-zeros arrive while this one is worked on
+    fetch(start + kStage);  // the next trip's non-zeros arrive during this trip's arithmetic
     for (int p = 0; p < count; p += kFlight) {
       Vec<T, vector> part[kFlight][coarsen];
 #pragma unroll
       for (int f = 0; f < kFlight; ++f) {
-        // Past the end the last row is read again, from a cache, and not added: all loads stay in flight.
+        // Past the end the last row is read again, from a cache, and left out of the sum: all loads stay in flight.
         const int at = min(p + f, count - 1);
         const T* source = dense + static_cast<int64_t>(staged_columns[group][at]) * width;
 #pragma unroll
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(threads)
           for (int c = 0; c < coarsen; ++c)
             if (active[c]) axpy(sum[c], staged_values[group][p + f], part[f][c]);
     }
-    __syncwarp(members);  // nobody stages over what another lane still reads
+    __syncwarp(members);  // all lanes have read before the next non-zeros are staged
   }
 
   T* target = out + static_cast<int64_t>(row) * width;

@@ -1,4 +1,4 @@
-"""The launcher of SpMM over plain CSR, a group of lanes for each row: GE-SpMM's kernel, and others' fixed format.
+"""The launcher of SpMM over plain CSR, a group of lanes for each row: GE-SpMM's kernel, which others use for CSR.
 
 Huang, Dai, Wang and Yang, "GE-SpMM: General-Purpose Sparse Matrix-Matrix Multiplication on GPUs for Graph Neural
 Networks", SC 2020.
@@ -17,7 +17,7 @@ from spmark.impls.runtime.template import C_TYPES, KernelTemplate, loads_at_once
 
 THREADS = 128
 _COARSEN_WAVES = 64
-"""Thread blocks for each multiprocessor that merging must leave: fewer, and long rows take longer than they save."""
+"""Thread blocks for each multiprocessor that merging must leave: with fewer, long rows cost more than merging saves."""
 
 
 SPMM_CSR = KernelTemplate(
@@ -36,7 +36,7 @@ SPMM_CSR = KernelTemplate(
 
 
 def widest_load(width: int, most: int) -> int:
-    """Give the elements of a load: of at most ``most`` those that divide J and leave eight lanes something to do."""
+    """Give the most elements of a load, up to ``most``, that divide J and leave work for eight lanes."""
     return next(v for v in loads_of(width, most) if v == 1 or 8 * v <= width)
 
 
@@ -65,7 +65,7 @@ class CsrSpmmPlan(OneLaunchPlan):
     Parameters
     ----------
     config : mapping
-        What `DevicePlan.config` says beside the schedule below.
+        Facts for `DevicePlan.config`, to which the schedule below is added.
     vector, lanes, coarsen : int
         Elements of a load, lanes of a row, column tiles of one group.
     """

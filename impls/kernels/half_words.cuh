@@ -1,5 +1,5 @@
-// Eight neighbouring halves of a row as mma takes them: a lane of a quad holds columns 8 t .. 8 t + 7 of 32, and feeds
-// them to two mma as if they were the unit's own, since a sum may run in any order.
+// Eight neighbouring halves of a row as mma takes them. Lane t of a quad holds columns 8 t .. 8 t + 7 of 32 and feeds
+// them to two mma as if they were the unit's own columns: a sum may run in any order.
 #pragma once
 
 #include <spmark/half.cuh>
@@ -15,7 +15,7 @@ struct Words {
   unsigned w[4];
 };
 
-// The next eight columns of a row of which `rest` are left, zeros past those.
+// The next eight columns of a row that has `rest` columns left, with zeros past these.
 template <int vector>
 __device__ __forceinline__ Words load_words(const half* row, int rest) {
   Words words = {};
@@ -30,7 +30,7 @@ __device__ __forceinline__ Words load_words(const half* row, int rest) {
 #pragma unroll
     for (int i = 0; i < 8; i += vector) {
       if (i >= rest) continue;
-      // As words from the start: taken apart into halves and joined again, they would be waited for here.
+      // Loaded as words: to join halves into words would wait for the load here.
       const auto part = load_read_only<vector / 2>(reinterpret_cast<const unsigned*>(row + i));
 #pragma unroll
       for (int j = 0; j < vector / 2; ++j) words.w[i / 2 + j] = part[j];
@@ -39,7 +39,7 @@ __device__ __forceinline__ Words load_words(const half* row, int rest) {
   return words;
 }
 
-// sum[i] += X Y^T over `chunks` chunks: X is two rows of the lane's, eight apart, and of Y mma i has one.
+// sum[i] += X Y^T over `chunks` chunks: X is two of the lane's rows, eight apart, and mma i takes one row of Y.
 template <int chunks>
 __device__ __forceinline__ void add_products(float (&sum)[4][4], const Words (&left)[chunks][2],
                                              const Words (&right)[chunks][4]) {

@@ -90,25 +90,25 @@ __global__ void __launch_bounds__(threads)
     }
   };
 
-  // The first turns only fetch. One loop for both, since its code comes from a cold cache as well.
+  // The first turns only fetch. One loop fetches and multiplies, since its code comes from a cold cache, too.
 #pragma unroll 1
   for (int group = 1 - kStages; group < groups; ++group) {
     if (group >= 0) {
       wait_async<kStages - 2>();
-      __syncwarp();  // every lane's part of this group is there, and none reads the one before, which goes next
+      __syncwarp();  // all lanes' parts of this group are there; the group before, overwritten next, was read
     }
     if (group + kStages - 1 < groups) fetch(group + kStages - 1);
-    commit_async();  // also where there is nothing, so that groups of copies count groups
+    commit_async();  // an empty group, too, so that groups of copies count groups
     if (group >= 0) multiply(group);
   }
 
-  __syncwarp();  // the groups make room for the result, which is turned back there
+  __syncwarp();  // the result is turned back where the groups were: all lanes have read them
 #pragma unroll
   for (int m = 0; m < kTiles; ++m)
 #pragma unroll
     for (int e = 0; e < 4; ++e)
       stages[(lane % 4 * 2 + e % 2) * kStride + m * 16 + e / 2 * 8 + lane / 4] = from_float<half>(sums[m][e]);
-  __syncwarp();  // a lane stores what others have computed
+  __syncwarp();  // a lane stores results of other lanes
   const int64_t first_row = static_cast<int64_t>(head[0]) * kPanel;
 #pragma unroll
   for (int p = 0; p < kPanel * kRowPieces / 32; ++p) {

@@ -16,7 +16,7 @@ from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import Instance, KernelTemplate
 
 PANEL, GROUP = 8, 16
-"""t and g that the kernel takes."""
+"""Rows of a panel and columns of a group, the t and g of SR-BCRS(t, g), that the kernel takes."""
 _THREADS = 128
 _STAGES = 4
 SPMM_PANELS = KernelTemplate(
@@ -34,9 +34,9 @@ class PanelSpmmPlan(OneLaunchPlan):
     Parameters
     ----------
     held : SrBcrsFormat
-        Of `PANEL` rows and groups of `GROUP`.
+        Panels of `PANEL` rows in groups of `GROUP` columns.
     config : mapping
-        What `DevicePlan.config` says; the schedule below is part of it.
+        Facts for `DevicePlan.config`, to which the schedule below is added.
     tile : int
         Columns of C of a warp: 64, or 128 where J is a multiple of 8.
     turned : bool
@@ -49,7 +49,7 @@ class PanelSpmmPlan(OneLaunchPlan):
     BuildError
         There is no kernel with that tile for J.
     ValueError
-        Panels or groups of another size.
+        Panels or groups have another size.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ def panel_instance(width: int, tile: int) -> Instance:
     Raises
     ------
     BuildError
-        There is none.
+        There is no such kernel.
     """
     return SPMM_PANELS.instance(tile=tile, vector=8 if width % 8 == 0 else 1, threads=_THREADS)
 

@@ -1,4 +1,4 @@
-// Where the sums of a piece of a row go: bodies of kernels that share rows of C between them write by these.
+// Where the sums of a piece of a row go. Bodies that share rows of C in one grid write through these.
 #pragma once
 
 #include <spmark/atomic.cuh>
@@ -7,9 +7,9 @@
 
 namespace spmark {
 
-constexpr int kNoRow = -2147483647 - 1;  // target of what no row of A stands behind
+constexpr int kNoRow = -2147483647 - 1;  // target of sums that belong to no row of A
 
-// Where sums of shared rows are added up: C itself in float32, a float32 workspace in float16.
+// Type and place of the sums of shared rows: C itself in float32, a float32 workspace in float16.
 __device__ __forceinline__ float* shared_sums(float* out, float*) { return out; }
 __device__ __forceinline__ float* shared_sums(half*, float* sums) { return sums; }
 

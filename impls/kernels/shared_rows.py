@@ -1,7 +1,7 @@
-"""Rows of C that several pieces add up to, and rows that have none: what a plan launches before and after its grid.
+"""The launches before and after a grid for rows of C that several pieces share, and for rows without any piece.
 
-In float32 shared rows are cleared in C and added into there. In float16 they are added up in a float32 workspace, which
-is cleared before and rounded to C after, once.
+In float32 shared rows are cleared in C, and pieces are added into C. In float16 pieces are added up in a float32
+workspace, which one launch clears before and another rounds to C after the grid.
 """
 
 from __future__ import annotations
@@ -53,23 +53,21 @@ class SharedRows:
     Parameters
     ----------
     plan : DevicePlan
-        Owner of what is uploaded and of the workspace; it calls `before` and `after` around its grid.
+        Owner of the uploaded arrays and of the workspace; the plan calls `before` and `after` around its grid.
     use : RowUse
     width : int
         J.
     dtype : DType
         Of C.
     kernels : sequence of Kernel
-        Of `shared_instances`; its ``vector`` is the elements of C stored at once when the workspace is rounded, and
-        divides J.
+        The loaded `shared_instances`. Their ``vector`` divides J: rounding stores so many elements of C at once.
 
     Attributes
     ----------
     sums : device array
-        What kernels take as their workspace: float32, a row for each of ``use.shared`` in float16, else a row that
-        nobody touches.
+        The kernels' workspace, float32: in float16 a row for each of ``use.shared``, else one row that stays unused.
     numbered : bool
-        Whether targets of shared rows count its rows (see `RowUse.targets`).
+        Whether targets of shared rows count the workspace's rows (see `RowUse.targets`).
     """
 
     def __init__(self, plan: DevicePlan, use: RowUse, width: int, dtype: DType, kernels: Sequence[Kernel]) -> None:
@@ -87,12 +85,12 @@ class SharedRows:
         self._grid = (min(int(use.shared.size), _MAX_BLOCKS), 1, 1)
 
     def before(self, out: DeviceArray) -> None:
-        """Clear what is empty, and what will be added into."""
+        """Clear empty rows, and rows that pieces are added into."""
         self._cleared.enqueue(out)
         if self._rounded:
             self._cleared_sums.enqueue(self.sums)
 
     def after(self, out: DeviceArray) -> None:
-        """Round what was added up in the workspace."""
+        """Round the sums of the workspace to C."""
         if self._rounded:
             self._round.launch(self._grid, (*self._sizes, self._shared, self.sums, out), overlap=True)

@@ -1,8 +1,8 @@
 // SpMM over 16 x 16 blocks on the matrix unit, without shared memory: float16 operands, float32 sums, rounded once.
 // Deterministic.
 //
-// For matrices whose block rows are short, as attention masks' are (SparseTIR, Ye et al., ASPLOS 2023, section 4.3.1):
-// a pipeline through shared memory would end before it has filled. One warp takes a block row; strips.cuh says how its
+// For matrices with short block rows, such as attention masks (SparseTIR, Ye et al., ASPLOS 2023, section 4.3.1): a
+// pipeline through shared memory would end before it has filled. One warp takes a block row; strips.cuh says how its
 // lanes share the work.
 
 #include <spmark/half.cuh>
@@ -17,9 +17,9 @@ constexpr int kSide = 16;  // rows and columns of a block
 
 // C[16 s + r, j] = sum over the blocks q of block row s, and their columns c, of A_q[r, c] B[16 indices[q] + c, j].
 //
-// A warp owns a block row and 8 * columns columns; the block rows of a thread block are neighbours, which mostly meet
-// the same rows of B in the first-level cache. The operands of one block are on their way while others' are multiplied:
-// more of them would take the registers of warps, and rows of B out of that cache. Block rows without blocks give
+// A warp owns a block row and 8 * columns columns. The block rows of a thread block are neighbours, which mostly find
+// the same rows of B in the first-level cache. The operands of one block are on their way while another is multiplied:
+// with more on their way, fewer warps would fit, and that cache would lose rows of B. Block rows without blocks give
 // zeros.
 //   indptr    block_rows + 1 offsets of blocks
 //   indices   block columns
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(threads)
   static_assert(columns == 8 || columns == 4, "a lane loads its columns of a row of B at once");
   constexpr int kTile = 8 * columns;
   const int strip = blockIdx.x * (threads / kWarpSize) + threadIdx.x / kWarpSize;
-  if (strip >= block_rows) return;  // all of the warp
+  if (strip >= block_rows) return;  // the whole warp leaves
   const int lane = lane_id(), g = lane / 4, t = lane % 4;
   const int from = blockIdx.y * kTile + columns * g;  // the first of this lane's columns of B
   const int begin = indptr[strip], end = indptr[strip + 1];

@@ -37,7 +37,7 @@ class StripSpmmPlan(OneLaunchPlan):
     held : BsrFormat
         Blocks of 16 x 16.
     config : mapping
-        What `DevicePlan.config` says; the schedule below is part of it.
+        Facts for `DevicePlan.config`, to which the schedule below is added.
     strips, tile : int
         Block rows of a thread block, one a warp, and columns of C of a warp.
     arrays : sequence of device arrays, optional
@@ -46,7 +46,7 @@ class StripSpmmPlan(OneLaunchPlan):
     Raises
     ------
     BuildError
-        Other blocks, or J is no multiple of 8.
+        Blocks of another size, or 8 does not divide J.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-// A strip of 16 rows on the matrix unit without shared memory: what a warp holds of A and B, and how it multiplies.
+// A strip of 16 rows on the matrix unit without shared memory: a warp's operands of A and B, and their product.
 //
-// What column of the result is column n of which mma may be chosen freely, so that lane g of a quad's eight takes
-// neighbouring columns of B, one for each of several mma: a load of 8 or 16 bytes, and two rows interleaved are what
-// the unit wants. Sums of a lane then stand together in memory.
+// Which column of the result is column n of which mma may be chosen freely. A lane therefore takes neighbouring columns
+// of B, one for each of several mma, in a load of 8 or 16 bytes. Two such rows interleaved are the unit's operand, and
+// the sums of a lane stand together in memory.
 #pragma once
 
 #include <spmark/mma.cuh>
@@ -10,7 +10,7 @@
 
 namespace spmark {
 
-// What a lane multiplies of 16 columns of A: its part of A, and its columns of four rows of B, two halves a word.
+// A lane's operands for 16 columns of A: its part of A, and its columns of four rows of B, two halves a word.
 template <int columns>
 struct Operands {
   Vec<unsigned, 4> a;
@@ -20,7 +20,7 @@ struct Operands {
 // Which of the 16 rows of B is lane t's i-th.
 __device__ __forceinline__ int row_of_lane(int t, int i) { return 2 * t + i % 2 + i / 2 * 8; }
 
-// Lower or upper halves of two words, the first word's below.
+// The lower or the upper halves of two words in one word, the first word's half in the lower bits.
 template <bool upper>
 __device__ __forceinline__ unsigned interleave(unsigned first, unsigned second) {
   return upper ? first >> 16 | (second & 0xffff0000u) : (first & 0xffffu) | second << 16;

@@ -1,5 +1,5 @@
-// Where the sums of block tiles go in a grid of its own: who is the last to bring a piece of a row adds up all of them,
-// always in the same order. No launch clears before or rounds after, and the result is deterministic.
+// Where the sums of block tiles go in a grid without other bodies. The warp that brings the last piece of a row adds up
+// all pieces, always in the same order. No launch clears before or rounds after, and the result is deterministic.
 #pragma once
 
 #include <spmark/vec.cuh>
@@ -9,11 +9,11 @@
 
 namespace spmark {
 
-// Row r of C is written whole where the target is r. Where it is -1 - p the sums are piece p of a row: they are put
-// aside, and added to its other pieces when all are there.
+// Row r of C is written whole where the target is r. Where the target is -1 - p the sums are piece p of a row: they are
+// put aside, and added to the row's other pieces when all are there.
 //   sums      float32 workspace, a row of `width` for each piece
 //   pieces    4 integers each: row of C; first and end of the pieces of that row; the row's number among shared ones
-//   counters  of each shared row and tile of columns the pieces that are there: 0 before the grid, and after it
+//   counters  pieces that are there, for each shared row and tile of columns: 0 before the grid and after it
 template <typename T>
 struct PieceTarget {
   static constexpr bool kArrives = true;
@@ -43,8 +43,8 @@ struct PieceTarget {
     for (int i = 0; i < vector; i += 4) store(to + i, Vec<float, 4>{sum[i], sum[i + 1], sum[i + 2], sum[i + 3]});
   }
 
-  // Whether the row's other pieces are there; the lanes that have written this one agree by what `leader` of them
-  // finds. All lanes of the warp make the call, after what they have written can be seen.
+  // Whether the row's other pieces are there; the lanes that have written this piece take the answer of their `leader`.
+  // All lanes of the warp make the call, after a fence that lets others see their writes.
   __device__ __forceinline__ bool last(int target, const Vec<int, 4>& piece, int leader) const {
     int found = 0;
     if (shared(target) && lane_id() == leader) {

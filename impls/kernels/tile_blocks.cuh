@@ -1,8 +1,8 @@
 // The body of SpMM over block tiles on the matrix unit (see tile_spmm.cu and tile_spmm_float.cu): float32 sums.
 //
 // After STile (Fang, Shen, Wang and Chen, SIGMOD 2024, section 4), whose kernel stages gathered rows of B in shared
-// memory. A window of rows meets every row of B once, so that staging shares nothing: lanes read rows of B into the
-// unit's registers, one group ahead or several.
+// memory. A window of rows reads every row of B only once, so that staging would save no reads: lanes read rows of B
+// into the unit's registers, one group ahead or several.
 #pragma once
 
 #include <spmark/overlap.cuh>
@@ -17,8 +17,9 @@ constexpr int kTileGroup = 16;  // columns of A in a group
 
 // C[targets[p, r], j] (+)= sum over the groups q of panel p, and their columns s, of A_q[r, s] B[indices[q, s], j].
 //
-// A warp takes a run of a panel's groups and 8 * columns columns of C; the operands of `ahead` groups are on their way
-// at any time. Where a task says so the warps of a thread block have runs of one panel and add up in shared memory.
+// A warp takes a run of a panel's groups and 8 * columns columns of C. The operands of `ahead` groups are on their way
+// at any time. Where a task says so, the warps of a thread block share one panel and add up their sums in shared
+// memory.
 //   height    rows of a panel, 16 or 8
 //   tasks     4 integers a warp: panel, or -1 for none; first group; end of the groups; share (0: the warp has the
 //             panel by itself; n + 1: it is the n-th of the warps of the thread block that share the panel)
@@ -49,7 +50,7 @@ struct TileBlocks {
     const int* const named = indices + static_cast<int64_t>(task[1]) * kTileGroup;
     const T* const held_a = pieces + static_cast<int64_t>(task[1]) * (height * kTileGroup);
 
-    // The lanes hold the columns of two groups, those of the next two are on their way.
+    // The lanes hold the columns of two groups, and the columns of the next two are on their way.
     const auto columns_of = [&](int q) {
       return q * kTileGroup + lane < count * kTileGroup ? named[q * kTileGroup + lane] : 0;
     };
@@ -83,12 +84,12 @@ struct TileBlocks {
       }
     }
 
-    if (task[3] != 0) {  // of all warps or none
+    if (task[3] != 0) {  // the same for all warps of the thread block
       if (warp > 0) {
 #pragma unroll
         for (int i = 0; i < Rows::kSums; ++i) shared.sums[warp - 1][i][lane] = rows.sum(i);
       }
-      __syncthreads();  // the first warp adds up what the others have found
+      __syncthreads();  // the first warp adds up the sums of the others
       if (warp > 0) return;
 #pragma unroll 1
       for (int w = 0; w < kWarps - 1; ++w)
@@ -96,12 +97,12 @@ struct TileBlocks {
         for (int i = 0; i < Rows::kSums; ++i) rows.sum(i) += shared.sums[w][i][lane];
     }
     if (task[0] < 0) return;
-    if constexpr (!Target::kArrives) wait_for_previous_grid();  // which clears what is added into
+    if constexpr (!Target::kArrives) wait_for_previous_grid();  // which clears the rows that are added into
     write(rows, target, targets + task[0] * height, max(task[3] - 1, 0), tile * kTile, lane);
   }
 
 private:
-  // `piece`: which of the thread blocks that share the panel this is.
+  // `piece` is the number of this thread block among those that share the panel.
   template <typename Target>
   static __device__ __forceinline__ void write(const Rows& rows, const Target& target, const int* targets, int piece,
                                                int first, int lane) {
@@ -121,12 +122,12 @@ private:
     }
     if constexpr (Target::kArrives) {
       const Vec<int, 4> pieces[2] = {target.piece(to[0]), target.piece(to[1])};
-      __threadfence();  // what this lane has written is seen before the piece is counted
+      __threadfence();  // others see this lane's writes before the piece is counted
       __syncwarp();
 #pragma unroll
       for (int side = 0; side < 2; ++side) {
         if (!target.last(to[side], pieces[side], Rows::leader(lane))) continue;
-        __threadfence();  // nothing is read that was there before the others came
+        __threadfence();  // reads after this see the other pieces
 #pragma unroll
         for (int part = 0; part < Rows::kParts; ++part) {
           const int column = first + Rows::column(lane, part);

@@ -1,4 +1,4 @@
-"""The kernel of SpMM over tiles in float32, and what it takes: three products of tf32 each (see tile_rows_float.cuh).
+"""The kernel of SpMM over tiles in float32, and its operands: three products of tf32 each (see tile_rows_float.cuh).
 
 Markidis et al., "NVIDIA Tensor Core Programmability, Performance & Precision", IPDPS workshops 2018; Ootomo and Yokota,
 "Recovering single precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak performance", IJHPCA
@@ -16,7 +16,7 @@ from spmark.impls.kernels.ell_buckets import LANES
 from spmark.impls.runtime.fusion import Body, FusedTemplate
 
 VECTOR, VECTORS = 4, 1
-"""Elements of a load of ELL rows, and loads of a thread side by side, that there are kernels for."""
+"""Elements of a load of ELL rows, and loads of a thread side by side; kernels exist for these alone."""
 _INT, _FLOAT = "int32", "float32"
 SPMM_TILES_FLOAT = FusedTemplate(
     Path(__file__).parent / "tile_spmm_float.cu",
@@ -38,8 +38,9 @@ def split_pieces(values: NDArray[np.float32]) -> NDArray[np.float32]:
     Returns
     -------
     (g, 2, 32, 4) float32
-        Of each half of a group's columns the four elements of each lane: two columns of its row, then of the row eight
-        below. Column 8 h + 2 t + k is the (t + 4 k)-th of the unit's eight, as the kernel has its rows of B.
+        For each half of a group's columns the four elements of each lane: two columns of the lane's row, then the same
+        of the row eight below. Column 8 h + 2 t + k is the (t + 4 k)-th of the unit's eight, as the rows of B in the
+        kernel.
     """
     # Row = 8 side + r, column = 8 h + 2 t + k; lane = 4 r + t, its registers are (side, k).
     parts = values.reshape(-1, 2, 8, 2, 4, 2).transpose(0, 3, 2, 4, 1, 5)

@@ -1,8 +1,8 @@
-// What a warp holds and sums of a panel of sixteen rows, or of eight, by gathered columns (see tile_blocks.cuh).
+// The operands and sums of a warp for a panel of sixteen or eight rows, by gathered columns (see tile_blocks.cuh).
 //
-// Sixteen rows of A are the m of mma_m16n8k16 and columns of C its n. Of eight rows the operands change places,
+// Sixteen rows of A are the m of mma_m16n8k16 and columns of C its n. For eight rows the operands change places,
 // C^T = B^T A^T: rows are the n and columns of C the m, so that half as many mma leave no row of the unit idle. Lanes
-// read the same columns of the same rows of B for either, eight lanes `columns` neighbouring ones each.
+// read the same columns of the same rows of B in both cases: eight lanes, each `columns` neighbouring ones.
 #pragma once
 
 #include "row_target.cuh"
@@ -18,7 +18,7 @@ __device__ __forceinline__ const unsigned* words(const half* p) { return reinter
 
 template <int columns>
 struct TileRows<half, 16, columns> {
-  static constexpr int kSums = 4 * columns;  // of a lane
+  static constexpr int kSums = 4 * columns;  // sums of a lane
   using Held = Operands<columns>;
   float sums[columns][4] = {};
 
@@ -32,7 +32,7 @@ struct TileRows<half, 16, columns> {
   __device__ __forceinline__ float& sum(int i) { return sums[i / 4][i % 4]; }
   __device__ __forceinline__ void add(const Held& held) { multiply(sums, held); }
 
-  // Of two rows of the panel a lane has sums, of each `kParts` vectors of columns; `leader` is one of the row's lanes.
+  // A lane has sums of two rows of the panel, `kParts` vectors of columns each; `leader` is one of the row's lanes.
   static constexpr int kParts = columns / 4;
   static __device__ __forceinline__ int row(int lane, int side) { return lane / 4 + side * 8; }
   static __device__ __forceinline__ int column(int lane, int part) { return 2 * columns * (lane % 4) + 8 * part; }

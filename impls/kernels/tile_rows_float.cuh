@@ -1,10 +1,11 @@
-// What a warp holds and sums of a panel of sixteen rows in float32 (see tile_blocks.cuh): every product as three of
-// tf32.
+// The operands and sums of a warp for a panel of sixteen rows in float32 (see tile_blocks.cuh): every product is three
+// products of tf32.
 //
-// A float32 is the sum of a tf32 and of what that leaves, which another tf32 holds but for its last bit: high x high +
-// high x low + low x high is the product but for low x low, 2^-22 of it at most (Markidis et al., IPDPS workshops
-// 2018). The unit cuts what it adds up; eight columns at a time are therefore added up by themselves, small terms
-// first, and to the others outside of it, where sums are rounded (Ootomo and Yokota, IJHPCA 2022). Operands are finite.
+// A float32 is the sum of a tf32 (high) and a remainder that another tf32 (low) holds but for its last bit. Then high x
+// high + high x low + low x high is the product without low x low, at most 2^-22 of it (Markidis et al., IPDPS
+// workshops 2018). The unit cuts its sums instead of rounding. Eight columns at a time are therefore added up in the
+// unit, small terms first, and their sum is added to the others outside of the unit, where sums are rounded (Ootomo and
+// Yokota, IJHPCA 2022). Operands are finite.
 #pragma once
 
 #include "tile_rows.cuh"
@@ -27,9 +28,9 @@ __device__ __forceinline__ Split split(float value) {
 template <int columns>
 struct TileRows<float, 16, columns> {
   static constexpr int kSums = 4 * columns;
-  static constexpr int kLoads = columns / 4;  // of a row of B, 16 bytes each
+  static constexpr int kLoads = columns / 4;  // loads of a row of B, 16 bytes each
   struct Held {
-    Vec<float, 4> a[2];  // of each eight columns, two of row g and the same two of row g + 8
+    Vec<float, 4> a[2];  // for each eight columns: two columns of row g, and the same two of row g + 8
     Vec<float, 4> b[4][kLoads];
   };
   float sums[columns][4] = {};
@@ -70,7 +71,7 @@ struct TileRows<float, 16, columns> {
     }
   }
 
-  static constexpr int kParts = columns / 2;  // of four columns: 16 bytes
+  static constexpr int kParts = columns / 2;  // parts of four columns: 16 bytes
   static __device__ __forceinline__ int row(int lane, int side) { return lane / 4 + side * 8; }
   static __device__ __forceinline__ int column(int lane, int part) { return 2 * columns * (lane % 4) + 4 * part; }
   static __device__ __forceinline__ int leader(int lane) { return lane - lane % 4; }

@@ -10,8 +10,8 @@
 
 using namespace spmark;
 
-// D = X Y^T at A's non-zeros, times A's values where `scaled` is not 0. Each body says what its arrays are; of both
-// come first its items and its tiles, of which there is one.
+// D = X Y^T at A's non-zeros, times A's values where `scaled` is not 0. Each body documents its arrays; before them
+// stand its items and its tiles, of which there is one.
 //   width       J
 //   values      see SddmmOperands, like x, y and out
 //   run_count   non-zeros in runs

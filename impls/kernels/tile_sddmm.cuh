@@ -1,5 +1,5 @@
 // The bodies of SDDMM over tiles (see tile_sddmm.cu): block tiles on the matrix unit, and runs of non-zeros. Both write
-// where A has its non-zeros in CSR order, or one after the other.
+// results where A has its non-zeros in CSR order, or one after the other.
 #pragma once
 
 #include <spmark/warp.cuh>
@@ -9,9 +9,9 @@
 
 namespace spmark {
 
-// What both read and write: X and Y, num_rows x width and num_cols x width, row-major, aligned to vector elements, and
-// so is width; values, not read unless scaled, and results, both in CSR order or, unless `listed`, in that of the
-// tiles: the non-zeros of blocks as they stand, then those of runs.
+// The operands and results of both bodies. X and Y are num_rows x width and num_cols x width, row-major, aligned to
+// vector elements, and so is width. Values, not read unless scaled, and results stand in CSR order where `listed`, else
+// in the order of the tiles: the non-zeros of blocks as they stand, then those of runs.
 struct SddmmOperands {
   int width;
   int scaled;
@@ -21,7 +21,7 @@ struct SddmmOperands {
   const half* y;
   half* out;
 
-  // Where the result of a body's n-th non-zero belongs, whose first is the `first` of all.
+  // Where the result of a body's n-th non-zero belongs; the body's first non-zero is number `first` of all.
   __device__ __forceinline__ int place(const int* __restrict__ positions, int first, int n) const {
     return listed ? positions[n] : first + n;
   }
@@ -33,8 +33,8 @@ struct SddmmOperands {
 
 // D[positions[n]] = sum_j X[row, j] Y[column, j] at the non-zeros n of block tiles: 16 rows by groups of 16 columns.
 //
-// A warp takes a run of a panel's groups, two at a time, of which it computes all elements; results wait in shared
-// memory for those that want the non-zeros among them. The rows of Y of the next groups are on their way meanwhile.
+// A warp takes a run of a panel's groups, two at a time, and computes all of their elements. The results wait in shared
+// memory, where lanes pick the non-zeros among them. The rows of Y of the next groups are on their way meanwhile.
 //   tasks     4 integers a warp: panel, or -1 for none; first group; end of the groups; unused
 //   rows      16 rows of X a panel; any one where the panel has fewer
 //   indices   16 columns a group
@@ -59,11 +59,11 @@ struct TileBlocksSddmm {
                                              const int* __restrict__ positions, const SddmmOperands& operands) {
     const int warp = threadIdx.x / kWarpSize, lane = lane_id(), g = lane / 4, t = lane % 4;
     const Vec<int, 4> task = load_read_only<4>(tasks + (static_cast<int64_t>(item) * kWarps + warp) * 4);
-    if (task[0] < 0) return;  // all of the warp; no barrier of the block follows
+    if (task[0] < 0) return;  // the whole warp leaves; no barrier of the block follows
     const int end = task[2], width = operands.width;
     float* const tile = shared.tile[warp];
 
-    int named[4], ahead[4];  // rows of Y of this lane, and those of the next groups
+    int named[4], ahead[4];  // rows of Y of this lane, for these groups and for the next
     const auto names = [&](int q, int (&to)[4]) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) to[i] = indices[min(q + i / 2, end - 1) * kGroup + i % 2 * 8 + g];
@@ -119,20 +119,20 @@ struct TileBlocksSddmm {
         for (int side = 0; side < 2; ++side)
           store(tile + (g + 8 * side) * kStride + 8 * i + 2 * t, Vec<float, 2>{sum[i][2 * side], sum[i][2 * side + 1]});
       }
-      __syncwarp();  // a lane writes what others have computed
+      __syncwarp();  // a lane writes results of other lanes
       for (int n = first + lane; n < stop; n += kWarpSize) {
         const int slot = slots[n];
         const int column = slot % kGroup + (n < middle ? 0 : kGroup);
         operands.write(operands.place(positions, 0, n), tile[slot / kGroup * kStride + column]);
       }
-      __syncwarp();  // nobody stores over what another lane still reads
+      __syncwarp();  // all lanes have read before the next results are stored
     }
   }
 };
 
 // D[positions[n]] = sum_j X[rows[n], j] Y[indices[n], j] for `count` non-zeros, before which `before` are in blocks.
 //
-// A group of `lanes` threads takes `batch` of them, which mostly share their row.
+// A group of `lanes` threads takes `batch` non-zeros, which mostly share their row.
 template <int vector, int lanes, int batch, int threads>
 struct RunsSddmm {
   static __device__ __forceinline__ void run(int item, int before, int count, const int* __restrict__ rows,

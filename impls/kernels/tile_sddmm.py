@@ -29,7 +29,7 @@ _RUNS = Body("runs", (_INT, _INT, _INT))
 
 
 def _fits(values: Mapping[str, TemplateValue]) -> bool:
-    """Give narrow loads, for J that none else divides, one group size."""
+    """Compile narrow loads, which serve J that 8 does not divide, for one group size."""
     return values["vector"] == 8 or values["lanes"] == 8
 
 
@@ -56,7 +56,7 @@ def _vector_of(problem: Problem) -> int:
 class TileSddmmPlan(DevicePlan):
     """D = (X Y^T at A's non-zeros) in float16 over a `TileFormat`, scaled by A where the problem is.
 
-    Only where the tiles' non-zeros are is kept: what A holds is read where the problem is scaled, in the
+    The plan keeps only the places of the tiles' non-zeros. A's values are read where the problem is scaled, in the
     result's order.
 
     Parameters
@@ -66,19 +66,19 @@ class TileSddmmPlan(DevicePlan):
     held : TileFormat
         Block tiles of `HEIGHT` rows, runs, or both.
     config : mapping
-        What `DevicePlan.config` says; the schedule below is part of it.
+        Facts for `DevicePlan.config`, to which the schedule below is added.
     lanes, batch : int
-        Threads of a group, and non-zeros that it takes at once, of runs.
+        Of runs: threads of a group, and non-zeros that a group takes at once.
     groups : int
         Groups of 16 columns that a warp takes one after the other.
     in_tiles : bool
-        Leave the result in the order of the tiles, which `order` then names: what a warp writes stands together, and no
-        positions are read. Otherwise in CSR order.
+        Leave the result in the order of the tiles, which `order` then names: a warp's results stand together, and no
+        positions are read. Otherwise the result is in CSR order.
 
     Raises
     ------
     BuildError
-        Tiles of another height, ELL tiles, or another dtype.
+        There are tiles of another height or ELL tiles, or the dtype is not float16.
     """
 
     def __init__(
@@ -125,12 +125,12 @@ class TileSddmmPlan(DevicePlan):
         self._sizes = tuple(np.int32(size) for size in sizes)
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        """One launch; it writes every non-zero."""
+        """Launch once, which writes every non-zero."""
         self._launch.enqueue(self._sizes, (self._values, *operands, out))
 
 
 def strip_tasks(indptr: NDArray[np.int32], most: int) -> NDArray[np.int32]:
-    """Cut panels into tasks of at most so many groups.
+    """Cut panels into tasks of at most ``most`` groups.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def strip_tasks(indptr: NDArray[np.int32], most: int) -> NDArray[np.int32]:
 
 
 def _block_arrays(blocks: Blocks | None, most: int) -> tuple[NDArray[np.generic], ...]:
-    """Give what the kernel takes: tasks, rows, columns, and every group's non-zeros."""
+    """Give the kernel's arrays: tasks, rows, columns, and every group's non-zeros."""
     if blocks is None:
         empty = np.empty(0, np.int32)
         return np.empty((0, 4), np.int32), empty, empty, empty, np.empty(0, np.uint8), empty

@@ -1,8 +1,8 @@
 // SpMM over tiles as one grid: block tiles on the matrix unit and ELL rows. Float16 operands, float32 sums.
 //
 // The hybrid plans of STile (Fang, Shen, Wang and Chen, SIGMOD 2024, sections 2.2 and 4): tiles of both formats, fused
-// horizontally. Rows that several tiles have something of are added up atomically, in an order that is not fixed; where
-// there are blocks alone, by the last thread block that has a piece of a row, always in the same order.
+// horizontally. Rows that several tiles share are added up atomically, in an order that is not fixed. Where there are
+// blocks alone, the last thread block that brings a piece of a row adds up all, always in the same order.
 
 #include <spmark/fusion.cuh>
 #include <spmark/half.cuh>
@@ -13,7 +13,7 @@
 
 using namespace spmark;
 
-// C = A B, A the sum of all parts. Each body says what its arrays are; of each come first its items and its tiles of
+// C = A B, A the sum of all parts. Each body documents its arrays; before them stand its items and its tiles of
 // columns, 0 where A has no such part.
 //   width       J, a multiple of 8
 //   mixed       whether there are ELL rows or rows without elements, whose body takes registers
@@ -23,8 +23,8 @@ using namespace spmark;
 //   sums        float32 workspace of the rows that pieces share
 //   row_pieces  see PieceTarget; not used where there are ELL rows
 //   counters    likewise
-// Where there are ELL rows the workspace is cleared before this grid, with which it may overlap, and shared rows are
-// rounded after it.
+// Where there are ELL rows, a launch before this grid clears the workspace and may overlap with this grid. A launch
+// after it rounds the shared rows.
 template <bool mixed, int columns, int ahead, int vector, int vectors, int lanes, int threads>
 __global__ void __launch_bounds__(threads, (mixed ? vector == 8 : ahead * columns == 16) ? 4 : (ahead == 1 ? 6 : 5))
     spmm_tiles(int width,  //

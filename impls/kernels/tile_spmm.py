@@ -26,23 +26,24 @@ from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import Instance, TemplateValue
 
 HEIGHT = 16
-"""Rows of a block tile, as most are."""
+"""Rows of most block tiles."""
 HEIGHTS = (HEIGHT, 8)
-"""Rows of block tiles that there are kernels for; in float32 only `HEIGHT`."""
+"""Rows of the block tiles that have kernels; in float32 only `HEIGHT`."""
 AHEAD = {4: (4, 2), 8: (2, 1)}
 """Groups whose operands are on their way, by columns of a lane: as many as registers hold, and half as many."""
 _WARP, _THREADS = 32, 128
 _NO_ELL = {"vector": 8, "vectors": 1, "lanes": 8}
-"""Of the kernels without ELL rows, where it makes no difference."""
+"""Template arguments of ELL rows for the kernels without ELL rows, in which these make no difference."""
 _INT, _HALF = "int32", "float16"
 _PANELS = tuple(Body(f"tile_blocks_{height}", (_INT, _INT, _HALF, _INT)) for height in HEIGHTS)
 _ELL = Body("ell_buckets", (_INT, _INT, _INT, _HALF))
 
 
 def _fits(values: Mapping[str, TemplateValue]) -> bool:
-    """Give every J a tile: loads of half the width for the narrowest alone, two side by side for the wide alone.
+    """Give every J a tile: loads of half the width for the narrowest J alone, two side by side for wide J alone.
 
-    ELL rows take so many registers that fewer groups ahead make no room; without them nothing else differs.
+    ELL rows take so many registers that fewer groups ahead make no room. Kernels without ELL rows differ only in the
+    groups ahead.
     """
     most, fewer = AHEAD[int(values["columns"])]
     if not values["mixed"]:
@@ -66,7 +67,7 @@ SPMM_TILES = FusedTemplate(
     },
     legal=_fits,
     max_registers=128,
-    max_spill_bytes=16,  # three registers less than the narrowest tile would take keep one more block resident
+    max_spill_bytes=16,  # three registers fewer than the narrowest tile needs let one more block be resident
     bodies=(*_PANELS, _ELL),
 )
 
@@ -110,15 +111,15 @@ class TileSpmmPlan(DevicePlan):
     held : TileFormat
         Block tiles of `HEIGHTS` rows (float32: `HEIGHT`), ELL rows, or both.
     config : mapping
-        What `DevicePlan.config` says; the schedule below is part of it.
+        Facts for `DevicePlan.config`, to which the schedule below is added.
     alone : int
         Groups of a panel that one warp takes by itself.
     columns : int
-        Columns of C that a lane sums of block tiles: 8, or 4, which has twice as many warps with half the work each,
-        and where there are ELL rows takes one load of eight lanes. J up to 32 always has 4.
+        Columns of C that a lane sums of block tiles: 8 or 4. With 4, twice as many warps have half the work each, and
+        ELL rows, where there are any, take one load of eight lanes. J up to 32 always has 4.
     shallow : bool
-        Have the operands of half as many groups on their way as registers hold (`AHEAD`), so that more thread blocks
-        fit. Float16 only; without effect where there are ELL rows or rows without elements, whose body takes the
+        Keep the operands of half as many groups on their way as registers hold (`AHEAD`), so that more thread blocks
+        fit. Float16 only. It has no effect where there are ELL rows or rows without elements, whose body takes the
         registers.
     vector, vectors, lanes, work, spread, together : int
         Of the ELL rows, as of `spmark.impls.kernels.ell_buckets.EllBucketsPlan`; in float32 loads of four elements, one
@@ -129,7 +130,7 @@ class TileSpmmPlan(DevicePlan):
     Raises
     ------
     BuildError
-        Tiles of another height, runs, or J or loads without a kernel.
+        There are tiles of another height or runs, or J or the loads have no kernel.
     """
 
     def __init__(
@@ -188,7 +189,7 @@ class TileSpmmPlan(DevicePlan):
                 ceil_div(problem.width, vector * vectors * lanes),
                 (self.upload(ranges), self.upload(rows), *self.arrays[-2:]),
             )
-            # Rows without elements are cleared by the grid itself, and what arrives in pieces is put together by it.
+            # The grid itself clears rows without elements, and adds up rows that arrive in pieces.
             around = RowUse(use.num_rows, use.shared[: 0 if arrives else None], empty=np.empty(0, np.int32))
         self.deterministic = around.shared.size == 0
         with self.phase("compile"):
@@ -203,14 +204,14 @@ class TileSpmmPlan(DevicePlan):
         self._width = np.int32(problem.width)
 
     def _sums(self, row_pieces: NDArray[np.int32], count: int, width: int) -> tuple[DeviceArray, ...]:
-        """Give the workspace, what pieces of rows there are, and their counters, 0 before and after every run."""
+        """Give the workspace, the pieces of rows, and the counters of pieces, 0 before and after every run."""
         if not row_pieces.size:
             return self._shared.sums, *(self.upload(np.zeros(4, np.int32)) for _ in range(2))
         sums = self.workspace((row_pieces.shape[0], width), np.float32)
         return sums, self.upload(row_pieces.reshape(-1)), self.upload(np.zeros(count, np.int32))
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        """Compute in one grid; clear before it what is added up atomically, and round that after it."""
+        """Compute in one grid; before it clear rows that are added up atomically, and after it round these rows."""
         self._shared.before(out)
         self._launch.enqueue((self._width,), (operands[0], out, *self._last), overlap=not self.deterministic)
         self._shared.after(out)
@@ -229,20 +230,20 @@ def _no_blocks(height: int) -> Blocks:
 
 
 def _ell_ranges(  # noqa: PLR0917
-    held: TileFormat, use: RowUse, numbered: bool, groups: int, work: int, team: int, spread: int, together: int
+    tiles: TileFormat, use: RowUse, numbered: bool, groups: int, work: int, team: int, spread: int, together: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Give the ranges of ELL rows and of rows without elements, and the target of each."""
     ranges, rows = np.empty((0, 4), np.int32), np.empty(0, np.int32)
-    if held.ell:
-        ranges = block_ranges(held.ell, groups, work, team=team, spread=spread, together=together)
-        rows = numbered_rows(held.ell, use.shared) if numbered else held.ell.rows
+    if tiles.ell:
+        ranges = block_ranges(tiles.ell, groups, work, team=team, spread=spread, together=together)
+        rows = numbered_rows(tiles.ell, use.shared) if numbered else tiles.ell.rows
     empty = empty_ranges(rows.size, use.empty.size, groups * EMPTY_ROWS)
     return np.concatenate([ranges, empty]), np.concatenate([rows, use.empty])
 
 
-def _elements(held: TileFormat, blocks: list[Blocks], half: bool) -> tuple[NDArray[np.generic], ...]:
+def _elements(tiles: TileFormat, blocks: list[Blocks], half: bool) -> tuple[NDArray[np.generic], ...]:
     """Give columns and values of blocks, in the order of the unit's registers, and of ELL rows."""
-    ell = (held.ell.indices, held.ell.values) if held.ell else (np.empty(0, np.int32), np.empty(0, np.float32))
+    ell = (tiles.ell.indices, tiles.ell.values) if tiles.ell else (np.empty(0, np.int32), np.empty(0, np.float32))
     panels: list[NDArray[np.generic]] = []
     for part in blocks:
         high = mma_pieces if half else split_pieces

@@ -1,6 +1,6 @@
 // SpMM over tiles as one grid in float32: block tiles on the matrix unit, each product as three of tf32, and ELL rows.
-// As accurate as float32 sums in any order. Rows that several tiles have something of are added up atomically in C, in
-// an order that is not fixed.
+// As accurate as float32 sums in any order. Rows that several tiles share are added up atomically in C, in an order
+// that is not fixed.
 //
 // The float32 sibling of tile_spmm.cu, after STile (Fang, Shen, Wang and Chen, SIGMOD 2024, sections 2.2 and 4).
 
@@ -12,13 +12,13 @@
 
 using namespace spmark;
 
-// C = A B, A the sum of both parts. Each body says what its arrays are; of each come first its items and its tiles of
+// C = A B, A the sum of both parts. Each body documents its arrays; before them stand its items and its tiles of
 // columns, 0 where A has no such part.
 //   width       J, a multiple of 8
 //   mixed       whether there are ELL rows or rows without elements, whose body takes registers
 //   dense, out  B and C, row-major, aligned to 16 bytes
 //   sums        not used
-// Rows of C that pieces share are cleared before this grid, with which it may overlap.
+// A launch before this grid, which may overlap with it, clears the rows of C that pieces share.
 template <bool mixed, int columns, int lanes, int threads>
 __global__ void __launch_bounds__(threads, columns == 4 ? 4 : 3)
     spmm_tiles_float(int width,  //

@@ -1,4 +1,4 @@
-"""How block tiles are dealt out to warps, and where the sums of each go."""
+"""Deal block tiles out to warps, and say where the sums of each tile go."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from spmark.impls.kernels.composed import NO_ROW
 from spmark.impls.runtime.target import ceil_div
 
 WARPS = 4
-"""Of a thread block."""
+"""Warps of a thread block."""
 ALONE = (4, 8, 16, 32)
-"""Groups of a panel that one warp takes by itself; of more the warps of a thread block take a part each. Few where the
-panels are few, many where there are enough to keep all warps busy."""
+"""Most groups of a panel that one warp takes by itself; the warps of a thread block share a longer panel. Few are right
+where there are few panels, many where there are enough panels to keep all warps busy."""
 MOST = 64
-"""Groups of a warp, beyond which a panel is divided between thread blocks, each of which brings a piece of its rows."""
+"""Most groups of a warp: a longer panel is divided between thread blocks, each of which brings a piece of its rows."""
 NO_PIECES = np.empty((0, 4), np.int32)
-"""Where sums are added up atomically."""
+"""The pieces where sums are added up atomically."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,11 +30,11 @@ class Panels:
     """Panels of one height or two, dealt out."""
 
     rows: tuple[NDArray[np.int32], ...]
-    """Of each height (p, R): rows of A, -1 where there is none."""
+    """(p, R) for each height: rows of A, -1 where a panel has fewer."""
     tasks: tuple[NDArray[np.int32], ...]
-    """Of each height what `panel_tasks` gives."""
+    """The tasks of `panel_tasks` for each height."""
     counts: tuple[NDArray[np.int64], ...]
-    """Of each height (p,): thread blocks that a panel is divided between; each brings a piece of every row."""
+    """(p,) for each height: thread blocks that share a panel; each of them brings a piece of every row."""
 
     @classmethod
     def of(cls, blocks: Sequence[Blocks], alone: int) -> Panels:
@@ -43,35 +43,37 @@ class Panels:
         return cls(tuple(part.rows for part in blocks), *zip(*dealt, strict=True))
 
     def use(self, num_rows: int, others: NDArray[np.int32] | None = None) -> RowUse:
-        """Find who shares rows, with each other or with ``others``: rows of what is no block, -1 for none."""
+        """Find the rows that panels share with each other or with ``others``, the rows of other tiles (-1 for none)."""
         every = [np.repeat(rows, counts, axis=0) for rows, counts in zip(self.rows, self.counts, strict=True)]
         if others is not None:
             every.append(others)
         return row_use(num_rows, [rows[rows >= 0] for rows in every])
 
     def targets(self, use: RowUse, numbered: bool) -> list[NDArray[np.int32]]:
-        """Say where sums go that are added up atomically: of each height (p, R), as `RowUse.targets` or `NO_ROW`."""
-        found = []
+        """Give the targets of sums that are added up atomically: for each height (p, R), of `use` or `NO_ROW`."""
+        by_height = []
         for rows in self.rows:
             targets = np.full(rows.shape, NO_ROW, np.int32)
             targets[rows >= 0] = use.targets(rows[rows >= 0], numbered)
-            found.append(targets)
-        return found
+            by_height.append(targets)
+        return by_height
 
     def pieces(self, use: RowUse) -> tuple[list[NDArray[np.int32]], NDArray[np.int32]]:
-        """Give pieces of shared rows numbers, so that whoever brings the last of a row finds all. O(rows log of it).
+        """Give numbers to the pieces of shared rows, so that the warp with a row's last piece finds all.
+
+        O(rows log rows).
 
         Parameters
         ----------
         use : RowUse
-            Of `use`, without others.
+            The answer of `use`, without others.
 
         Returns
         -------
         targets : list of (p, R) int32
             r where row r is written whole, -1 - n where the panel's first piece is piece n, `NO_ROW`.
         pieces : (n, 4) int32
-            Of each piece: row of C, first and end of the pieces of that row, number of the row among the shared ones.
+            For each piece: row of C, first and end of the pieces of that row, number of the row among the shared ones.
         """
         every = np.concatenate([rows.reshape(-1) for rows in self.rows])
         times = np.concatenate([np.repeat(n, rows.shape[1]) for rows, n in zip(self.rows, self.counts, strict=True)])
@@ -87,12 +89,12 @@ class Panels:
         ends = np.cumsum(sizes)
         pieces = np.stack([use.shared, ends - sizes, ends, np.arange(use.shared.size)], axis=1).astype(np.int32)
         bounds = np.cumsum([rows.size for rows in self.rows])[:-1]
-        found = [flat.reshape(rows.shape) for flat, rows in zip(np.split(targets, bounds), self.rows, strict=True)]
-        return found, np.repeat(pieces, sizes, axis=0)
+        by_height = [flat.reshape(rows.shape) for flat, rows in zip(np.split(targets, bounds), self.rows, strict=True)]
+        return by_height, np.repeat(pieces, sizes, axis=0)
 
 
 def panel_tasks(indptr: NDArray[np.int32], alone: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Deal panels out to warps: short ones to one each, long ones to all of a thread block, or of several.
+    """Deal panels out to warps: a short one to one warp, a long one to the warps of one thread block or of several.
 
     Parameters
     ----------
@@ -104,8 +106,9 @@ def panel_tasks(indptr: NDArray[np.int32], alone: int) -> tuple[NDArray[np.int32
     Returns
     -------
     tasks : (4 n, 4) int32
-        For each warp of n thread blocks, longest work first: panel (-1: none), first group, end of the groups, 0 where
-        the warp has the panel by itself, k + 1 where the warps of the block share it and k blocks before share it too.
+        For each warp of n thread blocks, longest work first: panel (-1: none), first group, end of the groups, share.
+        The share is 0 where the warp has the panel by itself, and k + 1 where the warps of the block share the panel
+        with k blocks before.
     pieces : (p,) int64
         Thread blocks that add into each panel's rows.
     """

@@ -1,7 +1,7 @@
-"""Ordered zeroing: rows that are added into atomically, or that no block writes, are cleared by a launch of their own.
+"""Ordered zeroing: a launch of its own clears the rows that are added into atomically, or that stay without a block.
 
-It is enqueued before the compute grid on the same stream, so that the order is the stream's; clearing inside the grid
-would race with the first additions, and clearing all of C would write what is written anyway.
+The launch is enqueued before the compute grid on the same stream, which keeps their order. To clear inside the grid
+would race with the first additions; to clear all of C would write rows that the grid writes anyway.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class RowZeroing:
     Parameters
     ----------
     plan : DevicePlan
-        Owner of the uploaded list; it calls `enqueue` first in its own.
+        Owner of the uploaded list; the plan's `enqueue` calls this one first.
     rows : (n,) int32
-        Distinct rows to clear; with none nothing is launched.
+        Distinct rows to clear; where there are none, nothing is launched.
     width : int
         Columns of the matrix to clear.
     kernel : Kernel
-        Of `zeroing_instance`, for the matrix's element type: the result's, or float32 for a workspace.
+        The loaded `zeroing_instance` for the element type: the result's, or float32 for a workspace.
     """
 
     def __init__(self, plan: DevicePlan, rows: NDArray[np.int32], width: int, kernel: Kernel) -> None:

@@ -31,11 +31,11 @@ _LOAD_BYTES = 16
 THREADS = 128
 WARP = 32
 UNEVEN = 1.0
-"""Standard deviation of the row lengths over their mean from which non-zeros are balanced."""
+"""Standard deviation of the row lengths over their mean, from which non-zeros are balanced."""
 PARALLEL_WIDTH, PARALLEL_TERMS = 32, 1 << 23
 """J, and products nnz J, up to which sums are reduced in parallel."""
 _SCALARS = 4
-"""J up to which they are however many products there are."""
+"""J up to which sums are reduced in parallel for any number of products."""
 BUSY_TERMS, LONG_TERMS = 1 << 25, 1 << 28
 """Products nnz J from which a group needs fewer loads on their way, and from which a span is long."""
 SPAN, LONG_SPAN = 32, 128
@@ -80,7 +80,7 @@ SPANS_PARALLEL = KernelTemplate(
 
 
 def vector_of(width: int, dtype: DType) -> int:
-    """Choose elements of a load: the most, up to 16 bytes, that divide J, so that every row of B is aligned to them."""
+    """Choose elements of a load: the most, up to 16 bytes, that divide J, so that loads of every row are aligned."""
     return loads_of(width, _LOAD_BYTES // dtype.itemsize)[0]
 
 
@@ -114,9 +114,11 @@ class NnzBalancedPlan(DevicePlan):
     Parameters
     ----------
     parallel : bool
-        The lanes of a warp share a span's non-zeros; otherwise those of a group share its columns.
-    vector, lanes, span : int
-        Elements of a load, threads of a group (32 if parallel), non-zeros of a group (a multiple of 32 if parallel).
+    span, vector : int
+        Non-zeros of a group (a multiple of 32 where ``sums`` is None), and elements of a load.
+    sums : (lanes, flight), optional
+        Sequential reduction: threads of a group, which share the columns, and rows of B on their way. None for parallel
+        reduction: the lanes of a warp share the span's non-zeros.
     """
 
     def __init__(
@@ -146,7 +148,7 @@ class NnzBalancedPlan(DevicePlan):
         self._grid: Grid = (ceil_div(groups, THREADS // lanes), ceil_div(problem.width, columns), 1)
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        """Clear what is empty or added up, compute, and round what was added up in float32."""
+        """Clear empty and shared rows, compute, and round shared rows that were added up in float32."""
         self._shared.before(out)
         self._kernel.launch(self._grid, (*self._sizes, *self._arrays, *operands, out, self._shared.sums))
         self._shared.after(out)
@@ -155,7 +157,7 @@ class NnzBalancedPlan(DevicePlan):
 def shared_rows(matrix: Csr, span: int) -> NDArray[np.int32]:
     """Give the rows whose non-zeros lie in more than one span of ``span`` consecutive non-zeros, ascending."""
     start, stop = matrix.indptr[:-1], matrix.indptr[1:]
-    # An empty row's stop - 1 lies before its start: it never counts.
+    # An empty row never counts, since its stop - 1 lies before its start.
     return np.flatnonzero((stop - 1) // span > start // span).astype(np.int32)
 
 
@@ -172,11 +174,11 @@ class NnzBalanced:
     )
 
     reduction: str = "auto"
-    """``sequential``: lanes share the columns; ``parallel``: they share the non-zeros; ``auto`` takes the rule's."""
+    """``sequential``: lanes share the columns; ``parallel``: lanes share the non-zeros; ``auto``: the rule chooses."""
     balance: str = "auto"
-    """``rows`` or ``nnz`` of equal number for each group of threads; ``auto`` takes the rule's."""
+    """``rows`` or ``nnz``: each group of threads has equally many of them; ``auto``: the rule chooses."""
     span: int = 0
-    """Non-zeros of a group where they are balanced, a multiple of 32; 0 takes the rule's."""
+    """Non-zeros of a group where non-zeros are balanced, a multiple of 32; 0: the rule chooses."""
 
     def __post_init__(self) -> None:
         check_choices(self, reduction=("sequential", "parallel", "auto"), balance=("rows", "nnz", "auto"))

@@ -21,12 +21,13 @@ def spmm(  # noqa: PLR0917
     Parameters
     ----------
     tasks : (n + 1,) int64
-        Rows of task t are ``tasks[t]:tasks[t + 1]``.
+        Rows of task t are ``tasks[t]:tasks[t + 1]``; made by `spmark.impls.numba_cpu.plan.equal_tasks`, read.
     indptr, indices, values
-        A in CSR: (I + 1,) int32, (nnz,) int32, (nnz,) float32.
+        A in CSR: (I + 1,) int32, (nnz,) int32, (nnz,) float32; read.
     dense : (K, J) float32
+        B, the caller's operand; read.
     out : (I, J) float32
-        Written whole.
+        C; every element is written.
     """
     for task in prange(tasks.size - 1):
         for i in range(tasks[task], tasks[task + 1]):
@@ -52,9 +53,11 @@ def sddmm(  # noqa: PLR0917
     scale : (nnz,) float32
         Not read unless ``scaled``.
     scaled : bool
+        Whether results are multiplied by ``scale``.
     x, y : (I, J), (K, J) float32
+        X and Y, the caller's operands; read.
     out : (nnz,) float32
-        Written whole.
+        D, in A's CSR order; every element is written.
     """
     for task in prange(tasks.size - 1):
         for i in range(tasks[task], tasks[task + 1]):

@@ -1,4 +1,4 @@
-"""CSR kernels on all cores of the host, compiled by Numba: the CPU baseline that uses the machine.
+"""CSR kernels on all cores of the host, compiled by Numba: the CPU baseline with all cores.
 
 Rows are given to threads in contiguous ranges of equal cost; the layout is the plain CSR of the problem.
 """
@@ -28,7 +28,7 @@ class NumbaCpu:
     Raises
     ------
     ValueError
-        ``threads`` outside what Numba started with.
+        ``threads`` is below 1 or above the number that Numba started with.
     """
 
     name: ClassVar[str] = "numba_cpu"
@@ -66,11 +66,11 @@ class _Plan(Built):
         self._threads = threads
         with self.phase("convert"):
             values = problem.values.astype(np.float32, copy=False)
-            held = equal_tasks(matrix, threads), matrix.indptr, matrix.indices, values
+            arrays = equal_tasks(matrix, threads), matrix.indptr, matrix.indices, values
             self._staging = HostStaging(problem)
-        self._sparse = held if problem.op is Op.SPMM else (*held, problem.scaled)
+        self._sparse = arrays if problem.op is Op.SPMM else (*arrays, problem.scaled)
         self._kernel = kernels.spmm if problem.op is Op.SPMM else kernels.sddmm
-        self.device_bytes = sum(array.nbytes for array in held) + self._staging.nbytes
+        self.device_bytes = sum(array.nbytes for array in arrays) + self._staging.nbytes
         # Exactly the types that a run passes: a conversion of types would cost more than a small product.
         matrix_type, vector_type = numba.float32[:, ::1], numba.float32[::1]
         result_type = matrix_type if problem.op is Op.SPMM else vector_type
@@ -92,7 +92,7 @@ class _Plan(Built):
 def equal_tasks(matrix: Csr, tasks: int) -> NDArray[np.int64]:
     """Cut the rows into ``tasks`` contiguous ranges of equal cost.
 
-    A row costs its non-zeros plus one, for what is written even where it is empty.
+    The cost of a row is its non-zeros plus one: the row of the result is written even where the row is empty.
 
     Returns
     -------

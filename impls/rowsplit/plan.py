@@ -128,14 +128,14 @@ class RowSplitSddmm(OneLaunchPlan):
 
 
 def _with_room(array: NDArray[Any], chunk: int) -> NDArray[Any]:
-    """Copy with zeros at the end, so that the last copy of ``chunk`` elements stays inside."""
+    """Copy with zeros at the end, so that the kernel's last copy of ``chunk`` elements stays inside of the array."""
     made = np.zeros(ceil_div(array.size, chunk) * chunk, array.dtype)
     made[: array.size] = array
     return made
 
 
 def longest_first(lengths: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Order rows by length, longest first, those of equal length as they come: the row swizzle. O(n log n)."""
+    """Order rows by length, longest first, rows of equal length as in A: the row swizzle. O(n log n)."""
     return np.argsort(-lengths, kind="stable").astype(np.int32)
 
 
@@ -145,7 +145,7 @@ def strips_of(matrix: Csr, strip: int) -> NDArray[np.int32]:
     Returns
     -------
     (strips, 4) int32
-        Row, first non-zero, non-zeros, 0; longest strips first. O(nnz / strip + I), but for the sort.
+        Row, first non-zero, non-zeros, 0; longest strips first. O(nnz / strip + I), without the sort.
     """
     rows, ordinal = numbered(-(-matrix.row_lengths // strip))
     made = np.zeros((rows.size, 4), np.int32)
@@ -167,7 +167,7 @@ class RowSplit:
     vector: int = 0
     """Elements of a load (1, 2, 4, 8; at most 16 bytes, a divisor of J); 0 chooses the widest that fits."""
     lanes: int = 0
-    """SpMM: threads of a subwarp (8, 16, 32), so that a block has 32 / lanes rows; 0 takes what J needs."""
+    """SpMM: threads of a subwarp (8, 16, 32), so that a block has 32 / lanes rows; 0 takes as many as J needs."""
     tiles: int = 0
     """SpMM: vectors of a thread (1, or 2 of 16 bytes); 0 takes 2 where J has four times a subwarp's columns."""
     depth: int = DEPTH
@@ -189,7 +189,7 @@ class RowSplit:
         )
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
-        """Refuse widths beyond the grid, and what is pinned and does not fit the problem."""
+        """Refuse widths beyond the grid, and pinned tunables that do not fit the problem."""
         vector, dtype = self._vector(problem), problem.dtype
         if problem.width % vector or vector * dtype.itemsize > _LOAD_BYTES:
             return (
@@ -201,8 +201,8 @@ class RowSplit:
         if chosen["tiles"] == 2 and vector * dtype.itemsize < _LOAD_BYTES:
             return f"expected loads of 16 bytes for two tiles, found {vector} {dtype}"
         if chosen["index"] == "int16" and not _shortens(problem, vector):
-            found = f"{dtype}, K = {problem.matrix.num_cols}, vector {vector}"
-            return f"expected float16, K up to {_MAX_SHORT_COLS:,} and a vector of 4 or 8 for int16, found {found}"
+            given = f"{dtype}, K = {problem.matrix.num_cols}, vector {vector}"
+            return f"expected float16, K up to {_MAX_SHORT_COLS:,} and a vector of 4 or 8 for int16, found {given}"
         most = MAX_GRID[1] * chosen["lanes"] * vector * chosen["tiles"]
         return f"expected J of at most {most}, found {problem.width}" if problem.width > most else None
 
@@ -210,7 +210,7 @@ class RowSplit:
         return self.vector or vector_of(problem.width, problem.dtype)
 
     def _schedule(self, problem: Problem) -> dict[str, Any]:
-        """Give what is pinned and, for the rest, what the README says."""
+        """Give the pinned tunables, and for the others the README's rule."""
         width, vector = problem.width, self._vector(problem)
         lanes = self.lanes or next((n for n in LANES if n * vector >= width), WARP)
         whole = vector * problem.dtype.itemsize == _LOAD_BYTES

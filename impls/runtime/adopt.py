@@ -1,4 +1,4 @@
-"""Other libraries' device arrays as CuPy's, without a copy, and the stream that they mean."""
+"""View other libraries' device arrays as CuPy's, without a copy, and give the stream that these libraries use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def adopt(array: Any) -> cupy.ndarray:
     Raises
     ------
     OperandError
-        It is not on a GPU.
+        The array is not on a GPU.
     """
     if isinstance(array, cupy.ndarray):
         return array
@@ -35,7 +35,7 @@ def adopt(array: Any) -> cupy.ndarray:
 
 
 def stream_of(arrays: Sequence[Any]) -> AbstractContextManager[Any] | None:
-    """Give PyTorch's current stream where one of ``arrays`` is a tensor, else None: CuPy's current stream holds."""
+    """Give PyTorch's current stream where one of ``arrays`` is a tensor, else None, for CuPy's current stream."""
     torch = sys.modules.get("torch")
     if torch is None or not any(isinstance(array, torch.Tensor) for array in arrays):
         return None

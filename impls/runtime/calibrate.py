@@ -1,19 +1,25 @@
-"""The rates of a GPU: copy and read bandwidth, multiply-adds, matrix units, launches. Medians over large data."""
+"""The rates of a GPU: bandwidths, multiply-adds, matrix units, launches, dependent loads, gathered rows.
+
+Rates are medians over large data and warm caches; the launch and the chain of loads are timed from cold ones.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.runtime.cuda import CudaTarget
 from spmark.impls.runtime.cudatiming import CudaStopwatch
 from spmark.impls.runtime.device import versions
-from spmark.impls.runtime.target import Grid
+from spmark.impls.runtime.target import Grid, Target
 from spmark.impls.runtime.template import Instance, KernelTemplate
-from spmark.impls.runtime.timing import Run
+from spmark.impls.runtime.timing import Run, Stopwatch
 from spmark.impls.runtime.withcupy import cupy
 
 _SOURCE = Path(__file__).parent / "kernels" / "calibrate.cu"
@@ -24,27 +30,53 @@ COPY_ALL = KernelTemplate(_SOURCE, "copy_all", {"unroll": (_UNROLL,), "threads":
 MULTIPLY_ADD = KernelTemplate(_SOURCE, "multiply_add", {"threads": (_THREADS,)})
 MATRIX_MULTIPLY = KernelTemplate(_SOURCE, "matrix_multiply", {"tf32": (False, True), "threads": (_THREADS,)})
 NOTHING = KernelTemplate(_SOURCE, "nothing", {"threads": (32,)})
-KERNELS = (READ_ALL, COPY_ALL, MULTIPLY_ADD, MATRIX_MULTIPLY, NOTHING)
+FOLLOW_CHAIN = KernelTemplate(_SOURCE, "follow_chain", {"threads": (32,)})
+_ROW_BYTES = (64, 128, 256, 512, 1024, 2048)
+_FLIGHT = 2
+"""Rows that a group of lanes has in flight."""
+GATHER_ROWS = KernelTemplate(
+    _SOURCE,
+    "gather_rows",
+    {"row_vectors": tuple(row // 16 for row in _ROW_BYTES), "rows": (_FLIGHT,), "threads": (256,)},
+)
 
 _SAMPLES = 21
 _ROUNDS = 4096
 _LAUNCHES = 100
+_LINKS = (8, 72)
+"""Loads of the two chains whose difference gives one: the launch and what both begin with cancels."""
+_GATHER_ROUNDS, _GATHER_BLOCKS_PER_SM = 64, 64
+_L1_TABLE_BYTES = 64 << 10
+"""Fits into the L1 of every architecture."""
+_L2_OVER_TABLE = 4
+"""A quarter of the L2 fits even where each half of it keeps a copy of what its side reads."""
+_TABLES = (0.5, 1, 2, 4)
+"""Sizes of tables over the L2's."""
 _SUMS = {"multiply_add": 16, "matrix_multiply": 8}
 _MMA_FLOPS = {"float16": 2 * 16 * 8 * 16, "tf32": 2 * 16 * 8 * 8}
 
 
+@dataclass(frozen=True)
+class _Gauge:
+    """Times runs and kernels on the GPU that is calibrated."""
+
+    spec: DeviceSpec
+    target: Target
+    stopwatch: Stopwatch
+
+    def seconds(self, run: Run, cold: bool = False) -> float:
+        self.stopwatch.batch([run], 5, cold)
+        return float(np.median(self.stopwatch.batch([run], _SAMPLES, cold))) * 1e-6
+
+    def kernel(self, instance: Instance, grid: Grid, *args: object) -> Run:
+        (loaded,) = self.target.load([instance])
+        return lambda: loaded.launch(grid, args)
+
+
 def calibrate_cuda(spec: DeviceSpec) -> DeviceSpec:
     """Measure the GPU's rates; needs a quarter of its memory at most, 4 GB a buffer at most."""
-    target = CudaTarget(spec)
-    stopwatch = CudaStopwatch(spec)
-
-    def seconds(run: Run) -> float:
-        stopwatch.batch([run], 5, cold=False)
-        return float(np.median(stopwatch.batch([run], _SAMPLES, cold=False))) * 1e-6
-
-    def kernel(instance: Instance, grid: Grid, *args: object) -> Run:
-        (loaded,) = target.load([instance])
-        return lambda: loaded.launch(grid, args)
+    gauge = _Gauge(spec, CudaTarget(spec), CudaStopwatch(spec))
+    seconds, kernel = gauge.seconds, gauge.kernel
 
     values = min(1 << 30, spec.memory_bytes // 32)
     source, held = cupy.ones(values, cupy.float32), cupy.empty(values, cupy.float32)
@@ -85,6 +117,59 @@ def calibrate_cuda(spec: DeviceSpec) -> DeviceSpec:
                 for name, flops in _MMA_FLOPS.items()
             },
             "launch_s": launch,
+            "cold_launch_s": seconds(empty, cold=True),
+            "cold_load_s": _cold_load_s(gauge),
             "calibrated_with": {"driver": driver, "cuda": cuda, "on": f"{datetime.now(UTC):%Y-%m-%d}"},
+            **_gather_rates(gauge, source, held),
         }
     )
+
+
+def _cold_load_s(gauge: _Gauge) -> float:
+    """Give the seconds of one load from memory that the next one waits for."""
+    chain = gauge.target.upload(chain_of(2 * gauge.spec.l2_bytes // 4, _LINKS[-1]))
+    last, follow = gauge.target.empty((1,), np.int32), FOLLOW_CHAIN.instance(threads=32)
+    short, long = (
+        gauge.seconds(gauge.kernel(follow, (1, 1, 1), np.int32(links), chain, last), cold=True) for links in _LINKS
+    )
+    return (long - short) / (_LINKS[1] - _LINKS[0])
+
+
+def _gather_rates(gauge: _Gauge, source: Any, sink: Any) -> dict[str, dict[int, float]]:
+    """Give the bytes a second of reading random rows, by field of `DeviceSpec`; tables are parts of ``source``."""
+    blocks = _GATHER_BLOCKS_PER_SM * gauge.spec.num_sms
+    instances = {row: GATHER_ROWS.instance(row_vectors=row // 16, rows=_FLIGHT, threads=256) for row in _ROW_BYTES}
+    l2_bytes = gauge.spec.l2_bytes
+
+    def rate(table_bytes: int, row_bytes: int) -> float:
+        args = np.int32(_GATHER_ROUNDS), np.uint32(table_bytes // row_bytes), source, sink
+        lanes = min(row_bytes // 16, gauge.spec.warp_size)
+        rows = blocks * 256 // lanes * _GATHER_ROUNDS * _FLIGHT
+        return rows * row_bytes / gauge.seconds(gauge.kernel(instances[row_bytes], (blocks, 1, 1), *args))
+
+    return {
+        "l2_gather_bytes_per_s": {row: rate(l2_bytes // _L2_OVER_TABLE, row) for row in _ROW_BYTES},
+        "l1_gather_bytes_per_s": {row: rate(_L1_TABLE_BYTES, row) for row in _ROW_BYTES},
+        "table_gather_bytes_per_s": {int(part * l2_bytes): rate(int(part * l2_bytes), 512) for part in _TABLES},
+    }
+
+
+def chain_of(places: int, links: int) -> NDArray[np.int32]:
+    """Give places of which each names the next of a chain that begins at 0.
+
+    Parameters
+    ----------
+    places : int
+        Length of the array, at least ``32 * (links + 1)``.
+    links : int
+        Loads of the chain.
+
+    Returns
+    -------
+    (places,) ndarray of int32
+        Each link lies in a line of 128 bytes of its own, drawn by a fixed seed; what no link uses is 0.
+    """
+    lines = np.random.default_rng(0).choice(places // 32 - 1, links, replace=False) + 1
+    chain = np.zeros(places, np.int32)
+    chain[np.append(0, 32 * lines[:-1])] = 32 * lines
+    return chain

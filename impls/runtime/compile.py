@@ -50,14 +50,14 @@ class _Unit:
     """A source and its headers as they were read."""
 
     looked_at: tuple[Path, ...]
-    """These, and where a header was looked for in vain: one that appears there is included from then on."""
+    """The source, and each path at which a header was searched: a missing header may appear later."""
     stamps: tuple[Stamp | None, ...]
-    """Of each; None where there is none."""
+    """The stamp of each path in `looked_at`; None where the file is missing."""
     content: bytes
 
 
 _UNITS: dict[Path, _Unit] = {}
-"""By source; a process meets a few dozen."""
+"""Units by source; a process reads a few dozen."""
 
 
 def cache_folder() -> Path:
@@ -77,12 +77,12 @@ def compile_kernel(source: Path, expression: str, arch: str, compiler: str = "nv
     arch : str
         ``sm_80``, ``sm_90``, ``sm_100``...
     compiler : {"nvrtc", "nvcc"}
-        NVRTC needs no host compiler; nvcc is there to hold it against.
+        NVRTC needs no host compiler; nvcc is there to compare NVRTC with.
 
     Raises
     ------
     CompileError
-        Carries the file, the template arguments and the log.
+        The kernel does not compile; the error carries the file, the template arguments and the log.
     DeviceError
         The compiler is not installed.
     """
@@ -99,8 +99,8 @@ def cached(key: str, make: Callable[[], Binary]) -> Binary:
     key : str
         Hexadecimal digest of everything that the binary depends on: source, options, architecture, tool's version.
     make : callable
-        Called where there is no entry, or one that does not hold what was written; what it raises passes through and
-        leaves the cache as it was.
+        Makes the binary; called where the entry is absent or damaged. Its errors pass through, and the cache stays as
+        it was.
     """
     binary = kept_binary(key)
     if binary is None:
@@ -110,17 +110,17 @@ def cached(key: str, make: Callable[[], Binary]) -> Binary:
 
 
 def kept_binary(key: str) -> Binary | None:
-    """Give the binary called ``key`` that is in the cache; None where there is none, or not what was written."""
+    """Read the binary called ``key`` from the cache; None where the entry is absent or damaged."""
     return _read(_place(key))
 
 
 def cached_kernel(source: Path, expression: str, arch: str) -> Binary | None:
-    """Give a kernel of NVRTC's that is in the cache; None where it must be compiled."""
+    """Read a kernel that NVRTC compiled from the cache; None where it must be compiled."""
     return kept_binary(_kernel_key(source, expression, arch, "nvrtc"))
 
 
 def kept_source(text: str, name: str) -> Path:
-    """Keep a generated source beside the compiled kernels; one that holds something else is written again.
+    """Keep a generated source beside the compiled kernels; a file with other contents is written again.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def kept_source(text: str, name: str) -> Path:
     Raises
     ------
     BuildError
-        It cannot be written.
+        The file cannot be written.
     """
     path = cache_folder() / "sources" / f"{name}_{hashlib.sha256(text.encode()).hexdigest()[:24]}.cu"
     try:
@@ -150,9 +150,9 @@ def assemble(ptx: str, arch: str, name: str = "ptx") -> Binary:
     Raises
     ------
     CompileError
-        With ptxas's log.
+        ptxas refuses; the error carries its log.
     DeviceError
-        There is no ptxas.
+        ptxas is not installed.
     """
     entry = re.search(r"\.entry\s+([\w$]+)", ptx)
     if entry is None:
@@ -172,11 +172,11 @@ def assemble(ptx: str, arch: str, name: str = "ptx") -> Binary:
 
 
 def included_headers(source: Path) -> tuple[list[Path], tuple[Path, ...]]:
-    """Give every header of ours that ``source`` includes, directly or not, sorted; the toolkit's go by its version.
+    """Give our own headers that ``source`` includes, directly or through others, sorted, and all paths searched.
 
-    Beside them stand all paths at which one was looked for, there or not.
+    The toolkit's headers are left out: its version stands for them. Files at searched paths may be missing.
     """
-    found: set[Path] = set()
+    headers: set[Path] = set()
     looked: dict[Path, None] = {}
     pending = [source]
     while pending:
@@ -186,11 +186,11 @@ def included_headers(source: Path) -> tuple[list[Path], tuple[Path, ...]]:
                 path = (folder / name).resolve()
                 looked[path] = None
                 if path.is_file():
-                    if path not in found:
-                        found.add(path)
+                    if path not in headers:
+                        headers.add(path)
                         pending.append(path)
                     break
-    return sorted(found), tuple(looked)
+    return sorted(headers), tuple(looked)
 
 
 def _include_options(source: Path) -> list[str]:
@@ -271,14 +271,14 @@ def _key(source: Path, words: Sequence[str]) -> str:
 
 
 def content(source: Path) -> bytes:
-    """Give the names and bytes of a source and of its headers; they are walked again only where one has changed.
+    """Give the names and bytes of a source and of its headers; files are searched again only where one has changed.
 
-    Walking them costs a millisecond, as much as all else that loading a kernel from the cache does.
+    A search costs a millisecond, as much as the other steps of loading a kernel from the cache together.
     """
     unit = _UNITS.get(source)
     if unit is None or unit.stamps != _stamps(unit.looked_at):
         headers, looked_at = included_headers(source)
-        stamps = _stamps((source, *looked_at))  # before they are read, so that a change in between is one
+        stamps = _stamps((source, *looked_at))  # taken before the files are read: a change in between is noticed
         parts = (b"\0" + path.name.encode() + b"\0" + path.read_bytes() for path in (source, *headers))
         unit = _UNITS[source] = _Unit((source, *looked_at), stamps, b"".join(parts))
     return unit.content

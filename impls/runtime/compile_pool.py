@@ -49,9 +49,9 @@ _COMMAND = (sys.executable, "-P", "-m", "spmark.impls.runtime.compile_pool")
 
 
 def side_by_side(function: Callable[[T], R], tasks: Sequence[T], workers: int) -> list[R]:
-    """Call a function that waits for a compiler or an assembler with every task, so many at a time.
+    """Call ``function``, which waits for a compiler or an assembler, with every task, ``workers`` calls at a time.
 
-    Results come in the order of the tasks; the first call that raises ends the others' turn.
+    Results come in the order of the tasks. Where a call raises, tasks that have not begun are dropped.
     """
     with ThreadPoolExecutor(max(1, min(workers, len(tasks)))) as threads:
         return list(threads.map(function, tasks))
@@ -183,11 +183,11 @@ class _Worker:
 
 
 _WAITING: SimpleQueue[_Worker] = SimpleQueue()
-"""Processes that wait. They belong to the whole process: searches come and go, and each would start its own."""
+"""Processes that wait for a request. All searches share them: otherwise each search would start its own."""
 
 
 def _take() -> tuple[_Worker, bool]:
-    """Give a process, and whether it waited: one that did may have ended since."""
+    """Give a process, and whether it waited: a process that waited may have ended meanwhile."""
     while True:
         try:
             worker = _WAITING.get_nowait()

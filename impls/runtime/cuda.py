@@ -32,7 +32,7 @@ class CudaKernel:
     binary: Binary
     function: Any
     overlaps: bool
-    """Whether the GPU can begin it before the one enqueued before it has ended."""
+    """Whether the GPU can begin this kernel before the kernel enqueued before has ended."""
     _dynamic_bytes: int = 0
 
     def allow_shared(self, shared_bytes: int) -> None:
@@ -58,7 +58,7 @@ class CudaTarget:
     Raises
     ------
     DeviceError
-        There is no GPU or its architecture is not the spec's.
+        There is no GPU, or the GPU's architecture differs from the spec's.
     """
 
     xp: Any = cupy
@@ -66,18 +66,18 @@ class CudaTarget:
     def __init__(self, spec: DeviceSpec) -> None:
         self.spec = spec
         try:
-            found = f"sm_{cupy.cuda.Device().compute_capability}"
+            arch = f"sm_{cupy.cuda.Device().compute_capability}"
         except runtime.CUDARuntimeError as error:
             raise DeviceError(f"expected a GPU like {spec.name}, found none: {error}") from error
         self.location = f"cuda:{cupy.cuda.Device().id}"
-        if found != spec.arch:
-            raise DeviceError(f"expected a GPU of {spec.arch} ({spec.name}), found {found}")
+        if arch != spec.arch:
+            raise DeviceError(f"expected a GPU of {spec.arch} ({spec.name}), found {arch}")
 
     def upload(self, array: NDArray[Any]) -> DeviceArray:
         """Copy to the GPU, blocking."""
-        held = cupy.asarray(np.ascontiguousarray(array))
+        on_device = cupy.asarray(np.ascontiguousarray(array))
         cupy.cuda.get_current_stream().synchronize()
-        return held
+        return on_device
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> DeviceArray:
         """Allocate from CuPy's pool."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.record import Flush
 from spmark.impls.runtime.cuda import CudaTarget
 from spmark.impls.runtime.cudatiming import CapturedGraph, CudaStopwatch, PeakMemory
 from spmark.impls.runtime.lab import Peak
@@ -22,9 +23,9 @@ class CudaLab:
 
     xp: Any = cupy
 
-    def __init__(self, spec: DeviceSpec) -> None:
+    def __init__(self, spec: DeviceSpec, flush: Flush = Flush.WRITE) -> None:
         self._target = CudaTarget(spec)
-        self.stopwatch: Stopwatch | None = CudaStopwatch(spec)
+        self.stopwatch: Stopwatch | None = CudaStopwatch(spec, flush)
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
         """Allocate from CuPy's pool."""
@@ -39,7 +40,7 @@ class CudaLab:
         self._target.synchronize()
 
     def free_bytes(self) -> int:
-        """Ask the driver; what CuPy's pool holds unused counts as free."""
+        """Ask the driver; unused memory of CuPy's pool counts as free."""
         free, _ = cupy.cuda.runtime.memGetInfo()
         return int(free + cupy.get_default_memory_pool().free_bytes())
 
@@ -50,7 +51,7 @@ class CudaLab:
 
     @contextmanager
     def peak(self) -> Iterator[Peak]:
-        """Count CuPy's pool."""
+        """Record the peak of CuPy's pool."""
         peak = Peak()
         with PeakMemory() as hook:
             yield peak

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.record import Flush
 from spmark.impls.runtime.compile import compile_kernel
 from spmark.impls.runtime.cuda import cuda_faults, load_function
-from spmark.impls.runtime.template import KernelTemplate
+from spmark.impls.runtime.template import Instance, KernelTemplate
 from spmark.impls.runtime.timing import Run, Stopwatch
 from spmark.impls.runtime.withcupy import cupy
 
@@ -32,7 +33,10 @@ _THROTTLE_REASONS = {
 }
 
 
-GATE = KernelTemplate(Path(__file__).parent / "kernels" / "gate.cu", "gate", {"threads": (32,)})
+_KERNELS = Path(__file__).parent / "kernels"
+GATE = KernelTemplate(_KERNELS / "gate.cu", "gate", {"threads": (32,)})
+READ_THROUGH = KernelTemplate(_KERNELS / "flush.cu", "read_through", {"threads": (512,)})
+_READERS_PER_SM = 4
 
 
 class Gate:
@@ -48,7 +52,7 @@ class Gate:
     """
 
     def __init__(self, arch: str) -> None:
-        self._kernel = _gate_kernel(arch, cupy.cuda.Device().id)
+        self._kernel = _loaded(GATE.instance(threads=32), arch, cupy.cuda.Device().id)
         self._memory = cupy.cuda.alloc_pinned_memory(4)
         self._opened = np.frombuffer(self._memory, np.int32, 1)
         self._opened[0] = self._turn = 0
@@ -65,8 +69,8 @@ class Gate:
 
 
 @cache
-def _gate_kernel(arch: str, device: int) -> Any:
-    return load_function(compile_kernel(GATE.source, GATE.instance(threads=32).expression, arch))
+def _loaded(instance: Instance, arch: str, device: int) -> Any:
+    return load_function(compile_kernel(instance.template.source, instance.expression, arch))
 
 
 class CudaStopwatch(Stopwatch):
@@ -76,10 +80,13 @@ class CudaStopwatch(Stopwatch):
     ----------
     spec : DeviceSpec
         Says the size of the L2: the flush buffer is at least twice that and at least 256 MB.
+    flush : Flush
+        ``READ`` reads a second buffer of the L2's size after the first was written.
     """
 
-    def __init__(self, spec: DeviceSpec) -> None:
+    def __init__(self, spec: DeviceSpec, flush: Flush = Flush.WRITE) -> None:
         self._flush = cupy.zeros(max(2 * spec.l2_bytes, MIN_FLUSH_BYTES), cupy.uint8)
+        self._read = _Reading(spec) if flush is Flush.READ else None
         self._nvml, self._gate = _Nvml(), Gate(spec.arch)
         # Nothing of ours sets lines aside in L2, but a library might have: give the whole cache back.
         with suppress(Exception):
@@ -95,6 +102,8 @@ class CudaStopwatch(Stopwatch):
                 for run, (before, after) in zip(runs, turn, strict=True):
                     if cold:
                         self._flush.data.memset_async(1, self._flush.nbytes, stream)
+                        if self._read is not None:
+                            self._read.enqueue()
                     before.record(stream)
                     run()
                     after.record(stream)
@@ -105,6 +114,20 @@ class CudaStopwatch(Stopwatch):
     def state(self) -> tuple[float, list[str]]:
         """Ask the driver."""
         return self._nvml.state()
+
+
+class _Reading:
+    """Reads a buffer of the L2's size, so that the lines of the flush buffer leave the L2 before a run begins."""
+
+    def __init__(self, spec: DeviceSpec) -> None:
+        instance = READ_THROUGH.instance(threads=512)
+        self._kernel = _loaded(instance, spec.arch, cupy.cuda.Device().id)
+        self._grid, self._block = (_READERS_PER_SM * spec.num_sms, 1, 1), (instance.threads, 1, 1)
+        self._source, self._sink = cupy.zeros(spec.l2_bytes // 16 * 4, cupy.float32), cupy.zeros(1, cupy.float32)
+
+    def enqueue(self) -> None:
+        """Read on the current stream."""
+        self._kernel(self._grid, self._block, (np.int64(self._source.size // 4), self._source, self._sink))
 
 
 class _Nvml:

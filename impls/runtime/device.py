@@ -1,4 +1,4 @@
-"""Which devices are here, what they are, and how fast: queries, calibrations and the specs that ship."""
+"""The devices of this machine and their rates: queries, calibrations and the specs that ship."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def find(name: str = "auto") -> DeviceSpec:
     Raises
     ------
     DeviceError
-        The name is unknown, or there is no such device and why.
+        The name is unknown, or the machine has no such device; the message says why.
     """
     if name == "auto":
         reason = cuda_missing()
@@ -71,7 +71,7 @@ def cuda_missing() -> str | None:
 
 
 def host_simt() -> DeviceSpec:
-    """Give the spec of kernels run on the host: a small sm_90, since only results are looked at."""
+    """Give the spec for kernels on the host: a small sm_90, since only results count."""
     return DeviceSpec(
         name="host-simt",
         kind=DeviceKind.HOST_SIMT,
@@ -94,20 +94,21 @@ def versions(spec: DeviceSpec) -> tuple[str, str]:
     import cupy
 
     runtime = cupy.cuda.runtime.runtimeGetVersion()
-    found = None
+    release = None
     version = Path("/proc/driver/nvidia/version")
     if version.exists():
-        found = re.search(r"\b(\d+\.\d+(?:\.\d+)?)\b", version.read_text())
-    if found is None:
+        release = re.search(r"\b(\d+\.\d+(?:\.\d+)?)\b", version.read_text())
+    if release is None:
         driver = cupy.cuda.runtime.driverGetVersion()
         return f"cuda-{driver // 1000}.{driver % 1000 // 10}", f"{runtime // 1000}.{runtime % 1000 // 10}"
-    return found[1], f"{runtime // 1000}.{runtime % 1000 // 10}"
+    return release[1], f"{runtime // 1000}.{runtime % 1000 // 10}"
 
 
 def calibrated(spec: DeviceSpec) -> DeviceSpec:
     """Give ``spec`` with measured rates.
 
-    They are the user's own calibration, else the one that ships, else a short one made now and kept.
+    The rates come from the user's own calibration, else from the one that ships. Without both, a short calibration is
+    made now and kept.
     """
     if spec.kind is DeviceKind.HOST_SIMT:
         return spec
@@ -135,7 +136,7 @@ def user_calibration(name: str) -> Path:
 
 
 def calibrate(spec: DeviceSpec) -> DeviceSpec:
-    """Measure bandwidths and arithmetic rates; about five seconds.
+    """Measure bandwidths, arithmetic rates, launches, dependent loads and gathered rows: seconds, and compiling.
 
     Raises
     ------
@@ -203,8 +204,8 @@ def _cpu() -> DeviceSpec:
 def cpu_model() -> str:
     """Give the processor's name, or the machine type where the system does not say."""
     info = Path("/proc/cpuinfo")
-    found = re.search(r"model name\s*:\s*(.+)", info.read_text()) if info.exists() else None
-    return found[1].strip() if found else platform.processor() or platform.machine()
+    named = re.search(r"model name\s*:\s*(.+)", info.read_text()) if info.exists() else None
+    return named[1].strip() if named else platform.processor() or platform.machine()
 
 
 def _last_level_cache_bytes() -> int:

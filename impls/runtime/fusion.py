@@ -1,9 +1,11 @@
 """Horizontal fusion: several bodies in one compute grid, each with a range of its thread blocks.
 
 A fused kernel is an ordinary template whose source includes the bodies and calls ``run_fused`` of
-``spmark/fusion.cuh``, so that whatever walks a table of kernels (compiling for every architecture, running on the host)
-walks it too. Its parameters are, by convention, scalars that all bodies share; for every body its items, its tiles and
-its arrays; then what all share again. After Li et al., "Automatic Horizontal Fusion for GPU Kernels", CGO 2022.
+``spmark/fusion.cuh``. Code that walks a table of kernels (to compile for every architecture, to run on the host) thus
+meets fused kernels too. By convention the parameters are scalars that all bodies share, then items, tiles and arrays
+of each body, then more that all bodies share.
+
+After Li et al., "Automatic Horizontal Fusion for GPU Kernels", CGO 2022.
 """
 
 from __future__ import annotations
@@ -31,15 +33,15 @@ class Body:
 
 @dataclass(frozen=True, eq=False)
 class FusedTemplate(KernelTemplate):
-    """A kernel of several bodies. They share the block size, and registers and shared memory of the greediest."""
+    """A kernel of several bodies of one block size; registers and shared memory are those of the greediest body."""
 
     bodies: tuple[Body, ...] = ()
-    """In the order of their ranges in the grid, which is that of the kernel's parameters: long work first."""
+    """In the order of the ranges in the grid and of the kernel's parameters: long work first."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """What one body is given to do: a thread block for every item and tile."""
+    """The work of one body: a thread block for every item and tile."""
 
     items: int
     tiles: int
@@ -47,15 +49,15 @@ class Share:
 
 
 class FusedLaunch:
-    """A fused kernel with the shares of its bodies; those without one get no blocks.
+    """A fused kernel with the shares of its bodies; a body without a share gets no blocks.
 
     Parameters
     ----------
     target : Target
     instance : Instance
-        Of a `FusedTemplate`.
+        Instance of a `FusedTemplate`.
     shares : mapping
-        By the body's name; arrays of the dtypes that it declares, on the target.
+        Shares by the body's name; the arrays are on the target and have the dtypes that the body declares.
     around : sequence of Instance
         Kernels of launches before and after this one, which are compiled beside it.
 
@@ -67,8 +69,8 @@ class FusedLaunch:
     Raises
     ------
     BuildError
-        A share is of no body of the template or its arrays are not what the body takes, the grid would be too large, or
-        the kernel does not compile.
+        A share names a body that the template lacks, or its arrays have other dtypes than the body's. The grid would be
+        too large. The kernel does not compile.
     """
 
     def __init__(
@@ -86,9 +88,9 @@ class FusedLaunch:
         blocks = 0
         for body in template.bodies:
             share = shares.get(body.name) or _nothing(target, body)
-            found = tuple(str(array.dtype) for array in share.arrays)
-            if found != body.arrays:
-                raise BuildError(f"{where}: expected arrays {body.arrays} for {body.name}, found {found}")
+            dtypes = tuple(str(array.dtype) for array in share.arrays)
+            if dtypes != body.arrays:
+                raise BuildError(f"{where}: expected arrays {body.arrays} for {body.name}, found {dtypes}")
             args += [np.int32(share.items), np.int32(share.tiles), *share.arrays]
             blocks += share.items * share.tiles
         if blocks > MAX_GRID[0]:
@@ -103,7 +105,7 @@ class FusedLaunch:
         Parameters
         ----------
         before, after : sequence
-            What all bodies share: the kernel's parameters before the first body's and after the last one's.
+            Arguments that all bodies share: those before the first body's and those after the last body's.
         overlap : bool
             As of `spmark.impls.runtime.target.Kernel.launch`.
         """

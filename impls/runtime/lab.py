@@ -1,4 +1,4 @@
-"""What measuring needs of a device beside running plans: buffers, a stopwatch, peak memory, graph replay, a canary."""
+"""A device as measuring needs it, beside its plans: buffers, a stopwatch, peak memory, graph replay, a canary."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import KernelFault
+from spmark.impls.core.record import Flush
 from spmark.impls.runtime.timing import HostStopwatch, Run, Stopwatch
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -65,34 +66,34 @@ class Lab(Protocol):
         ...
 
 
-def open_lab(spec: DeviceSpec) -> Lab:
-    """Open the lab of a device.
+def open_lab(spec: DeviceSpec, flush: Flush = Flush.WRITE) -> Lab:
+    """Open the lab of a device, whose stopwatch empties caches by ``flush``.
 
     Raises
     ------
     DeviceError
-        It is not here.
+        The machine has no such device.
     """
     if spec.kind is DeviceKind.CUDA:
         from spmark.impls.runtime.cudalab import CudaLab
 
-        return CudaLab(spec)
-    return HostLab(spec)
+        return CudaLab(spec, flush)
+    return HostLab(spec, flush)
 
 
 def canary(lab: Lab) -> None:
-    """Compute something small on the device and look at it.
+    """Compute a small sum on the device and compare it with the known result.
 
     Raises
     ------
     KernelFault
         The device does not compute.
     """
-    held = lab.empty((1024,), np.float32)
-    held[:] = lab.xp.arange(1024, dtype=np.float32)
-    found = float(lab.to_host((held * 2).sum()))
-    if found != 1023 * 1024:
-        raise KernelFault(f"expected the device to add up to {1023 * 1024}, found {found}")
+    numbers = lab.empty((1024,), np.float32)
+    numbers[:] = lab.xp.arange(1024, dtype=np.float32)
+    total = float(lab.to_host((numbers * 2).sum()))
+    if total != 1023 * 1024:
+        raise KernelFault(f"expected the device to add up to {1023 * 1024}, found {total}")
 
 
 class HostLab:
@@ -100,16 +101,16 @@ class HostLab:
 
     xp: Any = np
 
-    def __init__(self, spec: DeviceSpec) -> None:
+    def __init__(self, spec: DeviceSpec, flush: Flush = Flush.WRITE) -> None:
         timed = spec.kind is DeviceKind.CPU
-        self.stopwatch: Stopwatch | None = HostStopwatch(spec.l2_bytes) if timed else None
+        self.stopwatch: Stopwatch | None = HostStopwatch(spec.l2_bytes, flush) if timed else None
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
         """Allocate."""
         return np.empty(shape, dtype)
 
     def to_host(self, array: Any) -> NDArray[Any]:
-        """Nothing to copy."""
+        """Give the array itself: it is on the host."""
         return np.asarray(array)
 
     def synchronize(self) -> None:
@@ -135,10 +136,10 @@ class HostLab:
             peak.bytes = max(0, _resident("VmHWM") - before)
 
     def graph_times_us(self, run: Run, replays: int) -> list[float]:
-        """Give nothing."""
+        """Give no times: the host has no graphs."""
         return []
 
 
 def _resident(field: str) -> int:
-    found = re.search(rf"{field}:\s+(\d+) kB", _STATUS.read_text())
-    return int(found[1]) << 10 if found else 0
+    line = re.search(rf"{field}:\s+(\d+) kB", _STATUS.read_text())
+    return int(line[1]) << 10 if line else 0

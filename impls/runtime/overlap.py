@@ -48,16 +48,16 @@ def _launch() -> Any:
 
 
 def argument_words(args: Sequence[Any], array: type[Any]) -> NDArray[np.int64]:
-    """Put arguments of a kernel into words of eight bytes, the first of which are the argument's.
+    """Put a kernel's arguments into words of eight bytes; an argument fills the first bytes of its word.
 
-    All in one array: a run of a few microseconds must not wait for the host, so there is no object for each argument.
+    All words share one array: a run of a few microseconds must not wait until the host has made an object for each.
 
     Parameters
     ----------
     args : sequence
         Arrays on the device and NumPy scalars of up to eight bytes.
     array : type
-        Of the arrays.
+        Class of the arrays.
 
     Returns
     -------
@@ -67,7 +67,7 @@ def argument_words(args: Sequence[Any], array: type[Any]) -> NDArray[np.int64]:
 
 
 def _word(scalar: np.generic) -> int:
-    """Give a scalar's bytes as a number; a negative one may fill the bytes above its own."""
+    """Give a scalar's bytes as a number; a negative number may fill the bytes above the scalar's own."""
     if scalar.dtype.kind in "iub":
         return int(scalar)
     return int.from_bytes(scalar.tobytes(), "little")
@@ -92,8 +92,8 @@ def launch_overlapping(
     KernelFault
         The driver refuses.
     """
-    held = argument_words(args, cupy.ndarray)  # the driver copies what they hold before it returns
-    pointers = held.ctypes.data + 8 * np.arange(held.size, dtype=np.int64)
+    words = argument_words(args, cupy.ndarray)  # the driver copies the words before it returns
+    pointers = words.ctypes.data + 8 * np.arange(words.size, dtype=np.int64)
     attribute = _Attribute(_PROGRAMMATIC_STREAM_SERIALIZATION, b"", 1, b"")
     config = _Config(
         grid, (threads, 1, 1), shared_bytes, cupy.cuda.get_current_stream().ptr, ctypes.pointer(attribute), 1

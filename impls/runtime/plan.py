@@ -1,4 +1,4 @@
-"""What every plan on a `Target` shares: what it says about itself, and the door that operands come in by."""
+"""The base of every plan on a `Target`: the plan's facts, its buffers, and the check of its operands."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class DevicePlan(Built):
     def run(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         """Enqueue on the caller's current stream (see `spmark.impls.core.interfaces.Plan.run`).
 
-        CuPy arrays, PyTorch tensors and anything else with ``__cuda_array_interface__`` or DLPack go straight in; where
-        one is a PyTorch tensor, PyTorch's current stream is the one that is used.
+        CuPy arrays, PyTorch tensors and all others with ``__cuda_array_interface__`` or DLPack are taken without a
+        copy. Where one is a PyTorch tensor, the plan enqueues on PyTorch's current stream.
         """
         if self.target.spec.kind is DeviceKind.HOST_SIMT:
             self._check(operands, out)
@@ -52,10 +52,10 @@ class DevicePlan(Built):
         from spmark.impls.runtime.adopt import adopt, stream_of
 
         given = (*operands, out)
-        held = [adopt(array) for array in given]
-        self._check(held[:-1], held[-1])
+        adopted = [adopt(array) for array in given]
+        self._check(adopted[:-1], adopted[-1])
         with stream_of(given) or nullcontext():
-            self.enqueue(held[:-1], held[-1])
+            self.enqueue(adopted[:-1], adopted[-1])
 
     def _check(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         where = self.target.location
@@ -75,7 +75,7 @@ class OneLaunchPlan(DevicePlan):
     _kernel: Kernel
     _grid: Grid
     _args: tuple[Any, ...]
-    """What the kernel takes before the operands."""
+    """The kernel's arguments before the operands."""
     _shared_bytes = 0
     """Dynamic shared memory of a block."""
 
@@ -90,5 +90,5 @@ class OneLaunchPlan(DevicePlan):
             self._args = (*map(np.int32, sizes), *map(self.upload, arrays))
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        """One launch."""
+        """Launch the kernel once."""
         self._kernel.launch(self._grid, (*self._args, *operands, out), self._shared_bytes)

@@ -23,7 +23,7 @@ class Kernel(Protocol):
     instance: Instance
 
     def allow_shared(self, shared_bytes: int) -> None:
-        """Opt in to launches with that much dynamic shared memory, where it is more than 48 KB; at build."""
+        """Opt in to launches with ``shared_bytes`` of dynamic shared memory, where that exceeds 48 KB; at build."""
         ...
 
     def launch(self, grid: Grid, args: Sequence[Any], shared_bytes: int = 0, overlap: bool = False) -> None:
@@ -38,8 +38,8 @@ class Kernel(Protocol):
         shared_bytes : int
             Dynamic shared memory of a block.
         overlap : bool
-            The grid may begin before the one enqueued before it has ended, where the device can do that; the kernel
-            calls ``wait_for_previous_grid`` before it needs what that one writes.
+            Where the device can, the grid may begin before the previous grid of the stream has ended. The kernel calls
+            ``wait_for_previous_grid`` before it needs what the previous grid writes.
         """
         ...
 
@@ -66,12 +66,12 @@ class Target(Protocol):
         ...
 
     def load(self, instances: Sequence[Instance]) -> list[Kernel]:
-        """Compile what is not cached, many at once, and load.
+        """Compile instances that are not cached, many at once, and load all.
 
         Raises
         ------
         CompileError
-            The first that does not compile.
+            An instance does not compile; the error is that of the first such instance.
         """
         ...
 

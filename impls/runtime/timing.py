@@ -16,6 +16,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from spmark.impls.core.record import Flush
+
 Run = Callable[[], None]
 _Z95 = 1.959963984540054
 
@@ -117,10 +119,13 @@ class HostStopwatch(Stopwatch):
     ----------
     cache_bytes : int
         Last-level cache; the buffer is capped at 256 MB.
+    flush : Flush
+        ``READ`` reads a second buffer of the cache's size, capped likewise, after the first was written.
     """
 
-    def __init__(self, cache_bytes: int) -> None:
+    def __init__(self, cache_bytes: int, flush: Flush = Flush.WRITE) -> None:
         self._flush = np.zeros(min(2 * cache_bytes, 256 << 20) // 8 or 1, np.int64)
+        self._read = np.ones(min(cache_bytes, 256 << 20) // 8 if flush is Flush.READ else 0, np.int64)
 
     def batch(self, runs: Sequence[Run], rounds: int, cold: bool) -> NDArray[np.float64]:
         """Time one call of every run a round."""
@@ -129,6 +134,7 @@ class HostStopwatch(Stopwatch):
             for index, run in enumerate(runs):
                 if cold:
                     self._flush += 1
+                    self._read.sum()
                 started = perf_counter()
                 run()
                 times[index, turn] = (perf_counter() - started) * 1e6

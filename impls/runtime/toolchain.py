@@ -30,11 +30,11 @@ def tool(name: str) -> Path:
     Raises
     ------
     DeviceError
-        It is nowhere; says what to install.
+        The program is nowhere; the message says what to install.
     """
-    found = shutil.which(name)
-    if found:
-        return Path(found)
+    on_path = shutil.which(name)
+    if on_path:
+        return Path(on_path)
     for root in _roots():
         path = root / "bin" / name
         if os.access(path, os.X_OK):

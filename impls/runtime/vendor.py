@@ -1,6 +1,6 @@
-"""Vendor libraries through ctypes: what CuPy does not bind, or refuses while a stream is captured.
+"""Vendor libraries through ctypes: functions that CuPy does not bind, or refuses while a stream is captured.
 
-Every call checks the library's status: what it refuses becomes `UnsupportedError` with the library's own words.
+Every call checks the library's status: a refusal becomes `UnsupportedError` with the library's own words.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from spmark.impls.core.errors import BuildError, DeviceError, UnsupportedError
 
 
 class VendorLibrary:
-    """A shared library whose functions answer with a status, 0 for success, and a handle of it.
+    """A shared library and a handle of it; its functions answer with a status, 0 for success.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class VendorLibrary:
         UnsupportedError
             The library does not support this call.
         MemoryError
-            It ran out of memory.
+            The library ran out of memory.
         BuildError
             Any other refusal.
         """

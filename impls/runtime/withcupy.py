@@ -1,4 +1,4 @@
-"""CuPy, for what runs on a GPU alone; where it cannot be imported, an error that says which extra brings it."""
+"""CuPy, for modules that need a GPU; where the import fails, the error says which extra to install."""
 
 from __future__ import annotations
 

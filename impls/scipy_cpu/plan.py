@@ -57,14 +57,14 @@ class _Spmm(Built):
         with self.phase("convert"):
             self._values = problem.values.astype(np.float32, copy=False)
             self._staging = HostStaging(problem)
-        held = self._matrix.indptr.nbytes + self._matrix.indices.nbytes + self._values.nbytes
-        self.device_bytes = held + self._staging.nbytes
+        matrix_bytes = self._matrix.indptr.nbytes + self._matrix.indices.nbytes + self._values.nbytes
+        self.device_bytes = matrix_bytes + self._staging.nbytes
 
     def run(self, operands: Sequence[Any], out: Any) -> None:
         """Compute C = A B."""
         dense, result = self._staging.enter(operands, out)
         result.fill(0)
-        # What csr_array.__matmul__ calls, without the array that it allocates for the result.
+        # csr_array.__matmul__ calls this function, too, but allocates an array for the result.
         _sparsetools.csr_matvecs(
             *self._matrix.shape,
             dense.shape[1],
@@ -88,8 +88,8 @@ class _Sddmm(Built):
             self._factors = problem.factors.astype(np.float32, copy=False)
             self._left, self._right = (np.empty((self._entries, problem.width), np.float32) for _ in range(2))
             self._staging = HostStaging(problem)
-        held = (self._rows, self._cols, self._left, self._right, self._factors)
-        self.device_bytes = sum(array.nbytes for array in held) + self._staging.nbytes
+        arrays = (self._rows, self._cols, self._left, self._right, self._factors)
+        self.device_bytes = sum(array.nbytes for array in arrays) + self._staging.nbytes
 
     def run(self, operands: Sequence[Any], out: Any) -> None:
         """Compute D, chunk by chunk."""

@@ -1,7 +1,7 @@
-"""SDDMM over BSR blocks on the matrix unit: which blocks and which schedule, measured on the device.
+"""SDDMM over BSR blocks on the matrix unit: the search for blocks and schedule, measured on the device.
 
-Ye et al., ASPLOS 2023, section 4.3.1: multi-head attention as batched SDDMM over BSR. Heads are diagonal blocks of one
-matrix here, so nothing knows of them.
+Ye et al., ASPLOS 2023, section 4.3.1: multi-head attention as batched SDDMM over BSR. Here heads are diagonal blocks of
+one matrix, so that the code needs no notion of a head.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _THREADS = (128, 256)
 def build_block_sddmm(
     problem: Problem, device: DeviceSpec, pinned: Mapping[str, Any], tuned: bool = True
 ) -> BlockSddmmPlan:
-    """Search where there is something to search and a device to measure on, then convert and upload.
+    """Search where several candidates and a device to measure on exist, then convert and upload.
 
     Parameters
     ----------
@@ -39,12 +39,12 @@ def build_block_sddmm(
     pinned : mapping
         Any of ``block`` (`BLOCKS`), ``units`` and ``threads``, which are then not searched.
     tuned : bool
-        Otherwise the middle of the space is taken for what is not pinned.
+        Otherwise tunables that are not pinned take values from the middle of the space.
 
     Raises
     ------
     BuildError
-        No candidate could be built; carries the reasons.
+        No candidate could be built; the error carries the reasons.
     """
     if not tuned or device.kind is not DeviceKind.CUDA or problem.matrix.nnz == 0:
         return _plan(problem, device, {**_MIDDLE, **pinned}, {})
@@ -59,7 +59,7 @@ def build_block_sddmm(
 
 def space_of(problem: Problem, pinned: Mapping[str, Any]) -> Space:
     """Give the space of blocks and schedules that agrees with ``pinned``."""
-    # Loads of less than 16 bytes are compiled for one block size of the launch only.
+    # Kernels with loads of less than 16 bytes are compiled for one size of thread block.
     threads = _THREADS if problem.width % 8 == 0 else _THREADS[:1]
     values = {"block": BLOCKS, "units": _UNITS, "threads": threads}
     values |= {name: (value,) for name, value in pinned.items()}
@@ -79,7 +79,7 @@ def _search(problem: Problem, device: DeviceSpec, pinned: Mapping[str, Any]) -> 
 def _plan(
     problem: Problem, device: DeviceSpec, config: Mapping[str, Any], formats: dict[int, BsrFormat]
 ) -> BlockSddmmPlan:
-    """Build one config; ``formats`` keeps what has been converted by block size."""
+    """Build one config; ``formats`` keeps the converted matrix by block size."""
     schedule = dict(config)
     block = schedule.pop("block")
     own = Built()

@@ -2,8 +2,8 @@
 
 SparseTIR offers BSR(32), DBSR(32) and SR-BCRS(8, 16) for pruned weights and searches the schedule (Ye et al., ASPLOS
 2023, sections 4.3.1 and 4.3.2). Here the shape of a block is searched as well: tall blocks read B less often and store
-more zeros, and which of the two costs more depends on the matrix. Where a grid would leave multiprocessors idle, block
-rows are cut in parts.
+more zeros, and the better trade depends on the matrix. Where a grid would leave multiprocessors idle, block rows are
+cut in parts.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from spmark.impls.tuning.space import key_of
 from spmark.impls.tuning.strategies import Times, along, exhaustive
 
 ROWS = (16, 32, 64, 96, 128)
-"""R of BSR(R, C): a thread block's rows. Block rows of b rows are stacked by R = 2 b, 3 b and so on."""
+"""R of BSR(R, C): the rows of a thread block. R = 2 b, 3 b and so on stack block rows of b rows."""
 COLS = (16, 32, 64, 128)
 """C of BSR(R, C)."""
 PANELS = ((PANEL, GROUP), (16, 32), (32, 32), (32, 64), (64, 64))
 """t and g of SR-BCRS(t, g)."""
 PARTS = (2, 4, 8)
-"""Thread blocks that share the longest block row where there are few."""
+"""Thread blocks that share the longest block row where the grid is small."""
 _FEW = 4
 """Thread blocks for each multiprocessor below which a grid is small."""
 _TURNED = 3
@@ -51,7 +51,7 @@ def block_space(problem: Problem, rows: int = 0, cols: int = 0) -> list[Config]:
     ----------
     problem : Problem
     rows, cols : int
-        R and C where they are pinned; where they are not, no block is wider than high, and 128 x 128 is the largest.
+        R and C where they are pinned. Otherwise blocks are at most as wide as high, and at most 128 x 128.
 
     Returns
     -------
@@ -70,7 +70,7 @@ def block_space(problem: Problem, rows: int = 0, cols: int = 0) -> list[Config]:
 
 
 def panel_space(problem: Problem, t: int = 0) -> list[Config]:
-    """List the configs of SR-BCRS, low panels first: ``t, g, tile, depth, turned, parts``, the paper's without some."""
+    """List the configs of SR-BCRS, low panels first: ``t, g, tile, turned`` and, but for t = 8, ``depth, parts``."""
     space: list[Config] = []
     for rows, group in PANELS:
         if t in (0, rows):
@@ -82,7 +82,7 @@ def panel_space(problem: Problem, t: int = 0) -> list[Config]:
 
 
 def strip_space(problem: Problem, rows: int = 0, cols: int = 0) -> list[Config]:
-    """List the configs of BSR(16, 16) that go without shared memory: ``block_rows, block_cols, strips, tile``."""
+    """List the configs of BSR(16, 16) without shared memory: ``block_rows, block_cols, strips, tile``."""
     if rows not in (0, SIDE) or cols not in (0, SIDE) or vector_of(problem.width) == 1:
         return []
     form = {"block_rows": SIDE, "block_cols": SIDE}
@@ -100,13 +100,13 @@ def _depth(problem: Problem, rows: int, cols: int) -> int:
 
 
 def middle(space: Sequence[Config]) -> Config:
-    """Give the config that the paper names: BSR(32, 32) or SR-BCRS(8, 16); the first where they are pinned away."""
+    """Give the paper's config, BSR(32, 32) or SR-BCRS(8, 16), or the first config where pinning excludes it."""
     named = ({"block_rows": 32, "block_cols": 32}, {"t": PANEL, "g": GROUP})
     return next((c for c in space if any(form.items() <= c.items() for form in named)), space[0])
 
 
 def shape_of(config: Config) -> tuple[Config, Config]:
-    """Split a config into the format's part and the schedule's."""
+    """Split a config into the tunables of the format and those of the schedule."""
     form = {name: value for name, value in config.items() if name in ("block_rows", "block_cols", "t", "g")}
     return form, {name: value for name, value in config.items() if name not in form}
 
@@ -114,7 +114,7 @@ def shape_of(config: Config) -> tuple[Config, Config]:
 def build_plan(
     problem: Problem, target: Target, held: DenseBlocks, config: Config, arrays: Sequence[DeviceArray] = ()
 ) -> BlockPlan:
-    """Build one config over a matrix that is in its format, and perhaps on the device, already."""
+    """Build one config over a matrix that is converted to the config's format, and perhaps uploaded (``arrays``)."""
     form, schedule = shape_of(config)
     if "strips" in schedule:
         return StripSpmmPlan(problem, target, cast("BsrFormat", held), form, arrays=arrays, **schedule)
@@ -124,7 +124,7 @@ def build_plan(
 
 
 class Candidates:
-    """Builds configs, converting and uploading each format once; formats that hold too much are not converted again.
+    """Builds configs; each format is converted and uploaded once, and refused formats are not tried again.
 
     Parameters
     ----------
@@ -142,12 +142,12 @@ class Candidates:
         self._refused: list[tuple[Config, str]] = []
 
     def plan(self, config: Config) -> BlockPlan:
-        """Build one.
+        """Build one config.
 
         Raises
         ------
         BuildError
-            The format holds too much, as do all of which every block is made of whole blocks of one that did.
+            The format stores too many elements. So do formats whose blocks consist of whole blocks of a refused format.
         """
         form, _ = shape_of(config)
         for less, why in self._refused:
@@ -171,7 +171,7 @@ def search(problem: Problem, device: DeviceSpec, space: Sequence[Config], conver
     Raises
     ------
     BuildError
-        Nothing could be built; carries the reasons.
+        No candidate could be built; the error carries the reasons.
     """
     from spmark.impls.tuning.gpu import PlanTimer
 
@@ -188,7 +188,7 @@ def search(problem: Problem, device: DeviceSpec, space: Sequence[Config], conver
 
 
 def run_through(race: Times, space: Sequence[Config], is_small: Callable[[Config], bool]) -> None:
-    """Time every config, those of small grids with rows cut in parts, and the best few with turned starts."""
+    """Time every config, then configs of small grids with rows cut in parts, then the best few with turned starts."""
     seen = {key_of(timed.config): timed for timed in race.time_all(space)}
     for config in space:
         if "parts" in config and is_small(config):

@@ -44,7 +44,7 @@ _WIDEST = 64 * MAX_GRID[1]
 
 
 class TunedBlocks:
-    """What the formats share: a space, a conversion, and the way from a search to a plan."""
+    """The base of the block formats: a space, a conversion, and the way from a search to a plan."""
 
     name: ClassVar[str]
     ops: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
@@ -61,7 +61,7 @@ class TunedBlocks:
         """Give the matrix in the format of a config."""
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
-        """Refuse what the matrix unit cannot do with operands as they are, and widths beyond the grid."""
+        """Refuse float32, which the matrix unit would round to tf32, and widths beyond the grid."""
         if problem.dtype is not DType.FLOAT16:
             return f"expected float16 (the matrix unit takes float32 only rounded to tf32), found {problem.dtype}"
         if problem.width > _WIDEST:
@@ -69,7 +69,7 @@ class TunedBlocks:
         return None
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
-        """Search where there is something to search and a device to measure on, then convert and upload."""
+        """Search where several configs and a device to measure on exist, then convert and upload."""
         space, target = self.space(problem), open_target(device)
         if not self.tuned or device.kind is not DeviceKind.CUDA or problem.matrix.nnz == 0 or len(space) == 1:
             return self._plan(problem, target, middle(space))
@@ -83,51 +83,51 @@ class TunedBlocks:
     def _plan(self, problem: Problem, target: Target, config: Config) -> DevicePlan:
         own = Built()
         with own.phase("convert"):
-            held = self.convert(problem, config)
-        plan = build_plan(problem, target, held, config)
+            blocks = self.convert(problem, config)
+        plan = build_plan(problem, target, blocks, config)
         plan.charge(own.phases_s)
         return plan
 
 
 @dataclass(frozen=True)
 class SparseTirBsr(TunedBlocks):
-    """SpMM over BSR(R, C), where rows of C without blocks are written as zeros by the same kernel, and SDDMM."""
+    """SpMM over BSR(R, C), whose kernel also writes zeros into rows of C without blocks, and SDDMM."""
 
     name: ClassVar[str] = "sparsetir_bsr"
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM_BLOCKS, SPMM_STRIPS, ZERO_ROWS, BLOCK_SDDMM)
 
     block_rows: int = 0
-    """R: 16, 32, 64, 96 or 128 rows; 0 searches. Block rows are stacked by a multiple of their height. SDDMM has square
-    blocks of 16 or 32, for which one of the two sizes is enough."""
+    """R: 16, 32, 64, 96 or 128 rows; 0 searches. A multiple of the block rows' height stacks them. SDDMM has square
+    blocks of 16 or 32, so that either of the two sizes pins both."""
     block_cols: int = 0
     """C: 16 (with R = 16), 32, 64 or 128 columns; 0 searches."""
     tuned: bool = True
-    """Measure on the device; otherwise blocks of 32 x 32 are taken, or what is pinned."""
+    """Measure on the device; otherwise take the pinned blocks, or 32 x 32."""
 
     def __post_init__(self) -> None:
         _check_blocks(self.block_rows, self.block_cols)
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
-        """Refuse also blocks that SDDMM has no kernel for."""
+        """Refuse float32, widths beyond the grid, and blocks for which SDDMM has no kernel."""
         if problem.op is Op.SDDMM and self._sizes() not in [set(), *({size} for size in SDDMM_BLOCKS)]:
             sizes = " or ".join(map(str, SDDMM_BLOCKS))
             return f"expected square blocks of {sizes} for SDDMM, found {self.block_rows} x {self.block_cols}"
         return super().unsupported(problem, device)
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
-        """Search where there is something to search and a device to measure on, then convert and upload."""
+        """Search where several configs and a device to measure on exist, then convert and upload."""
         if problem.op is Op.SPMM:
             return super().build(problem, device)
         size = max(self.block_rows, self.block_cols)
         return build_block_sddmm(problem, device, {"block": size} if size else {}, self.tuned)
 
     def _sizes(self) -> set[int]:
-        """Give the sizes that are pinned."""
+        """Give the pinned sizes."""
         return {self.block_rows, self.block_cols} - {0}
 
     def space(self, problem: Problem) -> Sequence[Config]:
-        """List blocks and tiles, and what does without shared memory."""
+        """List blocks and tiles, and configs without shared memory."""
         pinned = self.block_rows, self.block_cols
         return [*block_space(problem, *pinned), *strip_space(problem, *pinned)]
 
@@ -138,7 +138,7 @@ class SparseTirBsr(TunedBlocks):
 
 @dataclass(frozen=True)
 class SparseTirDbsr(TunedBlocks):
-    """SpMM over the block rows of BSR(R, C) that are not empty; a kernel before it clears the others' rows of C."""
+    """SpMM over the block rows of BSR(R, C) that have blocks; a kernel before it clears all other rows of C."""
 
     name: ClassVar[str] = "sparsetir_dbsr"
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (SPMM_BLOCKS, ZERO_ROWS)
@@ -158,7 +158,7 @@ class SparseTirDbsr(TunedBlocks):
         return block_space(problem, self.block_rows, self.block_cols)
 
     def convert(self, problem: Problem, config: Config) -> DbsrFormat:
-        """Cut into blocks and list the block rows that have some."""
+        """Cut into blocks and list the block rows that have blocks."""
         return DbsrFormat.from_csr(problem.matrix, config["block_rows"], config["block_cols"])
 
 
@@ -172,7 +172,7 @@ class SparseTirSrBcrs(TunedBlocks):
     t: int = 0
     """Rows of a panel: 8 (the paper's), 16, 32 or 64; 0 searches."""
     tuned: bool = True
-    """Measure on the device; otherwise the paper's SR-BCRS(8, 16) is taken, or what is pinned."""
+    """Measure on the device; otherwise take the pinned panel, or the paper's SR-BCRS(8, 16)."""
 
     def __post_init__(self) -> None:
         heights = sorted({rows for rows, _ in PANELS})

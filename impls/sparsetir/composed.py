@@ -24,7 +24,7 @@ from spmark.impls.runtime.template import KernelTemplate, loads_of
 
 @dataclass(frozen=True)
 class SparseTirComposed:
-    """BSR(block) of the dense blocks, hyb(1, k) of the rest, and CSR of what hyb is told to leave."""
+    """BSR(block) of the dense blocks, hyb(1, k) of the rest, and CSR of the rows that hyb leaves."""
 
     name: ClassVar[str] = "sparsetir_composed"
     ops: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
@@ -34,7 +34,7 @@ class SparseTirComposed:
     block: int = 16
     """Rows and columns of a block: 16 or 32, or 0 for none."""
     min_density: float = 0.25
-    """Least share of a block's elements that are non-zeros for it to be stored as one."""
+    """Least share of non-zeros among a block's elements for which the block is stored as a block."""
     max_width: int = 32
     """2^k, width of the last bucket."""
     fold: bool = True

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class WidthRule:
-    """How many powers of two a widest bucket is away from k = ceil(log2(nnz / I)); the paper has no rule for c.
+    """Distance of a config's widest bucket from the rule k = ceil(log2(nnz / I)), in powers of two; c has no rule.
 
     Parameters
     ----------
@@ -32,12 +32,12 @@ class WidthRule:
     unit: ClassVar[str | None] = None
 
     def __init__(self, how: SparseTir, device: DeviceSpec) -> None:
-        """Take what every cost model is made of; the rule depends on the matrix alone."""
+        """Accept the arguments that every cost model takes; the rule depends on the matrix alone."""
 
     def score(self, problem: Problem, configs: Sequence[Config]) -> NDArray[np.float64]:
         """Score every config by its ``max_width``, (len(configs),) float64.
 
-        NaN where it has none, as for SDDMM and for CSR as it comes, of which the rule says nothing.
+        NaN for a config without one: of SDDMM and of CSR as it comes the rule says nothing.
         """
         widths = np.array([config.get("max_width", np.nan) for config in configs], np.float64)
         away: NDArray[np.float64] = np.abs(np.log2(widths) - np.log2(rule_width(problem)))

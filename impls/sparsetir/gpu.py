@@ -25,9 +25,9 @@ def open_race(problem: Problem, device: DeviceSpec, seed: int = 0) -> Race[Devic
     ----------
     problem : Problem
     device : DeviceSpec
-        Of the GPU that is there.
+        Spec of the present GPU.
     seed : int
-        Of the operands.
+        Seed of the operands.
     """
     target = open_target(device)
     spmm = problem.op is Op.SPMM

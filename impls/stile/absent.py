@@ -1,4 +1,4 @@
-"""What STile predicts for a GPU that need not be there: regression tracking follows how long the search takes."""
+"""STile's prediction for a GPU that may be absent: regression tracking follows how long the search takes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from spmark.impls.stile.search import search
 
 
 def a100(problem: Problem) -> float:
-    """Search for the A100 of the published calibration; give the seconds that are predicted for what was chosen."""
+    """Search for the A100 of the published calibration; give the seconds predicted for the chosen tiles."""
     calibration = Calibration.of(published_a100(), problem.op, problem.dtype)
     return search(problem.matrix, calibration, problem.width).predicted_ms * 1e-3

@@ -1,6 +1,19 @@
 """The compiled loops over block candidates: single tiles anywhere in a window, and whole windows.
 
-Importing this module compiles them, or reads what was kept, as `spmark.impls.formats.loops` does.
+Importing this module compiles the loops or reads them from Numba's cache, as `spmark.impls.formats.loops` does.
+
+Loops share these arguments. The caller makes all buffers; `spmark.impls.stile.state` documents the tuples.
+
+indptr : (I + 1,) int32
+    The matrix's offsets of rows; read.
+owner : (nnz,) int32
+    The tile of each non-zero, -1 while it has none; every pick writes into it.
+row_of : (nnz,) int32
+    The row of each non-zero; read.
+windows, groups, chosen : `Windows`, `Groups`, `Chosen`
+    The state of the search; every pick writes into it.
+costs : (heights, shapes) float64
+    Milliseconds of a multiprocessor for a single tile; read.
 """
 
 from __future__ import annotations
@@ -47,11 +60,11 @@ def pick_single(  # noqa: PLR0917
 
 @part
 def pick_whole(indptr: Any, owner: Any, windows: Any, groups: Any, chosen: Any, window: Any) -> None:  # noqa: PLR0917
-    """Hold a window whole: every non-zero of its rows, also those that other tiles have."""
+    """Hold a window whole: every non-zero of its rows, also the non-zeros of other tiles."""
     tile = open_tile(chosen, WHOLE, -1, window, windows.whole_ms[window])
     of, left, owned, home = windows.of, windows.left, chosen.owned, chosen.home
     group_of, group_left, stale = groups.of, groups.left, groups.stale
-    held, taken = 0, 0
+    nnz, taken = 0, 0
     for r in range(windows.row_ptr[window], windows.row_ptr[window + 1]):
         row = windows.rows[r]
         for at in range(indptr[row], indptr[row + 1]):
@@ -65,16 +78,16 @@ def pick_whole(indptr: Any, owner: Any, windows: Any, groups: Any, chosen: Any, 
                     drop(chosen, windows, old)
             owner[at] = tile
         if indptr[row] < indptr[row + 1]:
-            lie_in(home, tile, row, of, held == 0)
-            held += indptr[row + 1] - indptr[row]
-    owned[tile] = held
+            lie_in(home, tile, row, of, nnz == 0)
+            nnz += indptr[row + 1] - indptr[row]
+    owned[tile] = nnz
     chosen.tally[2] -= taken
     close_tile(chosen, windows, tile)
 
 
 @part
 def _whole_average(windows: Any, window: Any, withdraw: Any) -> Any:
-    """Give what holding a window whole costs for each new non-zero, what it gives back taken off."""
+    """Give the cost for each new non-zero of holding a window whole, less the cost of the tiles that this replaces."""
     if windows.left[window] == 0 or (withdraw == 0 and windows.left[window] < windows.total[window]):
         return np.inf
     return (windows.whole_ms[window] - windows.paid_ms[window]) / windows.left[window]
@@ -152,16 +165,14 @@ def prefer_blocks(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
 
     Parameters
     ----------
-    indptr, owner, row_of : (I + 1,), (nnz,), (nnz,) int32
-    windows, groups, chosen : `Windows`, `Groups`, `Chosen`
-        Changed.
-    costs : (heights, shapes) float64
-        Milliseconds of a multiprocessor for a single tile.
+    indptr, owner, row_of, windows, groups, chosen, costs
+        As the module says.
     withdraw : int
-        1: whole windows replace tiles; 0: they are candidates where nothing was picked.
+        1: whole windows replace tiles; 0: whole windows are candidates only where no tile was picked.
     slack : float
         r - 1 of the local search.
     below : float
+        Milliseconds for each new non-zero.
     """
     for window in range(first, stop):
         while windows.left[window] > 0:
@@ -184,12 +195,12 @@ def prefer_blocks(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
 def best_block(windows: Any, groups: Any, costs: Any, withdraw: Any) -> Any:
     """Find the block candidate that costs least for each new non-zero.
 
-    Single tiles only lose non-zeros, so an old average is a bound: a window is ranked again only where that could win.
+    Single tiles only lose non-zeros, so an old average is a bound: a window is ranked again only where it could win.
 
     Returns
     -------
     (average, window, whole)
-        The first of equals, whole windows before single tiles; window -1 where nothing is left.
+        The first of equal candidates, whole windows before single tiles; window -1 where no candidate is left.
     """
     count = windows.left.size
     average, best, whole = np.inf, -1, np.inf
@@ -229,10 +240,10 @@ def pick_blocks(  # noqa: PLR0917
     window: Any,
     whole: Any,
 ) -> None:
-    """Pick the block that `best_block` found, and by local search what costs little more.
+    """Pick the block that `best_block` found, and by local search those that cost little more.
 
-    Taken along are whole windows, and, where a single tile was picked, tiles of its shape in the other windows.
-    Parameters as of `prefer_blocks`.
+    The local search takes whole windows and, after a single tile, tiles of its shape in the other windows. Parameters
+    are those of `prefer_blocks`; ``window`` and ``whole`` are the answer of `best_block`.
     """
     height, shape = windows.height[window], groups.shape[window]
     average = _whole_average(windows, window, withdraw) if whole else groups.average[window]

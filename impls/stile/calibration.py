@@ -1,4 +1,4 @@
-"""What the cost model knows of a GPU: a table of block tiles and the lines of the others, in the tables of its spec.
+"""The cost model's constants of a GPU, in the tables of its spec: costs of block tiles, and lines for other tiles.
 
 Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.2. A calibration belongs to one GPU, operator and dtype. It
 is kept in `spmark.impls.core.devicespec.DeviceSpec.tables` under these names:
@@ -10,11 +10,11 @@ is kept in `spmark.impls.core.devicespec.DeviceSpec.tables` under these names:
     a, b, c, d, the peak in flops for each byte, and the least bytes of a read of a row (a sector where it is left out),
     for ELL tiles (SpMM) or one-dimensional tiles (SDDMM).
 ``stile_<op>_<dtype>_net``, ``stile_<op>_<dtype>_net_atomic``
-    Networks for the same tiles without and (SpMM) with atomic additions, see `spmark.impls.stile.net`; where they were
-    trained.
+    Networks for the same tiles without and (SpMM) with atomic additions, see `spmark.impls.stile.net`; these tables
+    may be absent.
 
-A cost is the time that one tile keeps one multiprocessor busy when all are: the time of many tiles, times the
-multiprocessors, over the tiles.
+A cost is the time that one tile keeps one multiprocessor busy while all multiprocessors are busy: the time of many
+tiles, times the number of multiprocessors, over the number of tiles.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from spmark.impls.stile.net import Net
 PUBLISHED = "nvidia-a100-sxm4-80gb"
 """The GPU whose constants the authors' code holds."""
 SECTOR = 32
-"""Bytes that memory is read in, which table 3's R is counted in."""
+"""Bytes of a sector, in which memory is read and table 3's R is counted."""
 _FIELDS = 5
 
 
 @dataclass(frozen=True)
 class BlockCost:
-    """What a block tile of one shape costs."""
+    """The cost of a block tile of one shape."""
 
     rows: int
     cols: int
@@ -51,9 +51,10 @@ class BlockCost:
 
 @dataclass(frozen=True)
 class Line:
-    """What a tile that is no block costs: ``a R + b``, times ``c R_atomic / R + d`` where it adds atomically.
+    """The cost of an ELL or one-dimensional tile: ``a R + b``, times ``c R_atomic / R + d`` where it adds atomically.
 
-    R is the roofline's bytes, the larger of what is moved and what could be moved during the arithmetic.
+    R is the roofline's bytes: the bytes moved, or the bytes that could be moved during the arithmetic where these are
+    more.
     """
 
     a: float
@@ -65,7 +66,7 @@ class Line:
     peak: float
     """Flops for each byte: peak rate over peak bandwidth."""
     read_bytes: float = SECTOR
-    """What a row of B that an ELL tile reads counts at least: a sector as published, or a cache line."""
+    """Least bytes that count for a row of B that an ELL tile reads: a sector as published, or a cache line."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +79,10 @@ class Calibration:
     op: Op
     dtype: DType
     blocks: tuple[BlockCost, ...]
-    """Empty where block tiles were not measured: they are then no candidates."""
+    """Costs of block tiles; empty where these were not measured and are not candidates."""
     line: Line
     nets: tuple[Net, ...] = ()
-    """What predicts instead of the line, where it is there: without atomic additions, and for SpMM with them."""
+    """Networks that predict instead of the line: without atomic additions, and for SpMM with them; may be empty."""
 
     @classmethod
     def of(cls, spec: DeviceSpec, op: Op, dtype: DType, net: bool = False) -> Calibration:
@@ -98,29 +99,29 @@ class Calibration:
         Raises
         ------
         DeviceError
-            The device has none for the operator and dtype, no network where one is asked for, or a table has not the
-            length, sign or order it must have.
+            The device has no calibration for the operator and dtype or lacks a network that is asked for, or a table
+            has a wrong length, sign or order.
         """
         name = f"stile_{op}_{dtype}"
-        found = spec.tables.get(f"{name}_roofline")
-        if found is None:
-            held = ", ".join(key for key in sorted(spec.tables) if key.startswith("stile_")) or "none"
+        line = spec.tables.get(f"{name}_roofline")
+        if line is None:
+            present = ", ".join(key for key in sorted(spec.tables) if key.startswith("stile_")) or "none"
             raise DeviceError(
-                f"{spec.name}: expected a table {name}_roofline of STile's cost model, found {held}: calibrate this "
+                f"{spec.name}: expected a table {name}_roofline of STile's cost model, found {present}: calibrate this "
                 "device, or search for one that is calibrated"
             )
-        whole = len(found) in {_FIELDS, _FIELDS + 1} and all(map(math.isfinite, found))
-        if not whole or min(found[0], *found[4:]) <= 0 or found[1] < 0:
+        whole = len(line) in {_FIELDS, _FIELDS + 1} and all(map(math.isfinite, line))
+        if not whole or min(line[0], *line[4:]) <= 0 or line[1] < 0:
             raise DeviceError(
                 f"{spec.name}: expected {name}_roofline to be a > 0, b >= 0, c, d, peak > 0 and, where it is there, "
-                f"bytes of a read > 0, found {found}"
+                f"bytes of a read > 0, found {line}"
             )
         flat = spec.tables.get(f"{name}_blocks", [])
         if len(flat) % _FIELDS:
             raise DeviceError(f"{spec.name}: expected {name}_blocks in rows of {_FIELDS}, found {len(flat)} numbers")
         blocks = tuple(_block(spec.name, name, flat[i : i + _FIELDS]) for i in range(0, len(flat), _FIELDS))
         nets = tuple(_net(spec, key) for key in _net_names(op, dtype)) if net else ()
-        return cls(spec.name, spec.num_sms, op, dtype, blocks, Line(*found), nets)
+        return cls(spec.name, spec.num_sms, op, dtype, blocks, Line(*line), nets)
 
     def tables(self) -> dict[str, list[float]]:
         """Give the tables that `of` reads."""
@@ -139,13 +140,13 @@ def _net_names(op: Op, dtype: DType) -> list[str]:
 
 
 def _net(spec: DeviceSpec, name: str) -> Net:
-    found = spec.tables.get(name)
-    if found is None:
+    table = spec.tables.get(name)
+    if table is None:
         raise DeviceError(
             f"{spec.name}: expected a table {name} of STile's cost model, found none: the network was not trained for "
             "this device; calibrate it with scikit-learn installed, or take cost_model: line"
         )
-    return Net.from_table(found, f"{spec.name}: {name}")
+    return Net.from_table(table, f"{spec.name}: {name}")
 
 
 def _block(device: str, name: str, row: list[float]) -> BlockCost:
@@ -162,8 +163,8 @@ def _block(device: str, name: str, row: list[float]) -> BlockCost:
 def published_a100() -> DeviceSpec:
     """Give the A100 (SXM4, 80 GB) that STile's authors measured, with the constants of their public code.
 
-    Rates that they do not state are 0. float16 has block tables; for float32 they fitted the lines of ELL and
-    one-dimensional tiles alone.
+    Rates that the authors do not state are 0. float16 has block tables; for float32 the authors fitted only the lines
+    of ELL and one-dimensional tiles.
     """
     return DeviceSpec.load(shipped(PUBLISHED))
 
@@ -183,26 +184,26 @@ def calibration_for(device: str, op: Op, dtype: DType, wanted: str = "", net: bo
     op : Op
     dtype : DType
     wanted : str
-        Name of a calibrated device, or the path of a file that ``spmark calibrate --stile`` wrote; empty for the
-        device's own, or where none ships the published A100's.
+        Name of a calibrated device, or the path of a file that ``spmark calibrate --stile`` wrote. Empty for the
+        device's own calibration, or for the published A100's where none ships for the device.
     net : bool
-        Predict by its networks.
+        Predict by the calibration's networks.
 
     Returns
     -------
     calibration : Calibration
     label : str
-        What a plan's config says of it: the GPU, and that it is another one's where it is.
+        The calibration in a plan's config: the calibrated GPU, with a remark where this is another GPU than ``device``.
 
     Raises
     ------
     DeviceError
-        There is no such calibration, or it lacks the operator and dtype, or networks where they are asked for.
+        There is no such calibration, or it lacks the operator and dtype, or it lacks the networks that are asked for.
     """
     path = shipped(wanted or device)
     if wanted and not path.is_file():
         path = Path(wanted)
     elif not path.is_file():
         path = shipped(PUBLISHED)
-    found = Calibration.of(DeviceSpec.load(path), op, dtype, net)
-    return found, found.device if found.device == device else f"{found.device}, not this GPU's"
+    calibration = Calibration.of(DeviceSpec.load(path), op, dtype, net)
+    return calibration, calibration.device if calibration.device == device else f"{calibration.device}, not this GPU's"

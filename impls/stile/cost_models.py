@@ -1,4 +1,4 @@
-"""STile's prices as a cost model of configs: the tiles of a config are found again by the search that prices them.
+"""STile's prices as a cost model of configs: the search that prices tiles finds the tiles of a config again.
 
 Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.2 and definition 6.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from spmark.impls.stile.plan import Stile
 
 _FORM = ("formats", "part", "divisions", "widest", "rows")
-"""What of a config names its tiles; the schedule is not priced."""
+"""The names in a config that decide its tiles; the rest is the schedule, which has no price."""
 
 
 class TilePrices:
@@ -28,7 +28,7 @@ class TilePrices:
     Parameters
     ----------
     how : Stile
-        Its rules, its calibration and its ``cost_model`` are those of the search.
+        Gives the rules, the calibration and the ``cost_model`` of the search.
     device : DeviceSpec
     """
 

@@ -1,4 +1,4 @@
-"""What is searched for a plan, at once, and the tiles that are found.
+"""The searches that run at once for a plan, and the tiles that each finds.
 
 Where plans are measured, longer ELL rows and another order of rows are searched beside the paper's three mixtures (Fang
 et al., SIGMOD 2024, section 3.3).
@@ -32,32 +32,32 @@ class Tiling:
     widest: int
     """Widest ELL tile; 0 where there is none."""
     positions: NDArray[np.int32] | None = None
-    """(I,) place of every row in the order that was searched; None where that is A's."""
+    """(I,) place of every row in the order that was searched; None for A's own order."""
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What a plan's config says of them."""
-        found = self.found
+        """Facts of the tiles for a plan's config."""
+        chosen = self.found
         return {
-            "formats": str(found.formats),
-            "part": found.part,
-            "divisions": found.divisions,
+            "formats": str(chosen.formats),
+            "part": chosen.part,
+            "divisions": chosen.divisions,
             "widest": self.widest,
             "rows": "as they stand" if self.positions is None else "near",
-            "levels_used": found.levels,
-            "withdrawn": found.withdrawn,
-            "predicted_us": round(found.predicted_ms * 1e3, 4),
-            **({} if found.finished else {"search": "cut short"}),
+            "levels_used": chosen.levels,
+            "withdrawn": chosen.withdrawn,
+            "predicted_us": round(chosen.predicted_ms * 1e3, 4),
+            **({} if chosen.finished else {"search": "cut short"}),
         }
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to search."""
+    """A search that is wanted."""
 
     rules: Rules
     near: bool = False
-    """Order rows so that those that share columns stand together before anything else (primitive 1)."""
+    """Whether rows are ordered first, so that rows that share columns stand together (primitive 1)."""
 
 
 def forms_of(
@@ -72,14 +72,16 @@ def forms_of(
     width : int
         J that is searched for.
     wanted : sequence of Wanted
-        A plan without measuring comes from the first; others that find tiles as wide are left out.
+        A plan without measuring comes from the first search. Tilings with the formats and the widest ELL tile of an
+        earlier one are left out.
     budget_s : float
-        Of all searches together: the first always gives something, those that have not begun by then are left out.
+        Seconds for all searches together. The first search always gives tiles; searches that have not begun by then
+        are left out.
 
     Returns
     -------
-    list of Form
-        Those of the first search first, the one predicted fastest before the others.
+    list of Tiling
+        Those of the first search come first, and among these the one that is predicted fastest.
     """
     from spmark.impls.stile.mixture import Ground
     from spmark.impls.stile.search import Sought, heavy, search_many
@@ -103,20 +105,20 @@ def forms_of(
     seen: set[tuple[str, int, bool]] = set()
     for one, each in zip(wanted, search_many(sought, calibration, width, budget_s), strict=True):
         moved = near() if one.near and each else None
-        for found in each:
-            selection = found.selection
+        for chosen in each:
+            selection = chosen.selection
             widest = int(selection.width[selection.kind == ELL].max(initial=0))
-            if (str(found.formats), widest, one.near) not in seen:
-                seen.add((str(found.formats), widest, one.near))
+            if (str(chosen.formats), widest, one.near) not in seen:
+                seen.add((str(chosen.formats), widest, one.near))
                 if moved:
                     selection = out_of_order(selection, moved.rows.rows, moved.at)
                 positions = moved.rows.positions if moved else None
-                forms.append(Tiling(replace(found, selection=selection), widest, positions))
+                forms.append(Tiling(replace(chosen, selection=selection), widest, positions))
     return forms
 
 
 def out_of_order(selection: Selection, order: NDArray[np.int32], at: NDArray[np.int64]) -> Selection:
-    """Translate what was selected of a matrix of A's rows in another order (`Csr.of_rows`) to A."""
+    """Translate a selection from a matrix of A's rows in another order (`Csr.of_rows`) to A."""
     owner = np.empty_like(selection.owner)
     owner[at] = selection.owner
     rows = selection.window_rows

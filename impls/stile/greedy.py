@@ -1,8 +1,8 @@
 """Greedy with withdraw: one run over a matrix, level by level.
 
-Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, algorithm 2, and what their public code adds: blocks that beat every
-ELL tile are picked window by window beforehand. The state is incremental: a pick touches the windows it lies in, and
-old averages serve as bounds until they could win.
+Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, algorithm 2. As in their public code, blocks that beat every ELL tile
+are picked window by window beforehand. The state is incremental: a pick changes only its own windows, and an old
+average serves as a bound until its candidate could win.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ _WINDOWS_AT_ONCE = 1024
 
 
 class Event(StrEnum):
-    """What a step of the search picked."""
+    """The kind of tiles that a step of the search picked."""
 
     BEFOREHAND = "beforehand"
-    """Blocks of the pass window by window."""
+    """Blocks of the pass window by window, before the rounds."""
     BLOCK = "block"
     WINDOW = "window"
-    """Whole windows, which replace what was picked in them."""
+    """Whole windows, which replace the tiles that were picked in them."""
     OTHER = "other"
     """ELL or one-dimensional tiles."""
     REST = "rest"
-    """All that was left, without looking for better: time was up."""
+    """All non-zeros that were left when time was up, without a search."""
 
 
 @dataclass(frozen=True)
 class Round:
-    """One round, for figures and for finding out what happened."""
+    """One round of the search, for figures and for debugging."""
 
     event: Event
     level: int
@@ -70,7 +70,7 @@ class Rules:
     widest: int = 0
     """Most non-zeros of a row of an ELL tile, a power of two; 0 for the public code's estimate."""
     rearrange: bool = True
-    """Where another order of rows makes what blocks have left much denser, search that once more in it."""
+    """Whether non-zeros that blocks leave are searched again where another order of rows makes them much denser."""
 
     def __post_init__(self) -> None:
         if not self.slack >= 0:
@@ -83,14 +83,14 @@ class Rules:
 
 @dataclass(frozen=True, eq=False)
 class PickedTiles:
-    """What a run chose; every non-zero has one tile."""
+    """The tiles that a run chose; every non-zero has one tile."""
 
     owner: NDArray[np.int32]
-    """(nnz,) tile of each non-zero, numbers below that of all tiles ever picked."""
+    """(nnz,) number of the tile of each non-zero; numbers count all tiles ever picked."""
     kind: NDArray[np.int8]
     """(tiles,) `SINGLE`, `WHOLE` or `LIGHT` of `spmark.impls.stile.state`."""
     width: NDArray[np.int32]
-    """(tiles,) columns of a block tile (0 of what holds a window whole), non-zeros of a row of an ELL tile."""
+    """(tiles,) columns of a block tile (0 where it holds a window whole), non-zeros of a row of an ELL tile."""
     window: NDArray[np.int32]
     """(tiles,) number of the window of a block tile in the row order, -1 for the others."""
     height: NDArray[np.int32]
@@ -107,12 +107,12 @@ class PickedTiles:
 
     @property
     def spent_ms(self) -> float:
-        """Cost of all tiles that have something, on one multiprocessor."""
+        """Cost of all tiles that have non-zeros, on one multiprocessor."""
         return float(self.cost_ms[self.used].sum())
 
     @cached_property
     def used(self) -> NDArray[np.int64]:
-        """Tiles that have something, rising. O(nnz + tiles)."""
+        """Numbers of the tiles that have non-zeros, rising. O(nnz + tiles)."""
         counts = np.zeros(self.kind.size, np.int64)
         count_owned(self.owner, counts)
         return np.flatnonzero(counts)
@@ -124,11 +124,11 @@ class Greedy:
     Parameters
     ----------
     tiled : Tiled
-        Without owners; taken over.
+        Without owners; the run writes into it.
     shapes : Shapes
-        Without heights there are no blocks.
+        Block tiles are candidates only where there are heights.
     ell : bool
-        SpMM: tiles that are no blocks are ELL, and windows can be held whole. Else SDDMM.
+        SpMM: light tiles are ELL, and windows can be held whole. Else SDDMM, whose light tiles are one-dimensional.
     rules : Rules
     late : callable
         Says whether time is up.
@@ -169,7 +169,7 @@ class Greedy:
             self._regroup()
         average, window, whole = best_block(self._windows, self._groups, self._shapes.single_ms, self._rules.withdraw)
         light, best = math.inf, -1
-        # Whatever the next level holds, nothing of it is cheaper than this: it need not be made yet.
+        # No candidate of the next level can cost less than this: the level need not be made yet.
         if self._rules.formats is not Formats.BLOCKS and (literal or not average <= self._shapes.cheapest_ms):
             if not self._fresh and self._levels < self._rules.max_levels:
                 self._regroup()
@@ -185,8 +185,8 @@ class Greedy:
         return tiled.owner, tiled.row_of, tiled.whole, self._level, self._shapes.price, int(self._ell)
 
     def _blocks(self) -> tuple[object, ...]:
-        tiled, held = self._tiled, (self._windows, self._groups, self._chosen)
-        return tiled.matrix.indptr, tiled.owner, tiled.row_of, *held, self._shapes.single_ms, self._rules.withdraw
+        tiled, state = self._tiled, (self._windows, self._groups, self._chosen)
+        return tiled.matrix.indptr, tiled.owner, tiled.row_of, *state, self._shapes.single_ms, self._rules.withdraw
 
     def _pick_blocks(self, average: float, window: int, whole: int, slack: float, event: Event) -> None:
         before = self._chosen.tally.copy()
@@ -204,7 +204,7 @@ class Greedy:
         self._note(event, average, before)
 
     def _beforehand(self) -> None:
-        """Pick blocks that no ELL tile could beat, window by window."""
+        """Pick blocks that cost less than every ELL tile could, window by window."""
         count = self._windows.left.size
         before = self._chosen.tally.copy()
         for first in range(0, count, _WINDOWS_AT_ONCE):
@@ -216,7 +216,7 @@ class Greedy:
         self._note(Event.BEFOREHAND, self._shapes.cheapest_ms, before)
 
     def _take_rest(self) -> None:
-        """Take all that is left, if there is anything, without looking for better."""
+        """Give tiles to all non-zeros that are left, if any, without a search."""
         blocks = self._rules.formats is Formats.BLOCKS
         if self._left and not blocks:
             self._regroup()
@@ -229,7 +229,7 @@ class Greedy:
                 self._pick_light(best[0], best[1], math.inf, Event.REST)
 
     def _regroup(self) -> None:
-        """Begin a level: other tiles are made of what is left, in the paper's mode groups of columns too."""
+        """Begin a level: make new light tiles of the non-zeros left, and in the paper's mode new groups of columns."""
         if self._rules.formats is not Formats.BLOCKS:
             self._level = make_level(self._tiled, self._shapes, self._ell, int(self._chosen.tally[3]))
         if self._rules.mode is SearchMode.PAPER and self._levels:

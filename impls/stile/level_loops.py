@@ -1,6 +1,26 @@
-"""The compiled loops of one level: its candidates that are no blocks, the best of them, and what picking them changes.
+"""The compiled loops of one level: its light candidates, the best of them, and the changes that a pick makes.
 
-Importing this module compiles them, or reads what was kept, as `spmark.impls.formats.loops` does.
+A light tile is an ELL tile (SpMM) or a one-dimensional tile (SDDMM). Importing this module compiles the loops or reads
+them from Numba's cache, as `spmark.impls.formats.loops` does.
+
+Loops share these arguments. The caller makes all buffers; `spmark.impls.stile.state` documents the tuples.
+
+indptr : (I + 1,) int32
+    The matrix's offsets of rows; read.
+indices : (nnz,) int32
+    The matrix's columns; read.
+owner : (nnz,) int32
+    The tile of each non-zero, -1 while it has none; picks write into it.
+row_of : (nnz,) int32
+    The row of each non-zero; read.
+whole : (I,) int32
+    Non-zeros of each row of the undivided matrix; read.
+level : `Level`
+    Candidates of the level, made by `spmark.impls.stile.levels.make_level`; pricing, ranking and picking write into it.
+price : `Price`
+    Costs of light tiles; read.
+adds : int
+    1 where tiles that share a row must add into it atomically.
 """
 
 from __future__ import annotations
@@ -32,17 +52,17 @@ from spmark.impls.stile.state import (
 
 @compiled(types.void, IN, I32, LONG, LONG, I32)
 def count_left(indptr: Any, owner: Any, first: Any, stop: Any, left: Any) -> None:
-    """Count the non-zeros of rows ``first:stop`` that have no owner into ``left`` (I,) int32."""
+    """Count the non-zeros of rows ``first:stop`` that have no owner, into ``left`` (I,) int32, which is written."""
     for row in range(first, stop):
-        found = 0
+        free = 0
         for at in range(indptr[row], indptr[row + 1]):
-            found += owner[at] < 0
-        left[row] = found
+            free += owner[at] < 0
+        left[row] = free
 
 
 @compiled(types.void, IN, I64)
 def count_owned(owner: Any, counts: Any) -> None:
-    """Count the non-zeros of every tile into ``counts`` (tiles,) int64, zeros to begin with."""
+    """Count the non-zeros of every tile, into ``counts`` (tiles,) int64, which the caller has filled with zeros."""
     for at in range(owner.size):
         counts[owner[at]] += 1
 
@@ -60,7 +80,7 @@ def count_pieces(left: Any, whole: Any, widest: Any, counts: Any) -> None:
     widest : int
         Most non-zeros of a piece.
     counts : (2, widest + 1) int64
-        Added to; row 0 is of rows that no tile has touched, row 1 of the others.
+        Written by addition; row 0 counts rows that no tile has touched, row 1 the others.
     """
     for row in range(left.size):
         touched = 1 if left[row] < whole[row] else 0
@@ -81,14 +101,20 @@ def place_pieces(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
     starts: Any,
     items: Any,
 ) -> None:
-    """Write the pieces of rows ``first:stop`` where they belong.
+    """Write the pieces of rows ``first:stop`` to their places.
 
     Parameters
     ----------
+    indptr, owner, whole
+        As the module says; only read.
+    left : (I,) int32
+        Non-zeros of each row without an owner, of `count_left`.
+    widest : int
+        Most non-zeros of a piece.
     cursor : (2, widest + 1) int64
-        Where the next piece of a kind and length goes; advanced.
+        Where the next piece of a kind and length goes; the caller sets it from `count_pieces`, the loop advances it.
     starts : (pieces + 1,) int64
-        Where each piece begins in ``items``, given.
+        Where each piece begins in ``items``; read.
     items : (n,) int32
         Written: non-zeros, piece after piece.
     """
@@ -113,7 +139,7 @@ def place_pieces(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
 def _rows_and_flag(  # noqa: PLR0917
     owner: Any, row_of: Any, whole: Any, items: Any, first: Any, stop: Any, width: Any
 ) -> Any:
-    """Give the non-zeros of a tile that have no owner, their runs of rows, and whether a row is in other tiles too."""
+    """Count a tile's non-zeros without an owner and their runs of rows; tell whether another tile has a row, too."""
     gain, runs, run, row, atomic = 0, 0, 0, -1, 0
     for i in range(first, stop):
         at = items[i]
@@ -134,7 +160,10 @@ def _rows_and_flag(  # noqa: PLR0917
 def _names(  # noqa: PLR0917
     row_of: Any, indices: Any, whole: Any, items: Any, first: Any, stop: Any, width: Any, stamp: Any, tile: Any
 ) -> Any:
-    """Give the rows and columns that a new tile names, and whether a row is in other tiles too: one pass over all."""
+    """Count the rows and columns that a new tile names; tell whether another tile has a row, too. One pass.
+
+    ``stamp`` (K,) int32 holds the last tile that named each column; the loop writes ``tile`` into it.
+    """
     columns, rows, begun, row, atomic = 0, 0, first, -1, 0
     for i in range(first, stop):
         at = items[i]
@@ -167,18 +196,14 @@ def price_tiles(  # noqa: PLR0917
 
     Parameters
     ----------
-    row_of, indices : (nnz,) int32
-    whole : (I,) int32
-        Non-zeros of each row.
+    row_of, indices, whole, price, adds
+        As the module says.
     level : `Level`
         Its costs, averages and flags are written.
-    price : `Price`
-    adds : int
-        1 where tiles that share a row must add into it atomically.
     clock : int
         Picks so far.
     stamp : (K,) int32
-        Scratch, -1 to begin with.
+        Scratch, which the caller has filled with -1.
     """
     most_rows = price.plain_ms.shape[1] - 1
     items, begins, ends, shapes = level.items, level.first, level.stop, level.shape
@@ -195,7 +220,7 @@ def price_tiles(  # noqa: PLR0917
 
 @part
 def _rank(owner: Any, row_of: Any, whole: Any, level: Any, price: Any, adds: Any, clock: Any, tile: Any) -> None:  # noqa: PLR0917
-    """Compute a candidate's average again; what once had to add atomically is taken to still have to."""
+    """Compute a candidate's average again; a tile that once had to add atomically keeps that flag."""
     level.seen[tile] = clock
     first, stop, width = level.first[tile], level.stop[tile], price.width[level.shape[tile]]
     gain, _, atomic = _rows_and_flag(owner, row_of, whole, level.items, first, stop, width)
@@ -206,9 +231,9 @@ def _rank(owner: Any, row_of: Any, whole: Any, level: Any, price: Any, adds: Any
 
 @compiled(types.Tuple((REAL, LONG)), I32, IN, IN, LEVEL, PRICE, LONG, LONG)
 def best_light(owner: Any, row_of: Any, whole: Any, level: Any, price: Any, adds: Any, clock: Any) -> Any:  # noqa: PLR0917
-    """Find the candidate of a level that costs least for each new non-zero; -1 where none has any.
+    """Find the candidate of a level that costs least for each new non-zero; -1 where all non-zeros have owners.
 
-    Candidates only lose non-zeros, so an old average is a bound: one is ranked again only where that could win.
+    Candidates only lose non-zeros, so an old average is a bound: a candidate is ranked again only where it could win.
     """
     least = -1
     for tile in range(level.first.size):
@@ -248,10 +273,14 @@ def pick_light(  # noqa: PLR0917
 
     Parameters
     ----------
+    owner, row_of, whole, level, price, adds
+        As the module says.
+    windows, groups, chosen : `Windows`, `Groups`, `Chosen`
+        Written: the pick's non-zeros leave the windows and groups, and the new tiles enter ``chosen``.
     slack : float
-        r - 1; 0 picks one, infinity all of the shape.
+        r - 1; 0 picks one candidate, infinity all of the shape.
     best : int
-        What `best_light` found.
+        The candidate of `best_light`.
     """
     shape = level.shape[best]
     limit = stretched(level.average[best], slack)

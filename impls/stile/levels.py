@@ -1,4 +1,4 @@
-"""The candidates of a level that are no blocks: what is left, regrouped into ELL tiles or one-dimensional ones.
+"""The light candidates of a level: the non-zeros left, regrouped into ELL tiles or one-dimensional tiles.
 
 Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.1: squeeze, split the rows, reorder them by their non-zeros,
 divide them (ELL), or squeeze, flatten and divide (one-dimensional).
@@ -35,8 +35,8 @@ def make_level(tiled: Tiled, shapes: Shapes, ell: bool, clock: int) -> Level:
     Returns
     -------
     Level
-        O(nnz + I), on all cores. Rows that a tile has touched are kept apart from the others, since their sums must be
-        added atomically.
+        Made in O(nnz + I), on all cores. Rows that a tile has touched are kept apart from the others, since their sums
+        must be added atomically.
     """
     items, first, stop, shape = _ell_tiles(tiled, shapes) if ell else _runs(tiled)
     count = first.size
@@ -63,7 +63,8 @@ def _ell_tiles(
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
     """Fold rows at the widest bucket, sort the pieces by length and cut them into tiles of every width.
 
-    A width's tiles hold the pieces that are longer than half of it; the last one takes what follows, so no gap is left.
+    Tiles of a width hold the pieces that are longer than half of the width; the last of them is filled up with the
+    pieces that follow, so that no slot stays empty.
     """
     matrix, widest = tiled.matrix, shapes.widest
     left = np.zeros(matrix.num_rows, np.int32)

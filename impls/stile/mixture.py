@@ -1,6 +1,6 @@
 """One mixture of formats: a run of the search for every range of columns, and for every order of rows that pays.
 
-Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.1; which order of rows blocks stand in is ours.
+Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.1. The choice of the order of rows for blocks is our own.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from spmark.impls.stile.state import LIGHT
 from spmark.impls.stile.windows import Once, Tiled, area, order_of
 
 _MUCH_DENSER = 0.75
-"""Groups of columns in another order over those in the order at hand, below which what is left is searched again."""
+"""Groups of columns in another order of rows over groups in the present one: below this, a second search pays."""
 
 _MUCH_CHEAPER = 0.5
-"""Share of their cost that tiles which are no blocks are given while two orders of rows are looked for: only blocks
-that are that much better keep what they hold from the second order."""
+"""Factor on the cost of light tiles while two orders of rows are tried: only blocks that cost less than this share keep
+their non-zeros from the second order."""
 
 
 class Piece(NamedTuple):
@@ -38,13 +38,13 @@ class Piece(NamedTuple):
 
 
 class Ground:
-    """A matrix that several searches look at: what they begin with is made once, whoever comes first.
+    """A matrix that several searches share: the state that they begin with is made once, by the first that needs it.
 
     Parameters
     ----------
     matrix : Csr
     searches : int
-        How many share the cores.
+        Searches that share the cores.
     """
 
     def __init__(self, matrix: Csr, searches: int = 1) -> None:
@@ -54,12 +54,12 @@ class Ground:
         self._ranges = Once()
 
     def columns(self, number: int, count: int) -> tuple[NDArray[np.int64] | None, Tiled]:
-        """Give one of ``count`` ranges of columns: positions of its non-zeros, None for all, and tiles to be."""
+        """Give one of ``count`` ranges of columns: positions of its non-zeros (None for all), and a new `Tiled`."""
         where, tiled = self._ranges.get((number, count), lambda: self._columns(number, count))
         return where, tiled.again()
 
     def part(self, taken: NDArray[np.bool_]) -> Tiled:
-        """Give those of the non-zeros, (nnz,) bool, by themselves."""
+        """Give a new `Tiled` of the non-zeros that ``taken`` (nnz,) marks."""
         return Tiled.of(split(self.matrix, taken)[0], self.whole, self.threads)
 
     def _columns(self, number: int, count: int) -> tuple[NDArray[np.int64] | None, Tiled]:
@@ -72,7 +72,7 @@ class Ground:
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """How one mixture is searched."""
+    """The search of one mixture of formats."""
 
     ground: Ground
     shapes: Shapes
@@ -87,10 +87,10 @@ class Mixture:
 
     def _of_columns(self, number: int, count: int) -> list[Piece]:
         where, tiled = self.ground.columns(number, count)
-        found = Piece(where, self._greedy(tiled))
+        piece = Piece(where, self._greedy(tiled))
         alone = self.rules.formats is Formats.BLOCKS
-        pieces = [found] if alone else self._rearranged(found)
-        if len(pieces) == 1 and (alone or _mostly_blocks(found.picked)):
+        pieces = [piece] if alone else self._rearranged(piece)
+        if len(pieces) == 1 and (alone or _mostly_blocks(piece.picked)):
             other = self._in_two_orders(where, tiled)
             pieces = other if spent_ms(other) < spent_ms(pieces) else pieces
         return pieces
@@ -99,26 +99,26 @@ class Mixture:
         return Greedy(tiled, self.shapes, self.ell, self.rules, self.late).run()
 
     def _in_two_orders(self, where: NDArray[np.int64] | None, tiled: Tiled) -> list[Piece]:
-        """Search blocks in one order of rows where they pay by far, and in another all that these leave.
+        """Search blocks that pay by far in one order of rows, and all other non-zeros in another order.
 
-        Blocks that hold a window whole may cost less than anything else in their order, and still more than blocks in
-        two. Nothing, where the rest is not much denser in another order.
+        Blocks that hold a window whole may cost less than all else in their order, and still more than blocks in two
+        orders. The list is empty where the rest is not much denser in another order.
         """
         if not self.rules.rearrange or self.late():
             return []
         # Blocks alone and the mixture begin with the same blocks.
         rules = replace(self.rules, formats=Formats.MIXED)
         key = "two orders", self.shapes.part, self.shapes.widest, rules
-        found = tiled.begun.get(key, lambda: self._first_order(where, tiled.again(), rules))
-        if found is None:
+        begun = tiled.begun.get(key, lambda: self._first_order(where, tiled.again(), rules))
+        if begun is None:
             return []
-        first, left, rest = found
+        first, left, rest = begun
         return [first, Piece(left, self._greedy(rest.again()))]
 
     def _first_order(
         self, where: NDArray[np.int64] | None, tiled: Tiled, rules: Rules
     ) -> tuple[Piece, NDArray[np.int64], Tiled] | None:
-        """Give the blocks of the first order, what they leave, and that by itself."""
+        """Give the blocks of the first order, the positions of the non-zeros left, and a `Tiled` of these."""
         shapes, price = self.shapes, self.shapes.price
         price = price._replace(plain_ms=price.plain_ms * _MUCH_CHEAPER, atomic_ms=price.atomic_ms * _MUCH_CHEAPER)
         strict = replace(shapes, price=price, cheapest_ms=shapes.cheapest_ms * _MUCH_CHEAPER)
@@ -133,40 +133,40 @@ class Mixture:
         return Piece(kept, replace(picked, owner=picked.owner[~light])), left, rest
 
     def _much_denser(self, rest: Tiled, picked: PickedTiles) -> bool:
-        """Tell whether what is left is much denser in an order of its own than in that of what was picked."""
+        """Tell whether the non-zeros left are much denser in an order of their own than in the order of ``picked``."""
         height = self.shapes.heights[0]
         return area(rest, order_of(rest, height), height) <= _MUCH_DENSER * area(rest, picked.order, height)
 
-    def _rearranged(self, found: Piece) -> list[Piece]:
-        """Search what blocks have left once more where another order of rows makes it much denser.
+    def _rearranged(self, piece: Piece) -> list[Piece]:
+        """Search the non-zeros that blocks leave once more, where another order of rows makes them much denser.
 
-        The paper regroups what is left level by level (section 3.1); its code keeps one order of rows for blocks. A
+        The paper regroups these non-zeros level by level (section 3.1); its code keeps one order of rows for blocks. A
         band and the strides beside it are dense in two different orders.
         """
-        where, picked = found
+        where, picked = piece
         if not (self.rules.rearrange and self.rules.formats is Formats.MIXED and self.shapes.heights):
-            return [found]
+            return [piece]
         light = picked.kind[picked.owner] == LIGHT
         if light.all() or not light.any():
-            return [found]
+            return [piece]
         rest = self.ground.part(_spread(light, where, self.ground.matrix.nnz))
         if self.late() or not self._much_denser(rest, picked):
-            return [found]
+            return [piece]
         other = self._greedy(rest)
         kept, left = (replace(picked, owner=picked.owner[which]) for which in (~light, light))
         if other.spent_ms >= left.spent_ms:
-            return [found]
+            return [piece]
         of_kept, of_other = (np.flatnonzero(which) if where is None else where[which] for which in (~light, light))
         return [Piece(of_kept, kept), *self._rearranged(Piece(of_other, other))]
 
 
 def spent_ms(pieces: list[Piece]) -> float:
-    """Give the cost of tiles; infinite where there are none."""
+    """Give the cost of all tiles; infinite for an empty list."""
     return sum(piece.picked.spent_ms for piece in pieces) if pieces else math.inf
 
 
 def _spread(mask: NDArray[np.bool_], where: NDArray[np.int64] | None, nnz: int) -> NDArray[np.bool_]:
-    """Translate what is marked of some non-zeros to all of the matrix, (nnz,)."""
+    """Translate a mask over the non-zeros at ``where`` to a mask over all of the matrix, (nnz,)."""
     if where is None:
         return mask
     whole = np.zeros(nnz, np.bool_)

@@ -1,6 +1,6 @@
-"""A small network as plain numbers: predicted by NumPy, kept in a calibration's tables, no pickles.
+"""A small network as plain numbers: NumPy predicts, and a calibration's tables keep the numbers, without pickles.
 
-scikit-learn trains (`spmark.impls.stile.study.training`); what was done to features and targets is part of the layers.
+scikit-learn trains (`spmark.impls.stile.study.training`). The layers include the scaling of features and targets.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.errors import DeviceError
 
 FEATURES = 6
-"""What a network looks at: see `spmark.impls.stile.prices.features`."""
+"""Number of a network's inputs: see `spmark.impls.stile.prices.features`."""
 _DIGITS = 7
 
 
@@ -27,11 +27,11 @@ class Net:
     sizes: tuple[int, ...]
     """Features, units of each layer, 1."""
     numbers: tuple[float, ...]
-    """Of each layer its weights (in, out), row-major, then its offsets (out,)."""
+    """For each layer its weights (in, out), row-major, then its offsets (out,)."""
 
     @classmethod
     def of(cls, weights: Sequence[NDArray[np.float64]], offsets: Sequence[NDArray[np.float64]]) -> Net:
-        """Take over layers, to seven digits: a calibration is read by people too.
+        """Copy layers, with numbers to seven digits, since people read calibrations, too.
 
         Parameters
         ----------
@@ -44,12 +44,12 @@ class Net:
 
     @classmethod
     def from_table(cls, table: Sequence[float], where: str) -> Net:
-        """Read what `table` gave.
+        """Read the answer of `table`.
 
         Raises
         ------
         DeviceError
-            The sizes are not of layers from `FEATURES` to 1, or there are not as many finite numbers as they need.
+            The sizes do not lead from `FEATURES` to 1, or the finite numbers are not as many as the sizes need.
         """
         count = int(table[0]) if table and table[0] in range(2, 9) else 0
         sizes = tuple(table[1 : 1 + count])
@@ -69,7 +69,7 @@ class Net:
         return net
 
     def table(self) -> list[float]:
-        """Give what `from_table` reads: how many sizes, the sizes, the numbers."""
+        """Give the numbers that `from_table` reads: the count of sizes, the sizes, the layers."""
         return [float(len(self.sizes)), *map(float, self.sizes), *self.numbers]
 
     @cached_property

@@ -40,9 +40,9 @@ _MATRIX_UNIT_COLUMNS = 8
 _WIDER = (128, 512)
 """Widths of ELL rows that are compared with the public code's where plans are measured: more of a row in one piece."""
 _LARGE = 4_000_000
-"""Elements of B read from which an order of rows may pay: reading, not starting up, then takes the time."""
+"""Elements of B read from which an order of rows may pay: reading then takes longer than starting up."""
 _MOST_AGAIN = 1 << 25
-"""Non-zeros beyond which blocks are searched once only and no order of rows is tried: either takes a minute or more."""
+"""Most non-zeros for which blocks are searched twice and orders of rows are tried: beyond, either takes a minute."""
 
 
 @dataclass(frozen=True)
@@ -58,34 +58,34 @@ class Stile:
     cost_models: ClassVar[Mapping[str, str]] = {"prices": "spmark.impls.stile.cost_models:TilePrices"}
 
     mode: str = SearchMode.CODE
-    """``code`` or ``paper``: whose search space."""
+    """Whose search space: that of the public ``code`` or that of the ``paper``."""
     formats: str = Formats.MIXED
     """``mixed`` compares mixtures with either format alone; ``blocks`` or ``other`` (ELL, one-dimensional) pins one."""
     levels: int = 100
     """Most levels of regrouping."""
     withdraw: bool = True
-    """Let whole windows replace what was picked in them."""
+    """Let whole windows replace the tiles that were picked in them."""
     local_search: float = 0.2
     """r - 1: how much more than the best candidate others may cost to be picked with it; 0 picks one a round."""
     rearrange: bool = True
-    """Search what blocks have left once more where another order of rows makes it much denser."""
+    """Search the non-zeros that blocks leave once more where another order of rows makes them much denser."""
     widest: int = 0
-    """Most non-zeros of a row of an ELL tile, a power of two; 0 takes the public code's estimate and, where plans are
-    measured, also compares wider ones, and rows in an order in which those that share columns stand together."""
+    """Most non-zeros of a row of an ELL tile, a power of two; 0 takes the public code's estimate. Where plans are
+    measured, 0 also compares wider rows, and rows ordered so that rows that share columns stand together."""
     searched_width: int = 0
     """J that the format is searched for; 0 is the problem's own. The paper searches once for all J."""
     budget_s: float = 0.0
-    """Seconds after which the search is cut short; 0 for none. The first plan is always finished."""
+    """Seconds after which the search is cut short; 0 for no limit. The first plan is always finished."""
     tuned: bool = True
-    """Measure the searched plans and their schedules on the device; otherwise what is predicted fastest is taken."""
+    """Measure the searched plans and their schedules on the device; otherwise take the plan predicted fastest."""
     calibration: str = ""
-    """A calibrated GPU by name, or a file of ``spmark calibrate --stile``; empty for the device's own, or, where there
-    is none, the published A100's."""
+    """A calibrated GPU by name, or a file of ``spmark calibrate --stile``. Empty for the device's own calibration, or
+    the published A100's where the device has none."""
 
     order: str = ResultOrder.CSR
-    """SDDMM's result in ``csr`` order, or in that of the ``tiles`` (`Plan.order` names it) where there are blocks."""
+    """Order of SDDMM's result: ``csr``, or ``tiles``, where there are blocks; `Plan.order` then gives the order."""
     cost_model: str = Pricing.LINE
-    """``line``, the paper's, or ``mlp``, the network that it tried, where the calibration has one."""
+    """The paper's ``line``, or ``mlp``, the network that the paper tried, where the calibration has one."""
 
     def __post_init__(self) -> None:
         check_choices(self, mode=SearchMode, formats=Formats, cost_model=Pricing, order=ResultOrder)
@@ -96,7 +96,7 @@ class Stile:
         self.rules()
 
     def rules(self, blocks: bool = True, widest: int = 0) -> Rules:
-        """Give the search's rules, without block tiles where there is no kernel for them."""
+        """Give the search's rules, with block tiles only where these have a kernel (``blocks``)."""
         from spmark.impls.stile.greedy import Rules
 
         return Rules(
@@ -110,7 +110,7 @@ class Stile:
         )
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
-        """Refuse widths beyond the grid, and blocks alone where there is no kernel for them."""
+        """Refuse widths beyond the grid, and ``formats: blocks`` where block tiles have no kernel."""
         if problem.width > 8 * MAX_GRID[1]:
             return f"expected J of at most {8 * MAX_GRID[1]}, found {problem.width}"
         if problem.op is Op.SPMM and self.order != ResultOrder.CSR:
@@ -126,7 +126,7 @@ class Stile:
         """Search, convert and upload; where plans are measured, keep the fastest."""
         own = Built()
         with own.phase("compile"):
-            # What a process pays once: Numba's loops from its cache.
+            # A process pays once to read Numba's loops from the cache.
             from spmark.impls.formats import tile_loops  # noqa: F401
             from spmark.impls.stile.search import search_each  # noqa: F401
         calibration, label = self.priced_by(problem, device)
@@ -142,7 +142,7 @@ class Stile:
         if measured:
             with own.phase("select"):
                 plan, plan_search = fastest(problem, target, forms, facts, cores())
-            # All that was built and timed on the way, but for the plan that was kept.
+            # Building and timing all plans counts as selecting, except for the plan that is kept.
             own.phases_s["select"] = max(0.0, own.phases_s["select"] - sum(plan.phases_s.values()))
         else:
             plan, plan_search = build_first(problem, target, forms[0], facts)
@@ -151,12 +151,12 @@ class Stile:
         return plan
 
     def priced_by(self, problem: Problem, device: DeviceSpec) -> tuple[Calibration, str]:
-        """Give the calibration that prices tiles, and what a plan's config says of it.
+        """Give the calibration that prices tiles, and its label for a plan's config.
 
         Raises
         ------
         DeviceError
-            There is none for the operator and the dtype.
+            There is no calibration for the operator and the dtype.
         """
         net = self.cost_model == Pricing.MLP
         return calibration_for(device.name, problem.op, problem.dtype, self.calibration, net)
@@ -168,7 +168,7 @@ class Stile:
         ----------
         problem : Problem
         calibration : Calibration
-            Of `priced_by`.
+            The calibration of `priced_by`.
         measured : bool
             Whether forms are compared on the device.
         """

@@ -1,8 +1,8 @@
-"""What tiles that are no blocks cost: by the roofline's line, or by a small network that was trained on measured tiles.
+"""The costs of light tiles: by the roofline's line, or by a small network that was trained on measured tiles.
 
-Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.2, table 3, and section 5.6 for the network. Both depend on a
-tile's shape and on how many rows and columns it names, so that a search reads tables: one model costs it what the other
-does.
+Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.2, table 3, and section 5.6 for the network. Both models
+depend on a tile's shape and on how many rows and columns the tile names. A search therefore reads tables and takes
+equally long with either model.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from spmark.impls.stile.state import Price
 ONE_DIMENSION = 32
 """Non-zeros of a one-dimensional tile, as in the public code."""
 ROWS_OF_BUCKET = 8
-"""Rows of the widest ELL tile; all hold as many elements."""
+"""Rows of the widest ELL tile; ELL tiles of all widths hold equally many elements."""
 
 
 class Pricing(StrEnum):
-    """What predicts the time of tiles that are no blocks."""
+    """The model that predicts the time of light tiles."""
 
     LINE = "line"
     """The roofline: a straight line through measured tiles."""
@@ -48,14 +48,14 @@ def ell_bytes(  # noqa: PLR0917
 ) -> NDArray[np.float64]:
     """Give R of an ELL tile of table 3, in sectors of 32 bytes as the public code counts them.
 
-    The least bytes of a read are not in the paper: a row of B of half a cache line costs what a whole line does.
+    The least bytes of a read are our own addition: a row of B of half a cache line costs as much as a whole line.
 
     Parameters
     ----------
     rows, width : int
         Shape of the tile.
     columns : int, or (n,)
-        Different columns that it names.
+        Different columns that the tile names.
     part : int
         Columns of the dense operand.
     itemsize : int
@@ -65,7 +65,7 @@ def ell_bytes(  # noqa: PLR0917
     atomic : bool
         Whether the result is added atomically.
     read_bytes : float
-        What a row of B counts at least.
+        Least bytes that count for a row of B.
     """
     line = sectors(part * itemsize)
     read = np.asarray(columns, np.float64) * max(line, read_bytes)
@@ -82,7 +82,7 @@ def run_bytes(rows: ArrayLike, columns: ArrayLike, width: int, itemsize: int, pe
 def features(  # noqa: PLR0917
     height: int, width: int, rows: ArrayLike, columns: ArrayLike, part: int, roof_bytes: ArrayLike
 ) -> NDArray[np.float64]:
-    """Give what the network looks at, (n, 6): logarithms of a tile's shape, of what it names, of J and of R.
+    """Give the network's inputs, (n, 6): logarithms of a tile's shape, of its rows and columns, of J and of R.
 
     Parameters
     ----------
@@ -100,12 +100,12 @@ def features(  # noqa: PLR0917
 
 
 def ell_price(calibration: Calibration, part: int, widest: int) -> Price:
-    """Price ELL tiles of all widths by the columns that they name, the widest first. O(elements of a tile log of it).
+    """Price ELL tiles of all widths by the columns that they name, the widest first. O(e log e) for e elements a tile.
 
     Parameters
     ----------
     calibration : Calibration
-        With networks, these; otherwise its line.
+        Its networks predict, where it has any; otherwise its line.
     part : int
         Columns of the dense operand.
     widest : int
@@ -114,7 +114,7 @@ def ell_price(calibration: Calibration, part: int, widest: int) -> Price:
     widths = np.array([1 << power for power in range(widest.bit_length() - 1, -1, -1)], np.int64)
     elements, line = widest * ROWS_OF_BUCKET, calibration.line
     columns = np.arange(1, elements + 1)
-    held = np.zeros((2, widths.size, 1, elements + 1))
+    costs = np.zeros((2, widths.size, 1, elements + 1))
     for s, width in enumerate(widths.tolist()):
         rows = elements // width
         roof = [
@@ -122,8 +122,8 @@ def ell_price(calibration: Calibration, part: int, widest: int) -> Price:
             for atomic in (False, True)
         ]
         sets = [features(rows, width, rows, columns, part, one) for one in roof] if calibration.nets else []
-        held[:, s, 0, 1:] = _costs(calibration, roof, sets)
-    return Price(elements // widths, widths, held[0], held[1])
+        costs[:, s, 0, 1:] = _costs(calibration, roof, sets)
+    return Price(elements // widths, widths, costs[0], costs[1])
 
 
 def run_price(calibration: Calibration, width: int) -> Price:
@@ -131,9 +131,9 @@ def run_price(calibration: Calibration, width: int) -> Price:
     rows, columns = (axis.reshape(-1) for axis in np.indices((ONE_DIMENSION, ONE_DIMENSION)) + 1)
     roof = run_bytes(rows, columns, width, calibration.dtype.itemsize, calibration.line.peak)
     sets = [features(1, ONE_DIMENSION, rows, columns, width, roof)] if calibration.nets else []
-    held = np.zeros((1, ONE_DIMENSION + 1, ONE_DIMENSION + 1))
-    held[0, 1:, 1:] = _costs(calibration, [roof], sets)[0].reshape(ONE_DIMENSION, ONE_DIMENSION)
-    return Price(np.ones(1, np.int64), np.full(1, ONE_DIMENSION, np.int64), held, held)
+    costs = np.zeros((1, ONE_DIMENSION + 1, ONE_DIMENSION + 1))
+    costs[0, 1:, 1:] = _costs(calibration, [roof], sets)[0].reshape(ONE_DIMENSION, ONE_DIMENSION)
+    return Price(np.ones(1, np.int64), np.full(1, ONE_DIMENSION, np.int64), costs, costs)
 
 
 def _costs(
@@ -151,7 +151,7 @@ def _costs(
 
 
 def cheapest_ms(price: Price) -> float:
-    """Bound what any tile costs for each of its non-zeros from below: as many as its rows and columns can have."""
+    """Bound every tile's cost for each non-zero from below: its rows and columns bound the non-zeros of a tile."""
     shapes, rows, columns = (int(size) for size in price.plain_ms.shape)
     least = np.inf
     for s in range(shapes):

@@ -1,4 +1,4 @@
-"""How tiles are run: loads, threads of a group and work of a block, by J and dtype; what is tried, in what order."""
+"""Schedules of tiles by J and dtype: loads, threads of a group and work of a block, in the order of trying."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from spmark.impls.tuning.space import Axis
 
 _WORK = (32, 16, 64, 8, 128)
 _LONG_ROWS = ((NEVER, NEVER), (NEVER, 64), (32, NEVER), (32, 64), (32, 128), (NEVER, 32), (128, NEVER))
-"""From what width a warp and a thread block share an ELL row, as they are tried."""
+"""Widths from which a warp and a thread block share an ELL row, in the order in which they are tried."""
 _LONG = 32
 _LARGE_BLOCK = 256
-"""Threads of a block that shares rows of B in its caches, of ELL rows whose threads take as much as they can."""
+"""Threads of a larger block, which shares rows of B in its caches; for two of the widest loads of ELL rows a thread."""
 
 
 def ell_tiles(width: int, dtype: DType) -> list[Config]:
-    """List the loads of ELL rows: the widest that divide J and half of them, over so many lanes, and two side by side.
+    """List the loads of ELL rows: the two widest that divide J, over so many lanes, and the widest two side by side.
 
-    The first is what is taken where nothing is measured.
+    The first is taken where nothing is measured.
     """
     most = 16 // dtype.itemsize
     vectors = loads_of(width, most)[:2]
-    found = [{"vector": v, "vectors": 1, "lanes": n} for v in vectors for n in LANES[::-1] if v * n <= width]
-    found += [{**one, "vectors": 2} for one in found if one["vector"] == most and 2 * most * one["lanes"] <= width]
-    return found or [{"vector": vectors[-1], "vectors": 1, "lanes": LANES[0]}]
+    loads = [{"vector": v, "vectors": 1, "lanes": n} for v in vectors for n in LANES[::-1] if v * n <= width]
+    loads += [{**one, "vectors": 2} for one in loads if one["vector"] == most and 2 * most * one["lanes"] <= width]
+    return loads or [{"vector": vectors[-1], "vectors": 1, "lanes": LANES[0]}]
 
 
 def large_blocks(tiles: list[Config], dtype: DType) -> list[Config]:
-    """List those of `ell_tiles` for which there is a kernel with larger thread blocks, with these."""
+    """List those of `ell_tiles` that have a kernel with larger thread blocks, each with this block size."""
     most = 16 // dtype.itemsize
     return [{**tile, "threads": _LARGE_BLOCK} for tile in tiles if (tile["vector"], tile["vectors"]) == (most, 2)]
 
@@ -48,8 +48,8 @@ def block_tiles(width: int, dtype: DType = DType.FLOAT16) -> list[Config]:
         return [{**loads, "lanes": n} for n in lanes or LANES[:1]]
     if width <= 32:
         return [{"vector": v, "vectors": 1, "lanes": LANES[0]} for v in (4, 8)]
-    found = [one for one in ell_tiles(width, DType.FLOAT16) if one["vector"] == 8]
-    return found or [{"vector": 8, "vectors": 1, "lanes": LANES[0]}]
+    widest = [one for one in ell_tiles(width, DType.FLOAT16) if one["vector"] == 8]
+    return widest or [{"vector": 8, "vectors": 1, "lanes": LANES[0]}]
 
 
 def middle(tile: Mapping[str, Any]) -> Config:
@@ -58,18 +58,18 @@ def middle(tile: Mapping[str, Any]) -> Config:
 
 
 def axes_of(tiles: list[Config], widest: int, blocks: bool, half: bool) -> tuple[Axis, ...]:
-    """List the axes of a schedule of SpMM, what binds most first: who shares rows and panels, tiles, work, order.
+    """List the axes of a schedule of SpMM, the one that decides most first: sharing of rows and panels, tile, work.
 
     Parameters
     ----------
     tiles : list
-        Of `ell_tiles` or `block_tiles`.
+        The answer of `ell_tiles` or `block_tiles`.
     widest : int
-        Widest ELL row; 0 where there is none.
+        Widest ELL row; 0 where there are no ELL rows.
     blocks : bool
         Whether there are block tiles.
     half : bool
-        Whether they are of float16.
+        Whether the tiles hold float16.
 
     Returns
     -------
@@ -79,7 +79,7 @@ def axes_of(tiles: list[Config], widest: int, blocks: bool, half: bool) -> tuple
     long_rows = [one for one in _LONG_ROWS if one[1] == NEVER or one[1] <= widest] if widest >= _LONG else []
     sharing = Axis("sharing", tuple({"spread": a, "together": b} for a, b in long_rows or _LONG_ROWS[:1]))
     if not blocks:
-        # Rows in A's order pay with long work alone, so that neither is tried without the other.
+        # Rows in A's order pay only with much work for a block, so that both make up one axis.
         order = tuple({"work": work, "by_row": by_row} for by_row, work in product((False, True), _WORK))
         dtype = DType.FLOAT16 if half else DType.FLOAT32
         every = tuple({"threads": 128, **tile} for tile in (*tiles, *large_blocks(tiles, dtype)))

@@ -1,8 +1,8 @@
 """The search: which tiles a matrix is divided into, for one operator, width and calibrated GPU.
 
 Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3. A mixture of formats, blocks alone and the other format
-alone are searched, and what is predicted to be fastest is kept; in the paper's mode for every part of J and several
-divisions of the columns. No device is needed: all that is known of one is its `Calibration`.
+alone are searched, and the plan that is predicted fastest is kept. The paper's mode does so for every part of J and for
+several divisions of the columns. The search needs a `Calibration` and no device.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ DIVISIONS = (1, 2, 4)
 
 @dataclass(frozen=True, eq=False)
 class ChosenTiles:
-    """What the search chose."""
+    """The plan that the search chose."""
 
     selection: Selection
     predicted_ms: float
     """Time by the cost model: the cost of all tiles, over all multiprocessors evenly (definition 6)."""
     formats: Formats
-    """What the fastest plan mixes."""
+    """The formats that the plan mixes."""
     part: int
     """Part of J of a tile."""
     divisions: int
@@ -61,19 +61,19 @@ class Sought:
 
     rules: Rules
     matrix: Csr
-    """Its non-zeros decide what is searched."""
+    """The matrix whose non-zeros decide which searches are worth doing."""
     ground: Callable[[], Ground]
-    """Gives the matrix in the order of rows that is searched, once a search begins."""
+    """Gives the matrix in the order of rows that is searched; called when the search begins."""
 
 
 @dataclass(frozen=True)
 class _Job:
-    """A part of a search that needs nothing of the others."""
+    """A part of a search that is independent of the other parts."""
 
     number: int
-    """Of the search."""
+    """Number of the search."""
     rules: Rules
-    """Of one mixture."""
+    """Rules of the search, for one mixture."""
     part: int
     divisions: int
 
@@ -81,7 +81,7 @@ class _Job:
 @dataclass(frozen=True)
 class _Plan:
     pieces: tuple[Piece, ...]
-    """Of every column range, and of every order of rows there."""
+    """Pieces of every column range, and of every order of rows there."""
     predicted_ms: float
     formats: Formats
     part: int
@@ -100,19 +100,19 @@ def search(
     ----------
     matrix : Csr
     calibration : Calibration
-        Says the operator and the dtype too.
+        Gives the costs, and the operator and dtype that are searched for.
     width : int
         J.
     rules : Rules, optional
         A mixture is compared with both formats alone; a single format is searched as it is.
     time_budget_s : float
-        No round is begun after so many seconds; what has no tile by then gets one without a search, and mixtures that
+        No round begins after so many seconds. Non-zeros without a tile then get one without a search, and mixtures that
         have not begun are left out.
 
     Returns
     -------
-    Found
-        For SpMM and SDDMM O(rounds (windows + tiles) + levels nnz) each; deterministic but for the time budget.
+    ChosenTiles
+        Found in O(rounds (windows + tiles) + levels nnz); deterministic without a time budget.
 
     Raises
     ------
@@ -131,12 +131,12 @@ def search_each(
 ) -> list[ChosenTiles]:
     """Search as `search` does, and give the best plan of every mixture, the one predicted fastest first.
 
-    The paper builds all three and keeps what is measured to be fastest (section 3.3).
+    The paper builds all three and keeps the one that is measured fastest (section 3.3).
     """
     rules = rules or Rules()
     ground = Ground(matrix, heavy([rules], calibration, time_budget_s))
-    (found,) = search_many([Sought(rules, matrix, lambda: ground)], calibration, width, time_budget_s)
-    return found
+    (plans,) = search_many([Sought(rules, matrix, lambda: ground)], calibration, width, time_budget_s)
+    return plans
 
 
 def search_many(
@@ -147,17 +147,17 @@ def search_many(
     Parameters
     ----------
     sought : sequence of Sought
-        What would find the same basic format alone as one before it is left out.
+        A search of a single format that would find the tiles of an earlier search is left out.
     calibration : Calibration
     width : int
         J.
     time_budget_s : float
-        Of all: the first always gives something.
+        Seconds for all searches together; the first always gives tiles.
 
     Returns
     -------
-    list of list of Found
-        Of each search; empty where it had not begun in time or would find what another does.
+    list of list of ChosenTiles
+        The answer of each search; empty where a search had not begun in time or was left out.
     """
     ends, prices = monotonic() + time_budget_s, Once()
 
@@ -184,16 +184,16 @@ def search_many(
         longest_first = sorted(range(len(jobs)), key=lambda i: jobs[i].rules.formats is Formats.OTHER)
         done = dict(zip(longest_first, run_all(plan, [(jobs[i],) for i in longest_first]), strict=True))
         plans = [done[i] for i in range(len(jobs))]
-    found: list[list[ChosenTiles]] = []
+    best: list[list[ChosenTiles]] = []
     for number, one in enumerate(sought):
         own = [plan for job, plan in zip(jobs, plans, strict=False) if job.number == number]
         whole = len(plans) == len(jobs) or jobs[len(plans)].number > number
-        found.append(_best(one.ground().matrix, calibration.op, own, whole) if own else [])
-    return found
+        best.append(_best(one.ground().matrix, calibration.op, own, whole) if own else [])
+    return best
 
 
 def heavy(sought: Sequence[Rules], calibration: Calibration, time_budget_s: float = math.inf) -> int:
-    """Count the parts of searches that take long and run at once, and so share the cores; at least one."""
+    """Count the long parts of searches that run at once and therefore share the cores; at least one."""
     if math.isfinite(time_budget_s):
         return 1
     mixtures = [formats for rules in sought for formats in _mixtures(rules.formats, calibration)]
@@ -201,7 +201,7 @@ def heavy(sought: Sequence[Rules], calibration: Calibration, time_budget_s: floa
 
 
 def _jobs(sought: Sequence[Sought], calibration: Calibration, width: int) -> list[_Job]:
-    """List the parts of all searches, without those that would find what is found before."""
+    """List the parts of all searches, without those that would find the tiles of an earlier part."""
     jobs: list[_Job] = []
     seen: set[object] = set()
     for number, one in enumerate(sought):
@@ -219,7 +219,7 @@ def _jobs(sought: Sequence[Sought], calibration: Calibration, width: int) -> lis
 
 
 def _reach(matrix: Csr, calibration: Calibration, rules: Rules) -> int | None:
-    """Give the width of the widest tile that is no block, as far as the matrix alone decides it; else None."""
+    """Give the width of the widest light tile where the matrix alone decides this width; else None."""
     if rules.formats is Formats.MIXED or calibration.op is not Op.SPMM:
         return None
     if rules.formats is Formats.BLOCKS:
@@ -256,7 +256,7 @@ def _found(matrix: Csr, plan: _Plan, light: int, finished: bool, predicted: Mapp
 
 
 def _mixtures(asked: Formats, calibration: Calibration) -> tuple[Formats, ...]:
-    """List what is searched, the surest first."""
+    """List the mixtures that are searched, the surest first."""
     if asked is Formats.BLOCKS and not calibration.blocks:
         raise ValueError(
             f"{calibration.device}: expected costs of block tiles for {calibration.op} in {calibration.dtype}, found "
@@ -275,7 +275,7 @@ def _plan(ground: Ground, calibration: Calibration, shapes: Shapes, job: _Job, l
     """Search one mixture over ranges of columns."""
     rules = job.rules
     if rules.formats is Formats.OTHER:
-        # Tiles of one level do not overlap but at the ends of widths, so that all of a shape are taken at once.
+        # Tiles of one level overlap only at the ends of widths, so that all tiles of a shape are taken at once.
         rules = replace(rules, slack=math.inf)
         shapes = replace(shapes, heights=(), single_ms=shapes.single_ms[:0], plain_ms=shapes.plain_ms[:0])
     pieces = Mixture(ground, shapes, calibration.op is Op.SPMM, rules, late).pieces(job.divisions)

@@ -1,6 +1,6 @@
-"""The search space: which tiles are candidates, in the paper's way and in its public code's.
+"""The search space: which tiles are candidates, for the paper and for its public code.
 
-Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.1. The two differ: see `SearchMode`.
+Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.1. Paper and code differ: see `SearchMode`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class SearchMode(StrEnum):
     """Whose search space."""
 
     CODE = "code"
-    """The public code's: windows of 16 rows, columns never divided, block candidates made once, blocks that beat any
-    ELL tile picked window by window beforehand, and the largest part of J."""
+    """The public code's: windows of 16 rows, columns never divided, and the largest part of J. Block candidates are
+    made once; blocks that beat any ELL tile are picked window by window beforehand."""
     PAPER = "paper"
-    """The paper's: windows of every calibrated height, columns divided where that is cheaper, block candidates made
-    anew at every level, every part of J tried."""
+    """The paper's: windows of every calibrated height, columns divided where that is cheaper, and every part of J.
+    Block candidates are made anew at every level."""
 
 
 class Formats(StrEnum):
@@ -42,31 +42,31 @@ class Formats(StrEnum):
 
 
 class ResultOrder(StrEnum):
-    """In what order SDDMM leaves its result."""
+    """The order in which SDDMM leaves its result."""
 
     CSR = "csr"
     TILES = "tiles"
-    """Tile after tile, as the public code does, but without the zeros of blocks; where there are no blocks, `CSR`."""
+    """Tile after tile, as in the public code, but without the zeros of blocks; without blocks the order is `CSR`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Shapes:
-    """Tiles for one part of J, and what they cost."""
+    """Tiles for one part of J, and their costs."""
 
     part: int
     """Columns of the dense operand that a tile multiplies by (SpMM), slice of J that is summed at once (SDDMM)."""
     repeats: int
-    """How often every tile is run: ceil(J / part) for SpMM; 1 for SDDMM, whose costs hold all of J."""
+    """How often every tile is run: ceil(J / part) for SpMM; 1 for SDDMM, whose costs include all of J."""
     heights: tuple[int, ...]
     """Rows of a block tile, highest first; empty without blocks."""
     single_ms: NDArray[np.float64]
-    """(heights, shapes) a single block tile of (s + 1) 16 columns; infinite where there is none."""
+    """(heights, shapes) cost of a single block tile of (s + 1) 16 columns; infinite where it was not measured."""
     plain_ms: NDArray[np.float64]
-    """(heights, shapes) the same, where nothing else adds into its rows."""
+    """(heights, shapes) its cost where no other tile adds into its rows."""
     price: Price
-    """Of ELL tiles, widest first, or of the one-dimensional tile."""
+    """Costs of ELL tiles, widest first, or of the one-dimensional tile."""
     cheapest_ms: float
-    """No tile that is no block costs less for each non-zero."""
+    """Least cost for each non-zero that a light tile can have."""
 
     @property
     def widest(self) -> int:
@@ -95,7 +95,7 @@ def widest_bucket(nnz: int, num_sms: int) -> int:
 
 
 def parts_of(calibration: Calibration, width: int, mode: SearchMode) -> tuple[int, ...]:
-    """Give the task partition ways over J that are tried.
+    """Give the widths of the parts of J that are tried (the paper's task partition).
 
     Parameters
     ----------
@@ -123,24 +123,24 @@ def shapes_of(  # noqa: PLR0917
     width : int
         J.
     part : int
-        Of `parts_of`.
+        One of `parts_of`.
     nnz : int
         Non-zeros of the matrix, for `widest_bucket`.
     mode : SearchMode
         The code has blocks of 16 rows only.
     widest : int
-        Of ELL tiles; 0 for `widest_bucket`.
+        Widest ELL tile; 0 for `widest_bucket`.
     """
     spmm = calibration.op is Op.SPMM
-    held = [
+    blocks = [
         block
         for block in calibration.blocks
         if block.part == part and block.cols % GROUP == 0 and (mode is SearchMode.PAPER or block.rows == GROUP)
     ]
     slices = -(-width // part)
-    heights = tuple(sorted({block.rows for block in held}, reverse=True))
-    single = _table(held, heights, [block.atomic_ms for block in held])
-    plain = _table(held, heights, [block.plain_ms for block in held])
+    heights = tuple(sorted({block.rows for block in blocks}, reverse=True))
+    single = _table(blocks, heights, [block.atomic_ms for block in blocks])
+    plain = _table(blocks, heights, [block.plain_ms for block in blocks])
     if not spmm:
         single, plain = single * slices, plain * slices
     widest = widest or widest_bucket(nnz, calibration.num_sms)
@@ -148,9 +148,9 @@ def shapes_of(  # noqa: PLR0917
     return Shapes(part, slices if spmm else 1, heights, single, plain, price, cheapest_ms(price))
 
 
-def _table(held: list[BlockCost], heights: tuple[int, ...], costs: list[float]) -> NDArray[np.float64]:
-    most = max((block.cols // GROUP for block in held), default=0)
+def _table(blocks: list[BlockCost], heights: tuple[int, ...], costs: list[float]) -> NDArray[np.float64]:
+    most = max((block.cols // GROUP for block in blocks), default=0)
     table = np.full((len(heights), most), np.inf)
-    for block, cost in zip(held, costs, strict=True):
+    for block, cost in zip(blocks, costs, strict=True):
         table[heights.index(block.rows), block.cols // GROUP - 1] = cost
     return table

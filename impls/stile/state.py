@@ -1,7 +1,10 @@
-"""The state of a search that compiled loops share, and how a non-zero changes hands.
+"""The state of a search that compiled loops share, and how a non-zero changes its tile.
 
-A non-zero is a position in the matrix's CSR order throughout; ``owner`` (nnz,) int32 says which tile has it, -1 while
-none has. Every non-zero has one owner at the end, so that the sum of the tiles is the matrix.
+A non-zero is a position in the matrix's CSR order throughout. ``owner`` (nnz,) int32 is the tile of each non-zero, -1
+while it has none. At the end every non-zero has one owner, so that the sum of the tiles is the matrix.
+
+`spmark.impls.stile.windows` makes windows and groups, `spmark.impls.stile.levels` levels, `spmark.impls.stile.prices`
+prices and `spmark.impls.stile.greedy` the chosen tiles; the compiled loops write into all but the prices.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from spmark.impls.core.loops import part
 GROUP = 16
 """Columns by which block tiles are placed and grow."""
 SINGLE, WHOLE, LIGHT = 0, 1, 2
-"""Kinds of tiles: one block tile, all block tiles of a window, and what is no block (ELL or one-dimensional)."""
+"""Kinds of tiles: one block tile, all block tiles of a window, and light tiles (ELL or one-dimensional)."""
 
 
 class Windows(NamedTuple):
@@ -28,22 +31,22 @@ class Windows(NamedTuple):
     rows: Any
     """(heights I,) int32 rows of A by window."""
     height: Any
-    """(W,) int32 which height."""
+    """(W,) int32 number of its height."""
     total: Any
     """(W,) int64 non-zeros."""
     left: Any
-    """(W,) int64 non-zeros that no tile has."""
+    """(W,) int64 non-zeros without an owner."""
     whole_ms: Any
-    """(W,) float64 cost of the cheapest tiles that hold the window whole; infinite where that is no candidate."""
+    """(W,) float64 cost of the cheapest tiles that hold the window whole; infinite where they are not a candidate."""
     paid_ms: Any
-    """(W,) float64 cost of the tiles that lie in the window alone: what holding it whole gives back."""
+    """(W,) float64 cost of the tiles that lie in the window alone, which holding the window whole saves."""
 
 
 class Groups(NamedTuple):
-    """Every window's columns in the order of their counts, 16 to a group, and what is left in them."""
+    """Every window's columns in the order of their counts, 16 to a group, and the non-zeros left in each group."""
 
     of: Any
-    """(nnz, heights) int32 group of each non-zero, -1 where it had an owner when groups were made."""
+    """(nnz, heights) int32 group of each non-zero, -1 for a non-zero that had an owner when groups were made."""
     ptr: Any
     """(W + 1,) int64 groups by window."""
     members: Any
@@ -57,47 +60,49 @@ class Groups(NamedTuple):
     at: Any
     """(W,) int32 first group of that tile, within the window."""
     shape: Any
-    """(W,) int32 its shape."""
+    """(W,) int32 shape of that tile."""
     stale: Any
-    """(W,) uint8."""
+    """(W,) uint8 1 where ``average`` is only a bound."""
 
 
 class Level(NamedTuple):
-    """Candidates that are no blocks, made of what was left at a level; those of one shape do not overlap."""
+    """Light candidates of a level, made of the non-zeros left then; candidates of one shape do not overlap."""
 
     items: Any
     """(n,) int32 non-zeros, tile after tile."""
     first: Any
     """(T,) int64 into ``items``."""
     stop: Any
+    """(T,) int64 likewise, the end."""
     shape: Any
-    """(T,) int32."""
+    """(T,) int32 shape, as of `Price`."""
     plain_ms: Any
     """(T,) float64 cost without atomic additions."""
     atomic_ms: Any
+    """(T,) float64 cost with atomic additions."""
     average: Any
-    """(T,) float64 least cost for each new non-zero, or a bound below it where ``seen`` is of the past."""
+    """(T,) float64 least cost for each new non-zero, or a bound below it where a pick came after ``seen``."""
     atomic: Any
-    """(T,) uint8."""
+    """(T,) uint8 1 where the tile must add atomically."""
     seen: Any
-    """(T,) int64 when ``average`` was last computed."""
+    """(T,) int64 picks so far when ``average`` was last computed."""
 
 
 class Chosen(NamedTuple):
     """Tiles that were picked, withdrawn ones among them."""
 
     kind: Any
-    """(capacity,) int8."""
+    """(capacity,) int8 `SINGLE`, `WHOLE` or `LIGHT`."""
     shape: Any
-    """(capacity,) int32."""
+    """(capacity,) int32 groups of a single block less one, -1 of a whole window, or the shape of a light tile."""
     window: Any
-    """(capacity,) int32, -1 where it is no block."""
+    """(capacity,) int32 window of a block tile, -1 for light tiles."""
     cost_ms: Any
-    """(capacity,) float64."""
+    """(capacity,) float64 milliseconds of a multiprocessor."""
     owned: Any
     """(capacity,) int64 non-zeros; a tile without any is withdrawn."""
     home: Any
-    """(capacity, heights) int32 window that it lay in alone when picked, or -1."""
+    """(capacity, heights) int32 the one window that the tile lay in when it was picked; -1 where there were several."""
     tally: Any
     """(4,) int64: tiles picked, tiles withdrawn, non-zeros without an owner, picks so far (a clock)."""
     spent_ms: Any
@@ -105,16 +110,17 @@ class Chosen(NamedTuple):
 
 
 class Price(NamedTuple):
-    """What tiles that are no blocks cost, by shape and by how many rows and columns they name."""
+    """Costs of light tiles, by shape and by how many rows and columns they name."""
 
     height: Any
     """(S,) int64 rows."""
     width: Any
     """(S,) int64 non-zeros of a row."""
     plain_ms: Any
-    """(S, rows + 1, columns + 1) float64; (S, 1, columns + 1) where rows make no difference. Nothing names none."""
+    """(S, rows + 1, columns + 1) float64 milliseconds without atomic additions; (S, 1, columns + 1) where rows make no
+    difference. Costs at 0 rows or columns are 0: no tile names so few."""
     atomic_ms: Any
-    """The same with atomic additions."""
+    """Milliseconds with atomic additions, in the shape of ``plain_ms``."""
 
 
 I32, I32S, I64, F64 = types.int32[::1], types.int32[:, ::1], types.int64[::1], types.float64[::1]
@@ -132,7 +138,7 @@ COSTS = types.float64[:, ::1]
 
 @part
 def drop(chosen: Any, windows: Any, tile: Any) -> None:
-    """Withdraw a tile that has nothing left."""
+    """Withdraw a tile that has no non-zeros left."""
     chosen.spent_ms[0] -= chosen.cost_ms[tile]
     chosen.tally[1] += 1
     for a in range(chosen.home.shape[1]):
@@ -145,7 +151,8 @@ def drop(chosen: Any, windows: Any, tile: Any) -> None:
 def cover(at: Any, row: Any, of: Any, left: Any, group_of: Any, group_left: Any, stale: Any) -> None:  # noqa: PLR0917
     """Count a non-zero that had no tile as covered, in its windows and their groups.
 
-    Arrays are handed over one by one here and below: of a tuple's arrays every access counts references, atomically.
+    Here and below, callers pass a tuple's arrays one by one (``of``, ``left`` of `Windows`; ``group_of``,
+    ``group_left``, ``stale`` of `Groups`; ``home`` of `Chosen`): an access through the tuple counts references.
     """
     for a in range(of.shape[1]):
         window = of[row, a]
@@ -157,7 +164,7 @@ def cover(at: Any, row: Any, of: Any, left: Any, group_of: Any, group_left: Any,
 
 @part
 def lie_in(home: Any, tile: Any, row: Any, of: Any, begins: Any) -> None:
-    """Note that a tile has something of a row: where it lies alone, as long as that is one window."""
+    """Note in ``home`` that a tile has non-zeros of a row: the row's windows, or -1 after rows of several windows."""
     for a in range(of.shape[1]):
         if begins:
             home[tile, a] = of[row, a]
@@ -180,7 +187,7 @@ def take_free(  # noqa: PLR0917
     stale: Any,
     home: Any,
 ) -> Any:
-    """Give a new tile those of ``items[first:stop]`` that no tile has; say how many."""
+    """Give a new tile those of ``items[first:stop]`` (non-zeros) that have no owner; return how many."""
     taken = 0
     for i in range(first, stop):
         at = items[i]
@@ -198,7 +205,7 @@ def take_free(  # noqa: PLR0917
 def take(  # noqa: PLR0917
     owner: Any, row_of: Any, windows: Any, groups: Any, chosen: Any, items: Any, first: Any, stop: Any, tile: Any
 ) -> None:
-    """Give a new tile those of ``items[first:stop]`` that no tile has."""
+    """Give a new tile those of ``items[first:stop]`` (non-zeros) that have no owner."""
     taken = take_free(
         owner,
         row_of,

@@ -1,7 +1,7 @@
-"""From searched tiles to plans: conversion, schedules, and which plan is fastest when they are run.
+"""From searched tiles to plans: conversion, schedules, and the choice of the plan that runs fastest.
 
 The paper compares the mixture with both formats alone by their measured times (Fang et al., SIGMOD 2024, section 3.3)
-and measures a kernel's variants as well (section 4); the cost model only says which tiles each is made of.
+and measures a kernel's variants as well (section 4). The cost model only chooses the tiles of each.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FORM = "form"
 
 
 def build_first(problem: Problem, target: Target, form: Tiling, facts: Mapping[str, Any]) -> tuple[DevicePlan, Search]:
-    """Convert a form and build it with a schedule from the middle; nothing is measured.
+    """Convert a form and build it with a schedule from the middle, without measuring.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def build_first(problem: Problem, target: Target, form: Tiling, facts: Mapping[s
     target : Target
     form : Tiling
     facts : mapping
-        Of the plan's config.
+        Entries for the plan's config.
     """
     converted = _Converted(problem, target, form, facts)
     plan = converted.plan(converted.schedules()[0])
@@ -55,13 +55,13 @@ def fastest(
 ) -> tuple[DevicePlan, Search]:
     """Race every form with several schedules on the GPU that is there; give the fastest plan.
 
-    Forms that the cost model believes in are walked through first. Each walk begins with what the walks through forms
-    of the same kind came to.
+    Forms that are predicted fast are walked through first. Each walk begins with the best schedule of the earlier walks
+    through forms of the same kind.
 
     Raises
     ------
     BuildError
-        Nothing could be built, or every result was wrong; says why.
+        No plan could be built, or every result was wrong; the message says why.
     """
     from spmark.impls.tuning.gpu import PlanTimer
 
@@ -78,7 +78,7 @@ def fastest(
         try:
             converted = made.converted(number)
         except (SpmarkError, MemoryError):
-            race.time({_FORM: number})  # fails again, and is kept with the reason
+            race.time({_FORM: number})  # fails again, and the race keeps the reason
             continue
         if problem.op is Op.SDDMM:
             while_hopeful(race, [{_FORM: number, **schedule} for schedule in converted.schedules()])
@@ -96,7 +96,7 @@ class _Forms:
         self._last: tuple[int, _Converted] | None = None
 
     def converted(self, number: int) -> _Converted:
-        """Convert a form; the one before it makes room first, since two of a large matrix might not fit."""
+        """Convert a form; the previous one is released first, since two forms of a large matrix might not fit."""
         if self._last is None or self._last[0] != number:
             self._last = None
             self._last = number, _Converted(self._problem, self._target, self._forms[number], self._facts)
@@ -112,11 +112,11 @@ class _Forms:
         self._target.load(list(dict.fromkeys(instances)))
 
     def predicted_s(self, config: Config) -> float:
-        """Give what the cost model says of the form, seconds."""
+        """Give the form's time by the cost model, in seconds."""
         return self._forms[config[_FORM]].found.predicted_ms * 1e-3
 
     def told(self, config: Config) -> Config:
-        """Give what a candidate is known by: the facts of its form instead of the number."""
+        """Give the facts that name a candidate: those of its form instead of the form's number."""
         return {**self._forms[config[_FORM]].facts, **_schedule(config)}
 
 
@@ -138,7 +138,7 @@ class _Converted:
             self._held = TileFormat.from_csr(problem.matrix, form.found.selection)
 
     def schedules(self) -> list[Config]:
-        """List schedules; the first is what is taken where nothing is measured."""
+        """List schedules; the first is taken where nothing is measured."""
         width, dtype = self._problem.width, self._problem.dtype
         if self._problem.op is Op.SDDMM:
             return tile_schedules(width) if self._held.blocks else run_schedules(width, dtype)
@@ -169,7 +169,7 @@ class _Converted:
         return tile_spmm_instance(problem, schedule, mixed)
 
     def plan(self, schedule: Config) -> DevicePlan:
-        """Build with a schedule; what all plans of the form share is told by each."""
+        """Build with a schedule; each plan of the form reports the seconds that all of them share."""
         plan = self._built(schedule)
         if not self._first_s:
             self._first_s = dict(plan.phases_s)
@@ -179,19 +179,19 @@ class _Converted:
         return plan
 
     def _built(self, schedule: Config) -> DevicePlan:
-        problem, target, held = self._problem, self._target, self._held
+        problem, target, tiles = self._problem, self._target, self._held
         if problem.op is Op.SDDMM:
-            if held.blocks:
+            if tiles.blocks:
                 in_tiles = self._config.get("order") == ResultOrder.TILES
-                return TileSddmmPlan(problem, target, held, self._config, in_tiles=in_tiles, **schedule)
+                return TileSddmmPlan(problem, target, tiles, self._config, in_tiles=in_tiles, **schedule)
             # Runs alone stand in CSR order, whatever was asked for.
             return SddmmPlan(problem, target, {**self._config, "order": str(ResultOrder.CSR)}, **schedule)
-        if held.blocks:
+        if tiles.blocks:
             plan: TileSpmmPlan | EllBucketsPlan = TileSpmmPlan(
-                problem, target, held, self._config, arrays=self._arrays, **schedule
+                problem, target, tiles, self._config, arrays=self._arrays, **schedule
             )
         else:
-            ell = held.ell or _no_rows(held.shape)
+            ell = tiles.ell or _no_rows(tiles.shape)
             plan = EllBucketsPlan(
                 problem,
                 target,

@@ -1,6 +1,15 @@
 """The compiled loops that condense the columns of windows.
 
-Importing this module compiles them, or reads what was kept, as `spmark.impls.formats.loops` does.
+Importing this module compiles the loops or reads them from Numba's cache, as `spmark.impls.formats.loops` does.
+
+Loops share these arguments, made by the caller and only read:
+
+indptr, indices : (I + 1,), (nnz,) int32
+    The matrix's offsets of rows, and its columns.
+owner : (nnz,) int32
+    The tile of each non-zero, -1 while it has none.
+row_ptr, rows : (W + 1,) int64, (n,) int32
+    Rows of each window, as of `spmark.impls.stile.state.Windows`.
 """
 
 from __future__ import annotations
@@ -32,23 +41,23 @@ def count_columns(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
 
     Parameters
     ----------
-    row_ptr, rows : (W + 1,) int64, (n,) int32
-        Rows of each window.
+    indptr, indices, owner, row_ptr, rows
+        As the module says.
     stamp : (K,) int32
-        Scratch, -1 to begin with.
+        Scratch, which the caller has filled with -1: the last window that named each column.
     columns, nnz : (W,) int64
-        Written.
+        Written: distinct columns, and non-zeros.
     """
     for window in range(first, stop):
-        found, held = 0, 0
+        distinct, entries = 0, 0
         for r in range(row_ptr[window], row_ptr[window + 1]):
             for at in range(indptr[rows[r]], indptr[rows[r] + 1]):
                 if owner[at] < 0:
-                    held += 1
+                    entries += 1
                     if stamp[indices[at]] != window:
                         stamp[indices[at]] = window
-                        found += 1
-        columns[window], nnz[window] = found, held
+                        distinct += 1
+        columns[window], nnz[window] = distinct, entries
 
 
 @part
@@ -63,25 +72,29 @@ def _by_count(  # noqa: PLR0917
     slots: Any,
     order: Any,
 ) -> Any:
-    """Give the columns of a window slots, those with most non-zeros first, and say how many there are."""
-    found, most = 0, 0
+    """Give the columns of a window slots, those with most non-zeros first, and return how many columns there are.
+
+    ``counts``, ``slots`` and ``order`` are those of `condense`. The loop writes the columns into ``order``, and the
+    non-zeros and the slot of each into ``counts`` and ``slots``.
+    """
+    distinct, most = 0, 0
     for r in range(row_ptr[window], row_ptr[window + 1]):
         for at in range(indptr[rows[r]], indptr[rows[r] + 1]):
             column = indices[at]
             if owner[at] >= 0:
                 continue
             if counts[column] == 0:
-                order[found] = column
-                found += 1
+                order[distinct] = column
+                distinct += 1
             counts[column] += 1
             most = max(most, counts[column])
     slot = 0
     for count in range(most, 0, -1):  # at most as many as rows
-        for i in range(found):
+        for i in range(distinct):
             if counts[order[i]] == count:
                 slots[order[i]] = slot
                 slot += 1
-    return found
+    return distinct
 
 
 @compiled(
@@ -127,27 +140,30 @@ def condense(  # noqa: PLR0917
 ) -> None:
     """Order the columns of windows ``first:stop`` by their non-zeros without an owner, most first, and group them.
 
-    Columns of equal count keep the order in which the rows of the window name them, so that a sparse row's stand
-    together.
+    Columns of equal count keep the order in which the rows of the window name them, so that the columns of a sparse row
+    stand together.
 
     Parameters
     ----------
+    indptr, indices, owner, row_ptr, rows
+        As the module says.
     height : int
-        Which of the heights: the column of ``group_of`` that is written.
+        Number of the height: the column of ``group_of`` that is written.
     width : int
         Columns of a group.
     group_ptr, nnz_ptr : (W + 1,) int64
-        Groups and non-zeros before each window.
+        Groups and non-zeros before each window; read.
     counts, slots, order : (K,), (K,), (K,) int32
-        Scratch; ``counts`` zeros, and zeros again afterwards.
+        Scratch. The caller has filled ``counts`` with zeros, and the loop leaves zeros in it.
     group_of : (nnz, heights) int32
-    members, member_ptr, left : int32, (G + 1,) int64, (G,) int32
-        Of `Groups`, written; ``left`` zeros to begin with.
+        Written: `Groups.of`.
+    members, member_ptr, left : (n,) int32, (G + 1,) int64, (G,) int32
+        Written: fields of `Groups`; the caller has filled ``left`` with zeros.
     """
     for window in range(first, stop):
-        found = _by_count(indptr, indices, owner, row_ptr, rows, window, counts, slots, order)
+        distinct = _by_count(indptr, indices, owner, row_ptr, rows, window, counts, slots, order)
         base = group_ptr[window]
-        for i in range(found):
+        for i in range(distinct):
             left[base + slots[order[i]] // width] += counts[order[i]]
             counts[order[i]] = 0
         to = nnz_ptr[window]

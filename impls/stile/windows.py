@@ -1,4 +1,4 @@
-"""Windows of rows and the groups of their condensed columns: what block candidates are made of.
+"""Windows of rows and the groups of their condensed columns, of which block candidates consist.
 
 Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.1: divide the rows, reorder the columns of every part by
 their non-zeros, divide them.
@@ -25,14 +25,14 @@ from spmark.impls.stile.window_loops import condense, count_columns
 
 
 class Once:
-    """Values that several threads need, each made by whoever asks first while the others wait for it."""
+    """Values that several threads need: the first thread to ask makes a value while the others wait for it."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._made: dict[Hashable, Future[Any]] = {}
 
     def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """Give the value of ``key``, by calling ``make`` where nobody has; what it raises is raised to all."""
+        """Give the value of ``key``; the first caller calls ``make``, whose error is raised to all callers."""
         with self._lock:
             future = self._made.get(key)
             mine = future is None
@@ -52,26 +52,26 @@ class Tiled:
     """A matrix on its way into tiles."""
 
     matrix: Csr
-    """What is divided into tiles: the whole matrix, or some of its columns."""
+    """The matrix that is divided into tiles: all of A, or some of its columns."""
     whole: NDArray[np.int32]
     """(I,) non-zeros of every row of the undivided matrix."""
     row_of: NDArray[np.int32]
     """(nnz,) row of each non-zero of ``matrix``."""
     owner: NDArray[np.int32]
-    """(nnz,) tile that has it, or -1; changed by picks."""
+    """(nnz,) tile of each non-zero, or -1; picks write into it."""
     threads: int
-    """Cores that its loops may take: others may search at the same time."""
+    """Cores that the loops may take: others may search at the same time."""
     begun: Once = field(default_factory=Once)
-    """What all searches of the matrix begin with."""
+    """The state that all searches of the matrix begin with."""
 
     @classmethod
     def of(cls, matrix: Csr, whole: NDArray[np.int32], threads: int = 0) -> Tiled:
-        """Begin with no tile; by default with all cores."""
+        """Begin without tiles, by default with all cores."""
         rows = np.repeat(np.arange(matrix.num_rows, dtype=np.int32), matrix.row_lengths)
         return cls(matrix, whole, rows, np.full(matrix.nnz, -1, np.int32), threads or cores())
 
     def again(self) -> Tiled:
-        """Begin again with no tile; what searches begin with is kept."""
+        """Begin again without tiles; the state that all searches begin with is kept."""
         return replace(self, owner=np.full(self.matrix.nnz, -1, np.int32))
 
     def tasks(self, work: int) -> int:
@@ -93,7 +93,7 @@ class Tiled:
 
 
 def begin(tiled: Tiled, shapes: Shapes, whole_ones: bool) -> tuple[NDArray[np.int32], Windows, Groups]:
-    """Give what a search begins with; what does not depend on it is made once for all searches of the matrix.
+    """Give the state that a search begins with; parts that searches share are made once for all of the matrix.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def begin(tiled: Tiled, shapes: Shapes, whole_ones: bool) -> tuple[NDArray[np.in
     order : (I,) int32
         Rows, window after window (`row_order`).
     windows, groups : `Windows`, `Groups`
-        The search's own, as far as picks change them.
+        The search has its own copies of the arrays that picks change.
     """
     heights = shapes.heights
     order = order_of(tiled, heights[0]) if heights else np.arange(tiled.matrix.num_rows, dtype=np.int32)
@@ -127,7 +127,7 @@ def order_of(tiled: Tiled, height: int) -> NDArray[np.int32]:
 def row_order(tiled: Tiled, height: int) -> NDArray[np.int32]:
     """Choose the order of rows whose condensed windows are densest.
 
-    As they stand, by falling non-zeros, or by their first column, which puts rows of one stride together.
+    The choices are A's own order, by falling non-zeros, and by first column, which puts rows of one stride together.
 
     Returns
     -------
@@ -139,12 +139,12 @@ def row_order(tiled: Tiled, height: int) -> NDArray[np.int32]:
     filled = np.flatnonzero(matrix.row_lengths)
     first[filled] = matrix.indices[matrix.indptr[filled]]
     orders = [np.arange(matrix.num_rows), *(np.argsort(key, kind="stable") for key in (-matrix.row_lengths, first))]
-    held = [order.astype(np.int32) for order in orders]
-    return min(held, key=lambda order: area(tiled, order, height))
+    candidates = [order.astype(np.int32) for order in orders]
+    return min(candidates, key=lambda order: area(tiled, order, height))
 
 
 def area(tiled: Tiled, order: NDArray[np.int32], height: int) -> int:
-    """Count the groups of columns that windows of an order condense to, without what has an owner. O(nnz)."""
+    """Count the groups of columns of an order's condensed windows, over non-zeros without an owner. O(nnz)."""
     columns, _ = _count(tiled, _bounds(tiled.matrix.num_rows, height), order)
     return int((-(-columns // GROUP)).sum())
 
@@ -157,9 +157,9 @@ class _Counted:
     row_ptr: NDArray[np.int64]
     rows: NDArray[np.int32]
     height: NDArray[np.int32]
-    """These as of `Windows`."""
+    """``of`` to ``height`` are those of `Windows`."""
     columns: NDArray[np.int64]
-    """(W,) columns that each names."""
+    """(W,) distinct columns of each window."""
     nnz: NDArray[np.int64]
     divided: NDArray[np.bool_]
     """(W,) whether a row goes on in other column ranges."""
@@ -195,21 +195,21 @@ def _windows(tiled: Tiled, shapes: Shapes, counted: _Counted, whole_ones: bool) 
             single, plain = shapes.single_ms[counted.height, s], shapes.plain_ms[counted.height, s]
             cost = np.where(counted.divided, single, plain)
             whole_ms = np.minimum(whole_ms, np.where(np.isfinite(cost), tiles * cost, np.inf))
-    held = counted.of, counted.row_ptr, counted.rows, counted.height, counted.nnz
-    return Windows(*held, counted.nnz.copy(), whole_ms, np.zeros(whole_ms.size))
+    fields = counted.of, counted.row_ptr, counted.rows, counted.height, counted.nnz
+    return Windows(*fields, counted.nnz.copy(), whole_ms, np.zeros(whole_ms.size))
 
 
 def make_groups(
     tiled: Tiled, windows: Windows, counted: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 ) -> Groups:
-    """Condense what is left of every window. O(nnz) for each height, on all cores.
+    """Condense the non-zeros left in every window. O(nnz) for each height, on all cores.
 
     Parameters
     ----------
     tiled : Tiled
     windows : `Windows`
     counted : (W,) int64 arrays, optional
-        Columns and non-zeros that every window has left, where they are known.
+        Columns and non-zeros left in every window; counted where this is left out.
     """
     matrix = tiled.matrix
     columns, nnz = counted or _count(tiled, windows.row_ptr, windows.rows)
@@ -228,7 +228,7 @@ def make_groups(
             tasks.append((*given, ptr, nnz_ptr, *scratch, of, members, member_ptr, left))
     run_all(condense, tasks)
     count = columns.size
-    bound = np.where(nnz > 0, 0.0, np.inf)  # below every average: all are ranked before one is picked
+    bound = np.where(nnz > 0, 0.0, np.inf)  # below every average, so that every window is ranked before a pick
     at, shape = np.zeros(count, np.int32), np.zeros(count, np.int32)
     return Groups(of, ptr, members, member_ptr, left, bound, at, shape, np.ones(count, np.uint8))
 
@@ -254,7 +254,7 @@ def _count(
 
 
 def _shares(tiled: Tiled, before: NDArray[np.int64], first: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Cut windows ``first:stop`` into ranges of about equal work, ``before`` (W + 1,) counting it."""
+    """Cut windows ``first:stop`` into ranges of about equal work; ``before`` (W + 1,) is the work before each."""
     total = int(before[stop] - before[first])
     tasks = tiled.tasks(total)
     if tasks == 1:

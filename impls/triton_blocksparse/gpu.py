@@ -1,7 +1,7 @@
-"""Compiling Triton programs ahead of time, launching them through CuPy, and the search for the fastest schedule.
+"""Compile Triton programs ahead of time, launch them through CuPy, and search the fastest schedule.
 
-Triton's own launcher asks PyTorch for device and stream. Here its compiler alone is used: the cubin is loaded and
-launched like every other kernel, on CuPy's current stream, so PyTorch is not needed and a run can be captured.
+Triton's own launcher asks PyTorch for device and stream. This module uses Triton's compiler alone: the cubin is loaded
+and launched like every other kernel, on CuPy's current stream. A run can thus be captured and does without PyTorch.
 """
 
 from __future__ import annotations
@@ -56,20 +56,20 @@ class Compiled:
     shared_bytes: int
     """Dynamic shared memory of a block."""
     scratch: int
-    """Pointers that Triton appends to the arguments, for scratch memory that these programs do not need."""
+    """Number of pointers that Triton appends to the arguments, for scratch memory that these programs leave unused."""
 
 
 def compile_program(instance: Instance, arch: str, wide: bool) -> Compiled:
-    """Compile a program for an architecture; needs no GPU.
+    """Compile a program for an architecture, without a GPU.
 
     Parameters
     ----------
     instance : Instance
-        Of `SPMM` or `SDDMM`.
+        Instance of `SPMM` or `SDDMM`.
     arch : str
         ``sm_90`` and so on.
     wide : bool
-        16 divides J and addresses, so that rows are loaded 16 bytes at a time.
+        Whether 16 divides J and addresses, so that rows are loaded 16 bytes at a time.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def compile_program(instance: Instance, arch: str, wide: bool) -> Compiled:
 
     name, values = instance.template.name, instance.values
     types, constants = _TYPES[name], {key: values[key] for key in values if key not in _OPTIONS}
-    # Uploaded arrays are aligned by their allocator; operands, result and width only where the plan asks for it.
+    # The allocator aligns uploaded arrays; operands, result and width are aligned only where the plan demands so.
     given = ("b", "c", "x", "y", "out", "width")
     aligned = [wide if argument in given else kind.startswith("*") for argument, kind in types.items()]
     source = ASTSource(
@@ -98,7 +98,7 @@ def compile_program(instance: Instance, arch: str, wide: bool) -> Compiled:
     try:
         target = GPUTarget("cuda", int(arch.removeprefix("sm_")), 32)
         compiled = triton.compile(source, target=target, options=options)
-    except Exception as error:  # Triton raises what its many passes raise
+    except Exception as error:  # each of Triton's many passes raises errors of its own
         raise CompileError(str(instance.template.source), instance.expression, str(error)) from error
     ptx = compiled.asm["ptx"]
     parameters = ptx[ptx.index(".entry") : ptx.index(")", ptx.index(".entry"))].count(".param")
@@ -147,7 +147,7 @@ class TritonPlan(DevicePlan):
         self._tail = (*(np.int32(size) for size in sizes), *[np.uint64(0)] * compiled.scratch)
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        """One launch; it writes the whole result."""
+        """Launch once, which writes the whole result."""
         self._kernel.launch(self._grid, (*self._arrays, *operands, out, *self._tail), self._shared_bytes)
 
 
@@ -169,7 +169,7 @@ def sddmm_launch(problem: Problem, held: BsrFormat, config: Config) -> tuple[lis
 
 
 def row_tasks(held: BsrFormat, group: int) -> NDArray[np.int32]:
-    """List the programs of an SDDMM, (n, 2) int32: block row and first of up to ``group`` blocks of it."""
+    """List the programs of an SDDMM, (n, 2) int32: block row, and the first of up to ``group`` blocks of the row."""
     row, piece = numbered(-(-np.diff(held.indptr) // group))
     return np.stack([row, held.indptr[row] + piece * group], axis=1).astype(np.int32)
 
@@ -180,9 +180,9 @@ def row_ranks(held: BsrFormat) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
     Returns
     -------
     starts : (nblocks * S,) int32
-        Position of the first non-zero in a row of a block; 0 where it has none.
+        Position of the first non-zero in a row of a block; 0 where the row has none.
     ranks : (nblocks * S * S,) int8
-        How many non-zeros of its row of the block stand before a non-zero; -1 for padding.
+        Number of non-zeros that stand before an element in its row of the block; -1 for padding.
     """
     size = held.block_shape[1]
     run = held.positions // np.int32(size)
@@ -210,7 +210,7 @@ def build_best(problem: Problem, device: DeviceSpec, blocks: Sequence[int]) -> P
     Raises
     ------
     BuildError
-        No candidate could be built; carries the reasons.
+        No candidate could be built; the error carries the reasons.
     """
     own = Built()
     formats: dict[int, BsrFormat] = {}

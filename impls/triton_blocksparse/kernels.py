@@ -1,7 +1,7 @@
 """Block-sparse SpMM and SDDMM as Triton programs, float16 with float32 sums.
 
-Importing this file needs Triton: it is imported inside functions. Sizes that are template arguments of a program are
-capitals, as Triton's users write them; S is the block size.
+Importing this file needs Triton, so that other modules import it inside of functions. Template arguments of a program
+have names in capitals, as Triton's users write them; S is the block size.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def sddmm(  # noqa: PLR0917
     """D = (X Y^T at A's non-zeros): a program owns up to GROUP blocks of a block row, TILE columns of X at a time.
 
     ``tasks`` (n, 2) has the block row and the first block of every program. ``starts`` is A's indptr where all blocks
-    are FULL; else it has the position of the first non-zero in a row of a block, and ``ranks`` (nblocks, S, S) int8 how
-    many stand before each, -1 where there is none. ``values`` (nnz) are read where SCALED.
+    are FULL. Otherwise ``starts`` has the position of the first non-zero in a row of a block, and ``ranks`` (int8,
+    nblocks x S x S) the number of non-zeros before each, -1 for padding. ``values`` (nnz) are read where SCALED.
     """
     row = tl.load(tasks + 2 * tl.program_id(0))
     first = tl.load(tasks + 2 * tl.program_id(0) + 1)

@@ -1,4 +1,4 @@
-"""Block-sparse products by Triton: what SparseTIR's attention and block-pruned layers are compared with.
+"""Block-sparse products by Triton, the baseline of SparseTIR's attention and block-pruned layers.
 
 Tillet, Kung and Cox, "Triton: An Intermediate Language and Compiler for Tiled Neural Network Computations", MAPL 2019.
 The programs are ours (`spmark.impls.triton_blocksparse.kernels`), tuned over the schedule that Triton leaves open.
@@ -25,7 +25,7 @@ _MOST_COLUMNS = 128
 
 
 def _fits(values: Mapping[str, TemplateValue]) -> bool:
-    """Bound what one `tl.dot` takes, beyond which fragments spill."""
+    """Bound the columns of one `tl.dot`, beyond which fragments spill."""
     return int(values["GROUP"]) * int(values["S"]) <= _MOST_COLUMNS
 
 
@@ -54,7 +54,7 @@ class TritonBlockSparse:
     block: int = 0
     """Rows and columns of a block: 16, 32 or 64; 0 searches."""
     tuned: bool = True
-    """Measure schedules (and the block where it is open) on the device; otherwise the middle of the space is taken."""
+    """Measure schedules, and block sizes where none is pinned, on the device; otherwise take a middle config."""
 
     def __post_init__(self) -> None:
         if self.block not in (0, *BLOCKS):
@@ -71,12 +71,12 @@ class TritonBlockSparse:
         return _missing()
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
-        """Search where there is something to search, then compile, convert and upload.
+        """Search where plans are tuned and A has non-zeros, then compile, convert and upload.
 
         Raises
         ------
         BuildError
-            No candidate could be built; carries the reasons.
+            No candidate could be built; the error carries the reasons.
         """
         from spmark.impls.triton_blocksparse.gpu import build_best, build_plan
 
@@ -86,7 +86,7 @@ class TritonBlockSparse:
 
 
 def widest_tile(problem: Problem) -> int:
-    """Give the largest tile of J that is worth trying: no more than the next power of two."""
+    """Give the largest tile of J that is worth trying: at most the next power of two."""
     tiles = [int(tile) for tile in _SCHEDULE["TILE"]]
     return next((tile for tile in tiles if tile >= problem.width), tiles[-1])
 
@@ -98,7 +98,7 @@ def middle(problem: Problem, block: int) -> Config:
 
 
 def schedules(problem: Problem, block: int) -> list[Config]:
-    """List the configs of a block size that are measured: blocks at a time, tile of J, stages, warps."""
+    """List the measured configs of a block size: blocks at a time, tile of J, stages, warps."""
     widest = widest_tile(problem)
     tiles = sorted({widest, max(16, widest // 2), min(64, widest)})
     stages = (2, 4) if problem.op is Op.SPMM or problem.width > widest else (1,)

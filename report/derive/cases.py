@@ -1,4 +1,4 @@
-"""Columns that follow from the facts of one device's records: medians, speed-ups, roofline shares, build costs.
+"""Columns that follow from the facts of one device's records: medians, speed-ups, shares of floors, build costs.
 
 A speed-up is a ratio within one run: a row's own interleaved baseline samples are used where they are of the chosen
 baseline. Otherwise the baseline's own record of the same problem is used.
@@ -72,7 +72,7 @@ def derive(frame: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
           has the kind.
         - ``is_baseline``; ``median_us``, ``speedup`` and their ``_low`` and ``_high``; ``speedup_from``
           (``interleaved``, ``record``, ``itself`` or empty); ``baseline_us``; ``warm_us``, ``graph_us``, ``samples``.
-        - ``gflops_per_s``; ``bytes_share`` and ``flops_share`` (floor over median) and the larger, ``roofline_share``.
+        - ``gflops_per_s``; ``bytes_share`` and ``flops_share`` (floor over median).
         - ``wide``, whether the speed-up's interval reaches more than `WIDE_SPEEDUP` to either side; ``taken_cores``,
           the host's cores that other processes took; ``flags``.
         - ``padding``; ``build_s``, ``choosing_s``, ``break_even_runs``, ``break_even_runs_with_compile``.
@@ -111,7 +111,6 @@ def derive(frame: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
         taken_cores=[load.taken_cores for load in loads],
         gflops_per_s=frame["flops"] / median_us * 1e-3,
         **shares,
-        roofline_share=np.fmax(shares["bytes_share"], shares["flops_share"]),
         padding=(frame["stored"] / frame["nnz"] - 1).where((frame["stored"] > 0) & (frame["nnz"] > 0)).astype(float),
         **_building(frame["phases_s"], own["phases_s"], median_us.mask(itself), baseline_us),
         flags=list(map(_flags, frame["throttled"], _half_width(median, "median_us"), loads)),

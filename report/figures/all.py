@@ -15,7 +15,7 @@ from spmark.report.figures.memory import memory_per_matrix, memory_ratios
 from spmark.report.figures.overheads import built, overhead_by_phase
 from spmark.report.figures.plot import Drawing, Plot, render
 from spmark.report.figures.predictions import predicted, predicted_times
-from spmark.report.figures.roofline import roofline_share
+from spmark.report.figures.roof import frozen_roof, has_roof, measured_roof
 from spmark.report.figures.series import series_of, time_over_series
 from spmark.report.figures.speedups import speedup_over_size, speedup_per_matrix, speedup_per_width
 from spmark.report.figures.variants import RATIOS, drawable, variant_ratios
@@ -58,8 +58,8 @@ def _plots(
     if not series_of(derived).empty:
         plots.append(partial(time_over_series, derived))
     plots += [partial(variant_ratios, derived, ratio) for ratio in RATIOS if drawable(derived, ratio)]
-    if derived["roofline_share"].notna().any():
-        plots.append(partial(roofline_share, derived))
+    of_roofs = (("frozen", frozen_roof), ("measured", measured_roof))
+    plots += [partial(draw, derived) for roof, draw in of_roofs if has_roof(derived, roof)]
     of_building = ((search_time, searched), (overhead_by_phase, built), (cost_model, priced))
     plots += [partial(draw, derived) for draw, drawn in of_building if not drawn(derived).empty]
     if seen is not None and not predicted(seen).empty:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from math import ceil, floor, inf, isfinite, log10
 from typing import Any, Literal
 
@@ -186,12 +186,11 @@ def grouped_bars(
     least : float
         Bars that end below are cut there, with their value written beside.
     """
-    bar = min(0.84 / len(series), _WIDEST_BAR)
+    bar, offsets = bar_places(series)
     shown: dict[Any, Any] = {(row.group, row.label): row for row in rows.itertuples()}
-    for position, (label, look) in enumerate(series.items()):
-        offset = (position - (len(series) - 1) / 2) * bar
+    for label, look in series.items():
         for place, group in enumerate(groups):
-            x, row = place + offset, shown.get((group, label))
+            x, row = place + offsets[label], shown.get((group, label))
             if row is None:
                 continue
             if not isfinite(row.value):
@@ -216,6 +215,12 @@ def grouped_bars(
     means = sum(group.split(" ")[0] == ALL for group in groups)
     if means:
         ax.axvspan(len(groups) - means - 0.5, len(groups) - 0.45, color="#f3f3f3", zorder=-1, linewidth=0)
+
+
+def bar_places(series: Collection[str]) -> tuple[float, dict[str, float]]:
+    """Give the width of a bar of `grouped_bars`, and where each label's bar is centred, from its group's centre."""
+    bar = min(0.84 / len(series), _WIDEST_BAR)
+    return bar, {label: (position - (len(series) - 1) / 2) * bar for position, label in enumerate(series)}
 
 
 def sorted_curves(ax: Axes, rows: pd.DataFrame, column: str, series: Mapping[str, Look]) -> None:

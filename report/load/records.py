@@ -17,7 +17,7 @@ import pandas as pd
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.names import path_component
 from spmark.impls.core.plausible import plausible, read_measurements
-from spmark.impls.core.record import Environment, EnvironmentRow, Measurement
+from spmark.impls.core.record import Environment, EnvironmentRow, Flush, Measurement
 from spmark.impls.core.recordfile import read_rows
 from spmark.report.load.asvfile import is_result_file, read_result_file
 
@@ -26,7 +26,7 @@ _SUFFIXES = (".jsonl", ".jsonl.gz")
 _SIDE_FILES = ("environments", "candidates", "runs.")
 
 COLUMNS = (
-    "sweep", "case_id", "implementation_version", "protocol_version", "device", "device_kind", "op", "matrix",
+    "sweep", "case_id", "implementation_version", "protocol_version", "flush", "device", "device_kind", "op", "matrix",
     "matrix_kind", "matrix_hash", "seed", "width", "dtype", "implementation", "label", "requested", "config",
     "status", "reason", "samples_us", "warm_samples_us", "graph_samples_us", "baseline_implementation",
     "baseline_config", "baseline_samples_us", "clocks_mhz", "throttled", "phases_s", "search", "max_rel_error",
@@ -56,8 +56,9 @@ def load_records(paths: Sequence[Path]) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per device, case and version of the implementation: the newest, so that a failure gives way to a later
-        success. Ordered by first appearance of the device, then by time. Empty, with the same columns, without records.
+        One row per device, case, flush and version of the implementation: the newest, so that a failure gives way to a
+        later success. Ordered by first appearance of the device, then by time. Empty, with the same columns, without
+        records.
 
     Raises
     ------
@@ -65,7 +66,9 @@ def load_records(paths: Sequence[Path]) -> pd.DataFrame:
         A path is missing, a file cannot be read, or a complete line is not a record.
     """
     frame = load_every_run(paths)
-    frame = frame.drop_duplicates(["device", "case_id", "implementation_version"], keep="last", ignore_index=True)
+    frame = frame.drop_duplicates(
+        ["device", "case_id", "implementation_version", "flush"], keep="last", ignore_index=True
+    )
     return _named_apart(frame)
 
 
@@ -76,9 +79,14 @@ def load_every_run(paths: Sequence[Path]) -> pd.DataFrame:
 
 
 def current(frame: pd.DataFrame) -> pd.DataFrame:
-    """Keep the rows that a report compares: each device's newest protocol, and of each case the newest version."""
+    """Keep what a report compares: each device's newest protocol, one flush, and of each case the newest version.
+
+    Where a device has records of several flushes, those of the default are kept.
+    """
     newest = frame.groupby("device")["protocol_version"].transform("max")
     kept = frame[frame["protocol_version"] == newest].sort_values("started_at", kind="stable")
+    default = kept["flush"] == Flush.WRITE.value
+    kept = kept[default | ~default.groupby(kept["device"]).transform("any")]
     return kept.drop_duplicates(["device", "case_id"], keep="last", ignore_index=True)
 
 
@@ -134,6 +142,7 @@ def _row(measurement: Measurement, known: dict[str, Environment], file: Path) ->
         "matrix": measurement.matrix_id,
         "matrix_kind": measurement.matrix_kind.value if measurement.matrix_kind else "",
         "dtype": measurement.dtype.value,
+        "flush": measurement.flush.value,
         "status": measurement.status.value,
         "baseline_implementation": baseline.implementation if baseline else "",
         "baseline_config": baseline.config if baseline else {},

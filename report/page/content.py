@@ -11,7 +11,7 @@ import pandas as pd
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.names import path_component
-from spmark.impls.core.record import Environment, Status
+from spmark.impls.core.record import Environment, Flush, Status
 from spmark.report.claims.published import PAPERS
 from spmark.report.claims.scorecard import scorecard_tables
 from spmark.report.derive.cases import baseline_names, choose_baseline, derive
@@ -19,6 +19,7 @@ from spmark.report.figures.all import draw_all
 from spmark.report.figures.costmodel import cost_model_table
 from spmark.report.figures.plot import Drawing
 from spmark.report.figures.predictions import agreement_table
+from spmark.report.figures.roof import roof_table
 from spmark.report.figures.variants import variant_table
 from spmark.report.load.candidates import COLUMNS, measured
 from spmark.report.load.records import current
@@ -45,6 +46,7 @@ _MEASURED = {
         "it gives no times."
     ),
 }
+_FLUSHED = {Flush.WRITE: "", Flush.READ: "after the buffer was written, another as large as the cache is read"}
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,12 @@ def _section(  # noqa: PLR0917
     blocks += [agreement_table(seen), choice_table(seen)]
     if kind is DeviceKind.HOST_SIMT:
         blocks.append(tables.checked_table(derived))
-    blocks += [tables.failure_groups(derived), tables.failure_table(derived), tables.case_table(derived)]
+    blocks += [
+        tables.failure_groups(derived),
+        tables.failure_table(derived),
+        tables.case_table(derived),
+        roof_table(derived),
+    ]
     blocks += [tables.build_table(derived, baseline), tables.flag_table(derived), tables.matrix_facts(derived)]
     blocks += [replace(table, chapter=Chapter.SCORECARD) for table in scorecard_tables(frame, papers)]
     prefix = path_component(device)
@@ -203,7 +210,9 @@ def _notices(derived: pd.DataFrame, baseline: str | None, wanted: str | None, ol
     if mixed:
         notices.append(f"Cases of more than one version stand beside each other for {', '.join(mixed)}.")
     if older:
-        notices.append(f"{older} rows of older versions of the code or the protocol are left out.")
+        notices.append(
+            f"{older} rows of older versions of the code or the protocol, or of another flush, are left out."
+        )
     return notices
 
 
@@ -223,6 +232,7 @@ def _facts(derived: pd.DataFrame, kind: DeviceKind, baseline: str | None) -> Fac
                 "Measured",
                 f"{derived['started_at'].min():%Y-%m-%d %H:%M} to {derived['started_at'].max():%Y-%m-%d %H:%M} UTC",
             ),
+            ("Flush", _joined(_FLUSHED[Flush(flush)] for flush in derived["flush"])),
             ("Seed", _joined(derived["seed"])),
             ("Other work", _other_work(derived)),
         )

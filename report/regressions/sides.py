@@ -15,7 +15,7 @@ from spmark.report.load.records import load_every_run
 from spmark.report.regressions.observe import by_case, observe
 
 _CASE = ["device", "case_id"]
-_VERSION = ["implementation_version", "driver", "protocol_version"]
+_VERSION = ["implementation_version", "driver", "protocol_version", "flush"]
 _FACTS = ("driver", "cuda", "cpu", "cores", "system", "commit")
 
 
@@ -90,8 +90,9 @@ def paired(before: Side, after: Side, across: bool) -> list[tuple[Any, Any]]:
     Raises
     ------
     RecordError
-        The sides differ in what may not differ, or share no case.
+        The sides differ in what may not differ, as in the flush, or share no case.
     """
+    _refuse_several_flushes(before, after)
     if not across:
         _refuse_other_contexts(before, after)
     first, second = (_cases(side, across) for side in (before, after))
@@ -154,6 +155,16 @@ def _refuse_other_contexts(before: Side, after: Side) -> None:
             "expected the same GPU, driver and protocol on both sides, found\n"
             f"  {before.name}: {_contexts(before)}\n  {after.name}: {_contexts(after)}\n"
             "measure one side again, or compare speed-ups over the baseline only, with --across"
+        )
+
+
+def _refuse_several_flushes(before: Side, after: Side) -> None:
+    found = [sorted(side.cases["flush"].unique()) for side in (before, after)]
+    if len({flush for flushes in found for flush in flushes}) > 1:
+        told = (f"  {side.name}: {', '.join(flushes)}" for side, flushes in zip((before, after), found, strict=True))
+        raise RecordError(
+            "expected one way to flush caches on both sides, found\n" + "\n".join(told) + "\n"
+            "measure one side again, with the other's --flush and another --out"
         )
 
 

@@ -14,7 +14,7 @@ from spmark.impls.core.record import Status
 from spmark.report.derive.cases import medians
 from spmark.report.load.records import load_every_run
 
-_CASE = ["device", "case_id", "implementation_version"]
+_CASE = ["device", "case_id", "implementation_version", "flush"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def spread_by_case(paths: Sequence[Path]) -> pd.DataFrame:
         range=("median_us", np.ptp),
         ratio_deviation=("ratio", _deviation),
     )
-    cases = cases[cases["runs"] > 1].reset_index().drop(columns="implementation_version")
+    cases = cases[cases["runs"] > 1].reset_index().drop(columns=["implementation_version", "flush"])
     if cases.empty:
         where = ", ".join(map(str, paths))
         raise RecordError(f"{where}: expected cases that were run at least twice by the same code, found none")

@@ -144,12 +144,13 @@ def fit_spread(paths: Sequence[Path]) -> SpreadModel:
     Parameters
     ----------
     paths : sequence of Path
-        Records of one device, driver and protocol, as for `spmark.report.regressions.spread.spread`.
+        Records of one device, driver, protocol and flush, as for `spmark.report.regressions.spread.spread`.
 
     Raises
     ------
     RecordError
-        The records are of several devices, drivers or protocols, or fewer than `FEWEST_CASES` cases were repeated.
+        The records are of several devices, drivers, protocols or flushes, or fewer than `FEWEST_CASES` cases were
+        repeated.
     """
     return fit_frame(load_every_run(paths), ", ".join(map(str, paths)))
 
@@ -158,15 +159,17 @@ def fit_frame(frame: pd.DataFrame, where: str) -> SpreadModel:
     """Do `fit_spread` on loaded records; ``where`` names them in errors."""
     drivers = [facts.driver if facts else "" for facts in frame["facts"]]
     origins = {
-        (str(device), driver, int(protocol))
-        for device, driver, protocol in zip(frame["device"], drivers, frame["protocol_version"], strict=True)
+        (str(device), driver, int(protocol), str(flush))
+        for device, driver, protocol, flush in zip(
+            frame["device"], drivers, frame["protocol_version"], frame["flush"], strict=True
+        )
     }
     if len(origins) != 1:
         raise RecordError(
-            f"{where}: expected runs of one device, driver and protocol, found {len(origins)}: "
+            f"{where}: expected runs of one device, driver, protocol and flush, found {len(origins)}: "
             f"{', '.join(map(str, sorted(origins)))}; fit each on its own"
         )
-    ((device, driver, protocol),) = origins
+    ((device, driver, protocol, _),) = origins
     seen = observe(frame).dropna(subset=["error"])
     trends: dict[str, Trend] = {}
     runs = cases = 0

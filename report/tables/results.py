@@ -47,7 +47,7 @@ def mean_tables(derived: pd.DataFrame, baseline: str) -> list[Table]:
 
 
 def case_table(derived: pd.DataFrame) -> Table:
-    """Give every case: its median, its speed-up and where the baseline's time is from, its roofline shares."""
+    """Give every case: its median, its speed-up and where the baseline's time is from, its shares of floors."""
     note = (
         "One row per case. Medians with a distribution-free 95 % interval; speed-ups are ratios of medians with a "
         "bootstrap interval. ‘Baseline from’ says whether the baseline was measured interleaved with the case in the "

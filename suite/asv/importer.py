@@ -17,7 +17,7 @@ from spmark.impls.core.guard import reading
 from spmark.impls.core.names import is_commit, path_component
 from spmark.impls.core.plainjson import parse_json
 from spmark.impls.core.plausible import read_candidates, read_measurements
-from spmark.impls.core.record import CandidateRow, Environment, EnvironmentRow, Measurement
+from spmark.impls.core.record import CandidateRow, Environment, EnvironmentRow, Flush, Measurement
 from spmark.impls.core.recordfile import read_rows
 from spmark.report.load.records import record_files
 from spmark.suite.asv.history import COLUMNS, Benchmark, result_row, swept
@@ -34,7 +34,7 @@ class Imported:
     """The outcome of an import, for one machine and commit."""
 
     file: Path | None
-    """None where no record is of the protocol that the benchmarks compare."""
+    """None where no record is of the protocol and the flush that the benchmarks compare."""
     machine: str
     commit: str
     cases: int
@@ -42,7 +42,7 @@ class Imported:
     left_out: int
     """Records of matrices, widths, implementations or configs that no benchmark follows."""
     other_protocol: int
-    """Cases whose records are of another protocol alone: benchmarks would show them as not measured."""
+    """Cases whose records are of another protocol or flush alone: benchmarks would show them as not measured."""
 
 
 @dataclass
@@ -51,8 +51,8 @@ class _Group:
 
     environment: Environment
     rows: dict[str, Measurement] = field(default_factory=dict)
-    others: dict[str, int] = field(default_factory=dict)
-    """The protocol of cases that were measured by another than the benchmarks'."""
+    others: dict[str, str] = field(default_factory=dict)
+    """The protocol, or the flush, of cases that were measured by another than the benchmarks'."""
     candidates: dict[tuple[str, str], list[CandidateRow]] = field(default_factory=dict)
 
 
@@ -73,8 +73,8 @@ def import_records(paths: Sequence[Path], results: Path, repository: Path, commi
     Raises
     ------
     RecordError
-        Records have no environment, are all of another protocol than this checkout's benchmarks, or are of a changed
-        tree or of a commit that the repository does not know.
+        Records have no environment, are all of another protocol or flush than this checkout's benchmarks, or are of a
+        changed tree or of a commit that the repository does not know.
     """
     groups = _groups(paths)
     _check_protocols(groups)
@@ -82,13 +82,13 @@ def import_records(paths: Sequence[Path], results: Path, repository: Path, commi
 
 
 def _check_protocols(groups: Sequence[_Group]) -> None:
-    others = Counter(protocol for group in groups for protocol in group.others.values())
+    others = Counter(other for group in groups for other in group.others.values())
     if others and not any(group.rows for group in groups):
-        counts = ", ".join(f"{count} cases of protocol {protocol}" for protocol, count in sorted(others.items()))
+        counts = ", ".join(f"{count} cases of {other}" for other, count in sorted(others.items()))
         raise RecordError(
-            f"expected records of protocol {tracked.PROTOCOL}, which the benchmarks of this checkout compare, found "
-            f"{counts}; nothing was imported: measure them again with this checkout, or import them in a checkout of "
-            "their protocol"
+            f"expected records of protocol {tracked.PROTOCOL}, which the benchmarks of this checkout compare, and of "
+            f"flush {Flush.WRITE}, found {counts}; nothing was imported: measure them again with this checkout, or "
+            "import them in a checkout of their protocol"
         )
 
 
@@ -117,16 +117,18 @@ def _groups(paths: Sequence[Path]) -> list[_Group]:
                     f"{where}: expected a row {row.environment!r} ({row.case_id}), found none: no machine"
                 )
             group = groups.setdefault(row.environment, _Group(known[row.environment]))
-            if row.protocol_version == tracked.PROTOCOL:
-                group.rows[row.case_id] = row
+            if row.protocol_version != tracked.PROTOCOL:
+                group.others[row.case_id] = f"protocol {row.protocol_version}"
+            elif row.flush is not Flush.WRITE:
+                group.others[row.case_id] = f"flush {row.flush}"
             else:
-                group.others[row.case_id] = row.protocol_version
+                group.rows[row.case_id] = row
         for seen in (row for side in _side(path, "candidates") for row in read_candidates(side)):
             if seen.environment in groups:
                 key = (seen.case_id, seen.implementation_version)
                 groups[seen.environment].candidates.setdefault(key, []).append(seen)
     for group in groups.values():
-        group.others = {case: protocol for case, protocol in group.others.items() if case not in group.rows}
+        group.others = {case: other for case, other in group.others.items() if case not in group.rows}
     return list(groups.values())
 
 

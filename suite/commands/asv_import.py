@@ -42,5 +42,6 @@ def import_into_asv(records: Sequence[Path], results: Path, commit: str | None, 
         say(
             screen,
             f"{sum(one.cases for one in done)} cases imported; {others} cases not, since their records are of another "
-            f"protocol than {PROTOCOL}, which the benchmarks of this checkout compare: measure those again",
+            f"protocol than {PROTOCOL}, or of another flush, than the benchmarks of this checkout compare: measure "
+            "those again",
         )

@@ -47,18 +47,36 @@ def measure_rates(device: str, out: Path | None, as_json: bool, *, force: bool) 
         answer({"path": path, "device": spec.model_dump(mode="json")})
         return
     rows = [{"what": what, "rate": _rate(what, rate)} for what, rate in _rates(spec).items()]
-    screen.print(table("", rows, plain=True))
+    screen.print(table("", [*rows, *_latencies(spec)], plain=True))
     say(screen, f"written to {escape(str(path))}")
 
 
 def _rates(spec: DeviceSpec) -> dict[str, float]:
     rates = {"copy": spec.copy_bytes_per_s, "read": spec.read_bytes_per_s, "float32 multiply-add": spec.fma_flops_per_s}
-    return rates | {f"tensor {name}": rate for name, rate in spec.tensor_flops_per_s.items()}
+    rates |= {f"tensor {name}": rate for name, rate in spec.tensor_flops_per_s.items()}
+    gathers = {"L2": spec.l2_gather_bytes_per_s, "L1": spec.l1_gather_bytes_per_s}
+    rates |= {f"{cache} gather, rows of {size} B": rate for cache, of in gathers.items() for size, rate in of.items()}
+    return rates | {
+        f"gather, table of {size / spec.l2_bytes:g} x L2": rate for size, rate in spec.table_gather_bytes_per_s.items()
+    }
 
 
 def _rate(what: str, rate: float) -> str:
     amount = f"{rate / 1e9:,.0f}" if rate >= 1e10 else f"{rate / 1e9:.2g}"
-    return f"{amount} {'GB/s' if what in ('copy', 'read') else 'GFLOP/s'}"
+    return f"{amount} {'GFLOP/s' if what.startswith(('float32', 'tensor')) else 'GB/s'}"
+
+
+def _latencies(spec: DeviceSpec) -> list[dict[str, str]]:
+    """Say what else was measured of a GPU: times of one launch and one load, and what is fetched again."""
+    times = {"launch, caches cold": spec.cold_launch_s, "load that another waits for": spec.cold_load_s}
+    rows = [{"what": what, "rate": f"{seconds * 1e6:.2f} us"} for what, seconds in times.items() if seconds]
+    return rows + [
+        {
+            "what": f"from memory, table of {size / spec.l2_bytes:g} x L2",
+            "rate": f"{spec.refetched_share(size):.0%} at most",
+        }
+        for size in spec.table_gather_bytes_per_s
+    ]
 
 
 def _refuse_while_busy(replaced: Path) -> None:

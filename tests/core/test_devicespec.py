@@ -17,6 +17,22 @@ def test_save_and_load(cpu: DeviceSpec, tmp_path: Path) -> None:
     assert (tmp_path / "spec.json").read_text().endswith("}\n")
 
 
+def test_rates_by_size_survive_a_file(cpu: DeviceSpec, tmp_path: Path) -> None:
+    rates = {
+        "cold_launch_s": 2e-6, "cold_load_s": 6e-7, "l2_gather_bytes_per_s": {64: 4e12, 2048: 8e12},
+        "l1_gather_bytes_per_s": {64: 9e12}, "table_gather_bytes_per_s": {1 << 25: 8e12, 1 << 28: 4e12},
+    }  # fmt: skip
+    spec = cpu.model_copy(update=rates)
+    spec.save(tmp_path / "spec.json")
+    assert DeviceSpec.load(tmp_path / "spec.json") == spec
+
+
+def test_what_is_fetched_again_is_no_more_than_all_of_it(cpu: DeviceSpec) -> None:
+    rates = {"read_bytes_per_s": 4e12, "table_gather_bytes_per_s": {1 << 25: 8e12, 1 << 28: 3e12}}
+    spec = cpu.model_copy(update=rates)
+    assert [spec.refetched_share(size) for size in spec.table_gather_bytes_per_s] == [0.5, 1.0]
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [({"num_sms": 0}, "num_sms"), ({"kind": "tpu"}, "kind"), ({"cores": 2}, "cores"), ({"l2_bytes": -1}, "l2_bytes")],

@@ -147,3 +147,9 @@ def test_a_calibration_is_plausible(device: DeviceSpec) -> None:
     assert 0.5 * peak < measured.fma_flops_per_s < 1.05 * peak
     assert measured.tensor_flops_per_s["float16"] > measured.fma_flops_per_s
     assert 1e-7 < measured.launch_s < 1e-4
+    assert 1e-7 < measured.cold_launch_s < 1e-4
+    assert 1e-7 < measured.cold_load_s < 1e-5
+    for row_bytes, rate in measured.l2_gather_bytes_per_s.items():
+        assert 0.1 * measured.read_bytes_per_s < rate < measured.l1_gather_bytes_per_s[row_bytes]
+    small, large = (end(measured.table_gather_bytes_per_s) for end in (min, max))
+    assert measured.table_gather_bytes_per_s[large] < measured.table_gather_bytes_per_s[small]

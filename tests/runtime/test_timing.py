@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from spmark.impls.core.record import Flush
 from spmark.impls.runtime.timing import HostStopwatch, Run, Stopping, Stopwatch, half_width, take_samples
 
 
@@ -87,6 +88,14 @@ def test_the_interval_of_the_median_covers_it(size: int) -> None:
 
 def test_few_samples_have_no_interval() -> None:
     assert half_width([1, 2, 3, 4, 5]) == float("inf")
+
+
+def test_the_host_stopwatch_reads_a_second_buffer_where_asked() -> None:
+    written, read = HostStopwatch(1 << 20), HostStopwatch(1 << 20, Flush.READ)
+    assert (written._read.nbytes, read._read.nbytes) == (0, 1 << 20)
+    assert read.batch([nothing], 2, cold=True).shape == (1, 2)
+    assert read._flush.nbytes == 2 << 20
+    assert (read._flush == 2).all()
 
 
 def test_the_host_stopwatch_times_each_run_apart_and_flushes_between() -> None:

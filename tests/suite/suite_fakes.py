@@ -189,7 +189,8 @@ class FakeBench:
         seen = [CandidateRow(case_id=case.case_id, implementation_version="v", environment="e", config={"tile": 8})]
         warm = [9.0] if self._setup.options.warm else []
         parts = Loaded(MatrixKind.PATTERN, "", facts), Timed([10.0, 11.0], warm_samples_us=warm)
-        return Result(make_row(case, self._setup.device, self._setup.environment, *parts), seen)
+        flush = self._setup.options.flush
+        return Result(make_row(case, self._setup.device, self._setup.environment, *parts, flush=flush), seen)
 
     def _misbehave(self, do):
         getattr(self, f"_{do}")()

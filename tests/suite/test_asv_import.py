@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.problem import DType, Op
-from spmark.impls.core.record import CandidateRow, Environment, EnvironmentRow, Measurement, Status
+from spmark.impls.core.record import CandidateRow, Environment, EnvironmentRow, Flush, Measurement, Status
 from spmark.impls.core.recordfile import RecordFile
 from spmark.report.load.records import load_records
 from spmark.suite import cli
@@ -260,6 +260,12 @@ def test_records_of_another_protocol_are_refused(tmp_path, repository, commit, r
     assert not (tmp_path / "results").exists()
     ended = CliRunner().invoke(cli.app, ["asv-import", str(folder), "--results", str(tmp_path / "results")])
     assert isinstance(ended.exception, RecordError)
+
+
+def test_records_of_another_flush_are_refused(tmp_path, repository, rows):
+    folder = write(tmp_path / "in", rows[0], [row.model_copy(update={"flush": Flush.READ}) for row in rows[1]])
+    with pytest.raises(RecordError, match="and of flush write, found 10 cases of flush read"):
+        import_records([folder], tmp_path / "results", repository)
 
 
 def test_of_mixed_protocols_what_can_be_compared_is_imported(tmp_path, repository, commit, rows, monkeypatch):

@@ -177,9 +177,10 @@ def test_what_cannot_run_is_asked_once(invoke, sweep, monkeypatch, more):
 
 
 def test_statuses_of_the_help_are_those_of_the_records():
-    from spmark.impls.core.record import Status
+    from spmark.impls.core.record import Flush, Status
 
     assert {name.value for name in cli_options.StatusName} == {status.value for status in Status}
+    assert {name.value for name in cli_options.FlushName} == {flush.value for flush in Flush}
     assert {name.value for name in cli_options.DeviceName} == set(device.NAMES)
 
 

@@ -23,7 +23,7 @@ from spmark.impls.core.errors import BuildError, KernelFault, UnsupportedError
 from spmark.impls.core.interfaces import Built, Candidate, Search
 from spmark.impls.core.load import Load
 from spmark.impls.core.problem import Csr, Op, Problem
-from spmark.impls.core.record import MatrixKind, Measurement, Status
+from spmark.impls.core.record import Flush, MatrixKind, Measurement, Status
 from spmark.impls.runtime.device import find
 from spmark.impls.table import IMPLEMENTATIONS
 from spmark.suite import measure, rows
@@ -131,6 +131,13 @@ CASE = rmat_case("doer", 9, 32)
 def ask(bench: Bench, do: str = "right", **changes: Any) -> Measurement:
     row, _ = bench.measure(replace(CASE, config={"do": do}, **changes))
     return row
+
+
+@pytest.mark.parametrize("flush", list(Flush))
+def test_the_flush_that_is_asked_for_reaches_the_stopwatch_and_the_record(bench: Bench, flush: Flush) -> None:
+    asked = Bench(DEVICE, Cache.default(), "environment", QUICK.model_copy(update={"flush": flush}))
+    assert [ask(asked, do).flush for do in ("right", "break")] == [flush] * 2
+    assert bool(asked._lab.stopwatch._read.size) == (flush is Flush.READ)
 
 
 def test_a_right_result_is_checked_and_timed(bench: Bench) -> None:

@@ -111,6 +111,26 @@ def test_rates_that_differ_much_replace_no_calibration(calibrate, machine, facto
     assert calibrate(factor, "--force")[::2] == (0, pytest.approx(factor))
 
 
+def test_what_was_measured_of_a_gpu_is_told(invoke, fakes, machine, monkeypatch, tmp_path):
+    machine(IDLE)
+    measured = {
+        "cold_launch_s": 2.25e-6, "cold_load_s": 0.7e-6, "l2_gather_bytes_per_s": {64: 5e12},
+        "l1_gather_bytes_per_s": {64: 2e13}, "table_gather_bytes_per_s": {2 * fakes.CPU.l2_bytes: 2e10},
+    }  # fmt: skip
+    monkeypatch.setattr(device, "find", lambda name: fakes.CPU)
+    monkeypatch.setattr(device, "calibrate", lambda spec: spec.model_copy(update=measured))
+    _, out, _ = invoke("calibrate", "--device", "cpu", "--out", tmp_path / "gpu.json")
+    told = [" ".join(line.strip("│").replace("│", " ").split()) for line in out.splitlines()]
+    assert {
+        "L2 gather, rows of 64 B 5,000 GB/s",
+        "L1 gather, rows of 64 B 20,000 GB/s",
+        "gather, table of 2 x L2 20 GB/s",
+        "launch, caches cold 2.25 us",
+        "load that another waits for 0.70 us",
+        "from memory, table of 2 x L2 50% at most",
+    } <= set(told)
+
+
 @pytest.mark.parametrize("factor", [0.6, 1.4])
 def test_rates_that_differ_little_replace_it(calibrate, machine, factor):
     machine(IDLE)

@@ -178,7 +178,9 @@ def test_packaged_sweeps_keep_their_name_and_options():
 def test_every_option_of_a_run_is_on_record_but_what_changes_no_measurement():
     run = typer.main.get_command(cli.app).commands["run"]
     taken = {name for parameter in run.params for name in parameter.opts if name.startswith("--")}
-    full = Options(sweep="s", device="cpu", only=("a",), retry=("ok",), overrides=("a=b",), limit=1, warm=True)
+    full = Options(
+        sweep="s", device="cpu", only=("a",), retry=("ok",), overrides=("a=b",), limit=1, warm=True, flush="read"
+    )
     assert taken - {*command_line(full)} == {"--dry-run", "--out", "--strict", "--json"}
     assert is_run(command_line(full))
     assert command_line(full.model_copy(update={"sweep": ""})) == (), "Python called"

@@ -16,7 +16,7 @@ import pytest
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DeviceError, RecordError, SweepError
 from spmark.impls.core.problem import Op
-from spmark.impls.core.record import CandidateRow, EnvironmentRow, Measurement, Status
+from spmark.impls.core.record import CandidateRow, EnvironmentRow, Flush, Measurement, Status
 from spmark.impls.core.recordfile import FolderLock, read_rows
 from spmark.suite import resume, worker
 from spmark.suite.agenda import make_agenda
@@ -99,6 +99,13 @@ def test_warm_samples_are_made_up_for(run, fakes):
     assert run([fakes.case()]).rows[0].warm_samples_us == []
     assert run([fakes.case()], warm=True).rows[0].warm_samples_us == [9.0]
     assert len(run([fakes.case()], warm=True).rows) == 0
+
+
+def test_another_flush_is_measured_beside_the_first(run, fakes):
+    cases = [fakes.case(), fakes.case("lost", "segfault"), fakes.case(implementation="fake_gpu")]
+    for flush in Flush:
+        assert [row.flush for row in run(cases, flush=flush).rows] == [flush] * 3
+    assert [run(cases[::2], flush=flush).skipped for flush in Flush] == [2, 2]
 
 
 @pytest.mark.parametrize(("kind", "action"), [(DeviceKind.CPU, "run"), (DeviceKind.HOST_SIMT, "skip")])

@@ -5,7 +5,7 @@
 
 using namespace spmark;
 
-// out[p] = blocks[positions[p]], times values[p] where scaled: what SDDMM over blocks has beside A's pattern is left.
+// out[p] = blocks[positions[p]], times values[p] where scaled: blocks of the SDDMM hold more elements than A's pattern.
 //
 // A thread owns one non-zero.
 //   positions   nnz places in blocks;  values   nnz, not read unless scaled;  out   nnz, in CSR order

@@ -11,13 +11,14 @@
 
 using namespace spmark;
 
-constexpr int kNone = -2147483647 - 1;  // mark of no row
+constexpr int kNone = -2147483647 - 1;  // mark without a row
 
-// Where sums of shared rows are added up: C itself in float32, a float32 workspace in float16.
+// Type and place of the sums of shared rows: C itself in float32, a float32 workspace in float16.
 __device__ __forceinline__ float* shared_sums(float* out, float*) { return out; }
 __device__ __forceinline__ float* shared_sums(half*, float* sums) { return sums; }
 
-// Write a sum where its mark says: a row of C that nobody else has, or, complemented, a shared row of C or of `sums`.
+// Write a sum to the place of its mark: a row of C that no other span has, or, complemented, a shared row of C or
+// `sums`.
 template <typename T, int vector>
 __device__ __forceinline__ void write(int mark, const Vec<float, vector>& sum, T* out, float* sums, int width,
                                       int column) {
@@ -31,8 +32,8 @@ __device__ __forceinline__ void write(int mark, const Vec<float, vector>& sum, T
 //
 // A group of `lanes` threads owns `span` consecutive non-zeros and a tile of lanes * vector columns, one vector a
 // lane, and has `flight` rows of B on their way.
-//   marks     of each of the nnz non-zeros its row, or where spans share the row the complement of the row (float32) or
-//             of its number among the shared rows (float16)
+//   marks     nnz: the row of each non-zero, or where spans share the row the complement of the row (float32) or of the
+//             row's number among the shared rows (float16)
 //   indices   nnz columns, in CSR order
 //   values    nnz values, likewise
 //   dense     B, num_cols x width, row-major; aligned to vector elements, and so is width
@@ -58,7 +59,7 @@ __global__ void __launch_bounds__(threads)
     int of[flight];
 #pragma unroll
     for (int f = 0; f < flight; ++f) {
-      // Past the end the last row is read again, from a cache, and not added: all loads stay in flight.
+      // Past the end the last row is read again, from a cache, and left out of the sum: all loads stay in flight.
       const int at = static_cast<int>(min(p + f, static_cast<int64_t>(end - 1)));
       of[f] = marks[at];
       value[f] = to_float(values[at]);
@@ -78,7 +79,7 @@ __global__ void __launch_bounds__(threads)
   write(mark, sum, out, sums, width, column);
 }
 
-// The same, a lane for each non-zero: sums over equal marks by a segmented scan of the warp.
+// The same product with a lane for each non-zero: sums over equal marks by a segmented scan of the warp.
 //
 // A warp owns `span` consecutive non-zeros, a multiple of 32, and `vector` columns.
 template <typename T, int vector, int threads>
@@ -93,7 +94,7 @@ __global__ void __launch_bounds__(threads)
   if (first >= nnz) return;  // the warp leaves together
   const int64_t end = min(first + span, static_cast<int64_t>(nnz));
 
-  Vec<float, vector> carried = {};  // of the last row so far, held by lane 0
+  Vec<float, vector> carried = {};  // sum of the last row so far, in lane 0
   int carried_mark = kNone;
   for (int64_t start = first; start < end; start += kWarpSize) {
     const int64_t p = start + lane;

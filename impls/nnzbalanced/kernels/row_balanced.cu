@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(threads)
     float value[kFlight];
 #pragma unroll
     for (int f = 0; f < kFlight; ++f) {
-      // Past the end the last row is read again, from a cache, and not added: all loads stay in flight.
+      // Past the end the last row is read again, from a cache, and left out of the sum: all loads stay in flight.
       const int at = min(p + f, end - 1);
       value[f] = to_float(values[at]);
       part[f] = load_read_only<vector>(dense + static_cast<int64_t>(indices[at]) * width + column);
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(threads)
   store_streaming(out + static_cast<int64_t>(row) * width + column, round_to<T>(sum));
 }
 
-// The same, the terms of a row shared out among the lanes.
+// The same product with the terms of a row shared out among the lanes.
 //
 // A group of `lanes` threads owns one row and `vector` columns: each lane adds up every lanes-th term, and the lanes'
 // sums are added by a butterfly.

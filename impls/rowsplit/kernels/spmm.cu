@@ -39,7 +39,7 @@ struct Stages {
 };
 
 // sum += the products of `flight` staged non-zeros from p on, with all their rows of B on the way at once. Unless
-// `all`, those before `first` and from `last` on are not added: in their place a row is read that is read anyway.
+// `all`, non-zeros before `first` and from `last` on are left out: in their place a row is read that is needed anyway.
 template <int flight, bool all, typename T, typename Index, int vector, int tiles>
 __device__ __forceinline__ void multiply(Vec<float, vector> (&sum)[tiles], const Index* columns, const T* values, int p,
                                          int first, int last, const T* __restrict__ dense, int width,
@@ -72,8 +72,8 @@ __device__ __forceinline__ void multiply(Vec<float, vector> (&sum)[tiles], const
 //   dense     B, num_cols x width, row-major; aligned to vector elements, and so is width
 //   out       C, num_rows x width, row-major; written whole, empty rows as zeros
 // Dynamic shared memory: kCopy + 2 depth (sizeof(Index) + sizeof(T)) bytes a row, depth a multiple of kChunk.
-// A row starts anywhere, but its copies start at the 16-byte boundary before it (reverse offset memory alignment): what
-// is read of the row before is passed over.
+// A row starts anywhere, but its copies start at the 16-byte boundary before it (reverse offset memory alignment): the
+// elements of the row before are passed over.
 template <typename T, typename Index, int vector, int lanes, int tiles, int threads>
 __global__ void __launch_bounds__(threads)
     spmm_rowsplit(int num_rows, int width, int depth, const int* __restrict__ order, const int* __restrict__ indptr,
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(threads)
   if (slot >= num_rows) return;  // the subwarp leaves together; no barrier of the block follows
   const unsigned members = group_mask<lanes>();
 
-  // kCopy bytes more a row: subwarps that read the same place of their stages then meet in no bank.
+  // kCopy bytes more a row: subwarps that read the same place of their stages then use different banks.
   unsigned char* mine = staged + group * (kCopy + 2 * depth * int(sizeof(Index) + sizeof(T)));
   const Held stages{reinterpret_cast<Index*>(mine), reinterpret_cast<T*>(mine + 2 * depth * int(sizeof(Index))), depth};
 
@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(threads)
       multiply<kStep, false>(sum, columns, factors, p, 0, last, dense, width, column);
     else if (p < last)
       multiply<kStep / 2, false>(sum, columns, factors, p, 0, last, dense, width, column);
-    __syncwarp(members);  // nobody copies over what another lane still reads
+    __syncwarp(members);  // all lanes have read before the next copies land
     start += depth;
     before = 0;
   }

@@ -1,7 +1,8 @@
 """Compile CUDA kernel sources for the host, behind the SIMT shim and under sanitizers.
 
-One executable per source holds the requested kernel instances; it is cached by what the compiler would see, and serves
-whoever asks for some of its instances. Processes that want the same wait for the one that compiles it.
+One executable per source holds the requested kernel instances. It is cached by the text that the compiler would see,
+and serves every later request for some of its instances. Processes that want the same executable wait for the process
+that compiles it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _OPTIONS = (
     "-Wno-unknown-pragmas",  # `#pragma unroll` is CUDA's
 )
 _NAMES = ".names"
-"""Ending of the list of what an executable holds, written after it."""
+"""Ending of the file that lists an executable's instances; it is written after the executable."""
 _FAST_OPTIONS = ("-O2", "-fno-sanitize=all")
 # A kernel calls AddressSanitizer for every access, and the linker leads these calls through hooks.cpp.
 _KERNEL_OPTIONS = ("--param=asan-instrumentation-with-call-threshold=0",)
@@ -73,7 +74,7 @@ def compile_host(source: Path, instances: Sequence[str], include_dirs: Sequence[
     CompileError
         The source or an instance does not compile; carries the compiler's log.
     DeviceError
-        There is no g++.
+        g++ is not installed.
     """
     compiler, version, options = _compiler()
     named = ", ".join(instances)
@@ -100,7 +101,7 @@ def compile_host(source: Path, instances: Sequence[str], include_dirs: Sequence[
 
 @lru_cache(maxsize=32)  # a plan loads kernels of a few sources, each many times; a text has about a megabyte
 def _preprocessed(source: Path, _content: bytes, include_dirs: tuple[Path, ...]) -> str:
-    """Give what the compiler sees of a source with this content, with shared variables as the host ring has them."""
+    """Give the preprocessed text of a source with this content, with shared variables as the host ring has them."""
     compiler, _, options = _compiler()
     unit = f'#include "{_HOST / "simt.hpp"}"\n#include "{source.resolve()}"\n'
     includes = [f"-I{folder}" for folder in include_dirs]
@@ -125,7 +126,7 @@ def _key(*words: str) -> str:
 
 
 def _table(instances: Sequence[str]) -> str:
-    """Give the definition of the table that the driver looks launches up in."""
+    """Give the definition of the table in which the driver looks launches up."""
     rows = "".join(f'    ::simt::Bind<&{name}>::instance("{name}"),\n' for name in instances)
     return (
         f'\n# 1 "instances"\nnamespace simt {{\nconst Instance kInstances[] = {{\n{rows}}};\n'
@@ -134,8 +135,8 @@ def _table(instances: Sequence[str]) -> str:
 
 
 def _run(command: Sequence[str], text: str, source: Path, instance: str) -> str:
-    """Run the compiler on a text and give what it writes to standard output."""
-    # Warnings of generated declarations help nobody; messages in one language can be tested.
+    """Run the compiler on a text and give its standard output."""
+    # Generated declarations cause useless warnings; messages in one language can be tested.
     environment = {**os.environ, "LC_ALL": "C"}
     try:
         done = subprocess.run(

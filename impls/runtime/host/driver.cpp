@@ -21,9 +21,9 @@ namespace {
 
 using simt::fault;
 
-constexpr size_t kAlignment = 256;  // of cudaMalloc
+constexpr size_t kAlignment = 256;  // cudaMalloc aligns so
 constexpr int kExitStopped = 4;
-constexpr size_t kGuard = 64 * 1024;  // of a mapped argument, on either side
+constexpr size_t kGuard = 64 * 1024;  // bytes without access on either side of a mapped argument
 
 enum class Form : uint8_t { kValue, kArray, kMapped };
 
@@ -83,7 +83,7 @@ std::string type_name(bool pointer, bool written, char kind, size_t bytes) {
   return pointer ? (written ? "" : "const ") + value + " array" : value;
 }
 
-// Where exactly the array's bytes stand, so that the sanitizer sees the first byte after it.
+// Copies the array to a buffer of exactly its bytes, so that the sanitizer sees an access to the first byte after it.
 void* copied(const char* original, size_t position, size_t bytes) {
   void* data = nullptr;
   if (posix_memalign(&data, kAlignment, bytes) != 0) fault("no memory for argument %zu (%zu bytes)", position, bytes);
@@ -91,7 +91,7 @@ void* copied(const char* original, size_t position, size_t bytes) {
   return data;
 }
 
-// An array that is larger than memory: only the pages that the kernel reads are ever there.
+// Maps an array that may be larger than memory: the system loads only the pages that the kernel reads.
 void* mapped(const std::string& path, size_t offset, size_t position, size_t bytes) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   const size_t pages = (offset + bytes + kGuard - 1) / kGuard * kGuard;
@@ -105,7 +105,7 @@ void* mapped(const std::string& path, size_t offset, size_t position, size_t byt
   return space + kGuard + offset;
 }
 
-// What the grid before, which may still run, does to an argument.
+// Reads the accesses to an argument of the grid before, which may still run.
 void read_grid_before(Reader& request, const Argument& argument) {
   bool watched = argument.parameter.written;
   for (const bool written : {false, true}) {
@@ -159,7 +159,7 @@ const simt::Instance& find(const std::string& name) {
   fault("no kernel is called %s; this executable has%s", name.c_str(), known.c_str());
 }
 
-// After a report of AddressSanitizer: what it cannot know.
+// Adds what AddressSanitizer cannot know to its report: kernel, thread block, thread and region.
 void on_death() {
   const void* address = __asan_report_present() != 0 ? __asan_get_report_address() : nullptr;
   simt::write_where(stderr, address);
@@ -176,13 +176,13 @@ void on_stop(int) {
 
 }  // namespace
 
-// UBSan, whose runtime is another library with another death, calls this before it reports.
+// UBSan's runtime is a library of its own: it does not run on_death, but calls this function before it reports.
 extern "C" void __ubsan_on_report() { simt::write_where(stderr, nullptr); }
 
 int main() {
   __sanitizer_set_death_callback(on_death);
   signal(SIGTERM, on_stop);
-  // A kernel's printf must not come between the bytes of the result.
+  // The output of a kernel's printf must not mix with the bytes of the result.
   const int result = dup(STDOUT_FILENO);
   dup2(STDERR_FILENO, STDOUT_FILENO);
 
@@ -229,5 +229,5 @@ int main() {
   const uint8_t waited = simt::races::anyone_waited() ? 1 : 0;
   write_all(result, &waited, 1);
   fflush(stdout);
-  _exit(0);  // nothing to tear down, and no leak is looked for
+  _exit(0);  // nothing needs tearing down, and leaks are not searched
 }

@@ -1,4 +1,4 @@
-// The table of a host executable's kernels: what compile.py appends to a source, and driver.cpp reads. A kernel's
+// The table of a host executable's kernels, which compile.py appends to a source and driver.cpp reads. A kernel's
 // argument types come from its own signature.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace simt {
 
-// What a type is in NumPy's dtype.kind: i, u, f or b; V for the rest, of which only the size is known.
+// NumPy's dtype.kind of a type: i, u, f or b; V for all others, of which only the size is known.
 template <typename T>
 inline constexpr char kind_of = std::is_same_v<T, bool>       ? 'b'
                                 : std::is_floating_point_v<T> ? 'f'
@@ -19,8 +19,8 @@ inline constexpr char kind_of = std::is_same_v<T, bool>       ? 'b'
 struct Parameter {
   bool pointer;
   bool written;  // a pointer to non-const
-  char kind;     // of the value, or of what the pointer points to
-  size_t bytes;  // of one
+  char kind;     // of the value, or of the elements behind the pointer
+  size_t bytes;  // of one value or element
 };
 
 struct Instance {
@@ -46,7 +46,7 @@ struct Bind;
 
 template <typename... Arguments, void (*Kernel)(Arguments...)>
 struct Bind<Kernel> {
-  // One more than there are, as a kernel may take none.
+  // One more than the kernel has: a kernel may have no parameter, and an array needs an element.
   static constexpr Parameter parameters[sizeof...(Arguments) + 1] = {describe<std::remove_cv_t<Arguments>>()..., {}};
 
   template <size_t... Index>

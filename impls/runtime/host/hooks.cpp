@@ -1,5 +1,5 @@
-// Every load and store of a kernel: compile.py has the compiler call AddressSanitizer for each, and the linker leads
-// the calls here (--wrap).
+// Sees every load and store of a kernel: compile.py makes the compiler call AddressSanitizer for each, and the linker
+// leads these calls here (--wrap).
 #include "races.hpp"
 
 #define SIMT_HOOK(name, bytes, writes)                                                                                 \

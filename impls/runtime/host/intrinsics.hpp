@@ -27,7 +27,7 @@ To bits_as(From value) {
   return result;
 }
 
-// Keeps a parameter out of deduction, so that atomicAdd(unsigned*, 1) means what it means in CUDA.
+// Keeps a parameter out of deduction, so that atomicAdd(unsigned*, 1) compiles as in CUDA.
 template <typename T>
 struct Same {
   using type = T;
@@ -94,9 +94,9 @@ void __stcg(T* p, simt::detail::same<T> value) {
   *p = value;
 }
 
-// Threads take turns on one core, so memory is in order; what counts on it without a fence is found by races.hpp.
+// Threads take turns on one core, so memory is in order. races.hpp finds code that relies on this without a fence.
 inline void __threadfence() { simt::fence(); }
-inline void __threadfence_block() {}  // orders nothing here: what needs it is reported
+inline void __threadfence_block() {}  // races.hpp does not count it: an access that needs it is reported
 [[noreturn]] inline void __trap() { simt::fault("__trap"); }
 
 // ---- atomics: each gives the old value ----

@@ -1,6 +1,6 @@
-"""Run one launch of a host executable in a child process, and turn what it dies of into `KernelFault`.
+"""Run one launch of a host executable in a child process, and turn the child's faults into `KernelFault`.
 
-The bytes of a request are read by ``driver.cpp``: name, grid, block, dynamic shared bytes, then every argument. The
+``driver.cpp`` reads the bytes of a request: name, grid, block, dynamic shared bytes, then every argument. The
 environment variable ``SPMARK_HOST_ORDER`` is the number of the order in which blocks, warps and lanes run (see
 ``order.hpp``).
 """
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.errors import KernelFault, OperandError
 
 Argument = NDArray[Any] | np.generic
-"""What a kernel takes: an array for a pointer, a NumPy scalar of exactly the parameter's type for a value."""
+"""An argument of a kernel: an array for a pointer, a NumPy scalar of exactly the parameter's type for a value."""
 
 Pieces = tuple[tuple[int, int], ...]
 """Pieces of an array: start and length of each, in bytes."""
@@ -31,14 +31,14 @@ Pieces = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, eq=False)
 class Accesses:
-    """What a grid did to an array."""
+    """The bytes of an array that a grid read and wrote."""
 
     array: NDArray[Any]
     read: Pieces
     written: Pieces
 
     def seen_by(self, other: NDArray[Any]) -> tuple[Pieces, Pieces]:
-        """Give what was read and written of ``other``, which may share the memory or a part of it."""
+        """Give the pieces of ``other``, which may share memory with the array, that were read and written."""
         shift = self.array.ctypes.data - other.ctypes.data
         clipped = []
         for pieces in (self.read, self.written):
@@ -51,7 +51,7 @@ _SANITIZER = ":".join(
     (
         "detect_leaks=0",
         "detect_stack_use_after_return=0",
-        "redzone=256",  # an access some rows past the end is still in no other buffer
+        "redzone=256",  # an access some rows past the end must not reach another buffer
         "exitcode=5",
         "allocator_may_return_null=1",
     )
@@ -72,7 +72,7 @@ def launch_host(  # noqa: PLR0917 (the launch interface of CUDA, in its order)
 ) -> tuple[list[Accesses], bool]:
     """Run a kernel to its end; arrays behind pointers to non-const are changed in place.
 
-    Every array is copied to a buffer of its own, exactly as long as the array; an array that is passed twice becomes
+    Every array is copied to a buffer of its own of exactly the array's length. An array that is passed twice becomes
     two buffers. A read-only ``np.memmap`` is mapped instead, so that it may be larger than memory.
 
     Parameters
@@ -88,14 +88,14 @@ def launch_host(  # noqa: PLR0917 (the launch interface of CUDA, in its order)
     args : sequence of arrays and NumPy scalars
         In the order of the kernel's parameters; arrays row-major and contiguous.
     timeout_s : float
-        After which the kernel is stopped.
+        Seconds after which the kernel is stopped.
     before : sequence of Accesses
-        What grids did that may still run: a thread that meets it has to wait for them first.
+        Accesses of earlier grids that may still run: a thread has to wait for these grids before it touches the same.
 
     Returns
     -------
     accesses : list of Accesses
-        What the grid did to each array; one that it takes as const counts as read.
+        What the grid did to each array; an array that the kernel takes as const counts as read.
     waited : bool
         Whether a thread waited for the grids before.
 
@@ -104,8 +104,8 @@ def launch_host(  # noqa: PLR0917 (the launch interface of CUDA, in its order)
     OperandError
         An array is not contiguous.
     KernelFault
-        The kernel, or the launch, did something illegal, or did not finish; carries the kernel, the shapes of its
-        arguments, the thread block and thread where they are known, and the head of the report.
+        The kernel or the launch did something illegal, or did not finish. The error carries the kernel, the shapes of
+        its arguments, the thread block and thread where they are known, and the head of the report.
     """
     request = _request(instance, grid, block, shared_bytes, args, before)
     environment = {
@@ -152,8 +152,10 @@ def _request(  # noqa: PLR0917 (as `launch_host`)
     ]
     for position, argument in enumerate(args):
         if not isinstance(argument, np.ndarray | np.generic):
-            found = type(argument).__name__
-            raise OperandError(f"argument {position} of {instance}: expected an array or a NumPy scalar, found {found}")
+            passed = type(argument).__name__
+            raise OperandError(
+                f"argument {position} of {instance}: expected an array or a NumPy scalar, found {passed}"
+            )
         is_array = isinstance(argument, np.ndarray)
         if is_array and not argument.flags.c_contiguous:
             raise OperandError(
@@ -188,7 +190,7 @@ def _unpacked(result: bytes, at: int) -> tuple[Pieces, int]:
 
 
 def _take_back(result: bytes, args: Sequence[Argument]) -> tuple[list[Accesses], bool]:
-    """Copy what the kernel wrote into the arrays that it was given, and say what it did to each."""
+    """Copy the kernel's writes into the caller's arrays, and give the accesses to each array."""
     at, accesses = 0, []
     for argument in args:
         written, at = result[at], at + 1
@@ -196,7 +198,7 @@ def _take_back(result: bytes, args: Sequence[Argument]) -> tuple[list[Accesses],
             if isinstance(argument, np.ndarray):
                 accesses.append(Accesses(argument, ((0, argument.nbytes),), ()))
             continue
-        assert isinstance(argument, np.ndarray)  # the driver writes back what a pointer parameter took
+        assert isinstance(argument, np.ndarray)  # the driver writes back arrays of pointer parameters alone
         flat = np.frombuffer(result, argument.dtype, argument.size, at)
         np.copyto(argument, flat.reshape(argument.shape))
         read, at = _unpacked(result, at + argument.nbytes)
@@ -206,7 +208,7 @@ def _take_back(result: bytes, args: Sequence[Argument]) -> tuple[list[Accesses],
 
 
 def _stop(child: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
-    """Ask the child where it stands, then end it."""
+    """Ask the child how far it has come, then end it."""
     child.terminate()
     try:
         return child.communicate(timeout=_GRACE_S)
@@ -216,9 +218,9 @@ def _stop(child: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
 
 
 def _message(launch: str, report: str) -> str:
-    """Give what a person needs to find the fault: the launch, what the ring knows of the place, the report's head."""
+    """Put together a message that locates the fault: the launch, the ring's own lines, the head of the report."""
     lines = [line for line in report.splitlines() if line and not re.fullmatch(r"=+", line)]
     ours = [line for line in lines if line.startswith("spmark:")]
     theirs = [line for line in lines if not line.startswith("spmark:")]
-    tables = next((i for i, line in enumerate(theirs) if line.startswith("Shadow bytes")), None)  # help nobody
+    tables = next((i for i, line in enumerate(theirs) if line.startswith("Shadow bytes")), None)  # left out
     return "\n".join((launch, *ours, *theirs[:tables][:_REPORT_LINES]))

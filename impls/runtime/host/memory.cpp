@@ -13,7 +13,7 @@ namespace simt {
 namespace {
 
 constexpr size_t kSharedLimit = 227 * 1024;      // of a thread block on sm_90 and sm_100
-constexpr size_t kDynamicAlignment = 1024;       // as much as any instruction asks for
+constexpr size_t kDynamicAlignment = 1024;       // the most that an instruction asks for
 constexpr ptrdiff_t kNeighbourhood = 64 * 1024;  // farther away, a region says nothing about an address
 constexpr unsigned short kPoison = 0x7fc1;       // NaN as half, twice NaN as float, far out of range as an index
 
@@ -89,7 +89,7 @@ void poison_shared() {
 }
 
 StaticShared::StaticShared(const char* name, size_t bytes, size_t alignment) {
-  // Small alignments get an address that is no multiple of 16, as the device promises none either.
+  // A small alignment gets an address that 16 does not divide: the device promises no more, either.
   constexpr size_t kOffset = 8;
   void* base = nullptr;
   if (alignment > kOffset) {
@@ -125,7 +125,7 @@ void AsyncCopies::wait(size_t groups_left) {
   for (; groups_.size() > groups_left; groups_.pop_front()) {
     for (size_t i = 0; i < groups_.front(); ++i, copies_.pop_front()) {
       const Copy& copy = copies_.front();
-      races::access(copy.target, copy.bytes, true, copy.place);  // whenever between the start and the wait it lands
+      races::access(copy.target, copy.bytes, true, copy.place);  // it lands at any time between start and wait
       if (copy.valid) {
         memcpy(copy.target, copy.source, copy.bytes);
       } else {

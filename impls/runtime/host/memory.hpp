@@ -8,7 +8,7 @@
 
 namespace simt {
 
-// Bytes that a report of an illegal access can point to by name.
+// Names bytes, so that a report of an illegal access can say where the access went.
 void name_region(const char* name, const void* start, size_t bytes);
 
 // Writes the named region next to the address, if there is one.
@@ -33,11 +33,11 @@ private:
     const void* source;
     size_t bytes;
     bool valid;
-    const void* place;  // in the code
+    const void* place;  // in the code, of the call that started it
   };
   std::deque<Copy> copies_;    // in order of issue
   std::deque<size_t> groups_;  // how many copies each committed group has
-  size_t open_ = 0;            // copies that no group has yet
+  size_t open_ = 0;            // copies that are not in a group yet
 };
 
 }  // namespace simt

@@ -1,4 +1,4 @@
-// In which order the ring runs what a GPU runs at once: thread blocks of a grid, warps of a block, lanes of a warp.
+// The order in which the ring runs what a GPU runs at once: thread blocks of a grid, warps of a block, lanes of a warp.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace simt {
 
-// The number of an order. 0 turns round at every block and barrier; 1 goes up, 2 goes down, 3 has warps go down and
-// lanes up, 4 the other way round; from 5 on it is the seed of orders that are drawn anew at every switch.
+// An order has a number. 0 turns round at every block and barrier; 1 goes up; 2 goes down; 3 has warps go down and
+// lanes up; 4 has warps go up and lanes down. From 5 on the number seeds orders that are drawn anew at every switch.
 class Order {
 public:
   explicit Order(uint64_t number) : number_(number), random_(number) {}
@@ -27,7 +27,7 @@ public:
   }
   void pass_barrier() { reversed_ = !reversed_; }
 
-  // Up to the next call.
+  // Each of these is valid up to its next call.
   const std::vector<unsigned>& blocks(size_t count) { return made(blocks_, count, number_ >= 2); }
   const std::vector<unsigned>& warps(size_t count) {
     return made(warps_, count, number_ == 2 || number_ == 3 || turned());

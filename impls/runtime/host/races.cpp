@@ -1,5 +1,5 @@
-// Happens-before over the ring's memory: see races.hpp. Time counts what orders threads; an access has the time at
-// which it was made, and a thread knows up to which time others' accesses are ordered before its own.
+// Happens-before over the ring's memory: see races.hpp. Time advances with every event that orders threads. An access
+// keeps its time, and a thread knows up to which time the accesses of others are ordered before its own.
 #include "races.hpp"
 #include "scheduler.hpp"
 
@@ -23,14 +23,14 @@ constexpr uint32_t kGridBefore = 0xffffffffu;
 using Time = uint32_t;
 
 struct Access {
-  uint32_t block = 0;  // its number and 1; 0 for none
+  uint32_t block = 0;  // number of the thread block plus 1; 0 for none
   uint16_t thread = 0;
   bool atomic = false;
   Time time = 0;
   uint32_t place = 0;  // of the code: an executable without PIE is within the first 4 GiB
 };
 
-// What was done to a granule since it was last ordered. Of its readers the two latest are known.
+// The accesses to a granule since it was last ordered: the last write, and of the reads the two latest.
 struct Cell {
   Access write;
   Access reads[2];
@@ -43,7 +43,7 @@ struct Region {
   Cell* cells;
 };
 
-// What an atomic gives to whoever finds its location changed: the accesses of its thread block that fences cover.
+// An atomic releases the accesses of its thread block that fences cover, to each thread that sees its location changed.
 struct Release {
   uint32_t block;
   size_t warp;
@@ -52,21 +52,21 @@ struct Release {
   std::shared_ptr<const std::vector<Time>> threads;  // as of the last barrier
 };
 
-// Locations of atomics, with the number of releases that came there before.
+// Locations of atomics, each with the number of releases that are known of it.
 using Known = std::vector<std::pair<const void*, size_t>>;
 
 struct Thread {
-  Time seen[kWarp] = {};    // of the warp's lanes: what came before is ordered
-  Time fenced[kWarp] = {};  // and covered by a fence
-  Time fenced_barrier = 0;  // what the whole block did before is covered by a fence
+  Time seen[kWarp] = {};    // of each of the warp's lanes: earlier accesses are ordered
+  Time fenced[kWarp] = {};  // of each: earlier accesses are covered by a fence, too
+  Time fenced_barrier = 0;  // earlier accesses of the whole block are covered by a fence
   bool knows_fence = false;
   bool waited = false;
-  Known met;       // found by an atomic,
-  Known acquired;  // and followed by a fence
+  Known met;       // seen by an atomic
+  Known acquired;  // seen by an atomic, with a fence after it
 };
 
-// A load whose bytes the same thread may have changed since: the compiler checks an address that it loads from and
-// stores to once, as a load.
+// A load whose bytes the same thread may have changed since: where code loads from and stores to one address, the
+// compiler checks it once, as a load.
 struct Load {
   Region* region;
   const char* at;
@@ -81,14 +81,14 @@ std::vector<Thread> threads;
 std::vector<Load> loads;
 std::unordered_map<const void*, std::vector<Release>> releases;
 std::shared_ptr<const std::vector<Time>> block_fenced;
-uintptr_t stacks = 0;  // of all threads: what is there is a thread's own
+uintptr_t stacks = 0;  // of all threads: only the owner accesses a stack
 size_t stack_bytes = 0;
 Thread* self = nullptr;  // the running thread; null while the ring itself runs
 uint32_t block = 0;
 Time now = 1;
 Time barrier_time = 0;
 bool in_atomic = false;
-bool fences_in_block = false;  // or locations of atomics that others came to
+bool fences_in_block = false;  // a thread of the block has made a fence, or met another's release
 bool fenced_since_barrier = false;
 bool learnt_since_barrier = false;
 bool waited = false;
@@ -115,7 +115,7 @@ void learn(Known& known, const Known& other) {
   }
 }
 
-// ---- whether an earlier access comes before what the running thread does now ----
+// ---- whether an earlier access is ordered before the running thread's access ----
 
 bool released(const Access& earlier) {
   for (const auto& [location, count] : self->acquired) {
@@ -191,7 +191,7 @@ void record(Region& region, const char* at, size_t bytes, bool writes, bool atom
   }
 }
 
-// Finds the stores among the loads since the running thread last could be interrupted: only it ran.
+// Finds the stores among the loads since the running thread could last be interrupted: no other thread ran meanwhile.
 void find_stores() {
   for (const Load& load : loads) {
     for (size_t i = 0; i < load.bytes; i += kGranule) {

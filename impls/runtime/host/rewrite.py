@@ -1,4 +1,4 @@
-"""Turn ``__shared__`` declarations, which no C++ macro can express, into objects of the host ring.
+"""Turn ``__shared__`` declarations, which a C++ macro cannot express, into objects of the host ring.
 
 Works on preprocessed text, so that declarations in every header are seen and macros in their dimensions are resolved.
 """
@@ -24,8 +24,8 @@ _MARKER = re.compile(r'^# (?P<line>\d+) "(?P<file>[^"]*)"', re.MULTILINE)
 def rewrite_shared(text: str) -> str:
     """Rewrite every shared variable of a preprocessed source.
 
-    ``__shared__ T name[D];`` becomes a reference to storage of its own that the host ring poisons and guards;
-    ``extern __shared__ T name[];`` becomes a pointer to the launch's dynamic shared memory. Lines are kept.
+    ``__shared__ T name[D];`` becomes a reference to storage of its own that the host ring poisons and guards.
+    ``extern __shared__ T name[];`` becomes a pointer to the launch's dynamic shared memory. Line numbers stay.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def rewrite_shared(text: str) -> str:
     Raises
     ------
     ValueError
-        A declaration has another form (several variables in one, an initialiser); names file and line.
+        A declaration has another form (several variables, an initialiser); the message names file and line.
     """
     return _DECLARATION.sub(lambda match: _rewritten(match, text), text)
 
@@ -43,7 +43,7 @@ def rewrite_shared(text: str) -> str:
 def _rewritten(match: re.Match[str], text: str) -> str:
     """Give the host's declaration for one of CUDA's."""
     declarator = match["declarator"]
-    alignments = [found["standard"] or found["gnu"] for found in _ALIGNED.finditer(match[0])]
+    alignments = [aligned["standard"] or aligned["gnu"] for aligned in _ALIGNED.finditer(match[0])]
     variable = _VARIABLE.match(_ALIGNED.sub(" ", declarator).strip())
     if variable is None or _has_top_level_comma(declarator) or "=" in re.sub(r"\[.*\]", "", declarator):
         raise ValueError(
@@ -77,8 +77,8 @@ def _has_top_level_comma(declarator: str) -> bool:
 def _position(text: str, offset: int) -> str:
     """Give ``file:line`` of an offset into preprocessed text."""
     marker = None
-    for found in _MARKER.finditer(text, 0, offset):
-        marker = found
+    for candidate in _MARKER.finditer(text, 0, offset):
+        marker = candidate
     if marker is None:
         return "line 1"
     line = int(marker["line"]) + text.count("\n", marker.end(), offset) - 1

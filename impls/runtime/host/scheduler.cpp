@@ -38,7 +38,7 @@ struct Fiber {
   uint3 index{};
   int lane = 0;
   State state = State::kExited;
-  // What it waits for.
+  // The barrier or collective that the fiber waits at.
   const char* name = nullptr;
   Combine combine = nullptr;
   unsigned mask = 0;
@@ -68,7 +68,7 @@ const char* base_name(const char* path) {
   return slash == nullptr ? path : slash + 1;
 }
 
-// What a fiber does, for messages.
+// The state of a fiber in words, for messages.
 std::string status(const Fiber& fiber) {
   std::string out = "thread " + text(fiber.index) + " ";
   if (fiber.state == State::kExited) return out + "has exited";
@@ -77,7 +77,7 @@ std::string status(const Fiber& fiber) {
          ")";
 }
 
-// Most often one literal: the sanitizer looks at every byte that strcmp reads.
+// Compares pointers first, since both are mostly one literal: the sanitizer checks every byte that strcmp reads.
 bool same_text(const char* a, const char* b) { return a == b || strcmp(a, b) == 0; }
 
 bool same_place(const Fiber& a, const Fiber& b) {
@@ -85,7 +85,7 @@ bool same_place(const Fiber& a, const Fiber& b) {
          same_text(a.site.file, b.site.file);
 }
 
-// ---- switching; each switch is announced, so that the sanitizer knows whose stack it looks at ----
+// ---- switching; each switch is announced, so that the sanitizer knows whose stack is in use ----
 
 void fiber_main() {
   __sanitizer_finish_switch_fiber(nullptr, &grid.scheduler_stack, &grid.scheduler_stack_bytes);
@@ -133,7 +133,7 @@ void wait(State state, const char* name, Combine combine, unsigned mask, bool or
 
 // ---- one warp, until all its threads have exited or wait at a barrier ----
 
-// Lets the lanes of `first`'s collective go if all have arrived.
+// Runs `first`'s collective and resumes its lanes if all have arrived; says whether it did.
 bool release(Fiber* warp, int count, Fiber& first) {
   void* requests[kWarp] = {};
   for (int lane = 0; lane < kWarp; ++lane) {
@@ -165,7 +165,7 @@ bool release(Fiber* warp, int count, Fiber& first) {
   fault("%s: the collective was not released", waiting.name);
 }
 
-// Runs lanes that can run, once each, and lets go whom no lane keeps waiting; false if no lane could run.
+// Runs each lane that can run once, then releases every collective that is complete; false if no lane could run.
 bool run_lanes(Fiber* warp, int count) {
   bool progress = false;
   for (const unsigned lane : grid.order.lanes(static_cast<size_t>(count))) {
@@ -209,7 +209,7 @@ void run_warps() {
   }
 }
 
-// All warps have come to a stop: lets them through the barrier if every thread stands at it; false if all have exited.
+// Called when all warps have stopped: releases the barrier if every thread waits at it; false if all have exited.
 bool release_barrier(std::vector<void*>& requests) {
   Fiber* waiting = nullptr;
   for (Fiber& fiber : grid.fibers) {

@@ -1,4 +1,4 @@
-// What the driver asks of the scheduler: run a grid, and say where it stands.
+// The scheduler as the driver sees it: runs a grid, and says what runs.
 #pragma once
 
 #include "entry.hpp"
@@ -22,7 +22,7 @@ struct Launch {
 // Runs all thread blocks, one after the other; returns when the last thread has exited, or ends the process on a fault.
 void run(const Launch& launch);
 
-// Indices of a thread of the block, and of a block of the grid, as messages have them.
+// Indices of a thread of the block, and of a block of the grid, as messages print them.
 std::string thread_name(size_t number);
 std::string block_name(size_t number);
 

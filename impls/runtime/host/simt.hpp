@@ -1,10 +1,10 @@
 // CUDA's language on the host, as far as the project's kernels use it: keywords, thread indices, barriers, warp
 // collectives and shared memory. A kernel source is compiled behind this header unchanged; every thread is a fiber
-// (scheduler.cpp), and what a GPU would let pass or hang on is a fault here.
+// (scheduler.cpp), and errors that a GPU would let pass or hang on are faults here.
 //
 // Threads change places at barriers and collectives, in drawn orders (order.hpp) at fences and atomics too, and thread
 // blocks run one after the other: a kernel that spins until another thread or block writes a flag does not end here.
-// What only another order would show is a fault all the same, since accesses that nothing orders are (races.hpp).
+// A race that shows only in another order is a fault all the same: races.hpp checks that accesses are ordered.
 //
 // Kept light on purpose: it is compiled again with every kernel. compile.py rewrites `__shared__` declarations, which
 // no macro can express, to the classes at the end of this file.
@@ -39,14 +39,14 @@ constexpr int warpSize = 32;
 
 namespace simt {
 
-// Where in the source a barrier or a collective stands: two threads at different ones do not meet.
+// Where in the source a barrier or a collective stands: threads at different sites do not meet.
 struct Site {
   const char* file;
   int line;
 };
 
-// Combines what the participants brought: `participants[i]` is lane (or thread) i's request, null where the mask (of
-// a warp collective) has no bit i; `count` is the mask of lanes, or the number of threads.
+// Combines the participants' requests: `participants[i]` is the request of lane (or thread) i, null where the mask (of
+// a warp collective) has no bit i. `count` is the mask of lanes, or the number of threads.
 using Combine = void (*)(void* const* participants, unsigned count);
 
 // Blocks until every lane of the mask has made the same call; the last to arrive runs `combine` once over all requests.
@@ -60,15 +60,15 @@ void barrier(const char* name, Combine combine, void* request, Site site);
 // Ends the process with a message that also names the kernel, the thread block and the thread.
 [[noreturn]] void fault(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
-// What the running thread has written is seen before what it writes next; and what it reads next is what stands there
-// after what it has read.
+// Orders the running thread's accesses: others see its earlier writes before its later ones, and its later reads give
+// values at least as new as those of its earlier reads.
 void fence();
 
-// The accesses between are one.
+// The accesses between these two calls are one atomic access.
 void start_atomic(const void* address);
 void stop_atomic();
 
-// Until the grid before, which may still run, has ended.
+// Waits until the grid before, which may still run, has ended.
 void wait_for_previous_grid();
 
 // Index of the running thread in its warp.

@@ -25,7 +25,7 @@ class HostStream:
     """The launches of a target, one after the other."""
 
     before: list[Accesses] = field(default_factory=list)
-    """What grids did that the next one may overlap with."""
+    """Accesses of the grids that the next grid may overlap with."""
 
 
 @dataclass
@@ -42,7 +42,7 @@ class HostKernel:
     def launch(self, grid: Grid, args: Sequence[Any], shared_bytes: int = 0, overlap: bool = False) -> None:
         """Run to the end; a fault raises `KernelFault` with the sanitizer's report.
 
-        Where the grid overlaps with the one before, what that one touched is a fault for threads that have not waited.
+        Where the grid overlaps with the one before, a thread that has not waited must not touch what that one touched.
         """
         if not all(grid):
             return
@@ -51,7 +51,7 @@ class HostKernel:
         accesses, waited = launch_host(
             self.executable, self.instance.expression, grid, block, shared_bytes, args, before=before
         )
-        # A grid that waits for nothing may end first: what comes next overlaps with both.
+        # A grid that does not wait may end before its predecessor: the next grid overlaps with both.
         self.stream.before = accesses if waited else [*before, *accesses]
 
 

@@ -4,7 +4,7 @@
 
 namespace simt::detail {
 
-// What a lane brings to a shuffle and takes away.
+// A lane's request to a shuffle, and its answer.
 template <typename T>
 struct Shuffle {
   T value;
@@ -62,7 +62,7 @@ inline void ballot(void* const* lanes, unsigned mask) {
   vote(lanes, mask, 0u, [](unsigned seen, unsigned lane, unsigned value) { return seen | (value != 0) << lane; });
 }
 
-// What a lane brings to a comparison or a reduction of a whole mask.
+// A lane's request to a comparison or a reduction over a whole mask.
 template <typename T>
 struct Value {
   T value;
@@ -188,5 +188,5 @@ T __reduce_max_sync(unsigned mask, T value, SIMT_SITE) {
   return simt::detail::reduced("__reduce_max_sync", simt::detail::reduce_max<T>, mask, value, site);
 }
 
-// Which lanes run together is not defined on the device either; the answer that always holds is this lane alone.
+// The device does not define either which lanes run together; the one answer that is always right is this lane alone.
 inline unsigned __activemask() { return 1u << simt::lane(); }

@@ -89,6 +89,56 @@ __global__ void __launch_bounds__(threads) matrix_multiply(int rounds, float* __
   sink[static_cast<int64_t>(blockIdx.x) * threads + threadIdx.x] = total;
 }
 
+// Follow `links` loads of which each gives the place of the next, in one thread: their latencies add up.
+//   links   loads
+//   next    places in itself; the chain begins at 0
+//   sink    one int, the last place
+template <int threads>
+__global__ void __launch_bounds__(threads) follow_chain(int links, const int* __restrict__ next,
+                                                        int* __restrict__ sink) {
+  if (threadIdx.x != 0) return;
+  int place = 0;
+  for (int link = 0; link < links; ++link) place = next[place];
+  *sink = place;
+}
+
+// Read random rows of a table and keep a sum that no caller looks at: what reading rows of B costs a sparse product.
+// A row of `row_vectors` vectors of 16 bytes is read by as many lanes, 32 at most. Each group of lanes has `rows` rows
+// in flight and reads rounds * rows of them, drawn by a linear congruential generator: no index is read.
+//   rounds     loads of `rows` rows a group
+//   num_rows   rows of the table
+//   table      num_rows * row_vectors * 4 floats, none negative
+//   sink       one float a thread of the grid, written only where the sum is a value that does not occur
+template <int row_vectors, int rows, int threads>
+__global__ void __launch_bounds__(threads)
+    gather_rows(int rounds, unsigned num_rows, const float* __restrict__ table, float* __restrict__ sink) {
+  constexpr int kLanes = row_vectors < 32 ? row_vectors : 32;
+  constexpr int kParts = row_vectors / kLanes;
+  static_assert(kLanes * kParts == row_vectors && threads % kLanes == 0, "lanes must divide the row and the block");
+  const unsigned thread = blockIdx.x * threads + threadIdx.x;
+  const int lane = threadIdx.x % kLanes;
+  unsigned state = (thread / kLanes + 1) * 2654435761u;
+  float sum = 0.0f;
+  for (int round = 0; round < rounds; ++round) {
+    Vec<float, 4> part[rows][kParts];
+#pragma unroll
+    for (int r = 0; r < rows; ++r) {
+      state = state * 1664525u + 1013904223u;
+      const int64_t row = static_cast<int64_t>(static_cast<unsigned long long>(state) * num_rows >> 32);
+#pragma unroll
+      for (int p = 0; p < kParts; ++p)
+        part[r][p] = load_read_only<4>(table + 4 * (row * row_vectors + p * kLanes + lane));
+    }
+#pragma unroll
+    for (int r = 0; r < rows; ++r)
+#pragma unroll
+      for (int p = 0; p < kParts; ++p)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sum += part[r][p][e];
+  }
+  if (sum == -1.0f) sink[thread] = sum;  // this only keeps the loads alive
+}
+
 // Nothing: what a launch costs.
 template <int threads>
 __global__ void __launch_bounds__(threads) nothing() {}

@@ -1,10 +1,10 @@
-// What holds a stream until the host has enqueued all that is to be timed, so that no launch waits for the host.
+// Holds a stream until the host has enqueued everything that is to be timed, so that no launch waits for the host.
 
 #include <spmark/clock.cuh>
 
 using namespace spmark;
 
-// Return once `opened` holds `turn`, or `limit_ns` nanoseconds are over: who waits inside of what he enqueues goes on.
+// Return once `opened` holds `turn`, or after `limit_ns` nanoseconds: a host that waits for the stream must not hang.
 //   opened   one word that the host writes
 template <int threads>
 __global__ void __launch_bounds__(threads) gate(int turn, long long limit_ns, const int* opened) {

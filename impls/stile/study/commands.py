@@ -1,4 +1,4 @@
-"""What `spmark calibrate` does for STile."""
+"""The part of `spmark calibrate` that belongs to STile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From measured tiles to the cost model: the line, the networks, and how well either predicts tiles it has not seen.
+"""From measured tiles to the cost model: the line, the networks, and how well both predict tiles outside of the fit.
 
 Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.2 (algorithm 1) and section 5.6.
 """
@@ -20,15 +20,15 @@ from spmark.impls.stile.prices import ONE_DIMENSION, ell_bytes, features, run_by
 from spmark.impls.stile.study.training import train
 
 HELD_OUT = 3
-"""Every third tile is not fitted, but predicted."""
+"""Every third tile is left out of the fit and predicted."""
 _PEAKS = tuple(2.0 ** (-half / 2) for half in range(13))
-"""Shares of the device's peak that the roofline is tried with: what a kernel reaches, which gathers as it computes."""
+"""Shares of the device's peak that the roofline is tried with: a kernel that gathers reaches only a share."""
 _READS = (float(SECTOR), 128.0)
 """Least bytes of a read of a row of B that the roofline is tried with: a sector, a cache line."""
 _FIELDS = 6
 _DIGITS = 6
 _SAME = 1e-9
-"""Difference of ratios that is rounding."""
+"""Difference of ratios below which they differ only by rounding."""
 
 Tile = tuple[int, int, int, int]
 """Rows, non-zeros of a row, different columns, and columns of the dense operand (SpMM) or J (SDDMM)."""
@@ -36,14 +36,14 @@ Tile = tuple[int, int, int, int]
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Tiles that are no blocks: ELL tiles of SpMM, one-dimensional ones of SDDMM."""
+    """Light tiles: ELL tiles of SpMM, one-dimensional tiles of SDDMM."""
 
     tiles: NDArray[np.float64]
-    """(n, 4) of each a `Tile`."""
+    """(n, 4) the `Tile` of each."""
     plain_ms: NDArray[np.float64]
-    """(n,) of one tile, on one multiprocessor, where nothing else adds into its rows."""
+    """(n,) milliseconds of one tile, on one multiprocessor, where no other tile adds into its rows."""
     atomic_ms: NDArray[np.float64]
-    """(n,) of its atomic twin; 0 for SDDMM, which never adds."""
+    """(n,) milliseconds of its twin with atomic additions; 0 for SDDMM, which adds nothing atomically."""
 
     @classmethod
     def of(cls, tiles: Iterable[tuple[Tile, float, float]]) -> Measured:
@@ -53,7 +53,7 @@ class Measured:
 
     @classmethod
     def from_table(cls, table: Sequence[float], where: str) -> Measured:
-        """Read what `table` gave.
+        """Read the answer of `table`.
 
         Raises
         ------
@@ -71,36 +71,36 @@ class Measured:
         return cls(rows[:, :4], rows[:, 4], rows[:, 5])
 
     def table(self) -> list[float]:
-        """Give what `from_table` reads: of each tile its four numbers and both times."""
+        """Give the numbers that `from_table` reads: for each tile its four numbers and both times."""
         return [float(x) for x in np.column_stack([self.tiles, self.plain_ms, self.atomic_ms]).reshape(-1)]
 
     def some(self, which: NDArray[np.bool_]) -> Measured:
-        """Give those of a mask (n,)."""
+        """Give the tiles that a mask (n,) marks."""
         return Measured(self.tiles[which], self.plain_ms[which], self.atomic_ms[which])
 
     def roof_bytes(
         self, op: Op, dtype: DType, peak: float, atomic: bool = False, read_bytes: float = SECTOR
     ) -> NDArray[np.float64]:
         """Give R of table 3, (n,), as the search counts it."""
-        found = [
+        roofs = [
             ell_bytes(rows, width, columns, part, dtype.itemsize, peak, atomic, read_bytes)
             if op is Op.SPMM
             else run_bytes(rows, columns, part, dtype.itemsize, peak)
             for rows, width, columns, part in self.tiles.astype(int).tolist()
         ]
-        return np.array(found, np.float64)
+        return np.array(roofs, np.float64)
 
     def features(self, op: Op, dtype: DType, line: Line, atomic: bool = False) -> NDArray[np.float64]:
-        """Give what the network looks at, (n, 6)."""
+        """Give the network's inputs, (n, 6)."""
         rows, width, columns, part = self.tiles.T
         roof = self.roof_bytes(op, dtype, line.peak, atomic, line.read_bytes)
         if op is Op.SDDMM:
             return features(1, ONE_DIMENSION, rows, columns, part, roof)
-        found = [
+        inputs = [
             features(int(h), int(w), h, c, int(p), r)[0]
             for h, w, c, p, r in zip(rows, width, columns, part, roof, strict=True)
         ]
-        return np.array(found)
+        return np.array(inputs)
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Agreement:
         Raises
         ------
         ValueError
-            Different lengths, or fewer than two.
+            The arrays have different lengths, or fewer than two numbers.
         """
         x, y = np.asarray(predicted, np.float64), np.asarray(measured, np.float64)
         if x.shape != y.shape or x.ndim != 1 or x.size < 2:
@@ -133,22 +133,22 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Fitted:
-    """Constants of one operator and dtype, and how well they predict tiles that were not fitted."""
+    """Constants of one operator and dtype, and how well they predict tiles outside of the fit."""
 
     calibration: Calibration
     agreement: Agreement
-    """Of milliseconds of tiles that are no blocks, without atomic additions."""
+    """The line's agreement, for milliseconds of light tiles without atomic additions."""
     learned: Calibration | None
-    """The same with networks, trained on the same tiles; None where scikit-learn is not installed."""
+    """The calibration with networks, trained on the same tiles; None where scikit-learn is not installed."""
     learned_agreement: Agreement | None
-    """What `agreement` is of the line, of the first network."""
+    """The first network's agreement, for the same milliseconds."""
     measured: Measured
-    """What both were fitted to and held against."""
+    """The tiles that line and networks were fitted to and compared with."""
 
     def tables(self) -> dict[str, list[float]]:
-        """Give what a calibration file holds: the constants, and the tiles, so that they can be fitted anew."""
-        found = (self.learned or self.calibration).tables()
-        return {**found, tiles_name(self.calibration.op, self.calibration.dtype): self.measured.table()}
+        """Give the tables of a calibration file: the constants, and the tiles, so that constants can be fitted anew."""
+        tables = (self.learned or self.calibration).tables()
+        return {**tables, tiles_name(self.calibration.op, self.calibration.dtype): self.measured.table()}
 
 
 def tiles_name(op: Op, dtype: DType) -> str:
@@ -162,9 +162,9 @@ def fitted(calibration: Calibration, measured: Measured) -> Fitted:
     Parameters
     ----------
     calibration : Calibration
-        Says the device, the operator, the peak and what blocks cost; the rest of its line is not looked at. The line's
-        own peak is the share of this one that fits best: where rows are gathered, arithmetic waits for them. So are the
-        least bytes of a read of SpMM's B, a sector or a cache line.
+        Gives the device, the operator, the peak and the costs of blocks; other fields of its line are not read. The
+        fitted peak is the share of this peak that fits best, since arithmetic waits for gathered rows. The least bytes
+        of a read of SpMM's B, a sector or a cache line, are those that fit best, too.
     measured : Measured
     """
     op, dtype = calibration.op, calibration.dtype
@@ -175,15 +175,15 @@ def fitted(calibration: Calibration, measured: Measured) -> Fitted:
         (_line(own, op, dtype, share * calibration.line.peak, read) for read, share in product(reads, _PEAKS)),
         key=lambda line: float(np.sum((_predicted(line, own, op, dtype) - own.plain_ms) ** 2)),
     )
-    found = replace(calibration, line=line)
+    by_line = replace(calibration, line=line)
     agreement = Agreement.of(_predicted(line, out, op, dtype), out.plain_ms)
     sides = ((False, own.plain_ms), (True, own.atomic_ms))[: 2 if op is Op.SPMM else 1]
     try:
         nets = tuple(train(own.features(op, dtype, line, atomic), times) for atomic, times in sides)
     except UnsupportedError:
-        return Fitted(found, agreement, None, None, measured)
+        return Fitted(by_line, agreement, None, None, measured)
     learned = Agreement.of(nets[0].milliseconds(out.features(op, dtype, line)), out.plain_ms)
-    return Fitted(found, agreement, replace(found, nets=nets), learned, measured)
+    return Fitted(by_line, agreement, replace(by_line, nets=nets), learned, measured)
 
 
 def _line(tiles: Measured, op: Op, dtype: DType, peak: float, read_bytes: float) -> Line:
@@ -210,14 +210,15 @@ def fit_line(
     plain_bytes, plain_ms : (n,) float
         Roofline bytes R and the milliseconds of each tile.
     atomic_bytes, atomic_ms : (n,) float
-        The same of its atomic twin; both empty where there is no such thing, then c is 0 and d is 1.
+        The same of each tile's twin with atomic additions. Both are empty where there are no such twins: then c is 0
+        and d is 1.
     peak : float
         Flops for each byte.
 
     Raises
     ------
     ValueError
-        Arrays of different lengths, or fewer than two different R: a line needs two points.
+        The arrays have different lengths, or fewer than two different R: a line needs two points.
     """
     r, ms = np.asarray(plain_bytes, np.float64), np.asarray(plain_ms, np.float64)
     r_atomic, ms_atomic = np.asarray(atomic_bytes, np.float64), np.asarray(atomic_ms, np.float64)
@@ -232,7 +233,7 @@ def fit_line(
     if not r_atomic.size:
         return Line(a, b, 0.0, 1.0, peak)
     more, longer = r_atomic / r, ms_atomic / ms
-    if np.ptp(more) < _SAME:  # arithmetic bounds every tile: additions move no roof
+    if np.ptp(more) < _SAME:  # arithmetic bounds every tile, so that atomic additions leave R as it is
         return Line(a, b, 0.0, float(longer.mean()), peak)
     c, d = _straight(more, longer)
     return Line(a, b, c, d, peak)

@@ -1,4 +1,4 @@
-"""Measuring the cost model's constants on a GPU (algorithm 1), with the kernels that run the plans.
+"""Measure the cost model's constants on a GPU (algorithm 1), with the kernels that run the plans.
 
 Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.2.
 """
@@ -33,14 +33,14 @@ from spmark.impls.stile.study import samples
 from spmark.impls.stile.study.fitting import Fitted, Measured, fitted
 
 TILES_PER_SM = 50
-"""Copies of a tile for each multiprocessor: a tile's cost is the time of all, over these."""
+"""Copies of a tile for each multiprocessor; a tile's cost is the time of all copies, over this number."""
 _WORK = 16
 _WARMUPS, _SAMPLES = 1, 9
 
 
 @dataclass(eq=False)
 class Laboratory:
-    """Tiles on the GPU that is there.
+    """Tiles on the present GPU.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Laboratory:
 
     def tile_ms(self, problem: Problem, plan: Plan) -> float:
         """Give the milliseconds that one of `copies` tiles takes a multiprocessor."""
-        # What operands hold is of no importance, but must be numbers.
+        # Operands may hold anything but NaN and infinity.
         operands = [cupy.full(shape, 0.75, problem.dtype.numpy) for shape in problem.operand_shapes]
         out = cupy.empty(problem.out_shape, problem.dtype.numpy)
         runs = [lambda: plan.run(operands, out)]
@@ -73,59 +73,59 @@ class Laboratory:
 
     def ell_ms(self, tile: samples.EllTile, dtype: DType, shared: bool) -> float:
         """Measure an ELL tile."""
-        held = samples.ell_copies(tile, self.copies, shared)
-        problem = Problem(Op.SPMM, _nothing(held.shape), tile.part, dtype)
+        tiles = samples.ell_copies(tile, self.copies, shared)
+        problem = Problem(Op.SPMM, _nothing(tiles.shape), tile.part, dtype)
         schedule = {**middle(ell_tiles(tile.part, dtype)[0]), "work": _WORK}
-        arrays = [self._target.upload(a) for a in (held.indices, held.values.astype(dtype.numpy))]
-        return self.tile_ms(problem, EllBucketsPlan(problem, self._target, held, {}, arrays=arrays, **schedule))
+        arrays = [self._target.upload(a) for a in (tiles.indices, tiles.values.astype(dtype.numpy))]
+        return self.tile_ms(problem, EllBucketsPlan(problem, self._target, tiles, {}, arrays=arrays, **schedule))
 
     def blocks(self, dtype: DType) -> Iterator[BlockCost]:
-        """Measure SpMM's block tiles, of every height that there are kernels for, by one warp or a whole block."""
+        """Measure SpMM's block tiles of every height that has a kernel, by one warp or a whole thread block."""
         heights = HEIGHTS if dtype is DType.FLOAT16 else HEIGHTS[:1]
         for height, cols in product(heights, samples.BLOCK_COLS):
             arrays: Sequence[Any] = ()
             for part in samples.SPMM_PARTS:
-                found = []
+                best_ms = []
                 for shared in (False, True):
-                    held = samples.block_copies(cols, self.copies, shared, height)
-                    problem = Problem(Op.SPMM, _nothing(held.shape), part, dtype)
+                    tiles = samples.block_copies(cols, self.copies, shared, height)
+                    problem = Problem(Op.SPMM, _nothing(tiles.shape), part, dtype)
                     times = []
                     for alone in {ALONE[0], ALONE[-1] if cols > GROUP * ALONE[0] else ALONE[0]}:
                         schedule = {**middle(block_tiles(part, dtype)[0]), "alone": alone}
-                        plan = TileSpmmPlan(problem, self._target, held, {}, arrays=arrays, **schedule)
+                        plan = TileSpmmPlan(problem, self._target, tiles, {}, arrays=arrays, **schedule)
                         arrays = plan.arrays
                         times.append(self.tile_ms(problem, plan))
-                    found.append(min(times))
-                yield BlockCost(height, cols, part, found[0], max(found))
+                    best_ms.append(min(times))
+                yield BlockCost(height, cols, part, best_ms[0], max(best_ms))
 
     def sddmm_blocks(self) -> Iterator[BlockCost]:
         """Measure SDDMM's block tile in float16 for slices of J."""
-        matrix, held = samples.sddmm_block_copies(self.copies)
+        matrix, tiles = samples.sddmm_block_copies(self.copies)
         for part in samples.SDDMM_PARTS:
             problem = Problem(Op.SDDMM, matrix, part, DType.FLOAT16)
             schedule = tile_schedules(part)[0]
-            cost = self.tile_ms(problem, TileSddmmPlan(problem, self._target, held, {}, **schedule))
+            cost = self.tile_ms(problem, TileSddmmPlan(problem, self._target, tiles, {}, **schedule))
             yield BlockCost(samples.HEIGHT, GROUP, part, cost, cost)
 
     def fit_spmm(self, dtype: DType) -> Fitted:
         """Measure and fit SpMM."""
-        found = [
+        measured = [
             (tile.tile, self.ell_ms(tile, dtype, shared=False), self.ell_ms(tile, dtype, shared=True))
             for tile in samples.ell_tiles(samples.SPMM_PARTS)
         ]
-        return fitted(self._calibration(Op.SPMM, dtype, tuple(self.blocks(dtype))), Measured.of(found))
+        return fitted(self._calibration(Op.SPMM, dtype, tuple(self.blocks(dtype))), Measured.of(measured))
 
     def fit_sddmm(self, dtype: DType) -> Fitted:
         """Measure and fit SDDMM; float32 has no blocks."""
-        found = []
+        measured = []
         for tile in samples.run_tiles():
             matrix = samples.run_copies(tile, self.copies)
             for width in samples.SDDMM_WIDTHS:
                 problem = Problem(Op.SDDMM, matrix, width, dtype)
                 plan = SddmmPlan(problem, self._target, {}, **run_schedules(width, dtype)[0])
-                found.append((tile.tile(width), self.tile_ms(problem, plan), 0.0))
+                measured.append((tile.tile(width), self.tile_ms(problem, plan), 0.0))
         blocks = tuple(self.sddmm_blocks()) if dtype is DType.FLOAT16 else ()
-        return fitted(self._calibration(Op.SDDMM, dtype, blocks), Measured.of(found))
+        return fitted(self._calibration(Op.SDDMM, dtype, blocks), Measured.of(measured))
 
     def _calibration(self, op: Op, dtype: DType, blocks: tuple[BlockCost, ...]) -> Calibration:
         line = Line(0.0, 0.0, 0.0, 1.0, self.peak)  # before it is fitted
@@ -138,27 +138,27 @@ def calibrate(spec: DeviceSpec) -> tuple[DeviceSpec, list[Fitted]]:
     Parameters
     ----------
     spec : DeviceSpec
-        Of the GPU that is there, with measured rates.
+        Spec of the present GPU, with measured rates.
 
     Returns
     -------
     spec : DeviceSpec
-        With STile's tables, and when and with what they were measured.
+        With STile's tables, the date of measuring and the versions of the software.
     fitted : list of Fitted
         By operator and dtype.
     """
     laboratory = Laboratory(spec)
-    found = [fit(dtype) for fit in (laboratory.fit_spmm, laboratory.fit_sddmm) for dtype in DType]
+    fits = [fit(dtype) for fit in (laboratory.fit_spmm, laboratory.fit_sddmm) for dtype in DType]
     tables = dict(spec.tables)
-    for one in found:
+    for one in fits:
         tables |= one.tables()
     driver, cuda = versions(spec)
     how = f"spmark.impls.stile.study.gpu, {TILES_PER_SM} copies of a tile for each multiprocessor"
     made = {"driver": driver, "cuda": cuda, "on": f"{datetime.now(UTC):%Y-%m-%d}", "by": how}
-    return spec.model_copy(update={"tables": tables, "calibrated_with": made}), found
+    return spec.model_copy(update={"tables": tables, "calibrated_with": made}), fits
 
 
 def _nothing(shape: tuple[int, int]) -> Csr:
-    """Give a matrix without non-zeros: tiles come as they are, only the shape is asked for."""
+    """Give a matrix without non-zeros: the plan takes its tiles ready-made and reads only the matrix's shape."""
     empty = np.empty(0, np.int32)
     return Csr(shape, np.zeros(shape[0] + 1, np.int32), empty, np.empty(0, np.float32))

@@ -1,7 +1,7 @@
 """The tiles that a calibration measures, each many times over: algorithm 1's micro-benchmarks, without a device.
 
-Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.2. A tile stands in as many copies as keep the GPU busy, each
-with rows and columns of its own: what is measured is what a tile costs where nothing is idle and nothing shared.
+Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 3.2. A tile has as many copies as keep the GPU busy, each with
+rows and columns of its own. The measured cost is thus that of a tile where all multiprocessors work and share nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spmark.impls.stile.prices import ONE_DIMENSION
 from spmark.impls.stile.study.fitting import Tile
 
 HEIGHT = 16
-"""Rows of a block tile, but for SpMM's lower ones."""
+"""Rows of a block tile, except for SpMM's lower ones."""
 SPMM_PARTS = (32, 64)
 """Columns of B that tiles are measured with."""
 SDDMM_PARTS = (16, 32, 64)
@@ -37,7 +37,7 @@ _PANEL = 4
 
 @dataclass(frozen=True, eq=False)
 class EllTile:
-    """An ELL tile by its pattern."""
+    """An ELL tile, described by its pattern."""
 
     part: int
     columns: int
@@ -47,7 +47,7 @@ class EllTile:
 
     @property
     def tile(self) -> Tile:
-        """Give what is known of it beside its times."""
+        """Give the four numbers that describe the tile."""
         rows, width = self.pattern.shape
         return rows, width, self.columns, self.part
 
@@ -66,7 +66,7 @@ def ell_tiles(parts: tuple[int, ...], seed: int = 0) -> Iterator[EllTile]:
 
 
 def ell_copies(tile: EllTile, copies: int, shared: bool) -> HybFormat:
-    """Lay copies of an ELL tile out; where ``shared`` every two of them add into the same rows."""
+    """Lay copies of an ELL tile out; where ``shared``, every two copies add into the same rows."""
     rows, width = tile.pattern.shape
     copy = np.arange(copies, dtype=np.int32)
     of = np.repeat(copy // 2 if shared else copy, rows) * rows + np.tile(np.arange(rows, dtype=np.int32), copies)
@@ -85,7 +85,7 @@ def ell_copies(tile: EllTile, copies: int, shared: bool) -> HybFormat:
 
 
 def block_copies(cols: int, copies: int, shared: bool, height: int = HEIGHT) -> TileFormat:
-    """Lay copies of a block tile of ``height`` x ``cols`` out; where ``shared`` every two add into the same rows."""
+    """Lay copies of a block tile of ``height`` x ``cols`` out; where ``shared``, every two add into the same rows."""
     copy = np.arange(copies, dtype=np.int32)
     window = copy // 2 if shared else copy
     rows = (window[:, None] * height + np.arange(height)).astype(np.int32)
@@ -103,7 +103,7 @@ def block_copies(cols: int, copies: int, shared: bool, height: int = HEIGHT) -> 
 
 
 def sddmm_block_copies(copies: int) -> tuple[Csr, TileFormat]:
-    """Give a matrix of copies of SDDMM's block tile, four to a window, and how it is laid out."""
+    """Give a matrix of copies of SDDMM's block tile, four to a window, and its layout as tiles."""
     panels = copies // _PANEL
     count = panels * _PANEL
     filled = (np.arange(HEIGHT)[:, None] + np.arange(SDDMM_FILLED) * (GROUP // SDDMM_FILLED)) % GROUP
@@ -111,35 +111,35 @@ def sddmm_block_copies(copies: int) -> tuple[Csr, TileFormat]:
     # Within a window a row has its non-zeros of all four tiles one after the other.
     group, row, k = np.meshgrid(np.arange(count), np.arange(HEIGHT), np.arange(SDDMM_FILLED), indexing="ij")
     panel, inside = np.divmod(group, _PANEL)
-    held = ((panel * HEIGHT + row) * _PANEL + inside) * SDDMM_FILLED + k
+    in_csr = ((panel * HEIGHT + row) * _PANEL + inside) * SDDMM_FILLED + k
     places = group * (HEIGHT * GROUP) + row * GROUP + filled[row, k]
-    columns = np.empty(held.size, np.int32)
-    columns[held.reshape(-1)] = (group * GROUP + filled[row, k]).reshape(-1)
-    order = np.argsort(held, axis=None)
+    columns = np.empty(in_csr.size, np.int32)
+    columns[in_csr.reshape(-1)] = (group * GROUP + filled[row, k]).reshape(-1)
+    order = np.argsort(in_csr, axis=None)
     blocks = Blocks(
         np.arange(panels * HEIGHT, dtype=np.int32).reshape(-1, HEIGHT),
         np.arange(0, count + 1, _PANEL, dtype=np.int32),
         np.arange(count * GROUP, dtype=np.int32).reshape(-1, GROUP),
         np.zeros((count, HEIGHT, GROUP), np.float32),
-        held.reshape(-1)[order].astype(np.int32),
+        in_csr.reshape(-1)[order].astype(np.int32),
         places.reshape(-1)[order],
     )
     shape = panels * HEIGHT, count * GROUP
-    indptr = np.arange(0, held.size + 1, _PANEL * SDDMM_FILLED, dtype=np.int32)
-    matrix = Csr(shape, indptr, columns, np.full(held.size, 0.75, np.float32))
+    indptr = np.arange(0, in_csr.size + 1, _PANEL * SDDMM_FILLED, dtype=np.int32)
+    matrix = Csr(shape, indptr, columns, np.full(in_csr.size, 0.75, np.float32))
     return matrix, TileFormat(shape, matrix.nnz, {HEIGHT: blocks}, None, np.empty(0, np.int32), None)
 
 
 @dataclass(frozen=True, eq=False)
 class RunTile:
-    """A one-dimensional tile by its pattern."""
+    """A one-dimensional tile, described by its pattern."""
 
     columns: int
     pattern: NDArray[np.int32]
     """(rows, non-zeros of a row) columns from 0."""
 
     def tile(self, width: int) -> Tile:
-        """Give what is known of it beside its times, for J = ``width``."""
+        """Give the four numbers that describe the tile, for J = ``width``."""
         rows, each = self.pattern.shape
         return rows, each, self.columns, width
 

@@ -1,4 +1,4 @@
-"""Training the network of the cost model on tiles that were measured, with scikit-learn.
+"""Train the network of the cost model on measured tiles, with scikit-learn.
 
 Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, section 5.6; layers of 64 and 32 units as in the public code.
 """
@@ -19,24 +19,24 @@ _ROUNDS = 2000
 def train(features: NDArray[np.float64], milliseconds: NDArray[np.float64], seed: int = 0) -> Net:
     """Fit a network to measured tiles.
 
-    Logarithms of the times are fitted, so that short tiles count as much as long ones, by the method for few samples
-    (L-BFGS) with weight decay; both sides are standardised, which the first and the last layer take in.
+    Logarithms of the times are fitted, so that short tiles count as much as long ones. The method is L-BFGS, for few
+    samples, with weight decay. Features and logarithms are standardised, and the first and the last layer absorb this.
 
     Parameters
     ----------
     features : (n, f) float64
-        Of `spmark.impls.stile.prices.features`.
+        The answer of `spmark.impls.stile.prices.features`.
     milliseconds : (n,) float64
         Above zero.
     seed : int
-        Of the weights that training begins with.
+        Seed of the weights that training begins with.
 
     Raises
     ------
     UnsupportedError
         scikit-learn is not installed.
     ValueError
-        Fewer than two tiles, a number of times that is not theirs, or a time that is not above zero.
+        There are fewer than two tiles, more or fewer times than tiles, or a time of zero or less.
     """
     if features.shape[0] != milliseconds.size or milliseconds.size < 2 or not milliseconds.min() > 0:
         raise ValueError(
@@ -66,6 +66,6 @@ def train(features: NDArray[np.float64], milliseconds: NDArray[np.float64], seed
 
 
 def _spread(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Give the standard deviation, 1 of what is constant."""
-    found = np.asarray(values.std(0))
-    return np.where(found > 1e-9, found, 1.0)
+    """Give the standard deviation of each column; 1 where the column is constant."""
+    deviation = np.asarray(values.std(0))
+    return np.where(deviation > 1e-9, deviation, 1.0)

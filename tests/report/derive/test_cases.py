@@ -1,4 +1,4 @@
-"""Derived columns: whose samples a speed-up is made of, roofline shares, break-even, flags."""
+"""Derived columns: whose samples a speed-up is made of, shares of floors, break-even, flags."""
 
 from __future__ import annotations
 
@@ -73,11 +73,10 @@ def test_other_problems_are_never_compared(records, derived_of):
     assert (derived["speedup_from"] == "").all()
 
 
-def test_roofline_shares_by_hand(records, derived_of):
+def test_shares_of_floors_by_hand(records, derived_of):
     row = derived_of([records.measurement(samples_us=[7.0])]).loc["gespmm"]
     assert row["bytes_share"] == pytest.approx(1_400_000 / 4e12 * 1e6 / 7)
     assert row["flops_share"] == pytest.approx(12_800_000 / 6e13 * 1e6 / 7)
-    assert row["roofline_share"] == max(row["bytes_share"], row["flops_share"])
     assert row["gflops_per_s"] == pytest.approx(12_800_000 / 7e-6 / 1e9)
 
 
@@ -89,7 +88,7 @@ def test_what_is_not_ok_has_no_times(records, derived_of):
     ]
     derived = derived_of(rows, "dgl")
     for label in ("gespmm", "cublas"):
-        for column in ("median_us", "speedup", "roofline_share", "gflops_per_s", "break_even_runs"):
+        for column in ("median_us", "speedup", "bytes_share", "gflops_per_s", "break_even_runs"):
             assert isnan(derived.loc[label, column]), (label, column)
 
 

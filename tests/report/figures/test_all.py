@@ -139,7 +139,7 @@ def test_drawing_needs_no_global_state():
 def test_what_has_no_result_is_named_and_not_drawn(derived_of):
     derived = derived_of(implementations=("cusparse_best", "gespmm", "dgl"), samples=8)
     hidden = derived["label"] == "dgl"
-    derived.loc[hidden, ["speedup", "speedup_low", "speedup_high", "median_us", "roofline_share"]] = float("nan")
+    derived.loc[hidden, ["speedup", "speedup_low", "speedup_high", "median_us"]] = float("nan")
     derived.loc[hidden, "status"] = "unsupported"
     for drawing in draw_all(derived, "cusparse_best"):
         assert drawing.caption.endswith("Without any result here, so not drawn: dgl.")

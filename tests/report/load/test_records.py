@@ -11,7 +11,7 @@ import pytest
 
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.problem import DType, Op
-from spmark.impls.core.record import Orientation, Status
+from spmark.impls.core.record import Flush, Orientation, Status
 from spmark.report.load.records import COLUMNS, current, load_records
 
 
@@ -50,6 +50,15 @@ def test_versions_stay_apart_until_only_the_current_ones_are_kept(records, write
     frame = load_records([write(rows)])
     assert len(frame) == 3
     assert current(frame)["implementation_version"].tolist() == ["v2"]
+
+
+def test_flushes_stay_apart_and_only_the_default_is_kept_beside_another(records, write):
+    later = records.START + timedelta(hours=1)
+    read = records.measurement(samples_us=[2.0], flush=Flush.READ, started_at=later)
+    frame = load_records([write([records.measurement(samples_us=[3.0]), read])])
+    assert frame["flush"].tolist() == ["write", "read"]
+    assert [list(taken) for taken in current(frame)["samples_us"]] == [[3.0]]
+    assert [list(taken) for taken in current(frame[frame["flush"] == "read"])["samples_us"]] == [[2.0]]
 
 
 def test_devices_stay_apart(records, write):

@@ -12,7 +12,7 @@ import pytest
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.problem import DType, Op
-from spmark.impls.core.record import Status
+from spmark.impls.core.record import Flush, Status
 from spmark.report.load.records import load_records
 from spmark.report.page.content import PaperPage
 from spmark.report.page.site import write_report
@@ -166,6 +166,17 @@ def test_two_devices_get_a_section_each(records, write, tmp_path):
     assert [tag for tag in reader.tags if tag == "section"] == ["section"] * 2
     assert {"#laptop", "#test-gpu"} <= set(reader.addresses)
     assert "No record here is of the baseline cusparse_best: speed-ups are over scipy_cpu." in " ".join(reader.text)
+
+
+def test_a_page_says_how_caches_were_emptied_where_it_is_not_the_default(records, tmp_path):
+    rows = records.sweep(widths=(32,), samples=8)[:2]
+    read_rows = [row.model_copy(update={"flush": Flush.READ}) for row in rows]
+    said = "another as large as the cache is read"
+    written, other = (records.write_records(tmp_path / name, of) for name, of in (("w", rows), ("r", read_rows)))
+    for name, folders, shown in (("one", [written], False), ("two", [other], True), ("both", [written, other], False)):
+        text = " ".join(read(write_report(folders, tmp_path / "out" / name)).text)
+        assert (said in text) == shown
+        assert ("or of another flush, are left out" in text) == (len(folders) == 2)
 
 
 def test_nothing_and_nothing_but_failures_say_so(records, write, tmp_path):

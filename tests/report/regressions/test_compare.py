@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.record import PROTOCOL_VERSION, Status
+from spmark.impls.core.record import PROTOCOL_VERSION, Flush, Status
 from spmark.report.load.records import load_every_run
 from spmark.report.regressions.compare import CaseVerdict, compare
 from spmark.report.regressions.sides import read_side, side_of
@@ -224,6 +224,15 @@ def test_another_device_or_protocol_is_refused_without_across(records, tmp_path,
     found = compare(before, after, (QUIET, QUIET), across=True)
     assert {change.quantity for change in found.changes} == {"speedup"}
     assert {change.quantity for change in found.regressions} == {"speedup"}
+
+
+@pytest.mark.parametrize("across", [False, True])
+def test_another_flush_is_never_compared(records, tmp_path, across):
+    before, after = side(records, tmp_path / "a"), side(records, tmp_path / "b", flush=Flush.READ)
+    with pytest.raises(RecordError, match=r"one way to flush .*\n.*/a/.*: write\n.*/b/.*: read\n"):
+        compare(before, after, (QUIET, QUIET), across=across)
+    again = side(records, tmp_path / "c", flush=Flush.READ)
+    assert {change.verdict for change in compare(after, again, (QUIET, QUIET), across=across).changes}
 
 
 def test_another_driver_is_refused_and_named(repeated):

@@ -3,10 +3,10 @@
 
 namespace spmark {
 
-// Whether this thread block is the last of `count` that come here; it then sees what all of them wrote before. Every
-// thread of the block makes the call. The counter is 0 before the first comes, and again after the last.
+// Whether this thread block is the last of `count` that call this; the last one sees what all of them wrote before.
+// Every thread of the block makes the call. The counter is 0 before the first call, and again after the last.
 __device__ __forceinline__ bool last_to_arrive(int* counter, int count) {
-  __threadfence();  // what this thread has written is seen before it is counted
+  __threadfence();  // others see this thread's writes before its block is counted
   __syncthreads();
   bool last = false;
   if (threadIdx.x == 0) {
@@ -14,7 +14,7 @@ __device__ __forceinline__ bool last_to_arrive(int* counter, int count) {
     if (last) *counter = 0;
   }
   last = __syncthreads_or(last);
-  if (last) __threadfence();  // nothing is read that was there before the others came
+  if (last) __threadfence();  // reads after this see what the other blocks wrote
   return last;
 }
 

@@ -15,7 +15,7 @@ __device__ __forceinline__ void copy_async(void* shared, const void* global, boo
   const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(shared));
   const int read = valid ? Bytes : 0;
   if constexpr (Bytes == 16) {
-    // 16 bytes go past L1: what is staged in shared memory needs no second copy there.
+    // 16 bytes go past L1: data staged in shared memory needs no second copy there.
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(target), "l"(global), "r"(read) : "memory");
   } else {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(target), "l"(global), "n"(Bytes), "r"(read)

@@ -33,7 +33,7 @@ __device__ __forceinline__ void atomic_or(unsigned* p, unsigned bits) {
 #endif
 }
 
-// What stands at p, or stood there before: of words that other threads change atomically meanwhile.
+// The present or an earlier value of a word that other threads change atomically meanwhile.
 __device__ __forceinline__ unsigned load_unordered(const unsigned* p) {
 #ifdef SPMARK_HOST
   simt::start_atomic(p);

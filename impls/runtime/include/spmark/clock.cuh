@@ -18,7 +18,7 @@ __device__ __forceinline__ long long time_ns() {
 #endif
 }
 
-// What stands at `p` now, for words that the host writes while a kernel runs.
+// The present value of a word that the host writes while a kernel runs.
 __device__ __forceinline__ int load_now(const int* p) { return *static_cast<const volatile int*>(p); }
 
 }  // namespace spmark

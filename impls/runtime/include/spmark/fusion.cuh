@@ -1,5 +1,6 @@
 // Horizontal fusion: several kernels' bodies in one grid, each with a range of its thread blocks. Bodies have the same
-// block size, and blocks no order: what one body needs another to have done belongs into a launch before.
+// block size. Blocks run in any order: where one body needs the results of another, that one belongs into a launch
+// before.
 //
 // After Li et al., "Automatic Horizontal Fusion for GPU Kernels", CGO 2022, as Ye et al., "SparseTIR", ASPLOS 2023, use
 // it for composable formats. `spmark.impls.runtime.fusion` holds the host's half.
@@ -7,8 +8,8 @@
 
 namespace spmark {
 
-// What a body's share of the grid is cut into: `items` of its own (ranges, rows of blocks), once for each of `tiles`
-// tiles of columns. A body's blocks walk the items of one tile before they turn to the next.
+// A body's share of the grid: a thread block for each of its `items` (ranges, rows of blocks) and each of `tiles` tiles
+// of columns. A body's blocks walk the items of one tile before they turn to the next.
 struct Share {
   int items;
   int tiles;
@@ -20,7 +21,7 @@ struct Place {
   int tile;
 };
 
-// A body of a fused grid: `run(Place)` is what one of its thread blocks does.
+// A body of a fused grid: `run(Place)` does the work of one of its thread blocks.
 template <typename Do>
 struct Body {
   Share share;
@@ -44,7 +45,7 @@ __device__ __forceinline__ void run_fused(int block, const Body<First>& first, c
   if constexpr (sizeof...(Rest) > 0) run_fused(block - blocks, rest...);
 }
 
-// Shared memory of one out of several bodies: as much as the largest needs.
+// Shared memory for one of several bodies: as many bytes as the largest needs.
 template <typename First, typename... Rest>
 union LargestOf {
   First first;
@@ -66,7 +67,7 @@ union LargestOf<Last> {
   }
 };
 
-// What a body that needs no shared memory says it needs.
+// The shared memory of a body that needs none.
 struct NoShared {};
 
 }  // namespace spmark

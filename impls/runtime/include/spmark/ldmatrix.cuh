@@ -10,7 +10,7 @@ namespace spmark {
 
 namespace detail {
 
-// What a lane brings: the row that it points to, read by itself, and where its registers go.
+// A lane's request: the row that it points to, which it has read itself, and where its registers go.
 struct MatrixRow {
   Vec<half, 8> row;
   unsigned* out;

@@ -24,7 +24,7 @@ __device__ __forceinline__ unsigned to_tf32(float value) {
 
 namespace detail {
 
-// What a lane brings to an mma; all lanes' are seen at once when the last has arrived.
+// A lane's fragments; when the last lane has arrived, the fragments of all lanes are there at once.
 struct MmaFragment {
   float* d;
   const unsigned* a;
@@ -35,7 +35,7 @@ inline float half_of(unsigned pair, int which) {
   return to_float(half{static_cast<unsigned short>(which == 0 ? pair & 0xffffu : pair >> 16)});
 }
 
-// The matrix unit reads the upper 19 bits: an operand that was not rounded is cut, here as there.
+// The matrix unit reads the upper 19 bits: as on the device, an operand that was not rounded is cut.
 inline float tf32_of(unsigned bits) {
   bits &= ~0x1fffu;
   float value;

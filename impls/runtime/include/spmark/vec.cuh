@@ -10,7 +10,7 @@ using int64_t = long;  // NVRTC has no <cstdint>; 64 bits wide on every platform
 
 namespace spmark {
 
-// N elements of T, aligned as one up to 16 bytes: more (float32 sums of eight halves) is held in registers, not moved.
+// N elements of T, aligned as one up to 16 bytes. A longer one (float32 sums of eight halves) stays in registers.
 template <typename T, int N>
 struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vec {
   static_assert(N > 0 && (N & (N - 1)) == 0, "the number of elements must be a power of two");
@@ -227,7 +227,7 @@ __device__ __forceinline__ Vec<T, N> load_read_only_where(bool wanted, const T* 
   return detail::unpack<T, N>(detail::Raw<sizeof(T) * N>::load_where(wanted, p));
 }
 
-// Load from global memory that nothing writes, for data that is read once: it does not push reused data out of L1.
+// Load from global memory as `load_read_only` does, for data that is read once: reused data stays in L1.
 template <int N, typename T>
 __device__ __forceinline__ Vec<T, N> load_streaming(const T* p) {
   return detail::unpack<T, N>(detail::Raw<sizeof(T) * N>::load_streaming(p));

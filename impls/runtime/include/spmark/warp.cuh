@@ -18,7 +18,7 @@ __device__ __forceinline__ int lane_id() {
 #endif
 }
 
-// Mask of the group of Width neighbouring lanes that this lane belongs to: groups may be at different places of a loop.
+// Mask of this lane's group of Width neighbouring lanes: groups may be at different places of a loop.
 template <int Width>
 __device__ __forceinline__ unsigned group_mask() {
   static_assert(Width > 0 && Width <= kWarpSize && (Width & (Width - 1)) == 0, "a group is a power of two of lanes");
@@ -29,7 +29,7 @@ __device__ __forceinline__ unsigned group_mask() {
   }
 }
 
-// Value of another lane: T is of 4 or 8 bytes, or half.
+// Value of another lane; T has 4 or 8 bytes, or is half.
 template <typename T>
 __device__ __forceinline__ T shuffle(unsigned mask, T value, int lane) {
   return __shfl_sync(mask, value, lane);

@@ -1,0 +1,138 @@
+"""Figures of how near cases come to their roof: the frozen one of an H200, and the one of the device's own rates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter
+
+from spmark.report.derive.groups import in_panel_order, panels_of
+from spmark.report.derive.roof import (
+    FROZEN_BYTES_PER_S,
+    FROZEN_DEVICE,
+    FROZEN_GATHER_BYTES_PER_S,
+    FROZEN_LAUNCH_US,
+    SIDES,
+    Bound,
+    frozen_times,
+    mean_shares,
+    measured_times,
+    under_roof,
+)
+from spmark.report.figures.panels import bar_places, grouped_bars, name_groups, stacked, titled
+from spmark.report.figures.plot import Plot, looks_of
+from spmark.report.figures.style import WIDTH_IN, in_style
+from spmark.report.tables.table import Chapter, Table
+
+_MARKS = {
+    Bound.LAUNCH: ("o", "○ launch"),
+    Bound.BYTES: ("s", "□ bytes"),
+    Bound.FLOPS: ("D", "◇ flops"),
+    Bound.GATHER: ("^", "△ L2"),
+    Bound.BEYOND: ("v", "▽ beyond L2"),
+}
+"""How a case is drawn, and how the legend's title explains that, by the bound that holds."""
+_TIMES = {"frozen": frozen_times, "measured": measured_times}
+_NOT_CALIBRATED = {Bound.LAUNCH: "the launch and the first loads", Bound.GATHER: "gathering rows"}
+
+
+def has_roof(derived: pd.DataFrame, roof: str) -> bool:
+    """Tell whether there are cases with a roof: ``frozen`` or ``measured``."""
+    return not under_roof(derived, _TIMES[roof](derived)).empty
+
+
+@in_style
+def frozen_roof(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
+    """Draw the share of the frozen roof that each system reaches.
+
+    Parameters
+    ----------
+    derived : DataFrame
+        As `spmark.report.derive.cases.derive` gives it, of `FROZEN_DEVICE`.
+    width_in : float
+        Width of the figure in inches.
+    """
+    about = (
+        f"Share of the frozen roof of {FROZEN_DEVICE}, {FROZEN_LAUNCH_US:g} µs and the larger of the compulsory bytes "
+        f"at {FROZEN_BYTES_PER_S / 1e9:,.0f} GB/s and the gathered rows at {FROZEN_GATHER_BYTES_PER_S / 1e12:g} TB/s."
+    )
+    return _drawn("frozen-roof", about, under_roof(derived, frozen_times(derived)), width_in)
+
+
+@in_style
+def measured_roof(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
+    """Draw the share of the roof by the rates that calibrating the records' device has measured.
+
+    Parameters
+    ----------
+    derived : DataFrame
+        As `spmark.report.derive.cases.derive` gives it, of any device with measured rates.
+    width_in : float
+        Width of the figure in inches.
+    """
+    times = measured_times(derived)
+    unknown = [what for bound, what in _NOT_CALIBRATED.items() if _lacking(times, bound)]
+    about = (
+        "Share of the roof of this device's measured rates: the launch with the first loads, and the largest of the "
+        "compulsory bytes at its copy bandwidth, the flops at its highest rate and the gathered rows at the rate of "
+        "random rows of that length."
+    )
+    if unknown:
+        about += f" Not calibrated here, and so left out: {' and '.join(unknown)}."
+    return _drawn("roofline", about, under_roof(derived, times), width_in)
+
+
+def roof_table(derived: pd.DataFrame) -> Table:
+    """Give the mean shares of both roofs as a table, empty where no case has one."""
+    means = [mean_shares(under_roof(derived, times(derived))).assign(roof=roof) for roof, times in _TIMES.items()]
+    frame = pd.concat([part for part in means if len(part)] or means, ignore_index=True)
+    note = (
+        f"Geometric means of roof over median, at most 1 for a case, with 95 % intervals over matrices. The frozen "
+        f"roof is that of {FROZEN_DEVICE} alone."
+    )
+    columns = ["roof", *(name for name in frame if name != "roof")]
+    return Table("roofs", "Shares of the roof", note, frame[columns], Chapter.CASES)
+
+
+def _lacking(times: pd.DataFrame, bound: Bound) -> bool:
+    columns = [Bound.GATHER, Bound.BEYOND] if bound is Bound.GATHER else [bound]
+    return bool(times[columns].isna().all(axis=None))
+
+
+def _drawn(name: str, about: str, cases: pd.DataFrame, width_in: float) -> Plot:
+    cases, means = in_panel_order(cases), in_panel_order(mean_shares(cases))
+    series, held = looks_of(cases), set(cases["bound"])
+    title = "  ".join(words for bound, (_, words) in _MARKS.items() if bound in held)
+    figure, axes = stacked(len(panels_of(cases)), series, "bars", SIDES, width_in, title=title)
+    rows = means.rename(columns={"roof_share": "value", "roof_share_low": "low", "roof_share_high": "high"})
+    for (ax, part), (_, points) in zip(titled(axes, rows), panels_of(cases), strict=True):
+        sides = [side for side in SIDES if side in set(part["side"])]
+        grouped_bars(ax, part.assign(group=part["side"], wide=False), sides, series, start=0.0)
+        _points(ax, points, sides, bar_places(series))
+        name_groups(ax, sides, [f"n = {part.loc[part['side'] == side, 'cases'].max()}" for side in sides], width_in)
+        ax.set_ylabel("share of roof")
+        ax.set_ylim(0, 1.05)
+        ax.grid(axis="y")
+        ax.axhline(1, color="black", linewidth=0.8)
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
+    caption = (
+        f"{about} A share is at most 1: a kernel that finds rows in L1 can pass the roof. Bars are geometric means "
+        "with 95 % intervals over matrices, of the cases whose roof lies over and under the time that stands below; n "
+        f"is the most cases of a bar. Points are cases, by the bound that holds: "
+        f"{', '.join(f'{words[0]} {bound}' for bound, (_, words) in _MARKS.items() if bound in held)}."
+    )
+    return Plot(name, caption, figure, cases)
+
+
+def _points(ax: Axes, cases: pd.DataFrame, sides: list[str], places: tuple[float, dict[str, float]]) -> None:
+    """Draw the cases over their bars, in rising order from left to right."""
+    bar, offsets = places
+    for (side, label), part in cases.groupby(["side", "label"]):
+        rising = part.sort_values("share", kind="stable")
+        spread = (np.arange(len(rising)) + 0.5) / len(rising) - 0.5
+        x = sides.index(side) + offsets[label] + 0.8 * bar * spread
+        for bound, (marker, _) in _MARKS.items():
+            here = (rising["bound"] == bound).to_numpy()
+            ax.plot(x[here], rising.loc[here, "share"], marker, color="black", markersize=2, markerfacecolor="none",
+                    markeredgewidth=0.4, alpha=0.6, zorder=4)  # fmt: skip

@@ -1,0 +1,96 @@
+"""Figures of roofs: every case with its bound, what is not calibrated, and the table of means."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import cycle, islice
+
+import pandas as pd
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from spmark.impls.core.problem import DType, Op
+from spmark.report.derive.cases import derive
+from spmark.report.derive.roof import Bound, frozen_times, under_roof
+from spmark.report.figures import roof
+from spmark.report.figures.all import draw_all
+from spmark.report.figures.plot import render
+from spmark.report.figures.roof import frozen_roof, has_roof, measured_roof, roof_table
+from spmark.report.figures.style import COLUMN_IN, in_style
+from spmark.report.load.records import load_records
+
+
+@pytest.fixture
+def derived_of(records, write):
+    def derived(device="nvidia-h200", **rates):
+        spec = records.device_spec(device).model_copy(update=rates)
+        digest = records.environment_of(spec).digest
+        rows = records.sweep(ops=(Op.SPMM, Op.SDDMM), dtypes=(DType.FLOAT32, DType.FLOAT16), samples=8)
+        rows = [row.model_copy(update={"device": device, "environment": digest}) for row in rows]
+        return derive(load_records([write(rows, spec)]), "cusparse_best")
+
+    return derived
+
+
+def test_the_numbers_are_those_of_every_case(derived_of):
+    derived = derived_of()
+    plot = frozen_roof(derived)
+    assert len(plot.data) == int(derived["median_us"].notna().sum())
+    assert {"roof_us", "bound", "median_us", "share"} <= set(plot.data)
+    assert plot.data["share"].between(0, 1).all()
+    assert render(partial(frozen_roof, derived)).csv.count("\n") == len(plot.data) + 1
+
+
+def test_bars_are_the_means_and_every_case_has_a_point(derived_of):
+    derived = derived_of()
+    plot, table = frozen_roof(derived), roof_table(derived).frame
+    frozen = table[table["roof"] == "frozen"]
+    for ax, (op, dtype) in zip(plot.figure.axes, (("spmm", "float32"), ("spmm", "float16")), strict=False):
+        mine = frozen[(frozen["op"] == op) & (frozen["dtype"] == dtype)]
+        heights = sorted(bar.get_height() for bar in ax.patches if bar.get_height() > 0)
+        assert heights == pytest.approx(sorted(mine["roof_share"]))
+        drawn = sum(len(line.get_xdata()) for line in ax.lines if line.get_linestyle() == "None")
+        assert drawn == int(mine["cases"].sum())
+
+
+def test_other_gpus_have_the_measured_roof_alone(derived_of):
+    derived = derived_of("other-gpu")
+    assert (has_roof(derived, "frozen"), has_roof(derived, "measured")) == (False, True)
+    assert set(roof_table(derived).frame["roof"]) == {"measured"}
+    names = [drawing.name for drawing in draw_all(derived, "cusparse_best")]
+    assert "roofline" in names
+    assert "frozen-roof" not in names
+
+
+def test_the_caption_says_what_is_not_calibrated(derived_of):
+    left_out = "Not calibrated here, and so left out: the launch and the first loads and gathering rows."
+    assert left_out in measured_roof(derived_of()).caption
+    plot = measured_roof(derived_of(cold_launch_s=2e-6, l2_gather_bytes_per_s={64: 4e12, 2048: 8e12}))
+    assert "Not calibrated" not in plot.caption
+    assert set(plot.data["bound"]) <= {Bound.LAUNCH, Bound.BYTES, Bound.GATHER, Bound.FLOPS}
+
+
+def test_the_bounds_are_explained_within_the_narrowest_page(derived_of):
+    derived = derived_of()
+    cases = under_roof(derived, frozen_times(derived))
+    every = [bound.value for bound in islice(cycle(Bound), len(cases))]
+    plot = in_style(roof._drawn)("all", "", cases.assign(bound=every), COLUMN_IN)
+    canvas = FigureCanvasAgg(plot.figure)
+    canvas.draw()
+    title = plot.figure.legends[0].get_title().get_window_extent(canvas.get_renderer())
+    assert 0 <= title.x0 <= title.x1 <= plot.figure.bbox.x1
+    assert all(bound in plot.caption for bound in Bound)
+
+
+def test_without_rates_there_is_no_roof(derived_of):
+    derived = derived_of("other-gpu", copy_bytes_per_s=0.0, fma_flops_per_s=0.0, tensor_flops_per_s={})
+    assert not has_roof(derived, "measured")
+    assert roof_table(derived).frame.empty
+    assert isinstance(roof_table(derived).frame, pd.DataFrame)
+
+
+def test_shares_of_the_floor(derived):
+    # 4 MB at 4 TB/s take 1 us.
+    data = measured_roof(derived).data.set_index(["matrix", "label", "width"]).sort_index()
+    assert data.loc[("ogb/large", "gespmm"), "share"].to_dict() == pytest.approx({32: 1 / 40, 64: 1 / 20})
+    assert set(data["roof_us"]) == {1.0}

@@ -1,0 +1,55 @@
+"""The read that follows the flush where it is asked for: every byte of the buffer, and what it costs a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from compilers import needs_compilers
+from sampling import ARCHES
+
+from spmark.impls.core.errors import CompileError
+from spmark.impls.core.record import Flush
+from spmark.impls.runtime.compile import cache_folder
+from spmark.impls.runtime.compile_pool import compile_many
+from spmark.impls.runtime.device import find
+from spmark.impls.runtime.host.compile import compile_host
+from spmark.impls.runtime.host.launch import launch_host
+from spmark.impls.runtime.toolchain import INCLUDE
+
+SOURCE = Path(__file__).parents[2] / "impls" / "runtime" / "kernels" / "flush.cu"
+
+
+@needs_compilers
+def test_the_read_compiles_for_every_target() -> None:
+    for binary in compile_many([(SOURCE, "read_through<512>", arch) for arch in ARCHES], 1):
+        assert not isinstance(binary, CompileError), binary
+        assert binary.spill_bytes == 0
+
+
+@pytest.mark.parametrize("vectors", [0, 1, 63, 64, 200])
+def test_it_reads_every_value_once(vectors: int) -> None:
+    executable = compile_host(SOURCE, ["read_through<32>"], [INCLUDE], cache_folder())
+    for at in {0, 4 * vectors - 1} if vectors else {None}:
+        source, sink = np.zeros(4 * vectors, np.float32), np.full(1, 7, np.float32)
+        if at is not None:
+            source[at] = -1  # the sum that the kernel writes down
+        launch_host(executable, "read_through<32>", (2, 1, 1), (32, 1, 1), 0, [np.int64(vectors), source, sink])
+        assert sink[0] == (7 if at is None else -1)
+
+
+@pytest.mark.gpu
+def test_a_large_result_costs_less_where_no_written_line_is_left() -> None:
+    cupy = pytest.importorskip("cupy")
+    from spmark.impls.runtime.cudatiming import CudaStopwatch
+
+    spec = find("cuda")
+    values = cupy.empty(spec.l2_bytes // 4, cupy.float32)
+
+    def median(flush: Flush) -> float:
+        watch = CudaStopwatch(spec, flush)
+        watch.batch([lambda: values.fill(1)], 3, cold=True)
+        return float(np.median(watch.batch([lambda: values.fill(1)], 21, cold=True)))
+
+    assert 0 < median(Flush.READ) < median(Flush.WRITE)
