@@ -1,5 +1,7 @@
 """From searched tiles to plans: conversion, schedules, and which plan is fastest when they are run.
 
+CSR as it comes is one more candidate where it is asked for: no tiles at all.
+
 The paper compares the mixture with both formats alone by their measured times (Fang et al., SIGMOD 2024, section 3.3)
 and measures a kernel's variants as well (section 4); the cost model only says which tiles each is made of.
 """
@@ -16,6 +18,7 @@ from spmark.impls.core.interfaces import Built, Candidate, DeviceArray, Search
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.hyb import HybFormat
 from spmark.impls.formats.tiles import TileFormat
+from spmark.impls.kernels.direct_spmm import DIRECT, DirectPlan, direct_instance, direct_schedules, is_direct
 from spmark.impls.kernels.ell_buckets import EllBucketsPlan, ell_instance
 from spmark.impls.kernels.sddmm import SddmmPlan, sddmm_instance
 from spmark.impls.kernels.tile_sddmm import TileSddmmPlan, tile_sddmm_instance
@@ -28,7 +31,7 @@ from spmark.impls.stile.schedule import axes_of, block_tiles, ell_tiles, middle,
 from spmark.impls.stile.space import ResultOrder
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.space import Config, Space
-from spmark.impls.tuning.strategies import Walk, while_hopeful
+from spmark.impls.tuning.strategies import Walk, exhaustive, while_hopeful
 
 _FORM = "form"
 """Tunable of a race: the number of a form."""
@@ -50,13 +53,18 @@ def build_first(problem: Problem, target: Target, form: Tiling, facts: Mapping[s
     return plan, Search(candidates=1, seen=(Candidate(form.facts, form.found.predicted_ms * 1e-3),))
 
 
-def fastest(
-    problem: Problem, target: Target, forms: Sequence[Tiling], facts: Mapping[str, Any], cores: int
+def fastest(  # noqa: PLR0917
+    problem: Problem,
+    target: Target,
+    forms: Sequence[Tiling],
+    facts: Mapping[str, Any],
+    cores: int,
+    direct: bool = False,
 ) -> tuple[DevicePlan, Search]:
     """Race every form with several schedules on the GPU that is there; give the fastest plan.
 
     Forms that the cost model believes in are walked through first. Each walk begins with what the walks through forms
-    of the same kind came to.
+    of the same kind came to. Where ``direct`` says so, the kernel that takes CSR as it comes is timed before them all.
 
     Raises
     ------
@@ -73,6 +81,8 @@ def fastest(
         predict=made.predicted_s,
         tell=made.told,
     )
+    if direct:
+        exhaustive(race, [{**DIRECT, **schedule} for schedule in direct_schedules(problem)])
     walks: dict[tuple[bool, bool], Walk] = {}
     for number in range(len(forms)):
         try:
@@ -89,11 +99,15 @@ def fastest(
 
 
 class _Forms:
-    """Forms of one problem on the target, the last one converted, for configs ``form`` and a schedule."""
+    """Forms of one problem on the target, the last one converted, for configs ``form`` and a schedule.
+
+    A config of CSR as it comes has ``format`` in place of ``form``; nothing is predicted of it.
+    """
 
     def __init__(self, problem: Problem, target: Target, forms: Sequence[Tiling], facts: Mapping[str, Any]) -> None:
         self._problem, self._target, self._forms, self._facts = problem, target, forms, facts
         self._last: tuple[int, _Converted] | None = None
+        self._csr: list[DeviceArray] = []
 
     def converted(self, number: int) -> _Converted:
         """Convert a form; the one before it makes room first, since two of a large matrix might not fit."""
@@ -104,24 +118,34 @@ class _Forms:
 
     def plan(self, config: Config) -> DevicePlan:
         """Build a config."""
-        return self.converted(config[_FORM]).plan(_schedule(config))
+        return self._direct(config) if is_direct(config) else self.converted(config[_FORM]).plan(_schedule(config))
+
+    def _direct(self, config: Config) -> DirectPlan:
+        facts = {**self._facts, **DIRECT}
+        plan = DirectPlan(self._problem, self._target, facts, arrays=self._csr, **_schedule(config))
+        self._csr = plan.arrays
+        return plan
 
     def prepare(self, configs: Sequence[Config]) -> None:
         """Compile the kernels of several configs side by side."""
-        instances = [self.converted(config[_FORM]).instance(_schedule(config)) for config in configs]
-        self._target.load(list(dict.fromkeys(instances)))
+        self._target.load(list(dict.fromkeys(map(self._instance, configs))))
 
-    def predicted_s(self, config: Config) -> float:
-        """Give what the cost model says of the form, seconds."""
-        return self._forms[config[_FORM]].found.predicted_ms * 1e-3
+    def _instance(self, config: Config) -> Instance:
+        if is_direct(config):
+            return direct_instance(self._problem, config)
+        return self.converted(config[_FORM]).instance(_schedule(config))
+
+    def predicted_s(self, config: Config) -> float | None:
+        """Give what the cost model says of the form, seconds; None of CSR as it comes."""
+        return None if is_direct(config) else self._forms[config[_FORM]].found.predicted_ms * 1e-3
 
     def told(self, config: Config) -> Config:
         """Give what a candidate is known by: the facts of its form instead of the number."""
-        return {**self._forms[config[_FORM]].facts, **_schedule(config)}
+        return config if is_direct(config) else {**self._forms[config[_FORM]].facts, **_schedule(config)}
 
 
 def _schedule(config: Config) -> Config:
-    return {name: value for name, value in config.items() if name != _FORM}
+    return {name: value for name, value in config.items() if name not in {_FORM, *DIRECT}}
 
 
 class _Converted:

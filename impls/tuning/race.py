@@ -110,7 +110,7 @@ class Race(Generic[P]):
     prepare : callable, optional
         Compiles what several configs need, side by side. What does not compile raises again when it is built.
     predict : callable, optional
-        Score of a cost model for a config, lower is better; only told.
+        Score of a cost model for a config, lower is better; only told. None where the model says nothing of it.
     tell : callable, optional
         Gives what is told of a config (`Candidate.config`); by default the config itself.
     trusts : callable, optional
@@ -128,7 +128,7 @@ class Race(Generic[P]):
         timer: Timer,
         *,
         prepare: Callable[[Sequence[Config]], None] | None = None,
-        predict: Callable[[Config], float] | None = None,
+        predict: Callable[[Config], float | None] | None = None,
         tell: Callable[[Config], Config] = dict,
         trusts: Callable[[Config], bool] | None = None,
         compiled: Callable[[], int] | None = None,
