@@ -107,7 +107,7 @@ class _Forms:
     def __init__(self, problem: Problem, target: Target, forms: Sequence[Tiling], facts: Mapping[str, Any]) -> None:
         self._problem, self._target, self._forms, self._facts = problem, target, forms, facts
         self._last: tuple[int, _Converted] | None = None
-        self._csr: list[DeviceArray] = []
+        self._csr: tuple[list[DeviceArray], float] = [], 0.0
 
     def converted(self, number: int) -> _Converted:
         """Convert a form; the one before it makes room first, since two of a large matrix might not fit."""
@@ -121,9 +121,11 @@ class _Forms:
         return self._direct(config) if is_direct(config) else self.converted(config[_FORM]).plan(_schedule(config))
 
     def _direct(self, config: Config) -> DirectPlan:
-        facts = {**self._facts, **DIRECT}
-        plan = DirectPlan(self._problem, self._target, facts, arrays=self._csr, **_schedule(config))
-        self._csr = plan.arrays
+        """Build a plan of CSR; each tells the seconds for which the first one uploaded the matrix for all."""
+        facts, (arrays, upload_s) = {**self._facts, **DIRECT}, self._csr
+        plan = DirectPlan(self._problem, self._target, facts, arrays=arrays, **_schedule(config))
+        plan.phases_s["upload"] += upload_s
+        self._csr = plan.arrays, upload_s or plan.phases_s["upload"]
         return plan
 
     def prepare(self, configs: Sequence[Config]) -> None:

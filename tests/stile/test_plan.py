@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from time import sleep
 from types import SimpleNamespace
 from typing import Any
 
@@ -285,8 +286,17 @@ def test_csr_as_it_comes_is_timed_before_the_forms_and_wins_where_it_is_fastest(
     assert all((candidate.predicted is None) == is_direct(candidate.config) for candidate in told.seen)
     assert not is_direct(plan.config)
     monkeypatch.setattr(MadeUpTimes, "cost", lambda self, config: 5.0 if config.get("lanes") == 4 else 9.0)
-    plan, told = fastest(problem, open_target(HOST), forms, {"mode": "code"}, 1, True)
+    target = open_target(HOST)
+    upload = target.upload
+
+    def slow(array: Any) -> Any:
+        sleep(0.2 if array is problem.matrix.indptr else 0.0)
+        return upload(array)
+
+    monkeypatch.setattr(target, "upload", slow)
+    plan, told = fastest(problem, target, forms, {"mode": "code"}, 1, True)
     assert isinstance(plan, DirectPlan)
+    assert plan.phases_s["upload"] >= 0.2, "the first plan's upload is told by all"
     assert plan.config == {"mode": "code", **next(one for one in offered if one["lanes"] == 4)}
     plan, told = fastest(problem, open_target(HOST), forms, {}, 1)
     assert not any(is_direct(candidate.config) for candidate in told.seen), "it was not asked for"
