@@ -60,6 +60,44 @@ __device__ __forceinline__ void sum_over_block(Vec<float, vector>* parts, Vec<fl
   }
 }
 
+// Rows of one group and their elements, or one row and a part of its elements.
+struct Share {
+  int row;    // the first
+  int count;  // rows
+  int begin;  // the first element
+  int size;   // elements
+  int end;    // of lane l: where row l ends, in CSR
+};
+
+// What a group of block `block` takes: its part of a long row in the first `num_long` blocks, else `rows` rows, unless
+// one of them is long. Lane l looks at row l, or at the last one, so that all row pointers are loaded at once.
+template <int lanes, int groups, bool several>
+__device__ __forceinline__ Share share_of(int block, int num_rows, int rows, int longest, int num_long,
+                                          const int* __restrict__ indptr, const int* __restrict__ long_rows) {
+  const int group = threadIdx.x / lanes;
+  const bool together = block < num_long;
+  Share share;
+  share.row = together ? long_rows[block] : min(((block - num_long) * groups + group) * rows, num_rows);
+  share.count = together ? 1 : min(rows, num_rows - share.row);
+  const int lane_row = several ? min(static_cast<int>(threadIdx.x) % lanes, share.count - 1) : 0;
+  const int own = several ? share.row + lane_row : min(share.row, num_rows - 1);
+  const int from = indptr[own];
+  share.end = indptr[own + 1];
+  const bool is_long = share.end - from > longest;
+  const bool has_long = several ? (ballot(kFullMask, is_long) & group_mask<lanes>()) != 0 : is_long;
+  if (has_long && !together) share.count = 0;
+
+  share.begin = several ? shuffle_within<lanes>(kFullMask, from, 0) : from;
+  const int stop = several ? shuffle_within<lanes>(kFullMask, share.end, lanes - 1) : share.end;
+  share.size = share.count > 0 ? stop - share.begin : 0;
+  if (together) {
+    const int part = (share.size + groups - 1) / groups;
+    share.begin += min(group * part, share.size);
+    share.size = min(part, stop - share.begin);
+  }
+  return share;
+}
+
 // C[i, j] = sum_k A[i, k] B[k, j].
 //
 // A group of `lanes` threads takes `rows` neighbouring rows and a tile of vectors * lanes * vector columns; a lane owns
@@ -93,31 +131,12 @@ __global__ void __launch_bounds__(threads, kResident<vectors, unroll> / threads)
   constexpr int kNoEnd = 0x7fffffff;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   const int lane = threadIdx.x % lanes;
-  const int group = threadIdx.x / lanes;
   const int block = blockIdx.x;
   const bool together = block < num_long;
-
-  // Lane l of a group of several rows looks at its row l, or at the last one.
-  const int row = together ? long_rows[block] : min(((block - num_long) * kGroups + group) * rows, num_rows);
-  int count = together ? 1 : min(rows, num_rows - row);
-  const int own = several ? row + min(lane, count - 1) : min(row, num_rows - 1);
-  const int from = indptr[own];
-  const int to = indptr[own + 1];
-  const bool is_long = to - from > longest;
-  const bool has_long = several ? (ballot(kFullMask, is_long) & group_mask<lanes>()) != 0 : is_long;
-  if (has_long && !together) count = 0;
-
-  int begin = several ? shuffle_within<lanes>(kFullMask, from, 0) : from;
-  const int stop = several ? shuffle_within<lanes>(kFullMask, to, lanes - 1) : to;
-  int size = count > 0 ? stop - begin : 0;
-  if (together) {
-    const int part = (size + kGroups - 1) / kGroups;
-    begin += min(group * part, size);
-    size = min(part, stop - begin);
-  }
-  const Run<T, lanes> run{indices + begin, values + begin, size};
+  const Share share = share_of<lanes, kGroups, several>(block, num_rows, rows, longest, num_long, indptr, long_rows);
+  const Run<T, lanes> run{indices + share.begin, values + share.begin, share.size};
   // All groups of a warp make the steps of the longest run, so that shuffles find every lane.
-  int steps = size;
+  int steps = share.size;
 #pragma unroll
   for (int distance = lanes; distance < kWarpSize; distance *= 2)
     steps = max(steps, shuffle_xor(kFullMask, steps, distance));
@@ -130,23 +149,25 @@ __global__ void __launch_bounds__(threads, kResident<vectors, unroll> / threads)
   Vec<float, vector> sum[vectors];
 #pragma unroll
   for (int v = 0; v < vectors; ++v) {
-    taken[v] = column + v * kStep < width ? size : 0;
+    taken[v] = column + v * kStep < width ? share.size : 0;
     sum[v] = zeros<float, vector>();
   }
 
   int done = 0;  // rows
   // Where the row at hand ends. What a block takes together ends once its groups' sums have been added.
-  const int first_end = several ? shuffle_within<lanes>(kFullMask, to, 0) - begin : kNoEnd;
-  int end = together || count <= 0 ? kNoEnd : first_end;
+  const int first_end = several ? shuffle_within<lanes>(kFullMask, share.end, 0) - share.begin : kNoEnd;
+  int end = together || share.count <= 0 ? kNoEnd : first_end;
   const auto finish_row = [&] {
 #pragma unroll
     for (int v = 0; v < vectors; ++v) {
       if (column + v * kStep < width)  // C is not read again: B stays in L2
-        store_streaming(row_of(out + column + v * kStep, row + done, row_bytes), round_to<T>(sum[v]));
+        store_streaming(row_of(out + column + v * kStep, share.row + done, row_bytes), round_to<T>(sum[v]));
       sum[v] = zeros<float, vector>();
     }
     ++done;
-    if (several) end = done < count ? shuffle_within<lanes>(group_mask<lanes>(), to, done) - begin : kNoEnd;
+    if (several) {
+      end = done < share.count ? shuffle_within<lanes>(group_mask<lanes>(), share.end, done) - share.begin : kNoEnd;
+    }
   };
 
   int now_column = 0;
@@ -186,12 +207,12 @@ __global__ void __launch_bounds__(threads, kResident<vectors, unroll> / threads)
   }
   if (together) {
     sum_over_block<lanes, kGroups>(reinterpret_cast<Vec<float, vector>*>(shared_bytes), sum);
-    if (group != 0) return;
+    if (threadIdx.x >= lanes) return;  // the first group has the sum
   }
   if (several) {
 #pragma unroll 1
-    while (done < count) finish_row();
-  } else if (count > 0) {
+    while (done < share.count) finish_row();
+  } else if (share.count > 0) {
     finish_row();
   }
 }

@@ -35,7 +35,7 @@ _LONG = 256
 """Elements of a row that a group is left alone with, whatever the mean."""
 _UNEVEN = 4
 """Times the mean length from which a row may be long."""
-_SHORT = 8
+SHORT = 8
 """Elements of a mean row below which a group may take several."""
 
 
@@ -182,13 +182,18 @@ def load_of(width: int, dtype: DType) -> int:
     return next(vector for vector in loads if vector == 1 or LANES[0] * vector <= width)
 
 
+def loads_whole(width: int, dtype: DType) -> bool:
+    """Tell whether J allows loads of 16 bytes, for which alone there are two side by side and two ways to unroll."""
+    return load_of(width, dtype) * dtype.itemsize == _LOAD_BYTES
+
+
 def direct_tiles(width: int, dtype: DType) -> list[dict[str, int]]:
     """List tiles of `DirectPlan` that J fills: wide ones first, of equal ones that with more lanes.
 
     Two loads side by side only where a load has 16 bytes.
     """
     vector = load_of(width, dtype)
-    most = 2 if vector * dtype.itemsize == _LOAD_BYTES else 1
+    most = 2 if loads_whole(width, dtype) else 1
     pairs = [(n, vectors) for vectors in range(1, most + 1) for n in LANES if n * vectors * vector <= width]
     pairs.sort(key=lambda pair: (-pair[0] * pair[1], pair[1]))
     return [{"vector": vector, "vectors": vectors, "lanes": n} for n, vectors in pairs or [(LANES[0], 1)]]
@@ -202,10 +207,10 @@ def direct_schedules(problem: Problem) -> list[dict[str, int]]:
     """
     lengths, mean = lengths_to_split(problem.matrix), mean_length(problem.matrix)
     tiles = direct_tiles(problem.width, problem.dtype)[:_MOST_TILES]
-    whole = tiles[0]["vector"] * problem.dtype.itemsize == _LOAD_BYTES
+    unrolls = (4, 2) if loads_whole(problem.width, problem.dtype) else (4,)
     plain = {"rows": 1, "longest": lengths[0], "threads": _THREADS}
     others = [{"longest": one} for one in lengths[1:]]
-    if mean < _SHORT:
+    if mean < SHORT:
         others = [{"rows": 4 if mean <= 2 else 2}]
-    found = [{**tile, "unroll": unroll, **plain} for unroll in ((4, 2) if whole else (4,)) for tile in tiles]
+    found = [{**tile, "unroll": unroll, **plain} for unroll in unrolls for tile in tiles]
     return found + [{**tile, "unroll": 4, **plain, **other} for other in others for tile in tiles]

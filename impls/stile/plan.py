@@ -17,6 +17,7 @@ from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.interfaces import Built, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.threads import cores
+from spmark.impls.kernels.direct_spmm import SPMM_DIRECT
 from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS
 from spmark.impls.kernels.sddmm import SDDMM_CSR
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
@@ -53,7 +54,8 @@ class Stile:
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (
-        *(SPMM_TILES, SPMM_TILES_FLOAT, SDDMM_TILES, SPMM_ELL_BUCKETS, SDDMM_CSR, ROUND_SHARED_ROWS, ZERO_ROWS),
+        *(SPMM_TILES, SPMM_TILES_FLOAT, SDDMM_TILES, SPMM_ELL_BUCKETS, SPMM_DIRECT, SDDMM_CSR),
+        *(ROUND_SHARED_ROWS, ZERO_ROWS),
     )
     cost_models: ClassVar[Mapping[str, str]] = {"prices": "spmark.impls.stile.cost_models:TilePrices"}
 
@@ -141,7 +143,7 @@ class Stile:
         target, facts = open_target(device), self._facts(problem, label)
         if measured:
             with own.phase("select"):
-                plan, plan_search = fastest(problem, target, forms, facts, cores())
+                plan, plan_search = fastest(problem, target, forms, facts, cores(), self._takes_csr(problem))
             # Building and timing all plans counts as selecting, except for the plan that is kept.
             own.phases_s["select"] = max(0.0, own.phases_s["select"] - sum(plan.phases_s.values()))
         else:
@@ -183,6 +185,11 @@ class Stile:
             if square and small and nnz * problem.width > _LARGE:
                 wanted += [Wanted(self.rules(False, widest), near=True) for widest in _WIDER]
         return forms_of(problem, calibration, width, wanted, budget_s)
+
+    def _takes_csr(self, problem: Problem) -> bool:
+        """Tell whether CSR as it comes competes: not in the paper's mode, nor where formats or widths are pinned."""
+        free = self.formats == Formats.MIXED and not self.widest
+        return problem.op is Op.SPMM and self.mode != SearchMode.PAPER and free
 
     def _facts(self, problem: Problem, label: str) -> dict[str, Any]:
         return {

@@ -26,7 +26,7 @@ IMPLEMENTATIONS = (
 )  # fmt: skip
 """Followed from the first day, live and in imported sweeps."""
 LATER = (
-    "rowsplit", "nnzbalanced", "cusparse_bsr", "sparsetir_nohyb", "liteform", "stile", "lo_spmm",
+    "rowsplit", "nnzbalanced", "cusparse_bsr", "sparsetir_nohyb", "liteform", "stile", "lo_spmm", "direct",
 )  # fmt: skip
 """Followed live beside these. A new implementation is appended here, or to `HALF_LATER`, or explained in `REFUSED`."""
 HALF_LATER = (
