@@ -39,12 +39,6 @@ struct Run {
   }
 };
 
-// Row `row` of a row-major matrix. Of two unsigned words the product takes one instruction, of signed ones five.
-template <typename P>
-__device__ __forceinline__ P* row_of(P* first, unsigned row, unsigned row_bytes) {
-  return reinterpret_cast<P*>(reinterpret_cast<size_t>(first) + static_cast<size_t>(row) * row_bytes);
-}
-
 // Add up what the groups of a block hold, in the order of the groups; the first group gets the sum.
 template <int lanes, int groups, int vector, int vectors>
 __device__ __forceinline__ void sum_over_block(Vec<float, vector>* parts, Vec<float, vector> (&sum)[vectors]) {

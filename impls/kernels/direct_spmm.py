@@ -29,8 +29,8 @@ DIRECT: Mapping[str, str] = {"format": "direct"}
 """What a config of `DirectPlan` says beside its schedule where a search compares formats."""
 _THREADS = 128
 _LOAD_BYTES = 16
-_MOST_TILES = 4
-"""Tiles of `direct_schedules`."""
+_MOST_TILES = 6
+"""Tiles of `direct_starts`."""
 _LONG = 256
 """Elements of a row that a group is left alone with, whatever the mean."""
 _UNEVEN = 4
@@ -199,18 +199,19 @@ def direct_tiles(width: int, dtype: DType) -> list[dict[str, int]]:
     return [{"vector": vector, "vectors": vectors, "lanes": n} for n, vectors in pairs or [(LANES[0], 1)]]
 
 
-def direct_schedules(problem: Problem) -> list[dict[str, int]]:
-    """List the schedules of `DirectPlan` that a search tries, at most 12.
-
-    Four tiles with either unrolling, where it can be chosen; with 4 rows of B on their way also several rows a group
-    where rows are short, and a second limit of long rows where two make a difference.
-    """
-    lengths, mean = lengths_to_split(problem.matrix), mean_length(problem.matrix)
+def direct_starts(problem: Problem) -> list[dict[str, int]]:
+    """List the schedules of `DirectPlan` with which a search begins: the widest tiles, one row a group."""
     tiles = direct_tiles(problem.width, problem.dtype)[:_MOST_TILES]
-    unrolls = (4, 2) if loads_whole(problem.width, problem.dtype) else (4,)
-    plain = {"rows": 1, "longest": lengths[0], "threads": _THREADS}
-    others = [{"longest": one} for one in lengths[1:]]
-    if mean < SHORT:
-        others = [{"rows": 4 if mean <= 2 else 2}]
-    found = [{**tile, "unroll": unroll, **plain} for unroll in unrolls for tile in tiles]
-    return found + [{**tile, "unroll": 4, **plain, **other} for other in others for tile in tiles]
+    plain = {"unroll": 4, "rows": 1, "longest": lengths_to_split(problem.matrix)[0], "threads": _THREADS}
+    return [{**tile, **plain} for tile in tiles]
+
+
+def direct_axes(problem: Problem) -> dict[str, tuple[int, ...]]:
+    """List the other values of `direct_starts`' tunables, by name; empty without a choice."""
+    whole = loads_whole(problem.width, problem.dtype)
+    return {
+        "rows": ROWS[1:] if mean_length(problem.matrix) < SHORT else (),
+        "unroll": (2,) if whole else (),
+        "longest": lengths_to_split(problem.matrix)[1:],
+        "threads": (64, 256) if whole else (),
+    }

@@ -16,12 +16,6 @@ constexpr int kSpread = 1 << 25;    // mark of ranges whose ELL rows are spread 
 template <int vector, int vectors>
 constexpr int kResident = vector * vectors > 8 ? 640 : 768;
 
-// Row `row` of a row-major matrix. Of two unsigned words the product takes one instruction, of signed ones five.
-template <typename P>
-__device__ __forceinline__ P* row_of(P* first, unsigned row, unsigned row_bytes) {
-  return reinterpret_cast<P*>(reinterpret_cast<size_t>(first) + static_cast<size_t>(row) * row_bytes);
-}
-
 // The columns that a lane owns, `vectors` vectors of them, `kStep` columns apart: where it reads B, and where its sums
 // go: whole rows to C, shared rows are added to others'.
 template <typename T, int vector, int vectors, int lanes>

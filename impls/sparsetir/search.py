@@ -19,10 +19,10 @@ from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Problem
 from spmark.impls.formats.hyb import slots_of, widths_up_to
 from spmark.impls.formats.pieces import partition_columns
-from spmark.impls.kernels.direct_spmm import DIRECT, direct_schedules
 from spmark.impls.kernels.ell_buckets import LANES, NEVER
 from spmark.impls.kernels.sddmm_runs import is_offered, run_tiles
 from spmark.impls.runtime.template import loads_of
+from spmark.impls.tuning.direct import search_direct
 from spmark.impls.tuning.race import ConfigTime
 from spmark.impls.tuning.space import Axis, Space
 from spmark.impls.tuning.strategies import Times, along, exhaustive, fastest
@@ -97,10 +97,10 @@ def search_hyb(problem: Problem, pinned: Mapping[str, Any], race: Times) -> None
         ``c``, ``max_width`` and ``thirds`` where they are not to be searched; CSR is then left out.
     race : Race
         Of configs ``c, max_width, order, work, spread, together, threads, vector, vectors, lanes`` of hyb, with
-        ``thirds`` where they are tried, and of ``format, vector, vectors, lanes, unroll, rows, longest, threads`` of CSR.
+        ``thirds`` where they are tried, and of those of `search_direct`.
     """
     if not pinned:
-        exhaustive(race, [{**DIRECT, **schedule} for schedule in direct_schedules(problem)])
+        search_direct(problem, race)
     widest = max(32, min(rule_width(problem), 512))
     start: Config = {"c": 1, "max_width": widest, "work": 32, "spread": 128, "together": NEVER, "threads": 128}
     start |= {"order": "width", **pinned, **spmm_tiles(problem)[0]}

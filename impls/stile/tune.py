@@ -18,7 +18,7 @@ from spmark.impls.core.interfaces import Built, Candidate, Config, DeviceArray, 
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.hyb import HybFormat
 from spmark.impls.formats.tiles import TileFormat
-from spmark.impls.kernels.direct_spmm import DIRECT, DirectPlan, direct_instance, direct_schedules, is_direct
+from spmark.impls.kernels.direct_spmm import DIRECT, DirectPlan, direct_instance, is_direct
 from spmark.impls.kernels.ell_buckets import EllBucketsPlan, ell_instance
 from spmark.impls.kernels.sddmm import SddmmPlan, sddmm_instance
 from spmark.impls.kernels.tile_sddmm import TileSddmmPlan, tile_sddmm_instance
@@ -29,9 +29,10 @@ from spmark.impls.runtime.template import Instance
 from spmark.impls.stile.forms import Tiling
 from spmark.impls.stile.schedule import axes_of, block_tiles, ell_tiles, middle, run_schedules, tile_schedules
 from spmark.impls.stile.space import ResultOrder
+from spmark.impls.tuning.direct import search_direct
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.space import Space
-from spmark.impls.tuning.strategies import Walk, exhaustive, while_hopeful
+from spmark.impls.tuning.strategies import Walk, while_hopeful
 
 _FORM = "form"
 """Tunable of a race: the number of a form."""
@@ -64,8 +65,7 @@ def fastest(  # noqa: PLR0917
     """Race every form with several schedules on the GPU that is there; give the fastest plan.
 
     Forms that are predicted fast are walked through first. Each walk begins with the best schedule of the earlier walks
-    through forms of the same kind.
-    Where ``direct`` says so, the kernel that takes CSR as it comes is timed before every form.
+    through forms of the same kind. Where ``direct`` says so, the kernel that takes CSR as it comes is timed first.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def fastest(  # noqa: PLR0917
         tell=made.told,
     )
     if direct:
-        exhaustive(race, [{**DIRECT, **schedule} for schedule in direct_schedules(problem)])
+        search_direct(problem, race)
     walks: dict[tuple[bool, bool], Walk] = {}
     for number in range(len(forms)):
         try:

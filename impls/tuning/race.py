@@ -110,8 +110,8 @@ class Race(Generic[P]):
     prepare : callable, optional
         Compiles the kernels of several configs side by side. A kernel that does not compile raises again in ``build``.
     predict : callable, optional
-        Score of a cost model for a config, lower is better; the score is recorded and decides nothing. None where the model has no
-        score for the config.
+        Score of a cost model for a config, lower is better; the score is recorded and decides nothing. None where
+        the model has no score for the config.
     tell : callable, optional
         Gives what is recorded of a config (`Candidate.config`); by default the config itself.
     trusts : callable, optional

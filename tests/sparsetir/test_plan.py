@@ -8,7 +8,7 @@ from tables import TableTarget, every_instance, table_target
 
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.formats.hyb import HybFormat
-from spmark.impls.kernels.direct_spmm import DIRECT, DirectPlan, direct_schedules
+from spmark.impls.kernels.direct_spmm import DIRECT, DirectPlan, direct_starts
 from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBucketsPlan, block_ranges
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.template import C_TYPES, Instance
@@ -91,7 +91,7 @@ def test_widths_beyond_the_grid_are_refused() -> None:
 
 def test_a_config_of_csr_is_built_from_the_matrix_as_it_comes() -> None:
     problem = Problem(Op.SPMM, MATRIX, 32)
-    config = {**DIRECT, **direct_schedules(problem)[0]}
+    config = {**DIRECT, **direct_starts(problem)[0]}
     plan = build_plan(problem, find("host-simt"), config)
     run_checked(plan, problem)
     assert plan.config == config
@@ -102,7 +102,7 @@ def test_a_config_of_csr_is_built_from_the_matrix_as_it_comes() -> None:
 def test_plans_of_csr_share_the_matrix_and_leave_hyb_its_own(target: TableTarget) -> None:
     problem = Problem(Op.SPMM, MATRIX, 32)
     forms = Forms(problem, target)
-    one, other = (forms.plan({**DIRECT, **schedule}) for schedule in direct_schedules(problem)[:2])
+    one, other = (forms.plan({**DIRECT, **schedule}) for schedule in direct_starts(problem)[:2])
     assert isinstance(one, DirectPlan)
     assert isinstance(other, DirectPlan)
     assert all(a is b for a, b in zip(one.arrays, other.arrays, strict=True))

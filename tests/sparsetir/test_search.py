@@ -12,7 +12,7 @@ from races import made_up_race
 
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.kernels.direct_spmm import DIRECT, direct_schedules, is_direct
+from spmark.impls.kernels.direct_spmm import DIRECT, direct_starts, is_direct
 from spmark.impls.sparsetir.search import rule_width, sddmm_space, search_hyb, search_sddmm, tiles
 
 PROBLEM = Problem(Op.SPMM, random_csr(64, 64, [5] * 64), 64)
@@ -59,11 +59,12 @@ def test_the_best_point_of_separable_costs_is_found() -> None:
 
 
 def test_csr_as_it_comes_is_tried_first_and_kept_where_it_ties() -> None:
-    offered = [{**DIRECT, **schedule} for schedule in direct_schedules(PROBLEM)]
+    offered = [{**DIRECT, **schedule} for schedule in direct_starts(PROBLEM)]
     config, asked = searched(PROBLEM, {}, Times({**DIRECT, "lanes": 8, "vectors": 2, "unroll": 2}))
     assert (config["lanes"], config["vectors"], config["unroll"]) == (8, 2, 2)
     assert asked[: len(offered)] == offered
-    assert not any(is_direct(one) for one in asked[len(offered) :])
+    kinds = [is_direct(one) for one in asked]
+    assert kinds == sorted(kinds, reverse=True), "every schedule of CSR comes before hyb"
     assert searched(PROBLEM, {}, lambda config: 10.0)[0] == offered[0]
 
 
@@ -100,7 +101,11 @@ def test_the_papers_rule_is_measured_where_the_sweep_ends_before_it() -> None:
 
 def test_widths_between_the_powers_of_two_are_tried_where_they_save_a_twentieth() -> None:
     between = Problem(Op.SPMM, random_csr(64, 64, [45] * 64), 64)
-    config, asked = searched(between, {}, lambda one: 1.0 + 0.5 * ("thirds" not in one) + abs(one["max_width"] - 64))
+
+    def cost(one: Config) -> float:
+        return 1.0 + 0.5 * ("thirds" not in one) + abs(one.get("max_width", 0) - 64)
+
+    config, asked = searched(between, {}, cost)
     assert (config["thirds"], config["max_width"]) == (True, 64)
     assert {one.get("thirds") for one in asked} == {None, True}
     for pinned in (True, False):

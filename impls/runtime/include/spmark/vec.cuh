@@ -260,7 +260,7 @@ Vec<T, N> load_read_only(const T* p) {
 
 template <int N, typename T>
 Vec<T, N> load_read_only_where(bool wanted, const T* p) {
-  return wanted ? load<N>(p) : zeros<T, N>();
+  return wanted ? load<N>(p) : Vec<T, N>{};
 }
 
 template <int N, typename T>
@@ -292,6 +292,12 @@ template <int N, typename T>
 __device__ __forceinline__ Packed<T, N> load_packed_where(bool wanted, const T* p) {
   using Word = typename Packed<T, N>::Word;
   return {load_read_only_where<N * sizeof(T) / sizeof(Word)>(wanted, reinterpret_cast<const Word*>(p))};
+}
+
+// Row `row` of a row-major matrix. Of two unsigned words the product takes one instruction, of signed ones five.
+template <typename P>
+__device__ __forceinline__ P* row_of(P* first, unsigned row, unsigned row_bytes) {
+  return reinterpret_cast<P*>(reinterpret_cast<size_t>(first) + static_cast<size_t>(row) * row_bytes);
 }
 
 }  // namespace spmark
