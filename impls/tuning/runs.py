@@ -20,7 +20,7 @@ def search_runs(problem: Problem, race: Times, fixed: Config) -> None:
     ----------
     problem : Problem
     race : Race
-        Of configs ``vector, vectors, lanes, batch, parts, at_once, searched, run`` besides ``fixed``.
+        Of configs ``vector, vectors, lanes, batch, parts, early, searched, run`` besides ``fixed``.
     fixed : dict
         Tunables of all configs.
     """

@@ -20,7 +20,7 @@ from spmark.impls.tuning.space import Config
 def test_the_tile_is_found_then_its_run_then_its_rows(nnz_of_row: int, best_run: int) -> None:
     problem = Problem(Op.SDDMM, random_csr(64, 2001, [nnz_of_row] * 64), 128)
     batch = min(best_run, 4)
-    best = {"vector": 4, "vectors": 4, "lanes": 8, "batch": batch, "parts": 1, "at_once": False, "searched": True}
+    best = {"vector": 4, "vectors": 4, "lanes": 8, "batch": batch, "parts": 1, "early": False, "searched": True}
     best |= {"run": best_run, "form": 3}
 
     def cost(config: Config) -> float:
