@@ -25,6 +25,7 @@ IMPLEMENTATIONS: Mapping[str, str] = {
     "gespmm": "spmark.impls.gespmm.plan:GeSpmm",
     "rowsplit": "spmark.impls.rowsplit.plan:RowSplit",
     "nnzbalanced": "spmark.impls.nnzbalanced.plan:NnzBalanced",
+    "dgsparse": "spmark.impls.dgsparse.plan:DgSparse",
     "direct": "spmark.impls.direct.plan:Direct",
     "sparsetir": "spmark.impls.sparsetir.plan:SparseTir",
     "sparsetir_bsr": "spmark.impls.sparsetir.blocks:SparseTirBsr",

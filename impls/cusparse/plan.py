@@ -56,19 +56,24 @@ class CuSparse:
     """SpMM's CSR algorithm: default, alg1, alg2 or alg3."""
     preprocess: bool = False
     """Call the library's preprocess while building."""
+    column_major: bool = False
+    """SDDMM: describe Y as a J x K matrix in column-major order, not transposed: the same memory, another kernel."""
 
     def __post_init__(self) -> None:
         check_choices(self, algorithm=ALGORITHMS)
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse problems that the library's interface cannot express."""
+        if self.column_major and problem.op is not Op.SDDMM:
+            return f"expected sddmm, whose Y column_major describes, found {problem.op}: leave column_major out"
         return _refusal(problem)
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Describe, allocate and preprocess."""
         from spmark.impls.cusparse.gpu import CuSparsePlan
 
-        return CuSparsePlan(problem, open_target(device), self.algorithm, self.preprocess)
+        target = open_target(device)
+        return CuSparsePlan(problem, target, self.algorithm, self.preprocess, column_major=self.column_major)
 
 
 @dataclass(frozen=True)

@@ -44,11 +44,11 @@ private:
 //   vectors   loads of a row side by side in a lane
 //   lanes     threads of a group
 //   batch     rows of Y that are on their way together
-//   at_once   the compiler, told of 4 blocks a multiprocessor, has registers for all loads of a batch at once; else it
-//             takes fewer and asks for some rows of Y only when others have come, while more warps take turns
 //   parts     J is taken in so many parts of `vectors` loads: fewer registers wait for Y, while all of X stays
 //   whole     the parts cover J exactly, which is then known while compiling; else lanes past J hold zeros
 //   searched  rows are looked up in indptr, and followed there
+//   early     rows of X that begin within a batch are asked for with its rows of Y, which short rows may pay for with
+//             registers; else each is asked for where it is needed
 //   columns   J
 //   run       non-zeros of a group
 //   rows      where `searched`: indptr, num_rows + 1 offsets; else the row of each of the nnz non-zeros
@@ -58,85 +58,109 @@ private:
 //   y         K x J, likewise
 //   out       nnz results
 // Columns, rows and values of the next batch are fetched before this batch is computed.
-template <typename T, int vector, int vectors, int lanes, int batch, int parts, bool whole, bool searched, bool at_once,
+template <typename T, int vector, int vectors, int lanes, int batch, int parts, bool whole, bool searched, bool early,
           int threads>
-__global__ void __launch_bounds__(threads, at_once ? 4 : 0)
+__global__ void __launch_bounds__(threads)
     sddmm_runs(int num_rows, int nnz, int columns, int run, int scaled, const int* __restrict__ rows,
                const int* __restrict__ indices, const T* __restrict__ values, const T* __restrict__ x,
                const T* __restrict__ y, T* __restrict__ out) {
   static_assert(threads % 32 == 0 && 32 % lanes == 0, "a group is a part of one warp");
   static_assert(sizeof(T) * vector <= 16, "a vector is loaded at once");
   static_assert(batch <= lanes, "a lane fetches one non-zero of a batch");
-  static_assert(vectors * batch <= 16 && (batch > 2 || vectors == 4), "loads of Y on their way");
+  static_assert(vectors * batch * vector <= 64 && (batch > 2 || vectors == 4), "Y is held while it comes");
   static_assert(parts * vectors * vector <= 32, "a row of X stays in registers");
   static_assert(parts == 1 || (vectors > 1 && vectors * batch <= 8 && lanes >= 16), "parts are for a wide J");
-  static_assert(parts == 1 || (at_once && !searched), "few kernels have parts");
+  static_assert(!early || vectors * batch * vector * sizeof(T) <= 128, "rows of X are held beside those of Y");
+  static_assert(!(searched || early) || (whole && parts == 1), "few kernels have a tail or parts");
   static_assert(!whole || sizeof(T) * vector == 16, "narrow loads are for a J that wide ones do not divide");
   static_assert(whole || (parts == 1 && batch == 4 && (lanes == 8 || lanes == 32)), "few kernels have a tail");
-  static_assert(whole || (at_once && !searched), "few kernels have a tail");
   constexpr int kStep = lanes * vector;   // columns from one vector of a lane to its next
   constexpr int kOwners = lanes / batch;  // lanes that fetch the same non-zero of a batch, and end with its sum
   const int width = whole ? parts * vectors * kStep : columns;
-  const int lane = threadIdx.x % lanes, first_lane = lane_id() - lane;
-  const unsigned group = group_mask<lanes>();
-
-  const int64_t first = (static_cast<int64_t>(blockIdx.x) * (threads / lanes) + threadIdx.x / lanes) * run;
-  if (first >= nnz) return;  // the group leaves together; shuffles name the group alone
-  const int count = static_cast<int>(nnz - first < run ? nnz - first : run);
+  const int lane = threadIdx.x % lanes, group_in_warp = lane_id() / lanes;
   const int mine = lane / kOwners;  // which non-zero of every batch the lane fetches and ends with
-  int p = static_cast<int>(first) + min(mine, count - 1);
+  // What the owner of non-zero b of a batch has fetched.
+  const int first_lane = group_in_warp * lanes;
+  const auto of_batch = [&](int fetched, int b) { return shuffle(kFullMask, fetched, first_lane + b * kOwners); };
+  // Position of the lane's non-zero in a batch; past the end the last one, which is computed and not written.
+  const int64_t first = (static_cast<int64_t>(blockIdx.x) * (threads / lanes) + threadIdx.x / lanes) * run;
+  const auto position = [&](int done) {
+    const int64_t p = first + done + mine;
+    return static_cast<int>(p < nnz ? p : nnz - 1);
+  };
+  // Vector i of the lane in a row of X or Y; zeros past J.
+  const auto vector_of = [&](const T* matrix, int row, int i) {
+    if (!whole && i * kStep + lane * vector >= width) return Packed<T, vector>{};
+    return load_packed<vector>(matrix + static_cast<int64_t>(row) * width + i * kStep + lane * vector);
+  };
+
+  // The warp leaves together, and all its groups go through a whole run, so that every shuffle has all lanes.
+  if (first - static_cast<int64_t>(group_in_warp) * run >= nnz) return;
+  int p = position(0);
   RowsOfRun<searched> rows_of_run(rows, num_rows, p);
   int next_row = rows_of_run.at(p), next_column = indices[p];
   float next_factor = scaled ? to_float(values[p]) : 1.0f;
 
   int held = -1;                                  // the row of X in registers
   Vec<float, vector> left[parts * vectors] = {};  // converted once a row and not once a product
-  const auto inside = [&](int i) { return whole || i * kStep + lane * vector < width; };
 #pragma unroll 1
-  for (int done = 0; done < count; done += batch) {
+  for (int done = 0; done < run; done += batch) {
     const int row = next_row, column = next_column;
     const float factor = next_factor;
-    if (done + batch < count) {
-      p = static_cast<int>(first) + min(done + batch + mine, count - 1);  // past the end: never written
+    if (done + batch < run) {
+      p = position(done + batch);
       next_row = rows_of_run.at(p), next_column = indices[p];
       next_factor = scaled ? to_float(values[p]) : 1.0f;
     }
 
+    // Which non-zeros begin another row than the one before them: a bit for each lane.
+    const int before = shuffle(kFullMask, row, max(lane_id() - kOwners, 0));
+    const unsigned begins = ballot(kFullMask, row != (mine == 0 ? held : before));
+    held = of_batch(row, batch - 1);
+    const auto begins_row = [&](int b) { return (begins >> (first_lane + b * kOwners) & 1u) != 0; };
+
     float sum[batch] = {};
-    int now = held;
 #pragma unroll
     for (int part = 0; part < parts; ++part) {
-      Packed<T, vector> right[batch][vectors];
-#pragma unroll
-      for (int b = 0; b < batch; ++b) {  // every load of Y is on its way before the first product
-        const int from = shuffle(group, column, first_lane + b * kOwners);
-        const T* row_of_y = y + static_cast<int64_t>(from) * width + lane * vector;
-#pragma unroll
-        for (int v = 0; v < vectors; ++v) {
-          const int i = part * vectors + v;
-          right[b][v] = inside(i) ? load_packed<vector>(row_of_y + i * kStep) : Packed<T, vector>{};
-        }
-      }
-      now = held;  // each part meets the rows of the batch anew
+      Packed<T, vector> right[batch][vectors], new_left[early ? batch : 1][vectors];
 #pragma unroll
       for (int b = 0; b < batch; ++b) {
-        const int wanted = shuffle(group, row, first_lane + b * kOwners);
-        const bool other = wanted != now;
-        now = wanted;
-        const T* row_of_x = x + static_cast<int64_t>(wanted) * width + lane * vector;
+        const int row_of_y = of_batch(column, b);
 #pragma unroll
-        for (int v = 0; v < vectors; ++v) {
-          const int i = part * vectors + v;
-          if (other && inside(i)) left[i] = unpacked(load_packed<vector>(row_of_x + i * kStep));
+        for (int v = 0; v < vectors; ++v) right[b][v] = vector_of(y, row_of_y, part * vectors + v);
+        if constexpr (early) {
+          const int row_of_x = of_batch(row, b);
+#pragma unroll
+          for (int v = 0; v < vectors; ++v)
+            if (begins_row(b)) new_left[b][v] = vector_of(x, row_of_x, v);
         }
-#pragma unroll
-        for (int v = 0; v < vectors; ++v)
-          sum[b] = dot(left[part * vectors + v], unpacked(right[b][v]), sum[b]);
       }
-    }
-    held = now;
 
-    transpose_sum<lanes>(sum);
-    if (lane % kOwners == 0 && done + mine < count) out[first + done + mine] = from_float<T>(sum[0] * factor);
+      const auto add_products = [&](bool rows_stay) {
+#pragma unroll
+        for (int b = 0; b < batch; ++b) {
+          const int row_of_x = rows_stay || early ? held : of_batch(row, b);
+#pragma unroll
+          for (int v = 0; v < vectors; ++v) {
+            const int i = part * vectors + v;
+            if (!rows_stay && begins_row(b))
+              left[i] = unpacked(early ? new_left[early ? b : 0][v] : vector_of(x, row_of_x, i));
+          }
+#pragma unroll
+          for (int v = 0; v < vectors; ++v)
+            sum[b] = dot(left[part * vectors + v], unpacked(right[b][v]), sum[b]);
+        }
+      };
+      // Where all rows of the warp stay, no non-zero is asked about its own. The branch has a second use: without it
+      // the compiler moves every load down to its products, and one row of Y at a time is on its way.
+      if (begins == 0)
+        add_products(true);
+      else
+        add_products(false);
+    }
+
+    transpose_sum<lanes>(sum, kFullMask);
+    const int64_t at = first + done + mine;
+    if (lane % kOwners == 0 && done + mine < run && at < nnz) out[at] = from_float<T>(sum[0] * factor);
   }
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +15,25 @@ from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, Tem
 
 _LOAD_BYTES = 16
 """Bytes of the widest load."""
-_MOST_LOADS = 16
-"""Loads of Y that a lane may have on their way."""
+_MOST_OF_Y = 64
+"""Elements of Y that a lane may have on their way."""
 _MOST_OF_X = 32
 """Elements of a row of X that a lane may keep."""
+_MOST_EARLY_BYTES = 128
+"""Bytes of Y that a lane may have on their way where rows of X come with them."""
 
 
 def _legal(values: Mapping[str, TemplateValue]) -> bool:
     vector, vectors, lanes, batch, parts = (int(values[k]) for k in ("vector", "vectors", "lanes", "batch", "parts"))
     load_bytes, loads = vector * (2 if values["T"] == "half" else 4), vectors * batch
-    held = batch <= lanes and loads <= _MOST_LOADS and parts * vectors * vector <= _MOST_OF_X
-    enough = batch > 2 or vectors == 4
-    plain = bool(values["at_once"]) and not values["searched"]
-    cut = parts == 1 or (plain and vectors > 1 and loads <= 8 and lanes >= 16)
-    if values["whole"]:
-        return load_bytes == _LOAD_BYTES and held and enough and cut
-    return load_bytes <= _LOAD_BYTES and held and plain and parts == 1 and batch == 4 and lanes in (8, 32)
+    x_fits = parts * vectors * vector <= _MOST_OF_X and (not values["early"] or loads * load_bytes <= _MOST_EARLY_BYTES)
+    y_fits = loads * vector <= _MOST_OF_Y and (batch > 2 or vectors == 4)
+    if load_bytes > _LOAD_BYTES or batch > lanes or not (x_fits and y_fits):
+        return False
+    plain = not (values["searched"] or values["early"])
+    if not values["whole"]:
+        return plain and parts == 1 and batch == 4 and lanes in (8, 32)
+    return load_bytes == _LOAD_BYTES and (parts == 1 or (plain and vectors > 1 and loads <= 8 and lanes >= 16))
 
 
 SDDMM_RUNS = KernelTemplate(
@@ -46,12 +48,12 @@ SDDMM_RUNS = KernelTemplate(
         "parts": (1, 2),
         "whole": (False, True),
         "searched": (False, True),
-        "at_once": (False, True),
+        "early": (False, True),
         "threads": (128,),
     },
     legal=_legal,
     max_registers=128,
-    max_spill_bytes=8,  # where the compiler stops at 64 or 72 registers
+    max_spill_bytes=8,  # where the compiler for sm_80 stops at 80 registers
 )
 LANES = tuple(map(int, SDDMM_RUNS.space["lanes"]))
 _CUTS = {1: ((1, 1),), 2: ((2, 1),), 4: ((4, 1), (2, 2)), 8: ((4, 2),)}
@@ -59,7 +61,7 @@ _CUTS = {1: ((1, 1),), 2: ((2, 1),), 4: ((4, 1), (2, 2)), 8: ((4, 2),)}
 
 
 def run_tiles(width: int, dtype: DType) -> list[dict[str, Any]]:
-    """List tiles ``vector, vectors, lanes, batch, parts, at_once`` that hold a row of X in registers; few or none.
+    """List tiles ``vector, vectors, lanes, batch, parts, early`` that hold a row of X in registers; few or none.
 
     Loads are the widest that divide J. Lanes of which half would have nothing to do are left out, and so is a J that no
     tile holds: beyond 32 elements a lane.
@@ -72,11 +74,10 @@ def run_tiles(width: int, dtype: DType) -> list[dict[str, Any]]:
         needed = ceil_div(width, vector * lanes)
         loads = next((count for count in _CUTS if count >= needed), 0)
         for vectors, parts in _CUTS.get(loads, ()):
-            for batch, at_once in product((8, 4, 2), (True, False)):
+            for batch in (8, 4, 2):
                 tile = {"vector": vector, "vectors": vectors, "lanes": lanes, "batch": batch, "parts": parts}
-                tile |= {"at_once": at_once}
-                if is_offered(width, dtype, {**tile, "searched": False}):
-                    found.append(tile)
+                both = [{**tile, "early": early} for early in (False, True)]
+                found += [one for one in both if is_offered(width, dtype, {**one, "searched": False})]
     return found
 
 
@@ -121,8 +122,8 @@ class SddmmRunsPlan(OneLaunchPlan):
         Rows of Y that are on their way together.
     parts : int
         Turns in which a batch is taken: ``vector vectors lanes parts`` is at least J.
-    at_once : bool
-        The compiler has registers for all loads of a batch; otherwise it takes few, and more warps take turns.
+    early : bool
+        Rows of X that begin within a batch are asked for with its rows of Y, which short rows may pay for.
     searched : bool
         Rows are looked up in indptr by the kernel; otherwise an array of them is made (phase ``convert``) and read.
     run : int
@@ -140,13 +141,13 @@ class SddmmRunsPlan(OneLaunchPlan):
         lanes: int,
         batch: int,
         parts: int,
-        at_once: bool,
+        early: bool,
         searched: bool,
         run: int,
     ) -> None:
         matrix = problem.matrix
         schedule = {"vector": vector, "vectors": vectors, "lanes": lanes, "batch": batch, "parts": parts}
-        schedule |= {"at_once": at_once, "searched": searched, "run": run}
+        schedule |= {"early": early, "searched": searched, "run": run}
         super().__init__(problem, target, {**config, **schedule}, alignment=vector * problem.dtype.itemsize)
         _check(problem, vector, vector * vectors * lanes * parts, run)
         self.stored = matrix.nnz

@@ -20,10 +20,10 @@ from spmark.impls.core.problem import Problem
 from spmark.impls.formats.hyb import slots_of, widths_up_to
 from spmark.impls.formats.pieces import partition_columns
 from spmark.impls.kernels.ell_buckets import LANES, NEVER
-from spmark.impls.kernels.sddmm_runs import is_offered, run_tiles
 from spmark.impls.runtime.template import loads_of
 from spmark.impls.tuning.direct import search_direct
 from spmark.impls.tuning.race import ConfigTime
+from spmark.impls.tuning.runs import search_runs
 from spmark.impls.tuning.space import Axis, Space
 from spmark.impls.tuning.strategies import Times, along, exhaustive, fastest
 
@@ -38,13 +38,9 @@ SPREAD = (32, 64, 128, NEVER)
 """Widths from which the groups of a warp share a row."""
 WORK = (8, 16, 32, 64, 128)
 """Elements that a group takes."""
-RUNS = (2, 4, 8, 16, 32)
-"""Non-zeros of a group of SDDMM that keeps rows of X in registers."""
 _LARGE = 4_000_000
 _WORTH = 0.05
 """Share of the slots that widths between the powers of two must save."""
-_MANY = 100_000
-"""Non-zeros above which groups are many enough to take longer runs."""
 
 
 def rule_width(problem: Problem) -> int:
@@ -137,29 +133,16 @@ def _one_turn(problem: Problem, race: Times, config: Config, pinned: Mapping[str
 
 
 def search_sddmm(problem: Problem, race: Times) -> None:
-    """Time SparseTIR's space, and the tiles that keep rows of X in registers over a run of non-zeros.
-
-    Every tile has a run of middle length first; the best one's run is walked along, and its rows searched.
+    """Time SparseTIR's space, and then the tiles that keep rows of X in registers over a run of non-zeros.
 
     Parameters
     ----------
     problem : Problem
     race : Race
-        Of configs ``vector, lanes, batch, searched``, and of those with ``vectors, parts, at_once, run`` besides.
+        Of configs ``vector, lanes, batch, searched``, and of those of `search_runs`.
     """
     exhaustive(race, sddmm_space(problem).configs())
-    middle = RUNS[2] if problem.matrix.nnz > _MANY else RUNS[1]
-    tiles_of_runs = run_tiles(problem.width, problem.dtype)
-    if not tiles_of_runs:
-        return
-    starts = [{**tile, "searched": False, "run": max(middle, tile["batch"])} for tile in tiles_of_runs]
-    best = exhaustive(race, starts).config
-    shorter = [run for run in RUNS[::-1] if best["batch"] <= run < best["run"]]
-    longer = [run for run in RUNS if run > best["run"]]
-    best = along(race, along(race, best, "run", shorter), "run", longer)
-    searched = {**best, "searched": True}
-    if is_offered(problem.width, problem.dtype, searched):
-        race.time(searched)
+    search_runs(problem, race, {})
 
 
 def sddmm_space(problem: Problem) -> Space:

@@ -20,6 +20,7 @@ from spmark.impls.formats.threads import cores
 from spmark.impls.kernels.direct_spmm import SPMM_DIRECT
 from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS
 from spmark.impls.kernels.sddmm import SDDMM_CSR
+from spmark.impls.kernels.sddmm_runs import SDDMM_RUNS
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
 from spmark.impls.kernels.tile_float import SPMM_TILES_FLOAT
 from spmark.impls.kernels.tile_sddmm import SDDMM_TILES
@@ -54,8 +55,8 @@ class Stile:
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (
-        *(SPMM_TILES, SPMM_TILES_FLOAT, SDDMM_TILES, SPMM_ELL_BUCKETS, SPMM_DIRECT, SDDMM_CSR),
-        *(ROUND_SHARED_ROWS, ZERO_ROWS),
+        *(SPMM_TILES, SPMM_TILES_FLOAT, SPMM_ELL_BUCKETS, SPMM_DIRECT, ROUND_SHARED_ROWS, ZERO_ROWS),
+        *(SDDMM_TILES, SDDMM_CSR, SDDMM_RUNS),
     )
     cost_models: ClassVar[Mapping[str, str]] = {"prices": "spmark.impls.stile.cost_models:TilePrices"}
 

@@ -20,7 +20,7 @@ from spmark.impls.formats.hyb import HybFormat
 from spmark.impls.formats.tiles import TileFormat
 from spmark.impls.kernels.direct_spmm import DIRECT, DirectPlan, direct_instance, is_direct
 from spmark.impls.kernels.ell_buckets import EllBucketsPlan, ell_instance
-from spmark.impls.kernels.sddmm import SddmmPlan, sddmm_instance
+from spmark.impls.kernels.sddmm_runs import sddmm_kernel, sddmm_plan
 from spmark.impls.kernels.tile_sddmm import TileSddmmPlan, tile_sddmm_instance
 from spmark.impls.kernels.tile_spmm import TileSpmmPlan, tile_spmm_instance
 from spmark.impls.runtime.plan import DevicePlan
@@ -31,6 +31,7 @@ from spmark.impls.stile.schedule import axes_of, block_tiles, ell_tiles, middle,
 from spmark.impls.stile.space import ResultOrder
 from spmark.impls.tuning.direct import search_direct
 from spmark.impls.tuning.race import Race
+from spmark.impls.tuning.runs import search_runs
 from spmark.impls.tuning.space import Space
 from spmark.impls.tuning.strategies import Walk, while_hopeful
 
@@ -93,6 +94,9 @@ def fastest(  # noqa: PLR0917
             continue
         if problem.op is Op.SDDMM:
             while_hopeful(race, [{_FORM: number, **schedule} for schedule in converted.schedules()])
+            has_blocks, _ = converted.kind
+            if not has_blocks:
+                search_runs(problem, race, {_FORM: number})
         else:
             walks.setdefault(converted.kind, Walk(race)).walk(converted.space(), {_FORM: number})
     _, plan = race.finish()
@@ -189,7 +193,7 @@ class _Converted:
         """Give the kernel that a schedule runs."""
         problem, blocks = self._problem, bool(self._held.blocks)
         if problem.op is Op.SDDMM:
-            return tile_sddmm_instance(problem, schedule) if blocks else sddmm_instance(problem, schedule)
+            return tile_sddmm_instance(problem, schedule) if blocks else sddmm_kernel(problem, schedule)
         if not blocks:
             return ell_instance(problem, schedule)
         mixed = self._held.ell is not None or not problem.matrix.row_lengths.all()
@@ -212,7 +216,7 @@ class _Converted:
                 in_tiles = self._config.get("order") == ResultOrder.TILES
                 return TileSddmmPlan(problem, target, tiles, self._config, in_tiles=in_tiles, **schedule)
             # Runs alone stand in CSR order, whatever was asked for.
-            return SddmmPlan(problem, target, {**self._config, "order": str(ResultOrder.CSR)}, **schedule)
+            return sddmm_plan(problem, target, {**self._config, "order": str(ResultOrder.CSR)}, schedule)
         if tiles.blocks:
             plan: TileSpmmPlan | EllBucketsPlan = TileSpmmPlan(
                 problem, target, tiles, self._config, arrays=self._arrays, **schedule

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
-from problems import matrices, random_csr
+from problems import dense_operands, matrices, random_csr
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError
+from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.cusparse import blocks
 from spmark.impls.cusparse.blocks import PADDING, blocked_ell, count_blocks, smallest
-from spmark.impls.cusparse.plan import BLOCKS, GATHER, CuSparseBell, CuSparseBsr
+from spmark.impls.cusparse.library import CusparseLibrary
+from spmark.impls.cusparse.plan import BLOCKS, GATHER, CuSparse, CuSparseBell, CuSparseBsr
 from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.host.target import HostTarget
@@ -84,6 +88,47 @@ def test_what_the_library_takes_is_not_refused() -> None:
         for scaled in (False, True):
             assert CuSparseBsr(block).unsupported(Problem(Op.SDDMM, matrix, width, scaled=scaled), HOST) is None
     assert BLOCKS == (16, 32)
+
+
+class Recorder(CusparseLibrary):
+    """Keeps the arguments of calls in place of making them."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def __call__(self, function: str, *arguments: Any) -> None:
+        self.calls.append((function, *[getattr(one, "value", one) for one in arguments]))
+
+
+def test_a_turned_matrix_is_the_same_memory_in_column_major_order() -> None:
+    recorder = Recorder()
+    descriptors = [recorder.dense((7, 5), DType.FLOAT16, turned) for turned in (False, True)]
+    rows_columns_leading_order = [(call[2], call[3], call[4], call[-1]) for call in recorder.calls]
+    assert rows_columns_leading_order == [(7, 5, 5, 2), (5, 7, 5, 1)], "cusparseOrder_t: 1 by columns, 2 by rows"
+    assert len(descriptors) == 2
+
+
+def test_column_major_is_of_sddmm_and_not_the_default() -> None:
+    matrix = matrices()["wide"]
+    reason = CuSparse(column_major=True).unsupported(Problem(Op.SPMM, matrix, 32), HOST)
+    assert reason is not None
+    assert "expected sddmm" in reason
+    assert CuSparse(column_major=True).unsupported(Problem(Op.SDDMM, matrix, 32), HOST) is None
+    assert not CuSparse().column_major
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", list(DType))
+@pytest.mark.parametrize("name", ["under_32_rows", "empty_rows", "hub"])
+def test_column_major_gives_the_result(name: str, dtype: DType) -> None:
+    cupy = pytest.importorskip("cupy")
+    problem = Problem(Op.SDDMM, matrices()[name], 32, dtype)
+    plan = CuSparse(column_major=True).build(problem, find("cuda"))
+    operands = dense_operands(problem)
+    out = cupy.full(problem.out_shape, np.nan, dtype.numpy)
+    plan.run([cupy.asarray(operand) for operand in operands], out)
+    assert reference(problem, operands).max_error(cupy.asnumpy(out)) <= tolerance(problem, plan.half_sums)
+    assert plan.config == {"column_major": True, "preprocess": False}
 
 
 @pytest.mark.parametrize("kind", [CuSparseBell, CuSparseBsr])

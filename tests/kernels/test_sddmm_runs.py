@@ -24,7 +24,7 @@ AWKWARD = {
     "nothing": random_csr(40, 30, [0] * 40),
 }
 DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
-SCHEDULE = ("vector", "vectors", "lanes", "batch", "parts", "at_once", "searched")
+SCHEDULE = ("vector", "vectors", "lanes", "batch", "parts", "early", "searched")
 target = table_target(SDDMM_RUNS)
 
 
@@ -47,7 +47,7 @@ def test_every_instance(instance: Instance, target: TableTarget) -> None:
 @pytest.mark.parametrize("name", AWKWARD)
 def test_awkward_matrices(name: str, searched: bool, target: TableTarget) -> None:
     matrix = AWKWARD[name]
-    tile = {"vectors": 1, "lanes": 8, "batch": 8, "parts": 1, "at_once": True, "searched": searched}
+    tile = {"vectors": 1, "lanes": 8, "batch": 8, "parts": 1, "early": False, "searched": searched}
     for vector, dtype, scaled, run in ((4, DType.FLOAT32, True, 32), (8, DType.FLOAT16, False, 8)):
         problem = Problem(Op.SDDMM, matrix, 8 * vector, dtype, scaled)
         plan = SddmmRunsPlan(problem, target, {}, **tile, vector=vector, run=run)
@@ -65,9 +65,11 @@ def test_the_bits_depend_on_lanes_alone(dtype: DType, vector: int, target: Table
     problem = Problem(Op.SDDMM, MATRIX, 4 * 16 * vector, dtype, scaled=True)
     one = {"vector": vector, "lanes": 16}
     expected = run_checked(SddmmPlan(problem, target, {}, **one, batch=4, searched=False), problem)
-    for vectors, parts, batch, at_once in ((4, 1, 2, True), (4, 1, 4, False), (2, 2, 4, True)):
+    tiles = [(4, 1, 2, False), (4, 1, 2, True), (2, 2, 4, False)]
+    tiles += [(4, 1, 4, False)] if dtype is DType.FLOAT32 else []
+    for vectors, parts, batch, early in tiles:
         for searched, run in ((False, 2), (False, 12), (False, 64), (parts == 1, 5)):
-            tile = {**one, "vectors": vectors, "parts": parts, "batch": batch, "at_once": at_once}
+            tile = {**one, "vectors": vectors, "parts": parts, "batch": batch, "early": early}
             found = run_with(problem, target, run, **tile, searched=searched)
             np.testing.assert_array_equal(found.view(np.uint8), expected.view(np.uint8))
 
@@ -78,7 +80,7 @@ def test_what_stands_past_j_does_not_reach_a_result(target: TableTarget) -> None
     left, right = dense_operands(problem)
     left[1], right[2] = np.inf, np.inf
     out = np.empty(problem.out_shape, np.float32)
-    tile = {"vector": 4, "vectors": 1, "lanes": 8, "batch": 4, "parts": 1, "at_once": True, "searched": False}
+    tile = {"vector": 4, "vectors": 1, "lanes": 8, "batch": 4, "parts": 1, "early": False, "searched": False}
     SddmmRunsPlan(problem, target, {}, **tile, run=4).run((left, right), out)
     rows, columns = problem.matrix.rows_of_entries(), problem.matrix.indices
     finite = (rows == 0) & (columns < 2)
@@ -108,7 +110,7 @@ def test_common_widths_have_tiles_and_a_wide_row_has_none() -> None:
 def test_the_schedule_says_which_kernel(target: TableTarget) -> None:
     problem = Problem(Op.SDDMM, MATRIX, 32)
     csr = {"vector": 4, "lanes": 8, "batch": 4, "searched": False}
-    runs = {**csr, "vectors": 1, "parts": 1, "at_once": True, "run": 8}
+    runs = {**csr, "vectors": 1, "parts": 1, "early": True, "run": 8}
     for schedule, kind in ((csr, SddmmPlan), (runs, SddmmRunsPlan)):
         plan = sddmm_plan(problem, target, {}, schedule)
         assert type(plan) is kind
@@ -125,7 +127,7 @@ def test_the_schedule_says_which_kernel(target: TableTarget) -> None:
     ],
 )
 def test_what_does_not_fit_is_refused(width: int, changed: dict[str, int], words: str, target: TableTarget) -> None:
-    schedule = {"vector": 4, "vectors": 1, "lanes": 8, "batch": 4, "parts": 1, "at_once": True, "searched": False}
+    schedule = {"vector": 4, "vectors": 1, "lanes": 8, "batch": 4, "parts": 1, "early": False, "searched": False}
     with pytest.raises(BuildError, match=words):
         SddmmRunsPlan(Problem(Op.SDDMM, MATRIX, width), target, {}, **{**schedule, "run": 8, **changed})
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 from zlib import crc32
 
-import numpy as np
 import pytest
 from problems import random_csr
 from races import made_up_race
@@ -145,26 +144,6 @@ def test_the_whole_space_of_sddmm_is_measured() -> None:
     paper = [one for one in asked if "run" not in one]
     assert paper == list(sddmm_space(problem).configs())
     assert len(paper) == len(tiles(problem, (8, 16, 32))) * 4
-
-
-@pytest.mark.parametrize("best_run", [2, 4, 32])
-@pytest.mark.parametrize("nnz_of_row", [5, 2000])
-def test_the_tile_of_runs_is_found_then_its_run_then_its_rows(nnz_of_row: int, best_run: int) -> None:
-    problem = Problem(Op.SDDMM, random_csr(64, 2001, [nnz_of_row] * 64), 128)
-    batch = min(best_run, 4)
-    best = {"vector": 4, "vectors": 4, "lanes": 8, "batch": batch, "parts": 1, "at_once": False, "searched": True}
-    best["run"] = best_run
-
-    def cost(config: Config) -> float:
-        if "run" not in config:
-            return 100.0
-        away = abs(np.log2(config["run"]) - np.log2(best_run))
-        return float(10.0 + away + sum(config[key] != value for key, value in best.items() if key != "run"))
-
-    config, asked = searched_sddmm(problem, cost)
-    assert config == best
-    starts = {one["run"] for one in asked if "run" in one and one["batch"] != batch}
-    assert starts == ({8} if nnz_of_row == 2000 else {4, 8}), "small problems begin with more groups"
 
 
 @pytest.mark.parametrize(("width", "dtype"), [(32, DType.FLOAT32), (128, DType.FLOAT32), (512, DType.FLOAT16)])

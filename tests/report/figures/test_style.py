@@ -13,7 +13,7 @@ from spmark.report.figures.style import DASHES, LOOKS, looks
 
 GPU = (
     "cusparse_best", "cusparse", "cublas", "gespmm", "dgl", "sparsetir", "stile", "liteform", "lo_spmm", "dash",
-    "rowsplit", "nnzbalanced", "triton_blocksparse",
+    "rowsplit", "nnzbalanced", "triton_blocksparse", "dgsparse",
 )  # fmt: skip
 CPU = ("scipy_cpu", "numba_cpu", "blas_cpu", "dgl")
 # Machado, Oliveira and Fernandes, IEEE TVCG 2009, severity 1.0, on linear RGB.

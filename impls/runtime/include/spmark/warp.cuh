@@ -72,10 +72,10 @@ __device__ __forceinline__ float warp_sum(float value) {
 // step halves the sums that a lane holds, so that all of them cost about one shuffle each.
 //
 // Where Count exceeds Width, lane l of a group ends with sums l (Count / Width) + i in sum[i]. Otherwise Width / Count
-// lanes in a row end with the same sum, and sum[0] of lane l is that of value l / (Width / Count).
+// lanes in a row end with the same sum, and sum[0] of lane l is that of value l / (Width / Count). Where all lanes of
+// the warp make the call, kFullMask spares the code for those that do not.
 template <int Width, int Count>
-__device__ __forceinline__ void transpose_sum(float (&sum)[Count]) {
-  const unsigned mask = group_mask<Width>();
+__device__ __forceinline__ void transpose_sum(float (&sum)[Count], unsigned mask = group_mask<Width>()) {
   const int lane = lane_id();
 #pragma unroll
   for (int step = Width / 2, held = Count; step > 0; step /= 2) {

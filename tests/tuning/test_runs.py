@@ -1,0 +1,51 @@
+"""The search of SDDMM over runs on made-up times: the tile, then the run, then searched rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from problems import random_csr
+from races import made_up_race
+
+from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.kernels.sddmm_runs import run_tiles
+from spmark.impls.tuning.runs import search_runs
+from spmark.impls.tuning.space import Config
+
+
+@pytest.mark.parametrize("best_run", [2, 4, 32])
+@pytest.mark.parametrize("nnz_of_row", [5, 2000])
+def test_the_tile_is_found_then_its_run_then_its_rows(nnz_of_row: int, best_run: int) -> None:
+    problem = Problem(Op.SDDMM, random_csr(64, 2001, [nnz_of_row] * 64), 128)
+    batch = min(best_run, 4)
+    best = {"vector": 4, "vectors": 4, "lanes": 8, "batch": batch, "parts": 1, "early": False, "searched": True}
+    best |= {"run": best_run, "form": 3}
+
+    def cost(config: Config) -> float:
+        away = abs(np.log2(config["run"]) - np.log2(best_run))
+        return float(10.0 + away + sum(config[key] != value for key, value in best.items() if key != "run"))
+
+    race, timer = made_up_race(cost)
+    search_runs(problem, race, {"form": 3})
+    assert race.finish()[0] == best
+    starts = {one["run"] for one in timer.asked if one["batch"] != batch}
+    assert starts == ({8} if nnz_of_row == 2000 else {4, 8}), "small problems begin with more groups"
+    assert len(timer.asked) <= len(run_tiles(128, DType.FLOAT32)) + 5
+
+
+def test_rows_are_searched_only_where_there_is_a_kernel_for_it() -> None:
+    def cost(config: dict[str, Any]) -> float:
+        return 10.0 - config["parts"]
+
+    race, timer = made_up_race(cost)
+    search_runs(Problem(Op.SDDMM, random_csr(8, 8, [2] * 8), 512), race, {})
+    assert race.finish()[0]["parts"] == 2
+    assert not any(one["searched"] for one in timer.asked)
+
+
+def test_a_width_without_tiles_has_no_candidates() -> None:
+    race, timer = made_up_race(lambda config: 10.0)
+    search_runs(Problem(Op.SDDMM, random_csr(8, 8, [2] * 8), 3), race, {})
+    assert timer.asked == []
