@@ -21,9 +21,15 @@ class CellFormat:
 
     @classmethod
     def from_csr(
-        cls, matrix: Csr, max_widths: Sequence[int], block_power: int | None = None, tail_in_last: bool = True
+        cls,
+        matrix: Csr,
+        max_widths: Sequence[int],
+        block_power: int | None = None,
+        tail_in_last: bool = True,
+        *,
+        thirds: bool = False,
     ) -> CellFormat:
-        layout = cell_layout(matrix, max_widths, tail_in_last)
+        layout = cell_layout(matrix, max_widths, tail_in_last, thirds=thirds)
         return cls(HybFormat.from_layout(matrix, layout), len(max_widths), block_power)
 
     @property

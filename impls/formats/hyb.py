@@ -25,7 +25,7 @@ from spmark.impls.formats.threads import SHARE, cores, run_all
 UNIT = 8
 """Elements that a kernel takes at once: every bucket holds a multiple of them, so that loads are aligned."""
 MAX_STORED = 2**31 - 1
-_THIRDS = 24, 24_576
+THIRDS = 24, 24_576
 """Least and greatest width of 3 * 2^k: others are not whole units, or too wide for the arithmetic of the kernel."""
 _CLASSES = 64
 """Classes of lengths, two for each power of two, see `spmark.impls.formats.loops.count_ell_rows`."""
@@ -195,7 +195,7 @@ def widths_up_to(max_width: int, thirds: bool = False) -> tuple[int, ...]:
     if max_width < 1 or max_width & (max_width - 1):
         raise ValueError(f"expected max_width to be a power of two, found {max_width}")
     powers = [1 << power for power in range(max_width.bit_length())]
-    between = [3 * power // 4 for power in powers if thirds and _THIRDS[0] <= 3 * power // 4 <= _THIRDS[1]]
+    between = [3 * power // 4 for power in powers if thirds and THIRDS[0] <= 3 * power // 4 <= THIRDS[1]]
     return tuple(sorted(powers + between))
 
 

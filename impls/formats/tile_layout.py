@@ -17,7 +17,7 @@ from spmark.impls.core.problem import Csr
 from spmark.impls.core.spans import offsets
 from spmark.impls.formats import tile_loops
 from spmark.impls.formats.decompose import row_use
-from spmark.impls.formats.hyb import UNIT, Bucket, HybFormat, HybLayout
+from spmark.impls.formats.hyb import THIRDS, UNIT, Bucket, HybFormat, HybLayout
 from spmark.impls.formats.limits import check_stored
 from spmark.impls.formats.threads import SHARE, cores, run_all
 from spmark.impls.formats.tiles import BLOCK, ELL, GROUP, RUN, Blocks, Runs, Selection
@@ -99,7 +99,9 @@ class Layout:
         rows = np.where(used, rows, np.int32(-1))
         return Blocks(rows, group_ptr.astype(np.int32), indices.reshape(-1, GROUP), values, items, places)
 
-    def ell(self, others: list[NDArray[np.int32]], room: int) -> tuple[HybFormat | None, NDArray[np.int32]]:
+    def ell(
+        self, others: list[NDArray[np.int32]], room: int, thirds: bool = False
+    ) -> tuple[HybFormat | None, NDArray[np.int32]]:
         """Cut ELL tiles into rows and sort these into buckets.
 
         Parameters
@@ -108,6 +110,8 @@ class Layout:
             Rows of A that other pieces hold.
         room : int
             Most elements that the buckets may hold.
+        thirds : bool
+            Whether ELL rows that fill at most 3/4 of a tile of 32 and more stand in buckets of that width.
 
         Returns
         -------
@@ -137,7 +141,11 @@ class Layout:
         use = row_use(matrix.num_rows, [*others, rows])
         whole = np.ones(matrix.num_rows, np.bool_)
         whole[use.shared] = False
-        layout = _buckets(matrix, rows, starts, np.repeat(widths, counts), whole[rows])
+        widths = np.repeat(widths, counts)
+        if thirds:
+            narrower = widths // 4 * 3
+            widths = np.where((np.diff(starts) <= narrower) & (narrower >= THIRDS[0]), narrower, widths)
+        layout = _buckets(matrix, rows, starts, widths, whole[rows])
         check_stored("ELL tiles", matrix, layout.stored, room)
         pieces = Csr((rows.size, matrix.num_cols), starts.astype(np.int32), matrix.indices[items], matrix.values[items])
         return HybFormat.from_layout(pieces, layout), items

@@ -102,13 +102,15 @@ class TileFormat:
     runs: Runs | None
 
     @classmethod
-    def from_csr(cls, matrix: Csr, selection: Selection) -> TileFormat:
+    def from_csr(cls, matrix: Csr, selection: Selection, *, thirds: bool = False) -> TileFormat:
         """Lay out tiles.
 
         Parameters
         ----------
         matrix : Csr
         selection : Selection
+        thirds : bool
+            Whether ELL rows that fill at most 3/4 of a tile of 32 and more stand in buckets of that width.
 
         Returns
         -------
@@ -140,7 +142,7 @@ class TileFormat:
         pieces = [part.rows[part.rows >= 0] for part in blocks.values()]
         if runs:
             pieces.append(_rows_of_runs(runs))
-        ell, ell_held = layout.ell(pieces, room)
+        ell, ell_held = layout.ell(pieces, room, thirds)
         return cls(matrix.shape, matrix.nnz, blocks, ell, ell_held, runs)
 
     @property

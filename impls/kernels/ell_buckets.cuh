@@ -121,7 +121,7 @@ __device__ __forceinline__ void walk(const Run<T, lanes>& run, int elements, int
   const int lane = threadIdx.x % lanes;
   const int base = lane_id() - lane;
   Element now = run.fetch(0, lane), next = run.fetch(1, lane), later = next;
-  Packed<T, vector> part[kDepth][vectors];
+  Packed<T, vector> part[kDepth][vectors] = {};                  // without a value, sm_100 would spill others
   unsigned loaded = ballot(kFullMask, now.column >= 0) >> base;  // bit e: part[e] has a row of B
   int row_end = per_row / kDepth;                                // step at which the ELL row ends
 #pragma unroll

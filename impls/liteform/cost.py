@@ -30,6 +30,8 @@ class BucketCounts:
 
     rows: NDArray[np.int64]
     """Pieces of rows whose length needs 2^p slots; longer than 1,024 count in the last column."""
+    slots: NDArray[np.int64]
+    """Slots of these pieces in buckets where they fit, those of pieces longer than 1,024 left out."""
     folded: NDArray[np.int64]
     """ELL rows of the widest bucket if that is 2^p wide."""
     bound: NDArray[np.int64]
@@ -57,7 +59,7 @@ class BucketCounts:
         return np.where(present.any(1), POWERS - 1 - np.argmax(present[:, ::-1], 1), 0)
 
 
-def count(matrix: Csr, partitions: int, columns: bool = True) -> BucketCounts:
+def count(matrix: Csr, partitions: int, columns: bool = True, thirds: bool = False) -> BucketCounts:
     """Count a matrix cut into equal ranges of columns, on all cores.
 
     Parameters
@@ -67,6 +69,8 @@ def count(matrix: Csr, partitions: int, columns: bool = True) -> BucketCounts:
         Ranges of ceil(K / partitions) columns.
     columns : bool
         Count distinct columns, which the paper's cost needs and `spmark.impls.liteform.weights.weighed` does not.
+    thirds : bool
+        Count slots of buckets of 24, 48, 96, ... between the powers of two, which the paper's cost knows nothing of.
 
     Returns
     -------
@@ -78,9 +82,9 @@ def count(matrix: Csr, partitions: int, columns: bool = True) -> BucketCounts:
     tasks = max(1, min(cores(), matrix.nnz // _SHARE, _MAX_SCRATCH // max(2 * marked_columns, 1)))
     cuts = np.searchsorted(matrix.indptr, np.linspace(0, matrix.nnz, tasks + 1)[1:-1])
     bounds = [0, *map(int, cuts), matrix.num_rows]
-    counted = np.zeros((tasks, 6, partitions, POWERS), np.int64)
+    counted = np.zeros((tasks, 7, partitions, POWERS), np.int64)
     marks = np.zeros((tasks, marked_columns), np.uint16)
-    given = matrix.indptr, matrix.indices, width
+    given = matrix.indptr, matrix.indices, width, thirds
     run_all(
         count_rows,
         ((*given, *share, *mine, marked) for share, mine, marked in zip(pairwise(bounds), counted, marks, strict=True)),

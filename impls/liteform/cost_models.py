@@ -31,7 +31,7 @@ class BucketCost:
     Parameters
     ----------
     how : LiteForm
-        Its fields ``cost``, ``order``, ``bound`` and ``tail_in_last`` are read.
+        Its fields ``cost``, ``order``, ``bound``, ``tail_in_last`` and ``thirds`` are read.
     device : DeviceSpec
         GPU whose weights are taken, if its table has weights.
     """
@@ -60,7 +60,7 @@ class BucketCost:
                 continue
             partitions = int(config["partitions"])
             if partitions not in counted:
-                counts = count(problem.matrix, partitions, columns=weights is None)
+                counts = count(problem.matrix, partitions, columns=weights is None, thirds=how.thirds)
                 costs = table_of(counts, problem.width, bound=how.bound, weights=weights, tail_in_last=how.tail_in_last)
                 counted[partitions] = costs, counts
             scores[number] = capped(*counted[partitions], power_of(int(config["max_width"])))

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from numba import types
 
-from spmark.impls.core.loops import compiled
+from spmark.impls.core.loops import compiled, inlined
 
 MAX_POWER: Final = 10
 """Binary logarithm of the widest bucket, 1,024: the paper's limit, the threads of a block."""
@@ -22,6 +22,15 @@ _SHORT_IN = types.Array(types.int16, 1, "C", readonly=True)
 _REAL_IN = types.Array(types.float64, 1, "C", readonly=True)
 _REALS_IN = types.Array(types.float64, 2, "C", readonly=True)
 _COUNTS = types.int64[:, ::1]
+
+
+@inlined
+def _bucket_of(length: Any, thirds: Any) -> Any:
+    """Give the slots of the narrowest bucket that holds ``length`` non-zeros, none for none."""
+    slots = 1 if length > 0 else 0
+    while slots < length:
+        slots *= 2
+    return 3 * slots // 4 if thirds and slots >= 32 and 4 * length <= 3 * slots else slots
 
 
 @compiled(types.void, _IN, _SHORT_IN, _REAL_IN, _IN, _IN, _REALS_IN, types.float32[::1], types.float64[::1])
@@ -56,15 +65,18 @@ def add_votes(  # noqa: PLR0917 (Numba takes no keyword-only arguments)
 
 
 @compiled(
-    types.void, _IN, _IN, _LONG, _LONG, _LONG, _COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, types.uint16[::1]
+    *(types.void, _IN, _IN, _LONG, types.boolean, _LONG, _LONG),
+    *(_COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, types.uint16[::1]),
 )
 def count_rows(  # noqa: PLR0917
     indptr: Any,
     indices: Any,
     width: Any,
+    thirds: Any,
     first: Any,
     stop: Any,
     rows: Any,
+    slots: Any,
     folded: Any,
     bound: Any,
     longer: Any,
@@ -87,8 +99,12 @@ def count_rows(  # noqa: PLR0917
         Columns of a partition.
     first, stop : int
         Rows of this task.
+    thirds : bool
+        Whether buckets of 24, 48, 96, ... slots stand between the powers of two.
     rows : (partitions, MAX_POWER + 1) int64
         Added to: pieces whose length needs 2^power slots; the last power counts longer pieces as well.
+    slots : (partitions, MAX_POWER + 1) int64
+        Added to: slots of these pieces; longer pieces are left out.
     folded : (partitions, MAX_POWER + 1) int64
         Added to: ELL rows of the bucket 2^power where it is the widest, ceil(length / 2^power) for every piece of more
         than 2^(power - 1) non-zeros.
@@ -116,19 +132,15 @@ def count_rows(  # noqa: PLR0917
                 power += 1
             kept = min(power, MAX_POWER)
             rows[partition, kept] += 1
+            slots[partition, kept] += _bucket_of(length, thirds) if power == kept else 0
             bound[partition, kept] += 1 << (power - kept)
             for cap in range(kept + 1):
                 folded[partition, cap] += (length + (1 << cap) - 1) >> cap
             for cap in range(min(power, MAX_POWER + 1)):
                 full, rest = length >> cap, length & ((1 << cap) - 1)
-                slots = 0
-                if rest > 0:
-                    slots = 1
-                    while slots < rest:
-                        slots *= 2
                 longer[partition, cap] += 1
                 split[partition, cap] += full + (1 if rest > 0 else 0)
-                split_slots[partition, cap] += (full << cap) + slots
+                split_slots[partition, cap] += (full << cap) + _bucket_of(rest, thirds)
             if marks.size > 0:
                 bit = 1 << kept
                 for position in range(begin, at):

@@ -139,6 +139,8 @@ class LiteForm:
     """``given`` keeps A's order of rows, ``gathered`` puts rows that share columns together, ``auto`` chooses."""
     tail_in_last: bool = False
     """Leave the rest of a folded row in the widest bucket, as the paper does, instead of putting it where it fits."""
+    thirds: bool = False
+    """Put buckets of 24, 48, 96, ... between the paper's powers of two, which the measured cost counts."""
     dense: str = Dense.PREDICTED
     """Dense pieces of CELL on the matrix unit: ``never`` or ``always`` (float16, one partition), or only where pieces
     win against buckets in one partition. ``predicted`` asks a sample of the rows; ``measured`` runs both on the device
@@ -196,7 +198,7 @@ class LiteForm:
         choice = self._choice(problem, find(self.model), own)
         if choice.form is not StoredAs.CELL or self.dense == Dense.ALWAYS or self._predicted(problem, choice, own):
             return None
-        return self._buckets(problem, table, own, partial(count, problem.matrix, choice.partitions))
+        return self._buckets(problem, table, own, partial(count, problem.matrix, choice.partitions, thirds=self.thirds))
 
     def _choice(self, problem: Problem, predictor: Predictor, own: Built) -> Choice:
         """Choose the format, and the partitions of CELL."""
@@ -255,16 +257,17 @@ class LiteForm:
         own: Built,
     ) -> DevicePlan:
         converter = HybConverter(problem, target)
-        counted = partial(_counted, problem.matrix, choice.partitions, converter, own)
+        counted = partial(_counted, problem.matrix, choice.partitions, converter, own, thirds=self.thirds)
         buckets = self._buckets(problem, table, own, counted)
         order, max_widths = buckets.order, buckets.max_widths
         with own.phase("convert"):
-            layout = cell_layout(problem.matrix, max_widths, self.tail_in_last, order.rows if order else None)
+            rows = order.rows if order else None
+            layout = cell_layout(problem.matrix, max_widths, self.tail_in_last, rows, self.thirds)
         arrays = converter.fill(layout)
         with own.phase("search"):
             schedule = _schedule_of(problem, target, max(max_widths), gathered=order is not None)
         arguments = scheduled(schedule, order, choice.partitions) | ({"work": self.block} if self.block else {})
-        told = facts | buckets.facts | {"search": self.search}
+        told = facts | buckets.facts | {"search": self.search} | ({"thirds": True} if self.thirds else {})
         plan = EllBucketsPlan(problem, target, layout, told, arrays=arrays, **arguments)
         plan.charge(converter.phases_s)
         plan.search = buckets.record
@@ -333,16 +336,19 @@ def _schedule_of(problem: Problem, target: Target, max_width: int, *, gathered: 
     return schedule_for(target.spec.name, problem.width, problem.dtype, nnz=nnz, max_width=max_width, gathered=gathered)
 
 
-def _counted(matrix: Csr, partitions: int, converter: HybConverter, own: Built, columns: bool) -> BucketCounts:
+def _counted(
+    matrix: Csr, partitions: int, converter: HybConverter, own: Built, columns: bool, *, thirds: bool = False
+) -> BucketCounts:
     """Count a matrix; the converter's target counts distinct columns, if ``columns``, where that is less work."""
     if not columns or matrix.nnz < max(_MANY, matrix.num_rows + matrix.num_cols):
         with own.phase("search"):
-            return count(matrix, partitions, columns)
+            return count(matrix, partitions, columns, thirds)
     with own.phase("compile"):
         bits = ColumnBits(converter.target, partitions)
     with own.phase("search"):
         touched, above = bits.count(matrix.indptr, converter.indices, matrix.num_cols)
-        return replace(count(matrix, partitions, columns=False), columns=touched, columns_above=above)
+        counts = count(matrix, partitions, columns=False, thirds=thirds)
+        return replace(counts, columns=touched, columns_above=above)
 
 
 def _fixed(problem: Problem, target: Target, form: StoredAs, facts: dict[str, Any], own: Built) -> DevicePlan:

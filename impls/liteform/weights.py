@@ -59,7 +59,7 @@ def weighed(counts: BucketCounts, width: int, weights: Weights, tail_in_last: bo
     caps = np.arange(POWERS)
     plain = counts.rows.sum(1, keepdims=True) - counts.longer
     of_cap = counts.rows - np.where(caps == POWERS - 1, counts.longer, 0)
-    stored = np.cumsum(of_cap << caps, 1)
+    stored = np.cumsum(counts.slots, 1)
     if tail_in_last:
         added = counts.folded - of_cap
         stored += added << caps

@@ -75,6 +75,9 @@ class Stile:
     widest: int = 0
     """Most non-zeros of a row of an ELL tile, a power of two; 0 takes the public code's estimate. Where plans are
     measured, 0 also compares wider rows, and rows ordered so that rows that share columns stand together."""
+    thirds: bool = False
+    """Store ELL rows that fill at most 3/4 of a tile of 32, 64, ... in buckets of 24, 48, ...; tiles are searched and
+    priced by the paper's powers of two."""
     searched_width: int = 0
     """J that the format is searched for; 0 is the problem's own. The paper searches once for all J."""
     budget_s: float = 0.0
@@ -203,6 +206,7 @@ class Stile:
             **({"order": str(self.order)} if problem.op is Op.SDDMM else {}),
             **({"cost_model": str(self.cost_model)} if self.cost_model != Pricing.LINE else {}),
             **({"searched_width": self.searched_width} if self.searched_width else {}),
+            **({"thirds": True} if self.thirds and problem.op is Op.SPMM else {}),
         }
 
 

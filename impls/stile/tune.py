@@ -166,7 +166,7 @@ class _Converted:
         self._first_s: Mapping[str, float] = {}
         self._accounts = Built()
         with self._accounts.phase("convert"):
-            self._held = TileFormat.from_csr(problem.matrix, form.found.selection)
+            self._held = TileFormat.from_csr(problem.matrix, form.found.selection, thirds=facts.get("thirds", False))
 
     def schedules(self) -> list[Config]:
         """List schedules; the first is taken where nothing is measured."""

@@ -68,7 +68,7 @@ def test_caps_beyond_the_longest_row_cost_nothing_that_can_be_chosen() -> None:
 
 def slow_counts(matrix: Csr, partitions: int) -> BucketCounts:
     span = -(-matrix.num_cols // partitions)
-    rows, folded, bound, longer, split, split_slots = np.zeros((6, partitions, POWERS), np.int64)
+    rows, slots, folded, bound, longer, split, split_slots = np.zeros((7, partitions, POWERS), np.int64)
     touched = [[set() for _ in range(POWERS)] for _ in range(partitions)]
     for row in range(matrix.num_rows):
         columns = matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]]
@@ -79,6 +79,7 @@ def slow_counts(matrix: Csr, partitions: int) -> BucketCounts:
             power = (own.size - 1).bit_length()
             kept = min(power, POWERS - 1)
             rows[partition, kept] += 1
+            slots[partition, kept] += 1 << power if power < POWERS else 0
             bound[partition, kept] += 1 << (power - kept)
             for cap in range(kept + 1):
                 folded[partition, cap] += -(-own.size // (1 << cap))
@@ -93,7 +94,7 @@ def slow_counts(matrix: Csr, partitions: int) -> BucketCounts:
             touched[partition][kept] |= set(own.tolist())
     own = np.array([[len(columns) for columns in part] for part in touched])
     above = np.array([[len(set().union(*part[p:])) for p in range(POWERS)] for part in touched])
-    return BucketCounts(rows, folded, bound, longer, split, split_slots, own, above)
+    return BucketCounts(rows, slots, folded, bound, longer, split, split_slots, own, above)
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 5])

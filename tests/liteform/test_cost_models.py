@@ -29,7 +29,9 @@ def test_the_cost_is_the_sum_over_capped_partitions() -> None:
     assert np.isnan(scores).tolist() == [False] * 4 + [True]
 
 
-@pytest.mark.parametrize("config", [{}, {"cost": "paper"}, {"bound": True, "cost": "paper"}, {"order": "gathered"}])
+@pytest.mark.parametrize(
+    "config", [{}, {"cost": "paper"}, {"bound": True, "cost": "paper"}, {"order": "gathered"}, {"thirds": True}]
+)
 def test_the_cost_is_what_a_build_tells(config: dict[str, object]) -> None:
     """A plan on the host is built with the paper's cost; it says what every cap would have cost."""
     problem = Problem(Op.SPMM, random_csr(90, 130, RNG.integers(0, 60, 90).tolist()), 32)

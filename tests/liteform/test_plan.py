@@ -53,6 +53,7 @@ def blocked(share: float) -> Csr:
         ({"format": "cell", "partitions": 1, "max_width": 8, "tail_in_last": True, "block": 64}, DType.FLOAT32, 32),
         ({"format": "cell", "partitions": 1, "max_width": 4, "order": "gathered"}, DType.FLOAT32, 32),
         ({"format": "cell", "partitions": 3, "order": "gathered"}, DType.FLOAT16, 32),
+        ({"format": "cell", "partitions": 1, "max_width": 64, "thirds": True}, DType.FLOAT16, 32),
         ({"format": "csr"}, DType.FLOAT32, 32),
         ({"format": "bsr"}, DType.FLOAT16, 32),
         ({"format": "bsr"}, DType.FLOAT16, 7),

@@ -19,9 +19,9 @@ SAMPLES = {
 }
 
 
-def counted(matrix: Csr, width: int, power: int, tail_in_last: bool) -> float:
+def counted(matrix: Csr, width: int, power: int, tail_in_last: bool, *, thirds: bool = False) -> float:
     """Count slot by slot and store by store what the weights price, in one partition."""
-    held = CellFormat.from_csr(matrix, [1 << power], tail_in_last=tail_in_last).held
+    held = CellFormat.from_csr(matrix, [1 << power], tail_in_last=tail_in_last, thirds=thirds).held
     rows = held.rows[held.rows >= 0]
     times = np.bincount(rows, minlength=matrix.num_rows)
     stored = sum(b.width * int((held.rows[b.first : b.first + b.count] >= 0).sum()) for b in held.buckets)
@@ -32,15 +32,27 @@ def counted(matrix: Csr, width: int, power: int, tail_in_last: bool) -> float:
     return 2 * stored + width * (stores + WEIGHTS.slot * stored) + chain + launch
 
 
+@pytest.mark.parametrize("thirds", [True, False])
 @pytest.mark.parametrize("tail_in_last", [True, False])
 @pytest.mark.parametrize("name", SAMPLES)
-def test_the_weighed_cost_is_the_count(name: str, tail_in_last: bool) -> None:
-    counts = count(SAMPLES[name], 1)
+def test_the_weighed_cost_is_the_count(name: str, tail_in_last: bool, thirds: bool) -> None:
+    counts = count(SAMPLES[name], 1, thirds=thirds)
     table = weighed(counts, 17, WEIGHTS, tail_in_last)
     top = int(counts.widest[0])
     assert np.isinf(table[0, top + 1 :]).all()
     for power in range(top + 1):
-        assert table[0, power] == counted(SAMPLES[name], 17, power, tail_in_last), power
+        assert table[0, power] == counted(SAMPLES[name], 17, power, tail_in_last, thirds=thirds), power
+
+
+def test_what_a_row_of_45_costs_by_hand() -> None:
+    """Under 64 it is one store and 48 slots instead of 64; under 16 three added stores and 48 slots either way."""
+    matrix = random_csr(1, 60, [45])
+    weights = Weights(atomic=3.0, slot=0.5, chain=0.0, beyond=0.0, launch=100.0)
+    powers, between = (weighed(count(matrix, 1, thirds=thirds), 10, weights)[0] for thirds in (False, True))
+    assert (powers[6], between[6]) == (2 * 64 + 10 * (1 + 32), 2 * 48 + 10 * (1 + 24))
+    assert powers[4] == between[4] == 2 * 48 + 10 * (1 + 3 * 3 + 24) + 100
+    # Under 32 the rest of 13 fits 16.
+    assert powers[5] == between[5] == 2 * 48 + 10 * (1 + 3 * 2 + 24) + 100
 
 
 def test_with_several_partitions_every_store_is_added() -> None:

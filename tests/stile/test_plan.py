@@ -51,6 +51,14 @@ def run(problem: Problem, implementation: Stile) -> Any:
     return plan
 
 
+def test_thirds_store_less_and_are_named() -> None:
+    problem = Problem(Op.SPMM, random_csr(60, 90, [20, 45] * 30), 32)
+    thirds, powers = (run(problem, Stile(thirds=on, formats="other", widest=64)) for on in (True, False))
+    assert (thirds.config["thirds"], "thirds" in powers.config) == (True, False)
+    assert thirds.stored < powers.stored
+    assert "thirds" not in run(Problem(Op.SDDMM, problem.matrix, 32), Stile(thirds=True)).config
+
+
 def test_what_a_plan_says() -> None:
     matrix = banded()
     plan = run(Problem(Op.SPMM, matrix, 64, DType.FLOAT16), Stile())

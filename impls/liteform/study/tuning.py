@@ -79,7 +79,9 @@ class ScheduleRow(Row):
     def counts(self) -> BucketCounts:
         """The counts that weights price."""
         told = {name: np.array([self.counted[name]], np.int64) for name in COUNTED}
-        return BucketCounts(**told, bound=np.zeros((1, POWERS), np.int64))
+        slots = told["rows"] << np.arange(POWERS)
+        slots[:, -1] -= told["longer"][:, -1] << POWERS - 1
+        return BucketCounts(**told, slots=slots, bound=np.zeros((1, POWERS), np.int64))
 
     def by_width(self, gathered: bool, tail_in_last: bool) -> dict[int, float]:
         """Give the least time of every widest bucket that was tried in one order of rows."""
