@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,12 @@ from problems import dense_operands, random_csr, run_checked
 from tables import TableTarget, every_instance, table_target
 
 from spmark.impls.core.errors import BuildError, OperandError
+from spmark.impls.core.operators import reference, tolerance
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.kernels.sddmm import SddmmPlan
 from spmark.impls.kernels.sddmm_runs import SDDMM_RUNS, SddmmRunsPlan, is_offered, run_tiles, sddmm_plan
+from spmark.impls.runtime.device import find
+from spmark.impls.runtime.target import open_target
 from spmark.impls.runtime.template import C_TYPES, Instance
 
 # Rows that begin within a batch, with it and long after it; none of 2, 4 and 8 divides the number of non-zeros.
@@ -142,3 +146,22 @@ def test_misaligned_operands_are_refused(target: TableTarget) -> None:
     shifted[:] = right
     with pytest.raises(OperandError, match="multiple of 16 bytes"):
         plan.run((left, shifted), np.empty(problem.out_shape, np.float32))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", list(DType))
+@pytest.mark.parametrize("width", [32, 100, 128, 512])
+def test_every_tile_on_a_gpu(width: int, dtype: DType) -> None:
+    """A race passes over what is wrong, so that only this test would tell of it."""
+    cupy = pytest.importorskip("cupy")
+    problem = Problem(Op.SDDMM, MATRIX, width, dtype, scaled=True)
+    operands = dense_operands(problem)
+    given = [cupy.asarray(operand) for operand in operands]
+    cuda = open_target(find("cuda"))
+    for tile, searched, turns in product(run_tiles(width, dtype), (False, True), (1, 3)):
+        schedule = {**tile, "searched": searched}
+        if not is_offered(width, dtype, schedule):
+            continue
+        out = cupy.full(problem.out_shape, np.nan, dtype.numpy)
+        SddmmRunsPlan(problem, cuda, {}, **schedule, run=turns * tile["batch"]).run(given, out)
+        assert reference(problem, operands).max_error(cupy.asnumpy(out)) <= tolerance(problem), schedule
