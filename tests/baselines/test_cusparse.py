@@ -10,8 +10,9 @@ from problems import dense_operands, matrices, random_csr
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.core.tolerance import tolerance
 from spmark.impls.cusparse import blocks
 from spmark.impls.cusparse.blocks import PADDING, blocked_ell, count_blocks, smallest
 from spmark.impls.cusparse.library import CusparseLibrary

@@ -328,6 +328,7 @@ def test_csr_as_it_comes_competes_only_where_nothing_pins_a_format(monkeypatch: 
     assert asked == [True, True, False, False, False, False, False]
 
 
+@pytest.mark.usefixtures("nothing_compiled")
 def test_runs_of_sddmm_are_searched_where_there_are_no_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     def cost(self: MadeUpTimes, config: Any) -> float:
         return 10.0 + abs(config.get("run", 64) - 16)
