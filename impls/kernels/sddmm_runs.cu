@@ -70,7 +70,8 @@ __global__ void __launch_bounds__(threads)
   static_assert(vectors * batch * vector <= 64 && (batch > 2 || vectors == 4), "Y is held while it comes");
   static_assert(parts * vectors * vector <= 32, "a row of X stays in registers");
   static_assert(parts == 1 || (vectors > 1 && vectors * batch <= 8 && lanes >= 16), "parts are for a wide J");
-  static_assert(!early || vectors * batch * vector * sizeof(T) <= 128, "rows of X are held beside those of Y");
+  static_assert(!early || vectors == 1, "rows of X are held beside those of Y");
+  static_assert(batch < 8 || (vectors == 1 && lanes == 8), "large batches pay with one load of a row alone");
   static_assert(!(searched || early) || (whole && parts == 1), "few kernels have a tail or parts");
   static_assert(!whole || sizeof(T) * vector == 16, "narrow loads are for a J that wide ones do not divide");
   static_assert(whole || (parts == 1 && batch == 4 && (lanes == 8 || lanes == 32)), "few kernels have a tail");

@@ -19,15 +19,16 @@ _MOST_OF_Y = 64
 """Elements of Y that a lane may have on their way."""
 _MOST_OF_X = 32
 """Elements of a row of X that a lane may keep."""
-_MOST_EARLY_BYTES = 128
-"""Bytes of Y that a lane may have on their way where rows of X come with them."""
 
 
 def _legal(values: Mapping[str, TemplateValue]) -> bool:
+    """Tell whether a kernel fits the registers; batches of 8, and ``early``, pay with one load of a row alone."""
     vector, vectors, lanes, batch, parts = (int(values[k]) for k in ("vector", "vectors", "lanes", "batch", "parts"))
     load_bytes, loads = vector * (2 if values["T"] == "half" else 4), vectors * batch
-    x_fits = parts * vectors * vector <= _MOST_OF_X and (not values["early"] or loads * load_bytes <= _MOST_EARLY_BYTES)
-    y_fits = loads * vector <= _MOST_OF_Y and (batch > 2 or vectors == 4)
+    x_fits = parts * vectors * vector <= _MOST_OF_X and (not values["early"] or vectors == 1)
+    y_fits = (
+        loads * vector <= _MOST_OF_Y and (batch > 2 or vectors == 4) and (batch < 8 or (vectors == 1 and lanes == 8))
+    )
     if load_bytes > _LOAD_BYTES or batch > lanes or not (x_fits and y_fits):
         return False
     plain = not (values["searched"] or values["early"])

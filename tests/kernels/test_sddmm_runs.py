@@ -11,8 +11,9 @@ from problems import dense_operands, random_csr, run_checked
 from tables import TableTarget, every_instance, table_target
 
 from spmark.impls.core.errors import BuildError, OperandError
-from spmark.impls.core.operators import reference, tolerance
+from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.core.tolerance import tolerance
 from spmark.impls.kernels.sddmm import SddmmPlan
 from spmark.impls.kernels.sddmm_runs import SDDMM_RUNS, SddmmRunsPlan, is_offered, run_tiles, sddmm_plan
 from spmark.impls.runtime.device import find
@@ -66,16 +67,16 @@ def test_awkward_matrices(name: str, searched: bool, target: TableTarget) -> Non
 
 @pytest.mark.parametrize(("dtype", "vector"), [(DType.FLOAT32, 4), (DType.FLOAT16, 8)])
 def test_the_bits_depend_on_lanes_alone(dtype: DType, vector: int, target: TableTarget) -> None:
-    problem = Problem(Op.SDDMM, MATRIX, 4 * 16 * vector, dtype, scaled=True)
-    one = {"vector": vector, "lanes": 16}
-    expected = run_checked(SddmmPlan(problem, target, {}, **one, batch=4, searched=False), problem)
-    tiles = [(4, 1, 2, False), (4, 1, 2, True), (2, 2, 4, False)]
-    tiles += [(4, 1, 4, False)] if dtype is DType.FLOAT32 else []
-    for vectors, parts, batch, early in tiles:
-        for searched, run in ((False, 2), (False, 12), (False, 64), (parts == 1, 5)):
-            tile = {**one, "vectors": vectors, "parts": parts, "batch": batch, "early": early}
-            found = run_with(problem, target, run, **tile, searched=searched)
-            np.testing.assert_array_equal(found.view(np.uint8), expected.view(np.uint8))
+    wide = [(4, 1, 2, False), (2, 2, 4, False), *([(4, 1, 4, False)] if dtype is DType.FLOAT32 else [])]
+    for loads, tiles in ((4, wide), (1, [(1, 1, 4, False), (1, 1, 4, True)])):
+        problem = Problem(Op.SDDMM, MATRIX, loads * 16 * vector, dtype, scaled=True)
+        one = {"vector": vector, "lanes": 16}
+        expected = run_checked(SddmmPlan(problem, target, {}, **one, batch=4, searched=False), problem)
+        for vectors, parts, batch, early in tiles:
+            for searched, run in ((False, 2), (False, 12), (False, 64), (parts == 1, 5)):
+                tile = {**one, "vectors": vectors, "parts": parts, "batch": batch, "early": early}
+                result = run_with(problem, target, run, **tile, searched=searched)
+                np.testing.assert_array_equal(result.view(np.uint8), expected.view(np.uint8))
 
 
 def test_what_stands_past_j_does_not_reach_a_result(target: TableTarget) -> None:
