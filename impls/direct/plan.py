@@ -19,10 +19,10 @@ from spmark.impls.kernels.direct_spmm import (
     SHORT,
     SPMM_DIRECT,
     DirectPlan,
-    lengths_to_split,
     load_of,
     loads_whole,
     mean_length,
+    usual_length,
 )
 from spmark.impls.runtime.target import MAX_GRID, open_target
 from spmark.impls.runtime.template import KernelTemplate
@@ -50,7 +50,7 @@ class Direct:
     rows: int = 0
     """Rows of a group (1, 2, 4); 0 takes the most of which mean rows have 4 non-zeros together, at least 1."""
     longest: int = 0
-    """Non-zeros of a row beyond which a block takes it; 0 takes 256 or four mean rows, the larger that a row passes."""
+    """Non-zeros of a row beyond which a block takes it; 0 takes four mean rows."""
 
     def __post_init__(self) -> None:
         check_choices(self, lanes=(0, *LANES), vectors=(0, 1, 2), unroll=(0, 2, 4), rows=(0, *ROWS))
@@ -79,7 +79,7 @@ class Direct:
             "lanes": self.lanes or next((n for n in LANES if n == most or n * vectors * vector >= width), most),
             "unroll": self.unroll or _UNROLL,
             "rows": self.rows or max(n for n in ROWS if n == 1 or n * mean <= _UNROLL),
-            "longest": self.longest or lengths_to_split(problem.matrix)[0],
+            "longest": self.longest or usual_length(problem.matrix),
         }
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:

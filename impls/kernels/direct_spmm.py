@@ -31,10 +31,11 @@ _THREADS = 128
 _LOAD_BYTES = 16
 _MOST_TILES = 6
 """Tiles of `direct_starts`."""
-_LONG = 256
-"""Elements of a row that a group is left alone with, whatever the mean."""
-_UNEVEN = 4
-"""Times the mean length from which a row may be long."""
+_UNEVEN, _USUAL = (1.5, 2, 3, 4, 6, 8), 4
+"""Times the mean length from which a row may be long, and of these the one without a search. On an H200 the fastest was
+1.5 to 4 times at J = 32 and 128 and up to 8 times at J = 512 (four matrices of the tuning half, as the README says)."""
+_LEAST_LONG = 8
+"""Elements of a row below which no block takes it."""
 SHORT = 8
 """Elements of a mean row below which a group may take several."""
 
@@ -167,13 +168,16 @@ def mean_length(matrix: Csr) -> float:
 
 
 def lengths_to_split(matrix: Csr) -> tuple[int, ...]:
-    """List the values of ``longest`` that are worth trying: 256 and four mean rows, the larger first.
+    """List the values of ``longest`` that are worth trying, rising: multiples of the mean, and last `UNSPLIT`."""
+    most, mean = int(matrix.row_lengths.max(initial=0)), mean_length(matrix)
+    limits = {max(_LEAST_LONG, round(times * mean)) for times in _UNEVEN}
+    return (*sorted(limit for limit in limits if limit < most), UNSPLIT)
 
-    `UNSPLIT` alone where no row is longer.
-    """
-    most = int(matrix.row_lengths.max(initial=0))
-    limits = {_LONG, max(1, round(_UNEVEN * mean_length(matrix)))}
-    return tuple(sorted((one for one in limits if one < most), reverse=True)) or (UNSPLIT,)
+
+def usual_length(matrix: Csr) -> int:
+    """Give the value of ``longest`` without a search: four mean rows, or `UNSPLIT` where no row is longer."""
+    usual = max(_LEAST_LONG, round(_USUAL * mean_length(matrix)))
+    return usual if usual < matrix.row_lengths.max(initial=0) else UNSPLIT
 
 
 def load_of(width: int, dtype: DType) -> int:
@@ -202,7 +206,7 @@ def direct_tiles(width: int, dtype: DType) -> list[dict[str, int]]:
 def direct_starts(problem: Problem) -> list[dict[str, int]]:
     """List the schedules of `DirectPlan` with which a search begins: the widest tiles, one row a group."""
     tiles = direct_tiles(problem.width, problem.dtype)[:_MOST_TILES]
-    plain = {"unroll": 4, "rows": 1, "longest": lengths_to_split(problem.matrix)[0], "threads": _THREADS}
+    plain = {"unroll": 4, "rows": 1, "longest": usual_length(problem.matrix), "threads": _THREADS}
     return [{**tile, **plain} for tile in tiles]
 
 
@@ -212,6 +216,6 @@ def direct_axes(problem: Problem) -> dict[str, tuple[int, ...]]:
     return {
         "rows": ROWS[1:] if mean_length(problem.matrix) < SHORT else (),
         "unroll": (2,) if whole else (),
-        "longest": lengths_to_split(problem.matrix)[1:],
+        "longest": lengths_to_split(problem.matrix),
         "threads": (64, 256) if whole else (),
     }

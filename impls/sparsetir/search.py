@@ -25,7 +25,7 @@ from spmark.impls.tuning.direct import search_direct
 from spmark.impls.tuning.race import ConfigTime
 from spmark.impls.tuning.runs import search_runs
 from spmark.impls.tuning.space import Axis, Space
-from spmark.impls.tuning.strategies import Times, along, exhaustive, fastest
+from spmark.impls.tuning.strategies import Times, along, both_ways, exhaustive, fastest
 
 PARTITIONS = (1, 2, 4, 8, 16)
 """c of the paper's search."""
@@ -112,8 +112,7 @@ def search_hyb(problem: Problem, pinned: Mapping[str, Any], race: Times) -> None
 def _one_turn(problem: Problem, race: Times, config: Config, pinned: Mapping[str, Any]) -> ConfigTime:
     """Go along every axis once but the column partitions, which cost a conversion each."""
     best = exhaustive(race, [{**config, "threads": 128, **tile} for tile in spmm_tiles(problem)]).config
-    below, above = (tuple(w for w in WORK if w < best["work"]), tuple(w for w in WORK if w > best["work"]))
-    best = along(race, along(race, best, "work", below[::-1]), "work", above)
+    best = both_ways(race, best, "work", WORK)
     # Whether blocks take long rows together decides how wide the last bucket should be: both ways are followed.
     ways = [{**best, "together": together} for together in (NEVER, TOGETHER[0])]
     if "thirds" not in best and thirds_pay(problem, best["c"], pinned.get("max_width", MAX_WIDTHS[-1])):

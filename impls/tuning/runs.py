@@ -5,7 +5,7 @@ from __future__ import annotations
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Problem
 from spmark.impls.kernels.sddmm_runs import is_offered, run_tiles
-from spmark.impls.tuning.strategies import Times, along, exhaustive
+from spmark.impls.tuning.strategies import Times, both_ways, exhaustive
 
 RUNS = (2, 4, 8, 16, 32)
 """Non-zeros of a group."""
@@ -37,14 +37,12 @@ def search_runs(problem: Problem, race: Times, fixed: Config) -> None:
     if not starts:
         return
     leading = sorted(race.time_all(starts), key=lambda timed: timed.us)[:_WALKED]
-    best = exhaustive(race, [_along_runs(race, timed.config) for timed in leading]).config
+    best = exhaustive(race, [_walked(race, timed.config) for timed in leading]).config
     tile = {name: value for name, value in best.items() if name not in fixed}
     if is_offered(width, dtype, {**tile, "searched": True}):
         race.time({**best, "searched": True})
 
 
-def _along_runs(race: Times, config: Config) -> Config:
-    """Walk the run from where a config has it to both sides; a run holds a batch at least."""
-    shorter = [run for run in RUNS[::-1] if config["batch"] <= run < config["run"]]
-    longer = [run for run in RUNS if run > config["run"]]
-    return along(race, along(race, config, "run", shorter), "run", longer)
+def _walked(race: Times, tile: Config) -> Config:
+    """Walk a tile's run; a run holds a batch at least."""
+    return both_ways(race, tile, "run", [run for run in RUNS if run >= tile["batch"]])

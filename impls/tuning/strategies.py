@@ -96,6 +96,14 @@ def along(race: Times, config: Config, axis: str, values: Iterable[Any]) -> Conf
     return best.config
 
 
+def both_ways(race: Times, config: Config, axis: str, values: Iterable[int]) -> Config:
+    """Walk `along` an axis of numbers from where ``config`` stands: first to lesser values, then to greater ones."""
+    rising = sorted(values)
+    lesser = [value for value in rising[::-1] if value < config[axis]]
+    greater = [value for value in rising if value > config[axis]]
+    return along(race, along(race, config, axis, lesser), axis, greater)
+
+
 def while_hopeful(race: Times, configs: Sequence[Config]) -> None:
     """Time configs, but only the first `_FEW` where all of these are far slower than the race's fastest."""
     if fastest(race.time_all(configs[:_FEW])).us <= HOPELESS[0] * race.fastest_us:

@@ -1,0 +1,184 @@
+"""Run every implementation for GPUs on tiny problems under compute-sanitizer, and tabulate what each tool says.
+
+    python scripts/sanitize.py --out sanitized.jsonl
+    python scripts/sanitize.py --only sparsetir --tools racecheck
+
+Every pair of a tool and an implementation is a process of its own, without CuPy's pool, so that an access past an array
+is one past an allocation. Searches time nothing here, because the suite's gate waits for the host and the tools run one
+kernel at a time. Each candidate runs once and is checked. A tool that the machine refuses is "not run", and never
+"0 findings".
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+_FOUND, _DONE = 86, "plans were run and are right"
+"""Exit code that the tools give where they have found something, and what an inner process says at its end."""
+_SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)")
+_WIDTHS = (20, 32, 64)
+_SEED = 7
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one tool said of one implementation."""
+
+    tool: str
+    implementation: str
+    status: str
+    """``clean``, ``findings``, ``not run`` or ``failed``."""
+    findings: int
+    plans: int
+    seconds_limit: int
+    said: str
+    """The first lines of what was found, or why nothing was run."""
+
+
+def tiny_problems() -> list[Any]:
+    """Make problems with empty, short and long rows, with blocks, and with J that tiles divide and do not divide."""
+    from spmark.impls.core.problem import Csr, DType, Op, Problem
+
+    random = np.random.default_rng(_SEED)
+    uneven = np.zeros((48, 70), bool)
+    for row, length in enumerate(random.integers(0, 9, 48)):
+        uneven[row, random.choice(70, length, replace=False)] = True
+    uneven[5], uneven[7:11] = True, False
+    blocked = np.kron(random.random((3, 4)) < 0.6, np.ones((16, 16), bool))
+    matrices = []
+    for pattern in (uneven, blocked):
+        rows, columns = np.nonzero(pattern)
+        indptr = np.searchsorted(rows, np.arange(pattern.shape[0] + 1))
+        matrices.append(Csr.checked(pattern.shape, indptr, columns, random.uniform(0.5, 1, columns.size)))
+    return [
+        Problem(op, matrix, width, dtype, scaled)
+        for matrix in matrices
+        for width in _WIDTHS
+        for dtype in DType
+        for op, scaled in ((Op.SPMM, False), (Op.SDDMM, False), (Op.SDDMM, True))
+    ]
+
+
+def run_inside(name: str) -> int:
+    """Build and check one implementation's plans; give how many there were."""
+    import cupy
+
+    from spmark.impls.core.errors import UnsupportedError
+    from spmark.impls.core.operators import random_operands, reference
+    from spmark.impls.core.tolerance import tolerance
+    from spmark.impls.runtime import cudatiming
+    from spmark.impls.runtime.device import find
+    from spmark.impls.runtime.timing import Run, Stopwatch
+    from spmark.impls.table import create
+
+    class Once(Stopwatch):
+        """A stopwatch without a gate: each run is made once, and all take as long."""
+
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def batch(self, runs: Sequence[Run], rounds: int, cold: bool) -> NDArray[np.float64]:
+            for run in runs:
+                run()
+            cupy.cuda.Device().synchronize()
+            return np.ones((len(runs), rounds))
+
+        def state(self) -> tuple[float, list[str]]:
+            return 0.0, []
+
+    cudatiming.CudaStopwatch = Once
+    cupy.cuda.set_allocator(None)
+    cupy.cuda.set_pinned_memory_allocator(None)
+    device, plans = find("cuda"), 0
+    for problem in tiny_problems():
+        implementation = create(name)
+        if problem.op not in implementation.ops or implementation.unsupported(problem, device) is not None:
+            continue
+        try:
+            plan = implementation.build(problem, device)
+        except UnsupportedError:
+            continue
+        sources = random_operands(problem, _SEED)
+        operands = [cupy.empty(source.shape, problem.dtype.numpy) for source in sources]
+        for source, operand in zip(sources, operands, strict=True):
+            source.fill(operand, cupy)
+        out = cupy.full(problem.out_shape, np.nan, problem.dtype.numpy)
+        plan.run(operands, out)
+        expected = reference(problem, sources)
+        error = expected.max_error(cupy.asnumpy(expected.select(problem, out, plan.order)))
+        if not error <= tolerance(problem, plan.half_sums):
+            raise SystemExit(f"{name}: expected the product of {problem}, found an error of {error:.3g}")
+        plans += 1
+    return plans
+
+
+def sanitize(tool: str, name: str, limit_s: int) -> Outcome:
+    """Run one implementation under one tool."""
+    sanitizer = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    command = [sanitizer, "--tool", tool, "--error-exitcode", str(_FOUND), "--print-limit", "3"]
+    command += [sys.executable, str(Path(__file__)), "--inside", name]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Outcome(tool, name, "not run", 0, 0, limit_s, str(error)[:500])
+    text = done.stdout + done.stderr
+    counts, ran = _SUMMARY.search(text), re.search(rf"(\d+) {_DONE}", text)
+    findings, plans = int(counts[1]) if counts else 0, int(ran[1]) if ran else 0
+    if ran is None or counts is None:
+        # Python's own words say that the tool let the process begin.
+        status = "failed" if "Traceback" in text or findings else "not run"
+        return Outcome(tool, name, status, findings, plans, limit_s, text[-800:])
+    said = "\n".join(line for line in text.splitlines() if line.startswith("========="))[:2000] if findings else ""
+    return Outcome(tool, name, "findings" if findings else "clean", findings, plans, limit_s, said)
+
+
+def main() -> None:
+    """Run what the command line asks for; exit with 1 where a tool has found something or an implementation failed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tools", nargs="+", choices=TOOLS, default=TOOLS)
+    parser.add_argument("--only", nargs="+", default=[], help="implementations; by default all for GPUs")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--limit-s", type=int, default=300)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--inside", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.inside:
+        sys.stdout.write(f"{run_inside(args.inside)} {_DONE}\n")
+        return
+
+    from spmark.impls.core.devicespec import DeviceKind
+    from spmark.impls.table import IMPLEMENTATIONS, create
+
+    names = args.only or [name for name in IMPLEMENTATIONS if DeviceKind.CUDA in create(name).devices]
+    sys.stdout.write(f"{platform.platform()}\n")
+    with ThreadPoolExecutor(args.jobs) as threads:
+        pairs = [(tool, name) for name in names for tool in args.tools]
+        outcomes = list(threads.map(lambda pair: sanitize(*pair, args.limit_s), pairs))
+    for outcome in outcomes:
+        count = outcome.findings if outcome.status == "findings" else ""
+        sys.stdout.write(
+            f"{outcome.implementation:22} {outcome.tool:10} {outcome.status} {count} {outcome.plans} plans\n"
+        )
+    if args.out:
+        args.out.write_text("".join(json.dumps(asdict(outcome)) + "\n" for outcome in outcomes), encoding="utf-8")
+    sys.exit(any(outcome.status in {"findings", "failed"} for outcome in outcomes))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""scripts/sanitize.py tells clean runs, findings, failures and refused tools apart, and its problems are awkward."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from spmark.impls.core.problem import DType, Op
+
+SCRIPT = Path(__file__).parents[1] / "scripts/sanitize.py"
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("sanitize", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["sanitize"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "status", "findings", "plans"),
+    [
+        ("36 plans were run and are right\n========= ERROR SUMMARY: 0 errors", 0, "clean", 0, 36),
+        (
+            "========= Invalid read\n36 plans were run and are right\n========= ERROR SUMMARY: 3 errors",
+            86,
+            "findings",
+            3,
+            36,
+        ),
+        ("36 plans were run and are right\n========= RACECHECK SUMMARY: 2 hazards", 86, "findings", 2, 36),
+        ("Traceback (most recent call last):\nImportError\n========= ERROR SUMMARY: 0 errors", 1, "failed", 0, 0),
+        ("========= Error: Device not supported", 255, "not run", 0, 0),
+        ("36 plans were run and are right", 0, "not run", 0, 36),
+    ],
+)
+def test_what_a_tool_says(
+    script: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    said: str,
+    code: int,
+    status: str,
+    findings: int,
+    plans: int,
+) -> None:
+    tool = tmp_path / "compute-sanitizer"
+    tool.write_text(f"#!/bin/sh\ncat <<'END'\n{said}\nEND\nexit {code}\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    outcome = script.sanitize("memcheck", "gespmm", 60)
+    assert (outcome.status, outcome.findings, outcome.plans) == (status, findings, plans)
+    assert bool(outcome.said) == (status != "clean") or status == "findings"
+
+
+def test_a_machine_without_the_tool_ran_nothing(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script.shutil, "which", lambda name: "/nowhere/compute-sanitizer")
+    outcome = script.sanitize("memcheck", "gespmm", 60)
+    assert (outcome.status, outcome.plans) == ("not run", 0)
+    assert "nowhere" in outcome.said
+
+
+def test_the_problems_have_empty_full_and_blocked_rows(script: ModuleType) -> None:
+    problems = script.tiny_problems()
+    assert {(problem.op, problem.dtype) for problem in problems} == {(op, dtype) for op in Op for dtype in DType}
+    lengths = problems[0].matrix.row_lengths
+    assert lengths.min() == 0
+    assert lengths.max() == problems[0].matrix.num_cols
+    assert any(problem.width % 16 for problem in problems)
+    blocked = problems[-1].matrix
+    assert set(blocked.row_lengths % 16) == {0}
+    assert blocked.nnz
