@@ -20,7 +20,7 @@ from spmark.datasets.load import LoadedMatrix, load_matrix
 from spmark.datasets.sweep import Case
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, KernelFault, SpmarkError, UnsupportedError
-from spmark.impls.core.interfaces import Config, Implementation, KeepsPlans, Plan
+from spmark.impls.core.interfaces import Implementation, KeepsPlans, Plan
 from spmark.impls.core.operators import (
     RandomOperand,
     Reference,
@@ -307,7 +307,7 @@ def floor_s(problem: Problem, device: DeviceSpec) -> float:
     return max(bytes_s, flops(problem) / rate if rate else 0.0)
 
 
-def _build(implementation: Implementation, problem: Problem, device: DeviceSpec, config: Config) -> Plan:
+def _build(implementation: Implementation, problem: Problem, device: DeviceSpec, config: Mapping[str, Any]) -> Plan:
     """Build as a config's switches say; an exception that an implementation did not foresee becomes a `BuildError`."""
     empty = config.get("anew") and device.kind is DeviceKind.CUDA
     try:

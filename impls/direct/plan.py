@@ -7,7 +7,7 @@ Learning", SC 2020; RA-SpMM's direct kernel. The README says which of their idea
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
@@ -66,7 +66,7 @@ class Direct:
         most = MAX_GRID[1] * chosen["lanes"] * chosen["vector"] * chosen["vectors"]
         return f"expected J of at most {most}, found {problem.width}" if problem.width > most else None
 
-    def schedule(self, problem: Problem) -> dict[str, int]:
+    def schedule(self, problem: Problem) -> dict[str, Any]:
         """Give what is pinned and, for the rest, the rule of each tunable."""
         width, mean = problem.width, mean_length(problem.matrix)
         vector = load_of(width, problem.dtype)

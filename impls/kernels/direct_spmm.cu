@@ -187,8 +187,7 @@ __global__ void __launch_bounds__(threads, kResident<vectors, unroll> / threads)
     for (int u = 0; u < unroll; ++u) {
       const T* source = row_of(columns, from_row[u], row_bytes);
 #pragma unroll
-      for (int v = 0; v < vectors; ++v)
-        part[u][v] = load_packed_where<vector>(step + u < taken[v], source + v * kStep);
+      for (int v = 0; v < vectors; ++v) part[u][v] = load_packed_where<vector>(step + u < taken[v], source + v * kStep);
     }
 #pragma unroll
     for (int u = 0; u < unroll; ++u) {

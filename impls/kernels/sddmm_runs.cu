@@ -148,8 +148,7 @@ __global__ void __launch_bounds__(threads)
               left[i] = unpacked(early ? new_left[early ? b : 0][v] : vector_of(x, row_of_x, i));
           }
 #pragma unroll
-          for (int v = 0; v < vectors; ++v)
-            sum[b] = dot(left[part * vectors + v], unpacked(right[b][v]), sum[b]);
+          for (int v = 0; v < vectors; ++v) sum[b] = dot(left[part * vectors + v], unpacked(right[b][v]), sum[b]);
         }
       };
       // Where all rows of the warp stay, no non-zero is asked about its own. The branch has a second use: without it

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -128,7 +130,8 @@ def _drawn(name: str, about: str, cases: pd.DataFrame, width_in: float) -> Plot:
 def _points(ax: Axes, cases: pd.DataFrame, sides: list[str], places: tuple[float, dict[str, float]]) -> None:
     """Draw the cases over their bars, in rising order from left to right."""
     bar, offsets = places
-    for (side, label), part in cases.groupby(["side", "label"]):
+    for key, part in cases.groupby(["side", "label"]):
+        side, label = map(str, cast("tuple[str, str]", key))
         rising = part.sort_values("share", kind="stable")
         spread = (np.arange(len(rising)) + 0.5) / len(rising) - 0.5
         x = sides.index(side) + offsets[label] + 0.8 * bar * spread

@@ -94,8 +94,8 @@ __global__ void __launch_bounds__(threads) matrix_multiply(int rounds, float* __
 //   next    places in itself; the chain begins at 0
 //   sink    one int, the last place
 template <int threads>
-__global__ void __launch_bounds__(threads) follow_chain(int links, const int* __restrict__ next,
-                                                        int* __restrict__ sink) {
+__global__ void __launch_bounds__(threads)
+    follow_chain(int links, const int* __restrict__ next, int* __restrict__ sink) {
   if (threadIdx.x != 0) return;
   int place = 0;
   for (int link = 0; link < links; ++link) place = next[place];
