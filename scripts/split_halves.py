@@ -1,6 +1,6 @@
 """Split the mirror's matrices into a tuning half and a judging half, by family, and write both as lists for sweeps.
 
-    python scripts/split_halves.py
+    SPMARK_MIRROR=... python scripts/split_halves.py
 
 What is fitted or searched for a release is fitted to the tuning half and to seeded matrices; the judging half only
 judges. Matrices of one origin are alike, so that a family goes to one half as a whole. Within each class a seed draws
@@ -9,9 +9,13 @@ the order of the families, and each family goes to the half that has fewer matri
 
 from __future__ import annotations
 
+import os
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
+
+from spmark.datasets.mirror import read_manifest
 
 SEED = 2026
 FOLDER = Path(__file__).parents[1] / "datasets/sweeps/matrices"
@@ -74,6 +78,15 @@ def halves() -> dict[str, list[str]]:
     return {half: sorted(names, key=str.lower) for half, names in chosen.items()}
 
 
+def layers(mirror: Path) -> dict[str, list[str]]:
+    """Give the names of each half's pruned layers, sorted; each layer is in one half."""
+    names = [line.name for line in read_manifest(mirror) if line.category == "dlmc"]
+    chosen = {half: [n for n in names if any(fnmatchcase(n, each) for each in LAYERS[half])] for half in HALVES}
+    if sorted(names) != sorted(chosen["tuning"] + chosen["judging"]):
+        raise SystemExit("expected every pruned layer in one half: change LAYERS")
+    return {half: sorted(names, key=str.lower) for half, names in chosen.items()}
+
+
 def text(half: str, what: str, names: list[str]) -> str:
     """Write a list as a sweep includes it."""
     lines = [f"# The {half} half of the mirror's {what}, as scripts/split_halves.py draws it.", "- source: mirror"]
@@ -82,9 +95,9 @@ def text(half: str, what: str, names: list[str]) -> str:
 
 def main() -> None:
     """Write the four lists."""
-    for half, names in halves().items():
-        for what, chosen in (("graphs", names), ("layers", LAYERS[half])):
-            (FOLDER / f"{half}_{what}.yaml").write_text(text(half, what, chosen), encoding="utf-8")
+    for what, chosen in (("graphs", halves()), ("layers", layers(Path(os.environ["SPMARK_MIRROR"])))):
+        for half, names in chosen.items():
+            (FOLDER / f"{half}_{what}.yaml").write_text(text(half, what, names), encoding="utf-8")
 
 
 if __name__ == "__main__":

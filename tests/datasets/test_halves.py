@@ -1,0 +1,64 @@
+"""The tuning half and the judging half of the mirror: as the script draws them, disjoint, and no family in both."""
+
+from __future__ import annotations
+
+import importlib.util
+from fnmatch import fnmatch
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from spmark.datasets.mirror import read_manifest
+from spmark.datasets.sweepfile import packaged_sweeps, read_sweep
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("split_halves", ROOT / "scripts/split_halves.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_lists_are_those_that_the_script_draws(
+    script: ModuleType, tmp_path: Path, mirror: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed = script.FOLDER
+    monkeypatch.setattr(script, "FOLDER", tmp_path)
+    script.main()
+    drawn = sorted(tmp_path.iterdir())
+    assert len(drawn) == 4
+    for file in drawn:
+        assert file.read_text() == (committed / file.name).read_text(), f"run scripts/split_halves.py: {file.name}"
+    lines = read_manifest(mirror)
+    graphs = {line.name for line in lines if line.category in {"gnn", "suitesparse"}}
+    assert graphs == set().union(*script.halves().values())
+
+
+def test_every_family_is_in_one_half(script: ModuleType) -> None:
+    halves = script.halves()
+    assert not set(halves["tuning"]) & set(halves["judging"])
+    assert abs(len(halves["tuning"]) - len(halves["judging"])) <= 1
+    for families in script.GRAPHS.values():
+        for family in families:
+            assert any(set(family) <= set(names) for names in halves.values()), family
+
+
+def test_every_class_is_in_both_halves(script: ModuleType) -> None:
+    for families in script.GRAPHS.values():
+        members = {name for family in families for name in family}
+        assert all(members & set(names) for names in script.halves().values())
+
+
+@pytest.mark.parametrize("half", ["tuning", "judging"])
+def test_sweeps_of_a_half_hold_its_matrices(script: ModuleType, half: str) -> None:
+    sweep = read_sweep(packaged_sweeps()[f"{half}_graphs"])
+    assert [spec.name for spec in sweep.matrices] == script.halves()[half]
+    layers = [spec.name for spec in read_sweep(packaged_sweeps()[f"{half}_layers"]).matrices]
+    assert len(layers) == {"tuning": 56, "judging": 15}[half]
+    assert all(any(fnmatch(name, pattern) for pattern in script.LAYERS[half]) for name in layers)
