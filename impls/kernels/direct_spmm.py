@@ -35,13 +35,13 @@ _UNEVEN, _USUAL = (1.5, 2, 3, 4, 6, 8), 4
 """Multiples of the mean length beyond which a row may be long, and the multiple taken without a search. On an H200 the
 fastest was 1.5 to 4 at J = 32 and 128 and up to 8 at J = 512 (four matrices of the tuning half, as the README says)."""
 _LEAST_LONG = 8
-"""Least limit: rows of at most so many elements never get a block."""
+"""Least value of ``longest`` by rule or in a search."""
 SHORT = 8
 """Elements of a mean row below which a group may take several."""
 
 
 def _worth_having(values: Mapping[str, TemplateValue]) -> bool:
-    """Tell whether a load takes at most 16 bytes; narrower loads have one schedule only."""
+    """Tell whether a load takes at most 16 bytes; narrower loads fix ``vectors``, ``unroll`` and ``threads``."""
     load_bytes = int(values["vector"]) * (2 if values["T"] == "half" else 4)
     plain = (values["vectors"], values["unroll"], values["threads"]) == (1, 4, _THREADS)
     return load_bytes == _LOAD_BYTES or (load_bytes < _LOAD_BYTES and plain)
