@@ -1,8 +1,8 @@
 """Install the Chromium that browser tests drive: ``make browser``.
 
-The npm package holds the program itself, with the libraries and the fonts that a bare container lacks. Nothing is
-fetched when it runs, and the same file serves Debian and Ubuntu, whose own ``chromium`` does not start in a container.
-npm is the one that comes with the linters as a wheel.
+The npm package holds the program itself, with the libraries and the fonts that a bare container lacks. The program
+fetches nothing, and the same file serves Debian and Ubuntu, whose own ``chromium`` does not start in a container. npm
+comes with the linters, as a wheel.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class InstallError(Exception):
 
 
 def main() -> None:
-    """Install the browser of `PACKAGE` into `FOLDER`, unless it is there."""
+    """Install the browser of `PACKAGE` into `FOLDER`, unless that browser is there."""
     stamp = FOLDER / "package"
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == PACKAGE:
         return

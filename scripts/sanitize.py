@@ -4,9 +4,9 @@
     python scripts/sanitize.py --only sparsetir --tools racecheck
 
 Every pair of a tool and an implementation is a process of its own, without CuPy's pool, so that an access past an array
-is one past an allocation. Searches time nothing here, because the suite's gate waits for the host and the tools run one
-kernel at a time. Each candidate runs once and is checked. A tool that the machine refuses is "not run", and never
-"0 findings".
+is an access past an allocation. Searches time nothing here, because the suite's gate waits for the host and the tools
+run one kernel at a time. Each candidate runs once and is checked. A tool that the machine refuses is "not run", and
+never "0 findings".
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 _FOUND, _DONE = 86, "plans were run and are right"
-"""Exit code that the tools give where they have found something, and what an inner process says at its end."""
+"""Exit code of a tool with findings, and the last words of an inner process."""
 _SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)")
 _WIDTHS = (20, 32, 64)
 _SEED = 7
@@ -48,7 +48,7 @@ class Outcome:
     plans: int
     seconds_limit: int
     said: str
-    """The first lines of what was found, or why nothing was run."""
+    """The first lines of the findings, or why nothing was run."""
 
 
 def tiny_problems() -> list[Any]:
@@ -76,7 +76,7 @@ def tiny_problems() -> list[Any]:
 
 
 def run_inside(name: str) -> int:
-    """Build and check one implementation's plans; give how many there were."""
+    """Build and check one implementation's plans; give their number."""
     import cupy
 
     from spmark.impls.core.errors import UnsupportedError
@@ -88,7 +88,7 @@ def run_inside(name: str) -> int:
     from spmark.impls.table import create
 
     class Once(Stopwatch):
-        """A stopwatch without a gate: each run is made once, and all take as long."""
+        """A stopwatch without a gate: each run is made once, and all get the same time."""
 
         def __init__(self, *_: object) -> None:
             pass
@@ -141,7 +141,7 @@ def sanitize(tool: str, name: str, limit_s: int) -> Outcome:
     counts, ran = _SUMMARY.search(text), re.search(rf"(\d+) {_DONE}", text)
     findings, plans = int(counts[1]) if counts else 0, int(ran[1]) if ran else 0
     if ran is None or counts is None:
-        # Python's own words say that the tool let the process begin.
+        # A traceback of Python says that the tool let the process begin.
         status = "failed" if "Traceback" in text or findings else "not run"
         return Outcome(tool, name, status, findings, plans, limit_s, text[-800:])
     said = "\n".join(line for line in text.splitlines() if line.startswith("========="))[:2000] if findings else ""
@@ -149,7 +149,7 @@ def sanitize(tool: str, name: str, limit_s: int) -> Outcome:
 
 
 def main() -> None:
-    """Run what the command line asks for; exit with 1 where a tool has found something or an implementation failed."""
+    """Run the tools that the command line names; exit with 1 after findings or a failed implementation."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tools", nargs="+", choices=TOOLS, default=TOOLS)
     parser.add_argument("--only", nargs="+", default=[], help="implementations; by default all for GPUs")

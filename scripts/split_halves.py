@@ -2,9 +2,9 @@
 
     SPMARK_MIRROR=... python scripts/split_halves.py
 
-What is fitted or searched for a release is fitted to the tuning half and to seeded matrices; the judging half only
-judges. Matrices of one origin are alike, so that a family goes to one half as a whole. Within each class a seed draws
-the order of the families, and each family goes to the half that has fewer matrices of the class so far.
+Fits and searches for a release use the tuning half and seeded matrices; the judging half only judges. Matrices of one
+origin are alike, so that a family goes to one half as a whole. Within each class a seed draws the order of the
+families, and each family goes to the half that has fewer matrices of the class so far.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ GRAPHS = {
     ],
     "others": [["zenios", "test_FW_2003"], ["Groebner_id2003_aug"], ["Chem97Zt"]],
 }
-"""Families of each class. The two power-grid families are of two makers; the maps are of two makers, too."""
+"""Families of each class. The two families of power grids have different makers, and so have the two of maps."""
 LAYERS = {"tuning": ["tf__mag__*"], "judging": ["rn50__*", "tf__l0__*", "tf__rand__*", "tf__vd__*"]}
 """One pruned network against the others: a network and the way in which it was pruned. Nothing is drawn."""
 
@@ -71,7 +71,7 @@ def halves() -> dict[str, list[str]]:
     for families in GRAPHS.values():
         counts = dict.fromkeys(HALVES, 0)
         for place in random.permutation(len(families)):
-            # Of equal counts the half decides that has fewer matrices in all.
+            # Where counts are equal, the half with fewer matrices in all gets the family.
             half = min(HALVES, key=lambda each: (counts[each], len(chosen[each])))
             counts[half] += len(families[place])
             chosen[half] += families[place]

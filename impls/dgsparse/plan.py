@@ -64,7 +64,7 @@ class DgSparse:
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (SDDMM_COO,)
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
-        """Refuse what dgSPARSE's kernel does not compute."""
+        """Refuse float16 and scaling, which dgSPARSE's kernel does not compute."""
         if problem.dtype is not DType.FLOAT32:
             return f"expected float32, which dgSPARSE's SDDMM computes in, found {problem.dtype}"
         if problem.scaled:

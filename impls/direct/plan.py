@@ -1,7 +1,7 @@
 """SpMM straight from CSR with a schedule by rule: the kernel of the formats' searches, by itself and without a search.
 
 Its family: Huang, Dai, Wang and Yang, "GE-SpMM", SC 2020; Gale, Zaharia, Young and Elsen, "Sparse GPU Kernels for Deep
-Learning", SC 2020; RA-SpMM's direct kernel. The README says which of their ideas it has.
+Learning", SC 2020; RA-SpMM's direct kernel. The README says which of their ideas the kernel has.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Direct:
     unroll: int = 0
     """Rows of B that a lane has on their way (4, or 2 with loads of 16 bytes); 0 takes 4."""
     rows: int = 0
-    """Rows of a group (1, 2, 4); 0 takes the most of which mean rows have 4 non-zeros together, at least 1."""
+    """Rows of a group (1, 2, 4); 0 takes the most that together have 4 non-zeros in the mean, at least 1."""
     longest: int = 0
     """Non-zeros of a row beyond which a block takes it; 0 takes four mean rows."""
 
@@ -58,16 +58,16 @@ class Direct:
             raise ValueError(f"expected longest of at least 1, or 0 to choose it, found {self.longest}")
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
-        """Refuse widths beyond the grid, and what is pinned for loads that J does not allow."""
+        """Refuse widths beyond the grid, and pinned tunables whose loads J does not allow."""
         if not loads_whole(problem.width, problem.dtype) and (self.vectors == 2 or self.unroll == 2):
-            found = f"J = {problem.width} of {problem.dtype}"
-            return f"expected J to allow loads of 16 bytes for vectors: 2 or unroll: 2, found {found}"
+            width = f"J = {problem.width} of {problem.dtype}"
+            return f"expected J to allow loads of 16 bytes for vectors: 2 or unroll: 2, found {width}"
         chosen = self.schedule(problem)
         most = MAX_GRID[1] * chosen["lanes"] * chosen["vector"] * chosen["vectors"]
         return f"expected J of at most {most}, found {problem.width}" if problem.width > most else None
 
     def schedule(self, problem: Problem) -> dict[str, Any]:
-        """Give what is pinned and, for the rest, the rule of each tunable."""
+        """Give the pinned tunables, and the others by their rules."""
         width, mean = problem.width, mean_length(problem.matrix)
         vector = load_of(width, problem.dtype)
         several = mean < SHORT and loads_whole(width, problem.dtype) and width >= 2 * LANES[0] * vector

@@ -23,14 +23,14 @@ def cell_layout(
     order: NDArray[np.int32] | None = None,
     thirds: bool = False,
 ) -> HybLayout:
-    """Lay CELL out without its elements.
+    """Lay out CELL without its elements.
 
     Parameters
     ----------
     matrix : Csr
     max_widths : sequence of int
-        For each column partition the width of its widest bucket, a power of two; longer rows are folded. There are as
-        many partitions, of equal ranges of columns.
+        For each column partition the width of its widest bucket, a power of two; longer rows are folded.
+        Partitions are equal ranges of columns.
     tail_in_last : bool
         Whether the rest of a folded row stays in the widest bucket, as in the paper, or goes where it fits.
     order : (I,) int32, optional
@@ -41,7 +41,7 @@ def cell_layout(
     Raises
     ------
     ValueError
-        A width is no power of two, or there is no partition.
+        A width is not a power of two, or ``max_widths`` is empty.
     """
     if not max_widths:
         raise ValueError("expected the width of at least one column partition, found none")
@@ -49,7 +49,7 @@ def cell_layout(
 
 
 def cell_pieces(matrix: Csr, partitions: int, order: NDArray[np.int32] | None = None) -> Pieces:
-    """Cut rows where the column partition changes, in any order of rows: what layouts of one matrix share.
+    """Cut rows where the column partition changes, in any order of rows; layouts of one matrix share the pieces.
 
     O(I + pieces), times the logarithm of the pieces with several partitions and an order.
     """
@@ -60,10 +60,10 @@ def cell_pieces(matrix: Csr, partitions: int, order: NDArray[np.int32] | None = 
         positions[order] = np.arange(order.size, dtype=np.int32)
         return partition_columns(matrix, partitions).in_order(positions)
     rows = order[matrix.row_lengths[order] > 0]
-    found = rows, matrix.indptr[rows], matrix.row_lengths[rows], np.zeros(rows.size, np.int32)
-    return Pieces(matrix.shape, matrix.nnz, 1, *found)
+    arrays = rows, matrix.indptr[rows], matrix.row_lengths[rows], np.zeros(rows.size, np.int32)
+    return Pieces(matrix.shape, matrix.nnz, 1, *arrays)
 
 
 def lay_pieces(pieces: Pieces, max_widths: Sequence[int], tail_in_last: bool = True, thirds: bool = False) -> HybLayout:
-    """Lay CELL out from pieces that were cut before, one width for each of their partitions."""
+    """Lay out CELL from pieces that `cell_pieces` has cut, with one width for each of their partitions."""
     return lay_out(pieces, [widths_up_to(int(width), thirds) for width in max_widths], tail_in_last)

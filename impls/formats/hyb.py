@@ -1,8 +1,8 @@
 """hyb(c, k): column partitions of ELL buckets whose widths are powers of two, long rows folded over several ELL rows.
 
 Ye, Lai, Shao, Chen and Ceze, "SparseTIR", ASPLOS 2023, section 4.2.1 and figure 11. A partition may have widths of its
-own, as in CELL (Peng et al., "LiteForm", HPDC 2025). Widths of 24, 48, 96, ... may stand between the powers of two,
-which neither paper has: a row of 45 non-zeros then stores 48 slots instead of 64.
+own, as in CELL (Peng et al., "LiteForm", HPDC 2025). Unlike in both papers, widths of 24, 48, 96, ... may stand between
+the powers of two: a row of 45 non-zeros then stores 48 slots instead of 64.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from spmark.impls.formats.pieces import Pieces, partition_columns
 from spmark.impls.formats.threads import SHARE, cores, run_all
 
 UNIT = 8
-"""Elements that a kernel takes at once: every bucket holds a multiple of them, so that loads are aligned."""
+"""Elements that a kernel takes at once. Every bucket holds a multiple of this number, so that loads are aligned."""
 MAX_STORED = 2**31 - 1
 THIRDS = 24, 24_576
-"""Least and greatest width of 3 * 2^k: others are not whole units, or too wide for the arithmetic of the kernel."""
+"""Least and greatest width of 3 * 2^k. Others are not whole units, or are too wide for the kernel's arithmetic."""
 _CLASSES = 64
 """Classes of lengths, two for each power of two, see `spmark.impls.formats.loops.count_ell_rows`."""
 _FILL_SHARE = 1 << 20
-"""Elements that a task fills: a bucket's is cut into several."""
+"""Elements that a task fills; several tasks fill a larger bucket."""
 
 
 @dataclass(frozen=True)
@@ -43,18 +43,18 @@ class Bucket:
     shared: bool
     """Whether these rows have further pieces elsewhere, so that their sums must be added up."""
     first: int
-    """Its first ELL row among all."""
+    """Place of the bucket's first ELL row among all ELL rows."""
     count: int
-    """Its ELL rows, filled up with empty ones to a whole number of units."""
+    """Number of ELL rows, with the empty ones that fill the last unit."""
     base: int
-    """Its first element among all, a multiple of `UNIT`."""
+    """Place of the bucket's first element among all elements, a multiple of `UNIT`."""
 
 
 @dataclass(frozen=True, eq=False)
 class HybLayout:
-    """Where everything stands in ELL buckets of pieces of rows, without the elements.
+    """The places of rows and elements in ELL buckets of pieces of rows, without the elements themselves.
 
-    ELL rows that only fill a unit have row -1. Real slots are known by ``lengths``, never by value.
+    ELL rows that only fill a unit have row -1. ``lengths`` says which slots are real; the values do not.
     """
 
     shape: tuple[int, int]
@@ -71,7 +71,7 @@ class HybLayout:
 
     @property
     def stored(self) -> int:
-        """Elements held, padding included."""
+        """Stored elements, padding included."""
         if not self.buckets:
             return 0
         last = self.buckets[-1]
@@ -107,7 +107,7 @@ class HybFormat(HybLayout):
         *,
         thirds: bool = False,
     ) -> HybFormat:
-        """Convert.
+        """Convert a matrix.
 
         Parameters
         ----------
@@ -117,7 +117,8 @@ class HybFormat(HybLayout):
         max_width : int
             2^k, width of the last bucket; longer rows are folded.
         tail_in_last : bool
-            The paper leaves the rest of a folded row in the last bucket; by default it goes where it fits.
+            Whether the rest of a folded row stays in the last bucket, as in the paper. By default the rest goes to the
+            bucket where it fits.
         thirds : bool
             Whether widths of 24, 48, 96, ... stand between the powers of two.
 
@@ -129,7 +130,7 @@ class HybFormat(HybLayout):
         Raises
         ------
         ValueError
-            ``max_width`` is no power of two.
+            ``max_width`` is not a power of two.
         BuildError
             More than 2^31 - 1 elements would be stored.
         """
@@ -151,8 +152,8 @@ class HybFormat(HybLayout):
                 tasks.append((bucket.width, first, stop, base, indices, values))
         given = matrix.indices, matrix.values, layout.starts, layout.lengths
         run_all(loops.fill_ell_rows, ((*given, *task) for task in tasks))
-        held = {field.name: getattr(layout, field.name) for field in fields(HybLayout)}
-        return cls(**held, indices=indices, values=values)
+        places = {field.name: getattr(layout, field.name) for field in fields(HybLayout)}
+        return cls(**places, indices=indices, values=values)
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         """Give ``rows``, ``indices`` and ``values``."""
@@ -176,9 +177,10 @@ class HybFormat(HybLayout):
 
 
 def prepare() -> None:
-    """Compile the loops behind conversions and orders of rows, or read them from Numba's cache; done at first use else.
+    """Compile the loops behind conversions and orders of rows, or read them from Numba's cache.
 
-    Once a process: some seconds the first time on a machine, half a second after. A plan counts it as compiling.
+    Otherwise the first use of a loop does so. A process compiles or reads once: some seconds the first time on a
+    machine, half a second later. A plan counts this time as compiling.
     """
     for loops in ("loops", "near_loops"):
         import_module(f"spmark.impls.formats.{loops}")
@@ -190,7 +192,7 @@ def widths_up_to(max_width: int, thirds: bool = False) -> tuple[int, ...]:
     Raises
     ------
     ValueError
-        ``max_width`` is no power of two.
+        ``max_width`` is not a power of two.
     """
     if max_width < 1 or max_width & (max_width - 1):
         raise ValueError(f"expected max_width to be a power of two, found {max_width}")
@@ -200,7 +202,7 @@ def widths_up_to(max_width: int, thirds: bool = False) -> tuple[int, ...]:
 
 
 def slots_of(lengths: NDArray[np.int32], ladder: Sequence[int]) -> int:
-    """Count the slots that pieces of these lengths take in buckets of a ladder's widths, filled-up units left out."""
+    """Count the slots that pieces of these lengths take in buckets of a ladder's widths, without filling units."""
     widths = np.array([0, *ladder], np.int64)
     rests = lengths % widths[-1]
     return int(np.sum(lengths - rests, dtype=np.int64) + np.sum(widths[np.searchsorted(widths, rests)]))
@@ -212,7 +214,7 @@ def lay_out(
     tail_in_last: bool = False,
     elsewhere: NDArray[np.bool_] | None = None,
 ) -> HybLayout:
-    """Give every piece its ELL rows: the narrowest bucket of its partition that holds it, folded where none does.
+    """Give every piece its ELL rows in the narrowest bucket of its partition that is wide enough, or fold the piece.
 
     Parameters
     ----------
@@ -223,7 +225,7 @@ def lay_out(
     tail_in_last : bool
         Whether the rest of a folded piece stays in the last bucket.
     elsewhere : (I,) bool, optional
-        Rows that have non-zeros outside of these pieces: their ELL rows are shared whatever is here.
+        Rows that have non-zeros outside of these pieces too, so that their ELL rows are always shared.
 
     Returns
     -------
@@ -234,7 +236,7 @@ def lay_out(
     Raises
     ------
     ValueError
-        As many ladders as partitions are needed, of such widths.
+        Not every partition has a ladder, or a ladder has other widths.
     BuildError
         More than 2^31 - 1 elements would be stored.
     """
@@ -286,14 +288,14 @@ def _check_ladders(ladders: Sequence[Sequence[int]], partitions: int) -> None:
 
 
 def _slots(ladders: Sequence[Sequence[int]], tail_in_last: bool) -> tuple[NDArray[np.int32], list[tuple[int, int]]]:
-    """Give a number to every bucket that there may be, looked up by the class of a length as the loops do.
+    """Give a number to every possible bucket, in a table that the loops read by the class of a length.
 
     Returns
     -------
     slots : (c, 66) int32
         See `spmark.impls.formats.loops.count_ell_rows`.
     kinds : list of (partition, width)
-        Of each bucket, shared and whole ones taking turns.
+        Of each bucket: of shared rows at even numbers, of whole rows at odd ones.
     """
     slots = np.full((len(ladders), _CLASSES + 2), -1, np.int32)
     kinds: list[tuple[int, int]] = []
@@ -312,7 +314,7 @@ def _slots(ladders: Sequence[Sequence[int]], tail_in_last: bool) -> tuple[NDArra
 
 
 def _piece_shares(count: int, kinds: int) -> NDArray[np.int64]:
-    # A task has a counter for every bucket: with very many buckets there must be few tasks.
+    # A task has a counter for every bucket, so that very many buckets allow few tasks.
     tasks = int(np.clip(count // max(SHARE, 8 * kinds), 1, 4 * cores()))
     return np.linspace(0, count, tasks + 1).astype(np.int64)
 

@@ -1,7 +1,9 @@
 """The compiled loops behind the formats, apart from them since importing Numba takes long.
 
-Importing this module compiles the loops, or reads what was kept. They hold no lock of Python's, so that
-`spmark.impls.formats.threads` runs them on several cores; each writes only where its range of the work lies.
+Importing this module compiles the loops, or reads their machine code from a cache. The loops release Python's lock, so
+that `spmark.impls.formats.threads` runs them on several cores. Each call writes only the places of its range; the
+caller allocates every buffer. ``indptr`` (I + 1,) and ``indices`` (nnz,), int32, and ``values`` (nnz,), float32, are
+A's CSR.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ def _end_of_range(indices: Any, at: Any, end: Any, bound: Any) -> Any:
 
 @inlined
 def _slot_of_rest(slots: Any, partition: Any, full: Any, rest: Any) -> Any:
-    """Give the bucket of a piece of ``rest`` non-zeros after ``full`` folds."""
+    """Give the bucket of a piece of ``rest`` non-zeros after ``full`` folds; ``slots`` as in `count_ell_rows`."""
     if full > 0 and slots[partition, 65] >= 0:
         return slots[partition, 65]
     power = 0
@@ -47,13 +49,13 @@ def _slot_of_rest(slots: Any, partition: Any, full: Any, rest: Any) -> Any:
 @compiled(_LONG, _IN, _IN, _LONG, _LONG, _LONG)
 def count_pieces(indptr: Any, indices: Any, width: Any, first: Any, stop: Any) -> Any:
     """Count the runs of non-zeros in one row and one range of ``width`` columns, in rows ``first:stop``."""
-    found = 0
+    pieces = 0
     for row in range(first, stop):
         at, end = np.int64(indptr[row]), np.int64(indptr[row + 1])
         while at < end:
             at = _end_of_range(indices, at + 1, end, (indices[at] // width + 1) * width)
-            found += 1
-    return found
+            pieces += 1
+    return pieces
 
 
 @compiled(types.void, _IN, _IN, _LONG, _LONG, _LONG, _LONG, _OUT, _OUT, _OUT, _OUT)
@@ -69,7 +71,13 @@ def cut_pieces(  # noqa: PLR0917 (numba takes no keyword-only arguments)
     lengths: Any,
     partitions: Any,
 ) -> None:
-    """Write the pieces that `count_pieces` counted, from ``place`` on."""
+    """Write the pieces that `count_pieces` counted, from ``place`` on.
+
+    Parameters
+    ----------
+    rows, starts, lengths, partitions : (pieces,) int32
+        Written: row of A, position of the first non-zero, non-zeros, and range of columns of each piece.
+    """
     for row in range(first, stop):
         at, end = np.int64(indptr[row]), np.int64(indptr[row + 1])
         while at < end:
@@ -85,7 +93,17 @@ def cut_pieces(  # noqa: PLR0917 (numba takes no keyword-only arguments)
 
 @compiled(types.void, _IN, _IN, _IN, _IN, _OUT)
 def add_uses(rows: Any, lengths: Any, partitions: Any, folds: Any, uses: Any) -> None:
-    """Add to ``uses`` how many ELL rows each row of A gets: ceil(length / 2^folds of its partition) for every piece."""
+    """Add the ELL rows that each row of A gets: ceil(length / 2^folds of its partition) for every piece.
+
+    Parameters
+    ----------
+    rows, lengths, partitions : (n,) int32
+        Pieces, as `cut_pieces` writes them.
+    folds : (c,) int32
+        As in `count_ell_rows`.
+    uses : (I,) int32
+        Added to: the ELL rows of each row of A.
+    """
     for i in range(rows.size):
         uses[rows[i]] += ((lengths[i] - 1) >> folds[partitions[i]]) + 1
 
@@ -107,16 +125,18 @@ def count_ell_rows(  # noqa: PLR0917
     Parameters
     ----------
     rows, lengths, partitions : (n,) int32
-        Pieces.
+        Pieces, as `cut_pieces` writes them.
     uses : (I,) int32
-        Pieces of every row, wherever they are; more than one makes it shared.
+        ELL rows of every row of A, from `add_uses`, with one more for a row that has pieces elsewhere; several make
+        the row shared.
     folds : (c,) int32
         Binary logarithm of each partition's widest bucket, where longer pieces are folded.
     slots : (c, 66) int32
-        Bucket of a shared row by the class of its length: 2 p for lengths up to 2^p, 2 p - 1 for those up to 3/4 of
-        that; a row in one piece goes to the next one. The last two columns are the bucket of full pieces, and that of
-        what remains of a folded row (negative: by its length).
+        Bucket of a shared row by the class of its length: 2 p for lengths up to 2^p, 2 p - 1 for lengths up to
+        3/4 2^p. A row in one piece goes to the next bucket. The last two columns are the bucket of full pieces, and
+        the bucket of the rest of a folded row (negative: chosen by the rest's length).
     counts : (buckets,) int64
+        Added to: ELL rows of each bucket; every call has counts of its own.
     """
     for i in range(first, stop):
         partition = partitions[i]
@@ -159,7 +179,19 @@ def place_ell_rows(  # noqa: PLR0917
     out_starts: Any,
     out_lengths: Any,
 ) -> None:
-    """Write the ELL rows that `count_ell_rows` counted; ``cursor`` (buckets,) is where each bucket's next one goes."""
+    """Write the ELL rows that `count_ell_rows` counted.
+
+    Parameters
+    ----------
+    rows, starts, lengths, partitions : (n,) int32
+        Pieces, as `cut_pieces` writes them.
+    uses, folds, slots
+        As in `count_ell_rows`.
+    cursor : (buckets,) int64
+        Place of each bucket's next ELL row; moved on. Every call has a cursor of its own.
+    out_rows, out_starts, out_lengths : (ELL rows,) int32
+        Written: row of A, position of the first non-zero, and non-zeros of each ELL row.
+    """
     for i in range(first, stop):
         partition = partitions[i]
         whole = 1 if uses[rows[i]] <= 1 else 0
@@ -199,6 +231,13 @@ def fill_ell_rows(  # noqa: PLR0917
     """Copy the elements of ELL rows ``first:stop`` of one bucket from CSR; the first goes to ``base``.
 
     A slot past the row's length gets column -1 and the value 0.
+
+    Parameters
+    ----------
+    starts, lengths : (ELL rows,) int32
+        Position of the first non-zero, and non-zeros, of each ELL row, from `place_ell_rows`.
+    out_indices, out_values : (stored,) int32 and float32
+        Written: columns and values of the slots, each ELL row ``width`` slots.
     """
     for r in range(first, stop):
         start, length = np.int64(starts[r]), np.int64(lengths[r])
@@ -225,8 +264,14 @@ def mark_dense_blocks(  # noqa: PLR0917
 ) -> None:
     """Mark the non-zeros of rows ``first:stop`` whose block holds at least ``least`` of them.
 
-    ``first`` is a multiple of ``block_rows``; ``counts`` (ceil(K / block_cols),) int32 is scratch, zero before and
-    after.
+    Parameters
+    ----------
+    first : int
+        A multiple of ``block_rows``.
+    counts : (ceil(K / block_cols),) int32
+        Scratch of this call, zero before and after.
+    marks : (nnz,) bool
+        Written for the non-zeros of these rows.
     """
     for top in range(first, stop, block_rows):
         bottom = min(top + block_rows, stop)

@@ -1,6 +1,6 @@
-"""The rules of `spmark.impls.formats.decompose`: dense blocks, buckets of ELL rows, and what is left.
+"""The rules of `spmark.impls.formats.decompose`: dense blocks, buckets of ELL rows, and the remainder.
 
-Each names the kernel body that computes its part.
+Each rule names the kernel body that computes the rule's part.
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ class BlockRule:
         return marks
 
     def store(self, chosen: Csr, elsewhere: NDArray[np.bool_]) -> Part:
-        """Give a `BsrFormat`; a block row sums all of a row at once."""
+        """Give a `BsrFormat`, in which one block row sums all of a row."""
         return Part(BsrFormat.from_csr(chosen, self.size, self.size), self.kernel, _filled_rows(chosen))
 
 
 @dataclass(frozen=True)
 class Buckets:
-    """hyb(c, k): rows in column partitions, padded to the next power of two; long ones folded, or left.
+    """hyb(c, k): rows in column partitions, padded to the next power of two; long ones are folded, or left.
 
     Raises
     ------
     ValueError
-        ``max_width`` is no power of two.
+        ``max_width`` is not a power of two.
     """
 
     max_width: int = 32
@@ -84,7 +84,7 @@ class Buckets:
         widths_up_to(self.max_width)
 
     def select(self, rest: Csr) -> NDArray[np.bool_]:
-        """Take every piece that fits, or everything."""
+        """Take every piece that fits, or every non-zero where pieces are folded."""
         if self.fold:
             return np.ones(rest.nnz, np.bool_)
         pieces = partition_columns(rest, self.partitions)
@@ -94,22 +94,22 @@ class Buckets:
         """Give a `HybFormat`."""
         pieces = partition_columns(chosen, self.partitions)
         layout = lay_out(pieces, [widths_up_to(self.max_width)] * self.partitions, elsewhere=elsewhere)
-        held = HybFormat.from_layout(chosen, layout)
-        return Part(held, self.kernel, held.rows[held.rows >= 0])
+        hyb = HybFormat.from_layout(chosen, layout)
+        return Part(hyb, self.kernel, hyb.rows[hyb.rows >= 0])
 
 
 @dataclass(frozen=True)
 class Remainder:
-    """CSR of everything that is left."""
+    """CSR of all non-zeros that are left."""
 
     kernel: ClassVar[str] = "csr_rows"
 
     def select(self, rest: Csr) -> NDArray[np.bool_]:
-        """Take everything."""
+        """Take every non-zero."""
         return np.ones(rest.nnz, np.bool_)
 
     def store(self, chosen: Csr, elsewhere: NDArray[np.bool_]) -> Part:
-        """Give a `CsrFormat`, nothing copied."""
+        """Give a `CsrFormat` without copying."""
         return Part(CsrFormat.from_csr(chosen), self.kernel, _filled_rows(chosen))
 
 

@@ -33,12 +33,12 @@ BLOCK_SDDMM = KernelTemplate(
 )
 
 
-def row_runs(held: BsrFormat) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
+def row_runs(bsr: BsrFormat) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
     """Say where the non-zeros of every row of every block stand in CSR order; columns rise, so they stand together.
 
     Parameters
     ----------
-    held : BsrFormat
+    bsr : BsrFormat
         Blocks of at most 32 columns.
 
     Returns
@@ -48,22 +48,22 @@ def row_runs(held: BsrFormat) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
     masks : (nblocks * R,) uint32
         Bit c is set where column c of the block is a non-zero. O(nnz + nblocks R).
     """
-    rows, cols = held.block_shape
-    run, inside = np.divmod(held.positions, np.int32(cols))
+    rows, cols = bsr.block_shape
+    run, inside = np.divmod(bsr.positions, np.int32(cols))
     opens = openings(run)
-    starts = np.zeros(held.indices.size * rows, np.int32)
+    starts = np.zeros(bsr.indices.size * rows, np.int32)
     starts[run[opens]] = np.flatnonzero(opens)
     # Sums of different powers of two below 2^32 are exact in float64.
     masks = np.bincount(run, weights=np.exp2(inside), minlength=starts.size).astype(np.uint32)
     return starts, masks
 
 
-def strip_tasks(held: BsrFormat, units: int, together: int) -> NDArray[np.int32]:
+def strip_tasks(bsr: BsrFormat, units: int, together: int) -> NDArray[np.int32]:
     """Cut the strips of 16 rows into tasks of at most ``units`` units of 32 columns.
 
     Parameters
     ----------
-    held : BsrFormat
+    bsr : BsrFormat
         Square blocks of 16 or 32.
     units : int
         Most units of a task.
@@ -76,12 +76,12 @@ def strip_tasks(held: BsrFormat, units: int, together: int) -> NDArray[np.int32]
         First row, first block, end of the blocks, non-zeros of a full row before the first block, columns of the first
         two units' blocks (0 where there are none).
     """
-    size = held.block_shape[0]
+    size = bsr.block_shape[0]
     per_task = units * UNIT // size
-    lengths = np.repeat(np.diff(held.indptr), size // STRIP)
-    firsts = np.repeat(held.indptr[:-1], size // STRIP)
+    lengths = np.repeat(np.diff(bsr.indptr), size // STRIP)
+    firsts = np.repeat(bsr.indptr[:-1], size // STRIP)
     pieces = -(-lengths // per_task)
-    pieces[np.arange(lengths.size) * STRIP >= held.shape[0]] = 0
+    pieces[np.arange(lengths.size) * STRIP >= bsr.shape[0]] = 0
     strip, piece = numbered(pieces)
     order = np.lexsort((strip, piece, strip // together))
     strip, piece = strip[order], piece[order]
@@ -91,7 +91,7 @@ def strip_tasks(held: BsrFormat, units: int, together: int) -> NDArray[np.int32]
     tasks[:, :4] = np.stack([strip * STRIP, begin, end, piece * per_task * size], axis=1)
     blocks = begin[:, None] + np.arange(2 * UNIT // size)
     there = blocks < end[:, None]
-    tasks[:, 4 : 4 + blocks.shape[1]][there] = held.indices[blocks[there]]
+    tasks[:, 4 : 4 + blocks.shape[1]][there] = bsr.indices[blocks[there]]
     return tasks
 
 
@@ -102,7 +102,7 @@ class BlockSddmmPlan(OneLaunchPlan):
 
     Parameters
     ----------
-    held : BsrFormat
+    bsr : BsrFormat
         Blocks of 16 x 16 or 32 x 32.
     config : mapping
         Facts for `DevicePlan.config`, to which the schedule below is added.
@@ -116,24 +116,24 @@ class BlockSddmmPlan(OneLaunchPlan):
         self,
         problem: Problem,
         target: Target,
-        held: BsrFormat,
+        bsr: BsrFormat,
         config: Mapping[str, object],
         *,
         units: int,
         threads: int,
     ) -> None:
-        block, matrix = held.block_shape[0], problem.matrix
+        block, matrix = bsr.block_shape[0], problem.matrix
         vector = next(v for v in (8, 2, 1) if problem.width % v == 0)
         schedule = {"block": block, "units": units, "threads": threads}
-        full = vector == 8 and matrix.nnz == held.stored
+        full = vector == 8 and matrix.nnz == bsr.stored
         super().__init__(problem, target, {**config, **schedule}, alignment=vector * problem.dtype.itemsize)
-        self.stored = held.stored
+        self.stored = bsr.stored
         self._load(BLOCK_SDDMM.instance(block=block, vector=vector, full=full, threads=threads))
         with self.phase("convert"):
-            tasks = strip_tasks(held, units, threads // 32)
-            starts, masks = _places(matrix, held, full)
+            tasks = strip_tasks(bsr, units, threads // 32)
+            starts, masks = _places(matrix, bsr, full)
         sizes = (*matrix.shape, problem.width, problem.scaled, len(tasks))
-        arrays = (tasks, starts, masks, held.indices, problem.factors)
+        arrays = (tasks, starts, masks, bsr.indices, problem.factors)
         self._arrange((ceil_div(len(tasks), threads // 32), 1, 1), sizes, arrays)
 
 

@@ -61,7 +61,7 @@ class BlockSpmmPlan(DevicePlan):
 
     Parameters
     ----------
-    held : DenseBlocks
+    blocked : DenseBlocks
         BSR, DBSR or SR-BCRS, with blocks for which `block_instance` has a kernel.
     config : mapping
         Facts for `DevicePlan.config`, to which the schedule below is added.
@@ -90,7 +90,7 @@ class BlockSpmmPlan(DevicePlan):
         self,
         problem: Problem,
         target: Target,
-        held: DenseBlocks,
+        blocked: DenseBlocks,
         config: Mapping[str, object],
         *,
         tile: int,
@@ -99,12 +99,12 @@ class BlockSpmmPlan(DevicePlan):
         parts: int = 1,
         arrays: Sequence[DeviceArray] = (),
     ) -> None:
-        gathered = isinstance(held, SrBcrsFormat)
-        rows, block_cols = held.block_shape
+        gathered = isinstance(blocked, SrBcrsFormat)
+        rows, block_cols = blocked.block_shape
         instance = block_instance(problem.width, rows, tile, depth, gathered)
         schedule = {"tile": tile, "depth": depth, "turned": turned, "parts": parts}
         super().__init__(problem, target, {**config, **schedule}, alignment=int(instance.values["vector"]) * 2)
-        self.stored = held.stored
+        self.stored = blocked.stored
         split = (block_cols // depth).bit_length() - 1
         if depth << split != block_cols:
             raise ValueError(f"expected a depth that divides {block_cols} columns by a power of two, found {depth}")
@@ -113,12 +113,14 @@ class BlockSpmmPlan(DevicePlan):
         self._shared_bytes = shared_bytes(instance)
         self._kernel.allow_shared(self._shared_bytes)
         with self.phase("convert"):
-            listed = held.rows if isinstance(held, DbsrFormat) else np.arange(held.indptr.size - 1, dtype=np.int32)
+            listed = (
+                blocked.rows if isinstance(blocked, DbsrFormat) else np.arange(blocked.indptr.size - 1, dtype=np.int32)
+            )
             steps = 1 << split if turned else 0
-            heads = block_heads(listed, held.indptr, None if gathered else held.indices, steps, parts)
+            heads = block_heads(listed, blocked.indptr, None if gathered else blocked.indices, steps, parts)
             tiles = ceil_div(problem.width, tile)
             shared = int(heads[heads[:, 4] > 1].shape[0]) * tiles
-            pieces = () if arrays else (held.indices, mma_pieces(held.blocks))
+            pieces = () if arrays else (blocked.indices, mma_pieces(blocked.blocks))
         with self.phase("upload"):
             self._heads = self.upload(heads)
             self._partials = self.workspace((shared * rows * tile,), np.float32)

@@ -12,8 +12,8 @@
 
 using namespace spmark;
 
-// C = A B, A the sum of the parts. Each body says what its arrays are; of every part come first its items and its tiles
-// of columns, both 0 where A has no such part.
+// C = A B, where A is the sum of the parts. Every part has its items and its tiles of columns, both 0 where A lacks the
+// part, and then its arrays, which the part's body documents.
 //   width       J
 //   num_cols    K, rows of B
 //   dense       B, row-major; aligned to vector elements, and so is width

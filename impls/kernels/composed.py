@@ -23,7 +23,7 @@ from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
 
 NO_ROW = -(2**31)
-"""Target of what no row of A stands behind, ``kNoRow`` of ``row_target.cuh``."""
+"""Target of a row that the kernel does not write, ``kNoRow`` of ``row_target.cuh``."""
 TILE = 64
 """Columns of C that the blocks' body takes at once, ``BsrTiles::kColumns``."""
 _WORK = 32
@@ -59,7 +59,7 @@ class ComposedPlan(DevicePlan):
     Raises
     ------
     BuildError
-        Two parts are of one body, or a part is of none.
+        Two parts have the same body, or no body takes a part's format.
     """
 
     def __init__(
@@ -97,54 +97,54 @@ class ComposedPlan(DevicePlan):
                 else:
                     raise BuildError(f"expected parts in bsr, csr or hyb, found {part.held.name} for {part.kernel}")
         with self.phase("upload"):
-            held = {
+            uploaded = {
                 name: Share(items, tiles, tuple(self.upload(array) for array in arrays))
                 for name, (items, tiles, arrays) in shares.items()
             }
         with self.phase("compile"):
             instance = SPMM_COMPOSED.instance(vector=vector, lanes=lanes, size=size, threads=threads)
             around = shared_instances(use.shared.size > 0, problem.width, problem.dtype, vector)
-            self._launch = FusedLaunch(target, instance, held, around)
+            self._launch = FusedLaunch(target, instance, uploaded, around)
         with self.phase("upload"):
             self._rows = SharedRows(self, use, problem.width, problem.dtype, self._launch.around)
         self._sizes = np.int32(problem.matrix.num_cols), np.int32(problem.width)
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        """Clear what is empty or added up, compute in one grid, and round what was added up."""
+        """Clear rows that are empty or added up, compute in one grid, and round rows that were added up."""
         self._rows.before(out)
         self._launch.enqueue(self._sizes, (operands[0], out, self._rows.sums))
         self._rows.after(out)
 
 
 def _bsr(part: Part, use: RowUse, tiles: int) -> tuple[int, int, tuple[NDArray[np.generic], ...]]:
-    """Give the block rows that have blocks; a row of theirs without a non-zero here is not written."""
-    held = cast("BsrFormat", part.held)
-    size = held.block_shape[0]
-    every = np.full(-(-held.shape[0] // size) * size, NO_ROW, np.int32)
+    """Give the block rows that have blocks; the kernel does not write their rows without non-zeros."""
+    bsr = cast("BsrFormat", part.held)
+    size = bsr.block_shape[0]
+    every = np.full(-(-bsr.shape[0] // size) * size, NO_ROW, np.int32)
     every[part.rows] = use.targets(part.rows, numbered=True)
-    filled = np.flatnonzero(np.diff(held.indptr))
+    filled = np.flatnonzero(np.diff(bsr.indptr))
     targets = every.reshape(-1, size)[filled]
-    indptr = np.append(held.indptr[filled], held.indptr[-1]).astype(np.int32)
-    arrays = (indptr, held.indices, held.blocks.astype(np.float16), targets)
+    indptr = np.append(bsr.indptr[filled], bsr.indptr[-1]).astype(np.int32)
+    arrays = (indptr, bsr.indices, bsr.blocks.astype(np.float16), targets)
     return filled.size, tiles, arrays
 
 
 def _csr(part: Part, use: RowUse, groups: int, tiles: int) -> tuple[int, int, tuple[NDArray[np.generic], ...]]:
     """Give the rows that have non-zeros, and as many empty ones as fill the last thread block."""
-    held = cast("CsrFormat", part.held)
+    csr = cast("CsrFormat", part.held)
     items = ceil_div(part.rows.size, groups)
-    indptr = np.full(items * groups + 1, held.indptr[-1], np.int32)
-    indptr[: part.rows.size] = held.indptr[part.rows]
+    indptr = np.full(items * groups + 1, csr.indptr[-1], np.int32)
+    indptr[: part.rows.size] = csr.indptr[part.rows]
     targets = np.full(items * groups, NO_ROW, np.int32)
     targets[: part.rows.size] = use.targets(part.rows, numbered=True)
-    return items, tiles, (indptr, held.indices, held.values.astype(np.float16), targets)
+    return items, tiles, (indptr, csr.indices, csr.values.astype(np.float16), targets)
 
 
-def _ell(held: HybFormat, use: RowUse, groups: int, tiles: int) -> tuple[int, int, tuple[NDArray[np.generic], ...]]:
-    """Give the ranges of the buckets; a range's sign says that its rows are shared, so that targets need none."""
-    rows = held.rows.copy()
+def _ell(hyb: HybFormat, use: RowUse, groups: int, tiles: int) -> tuple[int, int, tuple[NDArray[np.generic], ...]]:
+    """Give the ranges of the buckets. A range's sign says whether its rows are shared, so that targets need no sign."""
+    rows = hyb.rows.copy()
     real = rows >= 0
     targets = use.targets(rows[real], numbered=True)
     rows[real] = np.where(targets < 0, -1 - targets, targets)
-    ranges = block_ranges(held, groups, _WORK)
-    return ranges.shape[0], tiles, (ranges, rows, held.indices, held.values.astype(np.float16))
+    ranges = block_ranges(hyb, groups, _WORK)
+    return ranges.shape[0], tiles, (ranges, rows, hyb.indices, hyb.values.astype(np.float16))

@@ -9,8 +9,8 @@
 
 using namespace spmark;
 
-// Threads of a multiprocessor, by the loads that each has on their way: more would spill registers. Told nothing, the
-// compiler saves registers and waits for one load before it begins the next.
+// Threads of a multiprocessor, by the loads that each has on their way: more threads would spill registers. Without
+// this bound the compiler saves registers and waits for one load before it begins the next.
 template <int vectors, int unroll>
 constexpr int kResident = vectors * unroll == 8 ? 768 : 1024;
 
@@ -21,7 +21,7 @@ struct Element {
   T value;
 };
 
-// What one group takes: `size` neighbouring elements of A, of one row or of several.
+// The work of one group: `size` neighbouring elements of A, of one row or of several.
 template <typename T, int lanes>
 struct Run {
   const int* __restrict__ indices;
@@ -39,18 +39,18 @@ struct Run {
   }
 };
 
-// Add up what the groups of a block hold, in the order of the groups; the first group gets the sum.
+// Add up the sums of a block's groups, in the order of the groups; the first group gets the total.
 template <int lanes, int groups, int vector, int vectors>
 __device__ __forceinline__ void sum_over_block(Vec<float, vector>* parts, Vec<float, vector> (&sum)[vectors]) {
 #pragma unroll
   for (int v = 0; v < vectors; ++v) {
     parts[threadIdx.x] = sum[v];
-    __syncthreads();  // the first group reads what all have found
+    __syncthreads();  // the first group reads the sums of all groups
     if (threadIdx.x < lanes) {
 #pragma unroll 1
       for (int g = 1; g < groups; ++g) axpy(sum[v], 1.0f, parts[g * lanes + threadIdx.x]);
     }
-    __syncthreads();  // nobody writes over what the first group still reads
+    __syncthreads();  // no group overwrites sums that the first group still reads
   }
 }
 
@@ -60,11 +60,12 @@ struct Share {
   int count;  // rows
   int begin;  // the first element
   int size;   // elements
-  int end;    // of lane l: where row l ends, in CSR
+  int end;    // in lane l: the end of row l in CSR
 };
 
-// What a group of block `block` takes: its part of a long row in the first `num_long` blocks, else `rows` rows, unless
-// one of them is long. Lane l looks at row l, or at the last one, so that all row pointers are loaded at once.
+// The share of a group of block `block`: its part of a long row in the first `num_long` blocks, else `rows` rows, or
+// none where one of these is long. Lane l reads the pointers of row l, or of the last row, so that all are loaded at
+// once.
 template <int lanes, int groups, bool several>
 __device__ __forceinline__ Share share_of(int block, int num_rows, int rows, int longest, int num_long,
                                           const int* __restrict__ indptr, const int* __restrict__ long_rows) {
@@ -101,7 +102,7 @@ __device__ __forceinline__ Share share_of(int block, int num_rows, int rows, int
 // whose groups take equal parts of it.
 //   num_rows   rows of A
 //   width      columns of B and C, a multiple of `vector`
-//   rows       rows of a group, at most `lanes`; 1 where they are not `several`
+//   rows       rows of a group, at most `lanes`; 1 unless `several`
 //   longest    elements of a row; a group that meets a longer row leaves all of its rows to the first blocks
 //   num_long   entries of `long_rows`: so many blocks come first in the grid
 //   indptr     num_rows + 1 offsets
@@ -135,11 +136,12 @@ __global__ void __launch_bounds__(threads, kResident<vectors, unroll> / threads)
   for (int distance = lanes; distance < kWarpSize; distance *= 2)
     steps = max(steps, shuffle_xor(kFullMask, steps, distance));
 
-  // Through a shuffle: what follows from an index of the block alone, the compiler would work out anew in each step.
+  // The column passes through a shuffle. Otherwise the compiler would compute it anew from the block's index in each
+  // step.
   const int column = shuffle_within<lanes>(kFullMask, blockIdx.y * (kStep * vectors) + lane * vector, lane);
   const unsigned row_bytes = width * unsigned(sizeof(T));
   const T* columns = dense + column;
-  int taken[vectors];  // elements whose rows of B a vector is loaded of: none past the last column
+  int taken[vectors];  // elements for which a vector of B is loaded: 0 past the last column
   Vec<float, vector> sum[vectors];
 #pragma unroll
   for (int v = 0; v < vectors; ++v) {
@@ -148,7 +150,7 @@ __global__ void __launch_bounds__(threads, kResident<vectors, unroll> / threads)
   }
 
   int done = 0;  // rows
-  // Where the row at hand ends. What a block takes together ends once its groups' sums have been added.
+  // End of the row at hand. A row that a block takes together ends once the sums of the groups have been added.
   const int first_end = several ? shuffle_within<lanes>(kFullMask, share.end, 0) - share.begin : kNoEnd;
   int end = together || share.count <= 0 ? kNoEnd : first_end;
   const auto finish_row = [&] {

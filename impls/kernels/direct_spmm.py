@@ -1,4 +1,4 @@
-"""The launcher of SpMM straight from CSR: which rows a block takes as a whole, and the schedules that are worth trying.
+"""The launcher of SpMM straight from CSR: the rows that get a block each, and the schedules worth trying.
 
 Huang, Dai, Wang and Yang, "GE-SpMM", SC 2020, section 4, and Gale, Zaharia, Young and Elsen, "Sparse GPU Kernels for
 Deep Learning", SC 2020, section 5, are the kernel's family.
@@ -32,16 +32,16 @@ _LOAD_BYTES = 16
 _MOST_TILES = 6
 """Tiles of `direct_starts`."""
 _UNEVEN, _USUAL = (1.5, 2, 3, 4, 6, 8), 4
-"""Times the mean length from which a row may be long, and of these the one without a search. On an H200 the fastest was
-1.5 to 4 times at J = 32 and 128 and up to 8 times at J = 512 (four matrices of the tuning half, as the README says)."""
+"""Multiples of the mean length beyond which a row may be long, and the multiple taken without a search. On an H200 the
+fastest was 1.5 to 4 at J = 32 and 128 and up to 8 at J = 512 (four matrices of the tuning half, as the README says)."""
 _LEAST_LONG = 8
-"""Elements of a row below which no block takes it."""
+"""Least value of ``longest`` by rule or in a search."""
 SHORT = 8
 """Elements of a mean row below which a group may take several."""
 
 
 def _worth_having(values: Mapping[str, TemplateValue]) -> bool:
-    """One load takes at most 16 bytes; schedules are chosen where it takes as much."""
+    """Tell whether a load takes at most 16 bytes; narrower loads fix ``vectors``, ``unroll`` and ``threads``."""
     load_bytes = int(values["vector"]) * (2 if values["T"] == "half" else 4)
     plain = (values["vectors"], values["unroll"], values["threads"]) == (1, 4, _THREADS)
     return load_bytes == _LOAD_BYTES or (load_bytes < _LOAD_BYTES and plain)
@@ -66,7 +66,7 @@ SPMM_DIRECT = KernelTemplate(
 
 
 def is_direct(config: Mapping[str, Any]) -> bool:
-    """Tell whether a config of a search among formats is of `DirectPlan`."""
+    """Tell whether a config of a search among formats belongs to `DirectPlan`."""
     return config.get("format") == DIRECT["format"]
 
 
@@ -142,7 +142,7 @@ class DirectPlan(OneLaunchPlan):
 
 
 def rows_of_blocks(matrix: Csr, rows: int, longest: int) -> NDArray[np.int32]:
-    """List the rows that have a block each: all of those that stand in a group with one of more than ``longest``.
+    """List the rows that get a block each: all rows of a group in which a row has more than ``longest`` elements.
 
     Parameters
     ----------
@@ -154,12 +154,12 @@ def rows_of_blocks(matrix: Csr, rows: int, longest: int) -> NDArray[np.int32]:
     Returns
     -------
     (n,) int32
-        Longest first, of equal ones the first in A. O(I + n log n).
+        Longest first; rows of equal length stand in A's order. O(I + n log n).
     """
     first = np.unique(np.flatnonzero(matrix.row_lengths > longest) // rows) * rows
-    found = (first[:, None] + np.arange(rows)).ravel()
-    found = found[found < matrix.num_rows]
-    return found[np.argsort(-matrix.row_lengths[found], kind="stable")].astype(np.int32)
+    block_rows = (first[:, None] + np.arange(rows)).ravel()
+    block_rows = block_rows[block_rows < matrix.num_rows]
+    return block_rows[np.argsort(-matrix.row_lengths[block_rows], kind="stable")].astype(np.int32)
 
 
 def mean_length(matrix: Csr) -> float:
@@ -181,20 +181,20 @@ def usual_length(matrix: Csr) -> int:
 
 
 def load_of(width: int, dtype: DType) -> int:
-    """Choose the elements of a load: of at most 16 bytes those that divide J and leave four lanes something to do."""
+    """Choose the elements of a load: as many as divide J, fit into 16 bytes and give four lanes something to do."""
     loads = loads_of(width, _LOAD_BYTES // dtype.itemsize)
     return next(vector for vector in loads if vector == 1 or LANES[0] * vector <= width)
 
 
 def loads_whole(width: int, dtype: DType) -> bool:
-    """Tell whether J allows loads of 16 bytes, for which alone there are two side by side and two ways to unroll."""
+    """Tell whether J allows loads of 16 bytes; only such loads may be two side by side or unrolled in two ways."""
     return load_of(width, dtype) * dtype.itemsize == _LOAD_BYTES
 
 
 def direct_tiles(width: int, dtype: DType) -> list[dict[str, int]]:
-    """List tiles of `DirectPlan` that J fills: wide ones first, of equal ones that with more lanes.
+    """List tiles of `DirectPlan` that J fills, widest first; of equally wide tiles the one with more lanes comes first.
 
-    Two loads side by side only where a load has 16 bytes.
+    Two loads stand side by side only where a load has 16 bytes.
     """
     vector = load_of(width, dtype)
     most = 2 if loads_whole(width, dtype) else 1

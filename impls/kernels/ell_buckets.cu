@@ -1,8 +1,8 @@
 // SpMM over ELL buckets: many formats at once in one compute grid.
 //
 // The mapping is that of SparseTIR's hyb schedule (Ye et al., ASPLOS 2023, section 4.2.1), with blocks of equal work
-// that look up which bucket they belong to. Where rows are shared between ELL rows their sums are added atomically, in
-// an order that is not fixed; all else is deterministic.
+// that look up which bucket they belong to. Where several ELL rows share a row of A, their sums are added atomically,
+// in an order that varies; all other results are deterministic.
 
 #include <spmark/half.cuh>
 #include <spmark/vec.cuh>
@@ -11,7 +11,7 @@
 
 using namespace spmark;
 
-// One grid over all buckets of a matrix: a block for every range and tile of columns (EllBuckets says what each is).
+// One grid over all buckets of a matrix: a block for every range and tile of columns (EllBuckets lists the parameters).
 template <typename T, int vector, int vectors, int lanes, int threads>
 __global__ void __launch_bounds__(threads, kResident<vector, vectors> / threads)
     spmm_ell_buckets(int width, const int* __restrict__ ranges, const int* __restrict__ rows,

@@ -12,12 +12,13 @@ constexpr int kUnit = 8;            // elements of a unit, and loads of B that a
 constexpr int kTogether = 1 << 24;  // mark of ranges whose ELL rows the whole block takes together
 constexpr int kSpread = 1 << 25;    // mark of ranges whose ELL rows are spread over the groups of a warp
 
-// Threads of a multiprocessor, by the sums that each keeps: more would spill registers, fewer wait for memory.
+// Threads of a multiprocessor, by the sums that each keeps: more threads would spill registers, fewer would wait for
+// memory.
 template <int vector, int vectors>
 constexpr int kResident = vector * vectors > 8 ? 640 : 768;
 
-// The columns that a lane owns, `vectors` vectors of them, `kStep` columns apart: where it reads B, and where its sums
-// go: whole rows to C, shared rows are added to others'.
+// The columns that a lane owns, `vectors` vectors that are `kStep` columns apart: the lane's places in B, and those of
+// its sums, which are stored to C for whole rows and added to other sums for shared rows.
 template <typename T, int vector, int vectors, int lanes>
 struct Columns {
   static constexpr int kStep = lanes * vector;
@@ -32,14 +33,14 @@ struct Columns {
 
   __device__ __forceinline__ bool active(int v) const { return first + v * kStep < width; }
 
-  // Past the last column the lane reads B's first one, whose sum nobody takes.
+  // Past the last column the lane reads B's first column and drops the sum.
   __device__ __forceinline__ void load(Packed<T, vector> (&part)[vectors], int row) const {
     const T* from = row_of(dense + (active(0) ? first : 0), row, row_bytes);
 #pragma unroll
     for (int v = 0; v < vectors; ++v) part[v] = load_packed<vector>(from + (active(v) ? v * kStep : 0));
   }
 
-  // Take the sums of a row, or of none where it is negative (an ELL row that only fills a unit), and clear them.
+  // Write the sums of a row, unless the row is negative (an ELL row that only fills a unit), and clear the sums.
   __device__ __forceinline__ void write(int row, Vec<float, vector> (&sum)[vectors]) const {
 #pragma unroll
     for (int v = 0; v < vectors; ++v) {
@@ -61,16 +62,16 @@ __device__ __forceinline__ unsigned inverse_of(unsigned n) {
   return n & (n - 1) ? (0xffffffffu / 3 >> log) + 1 : 1u << (31 - log);
 }
 
-// One slot of an ELL row: each lane of a group holds one, and shuffles show it to the others. The column is negative in
-// a slot without an element.
+// One slot of an ELL row: each lane of a group holds one slot, and shuffles show the slot to the other lanes. The
+// column is negative in a slot without an element.
 struct Element {
   int column;
   float value;
   int row;
 };
 
-// What one group takes of a bucket: `size` elements, the first `part` of each ELL row, with `gap` slots of other groups
-// between them.
+// The work of one group in a bucket: `size` elements, the first `part` of each ELL row, with `gap` slots of other
+// groups between them.
 template <typename T, int lanes>
 struct Run {
   const int* __restrict__ indices;
@@ -80,7 +81,7 @@ struct Run {
   unsigned inverse;  // of `part`
   int gap;
 
-  // This lane's slot of a chunk of `lanes`; past the end it is one without an element and without a row.
+  // This lane's slot of a chunk of `lanes`; past the end a slot without an element and without a row.
   __device__ __forceinline__ Element fetch(int chunk, int lane) const {
     const int i = min(chunk * lanes + lane, max(size - 1, 0));
     const int row = __umulhi(2 * i + 1, inverse);
@@ -90,7 +91,7 @@ struct Run {
   }
 };
 
-// Add up what the groups of a warp hold; all of them get the sum.
+// Add up the sums of a warp's groups; all groups get the total.
 template <int lanes, int vector, int vectors>
 __device__ __forceinline__ void sum_over_groups(Vec<float, vector> (&sum)[vectors]) {
 #pragma unroll
@@ -101,17 +102,17 @@ __device__ __forceinline__ void sum_over_groups(Vec<float, vector> (&sum)[vector
       for (int i = 0; i < vector; ++i) sum[v][i] += shuffle_xor(kFullMask, sum[v][i], step);
 }
 
-// Add up a run; every `per_row` elements an ELL row ends, and its sum is written. `narrow`: that is less than the
+// Add up a run; every `per_row` elements an ELL row ends, and its sum is written. `narrow`: `per_row` is less than the
 // elements on their way. `spread`: each group of the warp has a part of the row.
 //
-// kUnit loads of B are on their way at any time: where one has been added, its registers wait for the same columns of
+// kUnit loads of B are on their way at any time: once a load has been added, its registers wait for the same columns of
 // an element further on. The elements themselves are fetched two chunks ahead. Every group of a warp makes the steps
-// that `elements` take, so that shuffles find every lane. The less code, the faster a small grid: it comes from a cold
-// cache as well.
+// that `elements` take, so that shuffles find every lane. Short code makes small grids fast, because the code comes
+// from a cold cache as well.
 //
-// A slot without an element loads nothing. Its registers keep what another row left there, so they are not added: 0
-// times an infinity of that row would be no number. Both are instructions under a predicate, not jumps, since a group
-// of a warp may skip what its neighbour takes.
+// A slot without an element loads nothing. Its registers keep the values of another row, so they are not added: 0 times
+// an infinity of that row would be NaN. Load and addition are instructions under a predicate, not jumps, since a group
+// of a warp may skip a slot where its neighbour has an element.
 template <int lanes, bool narrow, typename T, int vector, int vectors>
 __device__ __forceinline__ void walk(const Run<T, lanes>& run, int elements, int per_row, bool spread,
                                      const Columns<T, vector, vectors, lanes>& columns,
@@ -162,8 +163,9 @@ __device__ __forceinline__ void walk(const Run<T, lanes>& run, int elements, int
 // C[rows[r], j] (+)= sum_s values[r, s] B[indices[r, s], j].
 //
 // A block owns a range of one bucket and a tile of vectors * lanes * vector columns; each group of `lanes` threads
-// takes a run of the range's units, or of its ELL rows where these are longer than a unit. Where the range says so the
-// groups of a warp share each ELL row and add up by shuffles, or the whole block does and adds up in shared memory.
+// takes a run of the range's units, or of its ELL rows where these are longer than a unit. Where the range says so, the
+// groups of a warp share each ELL row and add up by shuffles, or the whole block shares it and adds up in shared
+// memory.
 //   ranges    4 integers a block: first ELL row of all; units, or ELL rows; base of the range's elements over kUnit;
 //             slots of an ELL row, plus kSpread or kTogether where rows are taken so, negative where rows are shared,
 //             0 for rows of C without elements, which get their zeros here
@@ -237,11 +239,11 @@ struct EllBuckets {
 #pragma unroll
       for (int v = 0; v < vectors; ++v) {
         memory.parts[threadIdx.x] = size > 0 ? sum[v] : zeros<float, vector>();
-        __syncthreads();  // the first group adds up what all have found
+        __syncthreads();  // the first group adds up the sums of all groups
         sum[v] = zeros<float, vector>();
 #pragma unroll 1
         for (int g = 0; group == 0 && g < kGroups; ++g) axpy(sum[v], 1.0f, memory.parts[g * lanes + lane]);
-        __syncthreads();  // nobody writes over what the first group still reads
+        __syncthreads();  // no group overwrites sums that the first group still reads
       }
       columns.write(group == 0 ? rows[row] : -1, sum);
     }

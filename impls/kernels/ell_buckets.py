@@ -23,7 +23,7 @@ _TOGETHER, _SPREAD = 1 << 24, 1 << 25
 _WARP = 32
 _THREADS = 128
 _MOST_WORK = 1 << 15
-"""Elements of a group up to which the kernel finds the row of one."""
+"""Most elements of a group for which the kernel's arithmetic gives the row of each element."""
 EMPTY_ROWS = 8
 """Rows without elements that a group clears."""
 LANES = (8, 16, 32)
@@ -33,7 +33,10 @@ NEVER = 1 << 24
 
 
 def _worth_having(values: Mapping[str, TemplateValue]) -> bool:
-    """One load takes at most 16 bytes; large blocks, for their common cache, only where a thread takes most at once."""
+    """Tell whether a load takes at most 16 bytes, and large blocks have threads that take most at once.
+
+    Large blocks are for the cache that their threads share.
+    """
     most = 8 if values["T"] == "half" else 4
     vector = int(values["vector"])
     return vector <= most and (values["threads"] == _THREADS or (vector == most and values["vectors"] == 2))
@@ -50,7 +53,7 @@ SPMM_ELL_BUCKETS = KernelTemplate(
 
 
 def ell_instance(problem: Problem, schedule: Mapping[str, Any]) -> Instance:
-    """Give the kernel of a schedule: ``vector``, ``lanes``, and, unlike by default, ``vectors`` and ``threads``."""
+    """Give the kernel of a schedule: ``vector``, ``lanes``, and optionally ``vectors`` and ``threads``."""
     return SPMM_ELL_BUCKETS.instance(
         T=C_TYPES[problem.dtype],
         vector=schedule["vector"],
@@ -65,8 +68,10 @@ class EllBucketsPlan(DevicePlan):
 
     Parameters
     ----------
+    layout : HybLayout
+        Of A; a `HybFormat` where ``arrays`` is empty.
     config : mapping
-        What `DevicePlan.config` says; the schedule below is added to it, but for the order of rows.
+        What `DevicePlan.config` says; the plan adds the schedule below, without the order of rows.
     vector, vectors, lanes : int
         Elements of a load, loads of a thread side by side, threads of a group.
     work : int
@@ -74,22 +79,22 @@ class EllBucketsPlan(DevicePlan):
     threads : int
         Threads of a block.
     spread, together : int
-        ELL rows at least this wide are taken by all groups of a warp, which add up by shuffles, or by a whole block,
-        which adds up in shared memory; shorter ones by one group.
+        Widths from which all groups of a warp take an ELL row and add up by shuffles, or a whole block takes the row
+        and adds up in shared memory. One group takes a narrower row.
     by_row : bool
-        Start blocks in the order of A's rows instead of bucket by bucket, wide before narrow: rows that stand together
-        and share columns then find them in a cache, but the longest work no longer starts first.
+        Whether blocks start in the order of A's rows instead of bucket by bucket, wide before narrow. Neighbouring
+        rows that share columns then find rows of B in a cache, but the longest work no longer starts first.
     positions : (I,) int32, optional
-        What ``by_row`` takes for the order of rows; A's by default.
+        Place of each row in the order that ``by_row`` follows; by default A's order.
     arrays : sequence of device arrays, optional
-        The format's indices and values, uploaded before by another plan of the same format.
+        Indices and values of the format that another plan has uploaded.
     """
 
     def __init__(
         self,
         problem: Problem,
         target: Target,
-        held: HybLayout,
+        layout: HybLayout,
         config: Mapping[str, object],
         *,
         vector: int,
@@ -106,15 +111,15 @@ class EllBucketsPlan(DevicePlan):
         schedule = {"vector": vector, "vectors": vectors, "lanes": lanes, "work": work, "threads": threads}
         schedule |= {"spread": spread, "together": together}
         super().__init__(problem, target, {**config, **schedule}, alignment=vector * problem.dtype.itemsize)
-        self.stored = held.stored
+        self.stored = layout.stored
         with self.phase("convert"):
             groups = threads // lanes
-            ranges = block_ranges(held, groups, work, team=_WARP // lanes, spread=spread, together=together)
+            ranges = block_ranges(layout, groups, work, team=_WARP // lanes, spread=spread, together=together)
             if by_row:
-                firsts = held.rows[ranges[:, 0]]
+                firsts = layout.rows[ranges[:, 0]]
                 ranges = ranges[np.argsort(firsts if positions is None else positions[firsts], kind="stable")]
-            use = row_use(held.shape[0], [held.rows[held.rows >= 0]])
-            rows = numbered_rows(held, use.shared) if problem.dtype is DType.FLOAT16 else held.rows
+            use = row_use(layout.shape[0], [layout.rows[layout.rows >= 0]])
+            rows = numbered_rows(layout, use.shared) if problem.dtype is DType.FLOAT16 else layout.rows
             ranges = np.concatenate([ranges, empty_ranges(rows.size, use.empty.size, groups * EMPTY_ROWS)])
             rows = np.concatenate([rows, use.empty])
         with self.phase("compile"):
@@ -122,7 +127,7 @@ class EllBucketsPlan(DevicePlan):
             self._kernel, *kernels = target.load([ell_instance(problem, schedule), *around])
         with self.phase("upload"):
             if not arrays:
-                whole = cast("HybFormat", held)
+                whole = cast("HybFormat", layout)
                 arrays = [target.upload(a) for a in (whole.indices, whole.values.astype(problem.values.dtype))]
             self.arrays = list(arrays)
             self.device_bytes += sum(array.nbytes for array in self.arrays)
@@ -135,7 +140,7 @@ class EllBucketsPlan(DevicePlan):
         self._grid = (ranges.shape[0], ceil_div(problem.width, vectors * lanes * vector), 1)
 
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
-        """Clear what is added up, compute, and round what was added up in float32."""
+        """Clear rows that are added up, compute, and round rows that were added up in float32."""
         self._shared.before(out)
         args = (self._width, self._ranges, self._rows, *self.arrays, operands[0], out, self._shared.sums)
         self._kernel.launch(self._grid, args, overlap=not self.deterministic)
@@ -143,12 +148,12 @@ class EllBucketsPlan(DevicePlan):
 
 
 def empty_ranges(first: int, count: int, step: int) -> NDArray[np.int32]:
-    """Cut rows of C that have no elements into blocks that clear them.
+    """Cut rows of C without elements into blocks that clear the rows.
 
     Parameters
     ----------
     first, count : int
-        Where they stand in the kernel's ``rows``.
+        Place of the first of these rows in the kernel's ``rows``, and their number.
     step : int
         Rows of a block.
 
@@ -163,22 +168,22 @@ def empty_ranges(first: int, count: int, step: int) -> NDArray[np.int32]:
 
 
 def block_ranges(
-    held: HybLayout, groups: int, work: int, *, team: int = 1, spread: int = NEVER, together: int = NEVER
+    layout: HybLayout, groups: int, work: int, *, team: int = 1, spread: int = NEVER, together: int = NEVER
 ) -> NDArray[np.int32]:
     """Cut every bucket into blocks of equal work.
 
     Parameters
     ----------
-    held : HybLayout
+    layout : HybLayout
     groups : int
         Groups of threads in a block.
     work : int
-        Elements that a group takes; an ELL row longer than that is one group's all the same.
+        Elements that a group takes; one group takes a longer ELL row all the same.
     team : int
         Groups of a warp.
     spread, together : int
-        Widths from which the groups of a warp share an ELL row (where each has as many whole units of it), and from
-        which a block takes ELL rows one after the other as a whole.
+        Widths from which the groups of a warp share an ELL row (where each gets the same number of whole units), and
+        from which a whole block takes ELL rows one after the other.
 
     Returns
     -------
@@ -187,7 +192,7 @@ def block_ranges(
         together; negative where rows are shared).
     """
     parts, work = [], min(work, _MOST_WORK)
-    for bucket in held.buckets:
+    for bucket in layout.buckets:
         per_unit = max(1, UNIT // bucket.width)
         units = bucket.count // per_unit
         item = max(bucket.width, UNIT)
@@ -208,22 +213,22 @@ def block_ranges(
     return np.concatenate(parts) if parts else np.empty((0, 4), np.int32)
 
 
-def numbered_rows(held: HybLayout, shared: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Give each ELL row's target where the sums of shared rows have a workspace with one row for each of them.
+def numbered_rows(layout: HybLayout, shared: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Give each ELL row's target where a workspace has one row for the sums of each shared row.
 
     Parameters
     ----------
-    held : HybLayout
+    layout : HybLayout
     shared : (s,) int32
-        Rows of the workspace, rising.
+        Rows of A behind the rows of the workspace, rising.
 
     Returns
     -------
     (r,) int32
-        Of ELL rows in shared buckets the row of the workspace, of the others the row of A; -1 where there is none.
+        A row of the workspace for ELL rows in shared buckets, else a row of A; -1 where an ELL row only fills a unit.
     """
-    targets = held.rows.copy()
-    for bucket in held.buckets:
+    targets = layout.rows.copy()
+    for bucket in layout.buckets:
         if bucket.shared:
             rows = targets[bucket.first : bucket.first + bucket.count]
             rows[rows >= 0] = np.searchsorted(shared, rows[rows >= 0])

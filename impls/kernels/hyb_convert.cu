@@ -9,13 +9,15 @@ constexpr int kUnit = 8;  // bases of spans are counted in so many elements
 
 // out[base + r * width + s] = element starts[r] + s of CSR, or, past the row's length, column -1 and the value 0.
 //
-// A thread block owns a span of one bucket's ELL rows; threads take its elements in turn, so that they write side by
-// side and read so within a row.
-//   spans     4 integers a block: first ELL row of all, ELL rows, base of its elements over kUnit, their width
-//   starts    of every ELL row, the position of its first non-zero in CSR
-//   lengths   of every ELL row, its non-zeros
-//   indices   CSR's columns
-//   values    CSR's values
+// A thread block owns a span of one bucket's ELL rows. Threads take the span's elements in turn, so that neighbouring
+// threads write neighbouring elements, and read them within a row.
+//   spans        4 integers a block: first ELL row of all, ELL rows, base of their elements over kUnit, their slots
+//   starts       of every ELL row, the position of its first non-zero in CSR
+//   lengths      of every ELL row, its non-zeros
+//   indices      CSR's columns
+//   values       CSR's values
+//   out_indices  columns of all slots
+//   out_values   values of all slots
 template <typename T, int threads>
 __global__ void __launch_bounds__(threads)
     fill_ell_buckets(const int* __restrict__ spans, const int* __restrict__ starts, const int* __restrict__ lengths,

@@ -1,4 +1,4 @@
-"""Conversion of CSR to hyb(c, k) where it is used: the matrix is uploaded once, and converted there as often as wanted.
+"""Conversion of CSR to hyb(c, k) on the target: the matrix is uploaded once, for any number of conversions.
 
 The host lays out rows, in time of the number of ELL rows; a kernel copies the elements. The result is that of
 `spmark.impls.formats.hyb.HybFormat.from_csr`, bit for bit.
@@ -20,7 +20,7 @@ from spmark.impls.runtime.target import Target
 from spmark.impls.runtime.template import C_TYPES, KernelTemplate
 
 _SPAN = 4096
-"""Elements that a thread block fills; an ELL row that is longer is one block's all the same."""
+"""Elements that a thread block fills; one block fills a longer ELL row all the same."""
 FILL_ELL_BUCKETS = KernelTemplate(
     Path(__file__).parent / "hyb_convert.cu",
     "fill_ell_buckets",
@@ -30,12 +30,12 @@ FILL_ELL_BUCKETS = KernelTemplate(
 
 
 class HybConverter:
-    """A matrix on a target, ready to be converted.
+    """A matrix on a target, ready for conversions.
 
     Parameters
     ----------
     problem : Problem
-        Its matrix, with values in its dtype.
+        Gives the matrix and the dtype of the values.
     target : Target
 
     Attributes
@@ -43,9 +43,9 @@ class HybConverter:
     target : Target
     phases_s : dict
         Seconds spent on the kernel and the host's loops (``compile``), on CSR (``upload``), and on all conversions so
-        far (``convert``, what is uploaded for them included).
+        far with their uploads (``convert``).
     device_bytes : int
-        Bytes of CSR held on the target, until the converter is dropped.
+        Bytes of CSR, which stays on the target until the converter is dropped.
 
     Raises
     ------
@@ -74,7 +74,7 @@ class HybConverter:
 
     @property
     def positions(self) -> NDArray[np.int32]:
-        """Places in the order that `spmark.impls.formats.nearness` gives the rows, found when first asked for."""
+        """Places in the order that `spmark.impls.formats.nearness` gives the rows, computed at the first use."""
         if self._positions is None:
             with self._accounts.phase("convert"):
                 self._positions = near_order(self._matrix).positions
@@ -88,7 +88,7 @@ class HybConverter:
         Parameters
         ----------
         partitions : int
-            c; the pieces of the last one asked for are kept, since a search goes through k for one c.
+            c; the pieces of the last c are kept, since a search goes through k for one c.
         max_width : int
             2^k.
         near : bool
@@ -106,7 +106,7 @@ class HybConverter:
         Raises
         ------
         ValueError
-            ``max_width`` is no power of two, or there are fewer than one partition.
+            ``max_width`` is not a power of two, or ``partitions`` is below 1.
         BuildError
             More than 2^31 - 1 elements would be stored.
         """
@@ -119,7 +119,7 @@ class HybConverter:
         return layout, self.fill(layout)
 
     def fill(self, layout: HybLayout) -> list[DeviceArray]:
-        """Fill any layout of the matrix with its elements, one with widths of its own in every partition too.
+        """Fill any layout of the matrix with elements, also a layout whose partitions have widths of their own.
 
         Returns
         -------
@@ -130,8 +130,8 @@ class HybConverter:
             indices = self.target.empty((layout.stored,), np.int32)
             values = self.target.empty((layout.stored,), self._dtype.numpy)
             table = spans(layout)
-            held = [self.target.upload(array) for array in (table, layout.starts, layout.lengths)]
-            self._kernel.launch((table.shape[0], 1, 1), (*held, *self._csr, indices, values))
+            places = [self.target.upload(array) for array in (table, layout.starts, layout.lengths)]
+            self._kernel.launch((table.shape[0], 1, 1), (*places, *self._csr, indices, values))
             self.target.synchronize()
         return [indices, values]
 

@@ -33,7 +33,7 @@ class PanelSpmmPlan(OneLaunchPlan):
 
     Parameters
     ----------
-    held : SrBcrsFormat
+    srbcrs : SrBcrsFormat
         Panels of `PANEL` rows in groups of `GROUP` columns.
     config : mapping
         Facts for `DevicePlan.config`, to which the schedule below is added.
@@ -56,27 +56,27 @@ class PanelSpmmPlan(OneLaunchPlan):
         self,
         problem: Problem,
         target: Target,
-        held: SrBcrsFormat,
+        srbcrs: SrBcrsFormat,
         config: Mapping[str, object],
         *,
         tile: int,
         turned: bool = False,
         arrays: Sequence[DeviceArray] = (),
     ) -> None:
-        if held.block_shape != (PANEL, GROUP):
-            raise ValueError(f"expected SR-BCRS({PANEL}, {GROUP}), found SR-BCRS{held.block_shape}")
+        if srbcrs.block_shape != (PANEL, GROUP):
+            raise ValueError(f"expected SR-BCRS({PANEL}, {GROUP}), found SR-BCRS{srbcrs.block_shape}")
         instance = panel_instance(problem.width, tile)
         super().__init__(
             problem, target, {**config, "tile": tile, "turned": turned}, alignment=int(instance.values["vector"]) * 2
         )
-        self.stored = held.stored
+        self.stored = srbcrs.stored
         self._load(instance)
         warps = _THREADS // 32
         self._shared_bytes = warps * _STAGES * GROUP * (tile + 8) * 2
         self._kernel.allow_shared(self._shared_bytes)
         with self.phase("convert"):
-            heads = panel_heads(held.indptr, turned)
-            pieces = () if arrays else (held.indices, transposed_pieces(held.blocks))
+            heads = panel_heads(srbcrs.indptr, turned)
+            pieces = () if arrays else (srbcrs.indices, transposed_pieces(srbcrs.blocks))
         grid = (ceil_div(heads.shape[0], warps), ceil_div(problem.width, tile), 1)
         self._arrange(grid, (problem.matrix.num_rows, heads.shape[0], problem.width), (heads, *pieces))
         self._args += tuple(arrays)

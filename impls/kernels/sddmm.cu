@@ -22,7 +22,7 @@ using namespace spmark;
 //   y         K x width, likewise
 //   out       nnz results
 // Consecutive non-zeros mostly share their row, so the repeated reads of X hit the first-level cache; `batch`
-// independent rows of Y in flight hide the latency of those that miss.
+// independent rows of Y in flight hide the latency of reads that miss.
 template <typename T, int vector, int lanes, int batch, bool searched, int threads>
 __global__ void __launch_bounds__(threads)
     sddmm_csr(int num_rows, int nnz, int width, int scaled, const int* __restrict__ rows,

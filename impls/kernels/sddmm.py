@@ -44,7 +44,7 @@ class SddmmPlan(OneLaunchPlan):
     vector, lanes, batch : int
         Elements of a load, threads of a group, non-zeros of a group.
     searched : bool
-        Rows are looked up in indptr by the kernel; otherwise an array of them is made (phase ``convert``) and read.
+        Whether the kernel looks rows up in indptr; otherwise it reads an array of rows, made in the phase ``convert``.
     """
 
     def __init__(

@@ -6,7 +6,7 @@
 
 namespace spmark {
 
-// Lane b of the group gets left[b] . right[b], each of `width` elements; the others get what is not to be used. Rows
+// Lane b of the group gets left[b] . right[b], each of `width` elements; the results of other lanes have no use. Rows
 // are aligned to vector elements, and so is width.
 template <int vector, int lanes, typename T, int batch>
 __device__ __forceinline__ float batch_dots(const T* const (&left)[batch], const T* const (&right)[batch], int lane,

@@ -44,11 +44,11 @@ private:
 //   vectors   loads of a row side by side in a lane
 //   lanes     threads of a group
 //   batch     rows of Y that are on their way together
-//   parts     J is taken in so many parts of `vectors` loads: fewer registers wait for Y, while all of X stays
-//   whole     the parts cover J exactly, which is then known while compiling; else lanes past J hold zeros
+//   parts     turns that a batch takes, each over `vectors` loads: fewer registers wait for Y, while all of X stays
+//   whole     the parts cover J exactly, so that the compiler knows J; else lanes past J hold zeros
 //   searched  rows are looked up in indptr, and followed there
-//   early     rows of X that begin within a batch are asked for with its rows of Y, which short rows may pay for with
-//             registers; else each is asked for where it is needed
+//   early     rows of X that begin within a batch are loaded with the batch's rows of Y, which costs registers and may
+//             pay for short rows; else each row of X is loaded where it is needed
 //   columns   J
 //   run       non-zeros of a group
 //   rows      where `searched`: indptr, num_rows + 1 offsets; else the row of each of the nnz non-zeros
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(threads)
   const int width = whole ? parts * vectors * kStep : columns;
   const int lane = threadIdx.x % lanes, group_in_warp = lane_id() / lanes;
   const int mine = lane / kOwners;  // which non-zero of every batch the lane fetches and ends with
-  // What the owner of non-zero b of a batch has fetched.
+  // The value that the owner of non-zero b of a batch has fetched.
   const int first_lane = group_in_warp * lanes;
   const auto of_batch = [&](int fetched, int b) { return shuffle(kFullMask, fetched, first_lane + b * kOwners); };
   // Position of the lane's non-zero in a batch; past the end the last one, which is computed and not written.
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(threads)
       next_factor = scaled ? to_float(values[p]) : 1.0f;
     }
 
-    // Which non-zeros begin another row than the one before them: a bit for each lane.
+    // A bit for each lane: whether its non-zero begins another row than the non-zero before.
     const int before = shuffle(kFullMask, row, max(lane_id() - kOwners, 0));
     const unsigned begins = ballot(kFullMask, row != (mine == 0 ? held : before));
     held = of_batch(row, batch - 1);
@@ -151,8 +151,9 @@ __global__ void __launch_bounds__(threads)
           for (int v = 0; v < vectors; ++v) sum[b] = dot(left[part * vectors + v], unpacked(right[b][v]), sum[b]);
         }
       };
-      // Where all rows of the warp stay, no non-zero is asked about its own. The branch has a second use: without it
-      // the compiler moves every load down to its products, and one row of Y at a time is on its way.
+      // Where all lanes of the warp keep their rows of X, the products need no test for each non-zero. The branch has a
+      // second use: without it the compiler moves every load down to its products, so that one row of Y at a time is on
+      // its way.
       if (begins == 0)
         add_products(true);
       else

@@ -1,4 +1,4 @@
-"""The launcher of SDDMM over runs of non-zeros, the tiles that a width is worth, and which kernel a schedule names."""
+"""The launcher of SDDMM over runs of non-zeros, the tiles worth trying for a width, and the kernel of a schedule."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_OF_X = 32
 
 
 def _legal(values: Mapping[str, TemplateValue]) -> bool:
-    """Tell whether a kernel fits the registers; batches of 8, and ``early``, pay with one load of a row alone."""
+    """Tell whether a kernel fits the registers; batches of 8 and ``early`` pay only with one load of a row."""
     vector, vectors, lanes, batch, parts = (int(values[k]) for k in ("vector", "vectors", "lanes", "batch", "parts"))
     load_bytes, loads = vector * (2 if values["T"] == "half" else 4), vectors * batch
     x_fits = parts * vectors * vector <= _MOST_OF_X and (not values["early"] or vectors == 1)
@@ -64,11 +64,11 @@ _CUTS = {1: ((1, 1),), 2: ((2, 1),), 4: ((4, 1), (2, 2)), 8: ((4, 2),)}
 def run_tiles(width: int, dtype: DType) -> list[dict[str, Any]]:
     """List tiles ``vector, vectors, lanes, batch, parts, early`` that hold a row of X in registers; few or none.
 
-    Loads are the widest that divide J. Lanes of which half would have nothing to do are left out, and so is a J that no
-    tile holds: beyond 32 elements a lane.
+    Loads are the widest that divide J. Tiles that would leave half of their lanes idle are left out. The list is empty
+    where a row of X needs more than 32 elements a lane.
     """
     vector = loads_of(width, _LOAD_BYTES // dtype.itemsize)[0]
-    found = []
+    offered = []
     for lanes in LANES:
         if lanes > LANES[0] and vector * lanes >= 2 * width:
             continue
@@ -78,8 +78,8 @@ def run_tiles(width: int, dtype: DType) -> list[dict[str, Any]]:
             for batch in (8, 4, 2):
                 tile = {"vector": vector, "vectors": vectors, "lanes": lanes, "batch": batch, "parts": parts}
                 both = [{**tile, "early": early} for early in (False, True)]
-                found += [one for one in both if is_offered(width, dtype, {**one, "searched": False})]
-    return found
+                offered += [one for one in both if is_offered(width, dtype, {**one, "searched": False})]
+    return offered
 
 
 def is_offered(width: int, dtype: DType, schedule: Mapping[str, Any]) -> bool:
@@ -124,9 +124,9 @@ class SddmmRunsPlan(OneLaunchPlan):
     parts : int
         Turns in which a batch is taken: ``vector vectors lanes parts`` is at least J.
     early : bool
-        Rows of X that begin within a batch are asked for with its rows of Y, which short rows may pay for.
+        Whether rows of X that begin within a batch are loaded with the batch's rows of Y, which may pay for short rows.
     searched : bool
-        Rows are looked up in indptr by the kernel; otherwise an array of them is made (phase ``convert``) and read.
+        Whether the kernel looks rows up in indptr; otherwise it reads an array of rows, made in the phase ``convert``.
     run : int
         Consecutive non-zeros of a group.
     """

@@ -34,7 +34,7 @@ class StripSpmmPlan(OneLaunchPlan):
 
     Parameters
     ----------
-    held : BsrFormat
+    bsr : BsrFormat
         Blocks of 16 x 16.
     config : mapping
         Facts for `DevicePlan.config`, to which the schedule below is added.
@@ -53,27 +53,27 @@ class StripSpmmPlan(OneLaunchPlan):
         self,
         problem: Problem,
         target: Target,
-        held: BsrFormat,
+        bsr: BsrFormat,
         config: Mapping[str, object],
         *,
         strips: int,
         tile: int,
         arrays: Sequence[DeviceArray] = (),
     ) -> None:
-        if held.blocks.shape[1:] != (SIDE, SIDE) or problem.width % _VECTOR:
-            shape = "{} x {}".format(*held.blocks.shape[1:])
+        if bsr.blocks.shape[1:] != (SIDE, SIDE) or problem.width % _VECTOR:
+            shape = "{} x {}".format(*bsr.blocks.shape[1:])
             raise BuildError(
                 f"expected blocks of {SIDE} x {SIDE} and J a multiple of {_VECTOR}, found {shape} and {problem.width}"
             )
         schedule = {"strips": strips, "tile": tile}
         super().__init__(problem, target, {**config, **schedule}, alignment=_VECTOR * problem.dtype.itemsize)
-        self.stored = held.stored
+        self.stored = bsr.stored
         self._load(strip_instance(strips, tile))
         with self.phase("convert"):
-            pieces = () if arrays else (held.indices, mma_pieces(held.blocks))
-        block_rows = held.indptr.size - 1
+            pieces = () if arrays else (bsr.indices, mma_pieces(bsr.blocks))
+        block_rows = bsr.indptr.size - 1
         grid = (ceil_div(block_rows, strips), ceil_div(problem.width, tile), 1)
-        self._arrange(grid, (*problem.matrix.shape, problem.width, block_rows), (held.indptr, *pieces))
+        self._arrange(grid, (*problem.matrix.shape, problem.width, block_rows), (bsr.indptr, *pieces))
         self._args += tuple(arrays)
         self.arrays = list(self._args[-2:])
 

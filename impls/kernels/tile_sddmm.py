@@ -63,7 +63,7 @@ class TileSddmmPlan(DevicePlan):
     ----------
     problem : Problem
     target : Target
-    held : TileFormat
+    tiled : TileFormat
         Block tiles of `HEIGHT` rows, runs, or both.
     config : mapping
         Facts for `DevicePlan.config`, to which the schedule below is added.
@@ -85,7 +85,7 @@ class TileSddmmPlan(DevicePlan):
         self,
         problem: Problem,
         target: Target,
-        held: TileFormat,
+        tiled: TileFormat,
         config: Mapping[str, object],
         *,
         lanes: int,
@@ -93,19 +93,19 @@ class TileSddmmPlan(DevicePlan):
         groups: int,
         in_tiles: bool = False,
     ) -> None:
-        if problem.dtype is not DType.FLOAT16 or held.ell or set(held.blocks) - {HEIGHT}:
+        if problem.dtype is not DType.FLOAT16 or tiled.ell or set(tiled.blocks) - {HEIGHT}:
             raise BuildError(
                 f"expected float16, block tiles of {HEIGHT} rows and runs, found {problem.dtype}, blocks of "
-                f"{[*held.blocks]} rows{' and ELL tiles' * bool(held.ell)}"
+                f"{[*tiled.blocks]} rows{' and ELL tiles' * bool(tiled.ell)}"
             )
         vector = _vector_of(problem)
         schedule = {"lanes": lanes, "batch": batch, "groups": groups}
         super().__init__(problem, target, {**config, **schedule}, alignment=vector * problem.dtype.itemsize)
-        self.stored = held.stored
+        self.stored = tiled.stored
         with self.phase("convert"):
-            blocks = _block_arrays(held.blocks.get(HEIGHT), groups)
+            blocks = _block_arrays(tiled.blocks.get(HEIGHT), groups)
             empty = np.empty(0, np.int32)
-            runs = (held.runs.rows, held.runs.indices, held.runs.held) if held.runs else (empty, empty, empty)
+            runs = (tiled.runs.rows, tiled.runs.indices, tiled.runs.held) if tiled.runs else (empty, empty, empty)
             block_count, values = blocks[-1].size, problem.values
             if in_tiles:
                 self.order = np.concatenate([blocks[-1], runs[-1]])

@@ -108,7 +108,7 @@ class TileSpmmPlan(DevicePlan):
     problem : Problem
         J a multiple of 8.
     target : Target
-    held : TileFormat
+    tiled : TileFormat
         Block tiles of `HEIGHTS` rows (float32: `HEIGHT`), ELL rows, or both.
     config : mapping
         Facts for `DevicePlan.config`, to which the schedule below is added.
@@ -137,7 +137,7 @@ class TileSpmmPlan(DevicePlan):
         self,
         problem: Problem,
         target: Target,
-        held: TileFormat,
+        tiled: TileFormat,
         config: Mapping[str, object],
         *,
         vector: int,
@@ -153,10 +153,10 @@ class TileSpmmPlan(DevicePlan):
     ) -> None:
         half = problem.dtype is DType.FLOAT16
         heights = HEIGHTS if half else HEIGHTS[:1]
-        if problem.width % 8 or held.runs or set(held.blocks) - {*heights}:
+        if problem.width % 8 or tiled.runs or set(tiled.blocks) - {*heights}:
             raise BuildError(
                 f"expected J a multiple of 8, block tiles of {heights} rows and ELL tiles for {problem.dtype}, found "
-                f"{problem.width}, blocks of {[*held.blocks]} rows{' and runs' * bool(held.runs)}"
+                f"{problem.width}, blocks of {[*tiled.blocks]} rows{' and runs' * bool(tiled.runs)}"
             )
         if not half and (vector, vectors) != (VECTOR, VECTORS):
             raise BuildError(f"expected {VECTORS} load of {VECTOR} in float32, found {vectors} of {vector}")
@@ -164,18 +164,18 @@ class TileSpmmPlan(DevicePlan):
         schedule = {"vector": vector, "vectors": vectors, "lanes": lanes, "work": work}
         schedule |= {"spread": spread, "together": together, "alone": alone, "columns": columns}
         super().__init__(problem, target, {**config, **schedule}, alignment=16)
-        self.stored = held.stored
+        self.stored = tiled.stored
         with self.phase("convert"):
-            blocks = [held.blocks.get(height) or _no_blocks(height) for height in heights]
+            blocks = [tiled.blocks.get(height) or _no_blocks(height) for height in heights]
             panels = Panels.of(blocks, alone)
-            use = panels.use(held.shape[0], held.ell.rows if held.ell else None)
+            use = panels.use(tiled.shape[0], tiled.ell.rows if tiled.ell else None)
             groups = _THREADS // lanes
-            ranges, rows = _ell_ranges(held, use, half, groups, work, _WARP // lanes, spread, together)
+            ranges, rows = _ell_ranges(tiled, use, half, groups, work, _WARP // lanes, spread, together)
             mixed = ranges.shape[0] > 0
             self.config["ahead"] = _ahead(problem, columns, shallow and not mixed)
             arrives = half and not mixed
             targets, row_pieces = panels.pieces(use) if arrives else (panels.targets(use, half), NO_PIECES)
-            lists = () if arrays else _elements(held, blocks, half)
+            lists = () if arrays else _elements(tiled, blocks, half)
         with self.phase("upload"):
             self.arrays = list(arrays) or [target.upload(array) for array in lists]
             self.device_bytes += sum(array.nbytes for array in self.arrays)

@@ -1,8 +1,8 @@
-"""What a bucket costs by the volume of loads and stores, and what there is to count for it.
+"""The cost of buckets by the volume of loads and stores, and the counts that this cost needs.
 
 Peng, Thomadakis, Pienaar and Kestor, "LiteForm", HPDC 2025, section 5.3, equations 5 to 7. One pass over the non-zeros
-counts what every cap of the bucket widths needs: a column keeps one bit for each power of two that a piece touching it
-has, so that the distinct columns of merged buckets are a count of bits and no union of sets.
+gives the counts for every cap of the bucket widths. A column keeps one bit for each power of two of the pieces that
+touch it, so that the distinct columns of merged buckets are a count of bits instead of a union of sets.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ _MAX_SCRATCH = 1 << 28
 
 @dataclass(frozen=True, eq=False)
 class BucketCounts:
-    """What the cost of every cap is made of; (partitions, `POWERS`) int64 each, by the power of two of a length."""
+    """Counts behind the cost of every cap, (partitions, `POWERS`) int64 each, by the power of two of a length."""
 
     rows: NDArray[np.int64]
-    """Pieces of rows whose length needs 2^p slots; longer than 1,024 count in the last column."""
+    """Pieces of rows whose length needs 2^p slots; pieces longer than 1,024 count in the last column."""
     slots: NDArray[np.int64]
-    """Slots of these pieces in buckets where they fit, those of pieces longer than 1,024 left out."""
+    """Slots of these pieces in buckets where they fit, without pieces longer than 1,024."""
     folded: NDArray[np.int64]
-    """ELL rows of the widest bucket if that is 2^p wide."""
+    """ELL rows of the widest bucket where its width is 2^p."""
     bound: NDArray[np.int64]
-    """Pieces, those longer than 1,024 as often as their power of two holds 1,024: what the public code counts."""
+    """Pieces as the public code counts them: one longer than 1,024 as often as its power of two holds 1,024."""
     longer: NDArray[np.int64]
     """Pieces longer than 2^p."""
     split: NDArray[np.int64]
-    """ELL rows of the pieces longer than 2^p where they are cut into 2^p and the rest goes where it fits."""
+    """ELL rows of the pieces longer than 2^p, cut into 2^p slots, the rest in the bucket where it fits."""
     split_slots: NDArray[np.int64]
-    """Slots of those."""
+    """Slots of the ELL rows in ``split``."""
     columns: NDArray[np.int64] | None = None
-    """Distinct columns of these pieces; None where they were not counted."""
+    """Distinct columns of the pieces in ``rows``; None where columns were not counted."""
     columns_above: NDArray[np.int64] | None = None
-    """Distinct columns of the pieces of 2^p slots and more, likewise."""
+    """Distinct columns of the pieces of 2^p slots and more; None likewise."""
 
     @property
     def partitions(self) -> int:
@@ -70,11 +70,11 @@ def count(matrix: Csr, partitions: int, columns: bool = True, thirds: bool = Fal
     columns : bool
         Count distinct columns, which the paper's cost needs and `spmark.impls.liteform.weights.weighed` does not.
     thirds : bool
-        Count slots of buckets of 24, 48, 96, ... between the powers of two, which the paper's cost knows nothing of.
+        Count slots of buckets of 24, 48, 96, ... between the powers of two, which the paper's cost does not know.
 
     Returns
     -------
-    Counts
+    BucketCounts
         O(nnz + I + K partitions) time, 2 K bytes of scratch for each task; without columns and in one partition O(I).
     """
     width = -(-matrix.num_cols // partitions)
@@ -99,9 +99,9 @@ def count(matrix: Csr, partitions: int, columns: bool = True, thirds: bool = Fal
 def costs(counts: BucketCounts, width: int, block_power: int | None = None, bound: bool = False) -> NDArray[np.float64]:
     """Give the cost of every partition under every cap of the bucket widths.
 
-    A bucket of I1 ELL rows and W slots that touches I2 rows of C costs 2 I1 W for the columns and values of A,
-    |columns| J for B and I1 J for C where sums are added atomically, else I2 J: with several partitions, and in the
-    widest bucket. I1 is filled up to whole blocks.
+    A bucket of I1 ELL rows with W slots each costs 2 I1 W for the columns and values of A, and |columns| J for B. C
+    costs I1 J where sums are added atomically: with several partitions, and in the widest bucket. Elsewhere C costs
+    I2 J, where I2 is the number of rows of C. I1 is filled up to whole blocks.
 
     Parameters
     ----------
@@ -109,15 +109,15 @@ def costs(counts: BucketCounts, width: int, block_power: int | None = None, boun
     width : int
         J.
     block_power : int, optional
-        Blocks of 2^k elements; by default of one row of the widest bucket, the paper's.
+        Blocks have 2^k elements; by default the elements of one row of the widest bucket, as in the paper.
     bound : bool
-        Take the public code's I1 of the widest bucket, an upper bound: all pieces as wide as their power of two.
+        Take the public code's I1 of the widest bucket, an upper bound, as if every piece filled its power.
 
     Returns
     -------
     (partitions, POWERS) float64
-        Loads and stores in elements; infinite for caps that no piece is longer than half of, zero where a partition is
-        empty.
+        Loads and stores in elements; infinite for a cap where every piece fits into half of it, zero in an empty
+        partition.
 
     Raises
     ------
@@ -168,7 +168,7 @@ def power_of(width: int) -> int:
     Raises
     ------
     ValueError
-        It is no power of two, or beyond 1,024.
+        The width is not a power of two, or is beyond 1,024.
     """
     if not 1 <= width <= 1 << MAX_POWER or width & (width - 1):
         raise ValueError(f"expected a bucket width out of 1, 2, 4, ... {1 << MAX_POWER}, found {width}")

@@ -1,6 +1,6 @@
 """The rates of a GPU: bandwidths, multiply-adds, matrix units, launches, dependent loads, gathered rows.
 
-Rates are medians over large data and warm caches; the launch and the chain of loads are timed from cold ones.
+Rates are medians over large data and warm caches; the launch and the chain of loads are timed with cold caches.
 """
 
 from __future__ import annotations
@@ -44,15 +44,16 @@ _SAMPLES = 21
 _ROUNDS = 4096
 _LAUNCHES = 100
 _LINKS = (8, 72)
-"""Loads of the two chains whose difference gives one: the launch and what both begin with cancels."""
+"""Loads of two chains; their difference in time gives the time of a load, since the launch and first loads cancel."""
 _GATHER_ROUNDS, _GATHER_BLOCKS_PER_SM = 64, 64
 _L1_TABLE_BYTES = 64 << 10
 """Fits into the L1 of every architecture."""
 _L2_OVER_TABLE = 4
-"""A quarter of the L2 fits even where each half of it keeps a copy of what its side reads."""
+"""The L2 over a table that fits: a quarter fits even where each half of the L2 keeps a copy of its own."""
 _TABLES = (0.5, 1, 2, 4)
-"""Sizes of tables over the L2's."""
+"""Sizes of tables over the size of the L2."""
 _SUMS = {"multiply_add": 16, "matrix_multiply": 8}
+"""Independent sums of the kernels."""
 _MMA_FLOPS = {"float16": 2 * 16 * 8 * 16, "tf32": 2 * 16 * 8 * 8}
 
 
@@ -74,27 +75,27 @@ class _Gauge:
 
 
 def calibrate_cuda(spec: DeviceSpec) -> DeviceSpec:
-    """Measure the GPU's rates; needs a quarter of its memory at most, 4 GB a buffer at most."""
+    """Measure the GPU's rates, in at most a quarter of its memory and 4 GB a buffer."""
     gauge = _Gauge(spec, CudaTarget(spec), CudaStopwatch(spec))
     seconds, kernel = gauge.seconds, gauge.kernel
 
     values = min(1 << 30, spec.memory_bytes // 32)
-    source, held = cupy.ones(values, cupy.float32), cupy.empty(values, cupy.float32)
+    source, sink = cupy.ones(values, cupy.float32), cupy.empty(values, cupy.float32)
     count = np.int64(values // 4)
     waves = (8 * spec.num_sms, 1, 1)
-    # Both the copy engine's way (cudaMemcpy) and a kernel's: the better one is the ceiling.
+    # The copy engine (cudaMemcpy) and a kernel both copy: the faster one is the ceiling.
     copies = [
-        seconds(lambda: held.data.copy_from_device_async(source.data, source.nbytes)),
-        seconds(kernel(COPY_ALL.instance(unroll=_UNROLL, threads=_THREADS), waves, count, source, held)),
+        seconds(lambda: sink.data.copy_from_device_async(source.data, source.nbytes)),
+        seconds(kernel(COPY_ALL.instance(unroll=_UNROLL, threads=_THREADS), waves, count, source, sink)),
     ]
-    read = seconds(kernel(READ_ALL.instance(unroll=_UNROLL, threads=_THREADS), waves, count, source, held))
+    read = seconds(kernel(READ_ALL.instance(unroll=_UNROLL, threads=_THREADS), waves, count, source, sink))
 
     grid = (4 * spec.num_sms, 1, 1)
     threads = grid[0] * _THREADS
     rounds, factor = np.int32(_ROUNDS), np.float32(0.5)
-    fma = seconds(kernel(MULTIPLY_ADD.instance(threads=_THREADS), grid, rounds, factor, held))
+    fma = seconds(kernel(MULTIPLY_ADD.instance(threads=_THREADS), grid, rounds, factor, sink))
     tensor = {
-        name: seconds(kernel(MATRIX_MULTIPLY.instance(tf32=name == "tf32", threads=_THREADS), grid, rounds, held))
+        name: seconds(kernel(MATRIX_MULTIPLY.instance(tf32=name == "tf32", threads=_THREADS), grid, rounds, sink))
         for name in _MMA_FLOPS
     }
     empty = kernel(NOTHING.instance(threads=32), (1, 1, 1))
@@ -120,13 +121,13 @@ def calibrate_cuda(spec: DeviceSpec) -> DeviceSpec:
             "cold_launch_s": seconds(empty, cold=True),
             "cold_load_s": _cold_load_s(gauge),
             "calibrated_with": {"driver": driver, "cuda": cuda, "on": f"{datetime.now(UTC):%Y-%m-%d}"},
-            **_gather_rates(gauge, source, held),
+            **_gather_rates(gauge, source, sink),
         }
     )
 
 
 def _cold_load_s(gauge: _Gauge) -> float:
-    """Give the seconds of one load from memory that the next one waits for."""
+    """Give the seconds of one load from memory for which the next load waits."""
     chain = gauge.target.upload(chain_of(2 * gauge.spec.l2_bytes // 4, _LINKS[-1]))
     last, follow = gauge.target.empty((1,), np.int32), FOLLOW_CHAIN.instance(threads=32)
     short, long = (
@@ -155,7 +156,7 @@ def _gather_rates(gauge: _Gauge, source: Any, sink: Any) -> dict[str, dict[int, 
 
 
 def chain_of(places: int, links: int) -> NDArray[np.int32]:
-    """Give places of which each names the next of a chain that begins at 0.
+    """Give an array in which each place of a chain names the next place; the chain begins at 0.
 
     Parameters
     ----------
@@ -167,7 +168,7 @@ def chain_of(places: int, links: int) -> NDArray[np.int32]:
     Returns
     -------
     (places,) ndarray of int32
-        Each link lies in a line of 128 bytes of its own, drawn by a fixed seed; what no link uses is 0.
+        Each link lies in a line of 128 bytes of its own, drawn by a fixed seed; unused places are 0.
     """
     lines = np.random.default_rng(0).choice(places // 32 - 1, links, replace=False) + 1
     chain = np.zeros(places, np.int32)

@@ -1,9 +1,9 @@
 """Many kernels compiled side by side, by this process and by others that wait for the next ones.
 
 A search compiles a few kernels at a time, many times over. Another process needs up to a second before it can compile
-anything, and a kernel takes a tenth: this process compiles until the others have started, which for a first plan of two
-or three kernels is all of it. The others stay and are asked again. Each ends when nobody asks it for a while, and with
-the process that started it, however that one ends.
+anything, and a kernel takes a tenth. So this process compiles until the others have started; a first plan of two or
+three kernels is compiled before that. The other processes stay for further requests. Each ends when no request comes
+for a while, and also when the process that started it ends in any way.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ R = TypeVar("R")
 Job = tuple[Path, str, str]
 """Source, expression and architecture, as of `compile_kernel`."""
 Answer = tuple[int, Binary | CompileError] | DeviceError
-"""A job's place and what became of the job, or what ended a process."""
+"""A job's place and result, or the error that ended a process."""
 _IDLE_S = 60.0
-"""Seconds after which a process that nobody asks ends."""
+"""Seconds without a request after which a process ends."""
 _CACHE = "SPMARK_CACHE"
 _JOBS_OF_A_START = 4
-"""For how many kernels a process is worth starting: its start takes as long as this process compiles eight, and a core
-from others (H200 machine of 16 cores: 0.45 s to start, 0.55 s until the compiler is loaded, 0.13 s a kernel)."""
+"""Kernels for which a process is worth starting: the start takes a core from others, and the time of eight kernels
+(H200 machine of 16 cores: 0.45 s to start, 0.55 s until the compiler is loaded, 0.13 s a kernel)."""
 _READY = "ready\n"
-"""What a process says before it is asked anything."""
-# Never what lies in the current folder; not multiprocessing, which would run the caller's main module again.
+"""The first line of a process, before any request."""
+# -P imports nothing from the current folder. multiprocessing would run the caller's main module again.
 _COMMAND = (sys.executable, "-P", "-m", "spmark.impls.runtime.compile_pool")
 
 
@@ -58,7 +58,7 @@ def side_by_side(function: Callable[[T], R], tasks: Sequence[T], workers: int) -
 
 
 def compile_many(kernels: Iterable[Job], workers: int | None = None) -> list[Binary | CompileError]:
-    """Compile kernels side by side; what is in the cache is read from there.
+    """Compile kernels side by side; binaries in the cache are read from there.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def compile_many(kernels: Iterable[Job], workers: int | None = None) -> list[Bin
     Raises
     ------
     DeviceError
-        Another process ended before it answered; carries what it printed.
+        Another process ended before it answered; the error carries what the process printed.
     """
     jobs = list(kernels)
     results: dict[int, Binary | CompileError] = {}
@@ -89,7 +89,7 @@ def compile_many(kernels: Iterable[Job], workers: int | None = None) -> list[Bin
     waiting = _WAITING.qsize()
     helpers = min(workers or len(allowed_cores()), open_jobs.qsize()) - 1
     for _ in range(min(helpers, waiting + open_jobs.qsize() // _JOBS_OF_A_START)):
-        Thread(target=_help, args=(open_jobs, answers), daemon=True).start()  # nobody waits for one without a job
+        Thread(target=_help, args=(open_jobs, answers), daemon=True).start()  # one without a job delays nobody
     with suppress(Empty):
         while True:
             place, job = open_jobs.get_nowait()
@@ -109,7 +109,7 @@ def _received(answers: SimpleQueue[Answer]) -> tuple[int, Binary | CompileError]
 
 
 def _help(open_jobs: SimpleQueue[tuple[int, Job]], answers: SimpleQueue[Answer]) -> None:
-    """Have one process take jobs until there are no more; a process that waited may have ended and is replaced."""
+    """Have one process take jobs until none is left; a process that waited may have ended and is replaced."""
     try:
         worker, waited = _take()
         with suppress(Empty):
@@ -136,12 +136,12 @@ def _compile(job: Job) -> Binary | CompileError:
 
 
 class _Worker:
-    """A process that compiles what it is asked for, one kernel after the other; ready once it is made.
+    """A process that compiles requested kernels one after the other; ready once it is made.
 
     Raises
     ------
     DeviceError
-        It ended before it was ready; carries what it printed.
+        The process ended before it was ready; the error carries what the process printed.
     """
 
     def __init__(self) -> None:
@@ -207,8 +207,8 @@ def _end_all() -> None:
 
 
 def _serve() -> None:
-    """Answer requests, a line of JSON each, until there is no more input or none came for a while."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who was interrupted decides what becomes of the work
+    """Answer requests, a line of JSON each, until the input ends or no request comes for a while."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that was interrupted decides about the work
     nvrtc_version()  # the compiler is loaded before a job is taken
     sys.stdout.write(_READY)
     sys.stdout.flush()

@@ -40,10 +40,10 @@ _READERS_PER_SM = 4
 
 
 class Gate:
-    """Holds a stream back until the host has enqueued what is to be timed, so that no launch is waited for.
+    """Holds a stream back until the host has enqueued a whole batch of runs, so that no run waits for its launch.
 
-    A host that shares its cores with compilers can be slower than the kernels it launches. Who synchronises inside of a
-    run, or enqueues more than the driver's queue takes, waits for the gate's limit once, 50 ms.
+    A host that shares its cores with compilers can be slower than the kernels it launches. A run that synchronises,
+    or a batch beyond the driver's queue, waits once for the gate's limit of 50 ms.
 
     Parameters
     ----------
@@ -74,12 +74,12 @@ def _loaded(instance: Instance, arch: str, device: int) -> Any:
 
 
 class CudaStopwatch(Stopwatch):
-    """Times what a run enqueues on the current stream.
+    """Times the work that a run enqueues on the current stream.
 
     Parameters
     ----------
     spec : DeviceSpec
-        Says the size of the L2: the flush buffer is at least twice that and at least 256 MB.
+        Has the size of the L2: the flush buffer has at least twice this size and at least 256 MB.
     flush : Flush
         ``READ`` reads a second buffer of the L2's size after the first was written.
     """
@@ -88,7 +88,7 @@ class CudaStopwatch(Stopwatch):
         self._flush = cupy.zeros(max(2 * spec.l2_bytes, MIN_FLUSH_BYTES), cupy.uint8)
         self._read = _Reading(spec) if flush is Flush.READ else None
         self._nvml, self._gate = _Nvml(), Gate(spec.arch)
-        # Nothing of ours sets lines aside in L2, but a library might have: give the whole cache back.
+        # A library may have set lines of the L2 aside: give the whole cache back.
         with suppress(Exception):
             cupy.cuda.runtime.deviceSetLimit(_LIMIT_PERSISTING_L2, 0)
 
@@ -131,7 +131,7 @@ class _Reading:
 
 
 class _Nvml:
-    """Clock and throttle reasons through NVML; silent where there is no NVML."""
+    """Clock and throttle reasons through NVML; 0 and none where NVML is missing."""
 
     def __init__(self) -> None:
         self._handle: Any = None
@@ -156,7 +156,7 @@ class _Nvml:
 
 
 class CapturedGraph:
-    """Launches of a run in a CUDA graph: proof that it neither allocates nor synchronises, and a fast replay.
+    """Launches of a run in a CUDA graph: proof that the run neither allocates nor synchronises, and a fast replay.
 
     Raises
     ------
@@ -180,7 +180,7 @@ class CapturedGraph:
         self._graph.launch(cupy.cuda.get_current_stream())
 
     def times_us(self, replays: int) -> list[float]:
-        """Replay and give the mean time of one launch in each, microseconds: warm caches, no launch gaps."""
+        """Replay and give the mean microseconds of a launch in each; caches are warm, and launches have no gaps."""
         times = []
         with cuda_faults(), self._stream as stream:
             self.replay()
@@ -195,7 +195,7 @@ class CapturedGraph:
 
 
 class PeakMemory(cupy.cuda.MemoryHook):  # type: ignore[misc]
-    """Most bytes of CuPy's pool in use while the hook is entered; what libraries allocate past CuPy is not in it."""
+    """Most bytes of CuPy's pool in use while the hook is entered; allocations of libraries past CuPy do not count."""
 
     name = "PeakMemory"
 

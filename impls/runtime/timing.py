@@ -1,8 +1,8 @@
 """How runs are timed: cold caches, interleaved with a baseline, until the medians are known well enough.
 
-Facts behind the protocol: a memset of at least twice the L2 before every launch leaves no operand in the cache; events
-bracket what one `run` enqueues; a GPU begins a batch of samples when all of it is enqueued, so no sample holds time of
-the host. Samples are never dropped.
+A memset of at least twice the L2 before every launch leaves no operand in the cache. Events bracket the work that one
+`run` enqueues. A GPU begins a batch of samples when the whole batch is enqueued, so that no sample holds time of the
+host. Samples are never dropped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Z95 = 1.959963984540054
 
 @dataclass(frozen=True)
 class Stopping:
-    """When there are enough samples."""
+    """When the samples are enough."""
 
     half_width: float = 0.01
     """Relative half-width of the median's 95 % interval that every run must reach."""
@@ -39,7 +39,7 @@ class Stopping:
 
 @dataclass
 class Samples:
-    """What a stopwatch brought home."""
+    """Samples of several runs, and states of the device meanwhile."""
 
     times_us: list[list[float]]
     """One list of samples for every run, in the order taken."""
@@ -62,8 +62,8 @@ class Stopwatch(Protocol):
 def half_width(samples: Sequence[float] | NDArray[np.float64]) -> float:
     """Give the relative half-width of the median's 95 % interval.
 
-    The interval is of order statistics: distribution-free, by the normal approximation of the binomial. Fewer than six
-    samples have no such interval: infinity.
+    The ends of the interval are order statistics, distribution-free, by the normal approximation of the binomial. Fewer
+    than six samples have no such interval and give infinity.
     """
     ordered = np.sort(np.asarray(samples, np.float64))
     n = ordered.size
@@ -82,7 +82,7 @@ def take_samples(stopwatch: Stopwatch, runs: Sequence[Run], stopping: Stopping, 
     stopwatch : Stopwatch
         Of the device that the runs enqueue on.
     runs : sequence of callables
-        The case first, then what it is interleaved with.
+        The case first, then the runs that take turns with the case.
     stopping : Stopping
         When to stop.
     cold : bool
@@ -97,7 +97,7 @@ def take_samples(stopwatch: Stopwatch, runs: Sequence[Run], stopping: Stopping, 
         if taken >= stopping.min_samples:
             if spent >= stopping.max_seconds or all(half_width(t) < stopping.half_width for t in samples.times_us):
                 break
-            # The last batch must not run far over the cap: as many rounds as fit, at least one.
+            # The last batch must not run far over the cap: it has as many rounds as fit, at least one.
             fitting = int((stopping.max_seconds - spent) * taken / max(spent, 1e-9))
             rounds = max(1, min(stopping.batch, fitting))
         else:

@@ -1,4 +1,4 @@
-"""What of a config shapes the format, apart from the schedule that runs over it; CSR as it comes is one more format."""
+"""The part of a config that shapes the format, apart from the schedule; CSR as it comes is one more format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target
 
 Order = Literal["width", "row", "near"]
-"""Rows by the width of their bucket, widest first; as A has them; or those that share columns together."""
+"""Order of rows: by the width of their bucket, widest first; as in A; or rows with common columns together."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class HybForm:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What a plan's config says of it: of ``thirds`` only where there are any, as no config said once."""
+        """Entries of a plan's config; ``thirds`` appears only where it is true, since older configs lack it."""
         return {key: value for key, value in asdict(self).items() if key != "thirds" or value}
 
 
@@ -60,11 +60,11 @@ class Forms:
 
     @cached_property
     def converter(self) -> HybConverter:
-        """Gives hyb; made for the first plan of it."""
+        """Converts to hyb; made for the first plan over hyb."""
         return HybConverter(self._problem, self._target)
 
     def plan(self, config: Mapping[str, Any]) -> DevicePlan:
-        """Build a plan of a config; what it costs to convert to hyb stands in `converter`."""
+        """Build the plan of a config; `converter` has the cost of converting to hyb."""
         return self._direct(config) if is_direct(config) else self._hyb(config)
 
     def _direct(self, config: Mapping[str, Any]) -> DirectPlan:

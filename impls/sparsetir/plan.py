@@ -30,7 +30,7 @@ from spmark.impls.tuning.cache import PlanCache, searched
 
 @dataclass(frozen=True)
 class SparseTir:
-    """SpMM over hyb(c, k), or over CSR where nothing is pinned and that is faster, and SDDMM in two stages."""
+    """SpMM over hyb(c, k), or over CSR where nothing is pinned and CSR is faster, and SDDMM in two stages."""
 
     name: ClassVar[str] = "sparsetir"
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
@@ -47,7 +47,7 @@ class SparseTir:
     thirds: bool | None = None
     """SpMM: whether bucket widths of 24, 48, 96, ... stand between the powers of two; None searches where they save."""
     tuned: bool = True
-    """Measure schedules (and c and k where they are open) on the device; otherwise the middle of the space is taken."""
+    """Measure schedules (and c and k where they are open) on the device; otherwise take the middle of the space."""
 
     def __post_init__(self) -> None:
         if self.c < 0:
@@ -63,7 +63,7 @@ class SparseTir:
         return None
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
-        """Search where there is something to search and a device to measure on, then convert and upload."""
+        """Search where non-zeros and a device to measure on exist, then convert and upload."""
         pinned = self._pinned(problem)
         if not self.tuned or device.kind is not DeviceKind.CUDA or problem.matrix.nnz == 0:
             return build_plan(problem, device, _middle(problem) | pinned)
@@ -108,7 +108,7 @@ def _middle(problem: Problem) -> dict[str, Any]:
 
 
 def build_plan(problem: Problem, device: DeviceSpec, config: dict[str, Any]) -> DevicePlan:
-    """Build one config: of SpMM ``c, max_width`` or ``format`` say the format, all else is the schedule."""
+    """Build one config; for SpMM ``c, max_width`` or ``format`` name the format, and the rest is the schedule."""
     target = open_target(device)
     if problem.op is Op.SDDMM:
         return sddmm_plan(problem, target, {}, config)

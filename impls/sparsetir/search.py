@@ -1,11 +1,12 @@
 """The searches over hyb(c, k), CSR and SDDMM's schedules: which candidates are timed, and in what order.
 
 SparseTIR searches c and k over small sets and measures every candidate (Ye et al., ASPLOS 2023, section 4.2.1). Here
-the schedule is searched as well, one axis after the other: the tile first, since it decides most, then the width of the
-last bucket, who takes long rows; from rows as they are and from an order that puts those together which share columns;
-then the column partitions, and all once more. An axis ends early where two values in a row are clearly worse. Where
-bucket widths of 24, 48, 96, ... save padding, the last bucket is searched with and without them. A few schedules of the
-kernel that takes CSR as it comes are timed before any of hyb: where they tie, the simpler one is kept.
+the schedule is searched as well, one axis after the other. The tile comes first, since it decides most, then the width
+of the last bucket and the threads that take long rows. This walk starts from A's order of rows and from an order that
+puts rows with common columns together. The column partitions follow, and then all axes once more. An axis ends early
+where two values in a row are clearly worse. Where bucket widths of 24, 48, 96, ... save padding, the last bucket is
+searched with and without them. A few schedules of the kernel that takes CSR as it comes are timed before any schedule
+of hyb: where times tie, CSR is kept.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from spmark.impls.tuning.strategies import Times, along, both_ways, exhaustive, 
 PARTITIONS = (1, 2, 4, 8, 16)
 """c of the paper's search."""
 MAX_WIDTHS = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
-"""Widths 2^k of the widest bucket that the walk may try; that of the paper's rule ceil(log2(nnz / I)) is measured
-whether the walk gets there or not."""
+"""Widths 2^k of the widest bucket that the walk may try; the width of the paper's rule k = ceil(log2(nnz / I)) is
+measured in any case."""
 TOGETHER = (64, 128, 32)
 """Widths from which a block takes a row together."""
 SPREAD = (32, 64, 128, NEVER)
@@ -39,6 +40,7 @@ SPREAD = (32, 64, 128, NEVER)
 WORK = (8, 16, 32, 64, 128)
 """Elements that a group takes."""
 _LARGE = 4_000_000
+"""Products nnz J above which reading B takes the time."""
 _WORTH = 0.05
 """Share of the slots that widths between the powers of two must save."""
 
@@ -53,8 +55,8 @@ def tiles(problem: Problem, every_lanes: tuple[int, ...] = LANES) -> list[tuple[
     """List (vector, lanes) that fit J: the widest loads that divide it, and half of them, over so many lanes."""
     most = 16 // problem.dtype.itemsize
     vectors = loads_of(problem.width, most)[:2]
-    found = [(v, n) for v in vectors for n in every_lanes if v * n <= problem.width]
-    return found or [(vectors[-1], every_lanes[0])]
+    fitting = [(v, n) for v in vectors for n in every_lanes if v * n <= problem.width]
+    return fitting or [(vectors[-1], every_lanes[0])]
 
 
 def _is_large(problem: Problem) -> bool:
@@ -72,35 +74,35 @@ def thirds_pay(problem: Problem, partitions: int, max_width: int) -> bool:
 def spmm_tiles(problem: Problem) -> list[Config]:
     """List the tiles of SpMM.
 
-    Those of `tiles`, and two of the widest loads side by side where J has room for them. Narrower loads only pay where
-    they give small problems more threads.
+    The tiles of `tiles`, and two of the widest loads side by side where J has room for both. Narrower loads only pay
+    where they give small problems more threads.
     """
     widest = tiles(problem)[0][0]
-    found = [
+    single = [
         {"vector": v, "vectors": 1, "lanes": n} for v, n in tiles(problem) if v == widest or not _is_large(problem)
     ]
     room = problem.width // (2 * widest)
-    return found + [{**one, "vectors": 2} for one in found if one["vector"] == widest and one["lanes"] <= room]
+    return single + [{**one, "vectors": 2} for one in single if one["vector"] == widest and one["lanes"] <= room]
 
 
 def search_hyb(problem: Problem, pinned: Mapping[str, Any], race: Times) -> None:
-    """Time what is worth trying of CSR, of hyb(c, k) and of their schedules.
+    """Time the configs of CSR and of hyb(c, k), with their schedules, that are worth trying.
 
     Parameters
     ----------
     problem : Problem
     pinned : mapping
-        ``c``, ``max_width`` and ``thirds`` where they are not to be searched; CSR is then left out.
+        Tunables that are not searched, of ``c``, ``max_width`` and ``thirds``; with any of these CSR is left out.
     race : Race
         Of configs ``c, max_width, order, work, spread, together, threads, vector, vectors, lanes`` of hyb, with
-        ``thirds`` where they are tried, and of those of `search_direct`.
+        ``thirds`` where such widths are tried, and of the configs of `search_direct`.
     """
     if not pinned:
         search_direct(problem, race)
     widest = max(32, min(rule_width(problem), 512))
     start: Config = {"c": 1, "max_width": widest, "work": 32, "spread": 128, "together": NEVER, "threads": 128}
     start |= {"order": "width", **pinned, **spmm_tiles(problem)[0]}
-    # What the order of rows changes, all else follows: where rows of B may meet in a cache, both are starts.
+    # All other axes depend on the order of rows: where rows of B may meet in a cache, both orders are starts.
     square = problem.matrix.num_rows == problem.matrix.num_cols
     orders = ("width", "near") if square and _is_large(problem) else ("width",)
     best = fastest([_one_turn(problem, race, {**start, "order": order}, pinned) for order in orders]).config
@@ -110,7 +112,7 @@ def search_hyb(problem: Problem, pinned: Mapping[str, Any], race: Times) -> None
 
 
 def _one_turn(problem: Problem, race: Times, config: Config, pinned: Mapping[str, Any]) -> ConfigTime:
-    """Go along every axis once but the column partitions, which cost a conversion each."""
+    """Go along every axis once, without the column partitions, each of which costs a conversion."""
     best = exhaustive(race, [{**config, "threads": 128, **tile} for tile in spmm_tiles(problem)]).config
     best = both_ways(race, best, "work", WORK)
     # Whether blocks take long rows together decides how wide the last bucket should be: both ways are followed.
@@ -138,7 +140,7 @@ def search_sddmm(problem: Problem, race: Times) -> None:
     ----------
     problem : Problem
     race : Race
-        Of configs ``vector, lanes, batch, searched``, and of those of `search_runs`.
+        Of configs ``vector, lanes, batch, searched``, and of the configs of `search_runs`.
     """
     exhaustive(race, sddmm_space(problem).configs())
     search_runs(problem, race, {})

@@ -18,7 +18,7 @@ def search_direct(problem: Problem, race: Times) -> ConfigTime:
     ----------
     problem : Problem
     race : Race
-        Of configs ``format, vector, vectors, lanes, unroll, rows, longest, threads``, among others.
+        Of configs ``format, vector, vectors, lanes, unroll, rows, longest, threads``, perhaps beside others.
     """
     axes = direct_axes(problem)
     starts = [{**DIRECT, **schedule} for schedule in direct_starts(problem)]

@@ -12,14 +12,14 @@ RUNS = (2, 4, 8, 16, 32)
 _WALKED = 2
 """Tiles whose runs are walked."""
 _MANY = 100_000
-"""Non-zeros above which there are groups enough for longer runs from the start."""
+"""Non-zeros above which longer runs from the start still leave enough groups."""
 
 
 def search_runs(problem: Problem, race: Times, fixed: Config) -> None:
-    """Time the tiles of a width; of the best two the run, from the middle to both sides; and then searched rows.
+    """Time the tiles of a width, the runs of the best two tiles from the middle to both sides, and then searched rows.
 
-    Of the whole product (72 problems of 12 matrices, tuning half and seeded; H200) this is within 0.1 % of the best,
-    by the geometric mean, and within 3 % at worst.
+    The result is within 0.1 % of the best of the whole product in the geometric mean, and within 3 % at worst (72
+    problems of 12 matrices, tuning half and seeded; H200).
 
     Parameters
     ----------
@@ -44,5 +44,5 @@ def search_runs(problem: Problem, race: Times, fixed: Config) -> None:
 
 
 def _walked(race: Times, tile: Config) -> Config:
-    """Walk a tile's run; a run holds a batch at least."""
+    """Walk along the runs of a tile; a run has at least a batch."""
     return both_ways(race, tile, "run", [run for run in RUNS if run >= tile["batch"]])

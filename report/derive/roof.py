@@ -1,7 +1,7 @@
 """Roofs of cases, the least time that launch, bytes and gathered rows take, and the share of a roof that is reached.
 
 A roof is the launch plus the largest of the other times. Gathering reads a row of a dense operand out of L2 for every
-non-zero. A kernel that finds rows in L1, shared memory or registers can pass the roof, so shares end at 1.
+non-zero. A kernel that finds rows in L1, shared memory or registers can pass the roof, so that shares are cut at 1.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FROZEN_GATHER_BYTES_PER_S = 8.5e12
 Shares of different days are compared, and a rate that is measured again would move them: these rates stay as they are.
 """
 SPLIT_US = 6.0
-"""Roof that parts cases: under it the launch and the first loads decide, over it the bytes."""
+"""Roof that divides the cases: under this roof the launch and the first loads decide, over this roof the bytes."""
 SIDES = (f"over {SPLIT_US:g} µs", f"under {SPLIT_US:g} µs")
 _FIRST_LOADS = 2
 """Loads that wait for each other in every kernel: an index, then the row that it names."""
@@ -35,7 +35,7 @@ _CASE = ["op", "dtype", "matrix", "width", "label", "implementation"]
 
 
 class Bound(StrEnum):
-    """What a roof is made of; of the times of a case the largest is the bound that holds."""
+    """A part of a roof; the largest of a case's times is the bound that holds."""
 
     LAUNCH = "launch"
     """The launch and the first loads."""
@@ -57,7 +57,7 @@ def frozen_times(derived: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Microseconds by `Bound`, row by row; NaN for every device but `FROZEN_DEVICE`, whose rates they are.
+        Microseconds by `Bound`, row by row; NaN for every device but `FROZEN_DEVICE`, which has these rates.
     """
     times = {
         Bound.LAUNCH: pd.Series(FROZEN_LAUNCH_US, derived.index),
@@ -102,7 +102,7 @@ def under_roof(derived: pd.DataFrame, times: pd.DataFrame) -> pd.DataFrame:
     derived : DataFrame
         As `spmark.report.derive.cases.derive` gives it.
     times : DataFrame
-        As `frozen_times` or `measured_times` gives it; what is NaN is left out of a roof.
+        As `frozen_times` or `measured_times` gives it; NaN entries are left out of a roof.
 
     Returns
     -------
@@ -156,7 +156,7 @@ def _launch_us(spec: DeviceSpec | None) -> float:
 
 
 def _gather_us(spec: DeviceSpec | None, row_bytes: float, table_bytes: float, gathered: float) -> tuple[float, float]:
-    """Give the time of gathering from a table that fits into L2, and from one that does not; one of them is NaN."""
+    """Give the time of gathering from a table that fits into L2, and from a larger table; one of the two is NaN."""
     if spec is None or not spec.l2_gather_bytes_per_s:
         return nan, nan
     rate = _between(spec.l2_gather_bytes_per_s, row_bytes)

@@ -1,4 +1,4 @@
-"""Figures of how near cases come to their roof: the frozen one of an H200, and the one of the device's own rates."""
+"""Figures of how near cases come to their roofs: the frozen roof of an H200, and that of the device's own rates."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _MARKS = {
     Bound.GATHER: ("^", "△ L2"),
     Bound.BEYOND: ("v", "▽ beyond L2"),
 }
-"""How a case is drawn, and how the legend's title explains that, by the bound that holds."""
+"""Marker of a case, and the words for it in the legend's title, by the bound that holds."""
 _TIMES = {"frozen": frozen_times, "measured": measured_times}
 _NOT_CALIBRATED = {Bound.LAUNCH: "the launch and the first loads", Bound.GATHER: "gathering rows"}
 
 
 def has_roof(derived: pd.DataFrame, roof: str) -> bool:
-    """Tell whether there are cases with a roof: ``frozen`` or ``measured``."""
+    """Tell whether any case has a roof, ``frozen`` or ``measured``."""
     return not under_roof(derived, _TIMES[roof](derived)).empty
 
 
@@ -74,7 +74,7 @@ def measured_roof(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
         Width of the figure in inches.
     """
     times = measured_times(derived)
-    unknown = [what for bound, what in _NOT_CALIBRATED.items() if _lacking(times, bound)]
+    unknown = [words for bound, words in _NOT_CALIBRATED.items() if _lacking(times, bound)]
     about = (
         "Share of the roof of this device's measured rates: the launch with the first loads, and the largest of the "
         "compulsory bytes at its copy bandwidth, the flops at its highest rate and the gathered rows at the rate of "
@@ -104,8 +104,8 @@ def _lacking(times: pd.DataFrame, bound: Bound) -> bool:
 
 def _drawn(name: str, about: str, cases: pd.DataFrame, width_in: float) -> Plot:
     cases, means = in_panel_order(cases), in_panel_order(mean_shares(cases))
-    series, held = looks_of(cases), set(cases["bound"])
-    title = "  ".join(words for bound, (_, words) in _MARKS.items() if bound in held)
+    series, bounds = looks_of(cases), set(cases["bound"])
+    title = "  ".join(words for bound, (_, words) in _MARKS.items() if bound in bounds)
     figure, axes = stacked(len(panels_of(cases)), series, "bars", SIDES, width_in, title=title)
     rows = means.rename(columns={"roof_share": "value", "roof_share_low": "low", "roof_share_high": "high"})
     for (ax, part), (_, points) in zip(titled(axes, rows), panels_of(cases), strict=True):
@@ -122,7 +122,7 @@ def _drawn(name: str, about: str, cases: pd.DataFrame, width_in: float) -> Plot:
         f"{about} A share is at most 1: a kernel that finds rows in L1 can pass the roof. Bars are geometric means "
         "with 95 % intervals over matrices, of the cases whose roof lies over and under the time that stands below; n "
         f"is the most cases of a bar. Points are cases, by the bound that holds: "
-        f"{', '.join(f'{words[0]} {bound}' for bound, (_, words) in _MARKS.items() if bound in held)}."
+        f"{', '.join(f'{words[0]} {bound}' for bound, (_, words) in _MARKS.items() if bound in bounds)}."
     )
     return Plot(name, caption, figure, cases)
 

@@ -1,8 +1,8 @@
 // SDDMM over coordinates in the manner of dgSPARSE. Deterministic: no atomics.
 //
 // dgSPARSE-Lib (https://github.com/dgSPARSE/dgSPARSE-Lib, src/sddmm) after PRedS (Yu et al., "Exploiting Online
-// Locality and Reduction Parallelism for Sampled Dense Matrix Multiplication on GPUs", ICCD 2021): a group of lanes
-// takes four non-zeros, its lanes add up their own products over J, then each other's.
+// Locality and Reduction Parallelism for Sampled Dense Matrix Multiplication on GPUs", ICCD 2021). A group of lanes
+// takes four non-zeros; the lanes add up their own products over J, then each other's.
 
 #include <spmark/vec.cuh>
 #include <spmark/warp.cuh>
@@ -15,8 +15,8 @@ constexpr int kColumns = 32;  // columns that a group reads at once
 
 // D[p] = sum_j X[rows[p], j] Y[columns[p], j].
 //
-// A block takes 16 non-zeros, each group of lanes four of them. Of the non-zeros that are left over, a block takes one,
-// with the lanes of its first warp.
+// A block takes 16 non-zeros, each group of lanes four of them. Each non-zero that is left over has a block of its own,
+// whose first warp computes it.
 //   vector   elements of a load; a group has 32 / vector lanes
 //   rows     nnz rows; aligned to 16 bytes
 //   columns  nnz columns, likewise
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(threads)
   const int whole_blocks = nnz / (kGroups * kTaken);
 
   if (blockIdx.x >= whole_blocks) {
-    if (threadIdx.x >= kWarpSize) return;  // a warp leaves together; there is no barrier
+    if (threadIdx.x >= kWarpSize) return;  // a warp leaves together, and no barrier follows
     const int p = whole_blocks * kGroups * kTaken + (blockIdx.x - whole_blocks);
     const float* left = x + static_cast<int64_t>(rows[p]) * width;
     const float* right = y + static_cast<int64_t>(columns[p]) * width;

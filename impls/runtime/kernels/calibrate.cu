@@ -1,4 +1,4 @@
-// Kernels whose rates are known in advance: what they reach is the ceiling of everything else.
+// Kernels with a known number of bytes or operations: their rates are the ceilings of all other kernels.
 
 #include <spmark/mma.cuh>
 #include <spmark/vec.cuh>
@@ -48,7 +48,9 @@ __global__ void __launch_bounds__(threads)
 }
 
 // rounds * 16 multiply-adds a thread on 16 independent sums, enough to hide their latency.
-//   sink   one float a thread of the grid
+//   rounds   multiply-adds of each sum
+//   factor   multiplied by and added
+//   sink     one float a thread of the grid
 template <int threads>
 __global__ void __launch_bounds__(threads) multiply_add(int rounds, float factor, float* __restrict__ sink) {
   constexpr int kSums = 16;
@@ -65,7 +67,8 @@ __global__ void __launch_bounds__(threads) multiply_add(int rounds, float factor
 }
 
 // rounds * 8 products of 16 x 8 x (16 halves or 8 tf32) a warp, on 8 independent sums.
-//   sink   one float a thread of the grid
+//   rounds   products of each sum
+//   sink     one float a thread of the grid
 template <bool tf32, int threads>
 __global__ void __launch_bounds__(threads) matrix_multiply(int rounds, float* __restrict__ sink) {
   constexpr int kSums = 8;
@@ -89,9 +92,9 @@ __global__ void __launch_bounds__(threads) matrix_multiply(int rounds, float* __
   sink[static_cast<int64_t>(blockIdx.x) * threads + threadIdx.x] = total;
 }
 
-// Follow `links` loads of which each gives the place of the next, in one thread: their latencies add up.
+// Follow `links` loads in one thread; each load gives the place of the next one, so that their latencies add up.
 //   links   loads
-//   next    places in itself; the chain begins at 0
+//   next    at each place of the chain the next place, from place 0 on
 //   sink    one int, the last place
 template <int threads>
 __global__ void __launch_bounds__(threads)
@@ -102,7 +105,7 @@ __global__ void __launch_bounds__(threads)
   *sink = place;
 }
 
-// Read random rows of a table and keep a sum that no caller looks at: what reading rows of B costs a sparse product.
+// Read random rows of a table and keep a sum that no caller looks at; sparse products read rows of B in this way.
 // A row of `row_vectors` vectors of 16 bytes is read by as many lanes, 32 at most. Each group of lanes has `rows` rows
 // in flight and reads rounds * rows of them, drawn by a linear congruential generator: no index is read.
 //   rounds     loads of `rows` rows a group
@@ -139,6 +142,6 @@ __global__ void __launch_bounds__(threads)
   if (sum == -1.0f) sink[thread] = sum;  // this only keeps the loads alive
 }
 
-// Nothing: what a launch costs.
+// An empty kernel: its time is the cost of a launch.
 template <int threads>
 __global__ void __launch_bounds__(threads) nothing() {}

@@ -1,4 +1,4 @@
-// What empties the L2 of lines that were written and not yet stored, before a run is timed.
+// The kernel that empties the L2 of lines that were written and not yet stored, before a run is timed.
 
 #include <spmark/vec.cuh>
 
