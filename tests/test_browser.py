@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import importlib.util
 import io
 import subprocess
 import sys
@@ -14,8 +13,8 @@ from types import ModuleType
 
 import browser
 import pytest
+from scripts_by_name import load_script
 
-ROOT = Path(__file__).parents[1]
 COMPRESS = """
 const {readFileSync, writeFileSync} = require("fs"), {brotliCompressSync} = require("zlib");
 writeFileSync(process.argv[2], brotliCompressSync(readFileSync(process.argv[1])));
@@ -25,11 +24,7 @@ writeFileSync(process.argv[2], brotliCompressSync(readFileSync(process.argv[1]))
 @pytest.fixture
 def script(tmp_path, monkeypatch) -> ModuleType:
     """Load the script, with a folder of the test's to install into."""
-    spec = importlib.util.spec_from_file_location("install_browser", ROOT / "scripts" / "install_browser.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load_script("install_browser")
     monkeypatch.setattr(module, "FOLDER", tmp_path / "prefix" / "browser")
     (tmp_path / "prefix").mkdir()
     return module
@@ -142,8 +137,6 @@ def test_the_tests_take_a_browser_that_starts(tmp_path, monkeypatch) -> None:
 
 
 def test_it_is_where_the_tests_look(monkeypatch) -> None:
-    spec = importlib.util.spec_from_file_location("install_browser", ROOT / "scripts" / "install_browser.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load_script("install_browser")
     assert module.FOLDER / "chromium" == browser.INSTALLED
     assert Path(sys.prefix) in browser.INSTALLED.parents

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import struct
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 from compilers import needs_compilers
+from scripts_by_name import load_script
 
 from spmark.impls.kernels.zeroing import ZERO_ROWS
 from spmark.impls.runtime.compile import Binary
 
-SCRIPT = Path(__file__).parents[1] / "scripts/kernel_sizes.py"
-
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("kernel_sizes", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("kernel_sizes")
 
 
 def test_code_is_the_text_sections_alone(script: ModuleType) -> None:

@@ -12,7 +12,7 @@ def search_direct(problem: Problem, race: Times) -> ConfigTime:
     """Time some fifteen schedules of `DirectPlan`: tiles, rows and unrolling, tiles once more, long rows and blocks.
 
     With two lengths of long rows the walk came within 0.5 % of the fastest of the whole product in the geometric mean,
-    and within 8 % at worst (72 problems of 12 matrices, tuning half and seeded; H200).
+    and within 8 % at worst (72 problems of 12 matrices, development runs on an H200).
 
     Parameters
     ----------

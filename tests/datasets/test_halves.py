@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 from fnmatch import fnmatch
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from scripts_by_name import load_script
 
 from spmark.datasets.mirror import read_manifest
 from spmark.datasets.sweepfile import packaged_sweeps, read_sweep
 
-ROOT = Path(__file__).parents[2]
-
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("split_halves", ROOT / "scripts/split_halves.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("split_halves")
 
 
 def test_the_lists_are_those_that_the_script_draws(
