@@ -19,7 +19,7 @@ def search_runs(problem: Problem, race: Times, fixed: Config) -> None:
     """Time the tiles of a width, the runs of the best two tiles from the middle to both sides, and then searched rows.
 
     The result is within 0.1 % of the best of the whole product in the geometric mean, and within 3 % at worst (72
-    problems of 12 matrices, tuning half and seeded; H200).
+    problems of 12 matrices, development runs on an H200).
 
     Parameters
     ----------

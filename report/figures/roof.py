@@ -137,5 +137,5 @@ def _points(ax: Axes, cases: pd.DataFrame, sides: list[str], places: tuple[float
         x = sides.index(side) + offsets[label] + 0.8 * bar * spread
         for bound, (marker, _) in _MARKS.items():
             here = (rising["bound"] == bound).to_numpy()
-            ax.plot(x[here], rising.loc[here, "share"], marker, color="black", markersize=2, markerfacecolor="none",
-                    markeredgewidth=0.4, alpha=0.6, zorder=4)  # fmt: skip
+            ax.plot(x[here], rising.loc[here, "share"], marker, color="black", markersize=2.5, markerfacecolor="white",
+                    markeredgewidth=0.4, zorder=4)  # fmt: skip
