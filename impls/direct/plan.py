@@ -15,10 +15,12 @@ from spmark.impls.core.interfaces import Plan
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.kernels.direct_spmm import (
     LANES,
+    PARTS,
     ROWS,
     SHORT,
     SPMM_DIRECT,
     DirectPlan,
+    is_offered,
     load_of,
     loads_whole,
     mean_length,
@@ -45,24 +47,33 @@ class Direct:
     """Threads of a group (4, 8, 16, 32); 0 takes as many as J needs, up to 512 bytes of a row of B."""
     vectors: int = 0
     """Loads of a lane side by side (1, or 2 of 16 bytes); 0 takes 2 where a mean row has fewer than 8 non-zeros."""
+    parts: int = 0
+    """Parts of a group, each of ``lanes`` threads, which share a row (1, 2, 4, 8; with one load of 16 bytes, 4 rows of
+    B on their way, one row a group and at most 32 threads); 0 takes 1."""
     unroll: int = 0
-    """Rows of B that a lane has on their way (4, or 2 with loads of 16 bytes); 0 takes 4."""
+    """Rows of B that a lane has on their way (4; 2 with loads of 16 bytes; 8 for single rows, with one such load and 8
+    lanes or more); 0 takes 4."""
     rows: int = 0
     """Rows of a group (1, 2, 4); 0 takes the most that together have 4 non-zeros in the mean, at least 1."""
     longest: int = 0
     """Non-zeros of a row beyond which a block takes it; 0 takes four mean rows."""
 
     def __post_init__(self) -> None:
-        check_choices(self, lanes=(0, *LANES), vectors=(0, 1, 2), unroll=(0, 2, 4), rows=(0, *ROWS))
+        check_choices(self, lanes=(0, *LANES), vectors=(0, 1, 2), parts=(0, *PARTS))
+        check_choices(self, unroll=(0, 2, 4, 8), rows=(0, *ROWS))
         if self.longest < 0:
             raise ValueError(f"expected longest of at least 1, or 0 to choose it, found {self.longest}")
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse widths beyond the grid, and pinned tunables whose loads J does not allow."""
-        if not loads_whole(problem.width, problem.dtype) and (self.vectors == 2 or self.unroll == 2):
-            width = f"J = {problem.width} of {problem.dtype}"
-            return f"expected J to allow loads of 16 bytes for vectors: 2 or unroll: 2, found {width}"
         chosen = self.schedule(problem)
+        if not is_offered(problem.dtype, chosen):
+            names = ("vector", "vectors", "lanes", "parts", "unroll", "rows")
+            return (
+                "expected tunables that a kernel exists for (vectors: 2, unroll: 2 and 8 with loads of 16 bytes; "
+                "parts with loads of 16 bytes, vectors: 1, unroll: 4, rows: 1 and at most 32 lanes in all), found "
+                + ", ".join(f"{name}: {chosen[name]}" for name in names)
+            )
         most = MAX_GRID[1] * chosen["lanes"] * chosen["vector"] * chosen["vectors"]
         return f"expected J of at most {most}, found {problem.width}" if problem.width > most else None
 
@@ -71,14 +82,17 @@ class Direct:
         width, mean = problem.width, mean_length(problem.matrix)
         vector = load_of(width, problem.dtype)
         several = mean < SHORT and loads_whole(width, problem.dtype) and width >= 2 * LANES[0] * vector
-        vectors = self.vectors or (2 if several else 1)
-        most = _MOST_LANES[vectors]
+        deep = self.parts > 1 or self.unroll == 8
+        vectors = self.vectors or (2 if several and not deep else 1)
+        parts = self.parts or 1
+        most = min(_MOST_LANES[vectors], 32 // parts)
         return {
             "vector": vector,
             "vectors": vectors,
             "lanes": self.lanes or next((n for n in LANES if n == most or n * vectors * vector >= width), most),
+            "parts": parts,
             "unroll": self.unroll or _UNROLL,
-            "rows": self.rows or max(n for n in ROWS if n == 1 or n * mean <= _UNROLL),
+            "rows": self.rows or max(n for n in ROWS if n == 1 or (n * mean <= _UNROLL and not deep)),
             "longest": self.longest or usual_length(problem.matrix),
         }
 

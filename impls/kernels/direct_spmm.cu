@@ -12,7 +12,7 @@ using namespace spmark;
 // Threads of a multiprocessor, by the loads that each has on their way: more threads would spill registers. Without
 // this bound the compiler saves registers and waits for one load before it begins the next.
 template <int vectors, int unroll>
-constexpr int kResident = vectors * unroll == 8 ? 768 : 1024;
+constexpr int kResident = vectors * unroll >= 8 ? 768 : 1024;
 
 // One element of A. Each lane of a group holds one.
 template <typename T>
@@ -39,8 +39,19 @@ struct Run {
   }
 };
 
-// Add up the sums of a block's groups, in the order of the groups; the first group gets the total.
-template <int lanes, int groups, int vector, int vectors>
+// Add up the sums of a group's parts; all parts get the total.
+template <int lanes, int group, int vector, int vectors>
+__device__ __forceinline__ void sum_over_parts(Vec<float, vector> (&sum)[vectors]) {
+#pragma unroll
+  for (int distance = lanes; distance < group; distance *= 2)
+#pragma unroll
+    for (int v = 0; v < vectors; ++v)
+#pragma unroll
+      for (int i = 0; i < vector; ++i) sum[v][i] += shuffle_xor(kFullMask, sum[v][i], distance);
+}
+
+// Add up the sums of a block's groups, in the order of the groups; the first lanes of the block get the total.
+template <int lanes, int group, int groups, int vector, int vectors>
 __device__ __forceinline__ void sum_over_block(Vec<float, vector>* parts, Vec<float, vector> (&sum)[vectors]) {
 #pragma unroll
   for (int v = 0; v < vectors; ++v) {
@@ -48,7 +59,7 @@ __device__ __forceinline__ void sum_over_block(Vec<float, vector>* parts, Vec<fl
     __syncthreads();  // the first group reads the sums of all groups
     if (threadIdx.x < lanes) {
 #pragma unroll 1
-      for (int g = 1; g < groups; ++g) axpy(sum[v], 1.0f, parts[g * lanes + threadIdx.x]);
+      for (int g = 1; g < groups; ++g) axpy(sum[v], 1.0f, parts[g * group + threadIdx.x]);
     }
     __syncthreads();  // no group overwrites sums that the first group still reads
   }
@@ -100,9 +111,12 @@ __device__ __forceinline__ Share share_of(int block, int num_rows, int rows, int
 // that the group walks all of its rows as one run: each lane fetches one element of a chunk of `lanes`, one chunk
 // ahead, and `unroll` rows of B are on their way at once. A row longer than `longest` is the work of a whole block,
 // whose groups take equal parts of it.
+//
+// With several `parts` a group has lanes * parts threads. Part p takes the elements p, p + parts, ... of a row, so that
+// parts * unroll rows of B are on their way, and shuffles add up the parts' sums.
 //   num_rows   rows of A
 //   width      columns of B and C, a multiple of `vector`
-//   rows       rows of a group, at most `lanes`; 1 unless `several`
+//   rows       rows of a group, at most `lanes`; 1 unless `several`, which leaves a row in one part
 //   longest    elements of a row; a group that meets a longer row leaves all of its rows to the first blocks
 //   num_long   entries of `long_rows`: so many blocks come first in the grid
 //   indptr     num_rows + 1 offsets
@@ -112,28 +126,33 @@ __device__ __forceinline__ Share share_of(int block, int num_rows, int rows, int
 //   dense      B, num_cols x width, row-major; aligned to vector elements
 //   out        C, num_rows x width, row-major; written whole, rows without elements as zeros
 // Dynamic shared memory: a float32 vector of each thread where there are long rows.
-template <typename T, int vector, int vectors, int lanes, int unroll, bool several, int threads>
+template <typename T, int vector, int vectors, int lanes, int parts, int unroll, bool several, int threads>
 __global__ void __launch_bounds__(threads, kResident<vectors, unroll> / threads)
     spmm_direct(int num_rows, int width, int rows, int longest, int num_long, const int* __restrict__ indptr,
                 const int* __restrict__ indices, const T* __restrict__ values, const int* __restrict__ long_rows,
                 const T* __restrict__ dense, T* __restrict__ out) {
-  static_assert(kWarpSize % lanes == 0 && lanes % unroll == 0, "a group is a part of one warp and holds whole steps");
+  static_assert(kWarpSize % (lanes * parts) == 0, "a group is a part of one warp");
+  static_assert(lanes % unroll == 0, "a group holds whole steps");
+  static_assert(parts == 1 || (vectors == 1 && !several), "parts are for single rows in narrow tiles");
   static_assert(sizeof(T) * vector <= 16, "a vector is loaded at once");
-  static_assert(sizeof(T) * vector == 16 || (vectors == 1 && unroll == 4 && threads == 128),
+  static_assert(sizeof(T) * vector == 16 || (vectors == 1 && parts == 1 && unroll == 4 && threads == 128),
                 "schedules are chosen where a load has 16 bytes");
-  constexpr int kGroups = threads / lanes;
+  constexpr int kGroup = lanes * parts;
+  constexpr int kGroups = threads / kGroup;
   constexpr int kStep = lanes * vector;  // columns between two vectors of a lane
   constexpr int kNoEnd = 0x7fffffff;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   const int lane = threadIdx.x % lanes;
+  const int lane_of_group = threadIdx.x % kGroup;
+  const int part = lane_of_group / lanes;
   const int block = blockIdx.x;
   const bool together = block < num_long;
-  const Share share = share_of<lanes, kGroups, several>(block, num_rows, rows, longest, num_long, indptr, long_rows);
-  const Run<T, lanes> run{indices + share.begin, values + share.begin, share.size};
+  const Share share = share_of<kGroup, kGroups, several>(block, num_rows, rows, longest, num_long, indptr, long_rows);
+  const Run<T, kGroup> run{indices + share.begin, values + share.begin, share.size};
   // All groups of a warp make the steps of the longest run, so that shuffles find every lane.
   int steps = share.size;
 #pragma unroll
-  for (int distance = lanes; distance < kWarpSize; distance *= 2)
+  for (int distance = kGroup; distance < kWarpSize; distance *= 2)
     steps = max(steps, shuffle_xor(kFullMask, steps, distance));
 
   // The column passes through a shuffle. Otherwise the compiler would compute it anew from the block's index in each
@@ -156,7 +175,7 @@ __global__ void __launch_bounds__(threads, kResident<vectors, unroll> / threads)
   const auto finish_row = [&] {
 #pragma unroll
     for (int v = 0; v < vectors; ++v) {
-      if (column + v * kStep < width)  // C is not read again: B stays in L2
+      if (part == 0 && column + v * kStep < width)  // C is not read again: B stays in L2
         store_streaming(row_of(out + column + v * kStep, share.row + done, row_bytes), round_to<T>(sum[v]));
       sum[v] = zeros<float, vector>();
     }
@@ -168,28 +187,29 @@ __global__ void __launch_bounds__(threads, kResident<vectors, unroll> / threads)
 
   int now_column = 0;
   float now_value = 0.0f;
-  Element<T> next = run.fetch(0, lane);
+  Element<T> next = run.fetch(0, lane_of_group);
 #pragma unroll 1
-  for (int step = 0; step < steps; step += unroll) {
-    const int place = lanes == unroll ? 0 : step % lanes;
+  for (int step = 0; step < steps; step += parts * unroll) {
+    const int place = lanes == unroll ? 0 : step % kGroup;
     if (place == 0) {
       now_column = next.column;
       now_value = to_float(next.value);
-      next = run.fetch(step + lanes, lane);
+      next = run.fetch(step + kGroup, lane_of_group);
     }
     int from_row[unroll];
     float value[unroll];
 #pragma unroll
     for (int u = 0; u < unroll; ++u) {
-      from_row[u] = shuffle_within<lanes>(kFullMask, now_column, place + u);
-      value[u] = shuffle_within<lanes>(kFullMask, now_value, place + u);
+      from_row[u] = shuffle_within<kGroup>(kFullMask, now_column, place + u * parts + part);
+      value[u] = shuffle_within<kGroup>(kFullMask, now_value, place + u * parts + part);
     }
-    Packed<T, vector> part[unroll][vectors];
+    Packed<T, vector> rows_of_b[unroll][vectors];
 #pragma unroll
     for (int u = 0; u < unroll; ++u) {
       const T* source = row_of(columns, from_row[u], row_bytes);
 #pragma unroll
-      for (int v = 0; v < vectors; ++v) part[u][v] = load_packed_where<vector>(step + u < taken[v], source + v * kStep);
+      for (int v = 0; v < vectors; ++v)
+        rows_of_b[u][v] = load_packed_where<vector>(step + u * parts + part < taken[v], source + v * kStep);
     }
 #pragma unroll
     for (int u = 0; u < unroll; ++u) {
@@ -197,11 +217,12 @@ __global__ void __launch_bounds__(threads, kResident<vectors, unroll> / threads)
         while (step + u == end) finish_row();
       }
 #pragma unroll
-      for (int v = 0; v < vectors; ++v) axpy(sum[v], value[u], part[u][v]);
+      for (int v = 0; v < vectors; ++v) axpy(sum[v], value[u], rows_of_b[u][v]);
     }
   }
+  sum_over_parts<lanes, kGroup>(sum);
   if (together) {
-    sum_over_block<lanes, kGroups>(reinterpret_cast<Vec<float, vector>*>(shared_bytes), sum);
+    sum_over_block<lanes, kGroup, kGroups>(reinterpret_cast<Vec<float, vector>*>(shared_bytes), sum);
     if (threadIdx.x >= lanes) return;  // the first group has the sum
   }
   if (several) {

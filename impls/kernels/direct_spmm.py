@@ -21,6 +21,8 @@ from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, Tem
 
 LANES = (4, 8, 16, 32)
 """Threads of a group."""
+PARTS = (1, 2, 4, 8)
+"""Parts of a group, each of which takes every so many elements of a row."""
 ROWS = (1, 2, 4)
 """Rows of a group."""
 UNSPLIT = 2**31 - 1
@@ -28,9 +30,12 @@ UNSPLIT = 2**31 - 1
 DIRECT: Mapping[str, str] = {"format": "direct"}
 """What a config of `DirectPlan` says beside its schedule where a search compares formats."""
 _THREADS = 128
+_WARP = 32
 _LOAD_BYTES = 16
-_MOST_TILES = 6
-"""Tiles of `direct_starts`."""
+_UNROLL, _DEEP = 4, 8
+"""Rows of B that a lane has on their way: usually, and where few rows are on their way otherwise."""
+_MOST_TILES, _DEEP_TILES = 6, 2
+"""Tiles of `direct_starts`, and tiles of `direct_deep`."""
 _UNEVEN, _USUAL = (1.5, 2, 3, 4, 6, 8), 4
 """Multiples of the mean length beyond which a row may be long, and the multiple taken without a search. On an H200 the
 fastest was 1.5 to 4 at J = 32 and 128 and up to 8 at J = 512 (four matrices of the tuning half, as the README says)."""
@@ -41,9 +46,18 @@ SHORT = 8
 
 
 def _worth_having(values: Mapping[str, TemplateValue]) -> bool:
-    """Tell whether a load takes at most 16 bytes; narrower loads fix ``vectors``, ``unroll`` and ``threads``."""
+    """Tell whether a load takes at most 16 bytes; narrower loads fix the rest of the schedule.
+
+    Many rows of B are on their way for single rows alone: by 8 loads of a lane, or by several parts of a group.
+    """
     load_bytes = int(values["vector"]) * (2 if values["T"] == "half" else 4)
-    plain = (values["vectors"], values["unroll"], values["threads"]) == (1, 4, _THREADS)
+    lanes, parts, unroll = (int(values[name]) for name in ("lanes", "parts", "unroll"))
+    deep = parts > 1 or unroll == _DEEP
+    if deep and (values["vectors"] != 1 or values["several"] or lanes % unroll or lanes * parts > _WARP):
+        return False
+    if parts > 1 and unroll != _UNROLL:
+        return False
+    plain = not deep and (values["vectors"], unroll, values["threads"]) == (1, _UNROLL, _THREADS)
     return load_bytes == _LOAD_BYTES or (load_bytes < _LOAD_BYTES and plain)
 
 
@@ -55,7 +69,8 @@ SPMM_DIRECT = KernelTemplate(
         "vector": (1, 2, 4, 8),
         "vectors": (1, 2),
         "lanes": LANES,
-        "unroll": (2, 4),
+        "parts": PARTS,
+        "unroll": (2, _UNROLL, _DEEP),
         "several": (False, True),
         "threads": (64, _THREADS, 256),
     },
@@ -70,13 +85,20 @@ def is_direct(config: Mapping[str, Any]) -> bool:
     return config.get("format") == DIRECT["format"]
 
 
+def is_offered(dtype: DType, schedule: Mapping[str, Any]) -> bool:
+    """Tell whether there is a kernel for a schedule; ``longest`` does not matter."""
+    return SPMM_DIRECT.legal({"threads": _THREADS, **_values(dtype, schedule)})
+
+
+def _values(dtype: DType, schedule: Mapping[str, Any]) -> dict[str, TemplateValue]:
+    names = ("vector", "vectors", "lanes", "unroll")
+    tile = {name: schedule[name] for name in names} | {"parts": schedule.get("parts", 1)}
+    return {"T": C_TYPES[dtype], **tile, "several": schedule["rows"] > 1}
+
+
 def direct_instance(problem: Problem, schedule: Mapping[str, Any]) -> Instance:
     """Give the kernel of a schedule of `DirectPlan`."""
-    return SPMM_DIRECT.instance(
-        T=C_TYPES[problem.dtype],
-        **{name: schedule[name] for name in ("vector", "vectors", "lanes", "unroll", "threads")},
-        several=schedule["rows"] > 1,
-    )
+    return SPMM_DIRECT.instance(**_values(problem.dtype, schedule), threads=schedule["threads"])
 
 
 class DirectPlan(OneLaunchPlan):
@@ -87,7 +109,9 @@ class DirectPlan(OneLaunchPlan):
     config : mapping
         What `DevicePlan.config` says beside the schedule below.
     vector, vectors, lanes : int
-        Elements of a load, loads of a thread side by side, threads of a group.
+        Elements of a load, loads of a thread side by side, threads of a part of a group.
+    parts : int
+        Parts of a group, which share each row.
     unroll : int
         Rows of B that a thread has on their way.
     rows : int
@@ -115,13 +139,14 @@ class DirectPlan(OneLaunchPlan):
         vectors: int,
         lanes: int,
         unroll: int,
+        parts: int = 1,
         rows: int = 1,
         longest: int = UNSPLIT,
         threads: int = _THREADS,
         arrays: Sequence[DeviceArray] = (),
     ) -> None:
-        schedule = {"vector": vector, "vectors": vectors, "lanes": lanes, "unroll": unroll, "rows": rows}
-        schedule |= {"longest": longest, "threads": threads}
+        schedule = {"vector": vector, "vectors": vectors, "lanes": lanes, "parts": parts}
+        schedule |= {"unroll": unroll, "rows": rows, "longest": longest, "threads": threads}
         super().__init__(problem, target, {**config, **schedule}, alignment=vector * problem.dtype.itemsize)
         matrix = problem.matrix
         self.stored = matrix.nnz
@@ -136,7 +161,7 @@ class DirectPlan(OneLaunchPlan):
         sizes = (matrix.num_rows, problem.width, rows, longest, long_rows.size)
         self._args = (*map(np.int32, sizes), *self.arrays, blocks)
         groups = ceil_div(matrix.num_rows, rows)
-        num_blocks = long_rows.size + ceil_div(groups, threads // lanes)
+        num_blocks = long_rows.size + ceil_div(groups, threads // (lanes * parts))
         self._grid = (num_blocks, ceil_div(problem.width, lanes * vector * vectors), 1)
         self._shared_bytes = 4 * vector * threads if long_rows.size else 0
 
@@ -206,8 +231,26 @@ def direct_tiles(width: int, dtype: DType) -> list[dict[str, int]]:
 def direct_starts(problem: Problem) -> list[dict[str, int]]:
     """List the schedules of `DirectPlan` with which a search begins: the widest tiles, one row a group."""
     tiles = direct_tiles(problem.width, problem.dtype)[:_MOST_TILES]
-    plain = {"unroll": 4, "rows": 1, "longest": usual_length(problem.matrix), "threads": _THREADS}
+    plain = {"parts": 1, "unroll": _UNROLL, "rows": 1, "longest": usual_length(problem.matrix), "threads": _THREADS}
     return [{**tile, **plain} for tile in tiles]
+
+
+def direct_deep(problem: Problem) -> list[dict[str, int]]:
+    """List what makes a schedule of `DirectPlan` deep: many rows of B on their way for one row of A, for each tile.
+
+    A small problem has more threads than rows, and waits for memory once for each ``parts * unroll`` elements of a row.
+    The list is empty where loads are narrow or rows are shorter than the usual depth.
+    """
+    if not loads_whole(problem.width, problem.dtype) or mean_length(problem.matrix) < _UNROLL:
+        return []
+    vector = load_of(problem.width, problem.dtype)
+    deep = []
+    for lanes in [n for n in LANES if n * vector <= problem.width][-_DEEP_TILES:]:
+        tile = {"vectors": 1, "lanes": lanes, "rows": 1}
+        deep += [{**tile, "parts": 1, "unroll": _DEEP}] if lanes >= _DEEP else []
+        shared = [parts for parts in (_WARP // lanes, _WARP // 2 // lanes) if parts > 1]
+        deep += [{**tile, "parts": parts, "unroll": _UNROLL} for parts in shared]
+    return deep
 
 
 def direct_axes(problem: Problem) -> dict[str, tuple[int, ...]]:

@@ -20,7 +20,7 @@ def chosen(width: int, dtype: DType = DType.FLOAT32, matrix=SHORT_ROWS, **pinned
 
 
 def test_short_rows_have_two_loads_a_lane_and_two_rows_a_group() -> None:
-    assert chosen(32) == {"vector": 4, "vectors": 2, "lanes": 4, "unroll": 4, "rows": 2, "longest": UNSPLIT}
+    assert chosen(32) == {"vector": 4, "vectors": 2, "lanes": 4, "parts": 1, "unroll": 4, "rows": 2, "longest": UNSPLIT}
     assert chosen(512)["lanes"] == 16
     assert chosen(128, DType.FLOAT16) | {"rows": 2} == chosen(64) | {"vector": 8}
     assert chosen(16)["vectors"] == 1, "two loads of four lanes would not be filled"
@@ -29,7 +29,7 @@ def test_short_rows_have_two_loads_a_lane_and_two_rows_a_group() -> None:
 
 def test_longer_rows_have_one_load_a_lane_and_a_group_each() -> None:
     found = chosen(512, matrix=LONG_ROWS)
-    assert found == {"vector": 4, "vectors": 1, "lanes": 32, "unroll": 4, "rows": 1, "longest": 173}
+    assert found == {"vector": 4, "vectors": 1, "lanes": 32, "parts": 1, "unroll": 4, "rows": 1, "longest": 173}
     assert chosen(32, matrix=LONG_ROWS)["lanes"] == 8
     assert chosen(33, DType.FLOAT16, matrix=LONG_ROWS)["vector"] == 1
     assert LONG_ROWS.nnz / LONG_ROWS.num_rows > SHORT
@@ -46,19 +46,29 @@ def test_the_rule_is_legal_for_every_width(dtype: DType) -> None:
 
 def test_pinned_tunables_are_built() -> None:
     problem = Problem(Op.SPMM, LONG_ROWS, 64)
-    pinned = {"lanes": 8, "vectors": 2, "unroll": 2, "rows": 4, "longest": 100}
-    plan = Direct(**pinned).build(problem, HOST)
-    run_checked(plan, problem)
-    assert pinned.items() <= plan.config.items()
+    several = {"lanes": 8, "vectors": 2, "unroll": 2, "rows": 4, "longest": 100}
+    for pinned in (several, {"parts": 4, "longest": 100}, {"parts": 2, "lanes": 16}, {"unroll": 8}):
+        assert Direct(**pinned).unsupported(problem, HOST) is None
+        plan = Direct(**pinned).build(problem, HOST)
+        run_checked(plan, problem)
+        assert pinned.items() <= plan.config.items()
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    for pinned in ({"lanes": 12}, {"vectors": 3}, {"unroll": 3}, {"rows": 5}, {"longest": -1}):
+    for pinned in ({"lanes": 12}, {"vectors": 3}, {"unroll": 3}, {"parts": 3}, {"rows": 5}, {"longest": -1}):
         with pytest.raises(ValueError, match=f"expected {next(iter(pinned))}"):
             Direct(**pinned)
     odd = Problem(Op.SPMM, SHORT_ROWS, 33)
-    for pinned in ({"vectors": 2}, {"unroll": 2}):
-        assert "expected J to allow loads of 16 bytes" in str(Direct(**pinned).unsupported(odd, HOST))
+    for pinned in ({"vectors": 2}, {"unroll": 2}, {"unroll": 8}, {"parts": 2}):
+        assert "with loads of 16 bytes" in str(Direct(**pinned).unsupported(odd, HOST))
+    even = Problem(Op.SPMM, SHORT_ROWS, 32)
+    for pinned in (
+        {"parts": 2, "rows": 2},
+        {"parts": 4, "lanes": 16},
+        {"unroll": 8, "lanes": 4},
+        {"parts": 2, "vectors": 2},
+    ):
+        assert "found vector: 4" in str(Direct(**pinned).unsupported(even, HOST))
     assert Direct(lanes=4).unsupported(odd, HOST) is None
     wide = Problem(Op.SPMM, SHORT_ROWS, 5 * 65535)
     assert "expected J of at most" in str(Direct(lanes=4).unsupported(wide, HOST))

@@ -17,6 +17,7 @@ from spmark.impls.kernels.direct_spmm import (
     UNSPLIT,
     DirectPlan,
     direct_axes,
+    direct_deep,
     direct_instance,
     direct_starts,
     direct_tiles,
@@ -119,8 +120,8 @@ def test_sums_beyond_float16_become_infinity(target: TableTarget) -> None:
         np.testing.assert_array_equal(out, np.repeat(out[:, :1], 8, axis=1))
 
 
-@pytest.mark.parametrize(("rows", "longest"), [(1, UNSPLIT), (4, UNSPLIT), (2, 20)])
-def test_no_slot_past_a_row_loads_a_row_of_b(rows: int, longest: int, target: TableTarget) -> None:
+@pytest.mark.parametrize(("rows", "parts", "longest"), [(1, 1, UNSPLIT), (4, 1, UNSPLIT), (2, 1, 20), (1, 4, UNSPLIT)])
+def test_no_slot_past_a_row_loads_a_row_of_b(rows: int, parts: int, longest: int, target: TableTarget) -> None:
     """A names no column 0: what stands there, infinities times a padding of zeros, would be seen in the result."""
     indices = np.where(MATRIX.indices == 0, 1, MATRIX.indices)
     keep = np.ones(indices.size, np.bool_)
@@ -131,7 +132,8 @@ def test_no_slot_past_a_row_loads_a_row_of_b(rows: int, longest: int, target: Ta
     (dense,) = dense_operands(problem)
     dense[0] = np.inf
     out = np.full(problem.out_shape, np.nan, np.float32)
-    DirectPlan(problem, target, {}, vector=4, lanes=8, rows=rows, longest=longest, **SCHEDULE).run([dense], out)
+    tile = {"vector": 4, "lanes": 8, "rows": rows, "parts": parts}
+    DirectPlan(problem, target, {}, longest=longest, **tile, **SCHEDULE).run([dense], out)
     assert np.isfinite(out).all()
 
 
@@ -144,11 +146,22 @@ def test_schedules_are_few_and_legal(width: int, dtype: DType) -> None:
         assert 0 < len(starts) <= 6
         offered = [*starts, *({**start, name: value} for start in starts for name in axes for value in axes[name])]
         assert len({str(one) for one in starts}) == len(starts)
+        offered += [{**starts[0], **deep} for deep in direct_deep(problem)]
         for one in offered:
             assert direct_instance(problem, one)
             assert width % one["vector"] == 0
             filled = one["vector"] * one["vectors"] * one["lanes"]
             assert filled <= width or (one["vectors"], one["lanes"]) == (1, 4)
+
+
+def test_many_rows_of_b_are_on_their_way_where_rows_are_long_enough() -> None:
+    def depths(mean: int, width: int) -> list[tuple[int, int, int]]:
+        problem = Problem(Op.SPMM, random_csr(40, 500, [mean] * 40), width)
+        return [(one["lanes"], one["parts"], one["unroll"]) for one in direct_deep(problem)]
+
+    assert depths(20, 32) == [(4, 8, 4), (4, 4, 4), (8, 1, 8), (8, 4, 4), (8, 2, 4)]
+    assert depths(20, 128) == [(16, 1, 8), (16, 2, 4), (32, 1, 8)]
+    assert depths(3, 128) == depths(20, 33) == []
 
 
 def test_tiles_cover_the_row_first() -> None:
