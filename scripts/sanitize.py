@@ -1,12 +1,13 @@
 """Run every implementation for GPUs on tiny problems under compute-sanitizer, and tabulate what each tool says.
 
     python scripts/sanitize.py --out sanitized.jsonl
-    python scripts/sanitize.py --only sparsetir --tools racecheck
+    python scripts/sanitize.py --only sparsetir --tools racecheck --parts 12
 
 Every pair of a tool and an implementation is a process of its own, without CuPy's pool, so that an access past an array
-is an access past an allocation. Searches time nothing here, because the suite's gate waits for the host and the tools
-run one kernel at a time. Each candidate runs once and is checked. A tool that the machine refuses is "not run", and
-never "0 findings".
+is an access past an allocation. An implementation with a long search has a process for each part of the problems, and
+the parts take turns on the GPUs that CUDA_VISIBLE_DEVICES names. Searches time nothing here, because the suite's gate
+waits for the host and the tools run one kernel at a time. Each candidate runs once and is checked. A tool that the
+machine refuses is "not run", and never "0 findings".
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+_STATUSES = ("no plan", "clean", "not run", "failed", "findings")
+"""From the best to the worst."""
 _FOUND, _DONE = 86, "plans were run and are right"
 """Exit code of a tool with findings, and the last words of an inner process."""
 _SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)")
@@ -44,7 +47,7 @@ class Outcome:
     tool: str
     implementation: str
     status: str
-    """``clean``, ``findings``, ``not run`` or ``failed``."""
+    """``clean``, ``findings``, ``not run``, ``failed``, or ``no plan`` where every problem is refused."""
     findings: int
     plans: int
     said: str
@@ -71,8 +74,8 @@ def tiny_problems() -> list[Any]:
     ]
 
 
-def run_inside(name: str) -> int:
-    """Build and check one implementation's plans; give their number."""
+def run_inside(name: str, part: int, parts: int) -> int:
+    """Build and check one implementation's plans of every ``parts``-th problem; give their number."""
     import cupy
 
     from spmark.impls.core.errors import UnsupportedError
@@ -102,7 +105,7 @@ def run_inside(name: str) -> int:
     cupy.cuda.set_allocator(None)
     cupy.cuda.set_pinned_memory_allocator(None)
     device, plans = find("cuda"), 0
-    for problem in tiny_problems():
+    for problem in tiny_problems()[part::parts]:
         implementation = create(name)
         if problem.op not in implementation.ops or implementation.unsupported(problem, device) is not None:
             continue
@@ -115,13 +118,14 @@ def run_inside(name: str) -> int:
     return plans
 
 
-def sanitize(tool: str, name: str, limit_s: int) -> Outcome:
-    """Run one implementation under one tool."""
+def sanitize(tool: str, name: str, limit_s: int, part: int = 0, parts: int = 1) -> Outcome:
+    """Run one implementation under one tool, on every ``parts``-th problem."""
     sanitizer = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     command = [sanitizer, "--tool", tool, "--error-exitcode", str(_FOUND), "--print-limit", "3"]
     command += [sys.executable, str(Path(__file__)), "--inside", name]
+    command += ["--part", str(part), "--parts", str(parts)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False, env=_on_gpu(part))
     except (OSError, subprocess.TimeoutExpired) as error:
         return Outcome(tool, name, "not run", 0, 0, str(error)[:500])
     text = done.stdout + done.stderr
@@ -131,8 +135,23 @@ def sanitize(tool: str, name: str, limit_s: int) -> Outcome:
         # A traceback of Python says that the tool let the process begin.
         status = "failed" if "Traceback" in text or findings else "not run"
         return Outcome(tool, name, status, findings, plans, text[-800:])
+    if not plans:
+        return Outcome(tool, name, "no plan", findings, 0, "every problem is refused, or a package is missing")
     said = "\n".join(line for line in text.splitlines() if line.startswith("========="))[:2000] if findings else ""
     return Outcome(tool, name, "findings" if findings else "clean", findings, plans, said)
+
+
+def _on_gpu(part: int) -> dict[str, str]:
+    """Give the environment of a part: one of the GPUs that ``CUDA_VISIBLE_DEVICES`` names, or as it is."""
+    gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    return {**os.environ, "CUDA_VISIBLE_DEVICES": gpus[part % len(gpus)]} if gpus[0] else dict(os.environ)
+
+
+def joined(outcomes: Sequence[Outcome]) -> Outcome:
+    """Make one outcome of the parts of a tool and an implementation: the worst status, all findings and all plans."""
+    worst = max(outcomes, key=lambda outcome: _STATUSES.index(outcome.status))
+    findings, plans = (sum(getattr(outcome, name) for outcome in outcomes) for name in ("findings", "plans"))
+    return replace(worst, findings=findings, plans=plans)
 
 
 def main() -> None:
@@ -143,10 +162,12 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--limit-s", type=int, default=300)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--parts", type=int, default=1, help="processes of a tool and an implementation")
+    parser.add_argument("--part", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.inside:
-        sys.stdout.write(f"{run_inside(args.inside)} {_DONE}\n")
+        sys.stdout.write(f"{run_inside(args.inside, args.part, args.parts)} {_DONE}\n")
         return
 
     from spmark.impls.core.devicespec import DeviceKind
@@ -156,7 +177,9 @@ def main() -> None:
     sys.stdout.write(f"{platform.platform()}\n")
     with ThreadPoolExecutor(args.jobs) as threads:
         pairs = [(tool, name) for name in names for tool in args.tools]
-        outcomes = list(threads.map(lambda pair: sanitize(*pair, args.limit_s), pairs))
+        jobs = [(*pair, args.limit_s, part, args.parts) for pair in pairs for part in range(args.parts)]
+        parts = list(threads.map(lambda job: sanitize(*job), jobs))
+    outcomes = [joined(parts[first : first + args.parts]) for first in range(0, len(parts), args.parts)]
     for outcome in outcomes:
         count = outcome.findings if outcome.status == "findings" else ""
         sys.stdout.write(

@@ -31,6 +31,7 @@ def script() -> ModuleType:
         ("Traceback (most recent call last):\nImportError\n========= ERROR SUMMARY: 0 errors", 1, "failed", 0, 0),
         ("========= Error: Device not supported", 255, "not run", 0, 0),
         ("36 plans were run and are right", 0, "not run", 0, 36),
+        ("0 plans were run and are right\n========= ERROR SUMMARY: 0 errors", 0, "no plan", 0, 0),
     ],
 )
 def test_what_a_tool_says(
@@ -50,6 +51,27 @@ def test_what_a_tool_says(
     outcome = script.sanitize("memcheck", "gespmm", 60)
     assert (outcome.status, outcome.findings, outcome.plans) == (status, findings, plans)
     assert bool(outcome.said) == (status != "clean")
+
+
+def test_parts_share_problems_and_gpus(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tool = tmp_path / "compute-sanitizer"
+    tool.write_text(
+        '#!/bin/bash\nwhile [ "$1" != --part ]; do shift; done\n'
+        'test "$CUDA_VISIBLE_DEVICES" = $(($2 % 2)) || exit 3\n'
+        "echo '3 plans were run and are right'; echo '========= ERROR SUMMARY: 0 errors'\n"
+    )
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    monkeypatch.setattr(script.sys, "argv", ["sanitize", "--only", "gespmm", "--tools", "memcheck", "--parts", "4"])
+    with pytest.raises(SystemExit) as ended:
+        script.main()
+    assert ended.value.code == 0
+    assert "clean  12 plans" in capsys.readouterr().out
+    parts = [script.Outcome("memcheck", "gespmm", status, 0, 1, "") for status in ("clean", "not run", "no plan")]
+    assert script.joined(parts).status == "not run"
 
 
 def test_a_machine_without_the_tool_ran_nothing(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
