@@ -64,9 +64,10 @@ __device__ __forceinline__ unsigned inverse_of(unsigned n) {
 
 // One slot of an ELL row: each lane of a group holds one slot, and shuffles show the slot to the other lanes. The
 // column is negative in a slot without an element.
+template <typename T>
 struct Element {
   int column;
-  float value;
+  T value;
   int row;
 };
 
@@ -81,13 +82,19 @@ struct Run {
   unsigned inverse;  // of `part`
   int gap;
 
-  // This lane's slot of a chunk of `lanes`; past the end a slot without an element and without a row.
-  __device__ __forceinline__ Element fetch(int chunk, int lane) const {
+  // This lane's slot of a chunk of `lanes`, as it comes from memory; past the end the last slot.
+  __device__ __forceinline__ Element<T> fetch(int chunk, int lane) const {
     const int i = min(chunk * lanes + lane, max(size - 1, 0));
     const int row = __umulhi(2 * i + 1, inverse);
     const int at = i + row * gap;
-    const Element found{load_streaming<1>(indices + at)[0], to_float(load_streaming<1>(values + at)[0]), rows[row]};
-    return chunk * lanes + lane < size ? found : Element{-1, 0.0f, -1};
+    return {load_streaming<1>(indices + at)[0], load_streaming<1>(values + at)[0], rows[row]};
+  }
+
+  // What `fetch` has brought; past the end a slot without an element and without a row. Not a part of `fetch`, because
+  // this waits for the loads.
+  __device__ __forceinline__ Element<float> arrived(const Element<T>& fetched, int chunk, int lane) const {
+    const bool inside = chunk * lanes + lane < size;
+    return {inside ? fetched.column : -1, to_float(fetched.value), inside ? fetched.row : -1};
   }
 };
 
@@ -121,7 +128,8 @@ __device__ __forceinline__ void walk(const Run<T, lanes>& run, int elements, int
   constexpr int kSteps = lanes / kDepth;   // of a chunk
   const int lane = threadIdx.x % lanes;
   const int base = lane_id() - lane;
-  Element now = run.fetch(0, lane), next = run.fetch(1, lane), later = next;
+  Element<T> later = run.fetch(1, lane);
+  Element<float> now = run.arrived(run.fetch(0, lane), 0, lane), next = run.arrived(later, 1, lane);
   Packed<T, vector> part[kDepth][vectors] = {};                  // without a value, sm_100 would spill others
   unsigned loaded = ballot(kFullMask, now.column >= 0) >> base;  // bit e: part[e] has a row of B
   int row_end = per_row / kDepth;                                // step at which the ELL row ends
@@ -155,7 +163,7 @@ __device__ __forceinline__ void walk(const Run<T, lanes>& run, int elements, int
     loaded = loading;
     if (next_place == base) {
       now = next;
-      next = later;
+      next = run.arrived(later, u / kSteps + 2, lane);
     }
   }
 }
