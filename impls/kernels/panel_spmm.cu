@@ -13,26 +13,28 @@
 
 using namespace spmark;
 
-constexpr int kPanel = 8;   // rows of a panel
-constexpr int kGroup = 16;  // columns of a group: the k of mma
+constexpr int kPanel = 8;       // rows of a panel
+constexpr int kGroup = 16;      // columns of a group: the k of mma
+constexpr int kResident = 640;  // threads of a multiprocessor for which the compiler leaves registers
 
 // C[8 p + r, j] = sum over the groups q of panel p, and their columns s, of values_q[r, s] B[indices_q[s], j].
 //
 // A warp owns one panel and `tile` columns of C; a thread block holds as many panels as it has warps. Rows of B come to
-// shared memory of the warp's own, several groups ahead.
+// shared memory of the warp's own, several groups ahead, and so do the values, which fill the gaps between the rows.
 //   heads     4 integers a panel: its number, first group, groups, and the group that it starts with
 //   indices   kGroup columns a group
 //   values    kGroup x kPanel a group, as 32 lanes hold it for mma (4 halves a lane)
 //   dense     B, num_cols x width, row-major; aligned to vector elements, and so is width
 //   out       C, num_rows x width, row-major; written whole, empty panels as zeros
 template <int tile, int vector, int threads>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads, kResident / threads)
     spmm_panels(int num_rows, int num_panels, int width, const int* __restrict__ heads, const int* __restrict__ indices,
                 const half* __restrict__ values, const half* __restrict__ dense, half* __restrict__ out) {
   static_assert(tile % 64 == 0, "a warp copies whole rows of B at a time, and multiplies 16 columns");
   static_assert(vector == 8 || (vector == 1 && tile == 64), "other widths have one tile");
   constexpr int kStages = 4;                         // groups in shared memory: one is used while three arrive
-  constexpr int kStride = tile + 8;                  // halves from row to row: eight rows meet all 32 banks
+  constexpr int kPad = 8;                            // halves after each row: they hold the values of the group
+  constexpr int kStride = tile + kPad;               // halves from row to row: eight rows meet all 32 banks
   constexpr int kStage = kGroup * kStride;           // halves of a group
   constexpr int kRowPieces = tile / vector;          // copies of a row of B
   constexpr int kPieces = kGroup * kRowPieces / 32;  // copies of a lane and group
@@ -69,19 +71,17 @@ __global__ void __launch_bounds__(threads)
       else
         *to = valid ? *from : from_float<half>(0.0f);
     }
+    if (lane < kGroup)
+      copy_async<16>(stage + lane * kStride + tile, values + (first + turned(group)) * (kGroup * kPanel) + lane * kPad);
     if (group + 1 < groups) row_of_b = columns[static_cast<int64_t>(turned(group + 1)) * kGroup];
   };
 
   float sums[kTiles][4] = {};
-  const half* const lane_values = values + first * (kGroup * kPanel) + lane * 4;
-  Vec<half, 4> held =
-      groups > 0 ? load_streaming<4>(lane_values + static_cast<int64_t>(turn) * (kGroup * kPanel)) : zeros<half, 4>();
   const auto multiply = [&](int group) {
     const half* const stage = stages + group % kStages * kStage;
-    unsigned b[2];
-    memcpy(b, &held, sizeof(held));
-    if (group + 1 < groups)
-      held = load_streaming<4>(lane_values + static_cast<int64_t>(turned(group + 1)) * (kGroup * kPanel));
+    const half* const lane_values = stage + lane / 2 * kStride + tile + lane % 2 * 4;
+    const auto held = load<2>(reinterpret_cast<const unsigned*>(lane_values));
+    const unsigned b[2] = {held[0], held[1]};
 #pragma unroll
     for (int m = 0; m < kTiles; ++m) {
       unsigned a[4];  // 16 columns of B by 16 of its rows, turned
