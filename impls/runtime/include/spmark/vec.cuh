@@ -233,6 +233,13 @@ __device__ __forceinline__ Vec<T, N> load_streaming(const T* p) {
   return detail::unpack<T, N>(detail::Raw<sizeof(T) * N>::load_streaming(p));
 }
 
+// The whole product of two words, in one instruction. Under a condition the compiler makes three of the same in C++.
+__device__ __forceinline__ size_t product(unsigned a, unsigned b) {
+  size_t result;
+  asm("mul.wide.u32 %0, %1, %2;" : "=l"(result) : "r"(a), "r"(b));
+  return result;
+}
+
 // Store to global or shared memory.
 template <int N, typename T>
 __device__ __forceinline__ void store(T* p, const Vec<T, N>& value) {
@@ -268,6 +275,8 @@ Vec<T, N> load_streaming(const T* p) {
   return load<N>(p);
 }
 
+inline size_t product(unsigned a, unsigned b) { return static_cast<size_t>(a) * b; }
+
 template <int N, typename T>
 void store(T* p, const Vec<T, N>& value) {
   *reinterpret_cast<Vec<T, N>*>(p) = value;
@@ -294,10 +303,10 @@ __device__ __forceinline__ Packed<T, N> load_packed_where(bool wanted, const T* 
   return {load_read_only_where<N * sizeof(T) / sizeof(Word)>(wanted, reinterpret_cast<const Word*>(p))};
 }
 
-// Row `row` of a row-major matrix. Of two unsigned words the product takes one instruction, of signed ones five.
+// Row `row` of a row-major matrix. A product of signed words would take five instructions.
 template <typename P>
 __device__ __forceinline__ P* row_of(P* first, unsigned row, unsigned row_bytes) {
-  return reinterpret_cast<P*>(reinterpret_cast<size_t>(first) + static_cast<size_t>(row) * row_bytes);
+  return reinterpret_cast<P*>(reinterpret_cast<size_t>(first) + product(row, row_bytes));
 }
 
 }  // namespace spmark
