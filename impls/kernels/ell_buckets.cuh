@@ -55,6 +55,9 @@ struct Columns {
   }
 };
 
+// The logarithm of a power of two. Blocks shift by it: a division before the first loads would hold up all of them.
+__device__ __forceinline__ constexpr int log_of(int n) { return n > 1 ? 1 + log_of(n / 2) : 0; }
+
 // 2^31 / n rounded up: the high word of (2 i + 1) times it is i / n. The half by which i is raised keeps the rounding
 // from counting, for i below 2^15 where n is 3 * 2^k of at most 24,576, and for any i where n is 2^k.
 __device__ __forceinline__ unsigned inverse_of(unsigned n) {
@@ -222,12 +225,13 @@ struct EllBuckets {
     }
     // A team of groups shares each item of the range, a unit or a longer ELL row, in equal parts of whole units.
     const int item = max(slots, kUnit);
-    const int team = together ? kGroups : spread ? kWarpSize / lanes : 1;
-    const int part = together ? (item / kUnit + team - 1) / team * kUnit : item / team;
+    const int log = together ? log_of(kGroups) : spread ? log_of(kWarpSize / lanes) : 0;
+    const int team = 1 << log;
+    const int part = together ? (item / kUnit + team - 1) >> log << log_of(kUnit) : item >> log;
     const int own = min(part, slots);  // of an ELL row
-    const int offset = min(group % team * part, item);
-    const int share = (range[1] * team + kGroups - 1) / kGroups;  // items of a team
-    const int first = min(group / team * share, range[1]);
+    const int offset = min((group & (team - 1)) * part, item);
+    const int share = ((range[1] << log) + kGroups - 1) / kGroups;  // items of a team
+    const int first = min((group >> log) * share, range[1]);
     const int count = min(share, range[1] - first);
     const int64_t base = static_cast<int64_t>(range[2]) * kUnit;
 
