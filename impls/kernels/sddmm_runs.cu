@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(threads)
   // Vector i of the lane in a row of X or Y; zeros past J.
   const auto vector_of = [&](const T* matrix, int row, int i) {
     if (!whole && i * kStep + lane * vector >= width) return Packed<T, vector>{};
-    return load_packed<vector>(matrix + static_cast<int64_t>(row) * width + i * kStep + lane * vector);
+    return load_packed<vector>(row_of(matrix + i * kStep + lane * vector, row, width * unsigned(sizeof(T))));
   };
 
   // The warp leaves together, and all its groups go through a whole run, so that every shuffle has all lanes.
@@ -100,18 +100,19 @@ __global__ void __launch_bounds__(threads)
   int p = position(0);
   RowsOfRun<searched> rows_of_run(rows, num_rows, p);
   int next_row = rows_of_run.at(p), next_column = indices[p];
-  float next_factor = scaled ? to_float(values[p]) : 1.0f;
+  T next_value = from_float<T>(1.0f);  // converted when it is needed: a conversion would wait for the load
+  if (scaled) next_value = values[p];
 
   int held = -1;                                  // the row of X in registers
   Vec<float, vector> left[parts * vectors] = {};  // converted once a row and not once a product
 #pragma unroll 1
   for (int done = 0; done < run; done += batch) {
     const int row = next_row, column = next_column;
-    const float factor = next_factor;
+    const T value = next_value;
     if (done + batch < run) {
       p = position(done + batch);
       next_row = rows_of_run.at(p), next_column = indices[p];
-      next_factor = scaled ? to_float(values[p]) : 1.0f;
+      if (scaled) next_value = values[p];
     }
 
     // A bit for each lane: whether its non-zero begins another row than the non-zero before.
@@ -162,6 +163,6 @@ __global__ void __launch_bounds__(threads)
 
     transpose_sum<lanes>(sum, kFullMask);
     const int64_t at = first + done + mine;
-    if (lane % kOwners == 0 && done + mine < run && at < nnz) out[at] = from_float<T>(sum[0] * factor);
+    if (lane % kOwners == 0 && done + mine < run && at < nnz) out[at] = from_float<T>(sum[0] * to_float(value));
   }
 }
