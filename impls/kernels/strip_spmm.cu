@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int row = block_column * kSide + row_of_lane(t, i);
-      const half* source = dense + static_cast<int64_t>(row) * width + from;
+      const half* source = row_of(dense + from, row, width * unsigned(sizeof(half)));
       if (row < num_cols && from < width)
         held.b[i] = load_read_only<columns / 2>(reinterpret_cast<const unsigned*>(source));
     }

@@ -65,7 +65,7 @@ struct TileBlocks {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int row = shuffle(kFullMask, now, odd * kTileGroup + row_of_lane(t, i));
-        const T* source = dense + static_cast<int64_t>(row) * target.width + from;
+        const T* source = row_of(dense + from, row, target.width * unsigned(sizeof(T)));
         if (q < count && from < target.width) Rows::load_b(held, i, source);
       }
       return held;

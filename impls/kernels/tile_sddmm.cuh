@@ -85,7 +85,8 @@ struct TileBlocksSddmm {
 #pragma unroll
         for (int d = 0; d < kDepth; ++d) {
           const int at = j + d * kChunk + 8 * t;
-          right[d][i] = load_words<vector>(operands.y + static_cast<int64_t>(named[i]) * width + at, width - at);
+          right[d][i] =
+              load_words<vector>(row_of(operands.y + at, named[i], width * unsigned(sizeof(half))), width - at);
         }
       }
     };
