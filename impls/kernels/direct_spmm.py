@@ -38,6 +38,9 @@ _LEAST_LONG = 8
 """Least value of ``longest`` by rule or in a search."""
 SHORT = 8
 """Elements of a mean row below which a group may take several."""
+_UNROLL = 4
+_MOST_LANES = {1: 32, 2: 16}
+"""Threads of a group at most by rule, by its loads side by side: a tile is 512 bytes of a row of B."""
 
 
 def _worth_having(values: Mapping[str, TemplateValue]) -> bool:
@@ -174,9 +177,9 @@ def lengths_to_split(matrix: Csr) -> tuple[int, ...]:
     return (*sorted(limit for limit in limits if limit < most), UNSPLIT)
 
 
-def usual_length(matrix: Csr) -> int:
-    """Give the value of ``longest`` without a search: four mean rows, or `UNSPLIT` where no row is longer."""
-    usual = max(_LEAST_LONG, round(_USUAL * mean_length(matrix)))
+def usual_length(matrix: Csr, times: float = _USUAL) -> int:
+    """Give the value of ``longest`` that is ``times`` mean rows, or `UNSPLIT` where no row is longer."""
+    usual = max(_LEAST_LONG, round(times * mean_length(matrix)))
     return usual if usual < matrix.row_lengths.max(initial=0) else UNSPLIT
 
 
@@ -201,6 +204,29 @@ def direct_tiles(width: int, dtype: DType) -> list[dict[str, int]]:
     pairs = [(n, vectors) for vectors in range(1, most + 1) for n in LANES if n * vectors * vector <= width]
     pairs.sort(key=lambda pair: (-pair[0] * pair[1], pair[1]))
     return [{"vector": vector, "vectors": vectors, "lanes": n} for n, vectors in pairs or [(LANES[0], 1)]]
+
+
+def usual_schedule(  # noqa: PLR0917
+    problem: Problem, lanes: int = 0, vectors: int = 0, unroll: int = 0, rows: int = 0, longest: int = 0
+) -> dict[str, int]:
+    """Give a schedule of `DirectPlan` without a search; what is pinned, and not 0, is kept.
+
+    Two loads stand side by side where a mean row is shorter than `SHORT`. Lanes are as many as J needs, up to a tile of
+    512 bytes. A group takes as many rows as have four elements together.
+    """
+    width, mean = problem.width, mean_length(problem.matrix)
+    vector = load_of(width, problem.dtype)
+    several = mean < SHORT and loads_whole(width, problem.dtype) and width >= 2 * LANES[0] * vector
+    vectors = vectors or (2 if several else 1)
+    most = _MOST_LANES[vectors]
+    return {
+        "vector": vector,
+        "vectors": vectors,
+        "lanes": lanes or next((n for n in LANES if n == most or n * vectors * vector >= width), most),
+        "unroll": unroll or _UNROLL,
+        "rows": rows or max(n for n in ROWS if n == 1 or n * mean <= _UNROLL),
+        "longest": longest or usual_length(problem.matrix),
+    }
 
 
 def direct_starts(problem: Problem) -> list[dict[str, int]]:
