@@ -17,9 +17,10 @@ from spmark.impls.core.tolerance import tolerance
 from spmark.impls.kernels.hyb_convert import HybConverter
 from spmark.impls.liteform import plan as plan_module
 from spmark.impls.liteform.compose import Choice, StoredAs, choose, estimated_blocks, fixed_form
+from spmark.impls.liteform.composition import run_lengths
 from spmark.impls.liteform.cost import BucketCounts, count
 from spmark.impls.liteform.features import Features
-from spmark.impls.liteform.plan import LiteForm, run_lengths
+from spmark.impls.liteform.plan import LiteForm
 from spmark.impls.liteform.predictor import SHIPPED, find
 from spmark.impls.liteform.schedule import CellSchedule, Gathering, ScheduleEntry, ScheduleTable, rule, schedule_for
 from spmark.impls.liteform.search import search, table_of
