@@ -42,6 +42,8 @@ _LONG_ROWS = ((NEVER, NEVER), (32, NEVER), (128, NEVER), (NEVER, 64), (NEVER, 25
 _TILE = 128
 """Columns of a tile of C; tiles down to half as wide are measured."""
 _WORKS = (8, 16, 32, 64, 128)
+_TILES = 5
+"""Widest tiles of CSR that are measured."""
 _UNEVEN = (2.0, 4.0, 8.0)
 """Candidates for the mean rows beyond which a block takes a row of CSR."""
 _SMALL, _LARGE = 4_000_000, 32_000_000
@@ -318,7 +320,7 @@ def candidates(width: int, dtype: DType, loads: int, max_width: int) -> Iterator
 
 def direct_candidates(problem: Problem) -> Iterator[DirectSchedule]:
     """List the schedules of CSR as it comes that are measured for a table."""
-    for tile, uneven in product(direct_tiles(problem.width, problem.dtype), _UNEVEN):
+    for tile, uneven in product(direct_tiles(problem.width, problem.dtype)[:_TILES], _UNEVEN):
         yield DirectSchedule(tile["lanes"], tile["vectors"], uneven)
 
 

@@ -165,6 +165,12 @@ def test_shards_cover_everything_once() -> None:
     assert np.ptp([len(part) for part in parts]) <= 1
 
 
+def test_a_list_that_ships_stands_for_its_matrices() -> None:
+    names = list(matrices_of(("tuning_graphs", "seeded/mesh_0[01]"), Cache()))
+    assert names[0] == "mirror/ACTIVSg2000"
+    assert names[-2:] == ["seeded/mesh_00", "seeded/mesh_01"]
+
+
 def test_matrices_are_loaded_ahead_and_what_cannot_be_says_why() -> None:
     names = ["seeded/mesh_03", "seeded/no_such", "seeded/banded_03"]
     found = dict(loaded(names, Cache()))
@@ -210,14 +216,16 @@ def test_a_table_of_schedules_is_made_shard_by_shard(monkeypatch: pytest.MonkeyP
         "patterns": ("seeded/mesh_03", "seeded/no_such"), "dtypes": ("float32",), "out": tmp_path,
         "instead": "schedules",
     }  # fmt: skip
+    folder = tmp_path / device.name
+    assert measure_labels(request(shard="1/2", budget="0.000001s", **how)) == 5
+    assert not (folder / "schedules.json").exists(), "no table while rows are left"
     assert measure_labels(request(shard="1/2", **how)) == 0
     assert measure_labels(request(shard="2/2", **how)) == 0, "what cannot be loaded is not left over"
-    folder = tmp_path / device.name
     assert {path.name for path in folder.iterdir()} == {
         "schedules-01-of-02.ndjson", "schedules-02-of-02.ndjson", "schedules.json", "skipped-02-of-02.ndjson"
     }  # fmt: skip
     skipped = list(read_rows(folder / "skipped-02-of-02.ndjson", Skipped))
-    assert [(row.matrix, row.width) for row in skipped] == [("seeded/no_such", j) for j in (32, 64, 128, 256, 512)]
+    assert [(row.matrix, row.width) for row in skipped] == [("seeded/no_such", j) for j in (32, 128, 512, 64, 256)]
     assert all("no_such" in row.reason for row in skipped)
     assert measure_labels(request(shard="2/2", **how)) == 0
     assert len(list(read_rows(folder / "skipped-02-of-02.ndjson", Skipped))) == 5, "nothing is skipped twice"

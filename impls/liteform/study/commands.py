@@ -31,17 +31,19 @@ SCHEDULES = "schedules"
 LABELS = "liteform/output_2279_total"
 SPEEDS = "liteform/eva_suitesparse_exe_time"
 OVERHEADS = "liteform/eva_suitesparse_overhead"
-_LIMIT_S = 12.0
+_LIMIT_S = 6.0
 """Seconds after which the climb on one matrix is cut short."""
 _EXHAUSTIVE_NNZ = 3_000_000
 """Non-zeros up to which every config of a matrix may be tried."""
+_FIRST = (32, 128, 512)
+"""J at which schedules are timed before any other J."""
 _DIGITS = 6
 
 
 class FormatLabels:
     """Times formats matrix by matrix, or schedules of CELL (`spmark.impls.core.contracts.Labels`)."""
 
-    patterns: ClassVar[Sequence[str]] = ("mirror/*", "seeded/*")
+    patterns: ClassVar[Sequence[str]] = ("tuning_graphs", "seeded/*")
     others: ClassVar[Sequence[str]] = (SCHEDULES,)
 
     def measure(self, job: LabelJob) -> Outcome:
@@ -161,12 +163,19 @@ def _labels(file: Path, job: LabelJob, skips: _Skips) -> tuple[int, int]:
 
 
 def _schedules(file: Path, job: LabelJob, skips: _Skips) -> tuple[int, int]:
-    """Time schedules on matrices, and write the times and the table that follows from them."""
+    """Time schedules on matrices, and write the table that follows from the times once nothing is left."""
     from spmark.impls.liteform.study.gpu import ScheduleTimer, compile_schedules
 
     compile_schedules(job.device, job.dtypes, WIDTHS, None)
     before = {(row.matrix, row.dtype, row.width) for row in _schedule_rows(job.folder)} | skips.known
-    every = [(name, dtype, width) for name in job.own(job.names) for dtype in job.dtypes for width in WIDTHS]
+    later = [width for width in WIDTHS if width not in _FIRST]
+    every = [
+        (name, dtype, width)
+        for widths in (_FIRST, later)
+        for name in job.own(job.names)
+        for dtype in job.dtypes
+        for width in widths
+    ]
     missing, known = [key for key in every if key not in before], len(skips.known)
     warm = False
 
@@ -179,17 +188,21 @@ def _schedules(file: Path, job: LabelJob, skips: _Skips) -> tuple[int, int]:
         return ScheduleTimer(matrix.csr, job.device, dtype, width).row(name)
 
     def things() -> Iterator[tuple[tuple[str, DType, int], NamedMatrix | str]]:
-        for name, matrix in job.load(list(dict.fromkeys(name for name, *_ in missing))):
-            yield from ((key, matrix) for key in missing if key[0] == name)
+        for first in (True, False):
+            keys = [key for key in missing if (key[-1] in _FIRST) is first]
+            for name, matrix in job.load(list(dict.fromkeys(name for name, *_ in keys))):
+                yield from ((key, matrix) for key in keys if key[0] == name)
 
     made = append_rows(file, things(), make, job.ends, skips.add)
-    table = make_table(_schedule_rows(job.folder), "spmark label liteform --schedules")
-    path = job.folder / "schedules.json"
-    try:
-        path.write_text(table.model_dump_json(exclude_defaults=True) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise RecordError(f"{path}: the table cannot be written: {error.strerror}; name another folder") from error
-    return made, len(missing) - made - (len(skips.known) - known)
+    left = len(missing) - made - (len(skips.known) - known)
+    if not left:
+        table = make_table(_schedule_rows(job.folder), "spmark label liteform --schedules")
+        path = job.folder / "schedules.json"
+        try:
+            path.write_text(table.model_dump_json(exclude_defaults=True) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise RecordError(f"{path}: the table cannot be written: {error.strerror}; name another folder") from error
+    return made, left
 
 
 def _schedule_rows(folder: Path) -> list[ScheduleRow]:

@@ -13,9 +13,11 @@ from problems import random_csr
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError, UnsupportedError
-from spmark.impls.core.problem import DType, Problem
+from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.liteform.compose import StoredAs
-from spmark.impls.liteform.schedule import Gathering, ScheduleTable
+from spmark.impls.liteform.cost import count
+from spmark.impls.liteform.features import Features
+from spmark.impls.liteform.schedule import Gathering, ScheduleTable, direct_candidates
 from spmark.impls.liteform.weights import Weights
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.impls.tuning.race import FIRST, MORE
@@ -86,6 +88,7 @@ def test_a_config_is_timed_at_every_j_and_checked_at_one(monkeypatch: pytest.Mon
     assert [width for width, _ in FakePlanTimer.checked] == [32, 64, 32]
     assert timer.cell(2, 4).keys() == {32, 64}, "what was not prepared is laid out when it is asked for"
     assert timer.fixed(StoredAs.CSR, 32)
+    assert timer.fixed(StoredAs.DIRECT, 32)
     with pytest.raises(UnsupportedError, match="float16"):
         timer.fixed(StoredAs.BSR, 32)
 
@@ -117,12 +120,37 @@ def test_schedules_are_timed_with_what_a_table_is_made_of(monkeypatch: pytest.Mo
     with_table(monkeypatch, None)
     row = gpu.ScheduleTimer(MATRIX, DEVICE, DType.FLOAT32, 64).row("made/up")
     assert (row.matrix, row.nnz, row.width) == ("made/up", MATRIX.nnz, 64)
-    assert row.counts.rows.sum() == np.count_nonzero(MATRIX.row_lengths)
+    assert row.counts(thirds=False).rows.sum() == np.count_nonzero(MATRIX.row_lengths)
     assert len(row.by_width(gathered=False, tail_in_last=False)) > 3
     assert row.trials()
     best = min(row.timed, key=lambda timed: timed.time_us)
     assert best.schedule.work == min(timed.schedule.work for timed in row.timed)
     assert {timed.tail_in_last for timed in row.timed} == {False, True}
+    assert {timed.thirds for timed in row.timed if timed.max_width > 16} == {False, True}
+    assert not any(timed.thirds for timed in row.timed if timed.max_width <= 16)
+    thirds = count(MATRIX, 1, thirds=True)
+    np.testing.assert_array_equal(row.counts(thirds=True).slots, thirds.slots)
+    np.testing.assert_array_equal(row.counts(thirds=True).split_slots, thirds.split_slots)
+    problem = Problem(Op.SPMM, MATRIX, 64)
+    assert [timed.schedule for timed in row.direct] == list(direct_candidates(problem))
+    trials = row.direct_trials()
+    assert trials is not None
+    assert trials.cell_us == min(timed.time_us for timed in row.timed)
+    assert trials.features == Features.of(MATRIX)
+
+
+def test_labels_have_the_widths_that_a_plan_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = {}
+    for thirds in (False, True):
+        with_table(monkeypatch, ScheduleTable(device="nvidia-h200", entries=(), thirds=thirds))
+        FakePlanTimer.checked = []
+        timer = gpu.GpuTimer(MATRIX, DEVICE, DType.FLOAT32, (32,))
+        timer.prepare([(1, 64)])
+        timer.cell(1, 64)
+        stored[thirds] = FakePlanTimer.checked
+        timer.cell(1, 32)
+        assert FakePlanTimer.checked == stored[thirds], "checked once at a J"
+    assert stored[True][0][1] < stored[False][0][1]
 
 
 def test_a_schedule_with_a_wrong_result_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
