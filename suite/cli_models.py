@@ -50,7 +50,7 @@ def label(
 
     Exits with 1 while matrices are left. What cannot be measured is kept with the reason and not tried again.
 
-    Where a method makes its own matrices, --matrix and --dtype change nothing.
+    Where a method measures one dtype alone, --dtype changes nothing.
 
     Example: [bold]spmark label METHOD --shard 1/4 --budget 7m[/bold]
     """
