@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -163,20 +164,12 @@ def _labels(file: Path, job: LabelJob, skips: _Skips) -> tuple[int, int]:
 
 
 def _schedules(file: Path, job: LabelJob, skips: _Skips) -> tuple[int, int]:
-    """Time schedules on matrices, and write the table that follows from the times once nothing is left."""
+    """Time schedules on matrices, and write the table that follows from the times once no shard has anything left."""
     from spmark.impls.liteform.study.gpu import ScheduleTimer, compile_schedules
 
     compile_schedules(job.device, job.dtypes, WIDTHS, None)
     before = {(row.matrix, row.dtype, row.width) for row in _schedule_rows(job.folder)} | skips.known
-    later = [width for width in WIDTHS if width not in _FIRST]
-    every = [
-        (name, dtype, width)
-        for widths in (_FIRST, later)
-        for name in job.own(job.names)
-        for dtype in job.dtypes
-        for width in widths
-    ]
-    missing, known = [key for key in every if key not in before], len(skips.known)
+    missing, known = [key for key in _schedule_keys(job, job.own(job.names)) if key not in before], len(skips.known)
     warm = False
 
     def make(key: tuple[str, DType, int], matrix: NamedMatrix) -> ScheduleRow:
@@ -194,15 +187,25 @@ def _schedules(file: Path, job: LabelJob, skips: _Skips) -> tuple[int, int]:
                 yield from ((key, matrix) for key in keys if key[0] == name)
 
     made = append_rows(file, things(), make, job.ends, skips.add)
-    left = len(missing) - made - (len(skips.known) - known)
-    if not left:
-        table = make_table(_schedule_rows(job.folder), "spmark label liteform --schedules")
+    rows = _schedule_rows(job.folder)
+    done = {(row.matrix, row.dtype, row.width) for row in rows}
+    for path in job.folder.glob("skipped-*.ndjson"):
+        done |= skipped_before(path, job.device.name, skips.version)
+    if done.issuperset(_schedule_keys(job, job.names)):
+        table = make_table(rows, "spmark label liteform --schedules")
         path = job.folder / "schedules.json"
         try:
             path.write_text(table.model_dump_json(exclude_defaults=True) + "\n", encoding="utf-8")
         except OSError as error:
             raise RecordError(f"{path}: the table cannot be written: {error.strerror}; name another folder") from error
-    return made, left
+    return made, len(missing) - made - (len(skips.known) - known)
+
+
+def _schedule_keys(job: LabelJob, names: Sequence[str]) -> list[tuple[str, DType, int]]:
+    """List what is measured on matrices, `_FIRST` before the other J."""
+    later = [width for width in WIDTHS if width not in _FIRST]
+    groups = product((_FIRST, later), names, job.dtypes)
+    return [(name, dtype, width) for widths, name, dtype in groups for width in widths]
 
 
 def _schedule_rows(folder: Path) -> list[ScheduleRow]:

@@ -51,6 +51,8 @@ GROUPS = 400
 KERNELS = 2
 LAUNCHES = 16
 """Tile sizes of a kernel that are timed."""
+_DIGITS = 7
+"""Digits of a candidate's work in a row."""
 _WORKERS = 4
 """Assemblers of each problem: the largest of a batch has a hundred times the instructions of the smallest."""
 _PREPARED = 32
@@ -155,7 +157,7 @@ def measure(key: Key, space: TileSpace, race: Race[Any]) -> TileLabels:
     tried: list[TriedTile] = []
     for size in (size for sizes in groups for size in sizes):
         seen, features = race.candidate(config_of(size)), tuple(space.features(size).tolist())
-        work = astuple(space.work(size))
+        work = tuple(float(f"{amount:.{_DIGITS}g}") for amount in astuple(space.work(size)))
         tried.append(
             TriedTile(**vars(size), features=features, work=work, samples_us=seen.samples_us, reason=seen.reason)
         )
