@@ -44,10 +44,14 @@ class FakeTarget:
 
     def load(self, instances: Sequence[Any]) -> list[Any]:
         self.loaded += instances
-        return [SimpleNamespace(launch=lambda *_, **__: None) for _ in instances]
+        return fake(instances)
 
     def synchronize(self) -> None:
         pass
+
+
+def fake(instances: Sequence[Any]) -> list[Any]:
+    return [SimpleNamespace(launch=lambda *_, **__: None) for _ in instances]
 
 
 class FakePlanTimer:
@@ -187,3 +191,17 @@ def test_every_kernel_is_compiled_before(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_climb_begins_at_the_width_of_least_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     with_table(monkeypatch, None)
     assert 1 <= gpu.start_width(MATRIX, DEVICE) <= 128
+
+
+def test_every_kernel_of_a_schedule_is_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[str] = []
+    monkeypatch.setattr(FakeTarget, "load", lambda _, some: loaded.extend(one.expression for one in some) or fake(some))
+    gpu.compile_schedules(DEVICE, list(DType), (32, 512), None)
+    ahead = set(loaded)
+    assert len(ahead) == len(loaded)
+    loaded.clear()
+    for dtype in DType:
+        gpu.ScheduleTimer(MATRIX, DEVICE, dtype, 512).row("made/up")
+    timed = {one for one in loaded if one.startswith(("spmm_ell_buckets", "spmm_direct"))}
+    assert timed
+    assert timed <= ahead
