@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import json
 import sys
 from math import inf
@@ -232,6 +234,16 @@ def test_a_table_of_schedules_is_made_shard_by_shard(monkeypatch: pytest.MonkeyP
     table = read_table(folder / "schedules.json")
     assert {entry.width for entry in table.entries} == {32, 64, 128, 256, 512}
     assert {entry.schedule.work for entry in table.entries} == {8}
+    rows = (folder / "schedules-01-of-02.ndjson").read_bytes()
+    data = tmp_path / "rows.ndjson.gz"
+    data.write_bytes(gzip.compress(rows, mtime=0))
+    train.train_predictor(train.TrainRequest("liteform", (str(data),), tmp_path / "again.json", "mine", True))
+    again = read_table(tmp_path / "again.json")
+    assert again.model_copy(update={"made_with": table.made_with}) == table, "a table needs no GPU but its rows"
+    assert again.made_with == (
+        "spmark train liteform --labels rows.ndjson.gz: 5 rows of 1 matrices, "
+        f"SHA-256 {hashlib.sha256(data.read_bytes()).hexdigest()}"
+    )
     before = (folder / "schedules-01-of-02.ndjson").read_bytes()
     assert measure_labels(request(shard="1/2", **how)) == 0
     assert (folder / "schedules-01-of-02.ndjson").read_bytes() == before, "nothing is measured twice"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -14,7 +15,7 @@ from spmark.impls.core.errors import RecordError
 from spmark.impls.core.problem import DType
 from spmark.impls.core.recordfile import RecordFile, read_rows
 from spmark.impls.liteform.predictor import ForestCard
-from spmark.impls.liteform.schedule import table_for
+from spmark.impls.liteform.schedule import ScheduleTable, table_for
 from spmark.impls.liteform.study import published
 from spmark.impls.liteform.study.held_out import held_out
 from spmark.impls.liteform.study.labelled import LabelTable, read_published
@@ -66,13 +67,18 @@ class FormatLabels:
 
 
 class ForestTraining:
-    """Trains both forests (`spmark.impls.core.contracts.Training`)."""
+    """Trains both forests, or fits a table to times of schedules (`spmark.impls.core.contracts.Training`)."""
 
     ending: ClassVar[str] = ".npz"
     published: ClassVar[str] = LABELS
 
     def train(self, job: TrainingJob) -> Outcome:
-        """Train on labels; measured ones are also held out, matrix by matrix, to say how good the models are."""
+        """Train on labels; measured ones are also held out, matrix by matrix, to say how good the models are.
+
+        Files of schedules (``.ndjson``) give a table, which is JSON.
+        """
+        if any(".ndjson" in path.suffixes for path in job.files):
+            return _fitted_table(job)
         labels, about, rows = _published(job.published) if job.published else _measured(job.files)
         about = about.model_copy(update={"name": job.name, "made_with": {"command": job.command}})
         scores = {name: spread._asdict() for name, spread in (held_out(rows, about) if rows else {}).items()}
@@ -168,7 +174,8 @@ def _schedules(file: Path, job: LabelJob, skips: _Skips) -> tuple[int, int]:
     from spmark.impls.liteform.study.gpu import ScheduleTimer, compile_schedules
 
     compile_schedules(job.device, job.dtypes, WIDTHS, None)
-    before = {(row.matrix, row.dtype, row.width) for row in _schedule_rows(job.folder)} | skips.known
+    files = partial(job.folder.glob, "schedules-*.ndjson")
+    before = {(row.matrix, row.dtype, row.width) for row in _schedule_rows(sorted(files()))} | skips.known
     missing, known = [key for key in _schedule_keys(job, job.own(job.names)) if key not in before], len(skips.known)
     warm = False
 
@@ -187,17 +194,12 @@ def _schedules(file: Path, job: LabelJob, skips: _Skips) -> tuple[int, int]:
                 yield from ((key, matrix) for key in keys if key[0] == name)
 
     made = append_rows(file, things(), make, job.ends, skips.add)
-    rows = _schedule_rows(job.folder)
+    rows = _schedule_rows(sorted(files()))
     done = {(row.matrix, row.dtype, row.width) for row in rows}
     for path in job.folder.glob("skipped-*.ndjson"):
         done |= skipped_before(path, job.device.name, skips.version)
     if done.issuperset(_schedule_keys(job, job.names)):
-        table = make_table(rows, "spmark label liteform --schedules")
-        path = job.folder / "schedules.json"
-        try:
-            path.write_text(table.model_dump_json(exclude_defaults=True) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise RecordError(f"{path}: the table cannot be written: {error.strerror}; name another folder") from error
+        _write_table(make_table(rows, "spmark label liteform --schedules"), job.folder / "schedules.json")
     return made, len(missing) - made - (len(skips.known) - known)
 
 
@@ -208,8 +210,28 @@ def _schedule_keys(job: LabelJob, names: Sequence[str]) -> list[tuple[str, DType
     return [(name, dtype, width) for widths, name, dtype in groups for width in widths]
 
 
-def _schedule_rows(folder: Path) -> list[ScheduleRow]:
-    return [row for path in sorted(folder.glob("schedules-*.ndjson")) for row in read_rows(path, ScheduleRow)]
+def _schedule_rows(files: Sequence[Path]) -> list[ScheduleRow]:
+    return [row for path in files for row in read_rows(path, ScheduleRow)]
+
+
+def _fitted_table(job: TrainingJob) -> Outcome:
+    """Fit a table to rows, which need no GPU; the table names the command and the rows."""
+    rows, path = _schedule_rows(job.files), job.out.with_suffix(".json")
+    counted = f"{len(rows)} rows of {len({row.matrix for row in rows})} matrices"
+    table = make_table(rows, f"{job.command}: {counted}, SHA-256 {digest_of(job.files)}")
+    _write_table(table, path)
+    return Outcome(
+        answer={"file": path, "entries": len(table.entries), "direct": len(table.direct), "thirds": table.thirds},
+        line=f"{path}: {counted}; {len(table.entries)} entries, {len(table.direct)} of CSR",
+    )
+
+
+def _write_table(table: ScheduleTable, path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(table.model_dump_json(exclude_defaults=True) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise RecordError(f"{path}: the table cannot be written: {error.strerror}; name another folder") from error
 
 
 def spread_out(names: Sequence[str], count: int) -> set[str]:
