@@ -16,13 +16,20 @@ from spmark.impls.core.problem import Op, Problem
 from spmark.impls.kernels.direct_spmm import (
     LANES,
     ROWS,
+    SHORT,
     SPMM_DIRECT,
     DirectPlan,
+    load_of,
     loads_whole,
-    usual_schedule,
+    mean_length,
+    usual_length,
 )
 from spmark.impls.runtime.target import MAX_GRID, open_target
 from spmark.impls.runtime.template import KernelTemplate
+
+_UNROLL = 4
+_MOST_LANES = {1: 32, 2: 16}
+"""Threads of a group at most, by its loads side by side: a tile is 512 bytes of a row of B."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,19 @@ class Direct:
 
     def schedule(self, problem: Problem) -> dict[str, Any]:
         """Give the pinned tunables, and the others by their rules."""
-        return usual_schedule(problem, self.lanes, self.vectors, self.unroll, self.rows, self.longest)
+        width, mean = problem.width, mean_length(problem.matrix)
+        vector = load_of(width, problem.dtype)
+        several = mean < SHORT and loads_whole(width, problem.dtype) and width >= 2 * LANES[0] * vector
+        vectors = self.vectors or (2 if several else 1)
+        most = _MOST_LANES[vectors]
+        return {
+            "vector": vector,
+            "vectors": vectors,
+            "lanes": self.lanes or next((n for n in LANES if n == most or n * vectors * vector >= width), most),
+            "unroll": self.unroll or _UNROLL,
+            "rows": self.rows or max(n for n in ROWS if n == 1 or n * mean <= _UNROLL),
+            "longest": self.longest or usual_length(problem.matrix),
+        }
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """List the long rows and upload."""

@@ -38,7 +38,8 @@ _LEAST_LONG = 8
 """Least value of ``longest`` by rule or in a search."""
 SHORT = 8
 """Elements of a mean row below which a group may take several."""
-_UNROLL = 4
+_TOGETHER = 4
+"""Elements that the rows of a group have together by rule, in the mean."""
 _MOST_LANES = {1: 32, 2: 16}
 """Threads of a group at most by rule, by its loads side by side: a tile is 512 bytes of a row of B."""
 
@@ -206,9 +207,7 @@ def direct_tiles(width: int, dtype: DType) -> list[dict[str, int]]:
     return [{"vector": vector, "vectors": vectors, "lanes": n} for n, vectors in pairs or [(LANES[0], 1)]]
 
 
-def usual_schedule(  # noqa: PLR0917
-    problem: Problem, lanes: int = 0, vectors: int = 0, unroll: int = 0, rows: int = 0, longest: int = 0
-) -> dict[str, int]:
+def usual_schedule(problem: Problem, *, lanes: int = 0, vectors: int = 0, longest: int = 0) -> dict[str, int]:
     """Give a schedule of `DirectPlan` without a search; what is pinned, and not 0, is kept.
 
     Two loads stand side by side where a mean row is shorter than `SHORT`. Lanes are as many as J needs, up to a tile of
@@ -223,9 +222,10 @@ def usual_schedule(  # noqa: PLR0917
         "vector": vector,
         "vectors": vectors,
         "lanes": lanes or next((n for n in LANES if n == most or n * vectors * vector >= width), most),
-        "unroll": unroll or _UNROLL,
-        "rows": rows or max(n for n in ROWS if n == 1 or n * mean <= _UNROLL),
+        "unroll": 4,
+        "rows": max(n for n in ROWS if n == 1 or n * mean <= _TOGETHER),
         "longest": longest or usual_length(problem.matrix),
+        "threads": _THREADS,
     }
 
 

@@ -10,6 +10,8 @@ from itertools import product
 from math import inf, isfinite
 from typing import Any
 
+import numpy as np
+
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError, SpmarkError, UnsupportedError
 from spmark.impls.core.interfaces import Config
@@ -19,7 +21,7 @@ from spmark.impls.formats.hyb import THIRDS, HybLayout
 from spmark.impls.formats.nearness import RowOrder, distinct_share, near_order
 from spmark.impls.formats.pieces import Pieces
 from spmark.impls.formats.threads import run_all
-from spmark.impls.kernels.direct_spmm import DIRECT, SPMM_DIRECT, DirectPlan, direct_tiles, is_direct
+from spmark.impls.kernels.direct_spmm import DIRECT, SHORT, DirectPlan, direct_instance, is_direct
 from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBucketsPlan
 from spmark.impls.kernels.hyb_convert import HybConverter
 from spmark.impls.liteform.compose import StoredAs
@@ -378,10 +380,12 @@ def compile_schedules(
                 own = (e.schedule for e in table.entries if e.dtype is dtype)
                 every = [(s.vector, s.vectors, s.lanes) for s in own if width % s.vector == 0] or every
             shapes |= dict.fromkeys((dtype, *tile) for tile in every)
+    row = Csr.checked((1, SHORT), np.array([0, SHORT]), np.arange(SHORT), np.ones(SHORT))
+    problems = [Problem(Op.SPMM, row, width, dtype) for dtype, width in product(dtypes, widths)]
     direct = {
-        SPMM_DIRECT.instance(T=C_TYPES[dtype], **tile, unroll=4, several=False, threads=128)
-        for dtype, width in product(dtypes, widths)
-        for tile in direct_tiles(width, dtype)
+        direct_instance(problem, schedule.arguments(problem))
+        for problem in problems
+        for schedule in direct_candidates(problem)
     }
     instances = [
         SPMM_ELL_BUCKETS.instance(T=C_TYPES[dtype], vector=vector, vectors=vectors, lanes=lanes, threads=128)
