@@ -225,7 +225,6 @@ def usual_schedule(problem: Problem, *, lanes: int = 0, vectors: int = 0, longes
         "unroll": 4,
         "rows": max(n for n in ROWS if n == 1 or n * mean <= _TOGETHER),
         "longest": longest or usual_length(problem.matrix),
-        "threads": _THREADS,
     }
 
 

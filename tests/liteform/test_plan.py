@@ -228,7 +228,7 @@ def direct_entry(schedule: DirectSchedule | None) -> DirectEntry:
 
 def test_a_gpu_s_table_says_where_csr_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, device = Problem(Op.SPMM, MATRIX, 32), find_device("host-simt")
-    with_table(monkeypatch, direct=(direct_entry(DirectSchedule(4, 2, 2.0)),))
+    with_table(monkeypatch, direct=(direct_entry(DirectSchedule(4, 2, uneven=2.0)),))
     plan = LiteForm().build(problem, device)
     assert (plan.config["format"], plan.config["lanes"], plan.config["vectors"]) == ("direct", 4, 2)
     assert plan.config["longest"] == usual_length(MATRIX, 2.0)

@@ -383,7 +383,7 @@ def compile_schedules(
     row = Csr.checked((1, SHORT), np.array([0, SHORT]), np.arange(SHORT), np.ones(SHORT))
     problems = [Problem(Op.SPMM, row, width, dtype) for dtype, width in product(dtypes, widths)]
     direct = {
-        direct_instance(problem, schedule.arguments(problem))
+        direct_instance(problem, schedule.arguments(problem) | {"threads": 128})
         for problem in problems
         for schedule in direct_candidates(problem)
     }
