@@ -33,6 +33,17 @@ def packaged_sweeps() -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 
+def packaged_lists() -> dict[str, Path]:
+    """Give the lists of matrices that packaged sweeps include, by bare name."""
+    folder = Path(str(files("spmark.datasets"))) / "sweeps" / "matrices"
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def read_list(file: Path) -> list[MatrixSpec]:
+    """Read a list of matrices as sweeps include it."""
+    return [MatrixSpec.model_validate(one) for one in _included(file, str(file), 0)]
+
+
 def read_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
     """Read and check a sweep; see `Sweep.load`."""
     file = _locate(path)

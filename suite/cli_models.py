@@ -28,7 +28,11 @@ def label(
     *,
     matrices: Annotated[
         list[str] | None,
-        typer.Option("--matrix", metavar="PATTERN", help="source/name, * allowed; by default the method's own."),
+        typer.Option(
+            "--matrix",
+            metavar="PATTERN",
+            help="source/name, * allowed, or the name of a list; by default the method's own.",
+        ),
     ] = None,
     dtype: Annotated[list[str] | None, typer.Option(help="float32 or float16; both by default. Repeatable.")] = None,
     exhaustive: Annotated[int, typer.Option(min=0, help="Try every config on so many of the matrices.")] = 40,
@@ -46,7 +50,7 @@ def label(
 
     Exits with 1 while matrices are left. What cannot be measured is kept with the reason and not tried again.
 
-    Where a method makes its own matrices, --matrix and --dtype change nothing.
+    Where a method measures one dtype alone, --dtype changes nothing.
 
     Example: [bold]spmark label METHOD --shard 1/4 --budget 7m[/bold]
     """

@@ -81,7 +81,8 @@ class Labels(Protocol):
     """``labels``: measures what a model of the implementation is trained on (``spmark label``)."""
 
     patterns: ClassVar[Sequence[str]]
-    """Matrices that are measured by default, ``source/*``; empty where the implementation makes its own."""
+    """Matrices that are measured by default, as ``source/*`` or the name of a list that ships with sweeps; empty where
+    the implementation makes its own. None of them is of the judging half."""
     others: ClassVar[Sequence[str]]
     """What can be measured in place of labels; each is an option of ``spmark label``."""
 

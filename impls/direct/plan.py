@@ -6,7 +6,7 @@ Learning", SC 2020; RA-SpMM's direct kernel. The README says which of their idea
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from spmark.impls.core.choices import check_choices
@@ -17,21 +17,13 @@ from spmark.impls.kernels.direct_spmm import (
     LANES,
     PARTS,
     ROWS,
-    SHORT,
     SPMM_DIRECT,
     DirectPlan,
     is_offered,
-    load_of,
-    loads_whole,
-    mean_length,
-    usual_length,
+    usual_schedule,
 )
 from spmark.impls.runtime.target import MAX_GRID, open_target
 from spmark.impls.runtime.template import KernelTemplate
-
-_UNROLL = 4
-_MOST_LANES = {1: 32, 2: 16}
-"""Threads of a group at most, by its loads side by side: a tile is 512 bytes of a row of B."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +41,11 @@ class Direct:
     """Loads of a lane side by side (1, or 2 of 16 bytes); 0 takes 2 where a mean row has fewer than 8 non-zeros."""
     parts: int = 0
     """Parts of a group, each of ``lanes`` threads, which share a row (1, 2, 4, 8; with one load of 16 bytes, 4 rows of
-    B on their way, one row a group and at most 32 threads); 0 takes 1."""
+    B on their way, one row a group and at most 32 threads); 0 takes several in small
+    problems."""
     unroll: int = 0
     """Rows of B that a lane has on their way (4; 2 with loads of 16 bytes; 8 for single rows, with one such load and 8
-    lanes or more); 0 takes 4."""
+    lanes or more); 0 takes 4, or 8 in small problems."""
     rows: int = 0
     """Rows of a group (1, 2, 4); 0 takes the most that together have 4 non-zeros in the mean, at least 1."""
     longest: int = 0
@@ -79,22 +72,7 @@ class Direct:
 
     def schedule(self, problem: Problem) -> dict[str, Any]:
         """Give the pinned tunables, and the others by their rules."""
-        width, mean = problem.width, mean_length(problem.matrix)
-        vector = load_of(width, problem.dtype)
-        several = mean < SHORT and loads_whole(width, problem.dtype) and width >= 2 * LANES[0] * vector
-        deep = self.parts > 1 or self.unroll == 8
-        vectors = self.vectors or (2 if several and not deep else 1)
-        parts = self.parts or 1
-        most = min(_MOST_LANES[vectors], 32 // parts)
-        return {
-            "vector": vector,
-            "vectors": vectors,
-            "lanes": self.lanes or next((n for n in LANES if n == most or n * vectors * vector >= width), most),
-            "parts": parts,
-            "unroll": self.unroll or _UNROLL,
-            "rows": self.rows or max(n for n in ROWS if n == 1 or (n * mean <= _UNROLL and not deep)),
-            "longest": self.longest or usual_length(problem.matrix),
-        }
+        return usual_schedule(problem, asdict(self))
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """List the long rows and upload."""

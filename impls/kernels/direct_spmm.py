@@ -32,6 +32,8 @@ DIRECT: Mapping[str, str] = {"format": "direct"}
 _THREADS = 128
 _WARP = 32
 _LOAD_BYTES = 16
+_AT_ONCE = 1 << 17
+"""Threads of a launch that a large GPU still has room for."""
 _UNROLL, _DEEP = 4, 8
 """Rows of B that a lane has on their way: usually, and where few rows are on their way otherwise."""
 _MOST_TILES, _DEEP_TILES = 6, 2
@@ -43,6 +45,8 @@ _LEAST_LONG = 8
 """Least value of ``longest`` by rule or in a search."""
 SHORT = 8
 """Elements of a mean row below which a group may take several."""
+_MOST_LANES = {1: 32, 2: 16}
+"""Threads of a group at most by rule, by its loads side by side: a tile is 512 bytes of a row of B."""
 
 
 def _worth_having(values: Mapping[str, TemplateValue]) -> bool:
@@ -199,9 +203,9 @@ def lengths_to_split(matrix: Csr) -> tuple[int, ...]:
     return (*sorted(limit for limit in limits if limit < most), UNSPLIT)
 
 
-def usual_length(matrix: Csr) -> int:
-    """Give the value of ``longest`` without a search: four mean rows, or `UNSPLIT` where no row is longer."""
-    usual = max(_LEAST_LONG, round(_USUAL * mean_length(matrix)))
+def usual_length(matrix: Csr, times: float = _USUAL) -> int:
+    """Give the value of ``longest`` that is ``times`` mean rows, or `UNSPLIT` where no row is longer."""
+    usual = max(_LEAST_LONG, round(times * mean_length(matrix)))
     return usual if usual < matrix.row_lengths.max(initial=0) else UNSPLIT
 
 
@@ -226,6 +230,49 @@ def direct_tiles(width: int, dtype: DType) -> list[dict[str, int]]:
     pairs = [(n, vectors) for vectors in range(1, most + 1) for n in LANES if n * vectors * vector <= width]
     pairs.sort(key=lambda pair: (-pair[0] * pair[1], pair[1]))
     return [{"vector": vector, "vectors": vectors, "lanes": n} for n, vectors in pairs or [(LANES[0], 1)]]
+
+
+def usual_schedule(problem: Problem, pinned: Mapping[str, int] | None = None) -> dict[str, int]:
+    """Give a schedule of `DirectPlan` without a search; what is pinned, and not 0, is kept.
+
+    Lanes are as many as J needs, up to a tile of 512 bytes. Two loads stand side by side where a mean row is shorter
+    than `SHORT`, and a group takes as many rows as have four elements together. A small problem, whose rows leave most
+    threads of a large GPU idle, is deep instead: a group takes one row, in parts of at least two elements of a mean
+    row, or with 8 rows of B on their way. Whether there is a kernel for what is pinned, `is_offered` says.
+
+    Parameters
+    ----------
+    problem : Problem
+    pinned : mapping, optional
+        Of ``vectors, lanes, parts, unroll, rows, longest``, any of them.
+    """
+    width, mean, num_rows = problem.width, mean_length(problem.matrix), problem.matrix.num_rows
+    vector, whole = load_of(width, problem.dtype), loads_whole(width, problem.dtype)
+    kept = {name: value for name, value in (pinned or {}).items() if value}
+
+    def lanes(vectors: int, parts: int) -> int:
+        most = min(_MOST_LANES[vectors], _WARP // parts)
+        return kept.get("lanes") or next((n for n in LANES if n == most or n * vectors * vector >= width), most)
+
+    free = whole and not kept.keys() & {"vectors", "parts", "unroll", "rows"}
+    if free and mean >= _UNROLL and 2 * lanes(1, 1) * num_rows <= _AT_ONCE:
+        room = min(_WARP // lanes(1, 1), mean / 2, _AT_ONCE / (lanes(1, 1) * num_rows))
+        kept["parts"] = max(n for n in PARTS if n <= room)
+        kept["unroll"] = _DEEP if kept["parts"] == 1 and min(mean, lanes(1, 1)) >= _DEEP else _UNROLL
+        kept["rows"] = kept["vectors"] = 1
+    parts = kept.get("parts", 1)
+    deep = parts > 1 or kept.get("unroll") == _DEEP
+    vectors = kept.get("vectors", 2 if mean < SHORT and not deep and whole and width >= 2 * LANES[0] * vector else 1)
+    return {
+        "vector": vector,
+        "vectors": vectors,
+        "lanes": lanes(vectors, parts),
+        "parts": parts,
+        "unroll": _UNROLL,
+        "rows": max(n for n in ROWS if n == 1 or (n * mean <= _UNROLL and not deep)),
+        "longest": usual_length(problem.matrix),
+        **kept,
+    }
 
 
 def direct_starts(problem: Problem) -> list[dict[str, int]]:

@@ -14,6 +14,7 @@ from spmark.impls.core.problem import Csr, DType
 from spmark.impls.formats.limits import MAX_STORED
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.predictor import Predictor
+from spmark.impls.liteform.schedule import DirectSchedule
 
 BLOCK = 32
 """Rows and columns of a block of BSR, as in the paper's fixed format."""
@@ -28,6 +29,8 @@ class StoredAs(StrEnum):
     CELL = "cell"
     CSR = "csr"
     BSR = "bsr"
+    DIRECT = "direct"
+    """CSR by the kernel that takes it as it comes."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,12 @@ class Choice:
     """The predictors' answer, or the reason why they were not asked."""
 
     form: StoredAs
-    """CELL, or CSR for either fixed format."""
+    """CELL, or CSR for whichever fixed format."""
     partitions: int
+    pieces: bool = False
+    """Whether dense pieces of CELL are expected to win against buckets."""
+    direct: DirectSchedule | None = None
+    """How CSR as it comes is run; None takes the rule of its kernel."""
     fallback: str = ""
     """Which feature is outside of the models' training range; empty where the models chose."""
 
@@ -58,11 +65,11 @@ def choose(features: Features, width: int, predictor: Predictor, form: StoredAs,
     partitions : int
         0 to have them predicted.
     """
-    if form in (StoredAs.CSR, StoredAs.BSR) or (form is StoredAs.CELL and partitions):
+    if form in (StoredAs.CSR, StoredAs.BSR, StoredAs.DIRECT) or (form is StoredAs.CELL and partitions):
         return Choice(form, max(partitions, 1))
     outside = predictor.outside(features, width)
     if outside:
-        return Choice(StoredAs.CELL, max(partitions, 1), outside)
+        return Choice(StoredAs.CELL, max(partitions, 1), fallback=outside)
     if form is StoredAs.AUTO and not predictor.pays(features, width):
         return Choice(StoredAs.CSR, 1)
     predicted = partitions or predictor.partitions.predict(features.partitions(width))

@@ -60,7 +60,7 @@ class BucketCost:
                 continue
             partitions = int(config["partitions"])
             if partitions not in counted:
-                counts = count(problem.matrix, partitions, columns=weights is None, thirds=how.thirds)
+                counts = count(problem.matrix, partitions, columns=weights is None, thirds=how.thirds_of(self._table))
                 costs = table_of(counts, problem.width, bound=how.bound, weights=weights, tail_in_last=how.tail_in_last)
                 counted[partitions] = costs, counts
             scores[number] = capped(*counted[partitions], power_of(int(config["max_width"])))

@@ -17,25 +17,27 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.interfaces import Built, Candidate, Plan, Search
+from spmark.impls.core.interfaces import Built, Plan
 from spmark.impls.core.problem import Csr, DType, Op, Problem
-from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.formats.cell import cell_layout
 from spmark.impls.formats.hyb import prepare
 from spmark.impls.formats.nearness import RowOrder, distinct_share, near_order
-from spmark.impls.kernels.block_spmm import SPMM_BLOCKS, BlockSpmmPlan, vector_of
+from spmark.impls.kernels.block_spmm import SPMM_BLOCKS
 from spmark.impls.kernels.column_bits import COUNT_MARKS, MARK_COLUMNS, ColumnBits
-from spmark.impls.kernels.csr_spmm import SPMM_CSR, CsrSpmmPlan, coarsen_for, vector_and_lanes
+from spmark.impls.kernels.csr_spmm import SPMM_CSR
+from spmark.impls.kernels.direct_spmm import SPMM_DIRECT
 from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS, EllBucketsPlan
 from spmark.impls.kernels.hyb_convert import FILL_ELL_BUCKETS, HybConverter
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
 from spmark.impls.kernels.tile_spmm import SPMM_TILES
 from spmark.impls.kernels.zeroing import ZERO_ROWS
-from spmark.impls.liteform.compose import BLOCK, Choice, StoredAs, choose, fixed_form
+from spmark.impls.liteform.compose import Choice, StoredAs, choose, fixed_form
+from spmark.impls.liteform.composition import BucketOrder, Composition
 from spmark.impls.liteform.cost import BucketCounts, capped, count, power_of
 from spmark.impls.liteform.dense import LEAST_SHARE, Dense, pays, refusal
 from spmark.impls.liteform.dense_plan import dense_plan, faster
 from spmark.impls.liteform.features import Features
+from spmark.impls.liteform.fixed_plan import fixed_plan
 from spmark.impls.liteform.predictor import SHIPPED, Predictor, find
 from spmark.impls.liteform.schedule import CellSchedule, ScheduleTable, rule, schedule_for, table_for
 from spmark.impls.liteform.search import Method, Widths, search, table_of
@@ -57,54 +59,6 @@ class Cost(StrEnum):
     PAPER = "paper"
 
 
-class BucketOrder(StrEnum):
-    """How rows stand within a bucket."""
-
-    AUTO = "auto"
-    GIVEN = "given"
-    GATHERED = "gathered"
-
-
-@dataclass(frozen=True, eq=False)
-class Composition:
-    """CELL as it is chosen for a matrix, before anything is laid out."""
-
-    order: RowOrder | None
-    """None keeps A's order."""
-    counts: BucketCounts
-    costs: NDArray[np.float64]
-    """(partitions, POWERS) costs from `spmark.impls.liteform.search.table_of`."""
-    widths: Widths
-
-    @property
-    def max_widths(self) -> list[int]:
-        """Width of the widest bucket of each partition."""
-        return [1 << int(power) for power in self.widths.powers]
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """Entries of the plan's config."""
-        return {
-            "partitions": self.counts.partitions,
-            "max_widths": run_lengths(self.max_widths),
-            "max_width": max(self.max_widths),
-            "cost": self.widths.cost,
-            "order": BucketOrder.GATHERED.value if self.order else BucketOrder.GIVEN.value,
-        }
-
-    @property
-    def record(self) -> Search:
-        """The cost of every cap, the same cap for all partitions, for replay and for figure 11."""
-        seen = [
-            Candidate(
-                {"partitions": self.counts.partitions, "max_width": 1 << power},
-                capped(self.costs, self.counts, power),
-            )
-            for power in range(int(self.counts.widest.max(initial=0)) + 1)
-        ]
-        return Search(self.widths.evaluated, seen=tuple(seen))
-
-
 @dataclass(frozen=True)
 class LiteForm:
     """SpMM over CELL, CSR or BSR as the models say."""
@@ -114,7 +68,7 @@ class LiteForm:
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (
         SPMM_ELL_BUCKETS, FILL_ELL_BUCKETS, ROUND_SHARED_ROWS, ZERO_ROWS, SPMM_CSR, SPMM_BLOCKS,
-        SPMM_TILES, MARK_COLUMNS, COUNT_MARKS,
+        SPMM_DIRECT, SPMM_TILES, MARK_COLUMNS, COUNT_MARKS,
     )  # fmt: skip
     cost_models: ClassVar[Mapping[str, str]] = {
         "cost": "spmark.impls.liteform.cost_models:BucketCost",
@@ -122,7 +76,8 @@ class LiteForm:
     }
 
     format: str = StoredAs.AUTO
-    """``cell``, ``csr`` or ``bsr``; ``auto`` asks the models."""
+    """``cell``, ``csr`` (GE-SpMM's kernel), ``direct`` (CSR by `spmark.impls.kernels.direct_spmm`) or ``bsr``; ``auto``
+    asks the models and the GPU's table."""
     partitions: int = 0
     """Column partitions of CELL; 0 asks the models."""
     max_width: int = 0
@@ -139,8 +94,9 @@ class LiteForm:
     """``given`` keeps A's order of rows, ``gathered`` puts rows that share columns together, ``auto`` chooses."""
     tail_in_last: bool = False
     """Leave the rest of a folded row in the widest bucket, as the paper does, instead of putting it where it fits."""
-    thirds: bool = False
-    """Put buckets of 24, 48, 96, ... between the paper's powers of two, which the measured cost counts."""
+    thirds: bool | None = None
+    """Put buckets of 24, 48, 96, ... between the paper's powers of two, which the measured cost counts. By default the
+    GPU's table says whether."""
     dense: str = Dense.PREDICTED
     """Dense pieces of CELL on the matrix unit: ``never`` or ``always`` (float16, one partition), or only where pieces
     win against buckets in one partition. ``predicted`` asks a sample of the rows; ``measured`` runs both on the device
@@ -181,36 +137,51 @@ class LiteForm:
             predictor = find(self.model)
             table = table_for(device.name)
             target = open_target(device)
-        choice = self._choice(problem, predictor, own)
+        choice = self._choice(problem, predictor, table, own)
         facts: dict[str, Any] = {"format": choice.form.value, "model": predictor.card.name}
         if choice.fallback:
             facts["fallback"] = choice.fallback
         if choice.form is StoredAs.CELL:
             plan = self._composed(problem, target, table, choice, facts, own)
         else:
-            plan = _fixed(problem, target, choice.form, facts, own)
+            plan = fixed_plan(problem, target, choice, facts, own)
         plan.charge(own.phases_s)
         return plan
 
     def compose(self, problem: Problem, device: DeviceSpec) -> Composition | None:
         """Choose as `build` does, on the host, for a GPU that may be absent; None where buckets are not chosen."""
         own, table = Built(), table_for(device.name)
-        choice = self._choice(problem, find(self.model), own)
-        if choice.form is not StoredAs.CELL or self.dense == Dense.ALWAYS or self._predicted(problem, choice, own):
+        choice = self._choice(problem, find(self.model), table, own)
+        if choice.form is not StoredAs.CELL or self.dense == Dense.ALWAYS or choice.pieces:
             return None
-        return self._buckets(problem, table, own, partial(count, problem.matrix, choice.partitions, thirds=self.thirds))
+        counted = partial(count, problem.matrix, choice.partitions, thirds=self.thirds_of(table))
+        return self._buckets(problem, table, own, counted)
 
-    def _choice(self, problem: Problem, predictor: Predictor, own: Built) -> Choice:
-        """Choose the format, and the partitions of CELL."""
+    def _choice(self, problem: Problem, predictor: Predictor, table: ScheduleTable | None, own: Built) -> Choice:
+        """Choose the format, and the partitions of CELL or whether it has dense pieces."""
         with own.phase("features"):
             features = Features.of(problem.matrix)
         with own.phase("select"):
             # Tiles of one matrix are not partitioned.
             partitions = 1 if self.dense == Dense.ALWAYS else self.partitions
             choice = choose(features, problem.width, predictor, StoredAs(self.format), partitions)
-            if choice.form is StoredAs.CSR and self.format == StoredAs.AUTO:
-                return replace(choice, form=fixed_form(problem.matrix, problem.dtype))
-        return choice
+            form = choice.form
+            if form is StoredAs.CSR and self.format == StoredAs.AUTO:
+                form = fixed_form(problem.matrix, problem.dtype)
+            pieces = form is StoredAs.CELL and self._predicted(problem, choice.partitions)
+            asked = form in (StoredAs.CSR, StoredAs.CELL) and self._may_be_direct and not pieces
+            direct = None
+            if table and (asked or form is StoredAs.DIRECT):
+                only = form is not StoredAs.CELL
+                direct = table.direct_for(features, problem.width, problem.dtype, only=only)
+            return replace(choice, form=StoredAs.DIRECT if direct else form, pieces=pieces, direct=direct)
+
+    @property
+    def _may_be_direct(self) -> bool:
+        """Whether a GPU's table may say that CSR as it comes is faster: no format and nothing of CELL is pinned."""
+        pinned = self.partitions or self.max_width or self.block or self.thirds is not None
+        free = self.format == StoredAs.AUTO and self.order == BucketOrder.AUTO and self.dense != Dense.ALWAYS
+        return free and not pinned and self.cost == Cost.MEASURED
 
     def _buckets(
         self, problem: Problem, table: ScheduleTable | None, own: Built, counted: Callable[[bool], BucketCounts]
@@ -235,7 +206,7 @@ class LiteForm:
     ) -> DevicePlan:
         if self.dense == Dense.ALWAYS:
             return self._dense(problem, target, table, facts, 0.0)
-        if self._predicted(problem, choice, own):
+        if choice.pieces:
             return self._dense(problem, target, table, facts, 0.0, gather=False)
         plain = self._cell(problem, target, table, choice, facts, own)
         asked = self.dense == Dense.MEASURED and target.spec.kind is DeviceKind.CUDA
@@ -256,30 +227,27 @@ class LiteForm:
         facts: dict[str, Any],
         own: Built,
     ) -> DevicePlan:
-        converter = HybConverter(problem, target)
-        counted = partial(_counted, problem.matrix, choice.partitions, converter, own, thirds=self.thirds)
+        converter, thirds = HybConverter(problem, target), self.thirds_of(table)
+        counted = partial(_counted, problem.matrix, choice.partitions, converter, own, thirds=thirds)
         buckets = self._buckets(problem, table, own, counted)
         order, max_widths = buckets.order, buckets.max_widths
         with own.phase("convert"):
             rows = order.rows if order else None
-            layout = cell_layout(problem.matrix, max_widths, self.tail_in_last, rows, self.thirds)
+            layout = cell_layout(problem.matrix, max_widths, self.tail_in_last, rows, thirds)
         arrays = converter.fill(layout)
         with own.phase("search"):
             schedule = _schedule_of(problem, target, max(max_widths), gathered=order is not None)
         arguments = scheduled(schedule, order, choice.partitions) | ({"work": self.block} if self.block else {})
-        told = facts | buckets.facts | {"search": self.search} | ({"thirds": True} if self.thirds else {})
+        told = facts | buckets.facts | {"search": self.search} | ({"thirds": True} if thirds else {})
         plan = EllBucketsPlan(problem, target, layout, told, arrays=arrays, **arguments)
         plan.charge(converter.phases_s)
         plan.search = buckets.record
         return plan
 
-    def _predicted(self, problem: Problem, choice: Choice, own: Built) -> bool:
+    def _predicted(self, problem: Problem, partitions: int) -> bool:
         """Tell whether dense pieces are expected to win; False where a pinned field has no meaning for them."""
-        pinned = self.order == BucketOrder.GATHERED or self.block or choice.partitions > 1
-        if self.dense != Dense.PREDICTED or pinned or refusal(problem):
-            return False
-        with own.phase("select"):
-            return pays(problem.matrix)
+        pinned = self.order == BucketOrder.GATHERED or self.block or partitions > 1
+        return self.dense == Dense.PREDICTED and not pinned and not refusal(problem) and pays(problem.matrix)
 
     def _dense(
         self,
@@ -324,6 +292,12 @@ class LiteForm:
         """Give a GPU's weights of bucket widths for an order of rows; None where the paper's cost is taken."""
         return table.weights_for(order is not None) if table and self.cost == Cost.MEASURED else None
 
+    def thirds_of(self, table: ScheduleTable | None) -> bool:
+        """Tell whether buckets have widths between the powers of two."""
+        if self.thirds is not None:
+            return self.thirds
+        return table is not None and table.thirds and self.cost == Cost.MEASURED
+
     def ordered(self, problem: Problem, table: ScheduleTable | None) -> RowOrder | None:
         """Give the order of rows that a plan takes; None for A's own."""
         if self.order == BucketOrder.GATHERED:
@@ -351,17 +325,6 @@ def _counted(
         return replace(counts, columns=touched, columns_above=above)
 
 
-def _fixed(problem: Problem, target: Target, form: StoredAs, facts: dict[str, Any], own: Built) -> DevicePlan:
-    if form is StoredAs.BSR:
-        with own.phase("convert"):
-            blocks = BsrFormat.from_csr(problem.matrix, BLOCK, BLOCK)
-        depth = BLOCK if vector_of(problem.width) > 1 else BLOCK // 2
-        return BlockSpmmPlan(problem, target, blocks, {**facts, "block": BLOCK}, tile=64, depth=depth)
-    vector, lanes = vector_and_lanes(problem.width, problem.dtype)
-    coarsen = coarsen_for(problem, target.spec)
-    return CsrSpmmPlan(problem, target, facts, vector=vector, lanes=lanes, coarsen=coarsen)
-
-
 def gathered_where_it_pays(problem: Problem, table: ScheduleTable | None) -> RowOrder | None:
     """Give the gathered order of rows, or None where a GPU's table does not expect it to be faster than A's."""
     rule = table.gathering if table else None
@@ -381,14 +344,3 @@ def scheduled(schedule: CellSchedule, order: RowOrder | None, partitions: int) -
     if order is not None and partitions == 1:
         arguments |= {"by_row": True, "positions": order.positions}
     return arguments
-
-
-def run_lengths(values: list[int]) -> str:
-    """Write a list of numbers with repeats counted: ``32x5,16`` for five of 32 and one of 16."""
-    parts: list[tuple[int, int]] = []
-    for value in values:
-        if parts and parts[-1][0] == value:
-            parts[-1] = value, parts[-1][1] + 1
-        else:
-            parts.append((value, 1))
-    return ",".join(f"{value}x{times}" if times > 1 else str(value) for value, times in parts)

@@ -59,6 +59,28 @@ loads."""
 
 
 @dataclass(frozen=True)
+class Work:
+    """What the busiest multiprocessor has to do, before rates make cycles of it."""
+
+    issues: float
+    """Instructions of warps."""
+    loads: float
+    """Loads of warps, a column each."""
+    data_bytes: float
+    """Bytes of B that come from L2."""
+    code: float
+    """Instructions that come to the multiprocessor."""
+    latencies: float
+    """Loads behind each other."""
+    chain: float
+    """Instructions behind each other, from code that a warp is the first to run."""
+    memory_bytes: float
+    """Bytes that all multiprocessors together move from and to memory."""
+    sum_bytes: float = 0.0
+    """Bytes of workspace that all multiprocessors together write, read and add up; 0 for uncut columns."""
+
+
+@dataclass(frozen=True)
 class Estimate:
     """Cycles that the busiest multiprocessor would need for one thing alone."""
 
@@ -86,7 +108,22 @@ def loads_ahead(tile_rows: int, cpt: int, prefetch: int) -> float:
     return min(prefetch, known[min(known, key=lambda rows: abs(rows - tile_rows))])
 
 
-def estimate(
+def estimate(work: Work, device: DeviceSpec) -> Estimate:
+    """Price a candidate's work by the rates of an H200 and the device's bandwidth."""
+    rate = max(device.copy_bytes_per_s, 1e9) * _MEMORY_SHARE / _CYCLES_PER_S
+    return Estimate(
+        issue=work.issues * _ISSUE,
+        loads=work.loads * _LOAD,
+        data=work.data_bytes / _DATA_BYTES,
+        code=work.code * _FETCH,
+        latency=work.latencies * _LATENCY,
+        chain=work.chain * _CHAIN,
+        memory=work.memory_bytes / rate,
+        sums=_NEXT_GRID + work.sum_bytes / _SUM_BYTES if work.sum_bytes else 0.0,
+    )
+
+
+def work_of(
     size: TileSize,
     matrix: tuple[int, int],
     width: int,
@@ -95,8 +132,8 @@ def estimate(
     prefetch: int,
     device: DeviceSpec,
     empty_rows: int = 0,
-) -> Estimate:
-    """Estimate a candidate.
+) -> Work:
+    """Count a candidate's work.
 
     Parameters
     ----------
@@ -129,14 +166,13 @@ def estimate(
     of_part = num_cols / size.split
     shared = of_part * (1 - (1 - min(loads / of_part, 1 - 1e-4)) ** together)
     moved = (num_cols + num_rows) * width * 4 + nnz.size * instructions * INSTRUCTION_BYTES
-    rate = max(device.copy_bytes_per_s, 1e9) * _MEMORY_SHARE / _CYCLES_PER_S
-    return Estimate(
-        issue=tiles * warps * instructions * _ISSUE,
-        loads=tiles * warps * loads * size.cpt * _LOAD,
-        data=blocks / device.num_sms * shared * size.tile_width * 4 / _DATA_BYTES,
-        code=functions * instructions * _FETCH,
-        latency=turns * loads / loads_ahead(size.tile_rows, size.cpt, prefetch) * _LATENCY,
-        chain=turns * instructions * _CHAIN,
-        memory=moved / rate,
-        sums=_NEXT_GRID + 2 * size.split * num_rows * width * 4 / _SUM_BYTES if size.split > 1 else 0.0,
+    return Work(
+        issues=tiles * warps * instructions,
+        loads=tiles * warps * loads * size.cpt,
+        data_bytes=blocks / device.num_sms * shared * size.tile_width * 4,
+        code=functions * instructions,
+        latencies=turns * loads / loads_ahead(size.tile_rows, size.cpt, prefetch),
+        chain=turns * instructions,
+        memory_bytes=moved,
+        sum_bytes=2 * size.split * num_rows * width * 4 if size.split > 1 else 0.0,
     )

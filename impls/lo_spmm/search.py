@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.problem import Problem
 from spmark.impls.lo_spmm.constraints import Limits, Survivors, cov_row, survivors
-from spmark.impls.lo_spmm.estimate import estimate
+from spmark.impls.lo_spmm.estimate import Work, estimate, work_of
 from spmark.impls.lo_spmm.features import candidate_features, count_tiles
 from spmark.impls.lo_spmm.parts import part_of_columns
 from spmark.impls.lo_spmm.reorder import MOST_EMPTY, Reordering, deal_rows
@@ -110,12 +110,16 @@ class TileSpace:
 
     def cycles(self, size: TileSize) -> float:
         """Estimate the cycles of a candidate."""
+        return estimate(self.work(size), self.device).cycles
+
+    def work(self, size: TileSize) -> Work:
+        """Count the work of a candidate."""
         dealt, matrix = self.dealt(size.tile_rows, size.split), self.problem.matrix
         depth = self.pins.depth(size.tile_rows, size.cpt)
         counts, empty = (dealt.nnz, dealt.nnc), min(self.empty_rows, MOST_EMPTY * len(dealt.rows))
-        return estimate(
+        return work_of(
             size, matrix.shape, self.problem.width, counts, prefetch=depth, device=self.device, empty_rows=empty
-        ).cycles
+        )
 
     def features(self, size: TileSize) -> NDArray[np.float64]:
         """Give a candidate's features for the rank model (`spmark.impls.lo_spmm.features.FEATURES`)."""

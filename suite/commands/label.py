@@ -18,6 +18,7 @@ from spmark.datasets.cache import Cache
 from spmark.datasets.load import LoadedMatrix, load_matrix
 from spmark.datasets.sources.table import find_source
 from spmark.datasets.sweep import MatrixSpec
+from spmark.datasets.sweepfile import packaged_lists, read_list
 from spmark.impls.core.contracts import LabelJob, Labels
 from spmark.impls.core.errors import DatasetError, SpmarkError, SweepError
 from spmark.impls.core.names import path_component
@@ -38,7 +39,7 @@ class LabelRequest:
 
     method: str
     patterns: Sequence[str]
-    """Patterns of matrices; those of the method by default."""
+    """Patterns of matrices, or names of packaged lists; those of the method by default."""
     dtypes: Sequence[str]
     exhaustive: int
     budget: str
@@ -94,7 +95,7 @@ def measure_labels(request: LabelRequest) -> int:
 
 
 def matrices_of(patterns: Sequence[str], cache: Cache) -> Iterator[str]:
-    """Give ``source/name`` of the matrices that fit one of the patterns.
+    """Give ``source/name`` of the matrices that fit one of the patterns, or that a list of sweeps' matrices names.
 
     Raises
     ------
@@ -102,6 +103,9 @@ def matrices_of(patterns: Sequence[str], cache: Cache) -> Iterator[str]:
         A source is unknown.
     """
     for pattern in patterns:
+        if pattern in (lists := packaged_lists()):
+            yield from (f"{one.source}/{one.name}" for one in read_list(lists[pattern]))
+            continue
         source, _, name = pattern.partition("/")
         names = find_source(source).names(cache)
         fitting = [one for one in names if fnmatchcase(one, name or "*")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from types import ModuleType
@@ -10,7 +11,8 @@ import pytest
 from scripts_by_name import load_script
 
 from spmark.datasets.mirror import read_manifest
-from spmark.datasets.sweepfile import packaged_sweeps, read_sweep
+from spmark.datasets.sweepfile import packaged_lists, packaged_sweeps, read_list, read_sweep
+from spmark.impls.table import CONTRACTS, find_contract
 
 
 @pytest.fixture(scope="module")
@@ -55,3 +57,26 @@ def test_sweeps_of_a_half_hold_its_matrices(script: ModuleType, half: str) -> No
     layers = [spec.name for spec in read_sweep(packaged_sweeps()[f"{half}_layers"]).matrices]
     assert len(layers) == {"tuning": 56, "judging": 15}[half]
     assert all(any(fnmatch(name, pattern) for pattern in script.LAYERS[half]) for name in layers)
+
+
+def judged(pattern: str) -> list[str]:
+    """Give the matrices of the judging half that a pattern of ``spmark label`` names."""
+    lists = packaged_lists()
+    names = [spec.name for half in ("judging_graphs", "judging_layers") for spec in read_list(lists[half])]
+    if pattern in lists:
+        return sorted(set(names) & {spec.name for spec in read_list(lists[pattern])})
+    return [name for name in names if fnmatch(name, pattern.partition("/")[2] or "*")]
+
+
+def test_a_pattern_that_names_the_judging_half_is_seen() -> None:
+    assert len(judged("mirror/*")) == len(judged("judging_graphs")) + len(judged("judging_layers"))
+    assert judged("planetoid/cora") == ["cora"]
+    assert "cora" in judged("graphs")
+    assert judged("tuning_graphs") == judged("tuning_layers") == judged("mirror/tf__mag__*") == []
+
+
+@pytest.mark.parametrize("name", CONTRACTS["labels"])
+def test_no_study_measures_the_judging_half_by_default(name: str) -> None:
+    patterns: Sequence[str] = find_contract("labels", name).patterns
+    formulas = [pattern for pattern in patterns if pattern.startswith("seeded/")]
+    assert not [name for pattern in patterns if pattern not in formulas for name in judged(pattern)]

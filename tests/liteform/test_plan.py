@@ -14,14 +14,25 @@ from spmark.impls.core.interfaces import Built
 from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.tolerance import tolerance
+from spmark.impls.kernels.direct_spmm import usual_length, usual_schedule
 from spmark.impls.kernels.hyb_convert import HybConverter
 from spmark.impls.liteform import plan as plan_module
 from spmark.impls.liteform.compose import Choice, StoredAs, choose, estimated_blocks, fixed_form
+from spmark.impls.liteform.composition import run_lengths
 from spmark.impls.liteform.cost import BucketCounts, count
 from spmark.impls.liteform.features import Features
-from spmark.impls.liteform.plan import LiteForm, run_lengths
+from spmark.impls.liteform.plan import LiteForm
 from spmark.impls.liteform.predictor import SHIPPED, find
-from spmark.impls.liteform.schedule import CellSchedule, Gathering, ScheduleEntry, ScheduleTable, rule, schedule_for
+from spmark.impls.liteform.schedule import (
+    CellSchedule,
+    DirectEntry,
+    DirectSchedule,
+    Gathering,
+    ScheduleEntry,
+    ScheduleTable,
+    rule,
+    schedule_for,
+)
 from spmark.impls.liteform.search import search, table_of
 from spmark.impls.liteform.weights import Weights
 from spmark.impls.runtime.device import find as find_device
@@ -55,6 +66,8 @@ def blocked(share: float) -> Csr:
         ({"format": "cell", "partitions": 3, "order": "gathered"}, DType.FLOAT16, 32),
         ({"format": "cell", "partitions": 1, "max_width": 64, "thirds": True}, DType.FLOAT16, 32),
         ({"format": "csr"}, DType.FLOAT32, 32),
+        ({"format": "direct"}, DType.FLOAT32, 36),
+        ({"format": "direct"}, DType.FLOAT16, 7),
         ({"format": "bsr"}, DType.FLOAT16, 32),
         ({"format": "bsr"}, DType.FLOAT16, 7),
     ],
@@ -201,6 +214,71 @@ def test_a_gpu_s_table_decides_cost_schedule_and_order(monkeypatch: pytest.Monke
     assert plan_with(Gathering(32, 0, 10.0, folded), order="given")["order"] == "given"
     paper = plan_with(None, cost="paper")
     assert paper["cost"] == search(table_of(count(MATRIX, 1), 32), count(MATRIX, 1).widest).cost
+
+
+def with_table(monkeypatch: pytest.MonkeyPatch, **facts: Any) -> None:
+    table = ScheduleTable(device=find_device("host-simt").name, entries=(), **facts)
+    for module in ("plan", "schedule"):
+        monkeypatch.setattr(f"spmark.impls.liteform.{module}.table_for", lambda _: table)
+
+
+def direct_entry(schedule: DirectSchedule | None) -> DirectEntry:
+    return DirectEntry(dtype="float32", width=32, nnz=1000, mean_length=11.0, spread=1.0, schedule=schedule)
+
+
+def test_a_gpu_s_table_says_where_csr_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, device = Problem(Op.SPMM, MATRIX, 32), find_device("host-simt")
+    with_table(monkeypatch, direct=(direct_entry(DirectSchedule(4, 2, uneven=2.0)),))
+    plan = LiteForm().build(problem, device)
+    assert (plan.config["format"], plan.config["lanes"], plan.config["vectors"]) == ("direct", 4, 2)
+    assert plan.config["longest"] == usual_length(MATRIX, 2.0)
+    assert plan.stored == MATRIX.nnz
+    assert plan.phases_s["features"] > 0
+    operands, out = dense_operands(problem), np.full(problem.out_shape, np.nan, np.float32)
+    plan.run(operands, out)
+    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    assert LiteForm().compose(problem, device) is None
+    for pinned in ({"cost": "paper"}, {"max_width": 8}, {"partitions": 2}, {"order": "given"}, {"thirds": False}):
+        assert LiteForm(**pinned).build(problem, device).config["format"] != "direct", pinned
+    assert LiteForm(format="csr").build(problem, device).config["format"] == "csr"
+
+
+def test_the_kernel_s_rule_serves_where_csr_was_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, device = Problem(Op.SPMM, MATRIX, 32), find_device("host-simt")
+    with_table(monkeypatch, direct=(direct_entry(None),))
+    assert LiteForm().build(problem, device).config["format"] == "cell"
+    config = LiteForm(format="direct").build(problem, device).config
+    assert {name: config[name] for name in usual_schedule(problem)} == usual_schedule(problem)
+
+
+def test_where_the_models_say_csr_the_faster_kernel_of_the_table_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, device = Problem(Op.SPMM, MATRIX, 32), find_device("host-simt")
+    monkeypatch.setattr(plan_module, "choose", lambda *_: Choice(StoredAs.CSR, 1))
+    with_table(monkeypatch)
+    assert LiteForm().build(problem, device).config["format"] == "csr"
+    with_table(monkeypatch, direct=(direct_entry(None), direct_entry(DirectSchedule(8))))
+    assert LiteForm().build(problem, device).config["format"] == "direct"
+    assert LiteForm(cost="paper").build(problem, device).config["format"] == "csr"
+
+
+def test_a_gpu_s_table_says_whether_buckets_have_thirds(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, device = Problem(Op.SPMM, MATRIX, 32), find_device("host-simt")
+    cell = {"format": "cell", "partitions": 1, "max_width": 64}
+    for thirds in (False, True):
+        with_table(monkeypatch, thirds=thirds)
+        assert LiteForm(**cell).build(problem, device).config.get("thirds", False) is thirds
+        assert "thirds" not in LiteForm(**cell, cost="paper").build(problem, device).config
+        assert "thirds" not in LiteForm(**cell, thirds=False).build(problem, device).config
+        assert LiteForm(**cell, thirds=True).build(problem, device).config["thirds"]
+
+
+def test_dense_pieces_come_before_csr(monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix = blocked(0.9)
+    problem, device = Problem(Op.SPMM, matrix, 32, DType.FLOAT16), find_device("host-simt")
+    monkeypatch.setattr(plan_module, "choose", lambda *_: Choice(StoredAs.CELL, 1))
+    with_table(monkeypatch, direct=(direct_entry(DirectSchedule(8)),))
+    assert LiteForm().build(problem, device).config["format"] == "cell"
+    assert LiteForm(dense="never").build(problem, device).config["format"] == "direct"
 
 
 @pytest.mark.parametrize("partitions", [1, 5])

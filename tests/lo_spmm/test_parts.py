@@ -13,7 +13,7 @@ from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.core.tolerance import tolerance
 from spmark.impls.lo_spmm.emit_cuda import cuda_source
 from spmark.impls.lo_spmm.emit_ptx import entry_ptx, function_ptx
-from spmark.impls.lo_spmm.estimate import estimate
+from spmark.impls.lo_spmm.estimate import estimate, work_of
 from spmark.impls.lo_spmm.features import count_tiles
 from spmark.impls.lo_spmm.kernel import TileSchedule, UnrolledKernel, make_tiles
 from spmark.impls.lo_spmm.parts import PartSums, part_of_columns, split_tiles, tiles_of, workspace_bytes
@@ -162,7 +162,7 @@ def test_the_estimate_weighs_shorter_chains_against_the_sum() -> None:
     def parts(split: int) -> dict[str, float]:
         dealt, size = space.dealt(16, split), TileSize(16, 128, split=split)
         counts = dealt.nnz, dealt.nnc
-        return vars(estimate(size, FEW_ROWS.matrix.shape, 256, counts, prefetch=16, device=H200))
+        return vars(estimate(work_of(size, FEW_ROWS.matrix.shape, 256, counts, prefetch=16, device=H200), H200))
 
     whole, cut = parts(1), parts(4)
     assert whole["sums"] == 0 < cut["sums"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import json
 import sys
 from math import inf
@@ -165,6 +167,12 @@ def test_shards_cover_everything_once() -> None:
     assert np.ptp([len(part) for part in parts]) <= 1
 
 
+def test_a_list_that_ships_stands_for_its_matrices() -> None:
+    names = list(matrices_of(("tuning_graphs", "seeded/mesh_0[01]"), Cache()))
+    assert names[0] == "mirror/ACTIVSg2000"
+    assert names[-2:] == ["seeded/mesh_00", "seeded/mesh_01"]
+
+
 def test_matrices_are_loaded_ahead_and_what_cannot_be_says_why() -> None:
     names = ["seeded/mesh_03", "seeded/no_such", "seeded/banded_03"]
     found = dict(loaded(names, Cache()))
@@ -210,20 +218,32 @@ def test_a_table_of_schedules_is_made_shard_by_shard(monkeypatch: pytest.MonkeyP
         "patterns": ("seeded/mesh_03", "seeded/no_such"), "dtypes": ("float32",), "out": tmp_path,
         "instead": "schedules",
     }  # fmt: skip
-    assert measure_labels(request(shard="1/2", **how)) == 0
-    assert measure_labels(request(shard="2/2", **how)) == 0, "what cannot be loaded is not left over"
     folder = tmp_path / device.name
+    assert measure_labels(request(shard="1/2", budget="0.000001s", **how)) == 5
+    assert measure_labels(request(shard="1/2", **how)) == 0
+    assert not (folder / "schedules.json").exists(), "no table while another shard has rows left"
+    assert measure_labels(request(shard="2/2", **how)) == 0, "what cannot be loaded is not left over"
     assert {path.name for path in folder.iterdir()} == {
         "schedules-01-of-02.ndjson", "schedules-02-of-02.ndjson", "schedules.json", "skipped-02-of-02.ndjson"
     }  # fmt: skip
     skipped = list(read_rows(folder / "skipped-02-of-02.ndjson", Skipped))
-    assert [(row.matrix, row.width) for row in skipped] == [("seeded/no_such", j) for j in (32, 64, 128, 256, 512)]
+    assert [(row.matrix, row.width) for row in skipped] == [("seeded/no_such", j) for j in (32, 128, 512, 64, 256)]
     assert all("no_such" in row.reason for row in skipped)
     assert measure_labels(request(shard="2/2", **how)) == 0
     assert len(list(read_rows(folder / "skipped-02-of-02.ndjson", Skipped))) == 5, "nothing is skipped twice"
     table = read_table(folder / "schedules.json")
     assert {entry.width for entry in table.entries} == {32, 64, 128, 256, 512}
     assert {entry.schedule.work for entry in table.entries} == {8}
+    rows = (folder / "schedules-01-of-02.ndjson").read_bytes()
+    data = tmp_path / "rows.ndjson.gz"
+    data.write_bytes(gzip.compress(rows, mtime=0))
+    train.train_predictor(train.TrainRequest("liteform", (str(data),), tmp_path / "again.json", "mine", True))
+    again = read_table(tmp_path / "again.json")
+    assert again.model_copy(update={"made_with": table.made_with}) == table, "a table needs no GPU but its rows"
+    assert again.made_with == (
+        "spmark train liteform --labels rows.ndjson.gz: 5 rows of 1 matrices, "
+        f"SHA-256 {hashlib.sha256(data.read_bytes()).hexdigest()}"
+    )
     before = (folder / "schedules-01-of-02.ndjson").read_bytes()
     assert measure_labels(request(shard="1/2", **how)) == 0
     assert (folder / "schedules-01-of-02.ndjson").read_bytes() == before, "nothing is measured twice"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -13,7 +15,7 @@ from spmark.impls.core.errors import RecordError
 from spmark.impls.core.problem import DType
 from spmark.impls.core.recordfile import RecordFile, read_rows
 from spmark.impls.liteform.predictor import ForestCard
-from spmark.impls.liteform.schedule import table_for
+from spmark.impls.liteform.schedule import ScheduleTable, table_for
 from spmark.impls.liteform.study import published
 from spmark.impls.liteform.study.held_out import held_out
 from spmark.impls.liteform.study.labelled import LabelTable, read_published
@@ -31,17 +33,19 @@ SCHEDULES = "schedules"
 LABELS = "liteform/output_2279_total"
 SPEEDS = "liteform/eva_suitesparse_exe_time"
 OVERHEADS = "liteform/eva_suitesparse_overhead"
-_LIMIT_S = 12.0
+_LIMIT_S = 6.0
 """Seconds after which the climb on one matrix is cut short."""
 _EXHAUSTIVE_NNZ = 3_000_000
 """Non-zeros up to which every config of a matrix may be tried."""
+_FIRST = (32, 128, 512)
+"""J at which schedules are timed before any other J."""
 _DIGITS = 6
 
 
 class FormatLabels:
     """Times formats matrix by matrix, or schedules of CELL (`spmark.impls.core.contracts.Labels`)."""
 
-    patterns: ClassVar[Sequence[str]] = ("mirror/*", "seeded/*")
+    patterns: ClassVar[Sequence[str]] = ("tuning_graphs", "seeded/*")
     others: ClassVar[Sequence[str]] = (SCHEDULES,)
 
     def measure(self, job: LabelJob) -> Outcome:
@@ -63,13 +67,18 @@ class FormatLabels:
 
 
 class ForestTraining:
-    """Trains both forests (`spmark.impls.core.contracts.Training`)."""
+    """Trains both forests, or fits a table to times of schedules (`spmark.impls.core.contracts.Training`)."""
 
     ending: ClassVar[str] = ".npz"
     published: ClassVar[str] = LABELS
 
     def train(self, job: TrainingJob) -> Outcome:
-        """Train on labels; measured ones are also held out, matrix by matrix, to say how good the models are."""
+        """Train on labels; measured ones are also held out, matrix by matrix, to say how good the models are.
+
+        Files of schedules (``.ndjson``) give a table, which is JSON.
+        """
+        if any(".ndjson" in path.suffixes for path in job.files):
+            return _fitted_table(job)
         labels, about, rows = _published(job.published) if job.published else _measured(job.files)
         about = about.model_copy(update={"name": job.name, "made_with": {"command": job.command}})
         scores = {name: spread._asdict() for name, spread in (held_out(rows, about) if rows else {}).items()}
@@ -161,13 +170,13 @@ def _labels(file: Path, job: LabelJob, skips: _Skips) -> tuple[int, int]:
 
 
 def _schedules(file: Path, job: LabelJob, skips: _Skips) -> tuple[int, int]:
-    """Time schedules on matrices, and write the times and the table that follows from them."""
+    """Time schedules on matrices, and write the table that follows from the times once no shard has anything left."""
     from spmark.impls.liteform.study.gpu import ScheduleTimer, compile_schedules
 
     compile_schedules(job.device, job.dtypes, WIDTHS, None)
-    before = {(row.matrix, row.dtype, row.width) for row in _schedule_rows(job.folder)} | skips.known
-    every = [(name, dtype, width) for name in job.own(job.names) for dtype in job.dtypes for width in WIDTHS]
-    missing, known = [key for key in every if key not in before], len(skips.known)
+    files = partial(job.folder.glob, "schedules-*.ndjson")
+    before = {(row.matrix, row.dtype, row.width) for row in _schedule_rows(sorted(files()))} | skips.known
+    missing, known = [key for key in _schedule_keys(job, job.own(job.names)) if key not in before], len(skips.known)
     warm = False
 
     def make(key: tuple[str, DType, int], matrix: NamedMatrix) -> ScheduleRow:
@@ -179,21 +188,50 @@ def _schedules(file: Path, job: LabelJob, skips: _Skips) -> tuple[int, int]:
         return ScheduleTimer(matrix.csr, job.device, dtype, width).row(name)
 
     def things() -> Iterator[tuple[tuple[str, DType, int], NamedMatrix | str]]:
-        for name, matrix in job.load(list(dict.fromkeys(name for name, *_ in missing))):
-            yield from ((key, matrix) for key in missing if key[0] == name)
+        for first in (True, False):
+            keys = [key for key in missing if (key[-1] in _FIRST) is first]
+            for name, matrix in job.load(list(dict.fromkeys(name for name, *_ in keys))):
+                yield from ((key, matrix) for key in keys if key[0] == name)
 
     made = append_rows(file, things(), make, job.ends, skips.add)
-    table = make_table(_schedule_rows(job.folder), "spmark label liteform --schedules")
-    path = job.folder / "schedules.json"
-    try:
-        path.write_text(table.model_dump_json(exclude_defaults=True) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise RecordError(f"{path}: the table cannot be written: {error.strerror}; name another folder") from error
+    rows = _schedule_rows(sorted(files()))
+    done = {(row.matrix, row.dtype, row.width) for row in rows}
+    for path in job.folder.glob("skipped-*.ndjson"):
+        done |= skipped_before(path, job.device.name, skips.version)
+    if done.issuperset(_schedule_keys(job, job.names)):
+        _write_table(make_table(rows, "spmark label liteform --schedules"), job.folder / "schedules.json")
     return made, len(missing) - made - (len(skips.known) - known)
 
 
-def _schedule_rows(folder: Path) -> list[ScheduleRow]:
-    return [row for path in sorted(folder.glob("schedules-*.ndjson")) for row in read_rows(path, ScheduleRow)]
+def _schedule_keys(job: LabelJob, names: Sequence[str]) -> list[tuple[str, DType, int]]:
+    """List what is measured on matrices, `_FIRST` before the other J."""
+    later = [width for width in WIDTHS if width not in _FIRST]
+    groups = product((_FIRST, later), names, job.dtypes)
+    return [(name, dtype, width) for widths, name, dtype in groups for width in widths]
+
+
+def _schedule_rows(files: Sequence[Path]) -> list[ScheduleRow]:
+    return [row for path in files for row in read_rows(path, ScheduleRow)]
+
+
+def _fitted_table(job: TrainingJob) -> Outcome:
+    """Fit a table to rows, which need no GPU; the table names the command and the rows."""
+    rows, path = _schedule_rows(job.files), job.out.with_suffix(".json")
+    counted = f"{len(rows)} rows of {len({row.matrix for row in rows})} matrices"
+    table = make_table(rows, f"{job.command}: {counted}, SHA-256 {digest_of(job.files)}")
+    _write_table(table, path)
+    return Outcome(
+        answer={"file": path, "entries": len(table.entries), "direct": len(table.direct), "thirds": table.thirds},
+        line=f"{path}: {counted}; {len(table.entries)} entries, {len(table.direct)} of CSR",
+    )
+
+
+def _write_table(table: ScheduleTable, path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(table.model_dump_json(exclude_defaults=True) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise RecordError(f"{path}: the table cannot be written: {error.strerror}; name another folder") from error
 
 
 def spread_out(names: Sequence[str], count: int) -> set[str]:

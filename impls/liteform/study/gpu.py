@@ -2,37 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property, partial
+from itertools import product
 from math import inf, isfinite
 from typing import Any
+
+import numpy as np
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError, SpmarkError, UnsupportedError
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.formats.cell import cell_layout, cell_pieces, lay_pieces
-from spmark.impls.formats.hyb import HybLayout
+from spmark.impls.formats.hyb import THIRDS, HybLayout
 from spmark.impls.formats.nearness import RowOrder, distinct_share, near_order
 from spmark.impls.formats.pieces import Pieces
 from spmark.impls.formats.threads import run_all
+from spmark.impls.kernels.direct_spmm import DIRECT, SHORT, DirectPlan, direct_instance, is_direct
 from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBucketsPlan
 from spmark.impls.kernels.hyb_convert import HybConverter
 from spmark.impls.liteform.compose import StoredAs
-from spmark.impls.liteform.cost import count
+from spmark.impls.liteform.cost import BucketCounts, count
+from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.plan import LiteForm, scheduled
-from spmark.impls.liteform.schedule import CellSchedule, ScheduleTable, candidates, schedule_for, table_for, tiles
+from spmark.impls.liteform.schedule import (
+    CellSchedule,
+    ScheduleTable,
+    candidates,
+    direct_candidates,
+    schedule_for,
+    table_for,
+    tiles,
+)
 from spmark.impls.liteform.search import search, table_of
 from spmark.impls.liteform.study.labels import WIDTHS
-from spmark.impls.liteform.study.tuning import COUNTED, ScheduleRow, TimedSchedule
+from spmark.impls.liteform.study.tuning import COUNTED, COUNTED_THIRDS, ScheduleRow, TimedDirect, TimedSchedule
+from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import open_target
 from spmark.impls.runtime.template import C_TYPES
 from spmark.impls.tuning.gpu import PlanTimer
 from spmark.impls.tuning.race import Race
 
-_FORM = ("partitions", "max_width", "gathered", "tail_in_last")
+_FORM = ("partitions", "max_width", "gathered", "tail_in_last", "thirds")
 """Names of a config that describe the format; the others are its schedule."""
 _NARROWEST = 3
 """Binary logarithm of the narrowest widest bucket of a table."""
@@ -65,6 +79,7 @@ class _Bench:
         """Formats whose rows were laid out ahead."""
         self._converter = HybConverter(self.problems[widths[0]], self.target)
         self._held: dict[Hashable, tuple[HybLayout, Any]] = {}
+        self._csr: Sequence[Any] = ()
         self.timers = {width: PlanTimer(problem, device) for width, problem in self.problems.items()}
         self.races = {
             width: Race(partial(self._plan, width), timer, trusts=partial(trusts, width), finalists=0)
@@ -81,19 +96,26 @@ class _Bench:
         """Share of rows of B that a block reads for the first time, in A's order and in the gathered one."""
         return distinct_share(self.matrix), distinct_share(self.matrix, self.order)
 
-    def hold(self, partitions: int, max_width: int, gathered: bool, tail_in_last: bool) -> tuple[HybLayout, Any]:
+    def hold(
+        self, partitions: int, max_width: int, gathered: bool, tail_in_last: bool, thirds: bool
+    ) -> tuple[HybLayout, Any]:
         """Convert a format, or give it where it is the last one that was converted."""
-        form = partitions, max_width, gathered, tail_in_last
+        form = partitions, max_width, gathered, tail_in_last, thirds
         if form not in self._held:
             self._held.clear()
             layout = self.laid.pop(form, None)
             if layout is None:
                 rows = self.order.rows if gathered else None
-                layout = cell_layout(self.matrix, [max_width] * partitions, tail_in_last, rows)
+                layout = cell_layout(self.matrix, [max_width] * partitions, tail_in_last, rows, thirds)
             self._held[form] = layout, self._converter.fill(layout)
         return self._held[form]
 
-    def _plan(self, width: int, config: Config) -> EllBucketsPlan:
+    def _plan(self, width: int, config: Config) -> DevicePlan:
+        if is_direct(config):
+            schedule = {name: value for name, value in config.items() if name not in DIRECT}
+            plan = DirectPlan(self.problems[width], self.target, {}, arrays=self._csr, **schedule)
+            self._csr = plan.arrays
+            return plan
         form, schedule = _parted(config)
         layout, arrays = self.hold(**form)
         arguments = scheduled(schedule, self.order if form["gathered"] else None, form["partitions"])
@@ -114,11 +136,12 @@ class GpuTimer:
 
     def __init__(self, matrix: Csr, device: DeviceSpec, dtype: DType, widths: Sequence[int] = WIDTHS) -> None:
         self._bench, self._table = _Bench(matrix, device, dtype, widths, self._is_right), table_for(device.name)
+        self._thirds = LiteForm().thirds_of(self._table)
         self._pieces: dict[tuple[int, bool], Pieces] = {}
         self._timed_now: list[int] = []
 
     def fixed(self, form: StoredAs, width: int) -> list[float]:
-        """Time CSR or BSR; refused where the dtype has no kernel for blocks."""
+        """Time a fixed format; refused where the dtype has no kernel for blocks."""
         problem, chosen = self._bench.problems[width], LiteForm(format=form.value)
         reason = chosen.unsupported(problem, self._bench.device)
         if reason:
@@ -132,17 +155,17 @@ class GpuTimer:
         A config that cannot be laid out is left to `cell`, which says why.
         """
         laid = self._bench.laid
-        todo = [key for config in configs for way in self._ways() if (key := (*config, way, False)) not in laid]
-        for partitions, way in dict.fromkeys((partitions, way) for partitions, _, way, _ in todo):
+        todo = [key for config in configs for way in self._ways() if self._form(*(key := (*config, way))) not in laid]
+        for partitions, way in dict.fromkeys((partitions, way) for partitions, _, way in todo):
             if (partitions, way) not in self._pieces:
                 order = self._bench.order.rows if way else None
                 self._pieces[partitions, way] = cell_pieces(self._bench.matrix, partitions, order)
 
-        def lay(partitions: int, max_width: int, way: bool, tail_in_last: bool) -> None:
+        def lay(partitions: int, max_width: int, way: bool) -> None:
             with suppress(SpmarkError):
-                pieces = self._pieces[partitions, way]
-                layout = lay_pieces(pieces, [max_width] * partitions, tail_in_last=tail_in_last)
-                laid[partitions, max_width, way, tail_in_last] = layout
+                widest = [max_width] * partitions
+                layout = lay_pieces(self._pieces[partitions, way], widest, tail_in_last=False, thirds=self._thirds)
+                laid[self._form(partitions, max_width, way)] = layout
 
         run_all(lay, todo)
 
@@ -151,7 +174,7 @@ class GpuTimer:
         self._timed_now = []
         samples_us: dict[int, list[float]] = {}
         for way, widths in self._ways().items():
-            form = dict(zip(_FORM, (partitions, max_width, way, False), strict=True))
+            form = dict(zip(_FORM, self._form(partitions, max_width, way), strict=True))
             for width in widths:
                 problem = self._bench.problems[width]
                 schedule = schedule_for(
@@ -165,6 +188,10 @@ class GpuTimer:
                 samples_us[width] = _samples_us(self._bench.races[width], form | schedule.arguments())
                 self._timed_now.append(width)
         return samples_us
+
+    def _form(self, partitions: int, max_width: int, way: bool) -> tuple[int, int, bool, bool, bool]:
+        """Give the values of `_FORM`."""
+        return partitions, max_width, way, False, self._thirds
 
     def _is_right(self, width: int, config: Config) -> bool:
         """Tell whether a result need not be checked.
@@ -187,7 +214,7 @@ class GpuTimer:
 
 
 class ScheduleTimer:
-    """Times schedules of CELL in one partition: over its widths, then all of them at the best width of each class.
+    """Times schedules of CELL in one partition, over its widths, then all at the best width of each class; and of CSR.
 
     Parameters
     ----------
@@ -201,7 +228,7 @@ class ScheduleTimer:
     def __init__(self, matrix: Csr, device: DeviceSpec, dtype: DType, width: int) -> None:
         self._bench, self._width, self._dtype = _Bench(matrix, device, dtype, [width]), width, dtype
         self._race = self._bench.races[width]
-        self._counts = count(matrix, 1, columns=False)
+        self._counts, self._thirds = (count(matrix, 1, columns=False, thirds=thirds) for thirds in (False, True))
         self._loads = matrix.nnz * width
 
     def row(self, matrix: str) -> ScheduleRow:
@@ -218,6 +245,8 @@ class ScheduleTimer:
         for power in powers:
             for together in (NEVER, 64) if power >= 6 else (NEVER,):
                 self._try(power, False, [replace(middle, together=together)])
+            if 1 << power > THIRDS[0]:
+                self._try(power, False, [middle], whole=True)
         best = dict.fromkeys(powers, inf)
         for timed in self._timed():
             power = timed.max_width.bit_length() - 1
@@ -235,6 +264,7 @@ class ScheduleTimer:
             )
         self._refine(powers)
         bench = self._bench
+        direct = tuple(self._direct())
         return ScheduleRow(
             matrix=matrix,
             device=bench.device.name,
@@ -242,20 +272,32 @@ class ScheduleTimer:
             width=self._width,
             num_cols=bench.matrix.num_cols,
             nnz=bench.matrix.nnz,
-            counted={name: tuple(map(int, getattr(self._counts, name)[0])) for name in COUNTED},
+            features=asdict(Features.of(bench.matrix)),
+            counted=_told(self._counts, COUNTED),
+            counted_thirds=_told(self._thirds, COUNTED_THIRDS),
             given_share=bench.shares[0],
             gathered_share=bench.shares[1],
             timed=tuple(self._timed()),
+            direct=direct,
         )
 
+    def _direct(self) -> Iterator[TimedDirect]:
+        """Time CSR as it comes."""
+        problem = self._bench.problems[self._width]
+        for schedule in direct_candidates(problem):
+            timed = self._race.time({**DIRECT, **schedule.arguments(problem)})
+            if isfinite(timed.us):
+                yield TimedDirect(schedule=schedule, time_us=timed.us)
+
     def _refine(self, powers: Iterable[int]) -> None:
-        """Try the fastest way with the other widths, the tail of folded rows in the last, blocks by row."""
+        """Try the fastest way with other widths, the rest of folded rows in the last, no thirds, blocks by row."""
         fastest = min(self._timed(), key=lambda timed: timed.time_us)
         power = fastest.max_width.bit_length() - 1
         for other in powers:
             if other != power and abs(other - power) <= 2:
                 self._try(other, fastest.gathered, [fastest.schedule])
         self._try(power, fastest.gathered, [fastest.schedule], tail_in_last=True)
+        self._try(power, fastest.gathered, [fastest.schedule], whole=True)
         if not fastest.gathered:
             self._try(power, False, [replace(fastest.schedule, by_row=True)])
 
@@ -272,23 +314,33 @@ class ScheduleTimer:
 
     def _timed(self) -> list[TimedSchedule]:
         """Give the schedules that have times, in the order in which they were tried."""
-        parted = [(*_parted(config), us) for config, us, _ in self._race.seen if isfinite(us)]
+        cell = [(config, us) for config, us, _ in self._race.seen if isfinite(us) and not is_direct(config)]
+        parted = [(*_parted(config), us) for config, us in cell]
         return [
             TimedSchedule(schedule=schedule, time_us=us, **{name: form[name] for name in _FORM if name != "partitions"})
             for form, schedule, us in parted
         ]
 
-    def _try(self, power: int, way: bool, schedules: Iterable[CellSchedule], tail_in_last: bool = False) -> None:
-        form: Config = dict(zip(_FORM, (1, 1 << power, way, tail_in_last), strict=True))
+    def _try(
+        self, power: int, way: bool, some: Iterable[CellSchedule], *, tail_in_last: bool = False, whole: bool = False
+    ) -> None:
+        """Time schedules of one format, with widths between the powers of two unless ``whole``."""
+        thirds = not whole and 1 << power > THIRDS[0]
+        form: Config = dict(zip(_FORM, (1, 1 << power, way, tail_in_last, thirds), strict=True))
         with suppress(SpmarkError, MemoryError):
             self._bench.hold(**form)
-            self._race.time_all(form | schedule.arguments() for schedule in schedules)
+            self._race.time_all(form | schedule.arguments() for schedule in some)
 
 
 def _parted(config: Config) -> tuple[dict[str, Any], CellSchedule]:
     """Give the format and the schedule of a config."""
     form = {name: config[name] for name in _FORM}
     return form, CellSchedule(**{name: config[name] for name in config.keys() - form.keys()})
+
+
+def _told(counts: BucketCounts, names: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Give counts of one partition by name."""
+    return {name: tuple(map(int, getattr(counts, name)[0])) for name in names}
 
 
 def _samples_us(race: Race[Any], config: Config) -> list[float]:
@@ -303,20 +355,20 @@ def start_width(matrix: Csr, device: DeviceSpec) -> int:
     """Give the widest bucket of least cost in one partition at the middle J: where a climb over configs may begin."""
     table = table_for(device.name)
     weights = table.weights if table else None
-    counts = count(matrix, 1, columns=weights is None)
+    counts = count(matrix, 1, columns=weights is None, thirds=LiteForm().thirds_of(table))
     costs = table_of(counts, WIDTHS[len(WIDTHS) // 2], weights=weights)
     return 1 << int(search(costs, counts.widest).powers[0])
 
 
 def compile_schedules(
-    device: DeviceSpec, dtypes: Iterable[DType], widths: Iterable[int], table: ScheduleTable | None
+    device: DeviceSpec, dtypes: Sequence[DType], widths: Sequence[int], table: ScheduleTable | None
 ) -> None:
     """Compile every kernel that timing will need, on all cores, so that no compiling falls between two times.
 
     Parameters
     ----------
     device : DeviceSpec
-    dtypes, widths : iterable
+    dtypes, widths : sequence
     table : ScheduleTable, optional
         Table of the device: its schedules alone are compiled; by default all candidates are.
     """
@@ -328,8 +380,15 @@ def compile_schedules(
                 own = (e.schedule for e in table.entries if e.dtype is dtype)
                 every = [(s.vector, s.vectors, s.lanes) for s in own if width % s.vector == 0] or every
             shapes |= dict.fromkeys((dtype, *tile) for tile in every)
+    row = Csr.checked((1, SHORT), np.array([0, SHORT]), np.arange(SHORT), np.ones(SHORT))
+    problems = [Problem(Op.SPMM, row, width, dtype) for dtype, width in product(dtypes, widths)]
+    direct = {
+        direct_instance(problem, schedule.arguments(problem) | {"threads": 128})
+        for problem in problems
+        for schedule in direct_candidates(problem)
+    }
     instances = [
         SPMM_ELL_BUCKETS.instance(T=C_TYPES[dtype], vector=vector, vectors=vectors, lanes=lanes, threads=128)
         for dtype, vector, vectors, lanes in shapes
     ]
-    open_target(device).load(instances)
+    open_target(device).load([*instances, *direct])

@@ -2,7 +2,7 @@
 
 After the label search of LiteForm's public code (Peng et al., HPDC 2025): a hill climb over powers of two from one
 partition, in which a neighbour is followed unless it is slower than the config before it. Three things differ. A config
-is built once for all widths J, so that its times are known to the climb of every J. Both fixed formats are timed. The
+is built once for all widths J, so that its times are known to the climb of every J. All fixed formats are timed. The
 climb may begin at the width of least cost instead of at narrow buckets, which are slow.
 """
 
@@ -29,6 +29,8 @@ from spmark.impls.study.rows import Row, reason_of
 
 WIDTHS = (32, 64, 128, 256, 512)
 """J of the published labels."""
+FIXED = (StoredAs.CSR, StoredAs.BSR, StoredAs.DIRECT)
+"""Formats that CELL is compared with."""
 MAX_SAMPLES = 10
 """Most samples of a config."""
 MAX_PARTITION_POWER = 7
@@ -49,7 +51,7 @@ class FormatTimer(Protocol):
     """Times formats of one matrix, at several widths J, on a device of its own choice."""
 
     def fixed(self, form: StoredAs, width: int) -> list[float]:
-        """Give samples of CSR or BSR at one J in microseconds; raises `SpmarkError` where that fails."""
+        """Give samples of a fixed format at one J in microseconds; raises `SpmarkError` where that fails."""
         ...
 
     def prepare(self, configs: Sequence[tuple[int, int]]) -> None:
@@ -171,7 +173,7 @@ def measure(
     features = Features.of(matrix)
     fixed: dict[str, dict[int, list[float]]] = {}
     refused: dict[str, str] = {}
-    for form in (StoredAs.CSR, StoredAs.BSR):
+    for form in FIXED:
         try:
             fixed[form.value] = {width: list(timer.fixed(form, width))[:MAX_SAMPLES] for width in widths}
         except (SpmarkError, MemoryError) as error:

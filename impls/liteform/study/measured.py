@@ -15,7 +15,7 @@ from spmark.impls.core.recordfile import read_rows
 from spmark.impls.liteform.compose import StoredAs
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.study.labelled import LabelTable
-from spmark.impls.liteform.study.labels import MatrixLabels
+from spmark.impls.liteform.study.labels import FIXED, MatrixLabels
 from spmark.impls.study.rows import one_device
 from spmark.impls.tuning.race import ConfigTime
 
@@ -80,7 +80,8 @@ def table_of(rows: Iterable[MatrixLabels], both: bool = True) -> LabelTable:
     ----------
     rows : iterable of MatrixLabels
     both : bool
-        Compare CELL with the faster of CSR and BSR, as the paper says, or with CSR alone, as its public code does.
+        Compare CELL with the fastest of the fixed formats, as the paper says, or with GE-SpMM's CSR alone, as the
+        public code does.
 
     Returns
     -------
@@ -102,7 +103,7 @@ def table_of(rows: Iterable[MatrixLabels], both: bool = True) -> LabelTable:
 def _line(row: MatrixLabels, width: int, both: bool) -> tuple[str, tuple[float, ...]] | None:
     """Give the fields of `LabelTable` for one J, in their order; None where CELL or CSR has no time."""
     times = [(ConfigTime.of({}, t.samples_us[width]), t) for t in row.tried if t.samples_us.get(width)]
-    forms = (StoredAs.CSR, StoredAs.BSR) if both else (StoredAs.CSR,)
+    forms = FIXED if both else (StoredAs.CSR,)
     fixed = [float(np.median(row.fixed_us[f][width])) for f in forms if row.fixed_us.get(f.value, {}).get(width)]
     if not times or not row.fixed_us.get(StoredAs.CSR.value, {}).get(width):
         return None

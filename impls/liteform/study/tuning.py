@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +16,19 @@ from pydantic import field_validator
 
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.problem import DType
+from spmark.impls.formats.hyb import THIRDS
 from spmark.impls.liteform.cost import POWERS, BucketCounts
-from spmark.impls.liteform.schedule import CellSchedule, Gathering, ScheduleTable
+from spmark.impls.liteform.features import Features
+from spmark.impls.liteform.schedule import CellSchedule, DirectSchedule, Gathering, ScheduleTable
+from spmark.impls.liteform.study.direct_fit import DirectTrials, fitted_direct
 from spmark.impls.liteform.study.schedule_fit import MANY, Trials, fitted_entries
 from spmark.impls.liteform.weights import Weights, weighed
 from spmark.impls.study.rows import Row, one_device
 
 COUNTED = ("rows", "folded", "longer", "split", "split_slots")
 """Fields of `spmark.impls.liteform.cost.BucketCounts` that a row keeps."""
+COUNTED_THIRDS = ("slots", "split_slots")
+"""Fields that differ where buckets have widths between the powers of two; a row keeps these counts, too."""
 _SPACE = {
     "atomic": (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0),
     "slot": (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0),
@@ -50,6 +56,15 @@ class TimedSchedule(Frozen):
     schedule: CellSchedule
     time_us: float
     tail_in_last: bool = False
+    thirds: bool = False
+    """Whether the format has bucket widths between the powers of two; up to 16 wide there are none."""
+
+
+class TimedDirect(Frozen):
+    """One way of running CSR as it comes, with its time."""
+
+    schedule: DirectSchedule
+    time_us: float
 
 
 class ScheduleRow(Row):
@@ -61,12 +76,18 @@ class ScheduleRow(Row):
     width: int
     num_cols: int
     nnz: int
+    features: dict[str, float] = {}
+    """`spmark.impls.liteform.features.Features` by name; rows of before have none."""
     counted: dict[str, tuple[int, ...]]
     """Counts of one partition by power of two, under the names of `COUNTED`."""
+    counted_thirds: dict[str, tuple[int, ...]] = {}
+    """Counts with widths between the powers of two, under the names of `COUNTED_THIRDS`; empty where not counted."""
     given_share: float
     """Share of rows of B that a block reads for the first time (`spmark.impls.formats.nearness.distinct_share`)."""
     gathered_share: float
     timed: tuple[TimedSchedule, ...]
+    direct: tuple[TimedDirect, ...] = ()
+    """CSR as it comes."""
 
     @field_validator("counted")
     @classmethod
@@ -75,32 +96,52 @@ class ScheduleRow(Row):
             raise ValueError(f"expected {', '.join(COUNTED)} of {POWERS} powers each, found others")
         return counted
 
-    @property
-    def counts(self) -> BucketCounts:
-        """The counts that weights price."""
-        told = {name: np.array([self.counted[name]], np.int64) for name in COUNTED}
-        slots = told["rows"] << np.arange(POWERS)
-        slots[:, -1] -= told["longer"][:, -1] << POWERS - 1
-        return BucketCounts(**told, slots=slots, bound=np.zeros((1, POWERS), np.int64))
+    @field_validator("counted_thirds")
+    @classmethod
+    def _has_no_count_or_every(cls, counted: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        if counted and (counted.keys() != set(COUNTED_THIRDS) or any(len(one) != POWERS for one in counted.values())):
+            raise ValueError(f"expected {', '.join(COUNTED_THIRDS)} of {POWERS} powers each, found others")
+        return counted
 
-    def by_width(self, gathered: bool, tail_in_last: bool) -> dict[int, float]:
-        """Give the least time of every widest bucket that was tried in one order of rows."""
+    def counts(self, thirds: bool) -> BucketCounts:
+        """Give the counts that weights price."""
+        told = {name: np.array([self.counted[name]], np.int64) for name in COUNTED}
+        told["slots"] = told["rows"] << np.arange(POWERS)
+        told["slots"][:, -1] -= told["longer"][:, -1] << POWERS - 1
+        if thirds:
+            told |= {name: np.array([counts], np.int64) for name, counts in self.counted_thirds.items()}
+        return BucketCounts(**told, bound=np.zeros((1, POWERS), np.int64))
+
+    def by_width(self, gathered: bool, tail_in_last: bool, thirds: bool = False) -> dict[int, float]:
+        """Give the least time of every widest bucket that was tried in one order of rows.
+
+        Up to 16 wide buckets have no widths between the powers of two: these times count with thirds and without.
+        """
         least_us: dict[int, float] = {}
         for timed in self.timed:
-            if timed.gathered is gathered and timed.tail_in_last is tail_in_last:
+            alike = timed.thirds is thirds or timed.max_width <= THIRDS[0]
+            if timed.gathered is gathered and timed.tail_in_last is tail_in_last and alike:
                 least_us[timed.max_width] = min(timed.time_us, least_us.get(timed.max_width, np.inf))
         return least_us
 
+    def direct_trials(self) -> DirectTrials | None:
+        """Give the times of CSR as it comes beside CELL's least; None where either was not timed."""
+        if not self.direct or not self.timed or not self.features:
+            return None
+        times = {timed.schedule: timed.time_us for timed in self.direct}
+        features = Features(**self.features)  # type: ignore[arg-type]
+        return DirectTrials(self.dtype, self.width, features, times, min(timed.time_us for timed in self.timed))
+
     def trials(self) -> list[Trials]:
         """Give the formats for which many schedules were tried, with the times of all."""
-        kinds: dict[tuple[int, bool, bool], dict[CellSchedule, float]] = {}
+        kinds: dict[tuple[int, bool, bool, bool], dict[CellSchedule, float]] = {}
         for timed in self.timed:
-            times = kinds.setdefault((timed.max_width, timed.gathered, timed.tail_in_last), {})
+            times = kinds.setdefault((timed.max_width, timed.gathered, timed.tail_in_last, timed.thirds), {})
             key = timed.schedule.canonical(timed.max_width)
             times[key] = min(timed.time_us, times.get(key, np.inf))
         return [
             Trials(self.dtype, self.width, self.nnz, max_width, gathered, times)
-            for (max_width, gathered, _), times in kinds.items()
+            for (max_width, gathered, *_), times in kinds.items()
             if len(times) >= MANY
         ]
 
@@ -122,22 +163,39 @@ def make_table(rows: Sequence[ScheduleRow], made_with: str = "") -> ScheduleTabl
     """
     device = one_device((row.device for row in rows), "expected schedules")
     entries = fitted_entries([trials for row in rows for trials in row.trials()])
-    gathering = fitted_gathering(rows)
+    gathering, thirds = fitted_gathering(rows), fitted_thirds(rows)
     return ScheduleTable(
         device=device,
         entries=tuple(entries),
-        weights=fitted_weights(rows, gathered=False),
-        gathering=gathering and replace(gathering, weights=fitted_weights(rows, gathered=True)),
+        weights=fitted_weights(rows, gathered=False, thirds=thirds),
+        gathering=gathering and replace(gathering, weights=fitted_weights(rows, gathered=True, thirds=thirds)),
+        thirds=thirds,
+        direct=tuple(fitted_direct([trials for row in rows if (trials := row.direct_trials())])),
         made_with=made_with,
     )
 
 
-def fitted_weights(rows: Sequence[ScheduleRow], gathered: bool) -> Weights:
+def fitted_thirds(rows: Sequence[ScheduleRow]) -> bool:
+    """Tell whether widths between the powers of two take less time, over formats that were timed in both ways."""
+    gains = []
+    for row in rows:
+        times: dict[bool, dict[tuple[Any, ...], float]] = {True: {}, False: {}}
+        for timed in row.timed:
+            times[timed.thirds][timed.max_width, timed.gathered, timed.tail_in_last, timed.schedule] = timed.time_us
+        both = times[True].keys() & times[False].keys()
+        if both:
+            gains.append(float(np.mean([np.log(times[True][key] / times[False][key]) for key in both])))
+    return bool(gains) and float(np.mean(gains)) < 0
+
+
+def fitted_weights(rows: Sequence[ScheduleRow], gathered: bool, thirds: bool = False) -> Weights:
     """Find the weights under which the cheapest widths take least time, one weight after the other over a grid."""
     curves = [
-        (row, tail, times) for row in rows for tail in (False, True) if len(times := row.by_width(gathered, tail)) > 1
+        (row, tail, times)
+        for row, tail in product(rows, (False, True))
+        if len(times := row.by_width(gathered, tail, thirds)) > 1
     ]
-    counts = [row.counts for row, _, _ in curves]
+    counts = [row.counts(thirds) for row, _, _ in curves]
 
     def regret(weights: Weights) -> float:
         regrets = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
@@ -10,7 +11,7 @@ import numpy as np
 
 from spmark.impls.core.contracts import LabelJob, NamedMatrix, Outcome, TrainingJob
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.problem import Op, Problem
+from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.core.recordfile import read_rows
 from spmark.impls.lo_spmm.rank import RankCard
 from spmark.impls.lo_spmm.reorder import Reordering
@@ -23,6 +24,7 @@ from spmark.impls.study.rows import digest_of
 from spmark.impls.study.shards import append_rows
 from spmark.impls.tuning.race import Race
 
+_log = logging.getLogger(__name__)
 PROXIES = "proxies"
 """Alternative to labels: measures how well proxies stand for kernels."""
 _COMPARED = "proxies.jsonl"
@@ -43,9 +45,9 @@ enough for ten kernels each."""
 
 
 class KernelLabels:
-    """Times kernels of random matrices, or compares proxies (`spmark.impls.core.contracts.Labels`)."""
+    """Times kernels of layers and of random matrices, or compares proxies (`spmark.impls.core.contracts.Labels`)."""
 
-    patterns: ClassVar[Sequence[str]] = ()
+    patterns: ClassVar[Sequence[str]] = ("tuning_layers",)
     others: ClassVar[Sequence[str]] = (PROXIES,)
 
     def measure(self, job: LabelJob) -> Outcome:
@@ -53,8 +55,11 @@ class KernelLabels:
         if job.instead == PROXIES:
             return _compare_proxies(job)
         file = job.folder / "lo_spmm" / f"shard-{job.part}.jsonl"
-        spaces = partial(prepare, device=job.device)
-        made, left = label_all(file, job.own(range(labels.GROUPS)), spaces, partial(_race, device=job.device), job.ends)
+        layers = _layers(job)
+        keys = [(name, width) for name in layers for width in labels.LAYER_WIDTHS]
+        keys += [("", seed) for seed in job.own(range(labels.GROUPS))]
+        spaces, race = partial(prepare, device=job.device, layers=layers), partial(_race, device=job.device)
+        made, left = label_all(file, keys, spaces, race, job.ends)
         return Outcome(
             answer={"file": file, "made": made, "left": left}, line=f"{file}: {made} made, {left} left", left=left
         )
@@ -69,7 +74,7 @@ class RankTraining:
     def train(self, job: TrainingJob) -> Outcome:
         """Train on measured kernels; the card scores models on the fifth of the problems that each did not see."""
         files = [path for path in job.files if path.name != _COMPARED]
-        rows = read_labels(files)
+        rows = [row for row in read_labels(files) if not row.matrix]
         about = RankCard(
             name=job.name, gpu=rows[0].device, labels_sha256=digest_of(files), groups=0, candidates=0, ranges={},
             made_with={"command": job.command},
@@ -79,6 +84,19 @@ class RankTraining:
             answer={"file": job.out, "card": card.model_dump()},
             line=f"{job.out}: {card.groups} problems, {card.candidates} candidates; held out: {card.held_out}",
         )
+
+
+def _layers(job: LabelJob) -> dict[str, Csr]:
+    """Load this shard's pruned layers; one that is missing or large is told and left out."""
+    layers: dict[str, Csr] = {}
+    for name, matrix in job.load(list(job.own(job.names))):
+        if isinstance(matrix, str):
+            _log.warning("%s cannot be measured: %s", name, matrix)
+        elif matrix.csr.nnz > labels.LAYER_NNZ:
+            _log.warning("%s is not measured: %d non-zeros are more than %d", name, matrix.csr.nnz, labels.LAYER_NNZ)
+        else:
+            layers[name] = matrix.csr
+    return layers
 
 
 def _race(space: TileSpace, device: DeviceSpec, proxies: bool = False) -> Race[Any]:

@@ -1,14 +1,15 @@
-"""Kernels of random matrices measured on a device, for the rank model (LO-SpMM, sections 3.5 and 7, table 3).
+"""Kernels of random matrices and of pruned layers measured on a device, for the rank model and for the estimate.
 
-The ranges are the paper's, with J up to that of the widest layer. A few kernels of each problem are assembled, and each
-kernel serves many tile sizes.
+The rank model learns from random matrices alone (LO-SpMM, sections 3.5 and 7, table 3). Their ranges are the paper's,
+with J up to that of the widest layer. A few kernels of each problem are assembled; each serves many tile sizes.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,12 @@ from spmark.impls.formats.threads import cores
 from spmark.impls.lo_spmm.assemble import assemble
 from spmark.impls.lo_spmm.constraints import register_cap
 from spmark.impls.lo_spmm.features import FEATURES
-from spmark.impls.lo_spmm.kernel import TileSchedule, UnrolledKernel, make_tiles
+from spmark.impls.lo_spmm.kernel import TileSchedule, UnrolledKernel
+from spmark.impls.lo_spmm.parts import tiles_of
 from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, TileSpace, explore
 from spmark.impls.lo_spmm.space import TileSize
-from spmark.impls.lo_spmm.tuning import config_of
+from spmark.impls.lo_spmm.tuning import by_kernel, config_of, kernel_of
 from spmark.impls.runtime.compile_pool import side_by_side
 from spmark.impls.study.rows import Row, one_device
 from spmark.impls.study.shards import append_rows
@@ -41,14 +43,24 @@ WIDTHS = (512, 50_176)
 """J."""
 NNZ = (500, 50_000)
 SPARSITIES = (0.7, 0.8, 0.9, 0.95, 0.98)
+LAYER_WIDTHS = (128, 512)
+"""J of a pruned layer."""
+LAYER_NNZ = 150_000
+"""Most non-zeros of a pruned layer: the seconds of assembling a kernel grow with them."""
 GROUPS = 400
 KERNELS = 2
 LAUNCHES = 16
 """Tile sizes of a kernel that are timed."""
+_DIGITS = 7
+"""Digits of a candidate's work in a row."""
 _WORKERS = 4
 """Assemblers of each problem: the largest of a batch has a hundred times the instructions of the smallest."""
 _PREPARED = 32
 """Problems whose kernels are assembled, side by side, before these are measured."""
+
+
+Key = tuple[str, int]
+"""A pruned layer and J, or an empty name and the seed of `synthetic`."""
 
 
 class TriedTile(Frozen):
@@ -58,7 +70,10 @@ class TriedTile(Frozen):
     threads: int
     cpt: int
     tiles_per_block: int
+    split: int = 1
     features: tuple[float, ...]
+    work: tuple[float, ...] = ()
+    """Fields of `spmark.impls.lo_spmm.estimate.Work`, in their order; rows of before have none."""
     samples_us: tuple[float, ...] = ()
     reason: str = ""
 
@@ -66,8 +81,10 @@ class TriedTile(Frozen):
 class TileLabels(Row):
     """A line of a file of labels: one problem."""
 
+    matrix: str = ""
+    """``source/name`` of a pruned layer; empty for a problem of `synthetic`."""
     seed: int
-    """Seed of `synthetic`."""
+    """Seed of `synthetic` and of `drawn`; J for a pruned layer."""
     matrix_hash: str
     num_rows: int
     num_cols: int
@@ -80,6 +97,11 @@ class TileLabels(Row):
     tried: tuple[TriedTile, ...]
     spent_s: float
     implementation_version: str = ""
+
+    @property
+    def key(self) -> Key:
+        """What the row is of."""
+        return self.matrix, self.seed
 
 
 def synthetic(seed: int) -> Problem:
@@ -101,43 +123,47 @@ def synthetic(seed: int) -> Problem:
 
 
 def drawn(space: TileSpace, seed: int) -> list[list[TileSize]]:
-    """Draw `KERNELS` pairs of M1 and columns of a thread, and up to `LAUNCHES` candidates of each."""
+    """Draw `KERNELS` kernels of a problem, and up to `LAUNCHES` candidates of each."""
     rng = np.random.default_rng([seed, 5])
-    kernels: dict[tuple[int, int], list[TileSize]] = {}
-    for size in space.survivors.sizes:
-        kernels.setdefault((size.tile_rows, size.cpt), []).append(size)
-    chosen = [list(kernels.values())[at] for at in sorted(rng.permutation(len(kernels))[:KERNELS])]
+    kernels = by_kernel(space.survivors.sizes)
+    chosen = [kernels[at] for at in sorted(rng.permutation(len(kernels))[:KERNELS])]
     return [[sizes[at] for at in sorted(rng.permutation(len(sizes))[:LAUNCHES])] for sizes in chosen]
 
 
-def prepare(seed: int, device: DeviceSpec) -> TileSpace:
+def prepare(key: Key, device: DeviceSpec, layers: Mapping[str, Csr]) -> TileSpace:
     """Search a problem's space and assemble the kernels to measure, which needs no GPU.
 
-    A kernel that cannot be assembled gets its reason when it is measured.
+    A kernel that cannot be assembled gets its reason when it is measured. Columns of a pruned layer may be cut, as the
+    estimate's search cuts them; the rank model does not know of parts.
     """
-    space = explore(synthetic(seed), device, Reordering.GREEDY, Pins())
+    name, seed = key
+    problem = Problem(Op.SPMM, layers[name], seed) if name else synthetic(seed)
+    space = explore(problem, device, Reordering.GREEDY, Pins(split=0 if name else 1))
     for sizes in drawn(space, seed):
-        rows, cpt = sizes[0].tile_rows, sizes[0].cpt
-        tiles = make_tiles(space.problem.matrix, space.problem.values, space.dealt(rows).rows)
-        schedule = TileSchedule(cpt, space.pins.depth(rows, cpt))
-        kernel = UnrolledKernel(tiles, np.arange(len(tiles), dtype=np.int32), space.problem.width, schedule)
+        rows, cpt, split = kernel_of(sizes[0])
+        tiles = tiles_of(problem, space.dealt(rows).rows, split)
+        schedule, dispatch = TileSchedule(cpt, space.pins.depth(rows, cpt)), np.arange(len(tiles), dtype=np.int32)
+        kernel = UnrolledKernel(tiles, dispatch, problem.width, schedule, followed=split > 1)
         with suppress(CompileError):
             assemble(kernel, device.arch, register_cap(rows, cpt, schedule.prefetch), workers=_WORKERS)
     return space
 
 
-def measure(seed: int, space: TileSpace, race: Race[Any]) -> TileLabels:
+def measure(key: Key, space: TileSpace, race: Race[Any]) -> TileLabels:
     """Time the drawn candidates of a prepared problem."""
-    started = time.monotonic()
+    started, (name, seed) = time.monotonic(), key
     groups = drawn(space, seed)
     by_turns(race, [list(map(config_of, sizes)) for sizes in groups])
     tried: list[TriedTile] = []
     for size in (size for sizes in groups for size in sizes):
-        config = {name: getattr(size, name) for name in ("tile_rows", "threads", "cpt", "tiles_per_block")}
         seen, features = race.candidate(config_of(size)), tuple(space.features(size).tolist())
-        tried.append(TriedTile(**config, features=features, samples_us=seen.samples_us, reason=seen.reason))
+        work = tuple(float(f"{amount:.{_DIGITS}g}") for amount in astuple(space.work(size)))
+        tried.append(
+            TriedTile(**vars(size), features=features, work=work, samples_us=seen.samples_us, reason=seen.reason)
+        )
     problem = space.problem
     return TileLabels(
+        matrix=name,
         seed=seed,
         matrix_hash=problem.matrix.hash,
         num_rows=problem.matrix.num_rows,
@@ -154,8 +180,8 @@ def measure(seed: int, space: TileSpace, race: Race[Any]) -> TileLabels:
 
 def label_all(
     path: Path,
-    seeds: Iterable[int],
-    make_space: Callable[[int], TileSpace],
+    keys: Iterable[Key],
+    make_space: Callable[[Key], TileSpace],
     open_race: Callable[[TileSpace], Race[Any]],
     ends: float,
 ) -> tuple[int, int]:
@@ -165,7 +191,7 @@ def label_all(
     ----------
     path : Path
         File of labels, ``shard*.jsonl``, appended to; each row is on disk before the next problem begins.
-    seeds : iterable of int
+    keys : iterable of (str, int)
     make_space : callable
         `prepare` on a device.
     open_race : callable
@@ -178,21 +204,21 @@ def label_all(
     made, left : int
         Rows written, and problems that still have no row.
     """
-    have = {row.seed for file in path.parent.glob("shard*.jsonl") for row in read_rows(file, TileLabels)}
-    wanted = [seed for seed in seeds if seed not in have]
+    have = {row.key for file in path.parent.glob("shard*.jsonl") for row in read_rows(file, TileLabels)}
+    wanted = [key for key in keys if key not in have]
     spaces = _prepared(wanted, make_space, ends)
-    made = append_rows(path, spaces, lambda seed, space: measure(seed, space, open_race(space)), ends)
+    made = append_rows(path, spaces, lambda key, space: measure(key, space, open_race(space)), ends)
     return made, len(wanted) - made
 
 
 def _prepared(
-    seeds: Sequence[int], make_space: Callable[[int], TileSpace], ends: float
-) -> Iterator[tuple[int, TileSpace | str]]:
+    keys: Sequence[Key], make_space: Callable[[Key], TileSpace], ends: float
+) -> Iterator[tuple[Key, TileSpace | str]]:
     """Prepare a whole batch of problems before the first is timed: a thread that writes PTX holds up launches."""
-    for start in range(0, len(seeds), _PREPARED):
+    for start in range(0, len(keys), _PREPARED):
         if time.monotonic() >= ends:
             return
-        batch = seeds[start : start + _PREPARED]
+        batch = keys[start : start + _PREPARED]
         yield from zip(batch, side_by_side(make_space, batch, cores()), strict=True)
 
 
@@ -206,7 +232,7 @@ def read_labels(paths: Sequence[Path]) -> list[TileLabels]:
     RecordError
         A line is not a label.
     """
-    rows = list({row.seed: row for path in paths for row in read_rows(path, TileLabels)}.values())
+    rows = list({row.key: row for path in paths for row in read_rows(path, TileLabels)}.values())
     one_device(row.device for row in rows)
     other = next((row.features for row in rows if row.features != FEATURES), None)
     if other is not None:

@@ -13,9 +13,11 @@ from problems import random_csr
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError, UnsupportedError
-from spmark.impls.core.problem import DType, Problem
+from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.liteform.compose import StoredAs
-from spmark.impls.liteform.schedule import Gathering, ScheduleTable
+from spmark.impls.liteform.cost import count
+from spmark.impls.liteform.features import Features
+from spmark.impls.liteform.schedule import Gathering, ScheduleTable, direct_candidates
 from spmark.impls.liteform.weights import Weights
 from spmark.impls.runtime.device import shipped_calibration
 from spmark.impls.tuning.race import FIRST, MORE
@@ -42,10 +44,14 @@ class FakeTarget:
 
     def load(self, instances: Sequence[Any]) -> list[Any]:
         self.loaded += instances
-        return [SimpleNamespace(launch=lambda *_, **__: None) for _ in instances]
+        return fake(instances)
 
     def synchronize(self) -> None:
         pass
+
+
+def fake(instances: Sequence[Any]) -> list[Any]:
+    return [SimpleNamespace(launch=lambda *_, **__: None) for _ in instances]
 
 
 class FakePlanTimer:
@@ -86,6 +92,7 @@ def test_a_config_is_timed_at_every_j_and_checked_at_one(monkeypatch: pytest.Mon
     assert [width for width, _ in FakePlanTimer.checked] == [32, 64, 32]
     assert timer.cell(2, 4).keys() == {32, 64}, "what was not prepared is laid out when it is asked for"
     assert timer.fixed(StoredAs.CSR, 32)
+    assert timer.fixed(StoredAs.DIRECT, 32)
     with pytest.raises(UnsupportedError, match="float16"):
         timer.fixed(StoredAs.BSR, 32)
 
@@ -117,12 +124,37 @@ def test_schedules_are_timed_with_what_a_table_is_made_of(monkeypatch: pytest.Mo
     with_table(monkeypatch, None)
     row = gpu.ScheduleTimer(MATRIX, DEVICE, DType.FLOAT32, 64).row("made/up")
     assert (row.matrix, row.nnz, row.width) == ("made/up", MATRIX.nnz, 64)
-    assert row.counts.rows.sum() == np.count_nonzero(MATRIX.row_lengths)
+    assert row.counts(thirds=False).rows.sum() == np.count_nonzero(MATRIX.row_lengths)
     assert len(row.by_width(gathered=False, tail_in_last=False)) > 3
     assert row.trials()
     best = min(row.timed, key=lambda timed: timed.time_us)
     assert best.schedule.work == min(timed.schedule.work for timed in row.timed)
     assert {timed.tail_in_last for timed in row.timed} == {False, True}
+    assert {timed.thirds for timed in row.timed if timed.max_width > 16} == {False, True}
+    assert not any(timed.thirds for timed in row.timed if timed.max_width <= 16)
+    thirds = count(MATRIX, 1, thirds=True)
+    np.testing.assert_array_equal(row.counts(thirds=True).slots, thirds.slots)
+    np.testing.assert_array_equal(row.counts(thirds=True).split_slots, thirds.split_slots)
+    problem = Problem(Op.SPMM, MATRIX, 64)
+    assert [timed.schedule for timed in row.direct] == list(direct_candidates(problem))
+    trials = row.direct_trials()
+    assert trials is not None
+    assert trials.cell_us == min(timed.time_us for timed in row.timed)
+    assert trials.features == Features.of(MATRIX)
+
+
+def test_labels_have_the_widths_that_a_plan_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = {}
+    for thirds in (False, True):
+        with_table(monkeypatch, ScheduleTable(device="nvidia-h200", entries=(), thirds=thirds))
+        FakePlanTimer.checked = []
+        timer = gpu.GpuTimer(MATRIX, DEVICE, DType.FLOAT32, (32,))
+        timer.prepare([(1, 64)])
+        timer.cell(1, 64)
+        stored[thirds] = FakePlanTimer.checked
+        timer.cell(1, 32)
+        assert FakePlanTimer.checked == stored[thirds], "checked once at a J"
+    assert stored[True][0][1] < stored[False][0][1]
 
 
 def test_a_schedule_with_a_wrong_result_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,3 +191,17 @@ def test_every_kernel_is_compiled_before(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_climb_begins_at_the_width_of_least_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     with_table(monkeypatch, None)
     assert 1 <= gpu.start_width(MATRIX, DEVICE) <= 128
+
+
+def test_every_kernel_of_a_schedule_is_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[str] = []
+    monkeypatch.setattr(FakeTarget, "load", lambda _, some: loaded.extend(one.expression for one in some) or fake(some))
+    gpu.compile_schedules(DEVICE, list(DType), (32, 512), None)
+    ahead = set(loaded)
+    assert len(ahead) == len(loaded)
+    loaded.clear()
+    for dtype in DType:
+        gpu.ScheduleTimer(MATRIX, DEVICE, dtype, 512).row("made/up")
+    timed = {one for one in loaded if one.startswith(("spmm_ell_buckets", "spmm_direct"))}
+    assert timed
+    assert timed <= ahead

@@ -32,6 +32,7 @@ from spmark.impls.liteform.study.tuning import (
     ScheduleRow,
     TimedSchedule,
     fitted_gathering,
+    fitted_thirds,
     fitted_weights,
     make_table,
 )
@@ -103,10 +104,36 @@ def test_weights_are_found_that_choose_the_fastest_widths() -> None:
     losses = []
     for one in rows:
         times = one.by_width(gathered=False, tail_in_last=False)
-        prices = weighed(one.counts, one.width, found)[0]
+        prices = weighed(one.counts(thirds=False), one.width, found)[0]
         taken = min(times, key=lambda width: prices[width.bit_length() - 1])
         losses.append(times[taken] / min(times.values()) - 1)
     assert np.mean(losses) < 0.01, losses
+
+
+@pytest.mark.parametrize("gain", [0.9, 1.1])
+def test_thirds_are_taken_where_formats_with_them_were_faster(gain: float) -> None:
+    truth = Weights(2.0, 0.2, 10.0, 3.0, 1000.0)
+    rows = [row(seed, truth) for seed in range(3)]
+    both = [
+        one.model_copy(
+            update={
+                "timed": (
+                    *one.timed,
+                    *(
+                        timed.model_copy(update={"thirds": True, "time_us": gain * timed.time_us})
+                        for timed in one.timed
+                        if timed.max_width > 16
+                    ),
+                )
+            }
+        )
+        for one in rows
+    ]
+    assert fitted_thirds(both) is (gain < 1)
+    assert make_table(both).thirds is (gain < 1)
+    assert not fitted_thirds(rows), "widths that were not tried are not taken"
+    least, least_with = both[0].by_width(gathered=False, tail_in_last=False), both[0].by_width(False, False, True)
+    assert least_with == {width: us * (gain if width > 16 else 1) for width, us in least.items()}
 
 
 def test_rows_are_gathered_where_that_was_faster() -> None:

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from problems import random_csr
 from rank_fakes import estimated_race
 
+from spmark.impls.core.contracts import LabelJob
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import CompileError, DatasetError
+from spmark.impls.lo_spmm.estimate import Work
 from spmark.impls.lo_spmm.features import FEATURES
 from spmark.impls.lo_spmm.rank import RankCard, RankModel
 from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, TileSpace, explore
 from spmark.impls.lo_spmm.study import labels
+from spmark.impls.lo_spmm.study.commands import _layers
 from spmark.impls.lo_spmm.study.labels import (
     KERNELS,
     LAUNCHES,
+    Key,
     TileLabels,
     drawn,
     label_all,
@@ -32,8 +38,12 @@ from spmark.impls.runtime.device import shipped_calibration
 H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
 
 
-def space_of(seed: int) -> TileSpace:
-    return explore(synthetic(seed), H200, Reordering.NONE, Pins())
+def space_of(key: Key) -> TileSpace:
+    return explore(synthetic(key[1]), H200, Reordering.NONE, Pins())
+
+
+def keys(*seeds: int) -> list[Key]:
+    return [("", seed) for seed in seeds]
 
 
 def test_problems_keep_to_the_ranges_and_differ() -> None:
@@ -49,7 +59,7 @@ def test_problems_keep_to_the_ranges_and_differ() -> None:
 
 
 def test_drawn_candidates_share_kernels() -> None:
-    space = space_of(1)
+    space = space_of(("", 1))
     groups = drawn(space, 1)
     assert 1 <= len(groups) <= KERNELS
     for sizes in groups:
@@ -60,12 +70,38 @@ def test_drawn_candidates_share_kernels() -> None:
 
 
 def test_what_cannot_be_built_is_told() -> None:
-    space = space_of(1)
+    space = space_of(("", 1))
     broken = drawn(space, 1)[0][0].tile_rows
-    row = measure(1, space, estimated_race(space, broken=broken))
+    row = measure(("", 1), space, estimated_race(space, broken=broken))
     assert {one.reason for one in row.tried if one.tile_rows == broken} == {"broken"}
     assert all(one.samples_us for one in row.tried if one.tile_rows != broken)
     assert all(len(one.features) == len(FEATURES) for one in row.tried)
+
+
+def test_pruned_layers_are_measured_in_parts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(labels, "assemble", lambda *_, **__: None)
+    layer = random_csr(256, 1024, [20] * 256)
+    rows = []
+    for width in (128, 512):
+        space = labels.prepare(("made/up", width), H200, {"made/up": layer})
+        rows.append(measure(("made/up", width), space, estimated_race(space)))
+    assert [row.key for row in rows] == [("made/up", 128), ("made/up", 512)]
+    assert all(row.matrix_hash == layer.hash for row in rows)
+    tried = [one for row in rows for one in row.tried]
+    assert max(one.split for one in tried) > 1
+    for one in tried:
+        work = Work(*one.work)
+        assert (work.sum_bytes > 0) is (one.split > 1)
+        assert min(one.work[:-1]) > 0
+
+
+def test_missing_and_large_layers_are_told_and_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    small, large = (SimpleNamespace(csr=random_csr(64, 4096, [each] * 64), kind="real") for each in (8, 4000))
+    found = [("a", small), ("b", "no such file"), ("c", large)]
+    job = LabelJob(H200, tmp_path, (1, 1), 0.0, names=("a", "b", "c"), load=lambda names: iter(found))
+    assert list(_layers(job)) == ["a"]
+    assert "b cannot be measured: no such file" in caplog.text
+    assert "c is not measured: 256000 non-zeros are more than 150000" in caplog.text
 
 
 def test_what_cannot_be_assembled_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,34 +109,34 @@ def test_what_cannot_be_assembled_holds_nothing_up(monkeypatch: pytest.MonkeyPat
         raise CompileError("lo_spmm", "ptxas", "out of luck")
 
     monkeypatch.setattr(labels, "assemble", fail)
-    assert labels.prepare(1, H200).survivors.sizes
+    assert labels.prepare(("", 1), H200, {}).survivors.sizes
 
 
 def test_labels_go_on_where_they_were(tmp_path: Path) -> None:
     path, later = tmp_path / "shard.jsonl", time.monotonic() + 60
-    assert label_all(path, range(3), space_of, estimated_race, later) == (3, 0)
-    assert label_all(path, range(5), space_of, estimated_race, time.monotonic()) == (0, 2)
+    assert label_all(path, keys(0, 1, 2), space_of, estimated_race, later) == (3, 0)
+    assert label_all(path, keys(*range(5)), space_of, estimated_race, time.monotonic()) == (0, 2)
     with path.open("a") as file:
         file.write('{"schema_version": 1, "seed": 9')
-    asked: list[int] = []
+    asked: list[Key] = []
 
-    def watched(seed: int) -> TileSpace:
-        asked.append(seed)
-        return space_of(seed)
+    def watched(key: Key) -> TileSpace:
+        asked.append(key)
+        return space_of(key)
 
-    assert label_all(path, range(5), watched, estimated_race, later) == (2, 0)
-    assert sorted(asked) == [3, 4]
+    assert label_all(path, keys(*range(5)), watched, estimated_race, later) == (2, 0)
+    assert sorted(asked) == keys(3, 4)
     assert [row.seed for row in read_labels([path])] == [0, 1, 2, 3, 4]
-    assert label_all(tmp_path / "shard-2.jsonl", range(3, 7), space_of, estimated_race, later) == (2, 0)
+    assert label_all(tmp_path / "shard-2.jsonl", keys(*range(3, 7)), space_of, estimated_race, later) == (2, 0)
 
 
 def rows_of(count: int) -> list[TileLabels]:
-    return [measure(seed, (space := space_of(seed)), estimated_race(space)) for seed in range(count)]
+    return [measure(key, (space := space_of(key)), estimated_race(space)) for key in keys(*range(count))]
 
 
 def test_one_device_and_one_order_of_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.jsonl"
-    label_all(path, range(1), space_of, estimated_race, time.monotonic() + 60)
+    label_all(path, keys(0), space_of, estimated_race, time.monotonic() + 60)
     other = tmp_path / "b.jsonl"
     row = read_labels([path])[0]
     other.write_text(row.model_copy(update={"device": "other", "seed": 7}).model_dump_json() + "\n")
