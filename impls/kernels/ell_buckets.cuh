@@ -85,19 +85,32 @@ struct Run {
   unsigned inverse;  // of `part`
   int gap;
 
-  // This lane's slot of a chunk of `lanes`, as it comes from memory; past the end the last slot.
+  // Whether slots are kept as they come from memory until they are needed: halves must be converted, which waits for
+  // the loads. A float is ready, and checked where it is loaded: on an H200 that was up to 15 % faster.
+  static constexpr bool kLate = sizeof(T) < sizeof(float);
+
+  // This lane's slot of a chunk of `lanes`, to be given to `arrived`.
   __device__ __forceinline__ Element<T> fetch(int chunk, int lane) const {
     const int i = min(chunk * lanes + lane, max(size - 1, 0));
     const int row = __umulhi(2 * i + 1, inverse);
     const int at = i + row * gap;
-    return {load_streaming<1>(indices + at)[0], load_streaming<1>(values + at)[0], rows[row]};
+    const Element<T> found{load_streaming<1>(indices + at)[0], load_streaming<1>(values + at)[0], rows[row]};
+    if constexpr (kLate) return found;
+    return kept(found, found.value, chunk, lane);
   }
 
-  // What `fetch` has brought; past the end a slot without an element and without a row. Not a part of `fetch`, because
-  // this waits for the loads.
+  // What `fetch` has brought.
   __device__ __forceinline__ Element<float> arrived(const Element<T>& fetched, int chunk, int lane) const {
+    if constexpr (kLate) return kept(fetched, to_float(fetched.value), chunk, lane);
+    return {fetched.column, to_float(fetched.value), fetched.row};
+  }
+
+private:
+  // A slot with its value; past the end a slot without an element and without a row.
+  template <typename Value>
+  __device__ __forceinline__ Element<Value> kept(const Element<T>& slot, Value value, int chunk, int lane) const {
     const bool inside = chunk * lanes + lane < size;
-    return {inside ? fetched.column : -1, to_float(fetched.value), inside ? fetched.row : -1};
+    return {inside ? slot.column : -1, value, inside ? slot.row : -1};
   }
 };
 
