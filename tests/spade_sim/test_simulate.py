@@ -1,0 +1,303 @@
+"""The simulator against closed forms, against a second one in plain Python, and against what must never change."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+import pytest
+from problems import matrices, random_csr
+from spade_reference import CONFIG, plain_simulate
+
+from spmark.impls.core.errors import ProblemError
+from spmark.impls.core.problem import Csr, Op, Problem
+from spmark.impls.formats.nearness import near_order
+from spmark.impls.spade_sim import simulate as module
+from spmark.impls.spade_sim.machine import Machine
+from spmark.impls.spade_sim.simulate import Simulated, Simulator, simulate
+from spmark.impls.spade_sim.space import BYPASS, space
+
+SMALL = Machine(pes=3, cache_bytes=20 * 64, dram_bytes_per_s=40e9)
+ENDLESS = replace(SMALL, cache_bytes=1 << 30)
+NONE = replace(SMALL, cache_bytes=0)
+WHOLE = {**CONFIG, "p_row": 1 << 20, "p_col": 1 << 20, "d_split": 32}
+SHAPES = [(1, 1), (4, 8), (3, 100), (100, 5), (7, 1)]
+
+
+def drawn(seed: int = 0, num_rows: int = 37, num_cols: int = 53) -> Csr:
+    """Give a matrix with empty rows, a long row and rows between."""
+    lengths = np.random.default_rng(seed).integers(0, 9, num_rows)
+    lengths[[2, 5]] = 0, num_cols
+    return random_csr(num_rows, num_cols, lengths.tolist(), seed)
+
+
+def of(op: Op, matrix: Csr, width: int = 32, scaled: bool = False) -> Problem:
+    return Problem(op, matrix, width, scaled=scaled)
+
+
+def assert_equal(found: Simulated, expected: Simulated) -> None:
+    for name, value in asdict(expected).items():
+        assert getattr(found, name) == pytest.approx(value, rel=1e-12), name
+
+
+# Against the plain simulator.
+
+
+@pytest.mark.parametrize("bypass", BYPASS)
+@pytest.mark.parametrize("barrier", [False, True])
+@pytest.mark.parametrize(("op", "scaled"), [(Op.SPMM, False), (Op.SDDMM, False), (Op.SDDMM, True)])
+def test_every_figure_is_that_of_the_plain_simulator(op: Op, scaled: bool, barrier: bool, bypass: str) -> None:
+    problem = of(op, drawn(), scaled=scaled)
+    for (p_row, p_col), d_split in product(SHAPES, (8, 16, 32)):
+        config = {**CONFIG, "p_row": p_row, "p_col": p_col, "d_split": d_split, "barrier": barrier, "bypass": bypass}
+        for machine in (SMALL, NONE):
+            assert_equal(simulate(problem, config, machine), plain_simulate(problem, config, machine))
+
+
+@pytest.mark.parametrize("name", matrices())
+@pytest.mark.parametrize("op", Op)
+def test_tiny_matrices_are_simulated_like_by_the_plain_simulator(op: Op, name: str) -> None:
+    problem = of(op, matrices()[name], 16)
+    for barrier, bypass in product((False, True), ("none", "sparse_rows")):
+        config = {**CONFIG, "p_row": 16, "p_col": 64, "barrier": barrier, "bypass": bypass}
+        assert_equal(simulate(problem, config, SMALL), plain_simulate(problem, config, SMALL))
+
+
+def test_a_batch_may_end_after_any_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = of(Op.SPMM, drawn(1))
+    expected = simulate(problem, CONFIG, SMALL)
+    for batch in (1, 13, 17, 64):
+        monkeypatch.setattr(module, "_BATCH", batch)
+        assert simulate(problem, CONFIG, SMALL) == expected
+
+
+def test_reordering_simulates_the_matrix_of_the_other_order() -> None:
+    matrix = drawn(2)
+    there = matrix.of_rows(near_order(matrix).rows)[0]
+    assert not np.array_equal(there.indices, matrix.indices)
+    found = simulate(of(Op.SPMM, matrix), {**CONFIG, "reorder": True}, SMALL)
+    assert found == simulate(of(Op.SPMM, there), CONFIG, SMALL)
+
+
+# Closed forms.
+
+
+def test_one_pe_on_a_dense_tile_moves_every_operand_once() -> None:
+    """I = 16, K = 24, J = 32: two lines a row of B and C, 384 non-zeros of 12 bytes."""
+    problem = of(Op.SPMM, matrices()["fully_dense"])
+    machine = Machine(pes=1, cache_bytes=1 << 20, tile_cycles=5, hit_cycles=16, dram_cycles=80, outstanding=32)
+    found = simulate(problem, {**WHOLE, "bypass": "sparse"}, machine)
+    assert found.dram_bytes == {"A": 384 * 12, "B": 24 * 32 * 4, "C": 16 * 32 * 4}
+    assert (found.hits, found.misses) == (384 - 24, 24)
+    assert found.flops == 2 * 384 * 32
+    # 384 loads and 16 stores of two lines and 72 lines of A in turn; waiting takes 360 * 16 / 16 + 24 * 80 / 16 cycles.
+    assert found.cycles == 2 * (384 + 16) + 72 + 5
+    assert found.seconds == found.cycles / 0.8e9
+    slow = simulate(problem, {**WHOLE, "bypass": "sparse"}, replace(machine, dram_cycles=800, macs_per_cycle=64))
+    assert slow.cycles == 360 * 16 / 16 + 24 * 800 / 16 + 5
+    wide = simulate(problem, {**WHOLE, "bypass": "sparse"}, replace(machine, macs_per_cycle=5))
+    assert wide.cycles == 384 * 7 + 5
+
+
+def test_sddmm_of_a_dense_tile_moves_every_operand_once() -> None:
+    machine = Machine(pes=1, cache_bytes=1 << 20)
+    found = simulate(of(Op.SDDMM, matrices()["fully_dense"]), {**WHOLE, "bypass": "sparse"}, machine)
+    assert found.dram_bytes == {"A": 384 * 8, "X": 16 * 32 * 4, "Y": 24 * 32 * 4, "D": 384 * 4}
+    assert (found.hits, found.misses) == (384 - 24, 24 + 16)
+
+
+def test_dram_bounds_all_pes_together() -> None:
+    problem = of(Op.SPMM, drawn())
+    machine = replace(SMALL, dram_bytes_per_s=SMALL.clock_hz * 0.01)
+    found = simulate(problem, CONFIG, machine)
+    assert found.cycles == pytest.approx(sum(found.dram_bytes.values()) / 0.01)
+
+
+@pytest.mark.parametrize("op", Op)
+def test_without_a_cache_every_load_misses(op: Op) -> None:
+    matrix = drawn()
+    nnz, filled = matrix.nnz, int(np.count_nonzero(matrix.row_lengths))
+    found = simulate(of(op, matrix), {**WHOLE, "d_split": 16}, NONE)
+    loads = 2 * nnz + (0 if op is Op.SPMM else 2 * filled)
+    assert (found.hits, found.misses) == (0, loads)
+    assert found.dram_bytes["A"] == 2 * nnz * (12 if op is Op.SPMM else 8)
+    assert found.dram_bytes["B" if op is Op.SPMM else "Y"] == 2 * nnz * 64
+
+
+def test_without_a_cache_sums_come_and_go_for_every_row_of_a_tile() -> None:
+    matrix = drawn()
+    pairs = {(row, column // 8) for row, column in zip(matrix.rows_of_entries(), matrix.indices, strict=True)}
+    filled, empty = int(np.count_nonzero(matrix.row_lengths)), int(np.count_nonzero(matrix.row_lengths == 0))
+    found = simulate(of(Op.SPMM, matrix, 16), CONFIG, NONE)
+    assert found.dram_bytes["C"] == (2 * len(pairs) - filled + empty) * 64
+
+
+def test_a_slice_that_fills_no_line_moves_the_whole_line() -> None:
+    found = simulate(of(Op.SPMM, matrices()["one_by_one"], 3), {**WHOLE, "d_split": 3}, ENDLESS)
+    assert found.dram_bytes["B"] == found.dram_bytes["C"] == 64
+
+
+def test_d_is_read_again_for_every_slice_but_the_first() -> None:
+    matrix = drawn()
+    for barrier, slices in product((False, True), (1, 2, 4)):
+        config = {**CONFIG, "d_split": 32 // slices, "barrier": barrier}
+        found = simulate(of(Op.SDDMM, matrix), config, SMALL)
+        assert found.dram_bytes["D"] == (2 * slices - 1) * 4 * matrix.nnz
+
+
+def test_a_barrier_costs_what_the_machine_says() -> None:
+    problem = of(Op.SPMM, drawn())
+    config = {**CONFIG, "barrier": True}
+    free, costly = (simulate(problem, config, replace(SMALL, barrier_cycles=cycles)) for cycles in (0, 1000))
+    assert costly.cycles - free.cycles == pytest.approx(1000 * (2 * 7 - 1))  # 53 columns in tiles of 8, two slices
+
+
+def test_the_busiest_pe_has_its_share() -> None:
+    even = of(Op.SPMM, random_csr(12, 40, [5] * 12))
+    assert simulate(even, {**CONFIG, "p_row": 4}, SMALL).busiest_share == 1 / 3
+    assert simulate(even, {**CONFIG, "p_row": 6}, SMALL).busiest_share == 1 / 2
+    assert simulate(even, WHOLE, SMALL).busiest_share == 1
+
+
+# What must not change.
+
+
+def configs_of(problem: Problem) -> list[dict[str, Any]]:
+    """Give small tiles in every combination."""
+    values = product(SHAPES, (8, 16, 32), (False, True), BYPASS)
+    return [
+        {**CONFIG, "p_row": p_row, "p_col": p_col, "d_split": d_split, "barrier": barrier, "bypass": bypass}
+        for (p_row, p_col), d_split, barrier, bypass in values
+        if problem.width % d_split == 0
+    ]
+
+
+@pytest.mark.parametrize("op", Op)
+def test_flops_are_those_of_the_problem_under_every_config(op: Op) -> None:
+    problem = of(op, drawn(3))
+    for config in configs_of(problem):
+        assert simulate(problem, config, SMALL).flops == 2 * problem.matrix.nnz * 32
+
+
+def test_an_endless_cache_reads_and_writes_every_segment_once_under_every_config() -> None:
+    matrix = drawn(4)
+    for op, names in ((Op.SPMM, "BC"), (Op.SDDMM, "YX")):
+        problem = of(op, matrix)
+        of_rows = matrix.num_rows if op is Op.SPMM else int(np.count_nonzero(matrix.row_lengths))
+        for config in configs_of(problem):
+            segments = 32 // config["d_split"] * max(64, config["d_split"] * 4)
+            found = simulate(problem, {**config, "bypass": "none"}, ENDLESS).dram_bytes
+            assert (found[names[0]], found[names[1]]) == (matrix.used_cols * segments, of_rows * segments)
+
+
+def test_no_config_moves_less_than_every_operand_once() -> None:
+    problem = of(Op.SPMM, drawn(5))
+    least = {"B": problem.matrix.used_cols * 128, "C": problem.matrix.num_rows * 128}
+    for config in configs_of(problem):
+        found = simulate(problem, config, SMALL).dram_bytes
+        assert all(found[name] >= number for name, number in least.items())
+
+
+@pytest.mark.parametrize("op", Op)
+def test_a_larger_cache_never_misses_more(op: Op) -> None:
+    """LRU is a stack algorithm: what a cache holds, a larger one holds as well."""
+    problem = of(op, drawn(6))
+    for config in configs_of(problem)[::3]:
+        found = [simulate(problem, config, replace(SMALL, cache_bytes=128 << power)) for power in range(8)]
+        for smaller, larger in pairwise(found):
+            assert larger.misses <= smaller.misses
+            assert all(moved <= smaller.dram_bytes[name] for name, moved in larger.dram_bytes.items())
+            if not config["barrier"]:
+                assert larger.cycles <= smaller.cycles
+
+
+def test_more_bandwidth_and_less_latency_never_take_longer() -> None:
+    problem = of(Op.SPMM, drawn(7))
+    for config in configs_of(problem)[::3]:
+        for name, values in {
+            "dram_bytes_per_s": (1e9, 1e10, 1e11, 1e12),
+            "dram_cycles": (300, 100, 30, 0),
+            "hit_cycles": (60, 20, 0),
+            "outstanding": (1, 4, 16),
+            "macs_per_cycle": (1, 4, 16),
+        }.items():
+            cycles = [simulate(problem, config, replace(SMALL, **{name: value})).cycles for value in values]
+            assert cycles == sorted(cycles, reverse=True), name
+
+
+def test_the_result_is_that_of_the_pattern_alone() -> None:
+    matrix = drawn(8)
+    others = Csr(matrix.shape, matrix.indptr, matrix.indices, matrix.values * np.float32(2))
+    for config in ({**CONFIG, "reorder": True}, {**CONFIG, "barrier": True}):
+        first = simulate(of(Op.SPMM, matrix), config, SMALL)
+        assert simulate(of(Op.SPMM, matrix), config, SMALL) == first
+        assert simulate(of(Op.SPMM, others), config, SMALL) == first
+        assert Simulator(of(Op.SPMM, matrix), SMALL).run(config) == first
+
+
+def test_the_order_of_nonzeros_inside_a_row_counts_only_where_the_cache_is_short() -> None:
+    matrix = drawn(9)
+    other_names = np.random.default_rng(0).permutation(matrix.num_cols)
+    rows, columns = matrix.rows_of_entries(), other_names[matrix.indices]
+    order = np.lexsort((columns, rows))
+    renamed = Csr.checked(matrix.shape, matrix.indptr, columns[order], matrix.values[order])
+    config = {**CONFIG, "p_col": 64}
+    for op in Op:
+        alone = replace(ENDLESS, pes=1)  # which of several PEs misses first depends on the order
+        assert simulate(of(op, renamed), config, alone) == simulate(of(op, matrix), config, alone)
+        assert simulate(of(op, renamed), config, SMALL) != simulate(of(op, matrix), config, SMALL)
+
+
+def test_a_matrix_without_nonzeros_has_only_rows_to_clear() -> None:
+    found = simulate(of(Op.SPMM, matrices()["no_nonzeros"]), CONFIG, SMALL)
+    assert found.dram_bytes == {"A": 0, "B": 0, "C": 5 * 32 * 4}
+    assert found.cycles == pytest.approx(5 * 32 * 4 / 50)
+    assert (found.hits, found.misses, found.flops, found.busiest_share) == (0, 0, 0, 1 / 3)
+    assert simulate(of(Op.SDDMM, matrices()["no_nonzeros"]), CONFIG, SMALL).cycles == 0
+
+
+def test_one_row_keeps_one_pe_busy() -> None:
+    found = simulate(of(Op.SPMM, random_csr(1, 50, [50])), CONFIG, ENDLESS)
+    assert found.busiest_share == 1
+    assert (found.hits, found.misses) == (2 * 6, 2 * 50)  # the sum comes back for each of 7 tiles but the first
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"p_row": 0}, "p_row of at least 1, found 0"),
+        ({"p_col": -1}, "p_col of at least 1, found -1"),
+        ({"d_split": 5}, "d_split that divides J = 32, found 5"),
+        ({"d_split": 0}, "d_split that divides J = 32, found 0"),
+        ({"bypass": "all"}, "bypass out of none, sparse, sparse_rows, sparse_columns, found 'all'"),
+    ],
+)
+def test_a_config_that_does_not_fit_is_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ProblemError, match=message):
+        simulate(of(Op.SPMM, drawn()), {**CONFIG, **wrong})
+
+
+def test_more_segments_than_a_number_has_room_for_are_refused() -> None:
+    matrix = Csr((1, 2**31 - 1), np.array([0, 1], np.int32), np.zeros(1, np.int32), np.ones(1, np.float32))
+    with pytest.raises(ProblemError, match=r"2\^31 - 1 segments, found 4,294,967,296: choose a d_split above 16"):
+        simulate(of(Op.SPMM, matrix), {**WHOLE, "d_split": 16, "bypass": "sparse"})
+
+
+def test_half_precision_is_refused() -> None:
+    problem = Problem(Op.SPMM, drawn(), 32, "float16")
+    for call in (lambda: simulate(problem, CONFIG), lambda: space(problem)):
+        with pytest.raises(ProblemError, match="computes in float32, found a problem in float16"):
+            call()
+
+
+def test_a_machine_out_of_range_is_refused() -> None:
+    assert Machine(cache_bytes=0).cache_bytes == 0
+    with pytest.raises(ValueError, match="pes of more than 0, found 0"):
+        Machine(pes=0)
+    with pytest.raises(ValueError, match="cache_bytes of at least 0, found -1"):
+        Machine(cache_bytes=-1)
