@@ -40,6 +40,15 @@ def find_gcc() -> Gcc:
     return Gcc(path, version, int(major))
 
 
+def gcc_missing() -> str | None:
+    """Say why nothing can be compiled for the host, or None."""
+    try:
+        find_gcc()
+    except DeviceError as error:
+        return str(error)
+    return None
+
+
 def run_gcc(command: Sequence[str], text: str, source: str, instance: str) -> str:
     """Run the compiler on a text and give its standard output.
 

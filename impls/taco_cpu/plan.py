@@ -19,6 +19,7 @@ from spmark.impls.core.interfaces import Built, Config, Plan, Search
 from spmark.impls.core.operands import HostStaging
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.runtime.clibrary import load_c
+from spmark.impls.runtime.gcc import gcc_missing
 from spmark.impls.taco_cpu.generate import SIZES, arrays_of, generate
 from spmark.impls.taco_cpu.space import CSR, nest_of, space_of, why_illegal, why_malformed
 from spmark.impls.taco_cpu.storage import LevelFormat
@@ -79,8 +80,8 @@ class TacoCpu:
         return {name: getattr(self, name) for name in CSR}
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
-        """Refuse a loop nest that the operator does not have."""
-        return why_illegal(problem.op, self._config)
+        """Refuse a loop nest that the operator does not have, and a machine without a compiler."""
+        return why_illegal(problem.op, self._config) or gcc_missing()
 
     def build(self, problem: Problem, device: DeviceSpec) -> Plan:
         """Search where candidates are asked for, then generate, compile and convert.
@@ -108,7 +109,7 @@ class TacoCpu:
         race = Race(lambda config: TacoPlan(problem, config, self.threads, self.most_bytes), HostTimer(problem, device))
         exhaustive(race, [self._config, *space_of(problem.op).sample(self.seed, self.candidates)])
         config, _ = race.finish()
-        return config, race.describe()
+        return config, race.describe(cores=self.threads)
 
 
 class TacoPlan(Built):

@@ -12,6 +12,7 @@ from spmark.impls.core.cores import allowed_cores
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.device import find
+from spmark.impls.runtime.gcc import find_gcc
 from spmark.impls.taco_cpu.plan import TacoCpu
 from spmark.impls.taco_cpu.space import CSR, space_of
 
@@ -89,6 +90,17 @@ def test_what_an_operator_has_no_nest_for_is_unsupported() -> None:
     assert columns_first.unsupported(spmm, device) == "spmm: expected i1 outside of j1, found j1 i1 i0 k1 k0 j0"
     assert columns_first.unsupported(sddmm, device) is None
     assert "a dense matrix" in str(TacoCpu(formats="UUUU").unsupported(sddmm, device))
+
+
+def test_a_machine_without_a_compiler_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    find_gcc.cache_clear()
+    monkeypatch.setenv("PATH", "/nonexistent")
+    problem = Problem(Op.SPMM, matrices()["hub"], 8)
+    assert TacoCpu().unsupported(problem, find("cpu")) == (
+        "expected g++ on PATH to compile for the host, found none: install the package g++"
+    )
+    monkeypatch.undo()
+    assert TacoCpu().unsupported(problem, find("cpu")) is None
 
 
 def test_storage_beyond_the_cap_is_refused() -> None:
