@@ -93,9 +93,8 @@ class LevelFormat:
             coordinate, extent = coordinates[loop][entries], extents[loop]
             if loop in compressed:
                 begins = openings(position) | openings(coordinate)
-                pos = offsets(np.bincount(position[begins], minlength=size)).astype(np.int32)
-                levels.append(StoredLevel(loop, extent, pos, coordinate[begins]))
-                position, size = np.cumsum(begins) - 1, int(pos[-1])
+                levels.append(StoredLevel(loop, extent, _bounds(position[begins], size), coordinate[begins]))
+                position, size = np.cumsum(begins) - 1, int(np.count_nonzero(begins))
             else:
                 position, size = position * extent + coordinate, size * extent
                 levels.append(StoredLevel(loop, extent))
@@ -152,6 +151,20 @@ def _sorted(coordinates: Sequence[NDArray[np.int32]], extents: Sequence[int], nn
     if (key[1:] >= key[:-1]).all():
         return np.arange(nnz, dtype=np.int32)
     return np.argsort(key, kind="stable").astype(np.int32)
+
+
+def _bounds(parents: NDArray[np.int64], size: int) -> NDArray[np.int32]:
+    """Give where the children of each of ``size`` positions begin and the last ones end, (size + 1,) int32.
+
+    Parameters
+    ----------
+    parents : (n,) int64
+        The position of each child's parent, never falling.
+    """
+    first = np.flatnonzero(openings(parents))
+    bounds = np.zeros(size + 1, np.int32)
+    bounds[parents[first] + 1] = np.diff(first, append=parents.size)
+    return np.cumsum(bounds, out=bounds)
 
 
 def _check_bytes(levels: Sequence[StoredLevel], size: int, most_bytes: int, matrix: Csr) -> None:
