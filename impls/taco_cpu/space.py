@@ -98,12 +98,13 @@ def why_malformed(config: Mapping[str, Any]) -> str | None:
     """Say why a config has no meaning for any operator, or None."""
     for split in (*SPLITS.values(), "chunk"):
         value = config[split]
-        if not 1 <= value <= MOST_SPLIT or value & (value - 1):
-            return f"expected {split} as a power of two of at most {MOST_SPLIT:,}, found {value}"
+        if not isinstance(value, int) or not 1 <= value <= MOST_SPLIT or value & (value - 1):
+            return f"expected {split} as a power of two of at most {MOST_SPLIT:,}, found {value!r}"
     order, formats = config["order"], config["formats"]
-    if sorted(order.split()) != sorted(LOOPS):
+    if not isinstance(order, str) or sorted(order.split()) != sorted(LOOPS):
         return f"expected order to name each of {', '.join(LOOPS)} once, found {order!r}"
-    if len(formats) != len(LEVELS) or set(formats) - {COMPRESSED, UNCOMPRESSED}:
+    known = {COMPRESSED, UNCOMPRESSED}
+    if not isinstance(formats, str) or len(formats) != len(LEVELS) or not set(formats) <= known:
         return f"expected formats of a letter C or U for each of {', '.join(LEVELS)}, found {formats!r}"
     return next(_broken(order.split(), formats, config), None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,21 @@ def test_a_plan_says_what_it_is_and_what_it_holds() -> None:
     assert plan.search is None
     half = TacoCpu().build(Problem(Op.SPMM, matrices()["hub"], 32, DType.FLOAT16), find("cpu"))
     assert half.device_bytes == problem.matrix.nbytes + 4 * 32 * (2500 + 40), "float16 is widened to workspaces"
+
+
+@pytest.mark.parametrize("op", Op)
+def test_float16_is_rounded_before_the_product_and_behind_it(op: Op) -> None:
+    half = Problem(op, matrices()["hub"], 20, DType.FLOAT16, scaled=op is Op.SDDMM)
+    values = half.values.astype(np.float32)
+    assert (values != half.matrix.values).any()
+    wide = Problem(op, replace(half.matrix, values=values), 20, scaled=op is Op.SDDMM)
+    operands = dense_operands(half)
+    found, expected = np.empty(half.out_shape, np.float16), np.empty(half.out_shape, np.float32)
+    TacoCpu().build(half, find("cpu")).run([operand.astype(np.float16) for operand in operands], found)
+    TacoCpu().build(wide, find("cpu")).run(
+        [operand.astype(np.float16).astype(np.float32) for operand in operands], expected
+    )
+    np.testing.assert_array_equal(found, expected.astype(np.float16))
 
 
 def test_blocks_hold_padding_and_sddmm_a_table_of_its_elements() -> None:

@@ -49,6 +49,9 @@ def test_short_vectors_keep_j_together(op: Op) -> None:
     [
         ({"isplit": 3}, "expected isplit as a power of two of at most 65,536, found 3"),
         ({"chunk": 0}, "expected chunk as a power of two"),
+        ({"jsplit": "8"}, "expected jsplit as a power of two of at most 65,536, found '8'"),
+        ({"order": ["i1"]}, "expected order to name each of i1, i0, k1, k0, j1, j0 once, found ['i1']"),
+        ({"formats": None}, "expected formats of a letter C or U for each of i1, i0, k1, k0, found None"),
         ({"order": "i1 i0 k1 k0 j1"}, "expected order to name each of i1, i0, k1, k0, j1, j0 once, found 'i1 i0"),
         ({"formats": "UUC"}, "expected formats of a letter C or U for each of i1, i0, k1, k0, found 'UUC'"),
         ({"formats": "UUXU"}, "found 'UUXU'"),
