@@ -41,6 +41,7 @@ IMPLEMENTATIONS: Mapping[str, str] = {
     "scipy_cpu": "spmark.impls.scipy_cpu.plan:ScipyCpu",
     "numba_cpu": "spmark.impls.numba_cpu.plan:NumbaCpu",
     "blas_cpu": "spmark.impls.blas_cpu.plan:BlasCpu",
+    "taco_cpu": "spmark.impls.taco_cpu.plan:TacoCpu",
 }
 SEARCHES: Mapping[str, str] = {
     "stile_a100": "spmark.impls.stile.absent:a100",

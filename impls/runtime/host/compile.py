@@ -8,18 +8,16 @@ that compiles it.
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
-import subprocess
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 
 from filelock import FileLock
 
-from spmark.impls.core.errors import CompileError, DeviceError
+from spmark.impls.core.errors import CompileError
 from spmark.impls.core.files import whole
 from spmark.impls.runtime.compile import content
+from spmark.impls.runtime.gcc import find_gcc, run_gcc
 from spmark.impls.runtime.host.rewrite import rewrite_shared
 
 _HOST = Path(__file__).parent
@@ -46,7 +44,6 @@ _LINK_OPTIONS = tuple(
     f"-Wl,--wrap=__asan_{kind}{size}" for kind in ("load", "store") for size in ("2", "4", "8", "16", "N")
 )
 _FIRST_PATTERN_INIT = 12  # GCC that can fill uninitialised locals with a pattern
-_SECONDS = 300  # a compiler that takes longer does not end
 
 
 def compile_host(source: Path, instances: Sequence[str], include_dirs: Sequence[Path], cache_dir: Path) -> Path:
@@ -92,7 +89,7 @@ def compile_host(source: Path, instances: Sequence[str], include_dirs: Sequence[
             executable = cache_dir / f"{shelf}-{_key(*instances)}"
             with whole(executable) as made:
                 command = [compiler, *options, "-x", "c++-cpp-output", "-", "-x", "none", *ring, "-o", str(made)]
-                _run(command, flat + _table(instances), source, named)
+                run_gcc(command, flat + _table(instances), str(source), named)
                 made.chmod(0o755)
             with whole(executable.with_name(executable.name + _NAMES)) as names:
                 names.write_text("\n".join(instances))
@@ -105,7 +102,7 @@ def _preprocessed(source: Path, _content: bytes, include_dirs: tuple[Path, ...])
     compiler, _, options = _compiler()
     unit = f'#include "{_HOST / "simt.hpp"}"\n#include "{source.resolve()}"\n'
     includes = [f"-I{folder}" for folder in include_dirs]
-    text = _run([compiler, "-E", "-x", "c++", *options, *includes, "-"], unit, source, "")
+    text = run_gcc([compiler, "-E", "-x", "c++", *options, *includes, "-"], unit, str(source), "")
     try:
         return rewrite_shared(text)
     except ValueError as error:
@@ -134,33 +131,12 @@ def _table(instances: Sequence[str]) -> str:
     )
 
 
-def _run(command: Sequence[str], text: str, source: Path, instance: str) -> str:
-    """Run the compiler on a text and give its standard output."""
-    # Generated declarations cause useless warnings; messages in one language can be tested.
-    environment = {**os.environ, "LC_ALL": "C"}
-    try:
-        done = subprocess.run(
-            command, input=text, capture_output=True, text=True, timeout=_SECONDS, env=environment, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise CompileError(str(source), instance, f"g++ did not finish within {_SECONDS} s") from error
-    if done.returncode != 0:
-        raise CompileError(str(source), instance, done.stderr)
-    return done.stdout
-
-
 @cache
 def _compiler() -> tuple[str, str, tuple[str, ...]]:
-    """Find g++: its path, its version line, and the options that it takes."""
-    path = shutil.which("g++")
-    if path is None:
-        raise DeviceError(
-            "expected g++ (C++17) on PATH to run kernels on the host, found none: install the package g++"
-        )
-    version = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
-    major = subprocess.run([path, "-dumpversion"], capture_output=True, text=True, check=True).stdout.split(".")[0]
-    pattern = ("-ftrivial-auto-var-init=pattern",) if int(major) >= _FIRST_PATTERN_INIT else ()
-    return path, version, (*_OPTIONS, *pattern)
+    """Give the path of g++, its version line, and the options that it takes."""
+    gcc = find_gcc()
+    pattern = ("-ftrivial-auto-var-init=pattern",) if gcc.major >= _FIRST_PATTERN_INIT else ()
+    return gcc.path, gcc.version, (*_OPTIONS, *pattern)
 
 
 @cache
@@ -184,6 +160,6 @@ def ring_objects(cache_dir: Path) -> list[Path]:
                 with whole(object_) as made:
                     own = _FAST_OPTIONS if name in _AT_EVERY_ACCESS else ()
                     command = [compiler, *options, *own, "-c", "-x", "c++", "-", "-o", str(made)]
-                    _run(command, f'#include "{source}"\n', source, "the host ring")
+                    run_gcc(command, f'#include "{source}"\n', str(source), "the host ring")
             objects.append(object_)
     return objects

@@ -15,7 +15,7 @@ GPU = (
     "cusparse_best", "cusparse", "cublas", "gespmm", "dgl", "sparsetir", "stile", "liteform", "lo_spmm", "dash",
     "rowsplit", "nnzbalanced", "triton_blocksparse", "dgsparse",
 )  # fmt: skip
-CPU = ("scipy_cpu", "numba_cpu", "blas_cpu", "dgl")
+CPU = ("scipy_cpu", "numba_cpu", "blas_cpu", "taco_cpu", "dgl")
 # Machado, Oliveira and Fernandes, IEEE TVCG 2009, severity 1.0, on linear RGB.
 VISION = {
     "normal": np.eye(3),

@@ -13,6 +13,7 @@ import pytest
 from filelock import FileLock
 
 from spmark.impls.core.errors import CompileError, DeviceError
+from spmark.impls.runtime.gcc import find_gcc
 from spmark.impls.runtime.host import compile as host_compile
 from spmark.impls.runtime.host.compile import compile_host
 from spmark.impls.runtime.host.launch import launch_host
@@ -72,9 +73,9 @@ def test_who_asks_for_some_of_an_executables_instances_gets_it(source, cache):
 
 def test_a_source_is_preprocessed_again_only_where_it_or_a_header_has_changed(source, cache, monkeypatch):
     preprocessed = []
-    run = host_compile._run
+    run = host_compile.run_gcc
     monkeypatch.setattr(
-        host_compile, "_run", lambda command, *args: preprocessed.append("-E" in command) or run(command, *args)
+        host_compile, "run_gcc", lambda command, *args: preprocessed.append("-E" in command) or run(command, *args)
     )
     for name in ("fill<3>", "fill<3>", "fill<13>"):
         compile_host(source, [name], [source.parent], cache)
@@ -87,7 +88,7 @@ def test_a_source_is_preprocessed_again_only_where_it_or_a_header_has_changed(so
 
 def test_threads_and_processes_that_want_the_same_compile_it_once(source, cache, monkeypatch):
     compiled = []
-    run = host_compile._run
+    run = host_compile.run_gcc
 
     def counted(command, *args):
         if "-E" not in command:
@@ -95,7 +96,7 @@ def test_threads_and_processes_that_want_the_same_compile_it_once(source, cache,
             time.sleep(0.2)
         return run(command, *args)
 
-    monkeypatch.setattr(host_compile, "_run", counted)
+    monkeypatch.setattr(host_compile, "run_gcc", counted)
     with ThreadPoolExecutor(3) as pool:
         asked = [["fill<21>"], ["fill<21>"], ["fill<21>"]]
         made = list(pool.map(lambda names: compile_host(source, names, [source.parent], cache), asked))
@@ -138,7 +139,8 @@ def test_what_does_not_compile_carries_the_log(tmp_path, cache, text, instance, 
 
 
 def test_without_a_compiler_the_reason_is_said(source, cache, monkeypatch):
-    host_compile._compiler.cache_clear()
+    for found in (host_compile._compiler, find_gcc):
+        found.cache_clear()
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(DeviceError, match=r"expected g\+\+ .* found none"):
         compile_host(source, ["fill<3>"], [source.parent], cache)

@@ -1,0 +1,79 @@
+"""The system's own compiler, GCC: where it is, and how a text is compiled by it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+from spmark.impls.core.errors import CompileError, DeviceError
+
+_SECONDS = 300  # a compiler that takes longer does not end
+
+
+class Gcc(NamedTuple):
+    """The compiler g++, which also compiles C."""
+
+    path: str
+    version: str
+    """Its version line."""
+    major: int
+
+
+@cache
+def find_gcc() -> Gcc:
+    """Find g++ on PATH.
+
+    Raises
+    ------
+    DeviceError
+        g++ is not installed.
+    """
+    path = shutil.which("g++")
+    if path is None:
+        raise DeviceError("expected g++ on PATH to compile for the host, found none: install the package g++")
+    version = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
+    major = subprocess.run([path, "-dumpversion"], capture_output=True, text=True, check=True).stdout.split(".")[0]
+    return Gcc(path, version, int(major))
+
+
+def gcc_missing() -> str | None:
+    """Say why nothing can be compiled for the host, or None."""
+    try:
+        find_gcc()
+    except DeviceError as error:
+        return str(error)
+    return None
+
+
+def run_gcc(command: Sequence[str], text: str, source: str, instance: str) -> str:
+    """Run the compiler on a text and give its standard output.
+
+    Parameters
+    ----------
+    command : sequence of str
+        The compiler and its options.
+    text : str
+        Standard input.
+    source, instance : str
+        What is compiled, for errors.
+
+    Raises
+    ------
+    CompileError
+        The text does not compile, or the compiler takes longer than 300 s; carries the log.
+    """
+    # Generated declarations cause useless warnings; messages in one language can be tested.
+    environment = {**os.environ, "LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            command, input=text, capture_output=True, text=True, timeout=_SECONDS, env=environment, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise CompileError(source, instance, f"g++ did not finish within {_SECONDS} s") from error
+    if done.returncode != 0:
+        raise CompileError(source, instance, done.stderr)
+    return done.stdout

@@ -1,0 +1,193 @@
+"""The C function of a loop nest, in the manner of TACO's generated code: a loop for each level and each dense index.
+
+A loop over an uncompressed level counts coordinates; a loop over a compressed level counts positions and reads their
+coordinates. The innermost loop runs along rows of dense operands, in vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from spmark.impls.core.problem import Op
+from spmark.impls.taco_cpu.space import SPLITS, Nest
+
+SIZES = {
+    "threads": "threads of the parallel loop",
+    "chunk": "iterations of the parallel loop that a thread takes at a time",
+    "num_rows": "I",
+    "num_cols": "K",
+    "width": "J",
+    "isplit": "iterations of i0",
+    "ksplit": "iterations of k0",
+    "jsplit": "iterations of j0",
+}
+"""The numbers that every function takes before its arrays, int64_t."""
+_COMPUTED = {
+    Op.SPMM: "C[i, j] = sum_k A[i, k] B[k, j]",
+    Op.SDDMM: "D[i, k] = sum_j X[i, j] Y[k, j] where A has an element",
+}
+_LENGTHS = {"i": "num_rows", "k": "num_cols", "j": "width"}
+_ARRAYS = {
+    "pos": ("const int32_t", "below position p of the level above lie positions [p] to [p + 1]"),
+    "crd": ("const int32_t", "coordinate of each position"),
+    "values": ("const float", "A[i, k] by position of the last level, 0 in padding"),
+    "entries": ("const int32_t", "element of the result by position of the last level, -1 in padding"),
+    "scale": ("const float", "A[i, k] by position of the last level; NULL where nothing is scaled"),
+    "dense": ("const float", "B, (K, J)"),
+    "x": ("const float", "X, (I, J)"),
+    "y": ("const float", "Y, (K, J)"),
+    "out": ("float", "the result; every element is written"),
+}
+"""Type and meaning of arrays. Those of a level have its name behind, as in ``pos_k1``."""
+
+
+def arrays_of(nest: Nest) -> tuple[str, ...]:
+    """Name the arrays that the function of a nest takes after `SIZES`: A's, then operands and result."""
+    levels = [f"{array}_{loop}" for loop in nest.levels if loop in nest.compressed for array in ("pos", "crd")]
+    if nest.op is Op.SPMM:
+        return (*levels, "values", "dense", "out")
+    return (*levels, *(() if _in_csr_order(nest) else ("entries",)), "scale", "x", "y", "out")
+
+
+def generate(nest: Nest) -> str:
+    """Give the C source of a nest: one function, which has the nest's name."""
+    what = _COMPUTED[nest.op]
+    formats = (f"{loop} {'compressed' if loop in nest.compressed else 'uncompressed'}" for loop in nest.levels)
+    counted = [loop for loop in nest.loops if loop.endswith("1") and loop not in nest.compressed]
+    extents = (f"const int64_t extent_{loop} = {_extent(nest, loop)};" for loop in counted)
+    lines = [
+        f"// {nest.op}: {what}.",
+        f"// Loops {' '.join(nest.loops)}; levels of A: {', '.join(formats)}.",
+        "#include <stdint.h>",
+        "#include <string.h>",
+        "",
+        "static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }",
+        "",
+        f"void {nest.name}(",
+        *_indented(_parameters(nest)),
+        ") {",
+        *_indented([*extents, *_cleared(nest), *_loops(nest, 0, "")]),
+        "}",
+    ]
+    return "\n".join([*lines, ""])
+
+
+def _parameters(nest: Nest) -> list[str]:
+    names = arrays_of(nest)
+    arrays = [(*_ARRAYS[name.split("_")[0]], name) for name in names]
+    return [
+        *(f"int64_t {name},  // {meaning}" for name, meaning in SIZES.items()),
+        *(f"{kind} *restrict {name}{',' if name != names[-1] else ''}  // {meaning}" for kind, meaning, name in arrays),
+    ]
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    return ["    " + line for line in lines]
+
+
+def _extent(nest: Nest, loop: str) -> str:
+    """Give the number of iterations of an outer loop."""
+    index = loop[0]
+    length, split = _LENGTHS[index], SPLITS[index]
+    return f"({length} + {split} - 1) / {split}" if f"{index}0" in nest.loops else length
+
+
+def _of_tile(index: str) -> str:
+    """Give the number of iterations of an inner loop: fewer in the last tile, where the split does not divide."""
+    return f"least({SPLITS[index]}, {_LENGTHS[index]} - {index}1 * {SPLITS[index]})"
+
+
+def _in_csr_order(nest: Nest) -> bool:
+    """Tell whether the positions of the last level are A's non-zeros in CSR order, which needs no table."""
+    indices = [loop[0] for loop in nest.levels]
+    return indices == sorted(indices) and nest.levels[-1] in nest.compressed
+
+
+def _clears_as_it_goes(nest: Nest) -> bool:
+    """Tell whether the outermost loop meets all rows of C: it then clears them on their way into the cache."""
+    return nest.op is Op.SPMM and nest.loops[0] == "i1" and "i1" not in nest.compressed
+
+
+def _cleared(nest: Nest) -> list[str]:
+    """Clear C in a loop of its own, where the nest does not; SDDMM's first visit of an element overwrites it."""
+    if nest.op is Op.SDDMM or _clears_as_it_goes(nest):
+        return []
+    return [
+        "#pragma omp parallel for num_threads(threads) schedule(static)",
+        "for (int64_t i = 0; i < num_rows; ++i) memset(out + i * width, 0, width * sizeof(float));",
+    ]
+
+
+def _loops(nest: Nest, depth: int, above: str) -> list[str]:
+    """Give the loop at a depth with all that is inside; ``above`` is the position in A's level above, or empty."""
+    if depth == len(nest.loops):
+        return ["c[j] += value * b[j];" if nest.op is Op.SPMM else "sum += left[j] * right[j];"]
+    loop = nest.loops[depth]
+    is_level = loop in nest.levels
+    inside = [*_named(nest, loop, above)]
+    if depth == 0 and _clears_as_it_goes(nest):
+        inside += _clear_tile(nest)
+    if is_level and loop == nest.levels[-1]:
+        before, behind = _element(nest, loop)
+        inside += [*before, *_loops(nest, depth + 1, ""), *behind]
+    else:
+        inside += _loops(nest, depth + 1, f"p_{loop}" if is_level else above)
+    return [*_head(nest, loop, above), *_indented(inside), "}"]
+
+
+def _head(nest: Nest, loop: str, above: str) -> list[str]:
+    """Give what stands before the body of a loop."""
+    lines = []
+    if loop == nest.parallel:
+        lines.append("#pragma omp parallel for num_threads(threads) schedule(dynamic, chunk)")
+    if loop == nest.loops[-1]:
+        lines.append("#pragma omp simd" + ("" if nest.op is Op.SPMM else " reduction(+ : sum)"))
+    if loop in nest.compressed:
+        first, last = (f"{above}", f"{above} + 1") if above else ("0", "1")
+        return [*lines, f"for (int64_t p_{loop} = pos_{loop}[{first}]; p_{loop} < pos_{loop}[{last}]; ++p_{loop}) {{"]
+    if loop.endswith("0"):
+        lines.insert(0, f"const int64_t extent_{loop} = {_of_tile(loop[0])};")
+    return [*lines, f"for (int64_t {loop} = 0; {loop} < extent_{loop}; ++{loop}) {{"]
+
+
+def _named(nest: Nest, loop: str, above: str) -> list[str]:
+    """Define what a loop makes known: its coordinate or position, and the index that it completes."""
+    index, lines = loop[0], []
+    if loop in nest.compressed:
+        lines.append(f"const int64_t {loop} = crd_{loop}[p_{loop}];")
+    elif loop in nest.levels:
+        extent = SPLITS[index] if loop.endswith("0") else f"extent_{loop}"
+        lines.append(f"const int64_t p_{loop} = " + (f"{above} * {extent} + {loop};" if above else f"{loop};"))
+    if loop.endswith("0"):
+        lines.append(f"const int64_t {index} = {index}1 * {SPLITS[index]} + {index}0;")
+    elif f"{index}0" not in nest.loops:
+        lines.append(f"const int64_t {index} = {index}1;")
+    return lines
+
+
+def _clear_tile(nest: Nest) -> list[str]:
+    if "i0" in nest.loops:
+        return [f"memset(out + i1 * isplit * width, 0, {_of_tile('i')} * width * sizeof(float));"]
+    return ["memset(out + i * width, 0, width * sizeof(float));"]
+
+
+def _element(nest: Nest, leaf: str) -> tuple[list[str], list[str]]:
+    """Give what is read of an element of A before the loops inside, and what is written behind them."""
+    if nest.op is Op.SPMM:
+        return [
+            f"const float value = values[p_{leaf}];",
+            "const float *const b = dense + k * width;",
+            "float *const c = out + i * width;",
+        ], []
+    before = [f"const int64_t at = p_{leaf};" if _in_csr_order(nest) else f"const int64_t at = entries[p_{leaf}];"]
+    if leaf not in nest.compressed:
+        before.append("if (at < 0) continue;")
+    before += [
+        "const float *const left = x + i * width;",
+        "const float *const right = y + k * width;",
+        "float sum = 0;",
+    ]
+    term = f"scale ? scale[p_{leaf}] * sum : sum"
+    if nest.loops.index("j1") > nest.loops.index(leaf):
+        return before, [f"out[at] = {term};"]
+    return before, [f"const float term = {term};", "out[at] = j1 == 0 ? term : out[at] + term;"]

@@ -1,0 +1,151 @@
+"""SpMM and SDDMM as generated C loop nests in the manner of TACO, on the host's cores.
+
+A config names the loop order, the splits and A's level formats (`spmark.impls.taco_cpu.space`). Loop order and formats
+make a C function (`generate`), which is compiled once. A is stored in the formats (`storage`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from spmark.impls.core.cores import allowed_cores
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.interfaces import Built, Config, Plan, Search
+from spmark.impls.core.operands import HostStaging
+from spmark.impls.core.problem import Op, Problem
+from spmark.impls.runtime.clibrary import load_c
+from spmark.impls.runtime.gcc import gcc_missing
+from spmark.impls.taco_cpu.generate import SIZES, arrays_of, generate
+from spmark.impls.taco_cpu.space import CSR, nest_of, space_of, why_illegal, why_malformed
+from spmark.impls.taco_cpu.storage import LevelFormat
+from spmark.impls.tuning.cache import PlanCache, searched
+from spmark.impls.tuning.race import Race
+from spmark.impls.tuning.strategies import exhaustive
+from spmark.impls.tuning.timer import HostTimer
+
+
+@dataclass(frozen=True)
+class TacoCpu:
+    """A loop nest of TACO's kind; by default the system's own, CSR with rows in parallel.
+
+    Raises
+    ------
+    ValueError
+        A tunable has an illegal value; says which and why.
+    """
+
+    name: ClassVar[str] = "taco_cpu"
+    ops: ClassVar[frozenset[Op]] = frozenset(Op)
+    devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CPU})
+    kernels: ClassVar[tuple[()]] = ()
+
+    isplit: int = CSR["isplit"]
+    """Iterations of the loop i0, a power of two."""
+    ksplit: int = CSR["ksplit"]
+    """Iterations of the loop k0, a power of two."""
+    jsplit: int = CSR["jsplit"]
+    """Iterations of the loop j0, a power of two; 1 leaves j whole."""
+    order: str = CSR["order"]
+    """The loops, outermost first."""
+    formats: str = CSR["formats"]
+    """A letter for each of the levels i1, i0, k1 and k0: C compressed, U uncompressed."""
+    chunk: int = CSR["chunk"]
+    """Iterations of the parallel loop that a thread takes at a time, a power of two."""
+    threads: int = 0
+    """Threads; 0 is one for each core that the process may use."""
+    most_bytes: int = 1 << 28
+    """Bytes that the positions of an uncompressed level may take; the bytes of A's CSR, where these are more."""
+    candidates: int = 0
+    """Configs of the space that are drawn, and timed beside the config that the other tunables name; the fastest wins.
+    0 searches nothing."""
+    seed: int = 0
+    """Seed of the draw."""
+
+    def __post_init__(self) -> None:
+        reason = why_malformed(self._config)
+        if reason is not None:
+            raise ValueError(reason)
+        for name in ("threads", "most_bytes", "candidates", "seed"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"expected {name} of at least 0, found {getattr(self, name)}")
+
+    @property
+    def _config(self) -> Config:
+        """The point of the space that the tunables name."""
+        return {name: getattr(self, name) for name in CSR}
+
+    def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
+        """Refuse a loop nest that the operator does not have, and a machine without a compiler."""
+        return why_illegal(problem.op, self._config) or gcc_missing()
+
+    def build(self, problem: Problem, device: DeviceSpec) -> Plan:
+        """Search where candidates are asked for, then generate, compile and convert.
+
+        Raises
+        ------
+        BuildError
+            An uncompressed level would take more than ``most_bytes``.
+        CompileError
+            The generated C does not compile.
+        DeviceError
+            g++ is not installed.
+        """
+        chosen = replace(self, threads=self.threads or len(allowed_cores()))
+        if not self.candidates:
+            return TacoPlan(problem, chosen._config, chosen.threads, chosen.most_bytes)
+        cache = PlanCache("taco_cpu", problem, device, asdict(chosen))
+        kept = searched(cache, lambda: chosen._search(problem, device))
+        plan = TacoPlan(problem, kept.config, chosen.threads, chosen.most_bytes)
+        plan.charge(kept.phases_s)
+        plan.search = kept.search
+        return plan
+
+    def _search(self, problem: Problem, device: DeviceSpec) -> tuple[Config, Search]:
+        race = Race(lambda config: TacoPlan(problem, config, self.threads, self.most_bytes), HostTimer(problem, device))
+        exhaustive(race, [self._config, *space_of(problem.op).sample(self.seed, self.candidates)])
+        config, _ = race.finish()
+        return config, race.describe(cores=self.threads)
+
+
+class TacoPlan(Built):
+    """One loop nest for one problem.
+
+    Parameters
+    ----------
+    problem : Problem
+    config : mapping
+        A legal config of the operator's space.
+    threads, most_bytes : int
+        As in `TacoCpu`.
+    """
+
+    def __init__(self, problem: Problem, config: Mapping[str, Any], threads: int, most_bytes: int) -> None:
+        super().__init__(config={**config, "threads": threads})
+        nest = nest_of(problem.op, config)
+        with self.phase("convert"):
+            matrix = replace(problem.matrix, values=problem.values.astype(np.float32, copy=False))
+            splits = (config["isplit"], config["ksplit"])
+            held = LevelFormat.from_csr(matrix, nest.levels, nest.compressed, splits, most_bytes)
+            self._staging = HostStaging(problem)
+        with self.phase("compile"):
+            self._function = getattr(load_c(generate(nest), nest.name), nest.name)
+        arrays = {**held.arrays(), "scale": held.values if problem.scaled else None}
+        num_rows, num_cols = problem.matrix.shape
+        sizes = {**config, "threads": threads, "num_rows": num_rows, "num_cols": num_cols, "width": problem.width}
+        passed = [arrays[name] for name in arrays_of(nest) if name in arrays]
+        self._held = [array for array in passed if array is not None]
+        addresses = [ctypes.c_void_p(None if array is None else array.ctypes.data) for array in passed]
+        self._arguments = [*(ctypes.c_int64(sizes[name]) for name in SIZES), *addresses]
+        self.stored = held.stored
+        self.device_bytes = sum(array.nbytes for array in self._held) + self._staging.nbytes
+
+    def run(self, operands: Sequence[Any], out: Any) -> None:
+        """Compute C = A B, or D."""
+        arrays = self._staging.enter(operands, out)
+        self._function(*self._arguments, *(ctypes.c_void_p(array.ctypes.data) for array in arrays))
+        self._staging.leave(out)

@@ -1,0 +1,183 @@
+"""The configs of TACO's CPU loop nests: splits, loop order, level formats and chunk, after WACO's sampler.
+
+Each of the indices i, k and j is split into an outer loop (``i1``) and an inner loop (``i0``) of ``isplit`` iterations.
+A is stored level by level in the order in which the loops over i and k are nested.
+
+Kjolstad, Kamil, Chou, Lugato and Amarasinghe, "The tensor algebra compiler", OOPSLA 2017. Won, Mendis, Emer and
+Amarasinghe, "WACO: learning workload-aware co-optimization of the format and schedule of a sparse tensor program",
+ASPLOS 2023; the space is that of its public sampler.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import permutations, product
+from typing import Any
+
+from spmark.impls.core.interfaces import Config
+from spmark.impls.core.problem import Op
+from spmark.impls.tuning.space import Axis, Space, key_of
+
+LOOPS = ("i1", "i0", "k1", "k0", "j1", "j0")
+LEVELS = LOOPS[:4]
+"""The loops over A, one level of storage each; ``formats`` has a letter for each, in this order."""
+COMPRESSED, UNCOMPRESSED = "C", "U"
+SPLITS = {"i": "isplit", "k": "ksplit", "j": "jsplit"}
+"""The tunable that splits an index."""
+CSR: Config = {
+    "isplit": 1,
+    "ksplit": 1,
+    "jsplit": 1,
+    "order": "i1 i0 k1 k0 j1 j0",
+    "formats": "UUCU",
+    "chunk": 32,
+}
+"""The system's own default: A in CSR, rows in parallel."""
+MOST_SPLIT = 1 << 16
+_VECTOR = 8
+"""Iterations of j0 below which a vector is not full, so that j1 may not be far from j0."""
+
+
+@dataclass(frozen=True)
+class Nest:
+    """A loop nest, which is one program: all sizes and splits are its arguments."""
+
+    op: Op
+    loops: tuple[str, ...]
+    """Outermost first; the inner loop of a split of 1 is left out."""
+    compressed: frozenset[str]
+    """The levels of A that are compressed."""
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The levels of A, in storage order."""
+        return tuple(loop for loop in self.loops if loop in LEVELS)
+
+    @property
+    def parallel(self) -> str:
+        """The loop whose iterations threads share, as in WACO.
+
+        It is i1 in SpMM, where no two rows of C meet, and the outer one of i1 and k1 in SDDMM, where no two elements
+        of the result meet.
+        """
+        return next(loop for loop in self.loops if loop == "i1" or (loop == "k1" and self.op is Op.SDDMM))
+
+    @property
+    def name(self) -> str:
+        """The function's name: operator, loops, and a letter for the format of each level, such as ``i1u``."""
+        marks = {loop: "c" if loop in self.compressed else "u" for loop in self.levels}
+        return "_".join([str(self.op), *(loop + marks.get(loop, "") for loop in self.loops)])
+
+
+def nest_of(op: Op, config: Mapping[str, Any]) -> Nest:
+    """Give the nest of a legal config."""
+    once = {f"{index}0" for index, split in SPLITS.items() if config[split] == 1}
+    loops = tuple(loop for loop in config["order"].split() if loop not in once)
+    formats = zip(LEVELS, config["formats"], strict=True)
+    return Nest(op, loops, frozenset(loop for loop, letter in formats if letter == COMPRESSED and loop in loops))
+
+
+def common(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what a config shares with those of other platforms, by the names of a common vector of configs.
+
+    Returns
+    -------
+    dict
+        ``i``, ``j`` and ``k``: the splits, powers of two. ``order``: the six loops, outermost first, a list of
+        ``i1, i2, j1, j2, k1, k2``; the inner loops, here called ``i0, j0, k0``, are called ``i2, j2, k2`` there. The
+        loops of a split of 1 are listed, too.
+    """
+    order = [loop.replace("0", "2") for loop in config["order"].split()]
+    return {**{index: config[split] for index, split in SPLITS.items()}, "order": order}
+
+
+def why_malformed(config: Mapping[str, Any]) -> str | None:
+    """Say why a config has no meaning for any operator, or None."""
+    for split in (*SPLITS.values(), "chunk"):
+        value = config[split]
+        if not isinstance(value, int) or not 1 <= value <= MOST_SPLIT or value & (value - 1):
+            return f"expected {split} as a power of two of at most {MOST_SPLIT:,}, found {value!r}"
+    order, formats = config["order"], config["formats"]
+    if not isinstance(order, str) or sorted(order.split()) != sorted(LOOPS):
+        return f"expected order to name each of {', '.join(LOOPS)} once, found {order!r}"
+    known = {COMPRESSED, UNCOMPRESSED}
+    if not isinstance(formats, str) or len(formats) != len(LEVELS) or not set(formats) <= known:
+        return f"expected formats of a letter C or U for each of {', '.join(LEVELS)}, found {formats!r}"
+    return next(_broken(order.split(), formats, config), None)
+
+
+def _broken(loops: list[str], formats: str, config: Mapping[str, Any]) -> Iterator[str]:
+    """Give the rules of all operators that a config breaks."""
+    depth, found = {loop: loops.index(loop) for loop in loops}, f"found {' '.join(loops)}"
+    for index, split in SPLITS.items():
+        outer, inner = f"{index}1", f"{index}0"
+        if depth[outer] > depth[inner]:
+            yield f"expected {outer} outside of {inner}, {found}"
+        if config[split] == 1 and depth[inner] != depth[outer] + 1:
+            yield f"expected {inner} directly inside of {outer} where {split} is 1, {found}: it has one iteration"
+        if config[split] == 1 and inner in LEVELS and formats[LEVELS.index(inner)] == COMPRESSED:
+            yield f"expected {inner} uncompressed where {split} is 1, found formats {formats}: it has one coordinate"
+    if loops[-1] != "j0":
+        yield f"expected j0 innermost, {found}: the innermost loop runs in vectors along rows of dense operands"
+    if config["jsplit"] < _VECTOR and loops[-2] != "j1":
+        yield f"expected j1 directly outside of j0 where jsplit is below {_VECTOR}, {found}: vectors would be short"
+
+
+def why_illegal(op: Op, config: Mapping[str, Any]) -> str | None:
+    """Say why a config has no loop nest for an operator, or None.
+
+    The rules are those of WACO's sampler. Configs that differ in the place or format of a loop with one iteration
+    are the same program, of which one is legal.
+    """
+    malformed = why_malformed(config)
+    if malformed is not None:
+        return malformed
+    loops = config["order"].split()
+    if op is Op.SPMM and loops.index("i1") > loops.index("j1"):
+        return f"{op}: expected i1 outside of j1, found {config['order']}"
+    if op is Op.SDDMM and COMPRESSED not in config["formats"]:
+        return f"{op}: expected a compressed level, found formats {config['formats']}: a dense matrix"
+    return None
+
+
+@cache
+def space_of(op: Op) -> Space:
+    """Give the space of an operator: WACO's values, with splits of i and k up to 32 for SDDMM, too."""
+    return _space(op, {"isplit": _powers(32), "ksplit": _powers(32), "jsplit": _powers(128)})
+
+
+@cache
+def digest_of(op: Op) -> str:
+    """Give sixteen hex digits that tell versions of an operator's space apart, in some 10 ms.
+
+    `Space.digest` would list half a million configs. A rule asks of a split only whether it is 1 or below a vector's
+    length, and no rule asks for the chunk. So the digest covers all axes, and the legal configs of one split of each
+    kind.
+    """
+    kinds = _space(op, {"isplit": [1, 2], "ksplit": [1, 2], "jsplit": [1, 2, _VECTOR]}, chunks=[1])
+    axes = key_of({axis.name: axis.values for axis in space_of(op).axes})
+    return hashlib.sha256(f"{axes}\n{kinds.digest}".encode()).hexdigest()[:16]
+
+
+def _space(op: Op, splits: Mapping[str, list[int]], chunks: list[int] | None = None) -> Space:
+    widest = {"isplit": MOST_SPLIT, "ksplit": MOST_SPLIT, "jsplit": MOST_SPLIT, "chunk": 1}
+    orders = map(" ".join, permutations(LOOPS))
+    legal = [order for order in orders if _is_legal(op, {**widest, "order": order, "formats": CSR["formats"]})]
+    axes = (
+        *(Axis.of(split, values) for split, values in splits.items()),
+        Axis.of("order", legal),
+        Axis.of("formats", map("".join, product((COMPRESSED, UNCOMPRESSED), repeat=len(LEVELS)))),
+        Axis.of("chunk", chunks or _powers(256 if op is Op.SPMM else 32)),
+    )
+    return Space(axes, partial(_is_legal, op))
+
+
+def _is_legal(op: Op, config: Mapping[str, Any]) -> bool:
+    return why_illegal(op, config) is None
+
+
+def _powers(most: int) -> list[int]:
+    return [1 << power for power in range(most.bit_length())]

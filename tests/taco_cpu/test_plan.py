@@ -1,0 +1,161 @@
+"""Plans of loop nests: what a config gives, what is refused, what a search keeps, and accounts of cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from problems import dense_operands, matrices, problems, random_csr, run_checked
+
+from spmark.impls.core.cores import allowed_cores
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.runtime.device import find
+from spmark.impls.runtime.gcc import find_gcc
+from spmark.impls.taco_cpu.plan import TacoCpu
+from spmark.impls.taco_cpu.space import CSR, space_of
+
+BLOCKED: dict[str, Any] = {
+    "isplit": 4,
+    "ksplit": 2,
+    "jsplit": 8,
+    "order": "k1 i1 j1 i0 k0 j0",
+    "formats": "CUCU",
+    "chunk": 1,
+}
+
+
+@pytest.mark.parametrize("op", Op)
+@pytest.mark.parametrize("width", [1, 3, 33, 130])
+def test_every_drawn_config_gives_the_result(op: Op, width: int) -> None:
+    problem = problems()[f"{op}-empty_rows-J{width}-float32"]
+    for config in space_of(op).sample(width, 4):
+        run_checked(TacoCpu(**config).build(problem, find("cpu")), problem)
+
+
+@pytest.mark.parametrize("op", Op)
+@pytest.mark.parametrize("order", ["i1 k1 j1 i0 k0 j0", "k1 i1 i0 k0 j1 j0"])
+def test_threads_do_not_change_the_result(op: Op, order: str) -> None:
+    problem = Problem(op, matrices()["hub"], 20)
+    results = [
+        run_checked(TacoCpu(**{**BLOCKED, "order": order}, threads=threads).build(problem, find("cpu")), problem)
+        for threads in (1, 2, 5)
+    ]
+    for result in results[1:]:
+        np.testing.assert_array_equal(result, results[0])
+
+
+def test_a_plan_says_what_it_is_and_what_it_holds() -> None:
+    problem = Problem(Op.SPMM, matrices()["hub"], 32)
+    plan = TacoCpu().build(problem, find("cpu"))
+    assert plan.config == {**CSR, "threads": len(allowed_cores())}
+    assert plan.stored == problem.matrix.nnz
+    assert plan.device_bytes == problem.matrix.nbytes
+    assert plan.phases_s.keys() == {"convert", "compile"}
+    assert plan.search is None
+    half = TacoCpu().build(Problem(Op.SPMM, matrices()["hub"], 32, DType.FLOAT16), find("cpu"))
+    assert half.device_bytes == problem.matrix.nbytes + 4 * 32 * (2500 + 40), "float16 is widened to workspaces"
+
+
+@pytest.mark.parametrize("op", Op)
+def test_float16_is_rounded_before_the_product_and_behind_it(op: Op) -> None:
+    half = Problem(op, matrices()["hub"], 20, DType.FLOAT16, scaled=op is Op.SDDMM)
+    values = half.values.astype(np.float32)
+    assert (values != half.matrix.values).any()
+    wide = Problem(op, replace(half.matrix, values=values), 20, scaled=op is Op.SDDMM)
+    operands = dense_operands(half)
+    found, expected = np.empty(half.out_shape, np.float16), np.empty(half.out_shape, np.float32)
+    TacoCpu().build(half, find("cpu")).run([operand.astype(np.float16) for operand in operands], found)
+    TacoCpu().build(wide, find("cpu")).run(
+        [operand.astype(np.float16).astype(np.float32) for operand in operands], expected
+    )
+    np.testing.assert_array_equal(found, expected.astype(np.float16))
+
+
+def test_blocks_hold_padding_and_sddmm_a_table_of_its_elements() -> None:
+    matrix = random_csr(8, 6, [1, 0, 0, 0, 0, 0, 0, 2])
+    plan = TacoCpu(**{**BLOCKED, "formats": "UUCU"}).build(Problem(Op.SDDMM, matrix, 16, scaled=False), find("cpu"))
+    assert plan.stored % 8 == 0
+    assert plan.stored > matrix.nnz
+    unscaled, scaled = (
+        TacoCpu(**BLOCKED).build(Problem(Op.SDDMM, matrix, 16, scaled=one), find("cpu")) for one in (False, True)
+    )
+    assert scaled.device_bytes - unscaled.device_bytes == 4 * scaled.stored
+
+
+@pytest.mark.parametrize(
+    ("tunables", "reason"),
+    [
+        ({"isplit": 6}, "expected isplit as a power of two of at most 65,536, found 6"),
+        ({"order": "i1 i0"}, "expected order to name each of"),
+        ({"jsplit": 4, "order": "i1 i0 j1 k1 k0 j0"}, "expected j1 directly outside of j0"),
+        ({"threads": -1}, "expected threads of at least 0, found -1"),
+        ({"candidates": -3}, "expected candidates of at least 0, found -3"),
+    ],
+)
+def test_illegal_tunables_are_refused(tunables: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        TacoCpu(**tunables)
+
+
+def test_what_an_operator_has_no_nest_for_is_unsupported() -> None:
+    device, columns_first = find("cpu"), TacoCpu(jsplit=8, order="j1 i1 i0 k1 k0 j0")
+    spmm, sddmm = (Problem(op, matrices()["hub"], 8) for op in (Op.SPMM, Op.SDDMM))
+    assert columns_first.unsupported(spmm, device) == "spmm: expected i1 outside of j1, found j1 i1 i0 k1 k0 j0"
+    assert columns_first.unsupported(sddmm, device) is None
+    assert "a dense matrix" in str(TacoCpu(formats="UUUU").unsupported(sddmm, device))
+
+
+def test_a_machine_without_a_compiler_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    find_gcc.cache_clear()
+    monkeypatch.setenv("PATH", "/nonexistent")
+    problem = Problem(Op.SPMM, matrices()["hub"], 8)
+    assert TacoCpu().unsupported(problem, find("cpu")) == (
+        "expected g++ on PATH to compile for the host, found none: install the package g++"
+    )
+    monkeypatch.undo()
+    assert TacoCpu().unsupported(problem, find("cpu")) is None
+
+
+def test_storage_beyond_the_cap_is_refused() -> None:
+    problem = Problem(Op.SPMM, matrices()["hub"], 8)
+    assert TacoCpu(formats="UUUU").build(problem, find("cpu")).stored == 40 * 2500
+    with pytest.raises(BuildError, match=r"expected the uncompressed level k1 to take at most .* found 400,000"):
+        TacoCpu(formats="UUUU", most_bytes=399_999).build(problem, find("cpu"))
+
+
+@pytest.mark.parametrize("op", Op)
+def test_a_search_times_what_it_draws_beside_its_own_config_and_is_kept(
+    op: Op, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
+    problem = Problem(op, matrices()["under_32_rows"], 24)
+    how = TacoCpu(candidates=3, seed=5, threads=1)
+    plan = how.build(problem, find("cpu"))
+    run_checked(plan, problem)
+    search = plan.search
+    assert search is not None
+    assert [one.config for one in search.seen] == [CSR, *space_of(op).sample(5, 3)]
+    assert search.measured == search.candidates == 4
+    assert {key: plan.config[key] for key in CSR} in [one.config for one in search.seen]
+    assert plan.phases_s["search"] > 0
+    again = how.build(problem, find("cpu"))
+    assert again.config == plan.config
+    assert again.phases_s["search"] == plan.phases_s["search"], "the kept search is not made again"
+
+
+def test_operands_are_read_where_they_are_and_the_result_is_whole() -> None:
+    problem = problems()["spmm-empty_rows-J32-float32"]
+    plan = TacoCpu(**BLOCKED).build(problem, find("cpu"))
+    operands = dense_operands(problem)
+    out = np.full(problem.out_shape, np.nan, np.float32)
+    plan.run(operands, out)
+    empty = np.flatnonzero(problem.matrix.row_lengths == 0)
+    assert empty.size
+    assert (out[empty] == 0).all()
+    operands[0] *= 2
+    doubled = np.empty_like(out)
+    plan.run(operands, doubled)
+    np.testing.assert_array_equal(doubled, 2 * out)
