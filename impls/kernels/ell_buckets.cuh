@@ -154,6 +154,7 @@ __device__ __forceinline__ void walk(const Run<T, lanes>& run, int elements, int
     const int from = shuffle(kFullMask, now.column, base + e);
     if (from >= 0) columns.load(part[e], from);
   }
+  if (columns.shared) wait_for_previous_grid();  // it clears the rows that are added into; loads need not wait
 #pragma unroll 1
   for (int u = 0; u < elements / kDepth; ++u) {
     const int place = base + u % kSteps * kDepth;
@@ -229,7 +230,6 @@ struct EllBuckets {
     Vec<float, vector> sum[vectors];
 #pragma unroll
     for (int v = 0; v < vectors; ++v) sum[v] = zeros<float, vector>();
-    if (shared) wait_for_previous_grid();
 
     if (slots == 0) {
 #pragma unroll 1
