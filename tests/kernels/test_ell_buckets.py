@@ -129,6 +129,24 @@ def test_padding_adds_nothing_of_an_infinity(
     np.testing.assert_array_equal(out[~named], expected[~named])
 
 
+@pytest.mark.parametrize("dtype", list(DType))
+@pytest.mark.parametrize("lanes", [8, 16])
+def test_a_group_that_ends_before_its_neighbours_adds_nothing_more(
+    lanes: int, dtype: DType, target: TableTarget
+) -> None:
+    """All groups but the last of a block have three chunks of slots, and the last has two."""
+    per_chunk, groups = lanes // 8, 128 // lanes
+    filled = 3 * per_chunk * (groups - 1) + 2 * per_chunk
+    matrix = random_csr(filled + 40, 300, [8] * filled + [0] * 40)
+    problem = Problem(Op.SPMM, matrix, 4 * lanes, dtype)
+    held = HybFormat.from_csr(matrix, 1, 8)
+    plan = EllBucketsPlan(problem, target, held, {}, vector=4, lanes=lanes, work=64)
+    operands = dense_operands(problem)
+    out = np.full(problem.out_shape, np.nan, dtype.numpy)
+    plan.run(operands, out)
+    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+
+
 def shared_by_loop(matrix: Csr, partitions: int, max_width: int) -> list[int]:
     """List the rows of several ELL rows in the slow, obvious way."""
     width = -(-matrix.num_cols // partitions)
