@@ -16,7 +16,6 @@ H200 = ROOT / "report" / "reference" / "h200"
         ("stile_tile_order", "patterns/", 4, 2),
         ("stile_modes", "patterns/", 4, 2),
         ("lo_spmm_fig6_reordering", "similar_", 9, 4),
-        ("liteform_dense_pieces", "patterns/", 1, 9),
     ],
 )
 def test_searches_of_published_records_are_found_again(sweep: str, only: str, every: int, cases: int) -> None:

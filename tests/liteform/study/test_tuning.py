@@ -227,16 +227,20 @@ def test_candidates_are_legal_and_different(width: int, dtype: DType) -> None:
     assert set(tiles(width, dtype)) <= set(tiles(width, dtype, small=True))
 
 
-def test_the_table_that_ships_knows_every_published_width() -> None:
+def test_the_table_that_ships_knows_every_published_width(monkeypatch: pytest.MonkeyPatch) -> None:
     table = table_for("nvidia-h200")
     assert isinstance(table, ScheduleTable)
-    assert {entry.width for entry in table.entries} == {32, 64, 128, 256, 512}
+    known = {(dtype.value, width) for dtype in DType for width in (32, 64, 128, 256, 512)}
+    assert {(entry.dtype, entry.width) for entry in table.entries} == known
+    assert {(entry.dtype, entry.width) for entry in table.direct} == known
     assert table.weights is not None
     assert table.gathering is not None
     for width in (32, 48, 512):
         found = schedule_for("nvidia-h200", width, DType.FLOAT32, nnz=10**6, max_width=64)
         assert width % found.vector == 0
     # Without entries in float16 those of rows of B of as many bytes are taken.
+    single_only = table.model_copy(update={"entries": [one for one in table.entries if one.dtype == "float32"]})
+    monkeypatch.setattr("spmark.impls.liteform.schedule.table_for", lambda device: single_only)
     single = schedule_for("nvidia-h200", 64, DType.FLOAT32, nnz=10**6, max_width=64)
     half = schedule_for("nvidia-h200", 128, DType.FLOAT16, nnz=10**6, max_width=64)
     assert half == replace(single, vector=2 * single.vector)
