@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -152,6 +152,6 @@ def _drawn(mean: Tensor, log_variance: Tensor | None) -> Tensor:
     return mean if log_variance is None else mean + (log_variance / 2).exp() * load_torch().randn_like(mean)
 
 
-def _affine(layer: Layers, kept: int | None = None) -> tuple[Any, Any]:
+def _affine(layer: Layers, kept: int | None = None) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Give the first ``kept`` results of a `torch.nn.Linear` as (before, after) weights and offsets."""
     return np.ascontiguousarray(to_numpy(layer.weight)[:kept].T), to_numpy(layer.bias)[:kept].copy()

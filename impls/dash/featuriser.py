@@ -74,9 +74,9 @@ def build(kind: Featuriser) -> Layers:
 
 def embed(kind: Featuriser, layers: Layers, pattern: Pattern) -> Tensor:
     """Give a matrix's embedding, (128,) float32."""
-    looked = {Featuriser.DASH: _look_dash, Featuriser.WACO: _look_waco, Featuriser.NONE: lambda *_: []}[kind]
-    parts = [*looked(layers, pattern.pyramid), layers["sizes"](pattern.sizes)]
-    return layers["joint"](load_torch().cat(parts))
+    looks = {Featuriser.DASH: _look_dash, Featuriser.WACO: _look_waco}
+    pooled = looks[kind](layers, pattern.pyramid) if kind in looks else []
+    return layers["joint"](load_torch().cat([*pooled, layers["sizes"](pattern.sizes)]))
 
 
 def _look_dash(layers: Layers, pyramid: Pyramid) -> list[Tensor]:

@@ -73,8 +73,7 @@ def part_of(tensors: Mapping[str, NDArray[Any]], prefix: str) -> Tensors:
 
 def _safetensors() -> Any:
     try:
-        import safetensors
-        import safetensors.numpy
+        import safetensors.numpy  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise UnsupportedError(
             f"expected safetensors for DASH's models, found none ({error}); "

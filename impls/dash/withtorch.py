@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from spmark.impls.core.errors import UnsupportedError
 
 Tensor = Any
@@ -40,6 +43,6 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
-def to_numpy(tensor: Tensor) -> Any:
+def to_numpy(tensor: Tensor) -> NDArray[Any]:
     """Give a tensor's values as an array on the host."""
-    return tensor.detach().cpu().numpy()
+    return np.asarray(tensor.detach().cpu())

@@ -6,12 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from spmark.impls.core.errors import UnsupportedError
+from spmark.impls.dash.withtorch import load_torch
+
 
 @pytest.fixture(autouse=True, scope="session")
 def one_thread() -> Iterator[None]:
     try:
-        import torch
-    except ImportError:
+        torch = load_torch()
+    except UnsupportedError:
         yield
         return
     before = torch.get_num_threads()
