@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from numpy.typing import NDArray
+from pydantic import Field
 
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.dash import featuriser, predictor
@@ -14,6 +15,9 @@ from spmark.impls.dash.featuriser import Featuriser, Pattern
 from spmark.impls.dash.predictor import LATENT, PredictorKind
 from spmark.impls.dash.sites import MAX_SIDE, MAX_SITES
 from spmark.impls.dash.withtorch import Layers, Tensor, load_torch, seeded, to_numpy
+
+_MOST_NUMBERS: Final = 4096
+"""A file that claims a longer z is refused before memory is asked for."""
 
 
 class NetworkSpec(Frozen):
@@ -24,12 +28,12 @@ class NetworkSpec(Frozen):
     mapped: bool = True
     """Whether the model sees the common vector; without it, zeros stand there."""
     encoder: EncoderKind = EncoderKind.AUTOENCODER
-    latent: int = LATENT
+    latent: int = Field(LATENT, ge=1, le=_MOST_NUMBERS)
     """Numbers of z: with augmentation, the sum of all platforms' slots."""
     predictor: PredictorKind = PredictorKind.MLP256
-    max_sites: int = MAX_SITES
+    max_sites: int = Field(MAX_SITES, ge=1)
     """Most active sites of a matrix (`spmark.impls.dash.sites.down_sample`)."""
-    max_side: int = MAX_SIDE
+    max_side: int = Field(MAX_SIDE, ge=1)
     """Most rows and columns of a matrix's grid."""
 
 

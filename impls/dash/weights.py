@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -56,7 +57,13 @@ class ModelCard(Frozen):
     scores: dict[str, float] = {}
     """Held-out scores of the last epoch by name."""
     digest: str = ""
-    """SHA-256 over all weights; `TrainedModel.save` fills it in."""
+    """SHA-256 over all weights and the rest of the card; `TrainedModel.save` fills it in."""
+
+    def sealed(self, tensors: tensorfile.Tensors) -> ModelCard:
+        """Give the card with the digest that it has with these weights."""
+        rest = self.model_copy(update={"digest": ""}).model_dump_json()
+        digest = hashlib.sha256(f"{tensorfile.digest_of(tensors)}\n{rest}".encode()).hexdigest()
+        return self.model_copy(update={"digest": digest})
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +88,7 @@ class TrainedModel:
             The file cannot be written.
         """
         tensors = self.tensors()
-        card = self.card.model_copy(update={"digest": tensorfile.digest_of(tensors)})
+        card = self.card.sealed(tensors)
         tensorfile.write(path, tensors, {_CARD: card.model_dump_json()})
         return card
 
@@ -115,8 +122,8 @@ def load(path: Path, subject: Subject, device: str = "cpu") -> TrainedModel:
                 f"{path}: expected a model whose {name} is {expected}, found {getattr(card.subject, name)}; "
                 "train a model for this platform, operator and space"
             )
-    if tensorfile.digest_of(tensors) != card.digest:
-        raise BuildError(f"{path}: expected weights with the digest {card.digest}, found others: the file is damaged")
+    if (found := card.sealed(tensors).digest) != card.digest:
+        raise BuildError(f"{path}: expected the digest {card.digest}, found {found}: the file is damaged")
     network = Network(card.spec, device=device)
     try:
         network.take(tensorfile.part_of(tensors, "network"))

@@ -138,6 +138,20 @@ def test_an_embedding_is_finite_and_deterministic(kind, problem):
     assert torch.equal(one, other)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", Featuriser)
+def test_a_gpu_gives_the_same_embedding(kind, problem):
+    if not torch.cuda.is_available():
+        pytest.skip("PyTorch is installed without CUDA")
+    with seeded(5):
+        layers = build(kind)
+    with torch.no_grad():
+        expected = embed(kind, layers, pattern_of(problem))
+        on_gpu = Pattern.of(down_sample(problem.matrix), sizes(problem), "cuda")
+        found = embed(kind, layers.to("cuda"), on_gpu)
+    torch.testing.assert_close(found.cpu(), expected, rtol=1e-4, atol=1e-5)
+
+
 def test_patterns_are_told_apart_unless_nothing_looks_at_them():
     ones = np.ones(64, np.float32)
     diagonal = Csr.of(sparse.diags_array(ones).tocsr())

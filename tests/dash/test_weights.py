@@ -105,11 +105,24 @@ def test_a_card_is_needed_and_its_schema_counts(model, file):
         weights.load(file, CPU)
 
 
+def test_a_changed_card_is_seen(model, file):
+    card = model.card.sealed(model.tensors()).model_copy(update={"seed": 5})
+    tensorfile.write(file, model.tensors(), {"card": card.model_dump_json()})
+    with pytest.raises(BuildError, match="the file is damaged"):
+        weights.load(file, CPU)
+
+
+def test_a_network_beyond_all_memory_is_refused(model, file):
+    text = model.card.model_dump_json().replace('"latent":64', '"latent":1000000000000')
+    tensorfile.write(file, model.tensors(), {"card": text})
+    with pytest.raises(BuildError, match="the card of a model of schema 1"):
+        weights.load(file, CPU)
+
+
 def test_weights_that_do_not_fit_the_card_are_refused(model, file):
     tensors = model.tensors()
     tensors.pop("network.predictor.head.0.weight")
-    card = model.card.model_copy(update={"digest": tensorfile.digest_of(tensors)})
-    tensorfile.write(file, tensors, {"card": card.model_dump_json()})
+    tensorfile.write(file, tensors, {"card": model.card.sealed(tensors).model_dump_json()})
     with pytest.raises(BuildError, match="expected the weights that the card's parts have, found others"):
         weights.load(file, CPU)
 
