@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr, Problem
+from spmark.impls.dash.loops import locate, tally
 
 MAX_SITES: Final = 1 << 13
 MAX_SIDE: Final = 1 << 9
@@ -71,25 +72,21 @@ def down_sample(matrix: Csr, max_sites: int = MAX_SITES, max_side: int = MAX_SID
         Most rows and columns of the grid.
     """
     halvings = [max(0, (side - 1).bit_length() - (max_side - 1).bit_length()) for side in matrix.shape]
-    grid, rows = _grid(matrix, halvings), matrix.rows_of_entries()
-    active, of_entry = _active(_keys(matrix, rows, halvings), grid)
-    begun = grid
-    keys = active
-    while keys.size > max_sites:
-        at_row, at_col = np.divmod(keys, grid[1])
+    grid = _grid(matrix, halvings)
+    active = _active(_located(matrix, halvings), grid)
+    while active.size > max_sites:
+        at_row, at_col = np.divmod(active, grid[1])
         longer = 0 if grid[0] >= grid[1] else 1
         halvings[longer] += 1
         grid = _grid(matrix, halvings)
-        keys = np.unique((at_row >> (longer == 0)) * grid[1] + (at_col >> (longer == 1)))
-    if grid != begun:
-        active, of_entry = _active(_keys(matrix, rows, halvings), grid)
+        active = _active((at_row >> (longer == 0)) * grid[1] + (at_col >> (longer == 1)), grid)
     at_row, at_col = np.divmod(active, grid[1])
     return Sites(
         grid,
         (1 << halvings[0], 1 << halvings[1]),
         at_row.astype(np.int32),
         at_col.astype(np.int32),
-        _features(matrix, rows, of_entry, active.size, sum(halvings)),
+        _features(matrix, _places(_located(matrix, halvings), active, grid), active.size, sum(halvings)),
     )
 
 
@@ -114,31 +111,34 @@ def _grid(matrix: Csr, halvings: list[int]) -> tuple[int, int]:
     return rows, cols
 
 
-def _keys(matrix: Csr, rows: NDArray[np.int32], halvings: list[int]) -> NDArray[np.int64]:
+def _located(matrix: Csr, halvings: list[int]) -> NDArray[np.int64]:
     """Give the site of each non-zero: its row of the grid times the grid's columns, plus its column."""
-    num_cols = _grid(matrix, halvings)[1]
-    return (rows >> halvings[0]).astype(np.int64) * num_cols + (matrix.indices >> halvings[1])
+    keys = np.empty(matrix.nnz, np.int64)
+    locate(matrix.indptr, matrix.indices, *halvings, _grid(matrix, halvings)[1], keys)
+    return keys
 
 
-def _active(keys: NDArray[np.int64], grid: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Give the active sites in rising order, and the place of each non-zero's site among them."""
-    places = grid[0] * grid[1]
-    if places > _DENSE:
-        active, of_entry = np.unique(keys, return_inverse=True)
-        return active, of_entry
-    seen = np.zeros(places, np.bool_)
-    seen[keys] = True
-    return np.flatnonzero(seen), (np.cumsum(seen) - 1)[keys]
+def _active(located: NDArray[np.int64], grid: tuple[int, int]) -> NDArray[np.int64]:
+    """Give the sites with a non-zero in rising order."""
+    if grid[0] * grid[1] > _DENSE:
+        return np.unique(located)
+    seen = np.zeros(grid[0] * grid[1], np.bool_)
+    seen[located] = True
+    return np.flatnonzero(seen)
 
 
-def _features(
-    matrix: Csr, rows: NDArray[np.int32], of_entry: NDArray[np.int64], size: int, halved: int
-) -> NDArray[np.float32]:
-    begins = np.ones(matrix.nnz, np.bool_)
-    begins[1:] = (of_entry[1:] != of_entry[:-1]) | (rows[1:] != rows[:-1])
-    counts, pieces, beside = (
-        np.bincount(which, minlength=size) for which in (of_entry, of_entry[begins], of_entry[_beside(matrix)])
-    )
+def _places(located: NDArray[np.int64], active: NDArray[np.int64], grid: tuple[int, int]) -> NDArray[np.int64]:
+    """Give the place of each non-zero's site among the active sites."""
+    if grid[0] * grid[1] > _DENSE:
+        return np.searchsorted(active, located)
+    places = np.zeros(grid[0] * grid[1], np.int64)
+    places[active] = np.arange(active.size)
+    return places[located]
+
+
+def _features(matrix: Csr, of_entry: NDArray[np.int64], size: int, halved: int) -> NDArray[np.float32]:
+    counts, pieces, beside = np.zeros((3, size), np.int64)
+    tally(matrix.indptr, matrix.indices, of_entry, counts, pieces, beside)
     density = np.log2(1.0 + counts) / np.log2(1.0 + 2.0**halved)
     return np.stack([density, 1.0 - pieces / counts, beside / counts], axis=1).astype(np.float32)
 

@@ -7,7 +7,6 @@ that a neighbour is found by binary search. A table serves every layer of its re
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from spmark.impls.dash.sites import Sites
@@ -45,17 +44,20 @@ class Resolution:
         keys = ((self.rows // 2) * num_cols + self.cols // 2).unique()
         return Resolution(keys // num_cols, keys % num_cols, num_cols)
 
-    def meet(self, result: Resolution, step: int, offset: tuple[int, int]) -> tuple[Tensor, Tensor]:
-        """Find the sites that lie ``offset`` away from ``step`` times the sites of ``result``: places of both."""
+    def meet(self, result: Resolution, step: int, offsets: range) -> Taps:
+        """Find the sites that lie an offset away from ``step`` times the sites of ``result``, for every offset.
+
+        Both row and column move by ``offsets``. O(o^2 n log n) for o of them.
+        """
         torch = load_torch()
-        if self.size == 0:
-            none = torch.zeros(0, dtype=torch.int32, device=self.rows.device)
-            return none, none
-        wanted = self.keys(result.rows * step + offset[0], result.cols * step + offset[1])
+        moves = torch.cartesian_prod(*[torch.arange(offsets.start, offsets.stop, device=self.rows.device)] * 2)
+        wanted = self.keys(result.rows * step + moves[:, :1], result.cols * step + moves[:, 1:])
         own = self.keys(self.rows, self.cols)
-        places = torch.searchsorted(own, wanted).clamp_(max=self.size - 1)
-        found = (own[places] == wanted).nonzero().squeeze(1)
-        return found.int(), places[found].int()
+        sources = torch.searchsorted(own, wanted).clamp_(max=max(0, self.size - 1))
+        found = own[sources] == wanted if self.size else torch.zeros_like(wanted, dtype=torch.bool)
+        counts = found.sum(1).tolist()
+        places = found.nonzero()[:, 1].int().split(counts)
+        return list(zip(places, sources[found].int().split(counts), strict=True))
 
 
 class Pyramid:
@@ -73,7 +75,7 @@ class Pyramid:
         rows, cols = (torch.from_numpy(array).to(device).long() for array in (sites.rows, sites.cols))
         self.features: Tensor = torch.from_numpy(sites.features).to(device)
         self._levels = [Resolution(rows, cols, sites.grid[1])]
-        self._tables: dict[tuple[str, int, int], Taps] = {}
+        self._tables: dict[tuple[int, int, range], Taps] = {}
 
     def level(self, number: int) -> Resolution:
         """Give the sites after ``number`` halvings of the resolution."""
@@ -83,25 +85,20 @@ class Pyramid:
 
     def taps(self, level: int, kernel: int) -> Taps:
         """Give the table of a convolution of stride 1."""
-        here = self.level(level)
-        return self._table(("same", level, kernel), lambda: [here.meet(here, 1, offset) for offset in _offsets(kernel)])
+        return self._meet(level, level, _around(kernel))
 
     def strided(self, level: int, kernel: int) -> Taps:
         """Give the table of a convolution of stride 2, whose result is on the next level."""
-        here, below = self.level(level), self.level(level + 1)
-        return self._table(
-            ("strided", level, kernel), lambda: [here.meet(below, 2, offset) for offset in _offsets(kernel)]
-        )
+        return self._meet(level, level + 1, _around(kernel))
 
     def children(self, level: int) -> Taps:
         """Give the four sites that each site of the next level covers."""
-        here, below = self.level(level), self.level(level + 1)
-        corners = [(row, col) for row in range(2) for col in range(2)]
-        return self._table(("children", level, 2), lambda: [here.meet(below, 2, corner) for corner in corners])
+        return self._meet(level, level + 1, range(2))
 
-    def _table(self, key: tuple[str, int, int], make: Callable[[], Taps]) -> Taps:
+    def _meet(self, level: int, result: int, offsets: range) -> Taps:
+        key = level, result, offsets
         if key not in self._tables:
-            self._tables[key] = make()
+            self._tables[key] = self.level(level).meet(self.level(result), 1 << (result - level), offsets)
         return self._tables[key]
 
 
@@ -144,6 +141,5 @@ def average(features: Tensor) -> Tensor:
     return features.sum(0) / max(1, features.shape[0])
 
 
-def _offsets(kernel: int) -> list[tuple[int, int]]:
-    half = kernel // 2
-    return [(row, col) for row in range(-half, half + 1) for col in range(-half, half + 1)]
+def _around(kernel: int) -> range:
+    return range(-(kernel // 2), kernel // 2 + 1)
