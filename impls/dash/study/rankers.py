@@ -5,7 +5,7 @@ Lower scores are better for all, so that all are judged in one way: the best of 
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,14 +30,6 @@ _SETTINGS = {
     "deterministic": True,
     "num_threads": 1,
 }
-
-
-class ConfigRanker(Protocol):
-    """Scores configs of a matrix."""
-
-    def score(self, matrix: MatrixSamples) -> NDArray[np.float64]:
-        """Score every config without a look at its seconds, (n,) float64; lower is better."""
-        ...
 
 
 class ModelScores:

@@ -163,7 +163,7 @@ class _Batch:
     def measures(self, scores: Tensor, loss: Tensor) -> tuple[float, float, float]:
         """Give PRL, OPA and Kendall's tau; NaN where the matrix has none."""
         if not self.pairs.slower.size:
-            return (float("nan"),) * 3
+            return float("nan"), float("nan"), float("nan")
         found = to_numpy(scores)
         return float(loss.detach()), self.pairs.share_in_order(found), kendall(found, self.seconds)
 
