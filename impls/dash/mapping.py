@@ -1,7 +1,8 @@
 """The configuration mapper's explicit half: every platform's splits and loop order as the same 53 numbers.
 
-DASH (COGNATE), section 3.3. Letters of loops are the paper's: i runs over rows of A, j over columns of A, and k over
-the dense width. The rest of this project calls these lengths I, K and J.
+DASH (COGNATE), section 3.3. Letters of loops are those of the paper's SpMM: i runs over rows of A, j over columns of A,
+and k over the dense width. SDDMM has the same letters here. The rest of this project calls columns of A k and the dense
+width j: `in_paper_letters` translates.
 
 - pi of the CPU: loops i1, i2, j1, j2, k1, k2 gain k3 of one iteration, directly inside of k2.
 - pi of the GPU: loops i1, i2, j, k1, k2, k3 gain j' of one iteration, directly inside of j. Here j is j1 and j' is j2.
@@ -92,7 +93,12 @@ def of_cuda(splits: tuple[int, int, int], order: Sequence[str]) -> CommonConfig:
 def of_spade(p_col: int, p_row: int, d_split: int, barrier: bool) -> CommonConfig:
     """Map a tile accelerator's config by phi, then by the CPU's pi.
 
-    The paper sets I to p_col and J to p_row, although the tile's rows are p_row: the order is kept as it is printed.
+    Parameters
+    ----------
+    p_col, p_row, d_split : int
+        Lengths of a tile along i, j and k. The paper says that p_col tiles i, so that p_col counts rows of A.
+    barrier : bool
+        Whether tiles wait for those before.
 
     Raises
     ------
@@ -100,6 +106,11 @@ def of_spade(p_col: int, p_row: int, d_split: int, barrier: bool) -> CommonConfi
         A size is below 1.
     """
     return of_cpu((p_col, p_row, d_split), _BARRIER if barrier else _NO_BARRIER)
+
+
+def in_paper_letters(order: Sequence[str]) -> tuple[str, ...]:
+    """Translate loops whose k runs over columns of A and whose j runs over the dense width."""
+    return tuple(loop.translate(str.maketrans("jk", "kj")) for loop in order)
 
 
 def vectors(configs: Sequence[CommonConfig]) -> NDArray[np.float32]:

@@ -11,6 +11,7 @@ from spmark.impls.dash.mapping import (
     CUDA_LOOPS,
     LOOPS,
     CommonConfig,
+    in_paper_letters,
     of_cpu,
     of_cuda,
     of_spade,
@@ -61,6 +62,10 @@ def test_platforms_meet_where_their_loops_do():
     cpu = of_cpu((4, 1, 32), ("i1", "i2", "j1", "j2", "k1", "k2"))
     cuda = of_cuda((4, 32, 1), ("i1", "i2", "j", "k1", "k2", "k3"))
     assert cpu == cuda
+
+
+def test_letters_are_translated():
+    assert in_paper_letters(["i1", "k1", "j1", "i2", "k2", "j2"]) == ("i1", "j1", "k1", "i2", "j2", "k2")
 
 
 def test_vectors_are_rows():
