@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.errors import BuildError, UnsupportedError
 from spmark.impls.core.files import whole
+from spmark.impls.core.guard import reading
 
 Tensors = dict[str, NDArray[Any]]
 
@@ -49,11 +50,8 @@ def read(path: Path) -> tuple[Tensors, dict[str, str]]:
         safetensors is not installed.
     """
     library = _safetensors()
-    try:
-        with library.safe_open(path, framework="numpy") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})
-    except Exception as error:  # the library raises a type of its own, and OSError, ValueError or TypeError
-        raise BuildError(f"{path}: expected a safetensors file, found none that can be read: {error}") from error
+    with reading(path, "a safetensors file", BuildError), library.safe_open(path, framework="numpy") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})
 
 
 def digest_of(tensors: Mapping[str, NDArray[Any]]) -> str:

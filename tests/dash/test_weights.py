@@ -82,7 +82,7 @@ def test_every_damaged_byte_of_the_weights_is_seen(file):
 )
 def test_what_is_no_safetensors_file_is_refused(file, content):
     file.write_bytes(content)
-    with pytest.raises(BuildError, match="expected a safetensors file, found none that can be read"):
+    with pytest.raises(BuildError, match="expected a safetensors file, found"):
         weights.load(file, CPU)
 
 
