@@ -70,7 +70,15 @@ class Network:
         return featuriser.embed(self.spec.featuriser, self.layers["featuriser"], pattern)
 
     def embed_configs(self, common: Tensor, latent: Tensor) -> Tensor:
-        """Embed configs by their common vectors (n, 53) and their latent vectors (n, latent), whatever the matrix."""
+        """Embed configs by their common vectors (n, 53) and their latent vectors (n, latent), whatever the matrix.
+
+        Raises
+        ------
+        ValueError
+            The encoder gave vectors of another length.
+        """
+        if latent.shape[1] != self.spec.latent:
+            raise ValueError(f"expected an encoder of {self.spec.latent} numbers, found {latent.shape[1]}")
         seen = common if self.spec.mapped else load_torch().zeros_like(common)
         return predictor.embed_configs(self.spec.predictor, self.layers["predictor"], seen, latent)
 

@@ -48,7 +48,7 @@ class ModelCard(Frozen):
     subject: Subject
     spec: NetworkSpec
     trained_on: tuple[SampleCard, ...]
-    """Samples of pre-training, then those of fine-tuning."""
+    """Samples of a featuriser that was taken over, then those of pre-training, then those of fine-tuning."""
     seed: int
     command: str = ""
     """The command line without folders."""

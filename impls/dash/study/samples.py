@@ -25,6 +25,8 @@ class MatrixSamples:
 
     matrix: str
     """The matrix's id."""
+    limits: tuple[int, int]
+    """Most sites and longest side that the sites were made with."""
     sites: Sites
     sizes: NDArray[np.float32]
     """(4,) float32, in the order of `spmark.impls.dash.sites.SIZES`."""
@@ -75,6 +77,7 @@ class MatrixSamples:
             raise DatasetError(f"{matrix}: expected times above 0 s, found {seconds[wrong[0]]} of config {wrong[0]}")
         return cls(
             matrix,
+            limits,
             sites.down_sample(problem.matrix, *limits),
             sites.sizes(problem),
             sites.statistics(problem),
@@ -121,8 +124,8 @@ class SampleSet:
         return replace(self, matrices=tuple(changed))
 
 
-def check_widths(samples: SampleSet, own: int) -> None:
-    """Check that every matrix has vectors of the lengths that a model takes.
+def check_samples(samples: SampleSet, own: int, limits: tuple[int, int]) -> None:
+    """Check that every matrix has vectors of the lengths, and sites within the limits, that a model takes.
 
     Raises
     ------
@@ -133,3 +136,5 @@ def check_widths(samples: SampleSet, own: int) -> None:
         found = one.common.shape[1], one.own.shape[1]
         if found != (COMMON_SIZE, own):
             raise DatasetError(f"{one.matrix}: expected vectors of {COMMON_SIZE} and {own} numbers, found {found}")
+        if one.limits != limits:
+            raise DatasetError(f"{one.matrix}: expected sites within the limits {limits}, found {one.limits}")

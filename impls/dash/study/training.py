@@ -28,7 +28,7 @@ from spmark.impls.dash.featuriser import Pattern
 from spmark.impls.dash.network import Network, NetworkSpec
 from spmark.impls.dash.study.checkpoints import Checkpoint, Epoch
 from spmark.impls.dash.study.ranking import Pairs, ranking_loss
-from spmark.impls.dash.study.samples import MatrixSamples, SampleSet, check_widths
+from spmark.impls.dash.study.samples import MatrixSamples, SampleSet, check_samples
 from spmark.impls.dash.weights import ModelCard, SampleCard, TrainedModel
 from spmark.impls.dash.withtorch import Tensor, load_torch, to_numpy
 from spmark.impls.study.orders import kendall
@@ -91,19 +91,21 @@ def pretrain(
     Raises
     ------
     DatasetError
-        No matrix has two configs whose times differ by more than noise, or vectors have another length.
+        No matrix has two configs whose times differ by more than noise, vectors have another length, or sites were made
+        with other limits.
     ValueError
-        The given featuriser is of another kind.
+        The given featuriser is of another kind, or the encoder has another length.
     BuildError
         The checkpoint is of another training, or cannot be read or written.
     UnsupportedError
         PyTorch is not installed.
     """
     network = Network(spec, settings.seed, session.device)
-    if session.featuriser_of is not None:
-        network.take_featuriser(session.featuriser_of.network)
-    frozen = session.featuriser_of is not None
-    return _trained(network, encoder, samples, settings, session, frozen=frozen, before=())
+    given = session.featuriser_of
+    if given is not None:
+        network.take_featuriser(given.network)
+    before = given.card.trained_on if given else ()
+    return _trained(network, encoder, samples, settings, session, frozen=given is not None, before=before)
 
 
 def fine_tune(
@@ -127,7 +129,7 @@ def fine_tune(
 
     Raises
     ------
-    DatasetError, BuildError, UnsupportedError
+    DatasetError, ValueError, BuildError, UnsupportedError
         As `pretrain`.
     """
     network = Network(source.card.spec, settings.seed, session.device)
@@ -208,7 +210,8 @@ def _trained(
 
 def _batches(network: Network, encoder: Encoder, samples: SampleSet, noise: float, frozen: bool) -> list[_Batch]:
     torch = load_torch()
-    check_widths(samples, encoder.maps[0][0].shape[0])
+    limits = network.spec.max_sites, network.spec.max_side
+    check_samples(samples, encoder.maps[0][0].shape[0], limits)
 
     def batch(one: MatrixSamples) -> _Batch:
         pattern, embedding = Pattern.of(one.sites, one.sizes, network.device), None

@@ -9,7 +9,8 @@ import pytest
 from dash_fakes import CPU, CPU_OWN, CPU_SPACE, TILES, common_cpu, problem_of, samples_of
 
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.dash.study.samples import MatrixSamples, SampleSet, check_widths
+from spmark.impls.dash.sites import MAX_SIDE, MAX_SITES
+from spmark.impls.dash.study.samples import MatrixSamples, SampleSet, check_samples
 from spmark.impls.dash.waco import Transfer
 
 CONFIGS = list(CPU_SPACE.configs())[:3]
@@ -72,7 +73,12 @@ def test_waco_s_slots_take_the_common_vector_along():
     np.testing.assert_array_equal(samples.for_waco(Transfer.MAPPED).matrices[0].own, one.own)
 
 
-def test_vectors_of_another_length_are_refused():
-    check_widths(samples_of(CPU, [1]), CPU_OWN.size)
+def test_vectors_of_another_length_and_sites_of_other_limits_are_refused():
+    limits = MAX_SITES, MAX_SIDE
+    check_samples(samples_of(CPU, [1]), CPU_OWN.size, limits)
     with pytest.raises(DatasetError, match=r"made/1: expected vectors of 53 and 9 numbers, found \(53, "):
-        check_widths(samples_of(CPU, [1]), 9)
+        check_samples(samples_of(CPU, [1]), 9, limits)
+    with pytest.raises(
+        DatasetError, match=r"made/1: expected sites within the limits \(64, 512\), found \(8192, 512\)"
+    ):
+        check_samples(samples_of(CPU, [1]), CPU_OWN.size, (64, 512))

@@ -148,6 +148,12 @@ def test_samples_without_a_pair_are_refused(encoders):
         pretrain(BLIND, encoders["cpu"], SOURCE, TrainingSettings(epochs=1, noise=100))
     with pytest.raises(DatasetError, match="found none among 0 matrices"):
         pretrain(BLIND, encoders["cpu"], SampleSet(CPU, ()), TrainingSettings(epochs=1))
+    with pytest.raises(ValueError, match="expected an encoder of 64 numbers, found 12"):
+        pretrain(
+            BLIND, augmented("cpu", {"cpu": CPU_OWN.size, "x": 12 - CPU_OWN.size}), SOURCE, TrainingSettings(epochs=1)
+        )
+    with pytest.raises(DatasetError, match="expected sites within the limits"):
+        pretrain(BLIND.model_copy(update={"max_sites": 9}), encoders["cpu"], SOURCE, TrainingSettings(epochs=1))
     with pytest.raises(DatasetError, match="expected vectors of 53 and"):
         pretrain(BLIND, encoders["tiles"], SOURCE, TrainingSettings(epochs=1))
 
@@ -167,6 +173,7 @@ def test_the_order_of_samples_changes_the_loss_by_no_more_than_rounding(encoders
 def test_a_given_featuriser_is_taken_over_and_stays(encoders, source):
     other = TrainingSettings(epochs=2, seed=9)
     found, _ = pretrain(SPEC, encoders["cpu"], SOURCE, other, Session(featuriser_of=source))
+    assert found.card.trained_on == (SOURCE.card, SOURCE.card), "the featuriser's samples are named, too"
     before, after = source.tensors(), found.tensors()
     for name, array in after.items():
         if name.startswith("network."):
