@@ -16,7 +16,7 @@ from spmark.impls.core.errors import SweepError
 from spmark.impls.table import CONTRACTS, IMPLEMENTATIONS, find_contract
 
 ROOT = Path(__file__).parents[1]
-STUDIES = sorted(path.parent.name for path in (ROOT / "impls").glob("*/study"))
+STUDIES = sorted(path.parent.name for path in (ROOT / "impls").glob("*/study") if (path.parent / "plan.py").is_file())
 NAMES = re.compile(rf"(?<![a-z0-9])({'|'.join(sorted(IMPLEMENTATIONS, key=len, reverse=True))})(?![a-z0-9])", re.I)
 # A file of these may say a name, for the reason beside it.
 MAY_NAME = {

@@ -31,6 +31,7 @@ EXCEPTIONS = {
     "formats/threads.py": {"pools": "loops of conversions on several cores; nothing is compiled"},
     "stile/study/gpu.py": {"clocks": "measures the costs of single tiles, from which the cost model is fitted"},
     "liteform/study/models.py": {"clocks": "seconds that training and predicting take on the CPU: a result of a study"},
+    "dash/tensorfile.py": {"cache writes": "models and checkpoints of training: a search keeps neither"},
 }
 """By file: which kind it may name, and why."""
 

@@ -15,8 +15,8 @@ from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.interfaces import Config
 from spmark.impls.lo_spmm.search import TileSpace
 from spmark.impls.lo_spmm.space import TileSize
-from spmark.impls.lo_spmm.study.training import kendall
 from spmark.impls.lo_spmm.tuning import by_kernel, config_of, kernel_of
+from spmark.impls.study.orders import kendall
 from spmark.impls.study.rows import Row
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.strategies import by_turns

@@ -17,6 +17,7 @@ from spmark.impls.lo_spmm.features import FEATURES
 from spmark.impls.lo_spmm.rank import RankCard, RankModel, Trees
 from spmark.impls.lo_spmm.study.labels import TileLabels
 from spmark.impls.lo_spmm.tuning import RANKED
+from spmark.impls.study.orders import kendall
 from spmark.impls.study.rows import untrained
 
 LEVELS = 16
@@ -118,15 +119,6 @@ def _gain(relevance: NDArray[np.int64]) -> float:
     """Give the discounted cumulative gain of the first ten, with gains as in training."""
     shown = relevance[:RANKED]
     return float((shown / np.log2(np.arange(shown.size) + 2)).sum())
-
-
-def kendall(left: NDArray[np.float64], right: NDArray[np.float64]) -> float:
-    """Give Kendall's tau-b of two scores of the same candidates; NaN where one is constant or there are none."""
-    if left.size < 2:
-        return float("nan")
-    from scipy.stats import kendalltau
-
-    return float(kendalltau(left, right).statistic)
 
 
 def _fitted(groups: Sequence[Group]) -> Trees:

@@ -1,0 +1,157 @@
+"""The latent encoder: a platform's own parameters as a vector of one length for all platforms.
+
+DASH (COGNATE), section 3.4 and figure 9: an auto-encoder, a variational one, principal components, and feature
+augmentation (Daume, "Frustratingly Easy Domain Adaptation", 2007), which gives every platform slots of its own and
+leaves the others zero. One encoder belongs to one platform and one operator. Each kind is a chain of affine maps when
+it encodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.dash.predictor import LATENT
+from spmark.impls.dash.withtorch import Layers, Tensor, load_torch, seeded, to_numpy
+
+_HIDDEN: Final = 64
+_RATE: Final = 1e-3
+_STEPS: Final = 500
+_KL: Final = 1e-3
+"""Weight of the VAE's distance from a normal distribution: its mean over numbers stands beside a mean squared error."""
+
+
+class EncoderKind(StrEnum):
+    """How own parameters become z."""
+
+    AUTOENCODER = "autoencoder"
+    VAE = "vae"
+    PCA = "pca"
+    AUGMENTED = "augmented"
+    NONE = "none"
+    """z is zero: the ablation without the latent encoder."""
+
+
+@dataclass(frozen=True, eq=False)
+class Encoder:
+    """Affine maps with ReLU between them."""
+
+    maps: tuple[tuple[NDArray[np.float32], NDArray[np.float32]], ...]
+    """For each map, (before, after) weights and (after,) offsets."""
+    error: float = 0.0
+    """Mean squared error of the numbers that a decoder gives back; 0 for the kinds that have no decoder."""
+
+    @property
+    def size(self) -> int:
+        """Numbers of z."""
+        return int(self.maps[-1][1].shape[0])
+
+    def encode(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Give z of each row, (n, size) float32."""
+        for number, (weights, offsets) in enumerate(self.maps):
+            vectors = (np.maximum(vectors, 0) if number else vectors) @ weights + offsets
+        return vectors
+
+    def tensors(self) -> dict[str, NDArray[np.float32]]:
+        """Give the weights by name, as `encoder_from` takes them."""
+        named = (("weights", "offsets"), (0, 1))
+        return {f"{n}.{name}": one[at] for n, one in enumerate(self.maps) for name, at in zip(*named, strict=True)}
+
+
+def encoder_from(tensors: Mapping[str, NDArray[np.float32]]) -> Encoder:
+    """Put an encoder together from the weights that `Encoder.tensors` gave."""
+    count = len(tensors) // 2
+    return Encoder(tuple((tensors[f"{n}.weights"], tensors[f"{n}.offsets"]) for n in range(count)))
+
+
+def fit(kind: EncoderKind, vectors: NDArray[np.float32], seed: int = 0) -> Encoder:
+    """Fit an encoder to a platform's own parameters.
+
+    Parameters
+    ----------
+    kind : EncoderKind
+        All but `AUGMENTED`, which `augmented` makes.
+    vectors : (n, size) float32
+        Every combination of the own parameters; more of the same rows change nothing.
+    seed : int
+
+    Raises
+    ------
+    ValueError
+        The kind needs the sizes of all platforms.
+    UnsupportedError
+        PyTorch, which auto-encoders need, is not installed.
+    """
+    rows = np.unique(vectors, axis=0)
+    if kind is EncoderKind.NONE:
+        return Encoder(((np.zeros((rows.shape[1], LATENT), np.float32), np.zeros(LATENT, np.float32)),))
+    if kind is EncoderKind.PCA:
+        return _components(rows)
+    if kind is EncoderKind.AUGMENTED:
+        raise ValueError("expected an encoder that is fitted, found augmented: use encoders.augmented")
+    return _autoencoder(rows, seed, variational=kind is EncoderKind.VAE)
+
+
+def augmented(platform: str, slots: Mapping[str, int]) -> Encoder:
+    """Give the encoder that copies a platform's numbers into its slots.
+
+    Parameters
+    ----------
+    platform : str
+    slots : mapping of str to int
+        Numbers of every platform that a model will meet, in their order.
+    """
+    names = list(slots)
+    before = sum(slots[name] for name in names[: names.index(platform)])
+    copies = np.zeros((slots[platform], sum(slots.values())), np.float32)
+    copies[:, before : before + slots[platform]] = np.eye(slots[platform])
+    return Encoder(((copies, np.zeros(copies.shape[1], np.float32)),))
+
+
+def _components(rows: NDArray[np.float32]) -> Encoder:
+    mean = rows.mean(0, dtype=np.float64)
+    _, _, directions = np.linalg.svd(rows - mean, full_matrices=False)
+    # The sign of a direction is arbitrary: its largest number is made positive.
+    signs = np.sign(directions[np.arange(len(directions)), np.abs(directions).argmax(1)])
+    kept = (directions * np.where(signs == 0, 1, signs)[:, None])[:LATENT]
+    weights = np.zeros((rows.shape[1], LATENT))
+    weights[:, : len(kept)] = kept.T
+    error = float(np.square((rows - mean) - (rows - mean) @ weights @ weights.T).mean())
+    return Encoder(((weights.astype(np.float32), (-mean @ weights).astype(np.float32)),), error)
+
+
+def _autoencoder(rows: NDArray[np.float32], seed: int, variational: bool) -> Encoder:
+    """Train in - 64 - z (64) - 64 - in by the mean squared error, on all rows at once."""
+    torch = load_torch()
+    nn, size = torch.nn, rows.shape[1]
+    given = torch.from_numpy(rows)
+    with seeded(seed):
+        latent = 2 * LATENT if variational else LATENT
+        encoder = nn.Sequential(nn.Linear(size, _HIDDEN), nn.ReLU(), nn.Linear(_HIDDEN, latent))
+        decoder = nn.Sequential(nn.Linear(LATENT, _HIDDEN), nn.ReLU(), nn.Linear(_HIDDEN, size))
+        optimizer = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], lr=_RATE)
+        for _ in range(_STEPS):
+            optimizer.zero_grad()
+            mean, log_variance = (encoder(given).chunk(2, 1)) if variational else (encoder(given), None)
+            loss = nn.functional.mse_loss(decoder(_drawn(mean, log_variance)), given)
+            if log_variance is not None:
+                loss = loss + _KL * (mean.square() + log_variance.exp() - log_variance - 1).mean() / 2
+            loss.backward()
+            optimizer.step()
+    with torch.no_grad():
+        error = float(nn.functional.mse_loss(decoder(encoder(given)[:, :LATENT]), given))
+    return Encoder((_affine(encoder[0]), _affine(encoder[2], LATENT)), error)
+
+
+def _drawn(mean: Tensor, log_variance: Tensor | None) -> Tensor:
+    return mean if log_variance is None else mean + (log_variance / 2).exp() * load_torch().randn_like(mean)
+
+
+def _affine(layer: Layers, kept: int | None = None) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Give the first ``kept`` results of a `torch.nn.Linear` as (before, after) weights and offsets."""
+    return np.ascontiguousarray(to_numpy(layer.weight)[:kept].T), to_numpy(layer.bias)[:kept].copy()

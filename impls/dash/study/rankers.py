@@ -1,0 +1,150 @@
+"""What scores the configs of a matrix in a study: a model, and what stands beside it with the same samples and configs.
+
+Lower scores are better for all, so that all are judged in one way: the best of the first k that are measured.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.errors import DatasetError
+from spmark.impls.dash.featuriser import Pattern
+from spmark.impls.dash.study.samples import MatrixSamples, SampleSet
+from spmark.impls.dash.weights import TrainedModel
+from spmark.impls.dash.withtorch import load_torch, to_numpy
+from spmark.impls.study.rows import untrained
+
+_GRADES = 31
+"""Grades of relevance for LightGBM: the best time over a config's, in steps of 1/30."""
+_ROUNDS = 200
+_SETTINGS = {
+    "objective": "lambdarank",
+    "label_gain": list(range(_GRADES)),
+    "learning_rate": 0.05,
+    "num_leaves": 15,
+    "min_data_in_leaf": 5,
+    "verbosity": -1,
+    "deterministic": True,
+    "num_threads": 1,
+}
+
+
+class ModelScores:
+    """A trained model's scores.
+
+    Parameters
+    ----------
+    model : TrainedModel
+        Of the samples' platform.
+    """
+
+    def __init__(self, model: TrainedModel) -> None:
+        self._model = model
+
+    def score(self, matrix: MatrixSamples) -> NDArray[np.float64]:
+        """Ask the network."""
+        torch, network = load_torch(), self._model.network
+        vectors = matrix.common, self._model.encoder.encode(matrix.own)
+        with torch.no_grad():
+            configs = network.embed_configs(*(torch.from_numpy(one).to(network.device) for one in vectors))
+            embedding = network.embed(Pattern.of(matrix.sites, matrix.sizes, network.device))
+            return to_numpy(network.rank(embedding, configs)).astype(np.float64)
+
+
+class RandomConfigs:
+    """Configs in a random order, another one for each matrix and seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def score(self, matrix: MatrixSamples) -> NDArray[np.float64]:
+        """Draw the scores; matrix id and seed decide them."""
+        drawn = np.random.default_rng([self._seed, *matrix.matrix.encode()])
+        return drawn.permutation(len(matrix.seconds)).astype(np.float64)
+
+
+class BestOnTarget:
+    """The order of configs on the target platform's few training matrices.
+
+    A config's score is its mean logarithm of time over the best of the matrix. A config that no training matrix has
+    comes last.
+
+    Parameters
+    ----------
+    samples : SampleSet
+        Of the target platform.
+    """
+
+    def __init__(self, samples: SampleSet) -> None:
+        gaps: dict[bytes, list[float]] = {}
+        for one in samples.matrices:
+            for key, gap in zip(_keys(one), np.log(one.seconds / one.seconds.min()), strict=True):
+                gaps.setdefault(key, []).append(float(gap))
+        self._means = {key: float(np.mean(found)) for key, found in gaps.items()}
+
+    def score(self, matrix: MatrixSamples) -> NDArray[np.float64]:
+        """Look every config up."""
+        return np.array([self._means.get(key, np.inf) for key in _keys(matrix)], np.float64)
+
+
+class TreeRanker:
+    """LightGBM's lambdarank on a matrix's statistics and a config's numbers.
+
+    Parameters
+    ----------
+    target : SampleSet
+        Of the target platform.
+    source : SampleSet, optional
+        Of the source platform. Its own parameters, which the target lacks, are missing values, and vice versa; a
+        further column says which platform a row is of.
+    seed : int
+
+    Raises
+    ------
+    DatasetError
+        There is no sample.
+    UnsupportedError
+        LightGBM is not installed.
+    """
+
+    def __init__(self, target: SampleSet, source: SampleSet | None = None, seed: int = 0) -> None:
+        try:
+            import lightgbm
+        except ImportError as error:
+            raise untrained("LightGBM", error) from error
+        groups = [(one, True) for one in target.matrices] + [
+            (one, False) for one in (source.matrices if source else ())
+        ]
+        if not any(len(one.seconds) for one, _ in groups):
+            raise DatasetError("expected samples to train LightGBM on, found none")
+        self._other = source.matrices[0].own.shape[1] if source and source.matrices else 0
+        self._own = target.matrices[0].own.shape[1] if target.matrices else 0
+        data = lightgbm.Dataset(
+            np.concatenate([self._table(one, of_target) for one, of_target in groups]),
+            np.concatenate([_grades(one.seconds) for one, _ in groups]),
+            group=[len(one.seconds) for one, _ in groups],
+        )
+        self._trees: Any = lightgbm.train({**_SETTINGS, "seed": seed}, data, num_boost_round=_ROUNDS)
+
+    def score(self, matrix: MatrixSamples) -> NDArray[np.float64]:
+        """Score configs of the target platform."""
+        return -np.asarray(self._trees.predict(self._table(matrix, True), num_threads=1), np.float64)
+
+    def _table(self, one: MatrixSamples, of_target: bool) -> NDArray[np.float64]:
+        rows = len(one.seconds)
+        absent = np.full((rows, self._other if of_target else self._own), np.nan)
+        own = (one.own, absent) if of_target else (absent, one.own)
+        statistics = np.broadcast_to(one.statistics, (rows, one.statistics.size))
+        return np.concatenate([statistics, one.common, *own, np.full((rows, 1), float(of_target))], axis=1)
+
+
+def _grades(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
+    return np.floor(seconds.min() / seconds * (_GRADES - 1)).astype(np.int64)
+
+
+def _keys(one: MatrixSamples) -> list[bytes]:
+    """Give what identifies each config."""
+    return [row.tobytes() for row in np.concatenate([one.common, one.own], axis=1)]

@@ -1,0 +1,133 @@
+"""A trained model as one file: its weights, its encoder, and a card that says what it knows and where it comes from."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.frozen import Frozen
+from spmark.impls.core.guard import reading
+from spmark.impls.core.plainjson import parse_model
+from spmark.impls.core.problem import Op
+from spmark.impls.dash import tensorfile
+from spmark.impls.dash.encoders import Encoder, encoder_from
+from spmark.impls.dash.network import Network, NetworkSpec
+
+_CARD: Final = "card"
+
+
+class Subject(Frozen):
+    """What the scores of a model are about; a file of another subject is refused."""
+
+    platform: str
+    """Name of the platform, such as ``cpu``."""
+    op: Op
+    space_digest: str
+    """`spmark.impls.tuning.space.Space.digest` of the platform's configs."""
+    parameters_digest: str
+    """`spmark.impls.dash.parameters.OwnParameters.digest`: which number stands for which value."""
+
+
+class SampleCard(Frozen):
+    """Samples that a model was trained on."""
+
+    platform: str
+    matrices: int
+    samples: int
+    sha256: str
+    """`spmark.impls.dash.study.samples.SampleSet.digest`."""
+
+
+class ModelCard(Frozen):
+    """Facts about a model."""
+
+    schema_version: Literal[1] = 1
+    subject: Subject
+    spec: NetworkSpec
+    trained_on: tuple[SampleCard, ...]
+    """Samples of a featuriser that was taken over, then those of pre-training, then those of fine-tuning."""
+    seed: int
+    command: str = ""
+    """The command line without folders."""
+    made_with: dict[str, str] = {}
+    """Versions by package."""
+    scores: dict[str, float] = {}
+    """Held-out scores of the last epoch by name."""
+    digest: str = ""
+    """SHA-256 over all weights and the rest of the card; `TrainedModel.save` fills it in."""
+
+    def sealed(self, tensors: tensorfile.Tensors) -> ModelCard:
+        """Give the card with the digest that it has with these weights."""
+        rest = self.model_copy(update={"digest": ""}).model_dump_json()
+        digest = hashlib.sha256(f"{tensorfile.digest_of(tensors)}\n{rest}".encode()).hexdigest()
+        return self.model_copy(update={"digest": digest})
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedModel:
+    """A network that scores the configs of one platform."""
+
+    card: ModelCard
+    network: Network
+    encoder: Encoder
+
+    def tensors(self) -> tensorfile.Tensors:
+        """Give all weights by name: ``network.`` and ``encoder.``."""
+        parts = {"network": self.network.tensors(), "encoder": self.encoder.tensors()}
+        return {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
+
+    def save(self, path: Path) -> ModelCard:
+        """Write the file; gives the card with the digest.
+
+        Raises
+        ------
+        BuildError
+            The file cannot be written.
+        """
+        tensors = self.tensors()
+        card = self.card.sealed(tensors)
+        tensorfile.write(path, tensors, {_CARD: card.model_dump_json()})
+        return card
+
+
+def load(path: Path, subject: Subject, device: str = "cpu") -> TrainedModel:
+    """Read a file, check all of it, and put the network on a device.
+
+    Parameters
+    ----------
+    path : Path
+    subject : Subject
+        What the model will be asked about.
+    device : str
+        PyTorch's name of the device.
+
+    Raises
+    ------
+    BuildError
+        The file is missing, damaged, of another schema or of another subject.
+    UnsupportedError
+        PyTorch or safetensors is not installed.
+    """
+    tensors, texts = tensorfile.read(path)
+    if _CARD not in texts:
+        raise BuildError(f"{path}: expected a model with a card, found {', '.join(sorted(texts)) or 'no texts'}")
+    with reading(path, "the card of a model of schema 1", BuildError):
+        card = parse_model(ModelCard, texts[_CARD].encode())
+    for name, expected in subject:
+        if getattr(card.subject, name) != expected:
+            raise BuildError(
+                f"{path}: expected a model whose {name} is {expected}, found {getattr(card.subject, name)}; "
+                "train a model for this platform, operator and space"
+            )
+    if (found := card.sealed(tensors).digest) != card.digest:
+        raise BuildError(f"{path}: expected the digest {card.digest}, found {found}: the file is damaged")
+    network = Network(card.spec, device=device)
+    try:
+        network.take(tensorfile.part_of(tensors, "network"))
+        encoder = encoder_from(tensorfile.part_of(tensors, "encoder"))
+    except (ValueError, KeyError, IndexError) as error:
+        raise BuildError(f"{path}: expected the weights that the card's parts have, found others: {error}") from error
+    return TrainedModel(card, network, encoder)

@@ -1,0 +1,48 @@
+"""The one place that imports PyTorch for DASH, and the random numbers of new layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.errors import UnsupportedError
+
+Tensor = Any
+"""A `torch.Tensor`; the type has no name here, since reading a model's card needs no PyTorch."""
+Layers = Any
+"""A `torch.nn.Module`."""
+
+
+def load_torch() -> Any:
+    """Give the module torch.
+
+    Raises
+    ------
+    UnsupportedError
+        PyTorch is not installed.
+    """
+    try:
+        import torch  # pyright: ignore[reportMissingImports]
+    except ImportError as error:
+        raise UnsupportedError(
+            f"expected PyTorch for DASH's models, found none ({error}); install the extra: pip install 'spmark[dash]'"
+        ) from error
+    return torch
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Let PyTorch's random numbers on the CPU begin at a seed inside, and go on outside as if nothing had happened."""
+    torch = load_torch()
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield
+
+
+def to_numpy(tensor: Tensor) -> NDArray[Any]:
+    """Give a tensor's values as an array on the host."""
+    return np.asarray(tensor.detach().cpu())

@@ -1,0 +1,71 @@
+"""What scores configs: what each one knows, and that none looks at a time of the matrix that it scores."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from dash_fakes import CPU, TILE_OWN, TILE_SPACE, TILES, common_tiles, problem_of, samples_of
+
+from spmark.impls.core.errors import DatasetError
+from spmark.impls.dash.encoders import EncoderKind, fit
+from spmark.impls.dash.network import Network, NetworkSpec
+from spmark.impls.dash.score import DashScores
+from spmark.impls.dash.study.rankers import BestOnTarget, ModelScores, RandomConfigs, TreeRanker
+from spmark.impls.dash.study.samples import SampleSet
+from spmark.impls.dash.weights import ModelCard, TrainedModel
+from spmark.impls.study.orders import kendall
+
+CONFIGS = list(TILE_SPACE.configs())
+TRAINED = samples_of(TILES, range(5), CONFIGS)
+HELD = samples_of(TILES, [41], CONFIGS).matrices[0]
+
+
+def test_random_configs_are_a_permutation_that_seed_and_matrix_decide():
+    found = RandomConfigs(1).score(HELD)
+    assert sorted(found) == list(range(len(CONFIGS)))
+    np.testing.assert_array_equal(found, RandomConfigs(1).score(HELD))
+    assert not np.array_equal(found, RandomConfigs(2).score(HELD))
+    assert not np.array_equal(found, RandomConfigs(1).score(replace(HELD, matrix="made/other")))
+
+
+def test_the_best_on_the_target_is_a_mean_of_logarithms():
+    few = SampleSet(
+        TILES,
+        tuple(
+            replace(one, seconds=one.seconds[:3], common=one.common[:3], own=one.own[:3])
+            for one in TRAINED.matrices[:2]
+        ),
+    )
+    few.matrices[0].seconds[:] = 1.0, 2.0, 4.0
+    few.matrices[1].seconds[:] = 3.0, 1.0, 1.0
+    found = BestOnTarget(few).score(HELD)
+    np.testing.assert_allclose(found[:3], [np.log(3) / 2, np.log(2) / 2, np.log(4) / 2])
+    assert np.isinf(found[3:]).all(), "configs that were never measured come last"
+
+
+@pytest.mark.parametrize("with_source", [False, True])
+def test_lightgbm_learns_the_order(with_source):
+    pytest.importorskip("lightgbm", reason="LightGBM is not installed (extra train)")
+    source = samples_of(CPU, range(8)) if with_source else None
+    ranker = TreeRanker(TRAINED, source)
+    found = ranker.score(HELD)
+    assert kendall(found, HELD.seconds) > 0.5
+    np.testing.assert_array_equal(found, TreeRanker(TRAINED, source).score(HELD))
+    np.testing.assert_array_equal(found, ranker.score(replace(HELD, seconds=HELD.seconds[::-1])))
+
+
+def test_no_sample_is_refused():
+    pytest.importorskip("lightgbm", reason="LightGBM is not installed (extra train)")
+    with pytest.raises(DatasetError, match="expected samples to train LightGBM on, found none"):
+        TreeRanker(SampleSet(TILES, ()))
+
+
+def test_a_model_scores_samples_as_it_scores_configs():
+    pytest.importorskip("torch", reason="PyTorch is not installed (extra dash)")
+    spec = NetworkSpec(encoder=EncoderKind.PCA)
+    card = ModelCard(subject=TILES, spec=spec, trained_on=(), seed=0)
+    model = TrainedModel(card, Network(spec, 1), fit(EncoderKind.PCA, TILE_OWN.every()))
+    expected = DashScores(model, common_tiles, TILE_OWN).score(problem_of(41), CONFIGS)
+    np.testing.assert_allclose(ModelScores(model).score(HELD), expected, rtol=1e-6)

@@ -1,0 +1,94 @@
+"""phi and pi by hand: which loops and splits of each platform become which of the 53 numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from spmark.impls.dash.mapping import (
+    COMMON_SIZE,
+    CPU_LOOPS,
+    CUDA_LOOPS,
+    LOOPS,
+    CommonConfig,
+    in_paper_letters,
+    of_cpu,
+    of_cuda,
+    of_spade,
+    vectors,
+)
+
+
+def test_a_cpu_s_config_gains_k3_inside_of_k2():
+    found = of_cpu((16, 1, 8), ("k1", "i1", "j1", "k2", "j2", "i2"))
+    assert found.order == ("k1", "i1", "j1", "k2", "k3", "j2", "i2")
+    assert found.splits == (16, 1, 8, 1)
+
+
+def test_a_gpu_s_config_gains_a_loop_inside_of_j():
+    found = of_cuda((4, 32, 2), ("i1", "k1", "i2", "k2", "j", "k3"))
+    assert found.order == ("i1", "k1", "i2", "k2", "j1", "j2", "k3")
+    assert found.splits == (4, 1, 32, 2)
+
+
+@pytest.mark.parametrize(
+    ("barrier", "order"),
+    [(True, ("k2", "k3", "j2", "i2", "i1", "j1", "k1")), (False, ("k2", "k3", "i2", "j2", "i1", "j1", "k1"))],
+)
+def test_an_accelerator_s_barrier_swaps_two_loops(barrier, order):
+    found = of_spade(p_col=1024, p_row=4, d_split=32, barrier=barrier)
+    assert found.order == order
+    assert found.splits == (1024, 4, 32, 1)
+
+
+def test_the_vector_is_the_permutation_and_the_logarithms():
+    found = vectors([of_cpu((16, 1, 8), CPU_LOOPS)])
+    expected = np.zeros(COMMON_SIZE, np.float32)
+    # i1, i2, j1, j2, k1, k2 and k3 stand in their own places, since k3 follows k2.
+    expected[[0, 8, 16, 24, 32, 40, 48]] = 1
+    expected[49:] = 4, 0, 3, 0
+    np.testing.assert_array_equal(found, [expected])
+    assert (found.dtype, found.shape) == (np.float32, (1, 53))
+
+
+def test_rows_of_the_permutation_are_places_and_columns_are_loops():
+    order = ("k3", *LOOPS[:-1])
+    square = vectors([CommonConfig((1, 1, 1, 1), order)])[0, :49].reshape(7, 7)
+    for place, loop in enumerate(order):
+        assert square[place].tolist() == [float(one == loop) for one in LOOPS]
+
+
+def test_platforms_meet_where_their_loops_do():
+    cpu = of_cpu((4, 1, 32), ("i1", "i2", "j1", "j2", "k1", "k2"))
+    cuda = of_cuda((4, 32, 1), ("i1", "i2", "j", "k1", "k2", "k3"))
+    assert cpu == cuda
+
+
+def test_letters_are_translated():
+    assert in_paper_letters(["i1", "k1", "j1", "i2", "k2", "j2"]) == ("i1", "j1", "k1", "i2", "j2", "k2")
+
+
+def test_vectors_are_rows():
+    one, other = of_cpu((1, 2, 4), CPU_LOOPS), of_spade(8, 4, 2, True)
+    np.testing.assert_array_equal(vectors([one, other]), np.concatenate([vectors([one]), vectors([other])]))
+    assert vectors([]).shape == (0, 53)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: of_cpu((1, 1, 1), CUDA_LOOPS),
+            "expected an order of the loops i1, i2, j1, j2, k1, k2, found i1, i2, j",
+        ),
+        (
+            lambda: of_cuda((1, 1, 1), CPU_LOOPS),
+            "expected an order of the loops i1, i2, j, k1, k2, k3, found i1, i2, j1",
+        ),
+        (lambda: of_cpu((1, 1, 1), ()), "found none"),
+        (lambda: of_spade(0, 4, 2, True), r"expected 4 splits of at least 1, found \(0, 4, 2, 1\)"),
+    ],
+)
+def test_what_is_no_config_is_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -1,0 +1,133 @@
+"""Files of models: they come back with the same bits; others' and damaged ones are refused; nothing is unpickled."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dash_fakes import CPU, CPU_OWN, TILES
+
+from spmark.impls.core.errors import BuildError
+from spmark.impls.dash import tensorfile, weights
+from spmark.impls.dash.encoders import EncoderKind, fit
+from spmark.impls.dash.featuriser import Featuriser
+from spmark.impls.dash.network import Network, NetworkSpec
+from spmark.impls.dash.weights import ModelCard, SampleCard, TrainedModel
+
+pytest.importorskip("torch", reason="PyTorch is not installed (extra dash)")
+pytest.importorskip("safetensors", reason="safetensors is not installed (extra dash)")
+
+
+@pytest.fixture(scope="module")
+def model() -> TrainedModel:
+    spec = NetworkSpec(featuriser=Featuriser.NONE, encoder=EncoderKind.PCA)
+    card = ModelCard(
+        subject=CPU,
+        spec=spec,
+        trained_on=(SampleCard(platform="cpu", matrices=3, samples=36, sha256="ab"),),
+        seed=4,
+        command="spmark train dash",
+        made_with={"torch": "1"},
+        scores={"held_opa": 0.75},
+    )
+    return TrainedModel(card, Network(spec, 4), fit(EncoderKind.PCA, CPU_OWN.every()))
+
+
+@pytest.fixture
+def file(model, tmp_path) -> Path:
+    model.save(tmp_path / "models" / "cpu.safetensors")
+    return tmp_path / "models" / "cpu.safetensors"
+
+
+def test_a_file_gives_the_model_back(model, file):
+    found = weights.load(file, CPU)
+    assert found.card.digest
+    assert found.card == model.card.model_copy(update={"digest": found.card.digest})
+    expected = model.tensors()
+    assert found.tensors().keys() == expected.keys()
+    for name, array in found.tensors().items():
+        np.testing.assert_array_equal(array, expected[name])
+
+
+@pytest.mark.parametrize(
+    ("subject", "message"),
+    [
+        (TILES, "expected a model whose platform is tiles, found cpu"),
+        (CPU.model_copy(update={"op": "sddmm"}), "expected a model whose op is sddmm, found spmm"),
+        (CPU.model_copy(update={"space_digest": "0123"}), f"space_digest is 0123, found {CPU.space_digest}"),
+        (CPU.model_copy(update={"parameters_digest": "0123"}), "parameters_digest is 0123, found"),
+    ],
+)
+def test_another_subject_is_refused(file, subject, message):
+    with pytest.raises(BuildError, match=message):
+        weights.load(file, subject)
+
+
+def test_every_damaged_byte_of_the_weights_is_seen(file):
+    content = bytearray(file.read_bytes())
+    for place in (-1, -len(content) // 2, len(content) - 100):
+        damaged = bytearray(content)
+        damaged[place] ^= 1
+        file.write_bytes(damaged)
+        with pytest.raises(BuildError, match="the file is damaged"):
+            weights.load(file, CPU)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\x00" * 40, pickle.dumps({"weights": 1}), b"\xff" * 8 + b"{}"],
+    ids=["empty", "0", "pickle", "long"],
+)
+def test_what_is_no_safetensors_file_is_refused(file, content):
+    file.write_bytes(content)
+    with pytest.raises(BuildError, match="expected a safetensors file, found"):
+        weights.load(file, CPU)
+
+
+def test_a_shortened_or_missing_file_is_refused(file):
+    file.write_bytes(file.read_bytes()[:-7])
+    with pytest.raises(BuildError, match="expected a safetensors file"):
+        weights.load(file, CPU)
+    file.unlink()
+    with pytest.raises(BuildError, match="expected a safetensors file"):
+        weights.load(file, CPU)
+
+
+def test_a_card_is_needed_and_its_schema_counts(model, file):
+    tensorfile.write(file, model.tensors(), {"other": "text"})
+    with pytest.raises(BuildError, match="expected a model with a card, found other"):
+        weights.load(file, CPU)
+    card = model.card.model_dump_json().replace('"schema_version":1', '"schema_version":2', 1)
+    tensorfile.write(file, model.tensors(), {"card": card})
+    with pytest.raises(BuildError, match="the card of a model of schema 1"):
+        weights.load(file, CPU)
+
+
+def test_a_changed_card_is_seen(model, file):
+    card = model.card.sealed(model.tensors()).model_copy(update={"seed": 5})
+    tensorfile.write(file, model.tensors(), {"card": card.model_dump_json()})
+    with pytest.raises(BuildError, match="the file is damaged"):
+        weights.load(file, CPU)
+
+
+def test_a_network_beyond_all_memory_is_refused(model, file):
+    text = model.card.model_dump_json().replace('"latent":64', '"latent":1000000000000')
+    tensorfile.write(file, model.tensors(), {"card": text})
+    with pytest.raises(BuildError, match="the card of a model of schema 1"):
+        weights.load(file, CPU)
+
+
+def test_weights_that_do_not_fit_the_card_are_refused(model, file):
+    tensors = model.tensors()
+    tensors.pop("network.predictor.head.0.weight")
+    tensorfile.write(file, tensors, {"card": model.card.sealed(tensors).model_dump_json()})
+    with pytest.raises(BuildError, match="expected the weights that the card's parts have, found others"):
+        weights.load(file, CPU)
+
+
+def test_a_file_that_cannot_be_written_says_so(model, tmp_path):
+    (tmp_path / "taken").write_text("a file in the place of a folder")
+    with pytest.raises(BuildError, match="the file cannot be written"):
+        model.save(tmp_path / "taken" / "model.safetensors")

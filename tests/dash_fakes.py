@@ -1,0 +1,89 @@
+"""Two made-up platforms on tiny matrices, whose times follow from pattern and config: samples for DASH's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from spmark.impls.core.interfaces import Config
+from spmark.impls.core.problem import Csr, Op, Problem
+from spmark.impls.dash import mapping
+from spmark.impls.dash.mapping import CommonConfig
+from spmark.impls.dash.parameters import OwnParameters
+from spmark.impls.dash.study.samples import MatrixSamples, SampleSet
+from spmark.impls.dash.weights import Subject
+from spmark.impls.tuning.space import Axis, Space
+
+CPU_SPACE = Space(
+    (
+        Axis.of("isplit", (1, 4, 16)),
+        Axis.of("ksplit", (1, 8)),
+        Axis.of("rows_first", (True, False)),
+        Axis.of("chunk", (1, 8, 64)),
+        Axis.of("format", ("compressed", "dense")),
+    )
+)
+CPU_OWN = OwnParameters(CPU_SPACE.axes[3:])
+TILE_SPACE = Space(
+    (
+        Axis.of("p_row", (4, 16)),
+        Axis.of("p_col", (8, 64)),
+        Axis.of("d_split", (8, 32)),
+        Axis.of("barrier", (False, True)),
+        Axis.of("bypass", (False, True)),
+        Axis.of("reorder", ("none", "length", "random")),
+    )
+)
+TILE_OWN = OwnParameters(TILE_SPACE.axes[4:])
+CPU = Subject(platform="cpu", op=Op.SPMM, space_digest=CPU_SPACE.digest, parameters_digest=CPU_OWN.digest)
+TILES = Subject(platform="tiles", op=Op.SPMM, space_digest=TILE_SPACE.digest, parameters_digest=TILE_OWN.digest)
+
+
+def common_cpu(config: Config) -> CommonConfig:
+    order = ("i1", "i2", "j1", "j2", "k1", "k2") if config["rows_first"] else ("j1", "j2", "i1", "i2", "k1", "k2")
+    return mapping.of_cpu((config["isplit"], 1, config["ksplit"]), order)
+
+
+def common_tiles(config: Config) -> CommonConfig:
+    return mapping.of_spade(config["p_col"], config["p_row"], config["d_split"], config["barrier"])
+
+
+def random_csr(seed: int, shape: tuple[int, int], density: float) -> Csr:
+    rng = np.random.default_rng(seed)
+    return Csr.of(sparse.random(*shape, density=density, format="csr", dtype=np.float32, rng=rng))
+
+
+def problem_of(seed: int) -> Problem:
+    """Give a matrix of up to 60 rows, whose density depends on the seed."""
+    return Problem("spmm", random_csr(seed, (20 + seed % 40, 50), 0.02 + 0.1 * (seed % 3)), 32)
+
+
+def samples_of(
+    subject: Subject, seeds: Sequence[int], configs: Sequence[Config] | None = None, count: int = 12
+) -> SampleSet:
+    """Give samples of matrices; each has ``count`` configs, or those that are given."""
+    space, own, common = (
+        (CPU_SPACE, CPU_OWN, common_cpu) if subject.platform == "cpu" else (TILE_SPACE, TILE_OWN, common_tiles)
+    )
+    every = list(space.configs())
+    matrices = []
+    for seed in seeds:
+        drawn = np.random.default_rng(seed).permutation(len(every))[:count]
+        chosen = configs or [every[place] for place in drawn]
+        problem = problem_of(seed)
+        mapped = [common(config) for config in chosen]
+        numbers = own.vectors(chosen)
+        matrices.append(
+            MatrixSamples.of(f"made/{seed}", problem, mapped, numbers, seconds_of(problem, mapped, numbers))
+        )
+    return SampleSet(subject, tuple(matrices))
+
+
+def seconds_of(problem: Problem, common: Sequence[CommonConfig], own: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Give times: density says how much they follow the first split, and the last own parameter makes them longer."""
+    density = problem.matrix.nnz / (problem.matrix.num_rows * problem.matrix.num_cols)
+    splits = np.array([np.log2(one.splits[0]) for one in common])
+    return 1e-5 * np.exp(0.3 * splits * (1 - 10 * density) + 0.5 * own[:, -1] + 0.01 * np.arange(len(common)))
