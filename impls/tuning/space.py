@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
+
+import numpy as np
 
 from spmark.impls.core.interfaces import Config
 
@@ -60,6 +63,23 @@ class Space:
             config = {name: value for part in values for name, value in part.items()}
             if self.legal(config):
                 yield config
+
+    def sample(self, seed: int, most: int) -> list[Config]:
+        """Draw ``most`` legal configs without replacement, each legal config with the same chance.
+
+        Where there are no more than ``most``, the draw gives every legal config, in the order of drawing. Takes memory
+        in proportion to the product of the axes' lengths, and asks ``legal`` until enough configs are found.
+        """
+        shape = [len(axis.values) for axis in self.axes]
+        drawn: list[Config] = []
+        for at in np.random.default_rng(seed).permutation(math.prod(shape)):
+            if len(drawn) == most:
+                break
+            chosen = zip(self.axes, np.unravel_index(at, shape), strict=True)
+            config = {name: value for axis, number in chosen for name, value in axis.values[number].items()}
+            if self.legal(config):
+                drawn.append(config)
+        return drawn
 
     @property
     def digest(self) -> str:

@@ -14,7 +14,9 @@ from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.device import find
+from spmark.impls.scipy_cpu.plan import ScipyCpu
 from spmark.impls.tuning import gpu
+from spmark.impls.tuning.timer import HostTimer
 
 MATRIX = random_csr(40, 2500, [3] * 20 + [2000] + [0] + [5] * 18)
 LONGEST = 20
@@ -112,3 +114,14 @@ def test_plans_are_timed_in_alternation(timer: Any, monkeypatch: pytest.MonkeyPa
     rounds = [tuple(order[at : at + 3]) for at in range(0, len(order), 3)]
     assert {tuple(sorted(one)) for one in rounds} == {(0, 1, 2)}
     assert len(set(rounds)) > 1
+
+
+def test_a_race_on_the_host_checks_and_times_plans() -> None:
+    timer, device = HostTimer(PROBLEM, find("cpu")), find("cpu")
+    plan = ScipyCpu().build(PROBLEM, device)
+    timer.check(plan)
+    times = timer.times_us([plan, plan], 3)
+    assert [len(each) for each in times] == [3, 3]
+    assert all(time > 0 for each in times for time in each)
+    with pytest.raises(BuildError, match="wrong result: "):
+        timer.check(Product(PROBLEM, "leaves an empty row"))

@@ -1,0 +1,127 @@
+"""The clock of a race: plans of one problem run on random operands, are checked, and are timed from cold caches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.interfaces import Plan
+from spmark.impls.core.operators import Reference, random_operands, reference, sampled_rows
+from spmark.impls.core.problem import Problem
+from spmark.impls.core.tolerance import why_wrong
+from spmark.impls.runtime.timing import HostStopwatch, Run, Stopping, Stopwatch, take_samples
+
+_CHECKED_ROWS = 512
+_WARMUPS = 2
+_ALTERNATING = Stopping(max_samples=50, max_seconds=0.1, warmups=_WARMUPS, batch=5)
+
+
+class _Drawn(Stopwatch):
+    """A stopwatch that draws the order of several runs anew for each round.
+
+    A plan that ran right after another with the same code found this code in the multiprocessors' caches (9.9 us
+    instead of 13.7), so that no order may repeat.
+    """
+
+    def __init__(self, stopwatch: Stopwatch, seed: int) -> None:
+        self._stopwatch, self._random = stopwatch, np.random.default_rng(seed)
+
+    def batch(self, runs: Sequence[Run], rounds: int, cold: bool) -> NDArray[np.float64]:
+        """Time every run once in each round."""
+        if len(runs) == 1:
+            return self._stopwatch.batch(runs, rounds, cold)
+        times = np.empty((len(runs), rounds))
+        for turn in range(rounds):
+            order = self._random.permutation(len(runs))
+            times[order, turn] = self._stopwatch.batch([runs[at] for at in order], 1, cold)[:, 0]
+        return times
+
+    def state(self) -> tuple[float, list[str]]:
+        """Ask the device for its clock and for reasons of throttling."""
+        return self._stopwatch.state()
+
+
+class ProblemTimer:
+    """One problem on a device with operands, a result and a reference on some rows, for any number of plans.
+
+    Parameters
+    ----------
+    problem : Problem
+    stopwatch : Stopwatch
+        Of the device.
+    xp : module
+        NumPy or CuPy: the module of the device's arrays.
+    to_host : callable
+        Gives an array of the device as one of NumPy's.
+    seed : int
+        Seed of the operands, and of the order in which plans take turns.
+    """
+
+    def __init__(
+        self, problem: Problem, stopwatch: Stopwatch, xp: Any, to_host: Callable[[Any], NDArray[Any]], seed: int
+    ) -> None:
+        self._problem, self._stopwatch, self._to_host = problem, _Drawn(stopwatch, seed), to_host
+        self._sources = random_operands(problem, seed)
+        self._operands = [xp.empty(source.shape, problem.dtype.numpy) for source in self._sources]
+        for source, operand in zip(self._sources, self._operands, strict=True):
+            source.fill(operand, xp)
+        self._out = xp.empty(problem.out_shape, problem.dtype.numpy)
+
+    @cached_property
+    def _reference(self) -> Reference:
+        rows = sampled_rows(self._problem)
+        longest = int(np.argmax(self._problem.matrix.row_lengths))
+        some = rows[:: max(1, rows.size // _CHECKED_ROWS)]
+        return reference(self._problem, self._sources, np.union1d(some, [longest]))
+
+    def check(self, plan: Plan) -> None:
+        """Refuse a plan whose result is wrong.
+
+        Raises
+        ------
+        BuildError
+            The result is wrong; says by how much.
+        """
+        self._out.fill(np.nan)
+        plan.run(self._operands, self._out)
+        selected = self._to_host(self._reference.select(self._problem, self._out, plan.order))
+        unwritten = int(np.count_nonzero(np.isnan(selected)))
+        reason = why_wrong(self._problem, self._reference.max_error(selected), unwritten, plan.half_sums)
+        if reason is not None:
+            raise BuildError(f"wrong result: {reason}")
+
+    def times_us(self, plans: Sequence[Plan], rounds: int) -> list[list[float]]:
+        """Time every plan once in each round from cold caches, in an order drawn for the round; microseconds."""
+        runs = [partial(plan.run, self._operands, self._out) for plan in plans]
+        self._stopwatch.batch(runs, _WARMUPS, cold=True)
+        return [[round(float(time), 3) for time in times] for times in self._stopwatch.batch(runs, rounds, cold=True)]
+
+    def alternating_us(self, plans: Sequence[Plan]) -> list[list[float]]:
+        """Time plans by turns, by the suite's protocol, each from cold caches, in an order drawn for each round.
+
+        Samples are taken until all medians are known to 1 %, at least 10 and at most 50, or a tenth of a second is up.
+        """
+        runs = [partial(plan.run, self._operands, self._out) for plan in plans]
+        return take_samples(self._stopwatch, runs, _ALTERNATING).times_us
+
+
+class HostTimer(ProblemTimer):
+    """A problem on the host's cores.
+
+    Parameters
+    ----------
+    problem : Problem
+    device : DeviceSpec
+        The CPU of this machine.
+    seed : int
+        As in `ProblemTimer`.
+    """
+
+    def __init__(self, problem: Problem, device: DeviceSpec, seed: int = 0) -> None:
+        super().__init__(problem, HostStopwatch(device.l2_bytes), np, np.asarray, seed)
