@@ -21,7 +21,7 @@ from spmark.impls.table import CONTRACTS, IMPLEMENTATIONS
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("impls", "datasets", "suite", "report")
-LAYERS = ("core", "formats", "runtime", "kernels", "tuning", "study")
+LAYERS = ("core", "formats", "runtime", "kernels", "tuning", "study", "operator")
 IMPLEMENTATION_FOLDERS = sorted(
     path.name for path in (ROOT / "impls").iterdir() if path.is_dir() and path.name not in (*LAYERS, "__pycache__")
 )
@@ -51,6 +51,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "spmark.impls.study": (CORE,),
     **{f"spmark.impls.{name}": IMPL_MAY for name in IMPLEMENTATION_FOLDERS},
     "spmark.impls.auto": (*IMPL_MAY, TABLE),
+    "spmark.impls.operator": (*TUNING_MAY, "spmark.impls.tuning", TABLE),
     "spmark.datasets": (CORE,),
     "spmark.report": (),
     **{

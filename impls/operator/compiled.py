@@ -1,0 +1,390 @@
+"""The compiled operator: one sparse matrix, planned once, multiplied by as many dense matrices as a person has."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import BuildError, OperandError, ProblemError
+from spmark.impls.core.problem import Csr, Op, Problem
+from spmark.impls.operator.arrays import Library, check_dtype, check_shape, library_of
+from spmark.impls.operator.choose import ChosenPlan, build, choose
+from spmark.impls.operator.explain import explained
+from spmark.impls.operator.matrices import OwnedMatrix
+from spmark.impls.operator.turns import Turns
+from spmark.impls.operator.values import Slots, find_slots
+from spmark.impls.runtime.target import open_target
+
+ROLES = {Op.SPMM: ("operand B (K, J)",), Op.SDDMM: ("operand X (I, J)", "operand Y (K, J)")}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a person asked of an operator."""
+
+    op: Op
+    device: DeviceSpec
+    names: tuple[str, ...]
+    """Implementations to choose among."""
+    scaled: bool = False
+    values: Literal["variable", "constant"] = "variable"
+    other_width: Literal["plan", "raise"] = "plan"
+    budget_s: float | None = None
+
+
+@dataclass(eq=False)
+class _Planned:
+    """The plan of one width."""
+
+    choice: ChosenPlan
+    slots: Slots | None = None
+    """Where the plan keeps A's values; looked for at the first `CompiledOperator.update_values`."""
+    sought: bool = False
+    """Whether the slots have been looked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Ready:
+    """A call that has been checked: arrays of the same signatures go straight to the plan."""
+
+    planned: _Planned
+    library: Library
+    out_shape: tuple[int, ...]
+
+
+class CompiledOperator:
+    """SpMM or SDDMM with a fixed pattern; made by `spmark.compile` and `spmark.load`.
+
+    Calls of several threads, and calls on several streams of a GPU, take turns: a call on another stream than the call
+    before waits there, on the device, for the end of that call.
+
+    A call may be captured into a CUDA graph once its width is planned. The caller then keeps replays apart from other
+    calls of the operator, since all use the plan's workspaces.
+    """
+
+    def __init__(self, matrix: OwnedMatrix, asked: Asked, choices: Mapping[int, ChosenPlan]) -> None:
+        self._matrix, self._asked = matrix, asked
+        self._planned = {width: _Planned(choice) for width, choice in choices.items()}
+        self._cuda = asked.device.kind is DeviceKind.CUDA
+        self._turns = Turns(_streams() if self._cuda else None)
+        self._planning = threading.RLock()
+        self._latest: Any = None
+        self._stale = False
+        self._libraries: dict[type, Library] = {}
+        self._ready: dict[Hashable, _Ready] = {}
+
+    @property
+    def op(self) -> Op:
+        """The operator."""
+        return self._asked.op
+
+    @property
+    def dtype(self) -> str:
+        """Type of operands, result and A's values."""
+        return str(self._matrix.dtype)
+
+    @property
+    def device(self) -> DeviceSpec:
+        """Where plans run."""
+        return self._asked.device
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Every J that is planned, in the order of planning."""
+        return tuple(self._planned)
+
+    @property
+    def pattern(self) -> Csr:
+        """A's pattern, whose order of non-zeros SDDMM's result and `update_values` follow; look at no values of it."""
+        return self._matrix.pattern
+
+    def __repr__(self) -> str:
+        """Say in a line what is computed."""
+        rows, cols = self.pattern.shape
+        widths = ", ".join(map(str, self.widths))
+        nnz = f"{self.pattern.nnz:,} non-zeros"
+        return f"<spmark {self.op} of {rows} x {cols} with {nnz}, {self.dtype}, J = {widths}, {self.device.name}>"
+
+    def __call__(self, *operands: Any, out: Any = None) -> Any:
+        """Compute C = A B of ``op(b)``, or D of ``op(x, y)``.
+
+        Parameters
+        ----------
+        *operands : arrays
+            B (K, J), or X (I, J) and Y (K, J), of NumPy, CuPy or PyTorch, all of one library and of the operator's
+            dtype. Any strides are taken; operands with gaps or of an odd address are copied first. A GPU's operator
+            copies the host's arrays to the GPU, and the result back.
+        out : array, optional
+            Of the operands' library and place: (I, J) for SpMM, (nnz,) for SDDMM, row-major, contiguous, in memory of
+            its own. Complete afterwards, whatever it held before.
+
+        Returns
+        -------
+        array
+            ``out``, or a new array of the operands' library, on their device. SDDMM's result is in the order of
+            `pattern`.
+
+        Raises
+        ------
+        OperandError
+            An array does not fit; says what was expected, what was found and what to do.
+        ProblemError
+            J is not planned and ``other_width`` is ``"raise"``, or a tensor's gradient would be lost.
+        BuildError
+            J is not planned while a stream captures a graph, or cannot be planned.
+        """
+        given = operands if out is None else (*operands, out)
+        libraries = self._libraries
+        try:
+            ready = self._ready.get(tuple([libraries[one.__class__].signature(one) for one in given]))
+        except KeyError:  # the first array of its class
+            ready = None
+        if ready is None:
+            return self._checked_call(operands, out)
+        return self._run(ready, operands, out)
+
+    def _run(self, ready: _Ready, operands: Sequence[Any], out: Any) -> Any:
+        library = ready.library
+        if out is None:
+            if not library.allocates_in_capture and self._turns.capturing(operands):
+                raise BuildError(f"{self.op}: expected out while a stream captures a graph, found none: pass out")
+            out = library.empty(ready.out_shape, operands[0])
+        shown = [library.shown(one) for one in operands]
+        self._turns.take(partial(ready.planned.choice.plan.run, shown, library.shown(out)), operands)
+        return out
+
+    def _checked_call(self, operands: Sequence[Any], out: Any) -> Any:
+        """Check everything, plan the width where that is allowed, copy operands where that is needed, and run."""
+        roles = ROLES[self.op]
+        if len(operands) != len(roles):
+            raise OperandError(f"{self.op}: expected {' and '.join(roles)}, found {len(operands)} operands")
+        library, arrays = self._of_one_library(operands, [f"{self.op} {role}" for role in roles])
+        sizes = self.pattern.shape[::-1] if self.op is Op.SPMM else self.pattern.shape
+        width: int | None = None
+        for array, size, role in zip(arrays, sizes, roles, strict=False):
+            check_dtype(array, self._matrix.dtype, f"{self.op} {role}")
+            check_shape(array, (size, width), f"{self.op} {role}")
+            width = int(array.shape[1])
+        assert width is not None
+        result, role = out, f"{self.op} result out"
+        out_shape = (self.pattern.num_rows, width) if self.op is Op.SPMM else (self.pattern.nnz,)
+        if out is not None:
+            found, (result,) = self._of_one_library([out], [role])
+            if type(found) is not type(library) or found.on_host(result) != library.on_host(arrays[0]):
+                raise OperandError(f"{role}: expected an array of the operands' library and device, found {type(out)}")
+            check_dtype(result, self._matrix.dtype, role)
+            check_shape(result, out_shape, role)
+            if not library.passable(result):
+                raise OperandError(
+                    f"{role}: expected a row-major, contiguous, aligned array, found a view: pass another"
+                )
+        ready = _Ready(self._plan_of(width, arrays), library, out_shape)
+        if library.on_host(arrays[0]) and self._cuda:
+            return self._through_device(ready, arrays, result)
+        if all(library.passable(array) for array in arrays):
+            self._keep(ready, operands, out)
+        else:
+            arrays = [array if library.passable(array) else library.copied(array) for array in arrays]
+        made = self._run(ready, arrays, result)
+        return made if out is None else out
+
+    def _of_one_library(self, given: Sequence[Any], roles: Sequence[str]) -> tuple[Library, list[Any]]:
+        """Find the library of all arrays, and give them as its own; each is checked by the library."""
+        found = [library_of(array, role) for array, role in zip(given, roles, strict=True)]
+        library = found[0][0]
+        for (other, array), role in zip(found, roles, strict=True):
+            other.check(array, role)
+            if type(other) is not type(library) or other.on_host(array) != library.on_host(found[0][1]):
+                raise OperandError(f"{role}: expected an array of the first operand's library and device: convert it")
+            if library.on_host(array) is False and not self._cuda:
+                raise OperandError(
+                    f"{role}: expected an array on the host, where the operator was compiled, found one on a GPU: "
+                    "compile with device='cuda', or copy it to the host"
+                )
+        return library, [array for _, array in found]
+
+    def _keep(self, ready: _Ready, operands: Sequence[Any], out: Any) -> None:
+        """Let arrays like these go straight to the plan."""
+        given = operands if out is None else (*operands, out)
+        if all(library_of(one, "operand")[1] is one for one in given):
+            self._libraries.update(dict.fromkeys(map(type, given), ready.library))
+            self._ready[tuple(ready.library.signature(one) for one in given)] = ready
+
+    def _through_device(self, ready: _Ready, operands: Sequence[Any], out: Any) -> Any:
+        """Copy the host's operands to the GPU, compute, and copy the result back."""
+        from spmark.impls.operator import gpu
+
+        library = ready.library
+        target = open_target(self.device)
+        arrays = [target.upload(library.shown(array)) for array in operands]
+        result = target.empty(ready.out_shape, self._matrix.dtype.numpy)
+        self._turns.take(partial(ready.planned.choice.plan.run, arrays, result), arrays)
+        made = library.empty(ready.out_shape, operands[0]) if out is None else out
+        np.copyto(library.shown(made), gpu.to_host(result))
+        return made
+
+    def _plan_of(self, width: int, arrays: Sequence[Any]) -> _Planned:
+        planned = self._planned.get(width)
+        if planned is not None:
+            return planned
+        known = ", ".join(map(str, self.widths))
+        if self._asked.other_width == "raise":
+            raise ProblemError(
+                f"{self.op}: expected J out of the widths that were compiled, {known}, found {width}: compile with "
+                "this width, or with other_width='plan'"
+            )
+        if self._turns.capturing(arrays):
+            raise BuildError(
+                f"{self.op}: expected a planned width ({known}) while a stream captures a graph, found J = {width}: "
+                "call the operator once with this width before the capture"
+            )
+        with self._planning:
+            if width not in self._planned:
+                self._planned[width] = _Planned(plan_width(self._current(), self._asked, width))
+            return self._planned[width]
+
+    def update_values(self, values: Any) -> None:
+        """Take new values of A for the same pattern; what was searched stays as it is.
+
+        The first call finds out where plans keep each value, by building them again with values that count; later
+        calls are a copy and a gather on the device. A plan that keeps values in another way is built again each time,
+        without a search.
+
+        Parameters
+        ----------
+        values : (nnz,) array
+            Of NumPy, CuPy or PyTorch, of the operator's dtype, in the order of `pattern`: ``a.data`` of a CSR of SciPy
+            with sorted columns. All are finite, which is not checked.
+
+        Raises
+        ------
+        OperandError
+            The array does not fit.
+        ProblemError
+            The operator was compiled with ``values="constant"``.
+        BuildError
+            A stream captures a graph.
+        """
+        if self._asked.values == "constant":
+            raise ProblemError("update_values: expected an operator compiled with values='variable', found 'constant'")
+        role = "update_values"
+        library, (array,) = self._of_one_library([values], [role])
+        check_dtype(array, self._matrix.dtype, role)
+        check_shape(array, (self.pattern.nnz,), role)
+        if self._turns.capturing([array]):
+            raise BuildError("update_values: expected no capture of a graph, found one: update before the capture")
+        shown = library.shown(array if library.passable(array) else library.copied(array))
+        with self._planning:
+            xp = open_target(self.device).xp if self._cuda else np
+            if self._latest is None:
+                self._latest = xp.asarray(np.append(self._matrix.values, self._matrix.dtype.numpy.type(0)))
+            for width, planned in self._planned.items():
+                if self._reads_values and not planned.sought:
+                    planned.slots, planned.sought = self._find_slots(width, planned, xp), True
+                    self._wait()
+            self._turns.take(partial(self._write, shown, xp), [array])
+            self._stale = True
+            for width, planned in self._planned.items():
+                if self._reads_values and planned.slots is None:
+                    self._rebuild(width, planned)
+
+    def _write(self, values: Any, xp: Any) -> None:
+        """Enqueue the copy of new values into every plan that has slots."""
+        from_gpu = nullcontext()
+        if self._cuda:
+            from spmark.impls.operator.gpu import on_stream_of
+            from spmark.impls.runtime.adopt import adopt
+
+            from_gpu = on_stream_of([values])
+            values = xp.asarray(values) if isinstance(values, np.ndarray) else adopt(values)
+        with from_gpu:
+            self._latest[:-1] = values
+            for planned in self._planned.values():
+                if planned.slots is not None:
+                    planned.slots.write(self._latest, xp)
+
+    @property
+    def _reads_values(self) -> bool:
+        return self.op is Op.SPMM or self._asked.scaled
+
+    def _find_slots(self, width: int, planned: _Planned, xp: Any) -> Slots | None:
+        dtype = self._matrix.dtype.searched
+        if dtype is None:
+            return Slots(planned.choice.plan.values, None)
+
+        def counted(values: Any) -> Any:
+            matrix = Csr(self.pattern.shape, self.pattern.indptr, self.pattern.indices, values)
+            problem = Problem(self.op, matrix, width, dtype, self._asked.scaled)
+            return build(problem, self.device, planned.choice.name, planned.choice.held).plan
+
+        return find_slots(planned.choice.plan, self._latest, dtype, counted, xp)
+
+    def _wait(self) -> None:
+        """Wait until what was built is on the device, so that calls on any stream find it."""
+        if self._cuda:
+            open_target(self.device).synchronize()
+
+    def _rebuild(self, width: int, planned: _Planned) -> None:
+        problem = self._current().problem(self.op, width, self._asked.scaled)
+        choice = planned.choice
+        fresh = build(problem, self.device, choice.name, choice.held) if isinstance(problem, Problem) else choice
+        planned.choice = ChosenPlan(choice.name, fresh.plan, choice.candidates, choice.held)
+        self._wait()
+
+    def _current(self) -> OwnedMatrix:
+        """Give A with the values of the last update."""
+        if self._stale:
+            self._wait()
+            values = self._latest[:-1]
+            if self._cuda:
+                from spmark.impls.operator.gpu import to_host
+
+                values = to_host(values)
+            self._matrix, self._stale = self._matrix.with_values(values.copy()), False
+        return self._matrix
+
+    def explain(self) -> str:
+        """Describe in lines of text what was chosen for each width, why, and what it cost."""
+        heads = repr(self).strip("<>")
+        choices = {width: planned.choice for width, planned in self._planned.items()}
+        return "\n".join([heads, *explained(choices, self.pattern.nnz, self.device.kind)])
+
+    def save(self, path: Path | str) -> None:
+        """Write the operator into a file, from which `spmark.load` makes it again without a search.
+
+        The file holds the matrix, the choices and the results of searches; it holds no code. It fits the same kind of
+        device and the same version of the implementations.
+
+        Raises
+        ------
+        BuildError
+            The file cannot be written.
+        """
+        from spmark.impls.operator.saved import write
+
+        with self._planning:
+            choices = {width: planned.choice for width, planned in self._planned.items()}
+            write(Path(path), self._current(), self._asked, choices)
+
+
+def plan_width(matrix: OwnedMatrix, asked: Asked, width: int) -> ChosenPlan:
+    """Choose and build the plan of one width, and wait until it is on the device."""
+    problem = matrix.problem(asked.op, width, asked.scaled)
+    choice = choose(problem, asked.device, asked.names, asked.budget_s)
+    if asked.device.kind is DeviceKind.CUDA:
+        open_target(asked.device).synchronize()
+    return choice
+
+
+def _streams() -> Any:
+    from spmark.impls.operator.gpu import CudaStreams
+
+    return CudaStreams()
