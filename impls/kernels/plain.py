@@ -26,8 +26,8 @@ from spmark.impls.runtime.template import KernelTemplate
 LANES = (4, 8, 16, 32)
 THREADS = 128
 _SPACE: dict[str, tuple[str | int, ...]] = {"T": ("double", "bfloat16"), "lanes": LANES, "threads": (THREADS,)}
-SPMM_PLAIN = KernelTemplate(Path(__file__).parent / "plain.cu", "spmm_plain", _SPACE, max_registers=64)
-SDDMM_PLAIN = KernelTemplate(Path(__file__).parent / "plain.cu", "sddmm_plain", _SPACE, max_registers=64)
+SPMM_PLAIN = KernelTemplate(Path(__file__).parent / "plain.cu", "spmm_plain", _SPACE, max_registers=40)
+SDDMM_PLAIN = KernelTemplate(Path(__file__).parent / "plain.cu", "sddmm_plain", _SPACE, max_registers=40)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from spmark.impls.operator.arrays import library_of
 from spmark.impls.operator.choose import device_of, names_of
 from spmark.impls.operator.compiled import ROLES, Asked, CompiledOperator, plan_width
 from spmark.impls.operator.elements import ElementType
-from spmark.impls.operator.matrices import OwnedMatrix, dtype_of
+from spmark.impls.operator.matrices import OwnedMatrix
 
 
 def spmm(a: Any, b: Any, *, out: Any = None) -> Any:
@@ -167,14 +167,9 @@ def _compiled(matrix: OwnedMatrix, asked: Asked, width: int | Sequence[int]) -> 
 def _once(op: Op, a: Any, operands: Sequence[Any], out: Any, scaled: bool) -> Any:
     role = f"{op} {ROLES[op][0]}"
     library, first = library_of(operands[0], role)
-    dtype, found = ElementType.of(first.dtype), dtype_of(a)
-    if not dtype.holds(found):
-        raise ProblemError(
-            f"{op}: expected A's values to be of {dtype}, as {role} is, or of a type that it holds, found {found}: "
-            f"convert one of the two, or pass dtype='{dtype}' to spmark.compile"
-        )
+    matrix = OwnedMatrix.of(a, ElementType.of(first.dtype), exact=True)
     if len(first.shape) != 2:
         raise ProblemError(f"{role}: expected two dimensions, found shape {tuple(first.shape)}")
     device = device_of("cpu" if library.on_host(first) else "cuda")
     asked = Asked(op, device, names_of("auto", op, device, constant=True), scaled, "constant", "raise", budget_s=0)
-    return _compiled(OwnedMatrix.of(a, dtype), asked, int(first.shape[1]))(*operands, out=out)
+    return _compiled(matrix, asked, int(first.shape[1]))(*operands, out=out)

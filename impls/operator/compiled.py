@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -103,7 +103,7 @@ class CompiledOperator:
 
     @property
     def pattern(self) -> Csr:
-        """A's pattern, whose order of non-zeros SDDMM's result and `update_values` follow; look at no values of it."""
+        """A's pattern: SDDMM's result and `update_values` follow its order. Its values may be out of date."""
         return self._matrix.pattern
 
     def __repr__(self) -> str:
@@ -298,14 +298,14 @@ class CompiledOperator:
 
     def _write(self, values: Any, xp: Any) -> None:
         """Enqueue the copy of new values into every plan that has slots."""
-        from_gpu = nullcontext()
+        where: AbstractContextManager[Any] = nullcontext()
         if self._cuda:
             from spmark.impls.operator.gpu import on_stream_of
             from spmark.impls.runtime.adopt import adopt
 
-            from_gpu = on_stream_of([values])
+            where = on_stream_of([values])
             values = xp.asarray(values) if isinstance(values, np.ndarray) else adopt(values)
-        with from_gpu:
+        with where:
             self._latest[:-1] = values
             for planned in self._planned.values():
                 if planned.slots is not None:

@@ -35,7 +35,7 @@ class OwnedMatrix:
     dtype: ElementType
 
     @classmethod
-    def of(cls, given: Any, dtype: Any = None) -> OwnedMatrix:
+    def of(cls, given: Any, dtype: Any = None, exact: bool = False) -> OwnedMatrix:
         """Take a matrix as it is given.
 
         Parameters
@@ -45,14 +45,19 @@ class OwnedMatrix:
             and the columns of a row are sorted, as SciPy does; the argument stays as it is.
         dtype : dtype, optional
             Type that the values are converted to; by default they keep their own.
+        exact : bool
+            Whether ``dtype`` has to hold every number of the values' own type.
 
         Raises
         ------
         MatrixError
             The argument is something else or an illegal matrix, or has values beyond the range of the type.
         ProblemError
-            The matrix has values of a type without kernels, and ``dtype`` is missing. O(nnz log nnz) time where rows
-            are not sorted.
+            The values have a type without kernels and ``dtype`` is missing, or their conversion is not exact.
+
+        Notes
+        -----
+        O(nnz log nnz) time where rows are not sorted, else O(nnz).
         """
         rows, found = _rows_of(given)
         if dtype is None and found not in tuple(ElementType):
@@ -61,6 +66,11 @@ class OwnedMatrix:
                 "dtype='float32'"
             )
         wanted = ElementType.of(found if dtype is None else dtype)
+        if exact and not wanted.holds(found):
+            raise ProblemError(
+                f"expected a matrix of {wanted}, as the dense operand is, or of a type that {wanted} holds, found one "
+                f"of {found}: convert one of the two, or pass dtype='{wanted}' to spmark.compile"
+            )
         indptr, indices = np.array(rows.indptr), np.array(rows.indices)
         return cls.checked(rows.shape, indptr, indices, values_as(rows.data, wanted), wanted)
 
@@ -117,11 +127,6 @@ def values_as(data: NDArray[Any], dtype: ElementType) -> NDArray[Any]:
         return np.array(data, dtype.numpy)
 
 
-def dtype_of(given: Any) -> str:
-    """Give the name of the type of a matrix's values, by NumPy's names; without a look at the elements."""
-    return "float32" if isinstance(given, Csr) else dtype_name(getattr(given, "dtype", None))
-
-
 def _rows_of(given: Any) -> tuple[Any, str]:
     """Give a canonical CSR of SciPy (or a `Csr` as one), which may share memory, and the name of its type."""
     from scipy import sparse
@@ -136,7 +141,7 @@ def _rows_of(given: Any) -> tuple[Any, str]:
         given = given.get()
         name = str(given.dtype)
     else:
-        name = dtype_of(given)
+        name = dtype_name(getattr(given, "dtype", None))
     if not sparse.issparse(given) or len(given.shape) != 2:
         kind = f"{type(given).__module__}.{type(given).__qualname__}"
         shape = f" of shape {tuple(given.shape)}" if hasattr(given, "shape") else ""

@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from spmark import __version__
+from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import BuildError, DeviceError
 from spmark.impls.core.files import whole
@@ -23,7 +24,7 @@ from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plainjson import parse_model
 from spmark.impls.core.problem import MAX_NNZ, Op, Problem
-from spmark.impls.operator.choose import PLAIN, ChosenPlan, build, choose, device_of
+from spmark.impls.operator.choose import PLAIN, ChosenPlan, build, choose, device_of, names_of
 from spmark.impls.operator.compiled import Asked, CompiledOperator
 from spmark.impls.operator.elements import ElementType
 from spmark.impls.operator.matrices import OwnedMatrix
@@ -55,7 +56,7 @@ class SavedOperator(Frozen):
     """Of Python, NumPy, the driver and CUDA where the file was written; they are told, and refuse nothing."""
     device: str
     arch: str
-    kind: Literal["cuda", "cpu", "host-simt"]
+    kind: DeviceKind
     op: Op
     scaled: bool = False
     dtype: ElementType
@@ -87,7 +88,7 @@ def write(path: Path, matrix: OwnedMatrix, asked: Asked, choices: Mapping[int, C
         versions={"python": platform.python_version(), "numpy": np.__version__, "driver": driver, "cuda": cuda},
         device=device.name,
         arch=device.arch,
-        kind=device.kind.value,
+        kind=device.kind,
         op=asked.op,
         scaled=asked.scaled,
         dtype=matrix.dtype,
@@ -110,13 +111,17 @@ def write(path: Path, matrix: OwnedMatrix, asked: Asked, choices: Mapping[int, C
         ],
     )
     arrays = b"".join(array.tobytes() for array in (pattern.indptr, pattern.indices, matrix.values))
-    content = facts.model_dump_json().encode() + b"\n" + arrays
-    digest = hashlib.sha256(content).hexdigest().encode()
     try:
         with whole(path) as part:
-            part.write_bytes(_MAGIC + str(_FORMAT).encode() + b"\n" + digest + b"\n" + content)
+            part.write_bytes(sealed(facts.model_dump_json().encode() + b"\n" + arrays))
     except OSError as error:
         raise BuildError(f"{path}: expected a place to save the operator, found: {error.strerror or error}") from error
+
+
+def sealed(content: bytes) -> bytes:
+    """Put the name of the format and a digest before the content of a file."""
+    digest = hashlib.sha256(content).hexdigest().encode()
+    return _MAGIC + str(_FORMAT).encode() + b"\n" + digest + b"\n" + content
 
 
 def read(path: Path) -> CompiledOperator:
@@ -129,9 +134,7 @@ def read(path: Path) -> CompiledOperator:
     DeviceError
         This machine has another device than the file was written for.
     """
-    with reading(path, "a compiled operator", BuildError):
-        facts, arrays = _checked(path, path.read_bytes())
-        matrix = _matrix_of(path, facts, arrays)
+    facts, matrix = parsed(path)
     device = device_of(facts.kind)
     if (device.name, device.arch) != (facts.device, facts.arch):
         raise DeviceError(
@@ -147,13 +150,26 @@ def read(path: Path) -> CompiledOperator:
     asked = Asked(
         facts.op,
         device,
-        tuple(facts.names),
+        names_of(facts.names, facts.op, device, facts.values == "constant"),
         facts.scaled,
         facts.values,
         facts.other_width,
         facts.budget_s,
     )
     return CompiledOperator(matrix, asked, {plan.width: _rebuilt(plan, matrix, asked) for plan in facts.plans})
+
+
+def parsed(path: Path) -> tuple[SavedOperator, OwnedMatrix]:
+    """Read a file without looking at this machine: its facts, and the matrix.
+
+    Raises
+    ------
+    BuildError, MatrixError
+        The file is missing, damaged or of something else.
+    """
+    with reading(path, "a compiled operator", BuildError):
+        facts, arrays = _checked(path, path.read_bytes())
+        return facts, _matrix_of(path, facts, arrays)
 
 
 def _checked(path: Path, content: bytes) -> tuple[SavedOperator, memoryview]:

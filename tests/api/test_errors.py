@@ -175,12 +175,14 @@ def test_libraries_are_not_mixed(op: Any, b: np.ndarray, torch: Any) -> None:
 
 
 def test_spmm_casts_nothing_unasked(a: Any, b: np.ndarray) -> None:
-    with pytest.raises(ProblemError, match=r"expected A's values to be of float32, .* found float64: convert one"):
+    with pytest.raises(ProblemError, match=r"expected a matrix of float32, .* found one of float64: convert one"):
         spmark.spmm(a.astype(np.float64), b)
-    with pytest.raises(ProblemError, match=r"expected A's values to be of float16, .* found float32"):
+    with pytest.raises(ProblemError, match=r"expected a matrix of float16, .* found one of float32"):
         spmark.spmm(a, b.astype(np.float16))
     with pytest.raises(ProblemError, match=r"expected a dtype out of .* found 'int64'"):
         spmark.spmm(a, b.astype(np.int64))
+    with pytest.raises(MatrixError, match=r"expected a sparse matrix .* found a builtins.list"):
+        spmark.spmm(b.tolist(), b)
     with pytest.raises(ProblemError, match=r"operand B \(K, J\): expected two dimensions, found shape \(25,\)"):
         spmark.spmm(a, b[:, 0])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -24,10 +23,10 @@ def path(a: Any, tmp_path: Path) -> Path:
 
 def changed(path: Path, **facts: Any) -> Path:
     """Write a file with other facts and a digest that fits."""
-    first, _, content = path.read_bytes().split(b"\n", 2)
+    content = path.read_bytes().split(b"\n", 2)[2]
     line, _, arrays = content.partition(b"\n")
     content = json.dumps({**json.loads(line), **facts}).encode() + b"\n" + arrays
-    path.write_bytes(b"\n".join([first, hashlib.sha256(content).hexdigest().encode(), content]))
+    path.write_bytes(saved.sealed(content))
     return path
 
 
@@ -134,6 +133,7 @@ def test_other_code_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             BuildError,
             "expected the plan of x to be of",
         ),
+        ({"names": ["nobody"]}, ValueError, "expected use out of auto, .* found 'nobody'"),
         ({"more": 1}, BuildError, "expected a compiled operator, found something else"),
     ],
 )
@@ -143,12 +143,12 @@ def test_facts_that_do_not_fit_are_refused(facts: Any, error: Any, message: str,
 
 
 def test_a_matrix_is_checked_even_behind_a_digest_that_fits(path: Path) -> None:
-    first, _, content = path.read_bytes().split(b"\n", 2)
+    content = path.read_bytes().split(b"\n", 2)[2]
     line, _, arrays = content.partition(b"\n")
     spoilt = bytearray(arrays)
     spoilt[4:8] = b"\xff\xff\xff\xff"
     content = line + b"\n" + bytes(spoilt)
-    path.write_bytes(b"\n".join([first, hashlib.sha256(content).hexdigest().encode(), content]))
+    path.write_bytes(saved.sealed(content))
     with pytest.raises(ValueError, match="expected indptr never to fall"):
         spmark.load(path)
 
