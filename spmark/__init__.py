@@ -5,6 +5,8 @@
 >>> op = spmark.compile(a, width=b.shape[1])    # for many b
 >>> c = op(b)
 
+`spmark.torch` has products with gradients.
+
 `compile` has the reference. What a product needs is imported at the first use, so that importing the package is quick.
 """
 
@@ -31,6 +33,8 @@ __all__ = ["CompiledOperator", "__version__", "compile", "load", "sddmm", "spmm"
 
 def __getattr__(name: str) -> Any:
     """Import a public name at its first use."""
+    if name == "torch":
+        return import_module("spmark.torch")
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = getattr(import_module(_PLACES[name]), name)

@@ -11,8 +11,8 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import ProblemError
 from spmark.impls.core.problem import Op
 from spmark.impls.operator.arrays import library_of
-from spmark.impls.operator.choose import device_of, names_of
-from spmark.impls.operator.compiled import ROLES, Asked, CompiledOperator, plan_width
+from spmark.impls.operator.choose import Asked, device_of, names_of, plan_width
+from spmark.impls.operator.compiled import ROLES, CompiledOperator
 from spmark.impls.operator.elements import ElementType
 from spmark.impls.operator.matrices import OwnedMatrix
 

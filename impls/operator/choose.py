@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
@@ -13,6 +13,7 @@ from spmark.impls.core.errors import BuildError, ProblemError, SpmarkError, Unsu
 from spmark.impls.core.interfaces import Candidate, Config, Plan
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.kernels.plain import HostPlainPlan, PlainPlan, PlainProblem
+from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.runtime.device import calibrated, find
 from spmark.impls.runtime.target import open_target
 from spmark.impls.table import AUTO, IMPLEMENTATIONS, LITERAL_VALUES, create
@@ -35,6 +36,20 @@ class ChosenPlan:
     """Those of the race among implementations, each with the config ``{"implementation": name}``; empty without one."""
     held: Mapping[str, bytes] = field(default_factory=dict)
     """Results of the implementation's own searches, by which it builds again without a search."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a person asked of an operator."""
+
+    op: Op
+    device: DeviceSpec
+    names: tuple[str, ...]
+    """Implementations to choose among."""
+    scaled: bool = False
+    values: Literal["variable", "constant"] = "variable"
+    other_width: Literal["plan", "raise"] = "plan"
+    budget_s: float | None = None
 
 
 def device_of(name: str | DeviceSpec) -> DeviceSpec:
@@ -105,8 +120,7 @@ def choose(
         No implementation could be built.
     """
     if isinstance(problem, PlainProblem):
-        on_host = device.kind is DeviceKind.CPU
-        return ChosenPlan(PLAIN, HostPlainPlan(problem) if on_host else PlainPlan(problem, open_target(device)))
+        return build(problem, device, PLAIN)
     if len(names) == 1:
         return build(problem, device, names[0])
     if device.kind is DeviceKind.HOST_SIMT or budget_s == 0:
@@ -125,8 +139,12 @@ def choose(
     return ChosenPlan(name, plan, race.describe().seen, held[name])
 
 
-def build(problem: Problem, device: DeviceSpec, name: str, held: Mapping[str, bytes] | None = None) -> ChosenPlan:
+def build(
+    problem: Problem | PlainProblem, device: DeviceSpec, name: str, held: Mapping[str, bytes] | None = None
+) -> ChosenPlan:
     """Build one implementation with its defaults, its searches answered by ``held`` where that holds them.
+
+    A `PlainProblem` has one plan, whatever the name.
 
     Raises
     ------
@@ -135,6 +153,9 @@ def build(problem: Problem, device: DeviceSpec, name: str, held: Mapping[str, by
     BuildError
         The plan could not be built.
     """
+    if isinstance(problem, PlainProblem):
+        on_host = device.kind is DeviceKind.CPU
+        return ChosenPlan(PLAIN, HostPlainPlan(problem) if on_host else PlainPlan(problem, open_target(device)))
     how = create(name)
     reason = how.unsupported(problem, device)
     if reason is not None:
@@ -162,3 +183,12 @@ def _timer(problem: Problem, device: DeviceSpec) -> Any:
     from spmark.impls.tuning.timer import HostTimer
 
     return HostTimer(problem, device)
+
+
+def plan_width(matrix: OwnedMatrix, asked: Asked, width: int) -> ChosenPlan:
+    """Choose and build the plan of one width, and wait until it is on the device."""
+    problem = matrix.problem(asked.op, width, asked.scaled)
+    choice = choose(problem, asked.device, asked.names, asked.budget_s)
+    if asked.device.kind is DeviceKind.CUDA:
+        open_target(asked.device).synchronize()
+    return choice

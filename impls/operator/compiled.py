@@ -4,58 +4,32 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, OperandError, ProblemError
-from spmark.impls.core.problem import Csr, Op, Problem
+from spmark.impls.core.problem import Csr, Op
 from spmark.impls.operator.arrays import Library, check_dtype, check_shape, library_of
-from spmark.impls.operator.choose import ChosenPlan, build, choose
+from spmark.impls.operator.choose import Asked, ChosenPlan, plan_width
 from spmark.impls.operator.explain import explained
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.operator.turns import Turns
-from spmark.impls.operator.values import Slots, find_slots
+from spmark.impls.operator.values import ChangingValues, WidthPlan
 from spmark.impls.runtime.target import open_target
 
 ROLES = {Op.SPMM: ("operand B (K, J)",), Op.SDDMM: ("operand X (I, J)", "operand Y (K, J)")}
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a person asked of an operator."""
-
-    op: Op
-    device: DeviceSpec
-    names: tuple[str, ...]
-    """Implementations to choose among."""
-    scaled: bool = False
-    values: Literal["variable", "constant"] = "variable"
-    other_width: Literal["plan", "raise"] = "plan"
-    budget_s: float | None = None
-
-
-@dataclass(eq=False)
-class _Planned:
-    """The plan of one width."""
-
-    choice: ChosenPlan
-    slots: Slots | None = None
-    """Where the plan keeps A's values; looked for at the first `CompiledOperator.update_values`."""
-    sought: bool = False
-    """Whether the slots have been looked for."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Ready:
     """A call that has been checked: arrays of the same signatures go straight to the plan."""
 
-    planned: _Planned
+    planned: WidthPlan
     library: Library
     out_shape: tuple[int, ...]
 
@@ -72,12 +46,11 @@ class CompiledOperator:
 
     def __init__(self, matrix: OwnedMatrix, asked: Asked, choices: Mapping[int, ChosenPlan]) -> None:
         self._matrix, self._asked = matrix, asked
-        self._planned = {width: _Planned(choice) for width, choice in choices.items()}
+        self._planned = {width: WidthPlan(choice) for width, choice in choices.items()}
         self._cuda = asked.device.kind is DeviceKind.CUDA
         self._turns = Turns(_streams() if self._cuda else None)
         self._planning = threading.RLock()
-        self._latest: Any = None
-        self._stale = False
+        self._values = ChangingValues(matrix, asked, self._turns)
         self._libraries: dict[type, Library] = {}
         self._ready: dict[Hashable, _Ready] = {}
 
@@ -105,6 +78,10 @@ class CompiledOperator:
     def pattern(self) -> Csr:
         """A's pattern: SDDMM's result and `update_values` follow its order. Its values may be out of date."""
         return self._matrix.pattern
+
+    def is_deterministic(self, width: int) -> bool:
+        """Tell whether two runs at a planned width give the same bits."""
+        return self._planned[width].choice.plan.deterministic
 
     def __repr__(self) -> str:
         """Say in a line what is computed."""
@@ -220,18 +197,15 @@ class CompiledOperator:
 
     def _through_device(self, ready: _Ready, operands: Sequence[Any], out: Any) -> Any:
         """Copy the host's operands to the GPU, compute, and copy the result back."""
-        from spmark.impls.operator import gpu
-
-        library = ready.library
-        target = open_target(self.device)
+        library, target = ready.library, open_target(self.device)
         arrays = [target.upload(library.shown(array)) for array in operands]
         result = target.empty(ready.out_shape, self._matrix.dtype.numpy)
         self._turns.take(partial(ready.planned.choice.plan.run, arrays, result), arrays)
         made = library.empty(ready.out_shape, operands[0]) if out is None else out
-        np.copyto(library.shown(made), gpu.to_host(result))
+        np.copyto(library.shown(made), target.download(result))
         return made
 
-    def _plan_of(self, width: int, arrays: Sequence[Any]) -> _Planned:
+    def _plan_of(self, width: int, arrays: Sequence[Any]) -> WidthPlan:
         planned = self._planned.get(width)
         if planned is not None:
             return planned
@@ -248,7 +222,7 @@ class CompiledOperator:
             )
         with self._planning:
             if width not in self._planned:
-                self._planned[width] = _Planned(plan_width(self._current(), self._asked, width))
+                self._planned[width] = WidthPlan(plan_width(self._values.current(), self._asked, width))
             return self._planned[width]
 
     def update_values(self, values: Any) -> None:
@@ -283,73 +257,26 @@ class CompiledOperator:
             raise BuildError("update_values: expected no capture of a graph, found one: update before the capture")
         shown = library.shown(array if library.passable(array) else library.copied(array))
         with self._planning:
-            xp = open_target(self.device).xp if self._cuda else np
-            if self._latest is None:
-                self._latest = xp.asarray(np.append(self._matrix.values, self._matrix.dtype.numpy.type(0)))
-            for width, planned in self._planned.items():
-                if self._reads_values and not planned.sought:
-                    planned.slots, planned.sought = self._find_slots(width, planned, xp), True
-                    self._wait()
-            self._turns.take(partial(self._write, shown, xp), [array])
-            self._stale = True
-            for width, planned in self._planned.items():
-                if self._reads_values and planned.slots is None:
-                    self._rebuild(width, planned)
+            self._values.update(shown, array, self._planned)
 
-    def _write(self, values: Any, xp: Any) -> None:
-        """Enqueue the copy of new values into every plan that has slots."""
-        where: AbstractContextManager[Any] = nullcontext()
-        if self._cuda:
-            from spmark.impls.operator.gpu import on_stream_of
-            from spmark.impls.runtime.adopt import adopt
+    def compute_with(self, values: Any, *operands: Any, out: Any = None) -> Any:
+        """Take new values and compute, with no other such call between the two.
 
-            where = on_stream_of([values])
-            values = xp.asarray(values) if isinstance(values, np.ndarray) else adopt(values)
-        with where:
-            self._latest[:-1] = values
-            for planned in self._planned.values():
-                if planned.slots is not None:
-                    planned.slots.write(self._latest, xp)
+        Parameters
+        ----------
+        values
+            As `update_values` takes them.
+        *operands, out
+            As a call takes them.
 
-    @property
-    def _reads_values(self) -> bool:
-        return self.op is Op.SPMM or self._asked.scaled
-
-    def _find_slots(self, width: int, planned: _Planned, xp: Any) -> Slots | None:
-        dtype = self._matrix.dtype.searched
-        if dtype is None:
-            return Slots(planned.choice.plan.values, None)
-
-        def counted(values: Any) -> Any:
-            matrix = Csr(self.pattern.shape, self.pattern.indptr, self.pattern.indices, values)
-            problem = Problem(self.op, matrix, width, dtype, self._asked.scaled)
-            return build(problem, self.device, planned.choice.name, planned.choice.held).plan
-
-        return find_slots(planned.choice.plan, self._latest, dtype, counted, xp)
-
-    def _wait(self) -> None:
-        """Wait until what was built is on the device, so that calls on any stream find it."""
-        if self._cuda:
-            open_target(self.device).synchronize()
-
-    def _rebuild(self, width: int, planned: _Planned) -> None:
-        problem = self._current().problem(self.op, width, self._asked.scaled)
-        choice = planned.choice
-        fresh = build(problem, self.device, choice.name, choice.held) if isinstance(problem, Problem) else choice
-        planned.choice = ChosenPlan(choice.name, fresh.plan, choice.candidates, choice.held)
-        self._wait()
-
-    def _current(self) -> OwnedMatrix:
-        """Give A with the values of the last update."""
-        if self._stale:
-            self._wait()
-            values = self._latest[:-1]
-            if self._cuda:
-                from spmark.impls.operator.gpu import to_host
-
-                values = to_host(values)
-            self._matrix, self._stale = self._matrix.with_values(values.copy()), False
-        return self._matrix
+        Returns
+        -------
+        array
+            As a call's.
+        """
+        with self._planning:
+            self.update_values(values)
+            return self(*operands, out=out)
 
     def explain(self) -> str:
         """Describe in lines of text what was chosen for each width, why, and what it cost."""
@@ -372,16 +299,7 @@ class CompiledOperator:
 
         with self._planning:
             choices = {width: planned.choice for width, planned in self._planned.items()}
-            write(Path(path), self._current(), self._asked, choices)
-
-
-def plan_width(matrix: OwnedMatrix, asked: Asked, width: int) -> ChosenPlan:
-    """Choose and build the plan of one width, and wait until it is on the device."""
-    problem = matrix.problem(asked.op, width, asked.scaled)
-    choice = choose(problem, asked.device, asked.names, asked.budget_s)
-    if asked.device.kind is DeviceKind.CUDA:
-        open_target(asked.device).synchronize()
-    return choice
+            write(Path(path), self._values.current(), self._asked, choices)
 
 
 def _streams() -> Any:

@@ -7,9 +7,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from spmark.impls.runtime.adopt import stream_of
+from spmark.impls.runtime.adopt import adopt, stream_of
 from spmark.impls.runtime.withcupy import cupy
 
 _ALIGNMENT = 16
@@ -74,9 +73,9 @@ class CudaStreams:
         self._event.record(stream)
 
 
-def to_host(array: Any) -> NDArray[Any]:
-    """Copy an array of the GPU to the host, after everything enqueued before."""
-    return np.asarray(cupy.asnumpy(array))
+def adopted(array: Any) -> Any:
+    """Give an array of the GPU, or a copy of one of the host, as CuPy's."""
+    return cupy.asarray(array) if isinstance(array, np.ndarray) else adopt(array)
 
 
 def on_stream_of(arrays: Sequence[Any]) -> AbstractContextManager[Any]:

@@ -40,7 +40,7 @@ class OwnedMatrix:
 
         Parameters
         ----------
-        given : sparse matrix
+        given : sparse matrix, OwnedMatrix
             SciPy's or CuPy's of any format, PyTorch's COO, CSR or CSC, or a `Csr`. Entries of one place are added up
             and the columns of a row are sorted, as SciPy does; the argument stays as it is.
         dtype : dtype, optional
@@ -97,6 +97,17 @@ class OwnedMatrix:
         wide = values.astype(np.float32, copy=False) if dtype.searched else np.zeros(values.size, np.float32)
         return cls(Csr.checked(shape, indptr, indices, wide), values, dtype)
 
+    def transposed(self) -> tuple[OwnedMatrix, NDArray[np.int64]]:
+        """Give the transpose, and the position in this matrix of each of its non-zeros, (nnz,) int64. O(nnz)."""
+        from scipy import sparse
+
+        pattern = self.pattern
+        positions = np.arange(pattern.nnz)
+        turned = sparse.csr_array((positions, pattern.indices, pattern.indptr), shape=pattern.shape).tocsc()
+        origins = turned.data.astype(np.int64, copy=False)
+        shape = (pattern.num_cols, pattern.num_rows)
+        return OwnedMatrix.checked(shape, turned.indptr, turned.indices, self.values[origins], self.dtype), origins
+
     def with_values(self, values: NDArray[Any]) -> OwnedMatrix:
         """Give the same pattern with other values, (nnz,) of ``dtype.numpy``, which are not copied."""
         pattern = self.pattern
@@ -131,6 +142,12 @@ def _rows_of(given: Any) -> tuple[Any, str]:
     """Give a canonical CSR of SciPy (or a `Csr` as one), which may share memory, and the name of its type."""
     from scipy import sparse
 
+    if isinstance(given, OwnedMatrix):
+        numbers = widened(given.values) if given.dtype is ElementType.BFLOAT16 else given.values
+        if given.dtype is ElementType.FLOAT16:
+            numbers = given.pattern.values  # SciPy has no halves
+        arrays = (numbers, given.pattern.indices, given.pattern.indptr)
+        return sparse.csr_array(arrays, shape=given.pattern.shape), str(given.dtype)
     if isinstance(given, Csr):
         rows = sparse.csr_array((given.values, given.indices, given.indptr), shape=given.shape)
         return rows, "float32"

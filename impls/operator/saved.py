@@ -23,9 +23,9 @@ from spmark.impls.core.files import whole
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plainjson import parse_model
-from spmark.impls.core.problem import MAX_NNZ, Op, Problem
-from spmark.impls.operator.choose import PLAIN, ChosenPlan, build, choose, device_of, names_of
-from spmark.impls.operator.compiled import Asked, CompiledOperator
+from spmark.impls.core.problem import MAX_NNZ, Op
+from spmark.impls.operator.choose import PLAIN, Asked, ChosenPlan, build, device_of, names_of
+from spmark.impls.operator.compiled import CompiledOperator
 from spmark.impls.operator.elements import ElementType
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.runtime.device import versions
@@ -201,11 +201,8 @@ def _matrix_of(path: Path, facts: SavedOperator, arrays: memoryview) -> OwnedMat
 
 
 def _rebuilt(plan: SavedPlan, matrix: OwnedMatrix, asked: Asked) -> ChosenPlan:
-    problem = matrix.problem(asked.op, plan.width, asked.scaled)
-    if not isinstance(problem, Problem):
-        return choose(problem, asked.device, ())
     held = {name: content.encode() for name, content in plan.held.items()}
-    return build(problem, asked.device, plan.implementation, held)
+    return build(matrix.problem(asked.op, plan.width, asked.scaled), asked.device, plan.implementation, held)
 
 
 def _version(name: str) -> str:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.interfaces import Plan
-from spmark.impls.core.problem import DType
+from spmark.impls.core.problem import DType, Op
+from spmark.impls.operator.choose import Asked, ChosenPlan, build
+from spmark.impls.operator.matrices import OwnedMatrix
+from spmark.impls.operator.turns import Turns
+from spmark.impls.runtime.target import open_target
 
 _DIGITS = {DType.FLOAT32: (1 << 24) - 1, DType.FLOAT16: (1 << 11) - 1}
 """Base of the digits that count positions: every number up to the base itself is exact in the type."""
@@ -24,7 +31,7 @@ class Slots:
     ----------
     values : device array
         `Plan.values`.
-    origins : device array of int64, optional
+    origins : device array of int32, optional
         Same shape: the position in CSR order of each element's value, nnz where the element is padding. None where the
         array holds the values in CSR order.
     """
@@ -96,4 +103,100 @@ def find_slots(
     in_order = origins.ravel()[:nnz]
     ordered = in_order.size == nnz and bool((in_order == xp.arange(nnz)).all())
     ordered = ordered and bool((origins.ravel()[nnz:] == nnz).all())
-    return Slots(plan.values, None if ordered else origins)
+    return Slots(plan.values, None if ordered else origins.astype(xp.int32))
+
+
+@dataclass(eq=False)
+class WidthPlan:
+    """The plan of one width."""
+
+    choice: ChosenPlan
+    slots: Slots | None = None
+    """Where the plan keeps A's values; looked for at the first update."""
+    sought: bool = False
+    """Whether the slots have been looked for."""
+
+
+class ChangingValues:
+    """A's values, as the last update left them, on the host and on the device.
+
+    Parameters
+    ----------
+    matrix : OwnedMatrix
+        A as it was compiled.
+    asked : Asked
+    turns : Turns
+        Of the operator: an update is a turn, as calls are.
+    """
+
+    def __init__(self, matrix: OwnedMatrix, asked: Asked, turns: Turns) -> None:
+        self._matrix, self._asked, self._turns = matrix, asked, turns
+        self._target = None if asked.device.kind is DeviceKind.CPU else open_target(asked.device)
+        self._xp = np if self._target is None else self._target.xp
+        self._latest: Any = None
+        self._stale = False
+
+    def update(self, values: Any, given: Any, plans: Mapping[int, WidthPlan]) -> None:
+        """Enqueue the writing of new values into every plan; a plan without slots is built again.
+
+        Parameters
+        ----------
+        values : (nnz,) array
+            Of the matrix's type, as a plan would be shown it, on the device or the host.
+        given : array
+            The array that the caller passed, which tells the stream.
+        plans : mapping
+            By J.
+        """
+        if self._latest is None:
+            self._latest = self._xp.asarray(np.append(self._matrix.values, self._matrix.dtype.numpy.type(0)))
+        reading = plans if self._asked.op is Op.SPMM or self._asked.scaled else {}
+        for width, planned in reading.items():
+            if not planned.sought:
+                planned.slots, planned.sought = self._find(width, planned.choice), True
+                self._wait()
+        slots = [planned.slots for planned in reading.values() if planned.slots is not None]
+        self._turns.take(partial(self._write, values, slots), [given])
+        self._stale = True
+        for width, planned in reading.items():
+            if planned.slots is None:
+                problem, choice = self.current().problem(self._asked.op, width, self._asked.scaled), planned.choice
+                plan = build(problem, self._asked.device, choice.name, choice.held).plan
+                planned.choice = replace(choice, plan=plan)
+                self._wait()
+
+    def current(self) -> OwnedMatrix:
+        """Give A with the values of the last update, after everything enqueued before."""
+        if self._stale:
+            self._wait()
+            values = self._latest[:-1]
+            values = values.copy() if self._target is None else self._target.download(values)
+            self._matrix, self._stale = self._matrix.with_values(values), False
+        return self._matrix
+
+    def _write(self, values: Any, slots: Sequence[Slots]) -> None:
+        where: AbstractContextManager[Any] = nullcontext()
+        if self._asked.device.kind is DeviceKind.CUDA:
+            from spmark.impls.operator.gpu import adopted, on_stream_of
+
+            where, values = on_stream_of([values]), adopted(values)
+        with where:
+            self._latest[:-1] = values
+            for one in slots:
+                one.write(self._latest, self._xp)
+
+    def _find(self, width: int, choice: ChosenPlan) -> Slots | None:
+        dtype, asked = self._matrix.dtype.searched, self._asked
+        if dtype is None:
+            return Slots(choice.plan.values, None)  # the plain kernels read CSR
+
+        def counted(values: NDArray[np.float32]) -> Plan:
+            problem = self._matrix.with_values(values.astype(dtype.numpy)).problem(asked.op, width, asked.scaled)
+            return build(problem, asked.device, choice.name, choice.held).plan
+
+        return find_slots(choice.plan, self._latest, dtype, counted, self._xp)
+
+    def _wait(self) -> None:
+        """Wait until what was built is on the device, so that calls on any stream find it."""
+        if self._target is not None:
+            self._target.synchronize()

@@ -13,7 +13,7 @@ from scipy import sparse
 import spmark
 from spmark.impls.core.interfaces import Built
 from spmark.impls.core.problem import DType
-from spmark.impls.operator import compiled
+from spmark.impls.operator import values as module
 from spmark.impls.operator.values import find_slots
 
 
@@ -94,8 +94,8 @@ def test_a_plan_that_says_nothing_is_built_again_and_one_that_does_is_not(
     a: Any, b: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built: list[str] = []
-    build = compiled.build
-    monkeypatch.setattr(compiled, "build", lambda *args: built.append(args[2]) or build(*args))
+    build = module.build
+    monkeypatch.setattr(module, "build", lambda *args: built.append(args[2]) or build(*args))
     silent = spmark.compile(a, width=6, use="blas_cpu", device="cpu")
     telling = spmark.compile(a, width=6, use="scipy_cpu", device="cpu")
     for seed in (1, 2, 3):
