@@ -105,6 +105,7 @@ class Built:
     deterministic: bool = True
     order: NDArray[np.int32] | None = None
     values: DeviceArray | None = None
+    values_in_order: bool = True
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -175,6 +176,11 @@ class Plan(Protocol):
         Each element is one of A's values or 0, and which one depends on the pattern alone. New values may be written
         into the array between two runs.
         """
+        ...
+
+    @property
+    def values_in_order(self) -> bool:
+        """Whether `values` holds A's values in CSR order, and then padding."""
         ...
 
     def run(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import spmark
+from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Built
 from spmark.impls.core.problem import DType
 from spmark.impls.operator import values as module
@@ -102,7 +103,21 @@ def test_a_plan_that_says_nothing_is_built_again_and_one_that_does_is_not(
         for op in (silent, telling):
             op.update_values(fresh(a, seed))
     assert built.count("blas_cpu") == 3
-    assert built.count("scipy_cpu") == 1, "once, to find the slots"
+    assert "scipy_cpu" not in built
+
+
+def test_a_plan_that_scatters_values_is_built_twice_at_the_first_update_alone(
+    a: Any, b: np.ndarray, close: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[str] = []
+    build = module.build
+    monkeypatch.setattr(module, "build", lambda *args: built.append(args[2]) or build(*args))
+    op = spmark.compile(a, width=6, use="sparsetir", device="host-simt")
+    for seed in (1, 2):
+        values = fresh(a, seed)
+        op.update_values(values)
+        close(op(b), with_values(a, values) @ b.astype(np.float64))
+        assert built == ["sparsetir"]
 
 
 class Scattered(Built):
@@ -113,6 +128,7 @@ class Scattered(Built):
         rng = np.random.default_rng(seed)
         size = values.size + int(rng.integers(0, 5))
         self.places = rng.permutation(size)[: values.size]
+        self.values_in_order = False
         if kept:
             self.values = np.zeros(size, dtype)
             self.values[self.places] = values
@@ -146,3 +162,21 @@ def test_a_plan_whose_array_does_not_follow_the_pattern_has_no_slots() -> None:
     assert found(doubled, Scattered(values[:-1], "float32", 1)) is None, "its values are not A's"
     assert found(plan, Scattered(np.full(8, 77.0), "float32", 1)) is None, "positions beyond the matrix"
     assert found(plan, Scattered(values[:-1], "float32", 1, kept=False)) is None
+    assert found(plan, Scattered(np.full(8, 1.0), "float32", 1)) is None, "one position for all"
+
+    def refuses(counting: np.ndarray) -> Built:
+        raise BuildError("too large a sum")
+
+    assert find_slots(plan, values, DType.FLOAT32, refuses, np) is None
+
+
+@pytest.mark.parametrize(
+    ("held", "known"), [([1, 2, 3, 0, 0], True), ([1, 2, 3], True), ([1, 2], False), ([1, 3, 2], False)]
+)
+def test_a_plan_in_csr_order_is_not_built_again(held: list[int], known: bool) -> None:
+    plan = Built(values=np.array(held, np.float32))
+    slots = find_slots(plan, np.array([1, 2, 3, 0], np.float32), DType.FLOAT32, lambda _: pytest.fail("a build"), np)
+    assert (slots is not None) == known
+    if slots is not None:
+        slots.write(np.array([4, 5, 6, 0], np.float32), np)
+        np.testing.assert_array_equal(plan.values, [4, 5, 6, *held[3:]])
