@@ -19,9 +19,11 @@ from torch import Tensor  # pyright: ignore[reportMissingImports]
 
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.errors import BuildError, OperandError, ProblemError
+from spmark.impls.core.problem import Op
 from spmark.impls.operator.api import compile as compile_operator
 from spmark.impls.operator.compiled import CompiledOperator
 from spmark.impls.operator.matrices import OwnedMatrix
+from spmark.impls.table import create
 
 __all__ = ["SparseLinear", "SparseMatrix"]
 
@@ -46,7 +48,7 @@ class SparseMatrix:
         Plan what gradients need at once, too. Otherwise the first backward pass plans it, which a capture of a CUDA
         graph refuses.
     dtype, use, budget_s
-        As in `spmark.compile`.
+        As in `spmark.compile`. Where no implementation of ``use`` has an operator, that operator is left to ``"auto"``.
     device : str
         ``"cpu"`` or ``"cuda"``, where ``width`` is planned; by default the device of a sparse tensor, else the CPU.
         Products run where their operands are.
@@ -66,7 +68,7 @@ class SparseMatrix:
         with torch.no_grad():
             self._matrix = OwnedMatrix.of(a, dtype)
         self._turned, origins = self._matrix.transposed()
-        self._how: dict[str, Any] = {"use": use, "budget_s": budget_s}
+        self._use, self._budget_s = use, budget_s
         self._lock = threading.RLock()
         self._operators: dict[tuple[Any, ...], CompiledOperator] = {}
         self._copies: dict[tuple[str, torch.device], Tensor] = {
@@ -120,6 +122,7 @@ class SparseMatrix:
             Of the matrix's dtype; autocast converts it.
         values : (nnz,), optional
             Values of A in the order of `values`, on the device of ``b``; by default the matrix's own, without gradient.
+            A CUDA graph cannot capture a call with values.
 
         Returns
         -------
@@ -204,14 +207,16 @@ class SparseMatrix:
                     f"expected {kind} to be planned while a stream captures a graph: pass width and backward=True to "
                     "SparseMatrix, or compute once before the capture"
                 )
+            op = Op.SDDMM if kind == "sddmm" else Op.SPMM
             made = compile_operator(
                 self._turned if kind == "turned" else self._matrix,
-                "sddmm" if kind == "sddmm" else "spmm",
+                op.value,
                 width=widths,
+                use=names_with(self._use, op),
                 dtype=dtype,
                 values="constant" if fixed else "variable",
                 device=place,
-                **self._how,
+                budget_s=self._budget_s,
             )
             self._operators[key] = made
             return made
@@ -240,11 +245,17 @@ class SparseMatrix:
         return self._copies[name, device]
 
 
+def names_with(use: str | Sequence[str], op: Op) -> str | list[str]:
+    """Give the names of ``use`` that have an operator, or ``"auto"`` where none has it."""
+    names = [use] if isinstance(use, str) else list(use)
+    return "auto" if names == ["auto"] else [name for name in names if op in create(name).ops] or "auto"
+
+
 def _check_deterministic(made: CompiledOperator, width: int) -> None:
     """Follow `torch.use_deterministic_algorithms`."""
     if not torch.are_deterministic_algorithms_enabled() or made.is_deterministic(width):
         return
-    told = "expected a deterministic plan, found one that adds up in any order: pass use='direct' to SparseMatrix"
+    told = "expected a deterministic plan, found one that adds up in any order: pass use=['direct', 'rowsplit']"
     if not torch.is_deterministic_algorithms_warn_only_enabled():
         raise BuildError(told)
     warnings.warn(told, stacklevel=2)

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from spmark.impls.core.errors import BuildError, OperandError, ProblemError
+from spmark.impls.core.errors import BuildError, OperandError, ProblemError, SweepError
+from spmark.impls.core.problem import Op
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+from spmark.impls.operator.pytorch import names_with  # noqa: E402 (needs PyTorch)
 from spmark.torch import SparseLinear, SparseMatrix  # noqa: E402 (needs PyTorch)
 
 HOW: dict[str, Any] = {"use": "scipy_cpu"}
@@ -176,7 +178,7 @@ def test_deterministic_algorithms(matrix: Any, monkeypatch: pytest.MonkeyPatch) 
     matrix.spmm(b)
     try:
         torch.use_deterministic_algorithms(True)
-        with pytest.raises(BuildError, match=r"expected a deterministic plan, .*: pass use='direct'"):
+        with pytest.raises(BuildError, match=r"expected a deterministic plan, .*: pass use=.'direct', 'rowsplit'"):
             matrix.spmm(b)
         torch.use_deterministic_algorithms(True, warn_only=True)
         with pytest.warns(UserWarning, match="expected a deterministic plan"):
@@ -203,6 +205,14 @@ def test_widths_are_planned_at_once_where_they_are_named(small: Any) -> None:
     assert {key[0] for key in matrix._operators} == {"spmm", "turned", "sddmm"}
     assert all(one.widths == (3, 4) for one in matrix._operators.values())
     assert not SparseMatrix(small, **HOW)._operators
+
+
+def test_what_an_implementation_lacks_is_left_to_others(small: Any) -> None:
+    assert names_with(["direct", "rowsplit"], Op.SPMM) == ["direct", "rowsplit"]
+    assert names_with(["direct", "rowsplit"], Op.SDDMM) == ["rowsplit"]
+    assert names_with("direct", Op.SDDMM) == names_with("auto", Op.SPMM) == "auto"
+    with pytest.raises(SweepError, match=r"expected an implementation out of .* found 'nobody'"):
+        SparseMatrix(small, use="nobody").spmm(drawn(5, 2))
 
 
 def test_operands_that_do_not_fit_are_refused(matrix: Any) -> None:
