@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import spmark
 from spmark.impls.core.errors import BuildError
@@ -143,3 +144,41 @@ def test_threads_plan_a_width_once(a: Any, monkeypatch: pytest.MonkeyPatch) -> N
     assert planned == [4]
     for result in results:
         np.testing.assert_allclose(result, a @ dense, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["scipy_cpu", "blas_cpu"])
+def test_a_product_has_either_all_old_or_all_new_values(name: str) -> None:
+    a = sparse.csr_array(np.ones((200, 50), np.float32))
+    op, dense = spmark.compile(a, width=4, use=name, device="cpu"), np.ones((50, 4), np.float32)
+    ends = threading.Event()
+
+    def change() -> None:
+        factor = 1
+        while not ends.is_set():
+            factor = 3 - factor
+            op.update_values(np.full(a.nnz, factor, np.float32))
+
+    writer = threading.Thread(target=change)
+    writer.start()
+    try:
+        seen = [np.unique(op(dense)) for _ in range(300)]
+    finally:
+        ends.set()
+        writer.join()
+    assert {one.size for one in seen} == {1}
+    assert {float(one[0]) for one in seen} <= {50.0, 100.0}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_values_and_operands_go_together(dtype: str, a: Any) -> None:
+    op, dense = spmark.compile(a, width=6, dtype=dtype, use="scipy_cpu", device="cpu"), np.ones((25, 6), dtype)
+    given = [np.full(a.nnz, number, dtype) for number in range(THREADS)]
+
+    def work(number: int) -> list[np.ndarray]:
+        return [op.compute_with(given[number], dense) for _ in range(30)]
+
+    ones = op.compute_with(np.ones(a.nnz, dtype), dense)
+    with ThreadPoolExecutor(THREADS) as pool:
+        for number, results in enumerate(pool.map(work, range(THREADS))):
+            for result in results:
+                np.testing.assert_array_equal(result, number * ones)

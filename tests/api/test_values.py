@@ -162,7 +162,10 @@ def test_a_plan_whose_array_does_not_follow_the_pattern_has_no_slots() -> None:
     assert found(doubled, Scattered(values[:-1], "float32", 1)) is None, "its values are not A's"
     assert found(plan, Scattered(np.full(8, 77.0), "float32", 1)) is None, "positions beyond the matrix"
     assert found(plan, Scattered(values[:-1], "float32", 1, kept=False)) is None
-    assert found(plan, Scattered(np.full(8, 1.0), "float32", 1)) is None, "one position for all"
+    alike = np.array([1, 1, 1, 0], np.float32)
+    same = Scattered(alike[:-1], "float32", 1)
+    slots = find_slots(same, alike, DType.FLOAT32, lambda _: Scattered(np.ones(3), "float32", 1), np)
+    assert slots is None, "one position for all"
 
     def refuses(counting: np.ndarray) -> Built:
         raise BuildError("too large a sum")
