@@ -25,7 +25,7 @@ def spmm(a: Any, b: Any, *, out: Any = None) -> Any:
     Parameters
     ----------
     a : sparse matrix (I, K)
-        As `compile` takes it. Its values may be of a type that ``b``'s type holds exactly.
+        As `compile` takes it. Its values are converted to ``b``'s type only where NumPy calls that safe.
     b : array (K, J)
         Of NumPy, CuPy or PyTorch; float16, bfloat16, float32 or float64. It says where the product is computed.
     out : array (I, J), optional
@@ -167,7 +167,7 @@ def _compiled(matrix: OwnedMatrix, asked: Asked, width: int | Sequence[int]) -> 
 def _once(op: Op, a: Any, operands: Sequence[Any], out: Any, scaled: bool) -> Any:
     role = f"{op} {ROLES[op][0]}"
     library, first = library_of(operands[0], role)
-    matrix = OwnedMatrix.of(a, ElementType.of(first.dtype), exact=True)
+    matrix = OwnedMatrix.of(a, ElementType.of(first.dtype), safe=True)
     if len(first.shape) != 2:
         raise ProblemError(f"{role}: expected two dimensions, found shape {tuple(first.shape)}")
     device = device_of("cpu" if library.on_host(first) else "cuda")

@@ -48,7 +48,7 @@ class ElementType(StrEnum):
         return DType(self.value) if self.value in tuple(DType) else None
 
     def holds(self, other: str) -> bool:
-        """Tell whether every number of the type ``other``, by its name, is one of this type, too."""
+        """Tell whether converting from the type called ``other`` is safe by NumPy's rule (``numpy.can_cast``)."""
         if other == self.value:
             return True
         if other == ElementType.BFLOAT16:

@@ -35,7 +35,7 @@ class OwnedMatrix:
     dtype: ElementType
 
     @classmethod
-    def of(cls, given: Any, dtype: Any = None, exact: bool = False) -> OwnedMatrix:
+    def of(cls, given: Any, dtype: Any = None, safe: bool = False) -> OwnedMatrix:
         """Take a matrix as it is given.
 
         Parameters
@@ -45,15 +45,15 @@ class OwnedMatrix:
             and the columns of a row are sorted, as SciPy does; the argument stays as it is.
         dtype : dtype, optional
             Type that the values are converted to; by default they keep their own.
-        exact : bool
-            Whether ``dtype`` has to hold every number of the values' own type.
+        safe : bool
+            Whether the conversion to ``dtype`` has to be one that NumPy calls safe.
 
         Raises
         ------
         MatrixError
             The argument is something else or an illegal matrix, or has values beyond the range of the type.
         ProblemError
-            The values have a type without kernels and ``dtype`` is missing, or their conversion is not exact.
+            The values have a type without kernels and ``dtype`` is missing, or their conversion is not safe.
 
         Notes
         -----
@@ -66,7 +66,7 @@ class OwnedMatrix:
                 "dtype='float32'"
             )
         wanted = ElementType.of(found if dtype is None else dtype)
-        if exact and not wanted.holds(found):
+        if safe and not wanted.holds(found):
             raise ProblemError(
                 f"expected a matrix of {wanted}, as the dense operand is, or of a type that {wanted} holds, found one "
                 f"of {found}: convert one of the two, or pass dtype='{wanted}' to spmark.compile"

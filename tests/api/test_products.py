@@ -76,6 +76,11 @@ def test_a_matrix_of_spmark(a: Any, b: np.ndarray, close: Any) -> None:
     csr = Csr.of(a)
     close(spmark.spmm(csr, b), a.astype(np.float64) @ b)
     values = csr.values.copy()
+    changed = a.copy()
+    op, before = spmark.compile(changed, width=6, use="scipy_cpu", device="cpu"), spmark.spmm(a, b)
+    for array in (changed.data, changed.indices, changed.indptr):
+        array[:] = 0
+    np.testing.assert_array_equal(op(b), before)
     op = spmark.compile(csr, width=6, use="scipy_cpu", device="cpu")
     op.update_values(np.zeros(csr.nnz, np.float32))
     np.testing.assert_array_equal(csr.values, values, "the operator has its own copy")
