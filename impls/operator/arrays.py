@@ -111,7 +111,7 @@ class TorchTensors:
     def signature(self, array: Any) -> Hashable:
         """Take what a plan's check and the checks of this class look at."""
         if array.layout is not self._torch.strided:
-            return array.layout
+            return (array.layout,)
         place = (array.device, array.data_ptr() % ALIGNMENT, array.requires_grad, array.is_neg())
         return array.__class__, array.dtype, array.shape, array.stride(), place
 

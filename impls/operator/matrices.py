@@ -159,7 +159,8 @@ def _rows_of(given: Any) -> tuple[Any, str]:
         name = str(given.dtype)
     else:
         name = dtype_name(getattr(given, "dtype", None))
-    if not sparse.issparse(given) or len(given.shape) != 2:
+    of_two = sparse.issparse(given) and len(getattr(given, "shape", ())) == 2
+    if not of_two:
         kind = f"{type(given).__module__}.{type(given).__qualname__}"
         shape = f" of shape {tuple(given.shape)}" if hasattr(given, "shape") else ""
         raise MatrixError(f"matrix: expected {_WHAT}, found a {kind}{shape}: scipy.sparse.csr_array makes one")

@@ -55,9 +55,9 @@ class _Spmm(Built):
         super().__init__(stored=problem.matrix.nnz)
         self._matrix = problem.matrix
         with self.phase("convert"):
-            self.values = problem.values.astype(np.float32, copy=False)
+            self.values = self._values = problem.values.astype(np.float32, copy=False)
             self._staging = HostStaging(problem)
-        matrix_bytes = self._matrix.indptr.nbytes + self._matrix.indices.nbytes + self.values.nbytes
+        matrix_bytes = self._matrix.indptr.nbytes + self._matrix.indices.nbytes + self._values.nbytes
         self.device_bytes = matrix_bytes + self._staging.nbytes
 
     def run(self, operands: Sequence[Any], out: Any) -> None:
@@ -70,7 +70,7 @@ class _Spmm(Built):
             dense.shape[1],
             self._matrix.indptr,
             self._matrix.indices,
-            self.values,
+            self._values,
             dense.reshape(-1),
             result.reshape(-1),
         )
@@ -85,10 +85,10 @@ class _Sddmm(Built):
         self._cols = matrix.indices
         with self.phase("convert"):
             self._rows = matrix.rows_of_entries()
-            self.values = problem.factors.astype(np.float32, copy=False)
+            self.values = self._factors = problem.factors.astype(np.float32, copy=False)
             self._left, self._right = (np.empty((self._entries, problem.width), np.float32) for _ in range(2))
             self._staging = HostStaging(problem)
-        arrays = (self._rows, self._cols, self._left, self._right, self.values)
+        arrays = (self._rows, self._cols, self._left, self._right, self._factors)
         self.device_bytes = sum(array.nbytes for array in arrays) + self._staging.nbytes
 
     def run(self, operands: Sequence[Any], out: Any) -> None:
@@ -100,8 +100,8 @@ class _Sddmm(Built):
             left = _gather(x, self._rows[part], self._left[:size])
             right = _gather(y, self._cols[part], self._right[:size])
             np.einsum("pj,pj->p", left, right, out=result[part])
-            if self.values.size:
-                result[part] *= self.values[part]
+            if self._factors.size:
+                result[part] *= self._factors[part]
         self._staging.leave(out)
 
 
