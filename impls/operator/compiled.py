@@ -32,6 +32,8 @@ class _Ready:
     planned: WidthPlan
     library: Library
     out_shape: tuple[int, ...]
+    shown: bool
+    """Whether plans take the library's arrays as they are."""
 
 
 class CompiledOperator:
@@ -99,6 +101,9 @@ class CompiledOperator:
             B (K, J), or X (I, J) and Y (K, J), of NumPy, CuPy or PyTorch, all of one library and of the operator's
             dtype. Any strides are taken; operands with gaps or of an odd address are copied first. A GPU's operator
             copies the host's arrays to the GPU, and the result back.
+
+            Arrays of other libraries count as NumPy's, or on a GPU as CuPy's, through DLPack or
+            ``__cuda_array_interface__``.
         out : array, optional
             Of the operands' library and place: (I, J) for SpMM, (nnz,) for SDDMM, row-major, contiguous, in memory of
             its own. Complete afterwards, whatever it held before.
@@ -134,8 +139,12 @@ class CompiledOperator:
             if not library.allocates_in_capture and self._turns.capturing(operands):
                 raise BuildError(f"{self.op}: expected out while a stream captures a graph, found none: pass out")
             out = library.empty(ready.out_shape, operands[0])
-        shown = [library.shown(one) for one in operands]
-        self._turns.take(partial(ready.planned.choice.plan.run, shown, library.shown(out)), operands)
+        run = ready.planned.choice.plan.run
+        if ready.shown:
+            self._turns.take(partial(run, operands, out), operands)
+        else:
+            shown = [library.shown(one) for one in operands]
+            self._turns.take(partial(run, shown, library.shown(out)), operands)
         return out
 
     def _checked_call(self, operands: Sequence[Any], out: Any) -> Any:
@@ -163,7 +172,7 @@ class CompiledOperator:
                 raise OperandError(
                     f"{role}: expected a row-major, contiguous, aligned array, found a view: pass another"
                 )
-        ready = _Ready(self._plan_of(width, arrays), library, out_shape)
+        ready = _Ready(self._plan_of(width, arrays), library, out_shape, library.shown(arrays[0]) is arrays[0])
         if library.on_host(arrays[0]) and self._cuda:
             return self._through_device(ready, arrays, result)
         if all(library.passable(array) for array in arrays):
