@@ -227,12 +227,24 @@ class CompiledOperator:
         if self._turns.capturing(arrays):
             raise BuildError(
                 f"{self.op}: expected a planned width ({known}) while a stream captures a graph, found J = {width}: "
-                "call the operator once with this width before the capture"
+                f"call plan({width}) before the capture"
             )
+        self.plan(width)
+        return self._planned[width]
+
+    def plan(self, width: int) -> None:
+        """Plan products of one J now, as a CUDA graph needs it before the capture; nothing where J is planned.
+
+        Raises
+        ------
+        ProblemError
+            The width is illegal.
+        BuildError
+            No implementation can be built.
+        """
         with self._planning:
             if width not in self._planned:
                 self._planned[width] = WidthPlan(plan_width(self._values.current(), self._asked, width))
-            return self._planned[width]
 
     def update_values(self, values: Any) -> None:
         """Take new values of A for the same pattern; what was searched stays as it is.

@@ -77,11 +77,8 @@ class SparseMatrix:
         }
         self.handle = next(_HANDLES)
         _MATRICES[self.handle] = self
-        place = device or (a.device.type if isinstance(a, Tensor) else "cpu")
-        widths = (width,) if isinstance(width, int) else tuple(width)
-        for kind in ("spmm", "turned", "sddmm") if backward else ("spmm",):
-            if widths:
-                self._operator(kind, self.dtype, place, widths, fixed=True)
+        self._place = device or (a.device.type if isinstance(a, Tensor) else "cpu")
+        self.plan(width, backward=backward)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -112,6 +109,26 @@ class SparseMatrix:
     def __deepcopy__(self, memo: Any) -> SparseMatrix:
         """Give the matrix itself, which never changes: copies of a module share it."""
         return self
+
+    def plan(self, width: int | Sequence[int], *, backward: bool = False, given_values: bool = False) -> None:
+        """Plan products of some widths now.
+
+        Parameters
+        ----------
+        width : int or sequence of int
+            J.
+        backward : bool
+            Plan what their gradients need, too.
+        given_values : bool
+            Plan products to which values are given, in the place of those with the matrix's own.
+        """
+        widths = (width,) if isinstance(width, int) else tuple(width)
+        for kind in ("spmm", "turned", "sddmm") if backward else ("spmm",):
+            if widths:
+                fixed = not given_values or kind == "sddmm"
+                made = self._operator(kind, self.dtype, self._place, widths, fixed)
+                for one in widths:
+                    made.plan(one)
 
     def spmm(self, b: Tensor, values: Tensor | None = None) -> Tensor:
         """Compute C = A B; differentiable in ``b`` and ``values``.
@@ -204,8 +221,8 @@ class SparseMatrix:
                 return known
             if place == "cuda" and torch.cuda.is_current_stream_capturing():
                 raise BuildError(
-                    f"expected {kind} to be planned while a stream captures a graph: pass width and backward=True to "
-                    "SparseMatrix, or compute once before the capture"
+                    f"expected {kind} to be planned while a stream captures a graph: call plan(width, backward=True) "
+                    "of the matrix before the capture"
                 )
             op = Op.SDDMM if kind == "sddmm" else Op.SPMM
             made = compile_operator(
@@ -335,6 +352,8 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc]
         As `SparseMatrix` takes it; its values are the initial ones of the parameter ``values``.
     bias : bool
         Whether a bias, zeros at first, is added.
+    width : int or sequence of int
+        Rows of x in all, for which products are planned at once, with their gradients.
     **how
         Further arguments of `SparseMatrix`.
 
@@ -346,9 +365,10 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc]
         (out,).
     """
 
-    def __init__(self, weight: Any, bias: bool = True, **how: Any) -> None:
+    def __init__(self, weight: Any, bias: bool = True, *, width: int | Sequence[int] = (), **how: Any) -> None:
         super().__init__()
         self.matrix = SparseMatrix(weight, **how)
+        self.matrix.plan(width, backward=True, given_values=True)
         self.values = torch.nn.Parameter(self.matrix.values)
         rows = self.matrix.shape[0]
         self.bias = torch.nn.Parameter(torch.zeros(rows, dtype=self.matrix.dtype)) if bias else None

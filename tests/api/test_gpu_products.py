@@ -74,6 +74,7 @@ def test_tensors_on_a_gpu(dtype: str, a: Any, xy: Any, cuda_torch: Any, close: A
 def test_four_streams_share_an_operator(name: str, cupy: Any) -> None:
     rng = np.random.default_rng(0)
     a = sparse.random_array((3000, 2000), density=0.01, rng=rng, dtype=np.float32).tocsr()
+    a.sort_indices()
     op = spmark.compile(a, width=64, use=name)
     given = [cupy.asarray(rng.integers(-3, 4, (2000, 64)).astype(np.float32)) for _ in range(4)]
     a.data[:] = rng.integers(-3, 4, a.nnz)  # small integers: sums are exact in any order
@@ -95,7 +96,7 @@ def test_four_streams_share_an_operator(name: str, cupy: Any) -> None:
 def test_a_graph_holds_a_call_and_refuses_what_is_lazy(a: Any, b: np.ndarray, cupy: Any, close: Any) -> None:
     op = spmark.compile(a, width=WIDTH, use="direct")
     dense, out = cupy.asarray(b), cupy.empty((40, WIDTH), np.float32)
-    other = cupy.ones((25, WIDTH + 1), np.float32)
+    other, values = cupy.ones((25, WIDTH + 1), np.float32), cupy.asarray(a.data)
     stream = cupy.cuda.Stream(non_blocking=True)
     with stream:
         stream.begin_capture()
@@ -105,7 +106,7 @@ def test_a_graph_holds_a_call_and_refuses_what_is_lazy(a: Any, b: np.ndarray, cu
         with pytest.raises(BuildError, match="expected out while a stream captures a graph"):
             op(dense)
         with pytest.raises(BuildError, match="update_values: expected no capture"):
-            op.update_values(cupy.asarray(a.data))
+            op.update_values(values)
         graph = stream.end_capture()
         out.fill(cupy.nan)
         graph.launch(stream)

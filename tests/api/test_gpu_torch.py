@@ -92,10 +92,11 @@ def test_a_step_of_training_is_captured(small: Any) -> None:
 
 def test_a_capture_refuses_what_is_planned_lazily(small: Any) -> None:
     matrix, b = SparseMatrix(small, width=4, device="cuda"), torch.randn(5, 4, dtype=torch.float64, device="cuda")
+    x = torch.randn(7, 4, dtype=torch.float64, device="cuda")
     matrix.spmm(b)
     with pytest.raises(BuildError, match="expected sddmm to be planned while a stream captures a graph"):
         with torch.cuda.graph(torch.cuda.CUDAGraph()):
-            matrix.sddmm(torch.randn(7, 4, dtype=torch.float64, device="cuda"), b)
+            matrix.sddmm(x, b)
 
 
 def test_streams_of_pytorch_share_a_matrix() -> None:
@@ -120,7 +121,7 @@ def test_streams_of_pytorch_share_a_matrix() -> None:
 def test_gradients_take_no_memory_of_a_dense_matrix() -> None:
     nodes, width = 40_000, 16  # I x K would take 6.4 GB of float32
     a = sparse.random_array((nodes, nodes), density=1e-4, rng=np.random.default_rng(4), dtype=np.float32)
-    layer = SparseLinear(a, bias=False, device="cuda", width=width, backward=True, budget_s=0).cuda()
+    layer = SparseLinear(a, bias=False, device="cuda", width=width, budget_s=0).cuda()
     x = drawn(width, nodes, dtype=torch.float32)
     layer(x).sum().backward()
     torch.cuda.reset_peak_memory_stats()

@@ -205,6 +205,19 @@ def test_widths_are_planned_at_once_where_they_are_named(small: Any) -> None:
     assert {key[0] for key in matrix._operators} == {"spmm", "turned", "sddmm"}
     assert all(one.widths == (3, 4) for one in matrix._operators.values())
     assert not SparseMatrix(small, **HOW)._operators
+    matrix.plan(5, given_values=True)
+    matrix.plan([3, 6])
+    widths = {(key[0], key[3]): one.widths for key, one in matrix._operators.items()}
+    assert widths == {
+        ("spmm", True): (3, 4, 6),
+        ("turned", True): (3, 4),
+        ("sddmm", True): (3, 4),
+        ("spmm", False): (5,),
+    }
+    layer = SparseLinear(small, width=2, **HOW)
+    planned = dict(layer.matrix._operators)
+    layer(drawn(2, 5)).sum().backward()
+    assert layer.matrix._operators == planned, "nothing is planned later"
 
 
 def test_what_an_implementation_lacks_is_left_to_others(small: Any) -> None:
