@@ -266,7 +266,7 @@ class CompiledOperator:
         ProblemError
             The operator was compiled with ``values="constant"``.
         BuildError
-            A stream captures a graph.
+            A stream captures a graph, and more than copies on the device would be needed.
         """
         if self._asked.values == "constant":
             raise ProblemError("update_values: expected an operator compiled with values='variable', found 'constant'")
@@ -274,8 +274,11 @@ class CompiledOperator:
         library, (array,) = self._of_one_library([values], [role])
         check_dtype(array, self._matrix.dtype, role)
         check_shape(array, (self.pattern.nnz,), role)
-        if self._turns.capturing([array]):
-            raise BuildError("update_values: expected no capture of a graph, found one: update before the capture")
+        if self._turns.capturing([array]) and (library.on_host(array) or not self._values.is_ready(self._planned)):
+            raise BuildError(
+                "update_values: expected values on the GPU, and an earlier update after which every plan takes values "
+                "in place, while a stream captures a graph: update once before the capture"
+            )
         shown = library.shown(array if library.passable(array) else library.copied(array))
         with self._planning:
             self._values.update(shown, array, self._planned)

@@ -139,7 +139,7 @@ class SparseMatrix:
             Of the matrix's dtype; autocast converts it.
         values : (nnz,), optional
             Values of A in the order of `values`, on the device of ``b``; by default the matrix's own, without gradient.
-            A CUDA graph cannot capture a call with values.
+            A CUDA graph captures such a call once one was made before the capture.
 
         Returns
         -------

@@ -41,7 +41,7 @@ class Slots:
     origins: Any | None
 
     def write(self, latest: Any, xp: Any) -> None:
-        """Enqueue the writing of new values.
+        """Enqueue the writing of new values, without an allocation.
 
         Parameters
         ----------
@@ -53,7 +53,7 @@ class Slots:
         if self.origins is None:
             self.values.reshape(-1)[: latest.size - 1] = latest[:-1]
         else:
-            self.values[...] = xp.take(latest, self.origins)
+            xp.take(latest, self.origins, out=self.values)
 
 
 def find_slots(
@@ -161,7 +161,7 @@ class ChangingValues:
         """
         if self._latest is None:
             self._latest = self._xp.asarray(np.append(self._matrix.values, self._matrix.dtype.numpy.type(0)))
-        reading = plans if self._asked.op is Op.SPMM or self._asked.scaled else {}
+        reading = self._reading(plans)
         for width, planned in reading.items():
             if not planned.sought:
                 planned.slots, planned.sought = self._find(width, planned.choice), True
@@ -176,6 +176,10 @@ class ChangingValues:
                 planned.choice = replace(choice, plan=plan)
                 self._wait()
 
+    def is_ready(self, plans: Mapping[int, WidthPlan]) -> bool:
+        """Tell whether an update would only enqueue copies, which a capture of a graph allows."""
+        return self._latest is not None and all(planned.slots is not None for planned in self._reading(plans).values())
+
     def current(self) -> OwnedMatrix:
         """Give A with the values of the last update, after everything enqueued before."""
         if self._stale:
@@ -184,6 +188,10 @@ class ChangingValues:
             values = values.copy() if self._target is None else self._target.download(values)
             self._matrix, self._stale = self._matrix.with_values(values), False
         return self._matrix
+
+    def _reading(self, plans: Mapping[int, WidthPlan]) -> Mapping[int, WidthPlan]:
+        """Give the plans that read values of A."""
+        return plans if self._asked.op is Op.SPMM or self._asked.scaled else {}
 
     def _write(self, values: Any, slots: Sequence[Slots]) -> None:
         where: AbstractContextManager[Any] = nullcontext()

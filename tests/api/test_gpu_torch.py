@@ -90,6 +90,27 @@ def test_a_step_of_training_is_captured(small: Any) -> None:
     assert torch.allclose(b.grad, dense.T @ torch.ones_like(c))
 
 
+def test_a_step_of_a_layer_is_captured(small: Any) -> None:
+    layer = SparseLinear(small, width=4, device="cuda").cuda()
+    x = drawn(4, 5)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        layer(x).sum().backward()
+    torch.cuda.current_stream().wait_stream(side)
+    layer.zero_grad(set_to_none=True)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        layer(x).pow(2).sum().backward()
+    with torch.no_grad():
+        layer.values.mul_(2)
+    graph.replay()
+    torch.cuda.synchronize()
+    at, dense = small.tocoo(), torch.tensor(2 * small.toarray()).cuda().requires_grad_()
+    (x.detach() @ dense.T).pow(2).sum().backward()
+    assert torch.allclose(layer.values.grad, dense.grad[at.row, at.col])
+
+
 def test_a_capture_refuses_what_is_planned_lazily(small: Any) -> None:
     matrix, b = SparseMatrix(small, width=4, device="cuda"), torch.randn(5, 4, dtype=torch.float64, device="cuda")
     x = torch.randn(7, 4, dtype=torch.float64, device="cuda")
