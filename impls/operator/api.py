@@ -108,7 +108,8 @@ def compile(
         Whether A's values may change (`CompiledOperator.update_values`). Only with ``"constant"`` may a plan hold them
         in its code.
     other_width : {"plan", "raise"}
-        What a call with another J does: plan it, by the same choice among implementations, or raise.
+        What a call with another J does: plan it, by the same choice among implementations, or raise. Every width keeps
+        its plan.
     scaled : bool
         SDDMM only: multiply by A[i, k].
     budget_s : float, optional

@@ -91,9 +91,7 @@ class NumpyArrays:
         return np.empty(shape, like.dtype)
 
     def check(self, array: Any, role: str) -> None:
-        """Refuse a mask, which a product would pass over."""
-        if isinstance(array, np.ma.MaskedArray):
-            raise OperandError(f"{role}: expected a plain array, found a masked one: pass array.filled(0)")
+        """Refuse nothing."""
 
 
 class TorchTensors:
@@ -152,8 +150,10 @@ def library_of(array: Any, role: str) -> tuple[Library, Any]:
     OperandError
         The argument is no array of a library.
     """
+    if isinstance(array, np.ma.MaskedArray):
+        raise OperandError(f"{role}: expected a plain array, found a masked one: pass array.filled(0)")
     if isinstance(array, np.ndarray):
-        return NumpyArrays(), array
+        return NumpyArrays(), array if type(array) is np.ndarray else np.asarray(array)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(array, torch.Tensor):
         if array.device.type not in ("cpu", "cuda"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -129,6 +130,21 @@ def test_a_gradient_is_not_lost_without_a_word(a: Any, b: np.ndarray, torch: Any
     matrix = torch.tensor(a.toarray()).to_sparse().requires_grad_()
     with pytest.raises(ValueError, match="matrix: expected a tensor without a gradient"):
         spmark.spmm(matrix, torch.tensor(b))
+
+
+def test_subclasses_of_numpy_s_arrays(a: Any, b: np.ndarray, tmp_path: Path) -> None:
+    op = spmark.compile(a, width=6, use="scipy_cpu", device="cpu")
+    mapped = np.memmap(tmp_path / "b", np.float32, "w+", shape=b.shape)
+    mapped[:] = b
+    out = np.memmap(tmp_path / "c", np.float32, "w+", shape=(40, 6))
+    with pytest.warns(PendingDeprecationWarning):
+        matrix = np.matrix(b)
+    for dense in (mapped, matrix):
+        for _ in range(2):
+            assert type(op(dense)) is np.ndarray
+            assert op(dense, out=out) is out
+            np.testing.assert_array_equal(out, op(b))
+            out[:] = np.nan
 
 
 def test_arrays_of_other_libraries_come_in_through_dlpack(a: Any, b: np.ndarray) -> None:
