@@ -159,7 +159,7 @@ def library_of(array: Any, role: str) -> tuple[Library, Any]:
         if array.device.type not in ("cpu", "cuda"):
             raise OperandError(f"{role}: expected a tensor on cpu or cuda, found one on {array.device}: copy it there")
         return TorchTensors(torch), array
-    if hasattr(array, "__cuda_array_interface__"):
+    if hasattr(type(array), "__cuda_array_interface__"):  # to read it asks the device
         from spmark.impls.operator.gpu import CupyArrays
         from spmark.impls.runtime.adopt import adopt
 
