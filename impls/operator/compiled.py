@@ -170,7 +170,7 @@ class CompiledOperator:
             check_shape(result, out_shape, role)
             if not library.passable(result):
                 raise OperandError(
-                    f"{role}: expected a row-major, contiguous, aligned array, found a view: pass another"
+                    f"{role}: expected a row-major, contiguous, aligned array without a gradient, found another"
                 )
         ready = _Ready(self._plan_of(width, arrays), library, out_shape, library.shown(arrays[0]) is arrays[0])
         if library.on_host(arrays[0]) and self._cuda:
