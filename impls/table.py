@@ -55,6 +55,15 @@ SWITCHES = ("anew", "again")
 had been built before; ``again`` measures what loading a kept plan costs (`spmark.impls.core.interfaces.KeepsPlans`)."""
 BASELINES: Mapping[str, str] = {"cuda": "cusparse_best", "cpu": "scipy_cpu"}
 """The default baseline of speed-ups, by the kind of device."""
+AUTO: Mapping[str, tuple[str, ...]] = {
+    "cuda": ("direct", "rowsplit", "sparsetir", "cusparse_best"),
+    "cpu": ("scipy_cpu", "numba_cpu"),
+    "host-simt": ("direct", "rowsplit"),
+}
+"""What competes where a person names no implementation, by the kind of device. The first that takes a problem serves a
+product that is computed once, so those without a search stand first."""
+LITERAL_VALUES = frozenset({"lo_spmm"})
+"""Implementations whose plans hold A's values as literals of their code."""
 CONTRACTS: Mapping[str, Mapping[str, str]] = {
     "labels": {
         "liteform": "spmark.impls.liteform.study.commands:FormatLabels",

@@ -29,6 +29,9 @@ FORBIDDEN = {
 EXCEPTIONS = {
     "core/interfaces.py": {"clocks": "`Built.phase`, by which all building is accounted for"},
     "formats/threads.py": {"pools": "loops of conversions on several cores; nothing is compiled"},
+    "operator/saved.py": {
+        "cache writes": "writes what a person saves, where the person says, and raises where it cannot"
+    },
     "stile/study/gpu.py": {"clocks": "measures the costs of single tiles, from which the cost model is fitted"},
     "liteform/study/models.py": {"clocks": "seconds that training and predicting take on the CPU: a result of a study"},
     "dash/tensorfile.py": {"cache writes": "models and checkpoints of training: a search keeps neither"},

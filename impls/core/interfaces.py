@@ -104,6 +104,8 @@ class Built:
     half_sums: bool = False
     deterministic: bool = True
     order: NDArray[np.int32] | None = None
+    values: DeviceArray | None = None
+    values_in_order: bool = True
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -165,6 +167,20 @@ class Plan(Protocol):
         None stands for CSR order, the default. A plan that is asked for another order names it here and in its config.
         The array is on the host, and no time includes its use.
         """
+        ...
+
+    @property
+    def values(self) -> DeviceArray | None:
+        """A's values, or SDDMM's factors, as runs read them, with padding as zeros; None where they are held otherwise.
+
+        Each element is one of A's values or 0, and which one depends on the pattern alone. New values may be written
+        into the array between two runs.
+        """
+        ...
+
+    @property
+    def values_in_order(self) -> bool:
+        """Whether `values` holds A's values in CSR order, and then padding."""
         ...
 
     def run(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:

@@ -92,7 +92,7 @@ def _whereabouts(array: Any) -> str:
 def check_operands(
     operand_shapes: Sequence[tuple[int, ...]],
     out_shape: tuple[int, ...],
-    dtype: DType,
+    dtype: DType | np.dtype[Any],
     operands: Sequence[Any],
     out: Any,
     *,
@@ -104,7 +104,8 @@ def check_operands(
     Parameters
     ----------
     operand_shapes, out_shape, dtype
-        Of the problem: one operand is SpMM's B, two are SDDMM's X and Y.
+        Of the problem: one operand is SpMM's B, two are SDDMM's X and Y. NumPy's dtype stands for a type that a `DType`
+        does not name.
     operands, out
         What the caller passed.
     device : str, optional
@@ -129,7 +130,7 @@ def check_operands(
         raise OperandError(f"{op}: expected {len(operand_shapes)} operands in a tuple, found {passed}")
     facts = tuple([_facts(role, array, device) for role, array in zip(roles, (*operands, out), strict=True)])
     result = facts[-1]
-    where, wanted = device or result.device, dtype.numpy
+    where, wanted = device or result.device, dtype.numpy if isinstance(dtype, DType) else dtype
     alignment = max(alignment, wanted.itemsize)
     for role, shape, one in zip(roles, (*operand_shapes, out_shape), facts, strict=True):
         if one.dtype != wanted:

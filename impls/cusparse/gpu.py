@@ -102,6 +102,7 @@ class CuSparsePlan(_LibraryPlan):
         self.half_sums = not self.deterministic and problem.dtype is DType.FLOAT16
         with self.phase("upload"):
             self.arrays = arrays or upload_csr(self, problem)
+        self.values = self.arrays[2]  # preprocessing looks at the pattern alone
         matrix, lib = problem.matrix, self._library
         addresses = tuple(array.data.ptr for array in self.arrays)
         self._sparse = lib.csr(matrix.shape, matrix.nnz, addresses, problem.dtype)

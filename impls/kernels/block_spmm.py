@@ -126,6 +126,7 @@ class BlockSpmmPlan(DevicePlan):
             self._partials = self.workspace((shared * rows * tile,), np.float32)
             self._arrived = self.upload(np.zeros(shared, np.int32))
             self.arrays = list(arrays) or [self.upload(array) for array in pieces]
+            self.values, self.values_in_order = self.arrays[-1], False
             cleared = _rows_not_listed(listed, rows, problem.matrix.num_rows)
             self._clears = cleared.size > 0
             self._zeroed = RowZeroing(self, cleared, problem.width, zeroing)

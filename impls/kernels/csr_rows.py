@@ -38,3 +38,4 @@ class CsrRowsPlan(OneLaunchPlan):
         self._load(SPMM_CSR_ROWS.instance(T=C_TYPES[problem.dtype], coarsen=coarsen, threads=threads))
         grid = (ceil_div(matrix.num_rows, threads // LANES), ceil_div(problem.width, LANES * coarsen), 1)
         self._arrange(grid, (matrix.num_rows, problem.width), (matrix.indptr, matrix.indices, problem.values))
+        self.values = self._args[-1]

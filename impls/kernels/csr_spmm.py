@@ -87,3 +87,4 @@ class CsrSpmmPlan(OneLaunchPlan):
         self._load(SPMM_CSR.instance(T=C_TYPES[problem.dtype], **values))
         grid = (ceil_div(matrix.num_rows, THREADS // lanes), ceil_div(problem.width, lanes * vector * coarsen), 1)
         self._arrange(grid, (matrix.num_rows, problem.width), (matrix.indptr, matrix.indices, problem.values))
+        self.values = self._args[-1]

@@ -160,6 +160,7 @@ class DirectPlan(OneLaunchPlan):
         with self.phase("upload"):
             host = (matrix.indptr, matrix.indices, problem.values)
             self.arrays = list(arrays) or [target.upload(array) for array in host]
+            self.values = self.arrays[2]
             self.device_bytes += sum(array.nbytes for array in host)
             blocks = self.upload(long_rows)
         sizes = (matrix.num_rows, problem.width, rows, longest, long_rows.size)

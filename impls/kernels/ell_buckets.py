@@ -130,6 +130,7 @@ class EllBucketsPlan(DevicePlan):
                 whole = cast("HybFormat", layout)
                 arrays = [target.upload(a) for a in (whole.indices, whole.values.astype(problem.values.dtype))]
             self.arrays = list(arrays)
+            self.values, self.values_in_order = self.arrays[1], False
             self.device_bytes += sum(array.nbytes for array in self.arrays)
             self._ranges, self._rows = self.upload(ranges), self.upload(rows)
             # Rows without elements are cleared by the grid itself.

@@ -69,3 +69,4 @@ class SddmmPlan(OneLaunchPlan):
         grid = (ceil_div(matrix.nnz, instance.threads // lanes * batch), 1, 1)
         sizes = (matrix.num_rows, matrix.nnz, problem.width, problem.scaled)
         self._arrange(grid, sizes, (rows, matrix.indices, problem.factors))
+        self.values = self._args[-1]

@@ -159,6 +159,7 @@ class SddmmRunsPlan(OneLaunchPlan):
         grid = (ceil_div(matrix.nnz, instance.threads // lanes * run), 1, 1)
         sizes = (matrix.num_rows, matrix.nnz, problem.width, run, problem.scaled)
         self._arrange(grid, sizes, (rows, matrix.indices, problem.factors))
+        self.values = self._args[-1]
 
 
 def _check(problem: Problem, vector: int, columns: int, run: int) -> None:

@@ -106,6 +106,7 @@ class RowBalancedPlan(OneLaunchPlan):
         columns = vector if parallel else lanes * vector
         grid = (ceil_div(matrix.num_rows, THREADS // lanes), ceil_div(problem.width, columns), 1)
         self._arrange(grid, (matrix.num_rows, problem.width), (matrix.indptr, matrix.indices, problem.values))
+        self.values = self._args[-1]
 
 
 class NnzBalancedPlan(DevicePlan):
@@ -140,6 +141,7 @@ class NnzBalancedPlan(DevicePlan):
             self._kernel, *kernels = target.load([instance, *around])
         with self.phase("upload"):
             self._arrays = [self.upload(a) for a in (marks, matrix.indices, problem.values)]
+            self.values = self._arrays[-1]
             self._shared = SharedRows(self, use, problem.width, problem.dtype, kernels)
         self.deterministic = use.shared.size == 0
         self._sizes = np.int32(matrix.nnz), np.int32(problem.width), np.int32(span)

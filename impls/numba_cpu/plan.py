@@ -67,6 +67,7 @@ class _Plan(Built):
         with self.phase("convert"):
             values = problem.values.astype(np.float32, copy=False)
             arrays = equal_tasks(matrix, threads), matrix.indptr, matrix.indices, values
+            self.values = values
             self._staging = HostStaging(problem)
         self._sparse = arrays if problem.op is Op.SPMM else (*arrays, problem.scaled)
         self._kernel = kernels.spmm if problem.op is Op.SPMM else kernels.sddmm

@@ -102,6 +102,7 @@ class RowSplitSpmm(OneLaunchPlan):
         rows = WARP // lanes
         grid = (ceil_div(matrix.num_rows, rows), ceil_div(problem.width, lanes * vector * tiles), 1)
         self._arrange(grid, (matrix.num_rows, problem.width, depth), (order, matrix.indptr, columns, values))
+        self.values = self._args[-1]
         self._shared_bytes = rows * (_LOAD_BYTES + 2 * depth * (columns.itemsize + values.itemsize))
 
 
@@ -125,6 +126,7 @@ class RowSplitSddmm(OneLaunchPlan):
         grid = (ceil_div(strips.shape[0], threads // LANES[0]), 1, 1)
         sizes = (strips.shape[0], problem.width, problem.scaled)
         self._arrange(grid, sizes, (strips, matrix.indices, problem.factors))
+        self.values = self._args[-1]
 
 
 def _with_room(array: NDArray[Any], chunk: int) -> NDArray[Any]:

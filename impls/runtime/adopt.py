@@ -35,9 +35,9 @@ def adopt(array: Any) -> cupy.ndarray:
 
 
 def stream_of(arrays: Sequence[Any]) -> AbstractContextManager[Any] | None:
-    """Give PyTorch's current stream where one of ``arrays`` is a tensor, else None, for CuPy's current stream."""
+    """Give PyTorch's current stream where one of ``arrays`` is a tensor on a GPU, else None, for CuPy's current one."""
     torch = sys.modules.get("torch")
-    if torch is None or not any(isinstance(array, torch.Tensor) for array in arrays):
+    if torch is None or not any(isinstance(array, torch.Tensor) and array.is_cuda for array in arrays):
         return None
     stream: AbstractContextManager[Any] = cupy.cuda.Stream.from_external(torch.cuda.current_stream())
     return stream

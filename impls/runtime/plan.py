@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,15 +13,34 @@ from numpy.typing import NDArray
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.interfaces import Built, DeviceArray
 from spmark.impls.core.operands import check_operands
-from spmark.impls.core.problem import Problem
+from spmark.impls.core.problem import DType
 from spmark.impls.runtime.target import Grid, Kernel, Target
 from spmark.impls.runtime.template import Instance
+
+
+class Shaped(Protocol):
+    """What a plan keeps of its problem: shapes and dtype of operands and result."""
+
+    @property
+    def operand_shapes(self) -> tuple[tuple[int, int], ...]:
+        """Shapes of the dense operands."""
+        ...
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        """Shape of the result."""
+        ...
+
+    @property
+    def dtype(self) -> DType | np.dtype[Any]:
+        """Type of operands and result."""
+        ...
 
 
 class DevicePlan(Built):
     """A plan whose arrays and kernels are on a target; subclasses upload in ``__init__`` and write `enqueue`."""
 
-    def __init__(self, problem: Problem, target: Target, config: Mapping[str, Any], alignment: int = 1) -> None:
+    def __init__(self, problem: Shaped, target: Target, config: Mapping[str, Any], alignment: int = 1) -> None:
         super().__init__(config=dict(config))
         self.target = target
         # Facts of the problem, not the problem: a plan must not keep the host's matrix alive.

@@ -55,7 +55,7 @@ class _Spmm(Built):
         super().__init__(stored=problem.matrix.nnz)
         self._matrix = problem.matrix
         with self.phase("convert"):
-            self._values = problem.values.astype(np.float32, copy=False)
+            self.values = self._values = problem.values.astype(np.float32, copy=False)
             self._staging = HostStaging(problem)
         matrix_bytes = self._matrix.indptr.nbytes + self._matrix.indices.nbytes + self._values.nbytes
         self.device_bytes = matrix_bytes + self._staging.nbytes
@@ -85,7 +85,7 @@ class _Sddmm(Built):
         self._cols = matrix.indices
         with self.phase("convert"):
             self._rows = matrix.rows_of_entries()
-            self._factors = problem.factors.astype(np.float32, copy=False)
+            self.values = self._factors = problem.factors.astype(np.float32, copy=False)
             self._left, self._right = (np.empty((self._entries, problem.width), np.float32) for _ in range(2))
             self._staging = HostStaging(problem)
         arrays = (self._rows, self._cols, self._left, self._right, self._factors)

@@ -9,6 +9,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -23,6 +24,7 @@ from spmark.impls.core.problem import Problem
 from spmark.impls.runtime.compile import cache_folder
 
 _EMPTYING = threading.RLock()
+_HELD: ContextVar[dict[str, bytes] | None] = ContextVar("held", default=None)
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Kept:
 
 
 class PlanCache:
-    """The file of one search.
+    """The file of one search, beside what `held_results` holds.
 
     Parameters
     ----------
@@ -65,16 +67,46 @@ class PlanCache:
 
     def read(self) -> Kept | None:
         """Give the kept result; None where the file is missing or damaged."""
+        held = _HELD.get()
+        content = (held or {}).get(self._name) or read_sealed(self.path) or b""
         with suppress(ValueError, KeyError, TypeError, RecursionError):
-            facts = parse_json(read_sealed(self.path) or b"")
+            facts = parse_json(content)
             told = facts["search"]
             seen = tuple(Candidate(**{**one, "samples_us": tuple(one["samples_us"])}) for one in told["seen"])
-            return Kept(facts["config"], Search(**{**told, "seen": seen}), facts["phases_s"], facts["more"])
+            kept = Kept(facts["config"], Search(**{**told, "seen": seen}), facts["phases_s"], facts["more"])
+            if held is not None:
+                held[self._name] = content
+            return kept
         return None
 
     def write(self, kept: Kept) -> None:
         """Keep a result; a cache that cannot be written costs only time."""
-        write_sealed(self.path, json.dumps(asdict(kept), default=str).encode())
+        content = json.dumps(asdict(kept), default=str).encode()
+        write_sealed(self.path, content)
+        held = _HELD.get()
+        if held is not None:
+            held[self._name] = content
+
+    @property
+    def _name(self) -> str:
+        return f"{self.path.parent.name}/{self.path.name}"
+
+
+@contextmanager
+def held_results(results: dict[str, bytes]) -> Iterator[None]:
+    """Hold the results of the searches inside, so that the same plans can be built elsewhere without a search.
+
+    Parameters
+    ----------
+    results : dict
+        Contents of entries of the cache by name. They answer before the files do; what is read or found inside is
+        added.
+    """
+    token = _HELD.set(results)
+    try:
+        yield
+    finally:
+        _HELD.reset(token)
 
 
 def searched(cache: PlanCache, search: Callable[[], tuple[Config, Search]]) -> Kept:

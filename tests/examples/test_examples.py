@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib import image
+from scipy import sparse
+from scipy.io import mmwrite
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("plot_*.py"))
@@ -33,6 +36,18 @@ def test_a_plan_is_run_for_a_profiler(name, device):
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"{name} on patterns/logsparse_64: 2 runs of ")
+
+
+@pytest.mark.parametrize("file", [False, True])
+def test_a_person_s_own_product(file, tmp_path):
+    command = [sys.executable, ROOT / "examples/multiply.py", "--width", "8", "--use", "numba_cpu"]
+    if file:
+        mmwrite(tmp_path / "mine.mtx", sparse.random_array((30, 20), density=0.2, rng=np.random.default_rng(1)))
+        command.append(tmp_path / "mine.mtx")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert "J = 8: numba_cpu" in done.stdout
+    assert done.stdout.endswith("all products agree with SciPy's\n")
 
 
 def test_there_are_examples():

@@ -20,7 +20,7 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.interfaces import Candidate, Search
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.device import find
-from spmark.impls.tuning.cache import Kept, PlanCache, empty_cache, searched
+from spmark.impls.tuning.cache import Kept, PlanCache, empty_cache, held_results, searched
 
 PROBLEM = Problem(Op.SPMM, random_csr(64, 64, [5] * 64), 64)
 GPU = find("host-simt").model_copy(update={"name": "made-up"})
@@ -224,3 +224,30 @@ def test_a_search_runs_once_and_its_seconds_are_told_again() -> None:
     assert len(asked) == 1
     assert first == again
     assert set(first.phases_s) == {"search"}
+
+
+def test_held_results_answer_before_files_and_take_in_what_is_read_or_found() -> None:
+    held: dict[str, bytes] = {}
+    with held_results(held):
+        assert cache_of().read() is None
+        cache_of().write(KEPT)
+        assert cache_of().read() == KEPT
+    (name,) = held
+    assert name == f"sparsetir/{cache_of().path.name}"
+    cache_of().path.unlink()
+    assert cache_of().read() is None, "outside, only files answer"
+    with held_results(dict(held)):
+        assert searched(cache_of(), lambda: pytest.fail("a search")).config == KEPT.config
+    cache_of().write(replace(KEPT, config={"work": 16}))
+    found: dict[str, bytes] = {}
+    with held_results(found):
+        assert cache_of().read() == replace(KEPT, config={"work": 16})
+    assert found.keys() == held.keys()
+
+
+def test_held_results_of_a_damaged_file_are_passed_over() -> None:
+    held = {f"sparsetir/{cache_of().path.name}": b'{"config": []'}
+    with held_results(held):
+        assert cache_of().read() is None
+        assert searched(cache_of(), lambda: (KEPT.config, SEARCH)).config == KEPT.config
+        assert cache_of().read() is not None

@@ -1,0 +1,152 @@
+"""Plans of both operators over CSR as it comes, for types that no search takes: float64 and bfloat16.
+
+A `Problem` has float32 or float16, which records and sweeps name. What a person computes may have another type: one
+kernel without a schedule to choose then serves each operator. bfloat16 is an array of uint16 with its bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.errors import UnsupportedError
+from spmark.impls.core.interfaces import Built, DeviceArray
+from spmark.impls.core.operands import check_operands
+from spmark.impls.core.problem import Csr, Op
+from spmark.impls.formats.threads import equal_shares, run_all
+from spmark.impls.runtime.plan import OneLaunchPlan
+from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div
+from spmark.impls.runtime.template import KernelTemplate
+
+LANES = (4, 8, 16, 32)
+THREADS = 128
+_SPACE: dict[str, tuple[str | int, ...]] = {"T": ("double", "bfloat16"), "lanes": LANES, "threads": (THREADS,)}
+SPMM_PLAIN = KernelTemplate(Path(__file__).parent / "plain.cu", "spmm_plain", _SPACE, max_registers=40)
+SDDMM_PLAIN = KernelTemplate(Path(__file__).parent / "plain.cu", "sddmm_plain", _SPACE, max_registers=40)
+
+
+@dataclass(frozen=True, eq=False)
+class PlainProblem:
+    """One operator on one pattern at one width, with values of any type that the plain kernels have.
+
+    Parameters
+    ----------
+    op : Op
+    pattern : Csr
+        Its values count for nothing.
+    values : (nnz,) float64, or uint16 with the bits of bfloat16
+        Values of A in CSR order.
+    width : int
+        J.
+    scaled : bool
+        SDDMM only: multiply by A[i, k].
+    """
+
+    op: Op
+    pattern: Csr
+    values: NDArray[Any]
+    width: int
+    scaled: bool = False
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy dtype of operands, result and values."""
+        return self.values.dtype
+
+    @property
+    def operand_shapes(self) -> tuple[tuple[int, int], ...]:
+        """Shapes of the dense operands, as `Problem.operand_shapes`."""
+        num_rows, num_cols = self.pattern.shape
+        return ((num_cols, self.width),) if self.op is Op.SPMM else ((num_rows, self.width), (num_cols, self.width))
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        """Shape of the result, as `Problem.out_shape`."""
+        return (self.pattern.num_rows, self.width) if self.op is Op.SPMM else (self.pattern.nnz,)
+
+    @property
+    def factors(self) -> NDArray[Any]:
+        """What SDDMM's sums are multiplied by: the values where the problem is scaled, else an empty array."""
+        return self.values if self.scaled else self.values[:0]
+
+
+class PlainPlan(OneLaunchPlan):
+    """Either operator by `SPMM_PLAIN` or `SDDMM_PLAIN`; deterministic, and every element is written.
+
+    Raises
+    ------
+    UnsupportedError
+        J is beyond the grid.
+    """
+
+    def __init__(self, problem: PlainProblem, target: Target) -> None:
+        pattern, width, spmm = problem.pattern, problem.width, problem.op is Op.SPMM
+        lanes = next((n for n in LANES if n >= width), LANES[-1])
+        if spmm and ceil_div(width, lanes) > MAX_GRID[1]:
+            raise UnsupportedError(f"expected J of at most {MAX_GRID[1] * lanes:,}, found {width:,}")
+        super().__init__(problem, target, {"lanes": lanes})
+        self.stored = pattern.nnz
+        kind = "double" if problem.dtype == np.float64 else "bfloat16"
+        self._load((SPMM_PLAIN if spmm else SDDMM_PLAIN).instance(T=kind, lanes=lanes, threads=THREADS))
+        groups = THREADS // lanes
+        if spmm:
+            grid = (ceil_div(pattern.num_rows, groups), ceil_div(width, lanes), 1)
+            sizes: tuple[int, ...] = (pattern.num_rows, width)
+        else:
+            grid = (ceil_div(pattern.nnz, groups), 1, 1)
+            sizes = (pattern.num_rows, pattern.nnz, width, problem.scaled)
+        self._arrange(grid, sizes, (pattern.indptr, pattern.indices, problem.values if spmm else problem.factors))
+        self.values = self._args[-1]
+
+
+class HostPlainPlan(Built):
+    """Either operator by the loops of `plain_loops`, on several cores.
+
+    bfloat16 is widened to float32 on its way in, computed, and rounded once on its way out.
+    """
+
+    def __init__(self, problem: PlainProblem) -> None:
+        super().__init__(stored=problem.pattern.nnz)
+        spmm, pattern = problem.op is Op.SPMM, problem.pattern
+        self._shapes, self._dtype = (problem.operand_shapes, problem.out_shape), problem.dtype
+        self._wide = problem.dtype == np.float64
+        with self.phase("compile"):
+            from spmark.impls.kernels import plain_loops as loops
+
+            wide, narrow = (
+                (loops.spmm_float64, loops.spmm_float32) if spmm else (loops.sddmm_float64, loops.sddmm_float32)
+            )
+            self._loop = wide if self._wide else narrow
+        self._pattern = pattern.indptr, pattern.indices
+        self.values = problem.values if spmm else problem.factors
+        self._shares = equal_shares(pattern.indptr)
+        self.device_bytes = sum(array.nbytes for array in (*self._pattern, self.values))
+
+    def run(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+        """Compute the complete result."""
+        check_operands(*self._shapes, self._dtype, operands, out, device="cpu")
+        arrays = [self.values, *operands]
+        result = out
+        if not self._wide:
+            arrays, result = [widened(array) for array in arrays], np.empty(out.shape, np.float32)
+        tasks = zip(self._shares[:-1], self._shares[1:], strict=True)
+        run_all(self._loop, ((start, stop, *self._pattern, *arrays, result) for start, stop in tasks))
+        if result is not out:
+            np.copyto(out, rounded(result))
+
+
+def widened(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
+    """Give the numbers behind the bits of bfloat16, which float32 holds exactly; same shape."""
+    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def rounded(numbers: NDArray[np.float32]) -> NDArray[np.uint16]:
+    """Round float32 to the nearest bfloat16, ties to even; give the bits, same shape. NaN stays NaN."""
+    bits = numbers.view(np.uint32)
+    nearest = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+    return np.where(np.isnan(numbers), np.uint32(0x7FFF), nearest).astype(np.uint16)

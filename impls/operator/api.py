@@ -1,0 +1,176 @@
+"""The functions of the package `spmark` itself: `spmm`, `sddmm`, `compile` and `load`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from spmark.impls.core.choices import none_of
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.errors import ProblemError
+from spmark.impls.core.problem import Op
+from spmark.impls.operator.arrays import library_of
+from spmark.impls.operator.choose import Asked, device_of, names_of, plan_width
+from spmark.impls.operator.compiled import ROLES, CompiledOperator
+from spmark.impls.operator.elements import ElementType
+from spmark.impls.operator.matrices import OwnedMatrix
+
+
+def spmm(a: Any, b: Any, *, out: Any = None) -> Any:
+    """Compute C = A B once, ``C[i, j] = sum_k A[i, k] B[k, j]``, without a search.
+
+    A is planned anew at each call; `compile` plans once for many products.
+
+    Parameters
+    ----------
+    a : sparse matrix (I, K)
+        As `compile` takes it. Its values are converted to ``b``'s type only where NumPy calls that safe.
+    b : array (K, J)
+        Of NumPy, CuPy or PyTorch; float16, bfloat16, float32 or float64. It says where the product is computed.
+    out : array (I, J), optional
+        Of ``b``'s library, type and device.
+
+    Returns
+    -------
+    array (I, J)
+        ``out``, or a new array of ``b``'s library, type and device.
+
+    Raises
+    ------
+    MatrixError, OperandError, ProblemError
+        An argument does not fit; says what was expected, what was found and what to do.
+    """
+    return _once(Op.SPMM, a, (b,), out, scaled=False)
+
+
+def sddmm(a: Any, x: Any, y: Any, *, scaled: bool = False, out: Any = None) -> Any:
+    """Compute D once, ``D[i, k] = sum_j X[i, j] Y[k, j]`` at the non-zeros of A, without a search.
+
+    Parameters
+    ----------
+    a : sparse matrix (I, K)
+        As `compile` takes it.
+    x, y : arrays (I, J), (K, J)
+        Of one library, type and device.
+    scaled : bool
+        Multiply by A[i, k].
+    out : array (nnz,), optional
+        As in `spmm`.
+
+    Returns
+    -------
+    array (nnz,)
+        In the order of A's CSR with sorted columns, each place once.
+
+    Raises
+    ------
+    MatrixError, OperandError, ProblemError
+        As `spmm`.
+    """
+    return _once(Op.SDDMM, a, (x, y), out, scaled=scaled)
+
+
+def compile(
+    a: Any,
+    op: Literal["spmm", "sddmm"] = "spmm",
+    *,
+    width: int | Sequence[int] = 128,
+    dtype: Any = None,
+    use: str | Sequence[str] = "auto",
+    values: Literal["variable", "constant"] = "variable",
+    other_width: Literal["plan", "raise"] = "plan",
+    scaled: bool = False,
+    budget_s: float | None = None,
+    device: str | DeviceSpec = "auto",
+) -> CompiledOperator:
+    """Plan a product with A for many dense operands.
+
+    Parameters
+    ----------
+    a : sparse matrix (I, K)
+        SciPy's or CuPy's of any format, PyTorch's COO, CSR or CSC, or a `spmark.impls.core.problem.Csr`. Entries of one
+        place are added up and columns are sorted, as SciPy does. The operator has its own copy.
+    op : {"spmm", "sddmm"}
+        ``C[i, j] = sum_k A[i, k] B[k, j]``, or ``D[i, k] = sum_j X[i, j] Y[k, j]`` at A's non-zeros.
+    width : int or sequence of int
+        J of the dense operands; each width gets a plan now.
+    dtype : dtype, optional
+        Type of operands, result and A's values: float16, bfloat16, float32 or float64, by the name or the dtype of a
+        library. By default A's own type; A's values are converted only where a type is given here.
+
+        float32 and float16 are served by the implementations of the table. float64 and bfloat16 are served by one plain
+        kernel for each operator, without a search.
+    use : str or sequence of str
+        An implementation's name; or several, which are raced; or ``"auto"``, a race of those that the device's kind has
+        in `spmark.impls.table.AUTO`.
+    values : {"variable", "constant"}
+        Whether A's values may change (`CompiledOperator.update_values`). Only with ``"constant"`` may a plan hold them
+        in its code.
+    other_width : {"plan", "raise"}
+        What a call with another J does: plan it, by the same choice among implementations, or raise. Every width keeps
+        its plan.
+    scaled : bool
+        SDDMM only: multiply by A[i, k].
+    budget_s : float, optional
+        Seconds of the race after which no further implementation begins. One that has begun ends its own search, which
+        is kept on disk. 0 takes the first that fits, without a race.
+    device : {"auto", "cuda", "cpu", "host-simt"} or DeviceSpec
+        ``auto`` is the GPU where there is one, else the CPU.
+
+    Returns
+    -------
+    CompiledOperator
+
+    Raises
+    ------
+    MatrixError, ProblemError, DeviceError
+        An argument does not fit; says what was expected, what was found and what to do.
+    BuildError
+        No implementation can be built.
+    """
+    if not isinstance(op, str) or op not in tuple(Op):
+        raise ProblemError(none_of("an operator", op, Op))
+    for name, given, known in (
+        ("values", values, ("variable", "constant")),
+        ("other_width", other_width, ("plan", "raise")),
+    ):
+        if given not in known:
+            raise ProblemError(none_of(name, given, known))
+    spec = device_of(device)
+    names = names_of(use, Op(op), spec, values == "constant")
+    asked = Asked(Op(op), spec, names, scaled, values, other_width, budget_s)
+    return _compiled(OwnedMatrix.of(a, dtype), asked, width)
+
+
+def load(path: Path | str) -> CompiledOperator:
+    """Make an operator that `CompiledOperator.save` wrote, without a search.
+
+    Raises
+    ------
+    BuildError
+        The file is missing, damaged, of something else, or was written by other code; says which.
+    DeviceError
+        The file was written for another device.
+    """
+    from spmark.impls.operator.saved import read
+
+    return read(Path(path))
+
+
+def _compiled(matrix: OwnedMatrix, asked: Asked, width: int | Sequence[int]) -> CompiledOperator:
+    widths = list(width) if isinstance(width, Sequence) else [width]
+    if not widths:
+        raise ProblemError("expected a width J of at least 1, found none")
+    return CompiledOperator(matrix, asked, {one: plan_width(matrix, asked, one) for one in widths})
+
+
+def _once(op: Op, a: Any, operands: Sequence[Any], out: Any, scaled: bool) -> Any:
+    role = f"{op} {ROLES[op][0]}"
+    library, first = library_of(operands[0], role)
+    matrix = OwnedMatrix.of(a, ElementType.of(first.dtype), safe=True)
+    if len(first.shape) != 2:
+        raise ProblemError(f"{role}: expected two dimensions, found shape {tuple(first.shape)}")
+    device = device_of("cpu" if library.on_host(first) else "cuda")
+    asked = Asked(op, device, names_of("auto", op, device, constant=True), scaled, "constant", "raise", budget_s=0)
+    return _compiled(matrix, asked, int(first.shape[1]))(*operands, out=out)

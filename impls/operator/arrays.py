@@ -1,0 +1,211 @@
+"""Dense arrays of the libraries that people use: what a plan may take of them, and results of the same kind.
+
+A `Library` says what decides whether an array can be passed on as it is, shows it to a plan, and makes new arrays.
+PyTorch and CuPy are imported only where an argument is theirs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Hashable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from spmark.impls.core.errors import OperandError
+from spmark.impls.operator.elements import ElementType, dtype_name
+from spmark.impls.operator.matrices import refuse_gradient
+
+ALIGNMENT = 16
+"""Bytes of the widest load of a kernel: what is aligned to them can be passed to every plan."""
+
+
+class Library(Protocol):
+    """The arrays of one library."""
+
+    allocates_in_capture: bool
+    """Whether `empty` may be called while a stream captures a graph."""
+
+    def on_host(self, array: Any) -> bool:
+        """Tell whether an array is in the host's memory."""
+        ...
+
+    def signature(self, array: Any) -> Hashable:
+        """Give what decides whether an array can be passed as it is: type, shape, strides, alignment, place."""
+        ...
+
+    def passable(self, array: Any) -> bool:
+        """Tell whether a plan can take an array as it is: row-major, contiguous, aligned."""
+        ...
+
+    def copied(self, array: Any) -> Any:
+        """Copy to new memory, row-major and contiguous."""
+        ...
+
+    def shown(self, array: Any) -> Any:
+        """Show an array to a plan, without a copy: bfloat16 as uint16."""
+        ...
+
+    def empty(self, shape: tuple[int, ...], like: Any) -> Any:
+        """Make an array of the type and at the place of another one, contents undefined."""
+        ...
+
+    def check(self, array: Any, role: str) -> None:
+        """Refuse an array whose use would surprise: a gradient that would be lost, a sparse tensor.
+
+        Raises
+        ------
+        OperandError, ProblemError
+            Says what was expected, what was found and what to do.
+        """
+        ...
+
+
+class NumpyArrays:
+    """NumPy's arrays. Arrays of ml_dtypes' bfloat16 are NumPy's, too."""
+
+    allocates_in_capture = True
+
+    def on_host(self, array: Any) -> bool:
+        """Say yes."""
+        return True
+
+    def signature(self, array: Any) -> Hashable:
+        """Take the flags in the place of strides: they tell contiguous, aligned and writable arrays from others."""
+        return array.__class__, array.dtype, array.shape, array.flags.num
+
+    def passable(self, array: Any) -> bool:
+        """Ask the flags."""
+        return bool(array.flags.c_contiguous and array.flags.aligned)
+
+    def copied(self, array: Any) -> Any:
+        """Copy."""
+        return np.array(array, order="C", subok=False)
+
+    def shown(self, array: Any) -> Any:
+        """View the bits of bfloat16, the one type of kind V that passes the checks: asking for its name takes 1 us."""
+        return array.view(np.uint16) if array.dtype.kind == "V" else array
+
+    def empty(self, shape: tuple[int, ...], like: Any) -> Any:
+        """Allocate."""
+        return np.empty(shape, like.dtype)
+
+    def check(self, array: Any, role: str) -> None:
+        """Refuse nothing."""
+
+
+class TorchTensors:
+    """PyTorch's tensors on the host, or on GPUs."""
+
+    allocates_in_capture = True
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+
+    def on_host(self, array: Any) -> bool:
+        """Ask the tensor."""
+        return not array.is_cuda
+
+    def signature(self, array: Any) -> Hashable:
+        """Take what a plan's check and the checks of this class look at."""
+        if array.layout is not self._torch.strided:
+            return (array.layout,)
+        place = (array.device, array.data_ptr() % ALIGNMENT, array.requires_grad, array.is_neg())
+        return array.__class__, array.dtype, array.shape, array.stride(), place
+
+    def passable(self, array: Any) -> bool:
+        """Ask the tensor; one that requires a gradient is looked at anew each time."""
+        plain = array.is_contiguous() and not array.is_neg() and not array.requires_grad
+        return bool(plain and (not array.is_cuda or array.data_ptr() % ALIGNMENT == 0))
+
+    def copied(self, array: Any) -> Any:
+        """Copy."""
+        return array.detach().resolve_neg().clone(memory_format=self._torch.contiguous_format)
+
+    def shown(self, array: Any) -> Any:
+        """View as NumPy's on the host; a GPU's tensors are adopted by plans."""
+        bits = array.detach() if array.requires_grad else array
+        bits = bits.view(self._torch.uint16) if array.dtype is self._torch.bfloat16 else bits
+        return bits if array.is_cuda else bits.numpy()
+
+    def empty(self, shape: tuple[int, ...], like: Any) -> Any:
+        """Allocate on the tensor's device."""
+        return self._torch.empty(shape, dtype=like.dtype, device=like.device)
+
+    def check(self, array: Any, role: str) -> None:
+        """Refuse sparse tensors, and gradients that would be lost."""
+        if array.layout is not self._torch.strided:
+            raise OperandError(f"{role}: expected a dense tensor, found layout {array.layout}: pass tensor.to_dense()")
+        refuse_gradient(array, self._torch, role)
+
+
+def library_of(array: Any, role: str) -> tuple[Library, Any]:
+    """Find the library of an array, and give the array as that library has it.
+
+    Arrays of other libraries come in through ``__cuda_array_interface__`` as CuPy's, or through DLPack as NumPy's or
+    CuPy's, without a copy.
+
+    Raises
+    ------
+    OperandError
+        The argument is no array of a library.
+    """
+    if isinstance(array, np.ma.MaskedArray):
+        raise OperandError(f"{role}: expected a plain array, found a masked one: pass array.filled(0)")
+    if isinstance(array, np.ndarray):
+        return NumpyArrays(), array if type(array) is np.ndarray else np.asarray(array)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(array, torch.Tensor):
+        if array.device.type not in ("cpu", "cuda"):
+            raise OperandError(f"{role}: expected a tensor on cpu or cuda, found one on {array.device}: copy it there")
+        return TorchTensors(torch), array
+    if hasattr(type(array), "__cuda_array_interface__"):  # to read it asks the device
+        from spmark.impls.operator.gpu import CupyArrays
+        from spmark.impls.runtime.adopt import adopt
+
+        return CupyArrays(), adopt(array)
+    if hasattr(array, "__dlpack_device__"):
+        if array.__dlpack_device__()[0] == 1:
+            return NumpyArrays(), np.from_dlpack(array)
+        from spmark.impls.operator.gpu import CupyArrays
+        from spmark.impls.runtime.adopt import adopt
+
+        return CupyArrays(), adopt(array)
+    found = f"{type(array).__module__}.{type(array).__qualname__}"
+    raise OperandError(
+        f"{role}: expected a dense array of NumPy, CuPy or PyTorch, found a {found}: numpy.asarray(...) makes one"
+    )
+
+
+def check_dtype(array: Any, dtype: ElementType, role: str) -> None:
+    """Refuse an array of another type: nothing is converted without being asked.
+
+    Raises
+    ------
+    OperandError
+        Says both types.
+    """
+    found = dtype_name(array.dtype)
+    if found != dtype:
+        raise OperandError(
+            f"{role}: expected dtype {dtype}, found {found}: convert the array, or compile with dtype='{found}'"
+        )
+
+
+def check_shape(array: Any, shape: Sequence[int | None], role: str) -> None:
+    """Refuse an array of another shape, in which None stands for any length of at least 1.
+
+    Raises
+    ------
+    OperandError
+        Says both shapes.
+    """
+    found = tuple(array.shape)
+    fits = len(found) == len(shape) and all(
+        size >= 1 if wanted is None else size == wanted for size, wanted in zip(found, shape, strict=False)
+    )
+    if not fits:
+        wanted_shape = ", ".join("J" if one is None else str(one) for one in shape)
+        raise OperandError(
+            f"{role}: expected shape ({wanted_shape}), found {found}; A is I x K and the dense width is J, at least 1"
+        )

@@ -1,0 +1,194 @@
+"""Which implementation serves a problem: the one that is named, or the fastest of several in a race."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from spmark.impls.core.choices import none_of
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import BuildError, ProblemError, SpmarkError, UnsupportedError
+from spmark.impls.core.interfaces import Candidate, Config, Plan
+from spmark.impls.core.problem import Op, Problem
+from spmark.impls.kernels.plain import HostPlainPlan, PlainPlan, PlainProblem
+from spmark.impls.operator.matrices import OwnedMatrix
+from spmark.impls.runtime.device import calibrated, find
+from spmark.impls.runtime.target import open_target
+from spmark.impls.table import AUTO, IMPLEMENTATIONS, LITERAL_VALUES, create
+from spmark.impls.tuning.cache import held_results
+from spmark.impls.tuning.race import Budget, Race
+from spmark.impls.tuning.strategies import exhaustive
+
+PLAIN = "plain"
+"""What serves float64 and bfloat16, in the place of an implementation's name."""
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenPlan:
+    """A plan, and how it came to be chosen."""
+
+    name: str
+    """The implementation, or `PLAIN`."""
+    plan: Plan
+    candidates: tuple[Candidate, ...] = ()
+    """Those of the race among implementations, each with the config ``{"implementation": name}``; empty without one."""
+    held: Mapping[str, bytes] = field(default_factory=dict)
+    """Results of the implementation's own searches, by which it builds again without a search."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a person asked of an operator."""
+
+    op: Op
+    device: DeviceSpec
+    names: tuple[str, ...]
+    """Implementations to choose among."""
+    scaled: bool = False
+    values: Literal["variable", "constant"] = "variable"
+    other_width: Literal["plan", "raise"] = "plan"
+    budget_s: float | None = None
+
+
+def device_of(name: str | DeviceSpec) -> DeviceSpec:
+    """Find a device by its name; a GPU has its rates, which searches ask for."""
+    device = find(name) if isinstance(name, str) else name
+    return calibrated(device) if device.kind is DeviceKind.CUDA and not device.read_bytes_per_s else device
+
+
+def names_of(use: str | Sequence[str], op: Op, device: DeviceSpec, constant: bool) -> tuple[str, ...]:
+    """Give the names that a person means.
+
+    Parameters
+    ----------
+    use : str or sequence of str
+        ``"auto"``, a name of `IMPLEMENTATIONS`, or several.
+    op : Op
+    device : DeviceSpec
+    constant : bool
+        Whether A's values stay as they are.
+
+    Raises
+    ------
+    ProblemError
+        A name is unknown; or an implementation that is named lacks the operator or the device, or would have to write
+        A's values into its code while they may change.
+    """
+    if use == "auto":
+        return tuple(name for name in AUTO[device.kind] if op in create(name).ops)
+    names = (use,) if isinstance(use, str) else tuple(use)
+    if not names:
+        raise ProblemError("expected use to name at least one implementation, found none: leave use out for 'auto'")
+    for name in names:
+        if not isinstance(name, str) or name not in IMPLEMENTATIONS:
+            raise ProblemError(none_of("use", name, ("auto", *IMPLEMENTATIONS)))
+        how = create(name)
+        if op not in how.ops:
+            raise ProblemError(f"use={name!r}: expected {op}, found an implementation of {', '.join(sorted(how.ops))}")
+        if device.kind not in how.devices:
+            kinds = ", ".join(sorted(how.devices))
+            raise ProblemError(f"use={name!r}: expected an implementation for {device.kind}, found one for {kinds}")
+        if name in LITERAL_VALUES and not constant:
+            raise ProblemError(
+                f"use={name!r}: expected values='constant', since the plan's code holds A's values, found 'variable'"
+            )
+    return names
+
+
+def choose(
+    problem: Problem | PlainProblem, device: DeviceSpec, names: Sequence[str], budget_s: float | None = None
+) -> ChosenPlan:
+    """Build the fastest of ``names``, each with its defaults.
+
+    Parameters
+    ----------
+    problem : Problem or PlainProblem
+        A `PlainProblem` has one plan, whatever the names.
+    device : DeviceSpec
+    names : sequence of str
+        A single name is built without a race. On a device without times the first that takes the problem is built.
+    budget_s : float, optional
+        Seconds after which no further candidate begins; 0 takes the first that can be built.
+
+    Raises
+    ------
+    UnsupportedError
+        The single implementation refuses the problem.
+    BuildError
+        No implementation could be built.
+    """
+    if isinstance(problem, PlainProblem):
+        return build(problem, device, PLAIN)
+    if len(names) == 1:
+        return build(problem, device, names[0])
+    if device.kind is DeviceKind.HOST_SIMT or budget_s == 0:
+        return _first(problem, device, names)
+    held: dict[str, Mapping[str, bytes]] = {}
+
+    def made(config: Config) -> Plan:
+        choice = build(problem, device, config["implementation"])
+        held[choice.name] = choice.held
+        return choice.plan
+
+    race = Race(made, _timer(problem, device), budget=Budget(seconds=math.inf if budget_s is None else budget_s))
+    exhaustive(race, [{"implementation": name} for name in names])
+    config, plan = race.finish()
+    name = config["implementation"]
+    return ChosenPlan(name, plan, race.describe().seen, held[name])
+
+
+def build(
+    problem: Problem | PlainProblem, device: DeviceSpec, name: str, held: Mapping[str, bytes] | None = None
+) -> ChosenPlan:
+    """Build one implementation with its defaults, its searches answered by ``held`` where that holds them.
+
+    A `PlainProblem` has one plan, whatever the name.
+
+    Raises
+    ------
+    UnsupportedError
+        The implementation refuses the problem.
+    BuildError
+        The plan could not be built.
+    """
+    if isinstance(problem, PlainProblem):
+        on_host = device.kind is DeviceKind.CPU
+        return ChosenPlan(PLAIN, HostPlainPlan(problem) if on_host else PlainPlan(problem, open_target(device)))
+    how = create(name)
+    reason = how.unsupported(problem, device)
+    if reason is not None:
+        raise UnsupportedError(f"{name}: {reason}")
+    results = dict(held or {})
+    with held_results(results):
+        return ChosenPlan(name, how.build(problem, device), held=results)
+
+
+def _first(problem: Problem, device: DeviceSpec, names: Sequence[str]) -> ChosenPlan:
+    reasons = []
+    for name in names:
+        try:
+            return build(problem, device, name)
+        except (SpmarkError, MemoryError) as error:
+            reasons.append(f"{name}: {error}")
+    raise BuildError(f"expected one of {', '.join(names)} to take the problem, found none: {'; '.join(reasons)}")
+
+
+def _timer(problem: Problem, device: DeviceSpec) -> Any:
+    if device.kind is DeviceKind.CUDA:
+        from spmark.impls.tuning.gpu import PlanTimer
+
+        return PlanTimer(problem, device)
+    from spmark.impls.tuning.timer import HostTimer
+
+    return HostTimer(problem, device)
+
+
+def plan_width(matrix: OwnedMatrix, asked: Asked, width: int) -> ChosenPlan:
+    """Choose and build the plan of one width, and wait until it is on the device."""
+    problem = matrix.problem(asked.op, width, asked.scaled)
+    choice = choose(problem, asked.device, asked.names, asked.budget_s)
+    if asked.device.kind is DeviceKind.CUDA:
+        open_target(asked.device).synchronize()
+    return choice

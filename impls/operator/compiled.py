@@ -1,0 +1,332 @@
+"""The compiled operator: one sparse matrix, planned once, multiplied by as many dense matrices as a person has."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import BuildError, OperandError, ProblemError
+from spmark.impls.core.problem import Csr, Op
+from spmark.impls.operator.arrays import Library, check_dtype, check_shape, library_of
+from spmark.impls.operator.choose import Asked, ChosenPlan, plan_width
+from spmark.impls.operator.explain import explained
+from spmark.impls.operator.matrices import OwnedMatrix
+from spmark.impls.operator.turns import Turns
+from spmark.impls.operator.values import ChangingValues, WidthPlan
+from spmark.impls.runtime.target import open_target
+
+ROLES = {Op.SPMM: ("operand B (K, J)",), Op.SDDMM: ("operand X (I, J)", "operand Y (K, J)")}
+
+
+@dataclass(frozen=True, eq=False)
+class _Ready:
+    """A call that has been checked: arrays of the same signatures go straight to the plan."""
+
+    planned: WidthPlan
+    library: Library
+    out_shape: tuple[int, ...]
+    shown: bool
+    """Whether plans take the library's arrays as they are."""
+
+
+class CompiledOperator:
+    """SpMM or SDDMM with a fixed pattern; made by `spmark.compile` and `spmark.load`.
+
+    Calls of several threads, and calls on several streams of a GPU, take turns: a call on another stream than the call
+    before waits there, on the device, for the end of that call.
+
+    A call may be captured into a CUDA graph once its width is planned. The caller then keeps replays apart from other
+    calls of the operator, since all use the plan's workspaces.
+    """
+
+    def __init__(self, matrix: OwnedMatrix, asked: Asked, choices: Mapping[int, ChosenPlan]) -> None:
+        self._matrix, self._asked = matrix, asked
+        self._planned = {width: WidthPlan(choice) for width, choice in choices.items()}
+        self._cuda = asked.device.kind is DeviceKind.CUDA
+        self._turns = Turns(_streams() if self._cuda else None)
+        self._planning = threading.RLock()
+        self._values = ChangingValues(matrix, asked, self._turns)
+        self._libraries: dict[type, Library] = {}
+        self._ready: dict[Hashable, _Ready] = {}
+
+    @property
+    def op(self) -> Op:
+        """The operator."""
+        return self._asked.op
+
+    @property
+    def dtype(self) -> str:
+        """Type of operands, result and A's values."""
+        return str(self._matrix.dtype)
+
+    @property
+    def device(self) -> DeviceSpec:
+        """Where plans run."""
+        return self._asked.device
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Every J that is planned, in the order of planning."""
+        return tuple(self._planned)
+
+    @property
+    def pattern(self) -> Csr:
+        """A's pattern: SDDMM's result and `update_values` follow its order. Its values may be out of date."""
+        return self._matrix.pattern
+
+    def is_deterministic(self, width: int) -> bool:
+        """Tell whether two runs at a planned width give the same bits."""
+        return self._planned[width].choice.plan.deterministic
+
+    def __repr__(self) -> str:
+        """Say in a line what is computed."""
+        rows, cols = self.pattern.shape
+        widths = ", ".join(map(str, self.widths))
+        nnz = f"{self.pattern.nnz:,} non-zeros"
+        return f"<spmark {self.op} of {rows} x {cols} with {nnz}, {self.dtype}, J = {widths}, {self.device.name}>"
+
+    def __call__(self, *operands: Any, out: Any = None) -> Any:
+        """Compute C = A B of ``op(b)``, or D of ``op(x, y)``.
+
+        Parameters
+        ----------
+        *operands : arrays
+            B (K, J), or X (I, J) and Y (K, J), of NumPy, CuPy or PyTorch, all of one library and of the operator's
+            dtype. Any strides are taken; operands with gaps or of an odd address are copied first. A GPU's operator
+            copies the host's arrays to the GPU, and the result back.
+
+            Arrays of other libraries count as NumPy's, or on a GPU as CuPy's, through DLPack or
+            ``__cuda_array_interface__``.
+        out : array, optional
+            Of the operands' library and place: (I, J) for SpMM, (nnz,) for SDDMM, row-major, contiguous, in memory of
+            its own. Complete afterwards, whatever it held before.
+
+        Returns
+        -------
+        array
+            ``out``, or a new array of the operands' library, on their device. SDDMM's result is in the order of
+            `pattern`.
+
+        Raises
+        ------
+        OperandError
+            An array does not fit; says what was expected, what was found and what to do.
+        ProblemError
+            J is not planned and ``other_width`` is ``"raise"``, or a tensor's gradient would be lost.
+        BuildError
+            J is not planned while a stream captures a graph, or cannot be planned.
+        """
+        given = operands if out is None else (*operands, out)
+        libraries = self._libraries
+        try:
+            ready = self._ready.get(tuple([libraries[one.__class__].signature(one) for one in given]))
+        except KeyError:  # the first array of its class
+            ready = None
+        if ready is None:
+            return self._checked_call(operands, out)
+        return self._run(ready, operands, out)
+
+    def _run(self, ready: _Ready, operands: Sequence[Any], out: Any) -> Any:
+        library = ready.library
+        if out is None:
+            if not library.allocates_in_capture and self._turns.capturing(operands):
+                raise BuildError(f"{self.op}: expected out while a stream captures a graph, found none: pass out")
+            out = library.empty(ready.out_shape, operands[0])
+        run = ready.planned.choice.plan.run
+        if ready.shown:
+            self._turns.take(partial(run, operands, out), operands)
+        else:
+            shown = [library.shown(one) for one in operands]
+            self._turns.take(partial(run, shown, library.shown(out)), operands)
+        return out
+
+    def _checked_call(self, operands: Sequence[Any], out: Any) -> Any:
+        """Check everything, plan the width where that is allowed, copy operands where that is needed, and run."""
+        roles = ROLES[self.op]
+        if len(operands) != len(roles):
+            raise OperandError(f"{self.op}: expected {' and '.join(roles)}, found {len(operands)} operands")
+        library, arrays = self._of_one_library(operands, [f"{self.op} {role}" for role in roles])
+        sizes = self.pattern.shape[::-1] if self.op is Op.SPMM else self.pattern.shape
+        width: int | None = None
+        for array, size, role in zip(arrays, sizes, roles, strict=False):
+            check_dtype(array, self._matrix.dtype, f"{self.op} {role}")
+            check_shape(array, (size, width), f"{self.op} {role}")
+            width = int(array.shape[1])
+        assert width is not None
+        result, role = out, f"{self.op} result out"
+        out_shape = (self.pattern.num_rows, width) if self.op is Op.SPMM else (self.pattern.nnz,)
+        if out is not None:
+            found, (result,) = self._of_one_library([out], [role])
+            if type(found) is not type(library) or found.on_host(result) != library.on_host(arrays[0]):
+                raise OperandError(f"{role}: expected an array of the operands' library and device, found {type(out)}")
+            check_dtype(result, self._matrix.dtype, role)
+            check_shape(result, out_shape, role)
+            if not library.passable(result):
+                raise OperandError(
+                    f"{role}: expected a row-major, contiguous, aligned array without a gradient, found another"
+                )
+        ready = _Ready(self._plan_of(width, arrays), library, out_shape, library.shown(arrays[0]) is arrays[0])
+        if library.on_host(arrays[0]) and self._cuda:
+            return self._through_device(ready, arrays, result)
+        if all(library.passable(array) for array in arrays):
+            self._keep(ready, operands, out)
+        else:
+            arrays = [array if library.passable(array) else library.copied(array) for array in arrays]
+        made = self._run(ready, arrays, result)
+        return made if out is None else out
+
+    def _of_one_library(self, given: Sequence[Any], roles: Sequence[str]) -> tuple[Library, list[Any]]:
+        """Find the library of all arrays, and give them as its own; each is checked by the library."""
+        found = [library_of(array, role) for array, role in zip(given, roles, strict=True)]
+        library = found[0][0]
+        for (other, array), role in zip(found, roles, strict=True):
+            other.check(array, role)
+            if type(other) is not type(library) or other.on_host(array) != library.on_host(found[0][1]):
+                raise OperandError(f"{role}: expected an array of the first operand's library and device: convert it")
+            if library.on_host(array) is False and not self._cuda:
+                raise OperandError(
+                    f"{role}: expected an array on the host, where the operator was compiled, found one on a GPU: "
+                    "compile with device='cuda', or copy it to the host"
+                )
+        return library, [array for _, array in found]
+
+    def _keep(self, ready: _Ready, operands: Sequence[Any], out: Any) -> None:
+        """Let arrays like these go straight to the plan."""
+        given = operands if out is None else (*operands, out)
+        if all(library_of(one, "operand")[1] is one for one in given):
+            self._libraries.update(dict.fromkeys(map(type, given), ready.library))
+            self._ready[tuple(ready.library.signature(one) for one in given)] = ready
+
+    def _through_device(self, ready: _Ready, operands: Sequence[Any], out: Any) -> Any:
+        """Copy the host's operands to the GPU, compute, and copy the result back."""
+        library, target = ready.library, open_target(self.device)
+        arrays = [target.upload(library.shown(array)) for array in operands]
+        result = target.empty(ready.out_shape, self._matrix.dtype.numpy)
+        self._turns.take(partial(ready.planned.choice.plan.run, arrays, result), arrays)
+        made = library.empty(ready.out_shape, operands[0]) if out is None else out
+        np.copyto(library.shown(made), target.download(result))
+        return made
+
+    def _plan_of(self, width: int, arrays: Sequence[Any]) -> WidthPlan:
+        planned = self._planned.get(width)
+        if planned is not None:
+            return planned
+        known = ", ".join(map(str, self.widths))
+        if self._asked.other_width == "raise":
+            raise ProblemError(
+                f"{self.op}: expected J out of the widths that were compiled, {known}, found {width}: compile with "
+                "this width, or with other_width='plan'"
+            )
+        if self._turns.capturing(arrays):
+            raise BuildError(
+                f"{self.op}: expected a planned width ({known}) while a stream captures a graph, found J = {width}: "
+                f"call plan({width}) before the capture"
+            )
+        self.plan(width)
+        return self._planned[width]
+
+    def plan(self, width: int) -> None:
+        """Plan products of one J now, as a CUDA graph needs it before the capture; nothing where J is planned.
+
+        Raises
+        ------
+        ProblemError
+            The width is illegal.
+        BuildError
+            No implementation can be built.
+        """
+        with self._planning:
+            if width not in self._planned:
+                self._planned[width] = WidthPlan(plan_width(self._values.current(), self._asked, width))
+
+    def update_values(self, values: Any) -> None:
+        """Take new values of A for the same pattern; what was searched stays as it is.
+
+        The first call finds out where plans keep each value, by building them again with values that count; later
+        calls are a copy and a gather on the device. A plan that keeps values in another way is built again each time,
+        without a search.
+
+        Parameters
+        ----------
+        values : (nnz,) array
+            Of NumPy, CuPy or PyTorch, of the operator's dtype, in the order of `pattern`: ``a.data`` of a CSR of SciPy
+            with sorted columns. All are finite, which is not checked.
+
+        Raises
+        ------
+        OperandError
+            The array does not fit.
+        ProblemError
+            The operator was compiled with ``values="constant"``.
+        BuildError
+            A stream captures a graph, and more than copies on the device would be needed.
+        """
+        if self._asked.values == "constant":
+            raise ProblemError("update_values: expected an operator compiled with values='variable', found 'constant'")
+        role = "update_values"
+        library, (array,) = self._of_one_library([values], [role])
+        check_dtype(array, self._matrix.dtype, role)
+        check_shape(array, (self.pattern.nnz,), role)
+        if self._turns.capturing([array]) and (library.on_host(array) or not self._values.is_ready(self._planned)):
+            raise BuildError(
+                "update_values: expected values on the GPU, and an earlier update after which every plan takes values "
+                "in place, while a stream captures a graph: update once before the capture"
+            )
+        shown = library.shown(array if library.passable(array) else library.copied(array))
+        with self._planning:
+            self._values.update(shown, array, self._planned)
+
+    def compute_with(self, values: Any, *operands: Any, out: Any = None) -> Any:
+        """Take new values and compute, with no other such call between the two.
+
+        Parameters
+        ----------
+        values
+            As `update_values` takes them.
+        *operands, out
+            As a call takes them.
+
+        Returns
+        -------
+        array
+            As a call's.
+        """
+        with self._planning:
+            self.update_values(values)
+            return self(*operands, out=out)
+
+    def explain(self) -> str:
+        """Describe in lines of text what was chosen for each width, why, and what it cost."""
+        heads = repr(self).strip("<>")
+        choices = {width: planned.choice for width, planned in self._planned.items()}
+        return "\n".join([heads, *explained(choices, self.pattern.nnz, self.device.kind)])
+
+    def save(self, path: Path | str) -> None:
+        """Write the operator into a file, from which `spmark.load` makes it again without a search.
+
+        The file holds the matrix, the choices and the results of searches; it holds no code. It fits the same kind of
+        device and the same version of the implementations.
+
+        Raises
+        ------
+        BuildError
+            The file cannot be written.
+        """
+        from spmark.impls.operator.saved import write
+
+        with self._planning:
+            choices = {width: planned.choice for width, planned in self._planned.items()}
+            write(Path(path), self._values.current(), self._asked, choices)
+
+
+def _streams() -> Any:
+    from spmark.impls.operator.gpu import CudaStreams
+
+    return CudaStreams()

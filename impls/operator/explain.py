@@ -1,0 +1,55 @@
+"""What a compiled operator says about itself: the choice for each width, its storage, its cost, and its rivals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from spmark.impls.core.interfaces import PHASES, Candidate
+from spmark.impls.operator.choose import ChosenPlan
+from spmark.impls.table import BASELINES
+
+
+def explained(choices: Mapping[int, ChosenPlan], nnz: int, kind: str) -> Iterator[str]:
+    """Give the lines of all widths.
+
+    Parameters
+    ----------
+    choices : mapping
+        By J.
+    nnz : int
+        Non-zeros of A.
+    kind : str
+        Of the device; its baseline is a key of `BASELINES`.
+    """
+    for width, choice in choices.items():
+        plan = choice.plan
+        config = ", ".join(f"{name} = {value}" for name, value in plan.config.items())
+        yield f"J = {width}: {choice.name}" + (f" ({config})" if config else "")
+        padding = f"padding {plan.stored / nnz - 1:.1%}" if nnz else "no non-zeros"
+        yield f"  storage: {plan.stored:,} elements, {padding}, {plan.device_bytes:,} bytes"
+        phases = [f"{name} {plan.phases_s[name]:.3f}" for name in PHASES if name in plan.phases_s]
+        yield "  seconds of building: " + (", ".join(phases) or "none")
+        if not plan.deterministic:
+            yield "  two runs on the same operands may differ in the last bits"
+        if choice.candidates:
+            yield from _race(choice, BASELINES.get(kind, ""))
+        else:
+            yield "  nothing was measured: one implementation was asked for, or the first that fits"
+
+
+def _race(choice: ChosenPlan, baseline: str) -> Iterator[str]:
+    """Give a line for each rival, the fastest first, and the speed-up over the baseline where both were measured."""
+    times = {one.config["implementation"]: _median(one) for one in choice.candidates}
+    yield "  candidates, with the median of their times from cold caches:"
+    for one in sorted(choice.candidates, key=_median):
+        name = one.config["implementation"]
+        told = f"{times[name]:,.1f} us" if one.samples_us else f"not measured: {one.reason}"
+        yield f"    {name}: {told}" + (", chosen" if name == choice.name else "")
+    if baseline != choice.name and np.isfinite(times.get(baseline, np.inf)):
+        yield f"  {times[baseline] / times[choice.name]:.2f} times as fast as the baseline {baseline}"
+
+
+def _median(candidate: Candidate) -> float:
+    return float(np.median(candidate.samples_us)) if candidate.samples_us else float("inf")

@@ -1,0 +1,83 @@
+"""CuPy's side of compiled operators: its arrays, and the streams that calls are enqueued on."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from spmark.impls.runtime.adopt import adopt, stream_of
+from spmark.impls.runtime.withcupy import cupy
+
+_ALIGNMENT = 16
+_NOT_CAPTURED = (0, 1)
+"""The legacy default stream, by either of its handles, which no capture begins on."""
+
+
+class CupyArrays:
+    """CuPy's arrays, and those of other libraries that CuPy adopted."""
+
+    allocates_in_capture = False
+
+    def on_host(self, array: Any) -> bool:
+        """Say no."""
+        return False
+
+    def signature(self, array: Any) -> Hashable:
+        """Take what a plan's check looks at."""
+        data = array.data
+        return array.__class__, array.dtype, array.shape, array.strides, data.ptr % _ALIGNMENT, data.device_id
+
+    def passable(self, array: Any) -> bool:
+        """Ask the flags and the address."""
+        return bool(array.flags.c_contiguous and array.data.ptr % _ALIGNMENT == 0)
+
+    def copied(self, array: Any) -> Any:
+        """Copy."""
+        return cupy.array(array, order="C")
+
+    def shown(self, array: Any) -> Any:
+        """View the bits of bfloat16, as `NumpyArrays.shown` does."""
+        return array.view(np.uint16) if array.dtype.kind == "V" else array
+
+    def empty(self, shape: tuple[int, ...], like: Any) -> Any:
+        """Allocate from CuPy's pool."""
+        return cupy.empty(shape, like.dtype)
+
+    def check(self, array: Any, role: str) -> None:
+        """Refuse nothing."""
+
+
+class CudaStreams:
+    """The streams on which calls arrive: CuPy's current one, or PyTorch's where an array is a tensor."""
+
+    def __init__(self) -> None:
+        self._event = cupy.cuda.Event(disable_timing=True)
+
+    def current(self, arrays: Sequence[Any]) -> Any:
+        """Give the stream of a call with these arrays."""
+        return stream_of(arrays) or cupy.cuda.get_current_stream()
+
+    def capturing(self, stream: Any) -> bool:
+        """Tell whether a stream captures a graph."""
+        return stream.ptr not in _NOT_CAPTURED and bool(cupy.cuda.runtime.streamIsCapturing(stream.ptr))
+
+    def wait(self, stream: Any) -> None:
+        """Let a stream wait for the last marked call."""
+        stream.wait_event(self._event)
+
+    def mark(self, stream: Any) -> None:
+        """Mark the end of a call on a stream."""
+        self._event.record(stream)
+
+
+def adopted(array: Any) -> Any:
+    """Give an array of the GPU, or a copy of one of the host, as CuPy's."""
+    return cupy.asarray(array) if isinstance(array, np.ndarray) else adopt(array)
+
+
+def on_stream_of(arrays: Sequence[Any]) -> AbstractContextManager[Any]:
+    """Let CuPy enqueue inside of a ``with`` statement where the owners of some arrays enqueue."""
+    return stream_of(arrays) or nullcontext()

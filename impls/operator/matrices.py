@@ -1,0 +1,213 @@
+"""The sparse matrix that a person gives, of SciPy, CuPy, PyTorch or spmark, as a canonical CSR on the host."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.errors import MatrixError, ProblemError
+from spmark.impls.core.problem import Csr, Op, Problem
+from spmark.impls.kernels.plain import PlainProblem, rounded, widened
+from spmark.impls.operator.elements import ElementType, dtype_name
+
+_WHAT = "a sparse matrix of SciPy, CuPy or PyTorch, or a Csr"
+
+
+@dataclass(frozen=True, eq=False)
+class OwnedMatrix:
+    """A's pattern with values of any type, both in memory that no caller shares.
+
+    Parameters
+    ----------
+    pattern : Csr
+        Its values are ``values`` where the type is float32 or float16, in float32; else they count for nothing.
+    values : (nnz,) array
+        In CSR order, of ``dtype.numpy``.
+    dtype : ElementType
+    """
+
+    pattern: Csr
+    values: NDArray[Any]
+    dtype: ElementType
+
+    @classmethod
+    def of(cls, given: Any, dtype: Any = None, safe: bool = False) -> OwnedMatrix:
+        """Take a matrix as it is given.
+
+        Parameters
+        ----------
+        given : sparse matrix, OwnedMatrix
+            SciPy's or CuPy's of any format, PyTorch's COO, CSR or CSC, or a `Csr`. Entries of one place are added up
+            and the columns of a row are sorted, as SciPy does; the argument stays as it is.
+        dtype : dtype, optional
+            Type that the values are converted to; by default they keep their own.
+        safe : bool
+            Whether the conversion to ``dtype`` has to be one that NumPy calls safe.
+
+        Raises
+        ------
+        MatrixError
+            The argument is something else or an illegal matrix, or has values beyond the range of the type.
+        ProblemError
+            The values have a type without kernels and ``dtype`` is missing, or their conversion is not safe.
+
+        Notes
+        -----
+        O(nnz log nnz) time where rows are not sorted, else O(nnz).
+        """
+        rows, found = _rows_of(given)
+        if dtype is None and found not in tuple(ElementType):
+            raise ProblemError(
+                f"expected a matrix of {', '.join(ElementType)}, found one of {found}: pass dtype, for instance "
+                "dtype='float32'"
+            )
+        wanted = ElementType.of(found if dtype is None else dtype)
+        if safe and not wanted.holds(found):
+            raise ProblemError(
+                f"expected a matrix of {wanted}, as the dense operand is, or of a type that {wanted} holds, found one "
+                f"of {found}: convert one of the two, or pass dtype='{wanted}' to spmark.compile"
+            )
+        indptr, indices = np.array(rows.indptr), np.array(rows.indices)
+        return cls.checked(rows.shape, indptr, indices, values_as(rows.data, wanted), wanted)
+
+    @classmethod
+    def checked(
+        cls,
+        shape: tuple[int, int],
+        indptr: NDArray[Any],
+        indices: NDArray[Any],
+        values: NDArray[Any],
+        dtype: ElementType,
+    ) -> OwnedMatrix:
+        """Check the arrays of a CSR whose values have the type already; the arrays are not copied.
+
+        Raises
+        ------
+        MatrixError
+            The matrix is not a canonical CSR, or a value is not finite. O(nnz).
+        """
+        numbers = widened(values) if dtype is ElementType.BFLOAT16 else values
+        if not np.isfinite(numbers).all():
+            at = int(np.argmin(np.isfinite(numbers)))
+            raise MatrixError(f"matrix: expected finite values in {dtype}, found {numbers[at]} at position {at}")
+        wide = values.astype(np.float32, copy=False) if dtype.searched else np.zeros(values.size, np.float32)
+        return cls(Csr.checked(shape, indptr, indices, wide), values, dtype)
+
+    def transposed(self) -> tuple[OwnedMatrix, NDArray[np.int64]]:
+        """Give the transpose, and the position in this matrix of each of its non-zeros, (nnz,) int64. O(nnz)."""
+        from scipy import sparse
+
+        pattern = self.pattern
+        positions = np.arange(pattern.nnz)
+        turned = sparse.csr_array((positions, pattern.indices, pattern.indptr), shape=pattern.shape).tocsc()
+        origins = turned.data.astype(np.int64, copy=False)
+        shape = (pattern.num_cols, pattern.num_rows)
+        return OwnedMatrix.checked(shape, turned.indptr, turned.indices, self.values[origins], self.dtype), origins
+
+    def with_values(self, values: NDArray[Any]) -> OwnedMatrix:
+        """Give the same pattern with other values, (nnz,) of ``dtype.numpy``, which are not copied."""
+        pattern = self.pattern
+        if self.dtype.searched is not None:
+            wide = values.astype(np.float32, copy=False)
+            pattern = Csr(pattern.shape, pattern.indptr, pattern.indices, wide)
+        return OwnedMatrix(pattern, values, self.dtype)
+
+    def problem(self, op: Op, width: int, scaled: bool) -> Problem | PlainProblem:
+        """Give the problem at one width: a `Problem` where the type has a `DType`, else a `PlainProblem`.
+
+        Raises
+        ------
+        ProblemError
+            The width is illegal, or SpMM is to be scaled.
+        """
+        if self.dtype.searched is not None:
+            return Problem(op, self.pattern, width, self.dtype.searched, scaled)
+        Problem(op, self.pattern, width, scaled=scaled)  # checks its arguments
+        return PlainProblem(op, self.pattern, self.values, width, scaled)
+
+
+def values_as(data: NDArray[Any], dtype: ElementType) -> NDArray[Any]:
+    """Convert values to a type, in memory of their own; bfloat16 becomes its bits."""
+    with np.errstate(over="ignore"):
+        if dtype is ElementType.BFLOAT16:
+            return rounded(np.array(data, np.float32))
+        return np.array(data, dtype.numpy)
+
+
+def _rows_of(given: Any) -> tuple[Any, str]:
+    """Give a canonical CSR of SciPy (or a `Csr` as one), which may share memory, and the name of its type."""
+    from scipy import sparse
+
+    if isinstance(given, OwnedMatrix):
+        numbers = widened(given.values) if given.dtype is ElementType.BFLOAT16 else given.values
+        if given.dtype is ElementType.FLOAT16:
+            numbers = given.pattern.values  # SciPy has no halves
+        arrays = (numbers, given.pattern.indices, given.pattern.indptr)
+        return sparse.csr_array(arrays, shape=given.pattern.shape), str(given.dtype)
+    if isinstance(given, Csr):
+        rows = sparse.csr_array((given.values, given.indices, given.indptr), shape=given.shape)
+        return rows, "float32"
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(given, torch.Tensor):
+        given, name = _of_torch(given, torch)
+    elif type(given).__module__.startswith("cupyx.") and hasattr(given, "get"):
+        given = given.get()
+        name = str(given.dtype)
+    else:
+        name = dtype_name(getattr(given, "dtype", None))
+    of_two = sparse.issparse(given) and len(getattr(given, "shape", ())) == 2
+    if not of_two:
+        kind = f"{type(given).__module__}.{type(given).__qualname__}"
+        shape = f" of shape {tuple(given.shape)}" if hasattr(given, "shape") else ""
+        raise MatrixError(f"matrix: expected {_WHAT}, found a {kind}{shape}: scipy.sparse.csr_array makes one")
+    if given.dtype.kind not in "fiub":
+        raise MatrixError(f"matrix: expected real values, found {given.dtype}")
+    rows = given.tocsr()
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    return rows, name
+
+
+def _of_torch(given: Any, torch: Any) -> tuple[Any, str]:
+    """Give a sparse tensor as SciPy's COO, and the name of its type; what is narrower than float32 comes as float32."""
+    from scipy import sparse
+
+    layouts = {torch.sparse_coo: "COO", torch.sparse_csr: "CSR", torch.sparse_csc: "CSC"}
+    if given.layout not in layouts or given.dim() != 2 or given.dense_dim():
+        raise MatrixError(
+            f"matrix: expected a sparse tensor of two dimensions in {', '.join(layouts.values())}, found layout "
+            f"{given.layout} of shape {tuple(given.shape)}: tensor.to_sparse_csr() makes one"
+        )
+    refuse_gradient(given, torch, "matrix")
+    host, name = given.detach().cpu(), dtype_name(given.dtype)
+    if host.layout == torch.sparse_coo:
+        host = host.coalesce()
+        rows, cols = host.indices().numpy()
+    else:
+        by_row = host.layout == torch.sparse_csr
+        starts, inner = (host.crow_indices, host.col_indices) if by_row else (host.ccol_indices, host.row_indices)
+        outer = np.repeat(np.arange(starts().numel() - 1), np.diff(starts().numpy()))
+        rows, cols = (outer, inner().numpy()) if by_row else (inner().numpy(), outer)
+    values = host.values()
+    values = (values.float() if values.is_floating_point() and values.element_size() < 4 else values).numpy()
+    return sparse.coo_array((values, (rows, cols)), shape=tuple(host.shape)), name
+
+
+def refuse_gradient(tensor: Any, torch: Any, role: str) -> None:
+    """Refuse a tensor whose gradient would be lost without a word.
+
+    Raises
+    ------
+    ProblemError
+        The tensor requires a gradient while gradients are recorded.
+    """
+    if tensor.requires_grad and torch.is_grad_enabled():
+        raise ProblemError(
+            f"{role}: expected a tensor without a gradient, found one that requires it: this product records none; "
+            "pass tensor.detach(), or work inside of torch.no_grad()"
+        )

@@ -1,0 +1,380 @@
+"""Products of sparse matrices for PyTorch: operators of `torch.library` with gradients, reached as `spmark.torch`.
+
+Two operators are enough, since each is in the gradient of the other. With C = A B and a gradient G of C, the gradient
+of B is A^T G, and that of A's values is G B^T at A's non-zeros. With D = X Y^T at A's non-zeros and a gradient H of D,
+the gradients of X and Y are H Y and H^T X, where H has A's pattern. No gradient is a dense matrix of A's shape.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+import weakref
+from collections.abc import Sequence
+from itertools import count
+from typing import Any, Literal
+
+import torch  # pyright: ignore[reportMissingImports]
+from torch import Tensor  # pyright: ignore[reportMissingImports]
+
+from spmark.impls.core.choices import none_of
+from spmark.impls.core.errors import BuildError, OperandError, ProblemError
+from spmark.impls.core.problem import Op
+from spmark.impls.operator.api import compile as compile_operator
+from spmark.impls.operator.compiled import CompiledOperator
+from spmark.impls.operator.matrices import OwnedMatrix
+from spmark.impls.table import create
+
+__all__ = ["SparseLinear", "SparseMatrix"]
+
+_MATRICES: weakref.WeakValueDictionary[int, SparseMatrix] = weakref.WeakValueDictionary()
+"""Matrices by the handle that operators are given: `torch.library` passes tensors and numbers alone."""
+_HANDLES = count(1)
+
+
+class SparseMatrix:
+    """A sparse matrix whose products have gradients.
+
+    Products are operators of `torch.library`: `torch.compile` traces them without a break of its graph, and a gradient
+    of a gradient works. Exported programs cannot hold a matrix, which lives in the process.
+
+    Parameters
+    ----------
+    a : sparse matrix (I, K)
+        As `spmark.compile` takes it; a tensor's gradient is not recorded: pass values to products for that.
+    width : int or sequence of int
+        J for which products are planned at once; other widths are planned at their first use.
+    backward : bool
+        Plan what gradients need at once, too. Otherwise the first backward pass plans it, which a capture of a CUDA
+        graph refuses.
+    dtype, use, budget_s
+        As in `spmark.compile`. Where no implementation of ``use`` has an operator, that operator is left to ``"auto"``.
+    device : str
+        ``"cpu"`` or ``"cuda"``, where ``width`` is planned; by default the device of a sparse tensor, else the CPU.
+        Products run where their operands are.
+    """
+
+    def __init__(
+        self,
+        a: Any,
+        *,
+        width: int | Sequence[int] = (),
+        backward: bool = False,
+        dtype: Any = None,
+        use: str | Sequence[str] = "auto",
+        budget_s: float | None = None,
+        device: Literal["cpu", "cuda"] | None = None,
+    ) -> None:
+        with torch.no_grad():
+            self._matrix = OwnedMatrix.of(a, dtype)
+        self._turned, origins = self._matrix.transposed()
+        self._use, self._budget_s = use, budget_s
+        self._lock = threading.RLock()
+        self._operators: dict[tuple[Any, ...], CompiledOperator] = {}
+        self._copies: dict[tuple[str, torch.device], Tensor] = {
+            ("origins", torch.device("cpu")): torch.from_numpy(origins),
+            ("lengths", torch.device("cpu")): torch.from_numpy(self._matrix.pattern.row_lengths),
+        }
+        self.handle = next(_HANDLES)
+        _MATRICES[self.handle] = self
+        self._place = device or (a.device.type if isinstance(a, Tensor) else "cpu")
+        self.plan(width, backward=backward)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(I, K)."""
+        return self._matrix.pattern.shape
+
+    @property
+    def nnz(self) -> int:
+        """Non-zeros, each place once."""
+        return self._matrix.pattern.nnz
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the values."""
+        found: torch.dtype = getattr(torch, str(self._matrix.dtype))
+        return found
+
+    @property
+    def values(self) -> Tensor:
+        """A copy of A's values on the host, (nnz,), in the order of its CSR with sorted columns."""
+        kept = torch.from_numpy(self._matrix.values.copy())
+        return kept.view(torch.bfloat16) if self.dtype is torch.bfloat16 else kept
+
+    def __repr__(self) -> str:
+        """Say in a line what the matrix is."""
+        return f"<spmark.torch.SparseMatrix {self.shape[0]} x {self.shape[1]}, {self.nnz:,} non-zeros, {self.dtype}>"
+
+    def __deepcopy__(self, memo: Any) -> SparseMatrix:
+        """Give the matrix itself, which never changes: copies of a module share it."""
+        return self
+
+    def plan(self, width: int | Sequence[int], *, backward: bool = False, given_values: bool = False) -> None:
+        """Plan products of some widths now.
+
+        Parameters
+        ----------
+        width : int or sequence of int
+            J.
+        backward : bool
+            Plan what their gradients need, too.
+        given_values : bool
+            Plan products to which values are given, in the place of those with the matrix's own.
+        """
+        widths = (width,) if isinstance(width, int) else tuple(width)
+        for kind in ("spmm", "turned", "sddmm") if backward else ("spmm",):
+            if widths:
+                fixed = not given_values or kind == "sddmm"
+                made = self._operator(kind, self.dtype, self._place, widths, fixed)
+                for one in widths:
+                    made.plan(one)
+
+    def spmm(self, b: Tensor, values: Tensor | None = None) -> Tensor:
+        """Compute C = A B; differentiable in ``b`` and ``values``.
+
+        Parameters
+        ----------
+        b : (K, J)
+            Of the matrix's dtype; autocast converts it.
+        values : (nnz,), optional
+            Values of A in the order of `values`, on the device of ``b``; by default the matrix's own, without gradient.
+            A CUDA graph captures such a call once one was made before the capture.
+
+        Returns
+        -------
+        Tensor
+            (I, J), on the device of ``b``.
+
+        Raises
+        ------
+        OperandError
+            A tensor does not fit.
+        """
+        b, values = self._in_type(b, values)
+        return _spmm(values, b, self.handle, False)
+
+    def sddmm(self, x: Tensor, y: Tensor, values: Tensor | None = None) -> Tensor:
+        """Compute ``D[i, k] = sum_j X[i, j] Y[k, j]`` at A's non-zeros; differentiable in everything.
+
+        Parameters
+        ----------
+        x, y : (I, J), (K, J)
+            Of the matrix's dtype; autocast converts them.
+        values : (nnz,), optional
+            Factors of the results.
+
+        Returns
+        -------
+        Tensor
+            (nnz,), in the order of `values`.
+
+        Raises
+        ------
+        OperandError
+            A tensor does not fit.
+        """
+        x, y = self._in_type(x, y)
+        found = _sddmm(x, y, self.handle)
+        return found if values is None else found * values
+
+    def aggregate(self, b: Tensor, reduce: Literal["sum", "mean"] = "sum", values: Tensor | None = None) -> Tensor:
+        """Add up the rows of ``b`` that a row of A names, each times A's value, or take their mean.
+
+        Parameters
+        ----------
+        b, values
+            As in `spmm`.
+        reduce : {"sum", "mean"}
+            The mean divides by the non-zeros of the row; a row without any gives zeros.
+
+        Returns
+        -------
+        Tensor
+            (I, J).
+        """
+        if reduce not in ("sum", "mean"):
+            raise ProblemError(none_of("reduce", reduce, ("sum", "mean")))
+        total = self.spmm(b, values)
+        if reduce == "sum":
+            return total
+        return total / self._copy("lengths", total.device).clamp(min=1).to(total.dtype)[:, None]
+
+    def _in_type(self, first: Tensor, second: Tensor | None) -> tuple[Tensor, Any]:
+        """Convert as autocast asks; without it another type is refused."""
+        place = first.device.type
+        if torch.is_autocast_enabled(place):
+            wanted = torch.get_autocast_dtype(place)
+            return first.to(wanted), second if second is None else second.to(wanted)
+        if first.dtype is not self.dtype:
+            raise OperandError(f"expected a tensor of {self.dtype}, as A's values are, found {first.dtype}: convert it")
+        return first, second
+
+    def _operator(
+        self, kind: str, dtype: torch.dtype, place: str, widths: Sequence[int], fixed: bool
+    ) -> CompiledOperator:
+        """Give the operator of one kind; where there is none yet, it is planned for some widths."""
+        key = (kind, dtype, place, fixed)
+        with self._lock:
+            known = self._operators.get(key)
+            if known is not None:
+                return known
+            if place == "cuda" and torch.cuda.is_current_stream_capturing():
+                raise BuildError(
+                    f"expected {kind} to be planned while a stream captures a graph: call plan(width, backward=True) "
+                    "of the matrix before the capture"
+                )
+            op = Op.SDDMM if kind == "sddmm" else Op.SPMM
+            made = compile_operator(
+                self._turned if kind == "turned" else self._matrix,
+                op.value,
+                width=widths,
+                use=names_with(self._use, op),
+                dtype=dtype,
+                values="constant" if fixed else "variable",
+                device=place,
+                budget_s=self._budget_s,
+            )
+            self._operators[key] = made
+            return made
+
+    def multiply(self, values: Tensor | None, b: Tensor, transposed: bool) -> Tensor:
+        """Compute A B or A^T B without gradients; what `spmm` and gradients end in."""
+        kind = "turned" if transposed else "spmm"
+        made = self._operator(kind, b.dtype, b.device.type, [b.shape[-1]], fixed=values is None)
+        if values is not None and transposed:
+            values = values[self._copy("origins", values.device)]
+        found: Tensor = made(b) if values is None else made.compute_with(values, b)
+        _check_deterministic(made, b.shape[-1])
+        return found
+
+    def sample(self, x: Tensor, y: Tensor) -> Tensor:
+        """Compute X Y^T at A's non-zeros without gradients; what `sddmm` and gradients end in."""
+        made = self._operator("sddmm", x.dtype, x.device.type, [x.shape[-1]], fixed=True)
+        found: Tensor = made(x, y)
+        _check_deterministic(made, x.shape[-1])
+        return found
+
+    def _copy(self, name: Literal["origins", "lengths"], device: torch.device) -> Tensor:
+        """Copy an array to a device once: where the transpose's values come from, or the non-zeros of each row."""
+        if (name, device) not in self._copies:
+            self._copies[name, device] = self._copies[name, torch.device("cpu")].to(device)
+        return self._copies[name, device]
+
+
+def names_with(use: str | Sequence[str], op: Op) -> str | list[str]:
+    """Give the names of ``use`` that have an operator, or ``"auto"`` where none has it."""
+    names = [use] if isinstance(use, str) else list(use)
+    return "auto" if names == ["auto"] else [name for name in names if op in create(name).ops] or "auto"
+
+
+def _check_deterministic(made: CompiledOperator, width: int) -> None:
+    """Follow `torch.use_deterministic_algorithms`."""
+    if not torch.are_deterministic_algorithms_enabled() or made.is_deterministic(width):
+        return
+    told = "expected a deterministic plan, found one that adds up in any order: pass use=['direct', 'rowsplit']"
+    if not torch.is_deterministic_algorithms_warn_only_enabled():
+        raise BuildError(told)
+    warnings.warn(told, stacklevel=2)
+
+
+def _matrix(handle: int) -> SparseMatrix:
+    found = _MATRICES.get(handle)
+    if found is None:
+        raise OperandError(f"expected the handle of a living SparseMatrix, found {handle}: keep the matrix")
+    return found
+
+
+@torch.library.custom_op(  # type: ignore[untyped-decorator]
+    "spmark::spmm", mutates_args=(), schema="(Tensor? values, Tensor b, int handle, bool transposed) -> Tensor"
+)
+def _spmm(values: Tensor | None, b: Tensor, handle: int, transposed: bool) -> Tensor:
+    with torch.no_grad():
+        return _matrix(handle).multiply(values, b, transposed)
+
+
+@_spmm.register_fake  # type: ignore[untyped-decorator]
+def _spmm_shape(values: Tensor | None, b: Tensor, handle: int, transposed: bool) -> Tensor:
+    return b.new_empty((_matrix(handle).shape[transposed], b.shape[1]))
+
+
+def _spmm_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    values, b, handle, ctx.transposed = inputs
+    ctx.matrix = _matrix(handle)  # the gradient outlives the caller's matrix
+    ctx.save_for_backward(values, b)
+
+
+def _spmm_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+    values, b = ctx.saved_tensors
+    handle, of_values, of_b = ctx.matrix.handle, None, None
+    if ctx.needs_input_grad[0]:
+        of_values = _sddmm(b, grad, handle) if ctx.transposed else _sddmm(grad, b, handle)
+    if ctx.needs_input_grad[1]:
+        of_b = _spmm(values, grad, handle, not ctx.transposed)
+    return of_values, of_b, None, None
+
+
+@torch.library.custom_op("spmark::sddmm", mutates_args=(), schema="(Tensor x, Tensor y, int handle) -> Tensor")  # type: ignore[untyped-decorator]
+def _sddmm(x: Tensor, y: Tensor, handle: int) -> Tensor:
+    with torch.no_grad():
+        return _matrix(handle).sample(x, y)
+
+
+@_sddmm.register_fake  # type: ignore[untyped-decorator]
+def _sddmm_shape(x: Tensor, y: Tensor, handle: int) -> Tensor:
+    return x.new_empty((_matrix(handle).nnz,))
+
+
+def _sddmm_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    x, y, handle = inputs
+    ctx.matrix = _matrix(handle)
+    ctx.save_for_backward(x, y)
+
+
+def _sddmm_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    x, y = ctx.saved_tensors
+    handle = ctx.matrix.handle
+    of_x = _spmm(grad, y, handle, False) if ctx.needs_input_grad[0] else None
+    of_y = _spmm(grad, x, handle, True) if ctx.needs_input_grad[1] else None
+    return of_x, of_y, None
+
+
+_spmm.register_autograd(_spmm_gradient, setup_context=_spmm_context)
+_sddmm.register_autograd(_sddmm_gradient, setup_context=_sddmm_context)
+
+
+class SparseLinear(torch.nn.Module):  # type: ignore[misc]
+    """A linear layer whose weight has a fixed sparse pattern: ``y = x W^T + bias``.
+
+    Parameters
+    ----------
+    weight : sparse matrix (out, in)
+        As `SparseMatrix` takes it; its values are the initial ones of the parameter ``values``.
+    bias : bool
+        Whether a bias, zeros at first, is added.
+    width : int or sequence of int
+        Rows of x in all, for which products are planned at once, with their gradients.
+    **how
+        Further arguments of `SparseMatrix`.
+
+    Attributes
+    ----------
+    values : Parameter
+        (nnz,), in the order of `SparseMatrix.values`. The state of the module holds it, and not the pattern.
+    bias : Parameter or None
+        (out,).
+    """
+
+    def __init__(self, weight: Any, bias: bool = True, *, width: int | Sequence[int] = (), **how: Any) -> None:
+        super().__init__()
+        self.matrix = SparseMatrix(weight, **how)
+        self.matrix.plan(width, backward=True, given_values=True)
+        self.values = torch.nn.Parameter(self.matrix.values)
+        rows = self.matrix.shape[0]
+        self.bias = torch.nn.Parameter(torch.zeros(rows, dtype=self.matrix.dtype)) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Give ``x W^T + bias``, (..., out), for x (..., in)."""
+        rows = x.reshape(-1, x.shape[-1])
+        y = self.matrix.spmm(rows.T, self.values).T.reshape(*x.shape[:-1], -1)
+        return y if self.bias is None else y + self.bias

@@ -1,0 +1,209 @@
+"""Compiled operators in files: the matrix, the choices and the results of searches, behind a digest.
+
+A file is a line that names the format, a line with the SHA-256 of all that follows, a line of JSON, and three arrays as
+they are in memory. It holds no code, and nothing of it is unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field, NonNegativeInt, PositiveInt
+
+from spmark import __version__
+from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.digest import implementation_version
+from spmark.impls.core.errors import BuildError, DeviceError
+from spmark.impls.core.files import whole
+from spmark.impls.core.frozen import Frozen
+from spmark.impls.core.guard import reading
+from spmark.impls.core.plainjson import parse_model
+from spmark.impls.core.problem import MAX_NNZ, Op
+from spmark.impls.operator.choose import PLAIN, Asked, ChosenPlan, build, device_of, names_of
+from spmark.impls.operator.compiled import CompiledOperator
+from spmark.impls.operator.elements import ElementType
+from spmark.impls.operator.matrices import OwnedMatrix
+from spmark.impls.runtime.device import versions
+from spmark.impls.table import IMPLEMENTATIONS, package
+
+_MAGIC, _FORMAT = b"spmark compiled operator, format ", 1
+_REMEDY = "compile the operator and save it again"
+Size = Annotated[int, Field(ge=1, le=MAX_NNZ)]
+
+
+class SavedPlan(Frozen):
+    """The choice for one width."""
+
+    width: PositiveInt
+    implementation: str
+    version: str
+    """Digest of the code that built the plan."""
+    held: dict[str, str] = {}
+    """Results of its searches (`spmark.impls.tuning.cache.held_results`)."""
+
+
+class SavedOperator(Frozen):
+    """What a file holds beside the arrays."""
+
+    spmark: str
+    """Version of the package."""
+    versions: dict[str, str] = {}
+    """Of Python, NumPy, the driver and CUDA where the file was written; they are told, and refuse nothing."""
+    device: str
+    arch: str
+    kind: DeviceKind
+    op: Op
+    scaled: bool = False
+    dtype: ElementType
+    num_rows: Size
+    num_cols: Size
+    nnz: Annotated[NonNegativeInt, Field(le=MAX_NNZ)]
+    pattern: str
+    """`Csr.hash`."""
+    names: list[str]
+    """Implementations to choose among for another width."""
+    values: Literal["variable", "constant"] = "variable"
+    other_width: Literal["plan", "raise"] = "plan"
+    budget_s: float | None = None
+    plans: list[SavedPlan]
+
+
+def write(path: Path, matrix: OwnedMatrix, asked: Asked, choices: Mapping[int, ChosenPlan]) -> None:
+    """Write an operator into a file, whole or not at all.
+
+    Raises
+    ------
+    BuildError
+        The file cannot be written.
+    """
+    pattern, device = matrix.pattern, asked.device
+    driver, cuda = versions(device)
+    facts = SavedOperator(
+        spmark=__version__,
+        versions={"python": platform.python_version(), "numpy": np.__version__, "driver": driver, "cuda": cuda},
+        device=device.name,
+        arch=device.arch,
+        kind=device.kind,
+        op=asked.op,
+        scaled=asked.scaled,
+        dtype=matrix.dtype,
+        num_rows=pattern.num_rows,
+        num_cols=pattern.num_cols,
+        nnz=pattern.nnz,
+        pattern=pattern.hash,
+        names=list(asked.names),
+        values=asked.values,
+        other_width=asked.other_width,
+        budget_s=asked.budget_s,
+        plans=[
+            SavedPlan(
+                width=width,
+                implementation=choice.name,
+                version=_version(choice.name),
+                held={name: content.decode() for name, content in choice.held.items()},
+            )
+            for width, choice in choices.items()
+        ],
+    )
+    arrays = b"".join(array.tobytes() for array in (pattern.indptr, pattern.indices, matrix.values))
+    try:
+        with whole(path) as part:
+            part.write_bytes(sealed(facts.model_dump_json().encode() + b"\n" + arrays))
+    except OSError as error:
+        raise BuildError(f"{path}: expected a place to save the operator, found: {error.strerror or error}") from error
+
+
+def sealed(content: bytes) -> bytes:
+    """Put the name of the format and a digest before the content of a file."""
+    digest = hashlib.sha256(content).hexdigest().encode()
+    return _MAGIC + str(_FORMAT).encode() + b"\n" + digest + b"\n" + content
+
+
+def read(path: Path) -> CompiledOperator:
+    """Make the operator that a file holds, on this machine, without a search.
+
+    Raises
+    ------
+    BuildError
+        The file is missing, damaged, of something else, or was written by other code.
+    DeviceError
+        This machine has another device than the file was written for.
+    """
+    facts, matrix = parsed(path)
+    device = device_of(facts.kind)
+    if (device.name, device.arch) != (facts.device, facts.arch):
+        raise DeviceError(
+            f"{path}: expected the device {facts.device} ({facts.arch}), found {device.name} ({device.arch}): "
+            f"{_REMEDY} on this machine"
+        )
+    for plan in facts.plans:
+        if plan.implementation not in (PLAIN, *IMPLEMENTATIONS) or _version(plan.implementation) != plan.version:
+            raise BuildError(
+                f"{path}: expected the plan of {plan.implementation} to be of this code, spmark {__version__}, found "
+                f"one of other code, spmark {facts.spmark}: {_REMEDY}"
+            )
+    asked = Asked(
+        facts.op,
+        device,
+        names_of(facts.names, facts.op, device, facts.values == "constant"),
+        facts.scaled,
+        facts.values,
+        facts.other_width,
+        facts.budget_s,
+    )
+    return CompiledOperator(matrix, asked, {plan.width: _rebuilt(plan, matrix, asked) for plan in facts.plans})
+
+
+def parsed(path: Path) -> tuple[SavedOperator, OwnedMatrix]:
+    """Read a file without looking at this machine: its facts, and the matrix.
+
+    Raises
+    ------
+    BuildError, MatrixError
+        The file is missing, damaged or of something else.
+    """
+    with reading(path, "a compiled operator", BuildError):
+        facts, arrays = _checked(path, path.read_bytes())
+        return facts, _matrix_of(path, facts, arrays)
+
+
+def _checked(path: Path, content: bytes) -> tuple[SavedOperator, memoryview]:
+    """Take a file apart into its facts and its arrays; what is damaged or of another format is refused."""
+    first, _, rest = content.partition(b"\n")
+    if not first.startswith(_MAGIC):
+        raise BuildError(f"{path}: expected a compiled operator, found a file of something else")
+    if first != _MAGIC + str(_FORMAT).encode():
+        written = first.removeprefix(_MAGIC)[:20].decode(errors="replace")
+        raise BuildError(f"{path}: expected format {_FORMAT}, found format {written!r}: {_REMEDY}")
+    digest, _, rest = rest.partition(b"\n")
+    if digest != hashlib.sha256(rest).hexdigest().encode():
+        raise BuildError(f"{path}: expected content that fits its digest, found a damaged file: {_REMEDY}")
+    line, _, arrays = rest.partition(b"\n")
+    return parse_model(SavedOperator, line), memoryview(arrays)
+
+
+def _matrix_of(path: Path, facts: SavedOperator, arrays: memoryview) -> OwnedMatrix:
+    sizes = (4 * (facts.num_rows + 1), 4 * facts.nnz, facts.dtype.numpy.itemsize * facts.nnz)
+    if len(arrays) != sum(sizes):
+        raise BuildError(f"{path}: expected {sum(sizes):,} bytes of arrays, found {len(arrays):,}")
+    indptr = np.frombuffer(arrays[: sizes[0]], np.int32).copy()
+    indices = np.frombuffer(arrays[sizes[0] : sizes[0] + sizes[1]], np.int32).copy()
+    values = np.frombuffer(arrays[sizes[0] + sizes[1] :], facts.dtype.numpy).copy()
+    matrix = OwnedMatrix.checked((facts.num_rows, facts.num_cols), indptr, indices, values, facts.dtype)
+    if matrix.pattern.hash != facts.pattern:
+        raise BuildError(f"{path}: expected the pattern {facts.pattern[:16]}, found {matrix.pattern.hash[:16]}")
+    return matrix
+
+
+def _rebuilt(plan: SavedPlan, matrix: OwnedMatrix, asked: Asked) -> ChosenPlan:
+    held = {name: content.encode() for name, content in plan.held.items()}
+    return build(matrix.problem(asked.op, plan.width, asked.scaled), asked.device, plan.implementation, held)
+
+
+def _version(name: str) -> str:
+    return implementation_version("operator" if name == PLAIN else package(name))

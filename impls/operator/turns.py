@@ -1,0 +1,75 @@
+"""Calls of one operator, one after the other: a plan owns counters and workspaces that two calls may not share.
+
+On the host a lock makes calls of several threads take turns. On a GPU a call that arrives on another stream than the
+call before waits there for the end of that call, which an event marks; the host never waits.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+_PER_THREAD = 2
+"""CUDA's handle of the default stream of each thread: one handle, many streams."""
+
+
+class Streams(Protocol):
+    """The streams of a device, and one event."""
+
+    def current(self, arrays: Sequence[Any]) -> Any:
+        """Give the stream on which a call with these arrays is enqueued; its ``ptr`` tells it from others."""
+        ...
+
+    def capturing(self, stream: Any) -> bool:
+        """Tell whether a stream captures a graph."""
+        ...
+
+    def wait(self, stream: Any) -> None:
+        """Let a stream wait for what the event marks."""
+        ...
+
+    def mark(self, stream: Any) -> None:
+        """Mark the work enqueued so far on a stream by the event."""
+        ...
+
+
+class Turns:
+    """Lets calls take turns.
+
+    While a stream captures a graph, nothing waits and nothing is marked: the order of a graph's replays and of other
+    calls is the caller's.
+
+    Parameters
+    ----------
+    streams : Streams, optional
+        Of a GPU; None on the host.
+    """
+
+    def __init__(self, streams: Streams | None = None) -> None:
+        self._lock, self._streams = threading.Lock(), streams
+        self._last: tuple[int, int] | None = None
+
+    def take(self, work: Callable[[], None], arrays: Sequence[Any]) -> None:
+        """Do or enqueue some work after that of earlier turns; ``arrays`` tell on which stream it is enqueued."""
+        if self._streams is None:
+            with self._lock:
+                work()
+            return
+        stream = self._streams.current(arrays)
+        with self._lock:
+            if self._streams.capturing(stream):
+                work()
+                return
+            here = (stream.ptr, threading.get_ident() if stream.ptr == _PER_THREAD else 0)
+            if self._last not in (None, here):
+                self._streams.wait(stream)
+            self._last = here
+            try:
+                work()
+            finally:
+                self._streams.mark(stream)
+
+    def capturing(self, arrays: Sequence[Any]) -> bool:
+        """Tell whether a call with these arrays would be captured into a graph."""
+        return self._streams is not None and self._streams.capturing(self._streams.current(arrays))

@@ -1,0 +1,109 @@
+"""Which implementation an operator takes, and what it says of that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import spmark
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.problem import Op
+from spmark.impls.operator import choose
+from spmark.impls.runtime.device import find
+from spmark.impls.table import AUTO, BASELINES, IMPLEMENTATIONS, LITERAL_VALUES, create
+
+MADE_UP_US = {"scipy_cpu": 90.0, "numba_cpu": 30.0}
+
+
+class Timer:
+    """Gives made-up times, by the class of a plan."""
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def check(self, plan: Any) -> None:
+        pass
+
+    def times_us(self, plans: Any, rounds: int) -> list[list[float]]:
+        return [[MADE_UP_US[type(plan).__module__.split(".")[2]]] * rounds for plan in plans]
+
+    def alternating_us(self, plans: Any) -> list[list[float]]:
+        return self.times_us(plans, 10)
+
+
+@pytest.fixture
+def made_up_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choose, "_timer", Timer)
+
+
+@pytest.mark.parametrize("kind", AUTO)
+def test_both_operators_have_someone_without_a_search(kind: str) -> None:
+    for op in Op:
+        able = [name for name in AUTO[kind] if op in create(name).ops]
+        assert able
+        assert all(kind in create(name).devices for name in AUTO[kind])
+    assert kind == "host-simt" or BASELINES[kind] in AUTO[kind], "so that explain() knows a speed-up"
+    assert LITERAL_VALUES <= set(IMPLEMENTATIONS) - set(AUTO[kind])
+
+
+def test_a_race_takes_the_fastest_and_tells_of_all(a: Any, b: np.ndarray, close: Any, made_up_times: None) -> None:
+    op = spmark.compile(a, width=6, device="cpu")
+    close(op(b), a.astype(np.float64) @ b)
+    told = op.explain().splitlines()
+    assert told[0] == f"spmark spmm of 40 x 25 with {a.nnz} non-zeros, float32, J = 6, {find('cpu').name}"
+    assert told[1].startswith("J = 6: numba_cpu (threads = ")
+    assert told[2].startswith(f"  storage: {a.nnz} elements, padding 0.0%, ")
+    assert told[3].startswith("  seconds of building: convert 0.0")
+    assert told[-4:] == [
+        "  candidates, with the median of their times from cold caches:",
+        "    numba_cpu: 30.0 us, chosen",
+        "    scipy_cpu: 90.0 us",
+        "  3.00 times as fast as the baseline scipy_cpu",
+    ]
+
+
+def test_named_ones_alone_compete(a: Any, made_up_times: None) -> None:
+    told = spmark.compile(a, width=6, use=["scipy_cpu", "blas_cpu"], device="cpu", budget_s=1e-9).explain()
+    assert "J = 6: scipy_cpu" in told
+    assert "blas_cpu: not measured: not tried: the search's budget ended after 1 candidates" in told
+    assert "numba_cpu" not in told
+    assert "times as fast" not in told
+
+
+def test_without_a_budget_the_first_that_fits_is_taken(a: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choose, "_timer", None)
+    for device, name in (("cpu", "scipy_cpu"), ("host-simt", "direct")):
+        told = spmark.compile(a, width=6, device=device, budget_s=0).explain()
+        assert f"J = 6: {name}" in told
+        assert "nothing was measured" in told
+    sddmm = spmark.compile(a, "sddmm", width=6, device="host-simt").explain()
+    assert "J = 6: rowsplit" in sddmm, "a device without times has no race"
+
+
+def test_a_real_race_on_the_host(a: Any, b: np.ndarray, close: Any) -> None:
+    op = spmark.compile(a, width=6, use=["scipy_cpu", "blas_cpu"], device="cpu")
+    close(op(b), a.astype(np.float64) @ b)
+    assert op.explain().count(" us") == 2
+
+
+def test_the_plain_kernels_serve_what_no_implementation_takes(a: Any) -> None:
+    told = spmark.compile(a, width=6, dtype="float64", device="host-simt").explain()
+    assert "J = 6: plain (lanes = 8)" in told
+
+
+def test_one_that_refuses_makes_room_for_the_next(a: Any) -> None:
+    names = ["sparsetir_bsr", "direct"]
+    assert "J = 6: direct" in spmark.compile(a, width=6, use=names, device="host-simt").explain()
+    with pytest.raises(
+        BuildError, match=r"expected one of sparsetir_bsr, sparsetir_srbcrs to take .* found none: spars"
+    ):
+        spmark.compile(a, width=6, use=["sparsetir_bsr", "sparsetir_srbcrs"], device="host-simt")
+
+
+def test_the_device_can_be_a_spec(a: Any) -> None:
+    spec = find("cpu")
+    op = spmark.compile(a, width=6, use="scipy_cpu", device=spec)
+    assert op.device is spec
+    assert (op.op, op.pattern.nnz) == (Op.SPMM, a.nnz)

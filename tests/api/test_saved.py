@@ -1,0 +1,162 @@
+"""Operators in files: they come back without a search, and what is damaged, foreign or of other code is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import spmark
+from spmark.impls.core.errors import BuildError, DeviceError
+from spmark.impls.operator import choose, saved
+
+
+@pytest.fixture
+def path(a: Any, tmp_path: Path) -> Path:
+    op = spmark.compile(a, width=[6, 2], use=["scipy_cpu"], device="cpu", other_width="raise")
+    op.save(tmp_path / "mine.op")
+    return tmp_path / "mine.op"
+
+
+def changed(path: Path, **facts: Any) -> Path:
+    """Write a file with other facts and a digest that fits."""
+    content = path.read_bytes().split(b"\n", 2)[2]
+    line, _, arrays = content.partition(b"\n")
+    content = json.dumps({**json.loads(line), **facts}).encode() + b"\n" + arrays
+    path.write_bytes(saved.sealed(content))
+    return path
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("op_name", ["spmm", "sddmm"])
+def test_an_operator_comes_back(op_name: Any, dtype: str, a: Any, xy: Any, tmp_path: Path) -> None:
+    scaled = op_name == "sddmm"
+    op = spmark.compile(a, op_name, width=6, dtype=dtype, use="scipy_cpu", scaled=scaled, device="cpu")
+    operands = [one.astype(dtype) for one in (xy if scaled else xy[1:])]
+    op.save(str(tmp_path / "first"))
+    (tmp_path / "first").rename(tmp_path / "another name")
+    again = spmark.load(str(tmp_path / "another name"))
+    np.testing.assert_array_equal(again(*operands), op(*operands))
+    assert repr(again) == repr(op)
+    assert again.explain().splitlines()[1] == op.explain().splitlines()[1]
+
+
+def test_bfloat16_comes_back(a: Any, b: np.ndarray, torch: Any, tmp_path: Path) -> None:
+    op = spmark.compile(torch.tensor(a.toarray()).bfloat16().to_sparse(), width=6, device="cpu")
+    op.save(tmp_path / "op")
+    dense = torch.tensor(b).bfloat16()
+    assert torch.equal(spmark.load(tmp_path / "op")(dense), op(dense))
+
+
+def test_what_was_asked_comes_back(path: Path, b: np.ndarray) -> None:
+    op = spmark.load(path)
+    assert op.widths == (6, 2)
+    with pytest.raises(ValueError, match="expected J out of the widths that were compiled, 6, 2, found 3"):
+        op(np.ascontiguousarray(b[:, :3]))
+
+
+def test_new_values_are_saved(a: Any, b: np.ndarray, tmp_path: Path) -> None:
+    op = spmark.compile(a, width=6, use="scipy_cpu", device="cpu")
+    op.update_values(2 * a.data)
+    op.save(tmp_path / "op")
+    np.testing.assert_array_equal(spmark.load(tmp_path / "op")(b), op(b))
+
+
+def test_results_of_searches_travel_along(a: Any, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    build = choose.build
+    monkeypatch.setattr(saved, "build", lambda *args: told.append(args[3]) or build(*args))
+    held = {"sparsetir/name.json": '{"config": {}}'}
+    first = {**json.loads(path.read_bytes().split(b"\n", 3)[2])["plans"][0], "held": held}
+    spmark.load(changed(path, plans=[first]))
+    assert told == [{"sparsetir/name.json": b'{"config": {}}'}]
+
+
+@pytest.mark.parametrize("at", [0, 3, 40, 60, 200, 900, -30, -1])
+def test_every_byte_counts(at: int, path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(BuildError, match=r"mine.op: expected "):
+        spmark.load(path)
+
+
+@pytest.mark.parametrize("length", [0, 10, 36, 100, 1000])
+def test_a_file_that_ends_early_is_refused(length: int, path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:length])
+    with pytest.raises(BuildError, match=r"mine.op: expected .* found a (damaged file|file of something else)"):
+        spmark.load(path)
+
+
+def test_missing_and_foreign_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="none: expected a compiled operator, found no such file"):
+        spmark.load(tmp_path / "none")
+    np.savez(tmp_path / "a.npz", np.ones(3))
+    with pytest.raises(BuildError, match=r"a.npz: expected a compiled operator, found a file of something else"):
+        spmark.load(tmp_path / "a.npz")
+    with pytest.raises(BuildError, match="expected a compiled operator, found an unreadable file"):
+        spmark.load(tmp_path)
+
+
+def test_another_format_is_named(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"format 1\n", b"format 0\n", 1))
+    with pytest.raises(
+        BuildError, match=r"expected format 1, found format '0': compile the operator and save it again"
+    ):
+        spmark.load(path)
+
+
+def test_other_code_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saved, "implementation_version", lambda name: "another")
+    with pytest.raises(
+        BuildError, match=r"expected the plan of scipy_cpu to be of this code, .* found one of other code"
+    ):
+        spmark.load(path)
+
+
+@pytest.mark.parametrize(
+    ("facts", "error", "message"),
+    [
+        ({"device": "another-cpu"}, DeviceError, r"expected the device another-cpu .*, found "),
+        ({"arch": "sparc"}, DeviceError, r"expected the device .* \(sparc\), found "),
+        ({"kind": "tpu"}, BuildError, "expected a compiled operator, found something else"),
+        ({"nnz": -1}, BuildError, "expected a compiled operator, found something else"),
+        ({"nnz": 3}, BuildError, r"expected [\d,]+ bytes of arrays, found"),
+        ({"num_rows": 2**31}, BuildError, "expected a compiled operator, found something else"),
+        ({"pattern": "0" * 64}, BuildError, "expected the pattern 0000000000000000, found "),
+        ({"plans": [{"width": 0, "implementation": "x", "version": ""}]}, BuildError, "expected a compiled operator"),
+        (
+            {"plans": [{"width": 6, "implementation": "x", "version": ""}]},
+            BuildError,
+            "expected the plan of x to be of",
+        ),
+        ({"names": ["nobody"]}, ValueError, "expected use out of auto, .* found 'nobody'"),
+        ({"more": 1}, BuildError, "expected a compiled operator, found something else"),
+    ],
+)
+def test_facts_that_do_not_fit_are_refused(facts: Any, error: Any, message: str, path: Path) -> None:
+    with pytest.raises(error, match=message):
+        spmark.load(changed(path, **facts))
+
+
+def test_a_matrix_is_checked_even_behind_a_digest_that_fits(path: Path) -> None:
+    content = path.read_bytes().split(b"\n", 2)[2]
+    line, _, arrays = content.partition(b"\n")
+    spoilt = bytearray(arrays)
+    spoilt[4:8] = b"\xff\xff\xff\xff"
+    content = line + b"\n" + bytes(spoilt)
+    path.write_bytes(saved.sealed(content))
+    with pytest.raises(ValueError, match="expected indptr never to fall"):
+        spmark.load(path)
+
+
+def test_a_file_that_cannot_be_written_is_an_error(a: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    op = spmark.compile(a, width=6, use="scipy_cpu", device="cpu")
+    with pytest.raises(BuildError, match="expected a place to save the operator, found: "):
+        op.save(tmp_path / "file" / "op")
+    op.save(tmp_path / "new" / "folder" / "op")
+    assert [one.name for one in tmp_path.glob("new/folder/*")] == ["op"], "no partial file stays"

@@ -1,0 +1,282 @@
+"""Products for PyTorch: gradients of every order, torch.compile, autocast, and a sparse linear layer; on the CPU."""
+
+from __future__ import annotations
+
+import copy
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from spmark.impls.core.errors import BuildError, OperandError, ProblemError, SweepError
+from spmark.impls.core.problem import Op
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+from spmark.impls.operator.pytorch import names_with  # noqa: E402 (needs PyTorch)
+from spmark.torch import SparseLinear, SparseMatrix  # noqa: E402 (needs PyTorch)
+
+HOW: dict[str, Any] = {"use": "scipy_cpu"}
+"""One implementation, so that nothing is raced."""
+
+
+def drawn(*shape: int, dtype: Any = torch.float64, grad: bool = True) -> Any:
+    generator = torch.Generator().manual_seed(sum(shape))
+    return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_(grad)
+
+
+@pytest.fixture
+def small() -> Any:
+    """Give a 7 x 5 CSR of float64 with an empty row and an empty column."""
+    rng = np.random.default_rng(1)
+    dense = rng.standard_normal((7, 5)) * (rng.random((7, 5)) < 0.5)
+    dense[2], dense[:, 3] = 0, 0
+    return sparse.csr_array(dense)
+
+
+@pytest.fixture
+def matrix(small: Any) -> Any:
+    return SparseMatrix(small, **HOW)
+
+
+def dense_of(matrix: Any, small: Any, values: Any) -> Any:
+    """Give A as a dense tensor that depends on its values."""
+    at = small.tocoo()
+    empty = torch.zeros(matrix.shape, dtype=values.dtype)
+    return empty.index_put((torch.tensor(at.row).long(), torch.tensor(at.col).long()), values)
+
+
+def test_gradients_of_spmm(matrix: Any) -> None:
+    b, values = drawn(5, 3), matrix.values.requires_grad_()
+    assert torch.autograd.gradcheck(matrix.spmm, (b,))
+    assert torch.autograd.gradcheck(matrix.spmm, (b, values))
+    assert torch.autograd.gradgradcheck(matrix.spmm, (b, values))
+
+
+def test_gradients_of_sddmm(matrix: Any) -> None:
+    x, y, values = drawn(7, 3), drawn(5, 3), matrix.values.requires_grad_()
+    assert torch.autograd.gradcheck(matrix.sddmm, (x, y))
+    assert torch.autograd.gradcheck(matrix.sddmm, (x, y, values))
+    assert torch.autograd.gradgradcheck(matrix.sddmm, (x, y, values))
+
+
+def test_operators_keep_the_rules_of_pytorch(matrix: Any) -> None:
+    b, x, values = drawn(5, 3), drawn(7, 3), matrix.values.requires_grad_()
+    spmm, sddmm = torch.ops.spmark.spmm.default, torch.ops.spmark.sddmm.default
+    for arguments in (
+        (None, b, matrix.handle, False),
+        (values, b, matrix.handle, False),
+        (values, x, matrix.handle, True),
+    ):
+        results = torch.library.opcheck(spmm, arguments)
+        assert set(results.values()) == {"SUCCESS"}
+    results = torch.library.opcheck(sddmm, (x, b, matrix.handle))
+    assert set(results.values()) == {"SUCCESS"}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_results_and_gradients_are_those_of_dense_matrices(dtype: Any, small: Any) -> None:
+    rounded = torch.tensor(small.toarray()).to(dtype)
+    matrix = SparseMatrix(rounded.to_sparse(), **HOW)
+    b, values = drawn(5, 3, dtype=dtype), matrix.values.requires_grad_()
+    c = matrix.spmm(b, values)
+    assert c.dtype is dtype
+    weight = drawn(7, 3, dtype=dtype, grad=False)
+    (c * weight).sum().backward()
+    wide_b, wide_values = b.detach().double().requires_grad_(), values.detach().double().requires_grad_()
+    expected = dense_of(matrix, small, wide_values) @ wide_b
+    (expected * weight.double()).sum().backward()
+    limit = {torch.float16: 2e-2, torch.bfloat16: 1e-1, torch.float32: 1e-5, torch.float64: 1e-13}[dtype]
+    for found, right in ((c, expected), (b.grad, wide_b.grad), (values.grad, wide_values.grad)):
+        assert found.dtype is dtype
+        assert torch.allclose(found.double(), right, rtol=limit, atol=limit)
+
+
+@pytest.mark.parametrize("kind", ["expanded", "strided", "sum"])
+def test_gradients_of_any_strides(kind: str, matrix: Any, small: Any) -> None:
+    b, values = drawn(5, 4), matrix.values.requires_grad_()
+    other_b, other_values = b.detach().clone().requires_grad_(), values.detach().clone().requires_grad_()
+    for c, _ in ((matrix.spmm(b, values), 0), (dense_of(matrix, small, other_values) @ other_b, 1)):
+        if kind == "sum":
+            c.sum().backward()
+        else:
+            row = torch.arange(4.0, dtype=torch.float64)
+            c.backward(row.expand(7, 4) if kind == "expanded" else torch.arange(28.0).double().reshape(4, 7).T)
+    assert torch.allclose(b.grad, other_b.grad)
+    assert torch.allclose(values.grad, other_values.grad)
+
+
+def test_only_what_is_asked_has_a_gradient(matrix: Any) -> None:
+    b = drawn(5, 3)
+    matrix.spmm(b, matrix.values).sum().backward()
+    assert b.grad is not None
+    values = matrix.values.requires_grad_()
+    matrix.spmm(drawn(5, 3, grad=False), values).sum().backward()
+    assert values.grad is not None
+    x = drawn(7, 3)
+    assert torch.autograd.grad(matrix.sddmm(x, b.detach()).sum(), [x, b], allow_unused=True)[1] is None
+    with torch.no_grad():
+        assert not matrix.spmm(b).requires_grad
+
+
+def test_given_values_do_not_stay(matrix: Any, small: Any) -> None:
+    b = drawn(5, 3, grad=False)
+    own = torch.tensor(small @ b.numpy())
+    for factor in (2.0, -1.0):
+        assert torch.allclose(matrix.spmm(b, factor * matrix.values), factor * own)
+        assert torch.allclose(matrix.spmm(b), own)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_compiled_function_has_one_graph(matrix: Any, small: Any) -> None:
+    def loss(b: Any, values: Any) -> Any:
+        c = torch.relu(matrix.spmm(b, values))
+        return (matrix.sddmm(c, b) ** 2).sum() + matrix.aggregate(b, "mean").sum()
+
+    inputs = [(drawn(5, width), matrix.values.requires_grad_()) for width in (3, 4)]
+    traced = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    for given in inputs:
+        grads = torch.autograd.grad(traced(*given), given)
+        for found, right in zip(grads, torch.autograd.grad(loss(*given), given), strict=True):
+            assert torch.allclose(found, right)
+
+
+def test_autocast_converts_and_nothing_else_does(small: Any) -> None:
+    matrix = SparseMatrix(small.astype(np.float32), **HOW)
+    b, values = drawn(5, 3, dtype=torch.float32), matrix.values.requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        c = matrix.spmm(b, values)
+        assert c.dtype is torch.bfloat16
+        assert matrix.sddmm(drawn(7, 3, dtype=torch.float32), b).dtype is torch.bfloat16
+    c.float().sum().backward()
+    assert (b.grad.dtype, values.grad.dtype) == (torch.float32, torch.float32)
+    for wrong in (b.double(), b.bfloat16()):
+        with pytest.raises(OperandError, match=r"expected a tensor of torch.float32, as A's values are, found torch\."):
+            matrix.spmm(wrong)
+    with pytest.raises(OperandError, match="update_values: expected dtype float32, found float64"):
+        matrix.spmm(b, values.double())
+    with pytest.raises(OperandError, match=r"operand Y \(K, J\): expected dtype float32, found float64"):
+        matrix.sddmm(drawn(7, 3, dtype=torch.float32), b.double())
+
+
+def test_a_mean_divides_by_the_row_s_nonzeros(matrix: Any, small: Any) -> None:
+    b = drawn(5, 3)
+    lengths = np.maximum(np.diff(small.indptr), 1)[:, None]
+    assert torch.allclose(matrix.aggregate(b), torch.tensor(small @ b.detach().numpy()))
+    mean = matrix.aggregate(b, "mean")
+    assert torch.allclose(mean, torch.tensor(small @ b.detach().numpy() / lengths))
+    assert not mean[2].any(), "a row without non-zeros"
+    assert torch.autograd.gradcheck(lambda b: matrix.aggregate(b, "mean"), (b,))
+    with pytest.raises(ProblemError, match="expected reduce out of sum, mean, found 'max'"):
+        matrix.aggregate(b, "max")
+
+
+def test_deterministic_algorithms(matrix: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    b = drawn(5, 3)
+    monkeypatch.setattr("spmark.impls.operator.compiled.CompiledOperator.is_deterministic", lambda self, width: False)
+    matrix.spmm(b)
+    try:
+        torch.use_deterministic_algorithms(True)
+        with pytest.raises(BuildError, match=r"expected a deterministic plan, .*: pass use=.'direct', 'rowsplit'"):
+            matrix.spmm(b)
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        with pytest.warns(UserWarning, match="expected a deterministic plan"):
+            matrix.sddmm(drawn(7, 3), b)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_a_gradient_outlives_the_matrix(small: Any) -> None:
+    matrix, b = SparseMatrix(small, **HOW), drawn(5, 3)
+    c, handle = matrix.spmm(b), matrix.handle
+    del matrix
+    gc.collect()
+    c.sum().backward()
+    assert torch.allclose(b.grad, torch.tensor(small.toarray()).T @ torch.ones(7, 3).double())
+    del c
+    gc.collect()
+    with pytest.raises(OperandError, match=r"expected the handle of a living SparseMatrix, found .*: keep the matrix"):
+        torch.ops.spmark.spmm(None, b, handle, False)
+
+
+def test_widths_are_planned_at_once_where_they_are_named(small: Any) -> None:
+    matrix = SparseMatrix(small, width=[3, 4], backward=True, **HOW)
+    assert {key[0] for key in matrix._operators} == {"spmm", "turned", "sddmm"}
+    assert all(one.widths == (3, 4) for one in matrix._operators.values())
+    assert not SparseMatrix(small, **HOW)._operators
+    matrix.plan(5, given_values=True)
+    matrix.plan([3, 6])
+    widths = {(key[0], key[3]): one.widths for key, one in matrix._operators.items()}
+    assert widths == {
+        ("spmm", True): (3, 4, 6),
+        ("turned", True): (3, 4),
+        ("sddmm", True): (3, 4),
+        ("spmm", False): (5,),
+    }
+    layer = SparseLinear(small, width=2, **HOW)
+    planned = dict(layer.matrix._operators)
+    layer(drawn(2, 5)).sum().backward()
+    assert layer.matrix._operators == planned, "nothing is planned later"
+
+
+def test_what_an_implementation_lacks_is_left_to_others(small: Any) -> None:
+    assert names_with(["direct", "rowsplit"], Op.SPMM) == ["direct", "rowsplit"]
+    assert names_with(["direct", "rowsplit"], Op.SDDMM) == ["rowsplit"]
+    assert names_with("direct", Op.SDDMM) == names_with("auto", Op.SPMM) == "auto"
+    with pytest.raises(SweepError, match=r"expected an implementation out of .* found 'nobody'"):
+        SparseMatrix(small, use="nobody").spmm(drawn(5, 2))
+
+
+def test_operands_that_do_not_fit_are_refused(matrix: Any) -> None:
+    with pytest.raises(OperandError, match=r"spmm operand B \(K, J\): expected shape \(5, J\), found \(7, 3\)"):
+        matrix.spmm(drawn(7, 3))
+    with pytest.raises(OperandError, match=r"update_values: expected shape"):
+        matrix.spmm(drawn(5, 3), matrix.values[1:])
+
+
+def test_a_sparse_layer_is_a_masked_dense_layer(small: Any) -> None:
+    layer = SparseLinear(small, **HOW)
+    dense = torch.nn.Linear(5, 7, dtype=torch.float64)
+    with torch.no_grad():
+        dense.weight.copy_(torch.tensor(small.toarray()))
+        dense.bias.zero_()
+    for shape in ((5,), (4, 5), (2, 3, 5)):
+        x, other = drawn(*shape), drawn(*shape)
+        assert torch.allclose(layer(x), dense(other))
+        for one, product in ((x, layer(x)), (other, dense(other))):
+            product.pow(2).sum().backward()
+            assert one.grad is not None
+        assert torch.allclose(x.grad, other.grad)
+    at = small.tocoo()
+    assert torch.allclose(layer.values.grad, dense.weight.grad[at.row, at.col])
+    assert torch.allclose(layer.bias.grad, dense.bias.grad)
+
+
+def test_a_sparse_layer_learns_and_is_copied(small: Any) -> None:
+    torch.manual_seed(0)
+    layer, x = SparseLinear(small, **HOW), drawn(20, 5, grad=False)
+    aim = x @ torch.tensor(small.toarray()).T * 0.5 + 1
+    twin = copy.deepcopy(layer)
+    optimiser = torch.optim.SGD(layer.parameters(), lr=0.3)
+    losses = []
+    for _ in range(60):
+        optimiser.zero_grad()
+        loss = ((layer(x) - aim) ** 2).mean()
+        loss.backward()
+        optimiser.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.05 * losses[0]
+    assert not torch.equal(twin.values, layer.values)
+    assert set(layer.state_dict()) == {"values", "bias"}
+    twin.load_state_dict(layer.state_dict())
+    assert torch.equal(twin(x), layer(x))
+    assert SparseLinear(small, bias=False, **HOW).bias is None
+
+
+def test_the_values_are_a_copy(matrix: Any, small: Any) -> None:
+    values = matrix.values
+    assert torch.equal(values, torch.tensor(small.data))
+    values.zero_()
+    assert torch.equal(matrix.values, torch.tensor(small.data))
+    assert repr(matrix) == f"<spmark.torch.SparseMatrix 7 x 5, {small.nnz} non-zeros, torch.float64>"

@@ -1,0 +1,118 @@
+"""The kernels and loops for float64 and bfloat16 against float64 sums, on the host, over every instance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from problems import matrices, random_csr
+from tables import TableTarget, every_instance, table_target
+
+from spmark.impls.core.errors import OperandError, UnsupportedError
+from spmark.impls.core.problem import Csr, Op
+from spmark.impls.kernels.plain import (
+    SDDMM_PLAIN,
+    SPMM_PLAIN,
+    HostPlainPlan,
+    PlainPlan,
+    PlainProblem,
+    rounded,
+    widened,
+)
+from spmark.impls.runtime.template import Instance
+
+HALF_ULP = 2.0**-8
+"""Largest relative error of rounding to bfloat16, whose 8 bits count the leading one."""
+target = table_target(SPMM_PLAIN, SDDMM_PLAIN)
+
+
+def plain_problem(op: Op, matrix: Csr, width: int, kind: str, scaled: bool = False) -> PlainProblem:
+    values = matrix.values.astype(np.float64) if kind == "double" else rounded(matrix.values)
+    return PlainProblem(op, matrix, values, width, scaled)
+
+
+def numbers(array: Any) -> Any:
+    return widened(array).astype(np.float64) if array.dtype == np.uint16 else array
+
+
+def run_and_check(plan: Any, problem: PlainProblem) -> None:
+    rng = np.random.default_rng(0)
+    drawn = [rng.standard_normal(shape) for shape in problem.operand_shapes]
+    wide = problem.dtype == np.float64
+    operands = drawn if wide else [rounded(one.astype(np.float32)) for one in drawn]
+    out = np.full(problem.out_shape, np.nan) if wide else np.full(problem.out_shape, 0x7FFF, np.uint16)
+    plan.run(operands, out)
+    a, rows = numbers(problem.values), problem.pattern.rows_of_entries()
+    dense, columns = [numbers(one) for one in operands], problem.pattern.indices
+    if problem.op is Op.SPMM:
+        terms = a[:, None] * dense[0][columns]
+        expected, magnitude = np.zeros(problem.out_shape), np.zeros(problem.out_shape)
+        np.add.at(expected, rows, terms)
+        np.add.at(magnitude, rows, np.abs(terms))
+    else:
+        terms = dense[0][rows] * dense[1][columns] * (a[:, None] if problem.scaled else 1)
+        expected, magnitude = terms.sum(axis=1), np.abs(terms).sum(axis=1)
+    unit = 2.0**-53 if wide else 2.0**-24
+    allowed = 64 * unit * magnitude + (0 if wide else HALF_ULP * np.abs(expected))
+    assert (np.abs(numbers(out) - expected) <= allowed).all()
+
+
+@every_instance(SPMM_PLAIN, SDDMM_PLAIN)
+def test_every_instance(instance: Instance, target: TableTarget) -> None:
+    op = Op.SPMM if instance.template is SPMM_PLAIN else Op.SDDMM
+    lanes = int(instance.values["lanes"])
+    for name, width in (("empty_rows", lanes), ("under_32_rows", lanes - 1 if lanes < 32 else 70)):
+        problem = plain_problem(op, matrices()[name], width, str(instance.values["T"]), scaled=op is Op.SDDMM)
+        plan = PlainPlan(problem, target)
+        assert plan.config == {"lanes": lanes}
+        run_and_check(plan, problem)
+
+
+@pytest.mark.parametrize("kind", ["double", "bfloat16"])
+@pytest.mark.parametrize("name", matrices())
+def test_loops_on_the_host(name: str, kind: str) -> None:
+    for op, width, scaled in ((Op.SPMM, 5, False), (Op.SDDMM, 33, False), (Op.SDDMM, 1, True)):
+        problem = plain_problem(op, matrices()[name], width, kind, scaled)
+        run_and_check(HostPlainPlan(problem), problem)
+
+
+def test_rows_are_shared_among_threads() -> None:
+    problem = plain_problem(Op.SPMM, random_csr(3000, 200, [100] * 3000), 3, "double")
+    plan = HostPlainPlan(problem)
+    assert plan._shares.size > 2
+    run_and_check(plan, problem)
+
+
+def test_operands_may_be_read_only_and_are_checked(target: TableTarget) -> None:
+    problem = plain_problem(Op.SPMM, matrices()["tall"], 2, "double")
+    dense = np.ones(problem.operand_shapes[0])
+    dense.flags.writeable = False
+    for plan in (HostPlainPlan(problem), PlainPlan(problem, target)):
+        plan.run((dense,), np.empty(problem.out_shape))
+        with pytest.raises(OperandError, match="expected dtype float64, found float32"):
+            plan.run((dense.astype(np.float32),), np.empty(problem.out_shape))
+
+
+def test_widths_beyond_the_grid_are_refused(target: TableTarget) -> None:
+    with pytest.raises(UnsupportedError, match="expected J of at most 2,097,120, found 2,097,121"):
+        PlainPlan(plain_problem(Op.SPMM, matrices()["one_by_one"], 32 * 65535 + 1, "double"), target)
+
+
+@given(arrays.arrays(np.float32, 20, elements=st.floats(width=32)))
+def test_rounding_takes_the_nearest_number(values: np.ndarray) -> None:
+    bits = rounded(values)
+    assert (np.isnan(widened(bits)) == np.isnan(values)).all()
+    finite = np.isfinite(values)
+    with np.errstate(over="ignore"):
+        error = np.abs(widened(bits)[finite].astype(np.float64) - values[finite])
+    for other in (-1, 1):
+        with np.errstate(over="ignore", invalid="ignore"):
+            beside = widened((bits[finite] + np.uint16(other % 65536)).astype(np.uint16)).astype(np.float64)
+        near = np.isfinite(beside) & np.isfinite(error)
+        assert (error[near] <= np.abs(beside - values[finite])[near]).all()
+    again = rounded(widened(bits))
+    assert ((again == bits) | np.isnan(values)).all(), "a number of bfloat16 stays as it is"
