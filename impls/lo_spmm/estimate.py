@@ -5,7 +5,8 @@ and a block is a chain of instructions that no other warp shortens. The rates ar
 exponent. They were fitted to 920 times of 48 kernels of eleven pruned layers from a cold L2, which they met within 15 %
 on average. The assembler, and not the kernel, decides how far loads run ahead; the loads are counted in machine code.
 
-The times and counts to which these numbers were fitted were not kept; README.md says how they were taken.
+The times and counts to which these numbers were fitted were not kept; README.md says how they were taken, and what
+rates that `spmark.impls.lo_spmm.study.rates` fits to kept rows would change.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ _CHAIN = 9.37
 """Cycles of an instruction in a warp that runs alone, from code that it is the first to run."""
 _MEMORY_SHARE = 0.56
 """Share of a copy's bandwidth that the kernels reach."""
-_CYCLES_PER_S = 1.755e9
+CYCLES_PER_S = 1.755e9
 """Clock by which times became cycles."""
-_TOGETHER = 2.58
+TOGETHER = 2.58
 """Exponent with which the parts add up: with 1 each would wait for the others, with infinity the longest hides all."""
-_NEXT_GRID = 1500.0
+NEXT_GRID = 1500.0
 """Cycles from the end of a grid to the end of a small one after it. This rate and the next were fitted, with all others
 fixed, to 523 times of split kernels of three layers and to 376 times of the same layers' whole kernels."""
 _SUM_BYTES = 2000.0
@@ -99,7 +100,7 @@ class Estimate:
         """All parts side by side, then the sums."""
         parts = (self.issue, self.loads, self.data, self.code, self.latency, self.chain, self.memory)
         # Rounded once: the last bit of sum() depends on Python's version.
-        return float(math.fsum(part**_TOGETHER for part in parts) ** (1 / _TOGETHER)) + self.sums
+        return float(math.fsum(part**TOGETHER for part in parts) ** (1 / TOGETHER)) + self.sums
 
 
 def loads_ahead(tile_rows: int, cpt: int, prefetch: int) -> float:
@@ -110,7 +111,7 @@ def loads_ahead(tile_rows: int, cpt: int, prefetch: int) -> float:
 
 def estimate(work: Work, device: DeviceSpec) -> Estimate:
     """Price a candidate's work by the rates of an H200 and the device's bandwidth."""
-    rate = max(device.copy_bytes_per_s, 1e9) * _MEMORY_SHARE / _CYCLES_PER_S
+    rate = max(device.copy_bytes_per_s, 1e9) * _MEMORY_SHARE / CYCLES_PER_S
     return Estimate(
         issue=work.issues * _ISSUE,
         loads=work.loads * _LOAD,
@@ -119,7 +120,7 @@ def estimate(work: Work, device: DeviceSpec) -> Estimate:
         latency=work.latencies * _LATENCY,
         chain=work.chain * _CHAIN,
         memory=work.memory_bytes / rate,
-        sums=_NEXT_GRID + work.sum_bytes / _SUM_BYTES if work.sum_bytes else 0.0,
+        sums=NEXT_GRID + work.sum_bytes / _SUM_BYTES if work.sum_bytes else 0.0,
     )
 
 

@@ -41,9 +41,9 @@ class RankCard(Frozen):
     ranges: dict[str, tuple[float, float]]
     """Least and greatest value of each feature in training."""
     held_out: dict[str, float] = {}
-    """Scores of models on the fifth of the problems that each did not see."""
+    """Scores of models on the fifth of the problems that each did not see, and what the estimate's choice costs."""
     made_with: dict[str, str] = {}
-    """Versions, and the command."""
+    """Versions, the command, and factors of the estimate's rates that the same labels would give."""
 
 
 class Trees(Frozen):

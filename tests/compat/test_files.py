@@ -113,7 +113,7 @@ def test_data_that_ship_are_read(pattern: str) -> None:
 
 
 def test_labels_of_old_are_read() -> None:
-    """Labels are no part of the tree, but their makers keep them: each file holds a row as it was written."""
+    """Makers of labels keep them, mostly outside of the tree: each file holds a row as it was written."""
     (row,) = measured.read_labels([FROZEN / "labels_liteform.jsonl"])
     assert isinstance(row, MatrixLabels)
     assert row.tried[0].samples_us

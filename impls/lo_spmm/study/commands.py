@@ -18,8 +18,10 @@ from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, TileSpace, explore
 from spmark.impls.lo_spmm.study import labels
 from spmark.impls.lo_spmm.study.compared import Compared, compare, spread_out
-from spmark.impls.lo_spmm.study.labels import label_all, prepare, read_labels
+from spmark.impls.lo_spmm.study.labels import TileLabels, label_all, prepare, read_labels
+from spmark.impls.lo_spmm.study.rates import NAMES, fitted, held_out, priced
 from spmark.impls.lo_spmm.study.training import train
+from spmark.impls.runtime.device import shipped_calibration
 from spmark.impls.study.rows import digest_of
 from spmark.impls.study.shards import append_rows
 from spmark.impls.tuning.race import Race
@@ -66,24 +68,41 @@ class KernelLabels:
 
 
 class RankTraining:
-    """Trains the rank model (`spmark.impls.core.contracts.Training`)."""
+    """Trains the rank model and judges the estimate's rates (`spmark.impls.core.contracts.Training`)."""
 
     ending: ClassVar[str] = ".json"
     published: ClassVar[str] = ""
 
     def train(self, job: TrainingJob) -> Outcome:
-        """Train on measured kernels; the card scores models on the fifth of the problems that each did not see."""
+        """Train on the kernels of random matrices; the card scores models on the problems that each did not see.
+
+        The card also says what the estimate's choice costs on all rows that keep their work, with the shipped rates and
+        with rates that are fitted to the other rows, and the factors of rates that are fitted to all of these rows.
+        """
         files = [path for path in job.files if path.name != _COMPARED]
-        rows = [row for row in read_labels(files) if not row.matrix]
+        rows = read_labels(files)
+        regrets, factors = _rates(rows)
         about = RankCard(
             name=job.name, gpu=rows[0].device, labels_sha256=digest_of(files), groups=0, candidates=0, ranges={},
-            made_with={"command": job.command},
+            held_out=regrets, made_with=factors | {"command": job.command},
         )  # fmt: skip
-        card = train(rows, about).save(job.out).card
+        card = train([row for row in rows if not row.matrix], about).save(job.out).card
         return Outcome(
             answer={"file": job.out, "card": card.model_dump()},
             line=f"{job.out}: {card.groups} problems, {card.candidates} candidates; held out: {card.held_out}",
         )
+
+
+def _rates(rows: Sequence[TileLabels]) -> tuple[dict[str, float], dict[str, str]]:
+    """Judge the estimate's rates for a card; empty where the rows keep no work or their GPU has no calibration here."""
+    calibration = shipped_calibration(rows[0].device)
+    problems = priced(rows, DeviceSpec.load(calibration)) if calibration.is_file() else []
+    if not problems:
+        return {}, {}
+    shipped, refitted = held_out(problems)
+    factors = ", ".join(f"{name} {factor:.3g}" for name, factor in zip(NAMES, fitted(problems), strict=True))
+    regrets = {"regret_of_estimate": round(shipped, 4), "regret_of_refitted_estimate": round(refitted, 4)}
+    return regrets, {"factors_of_refitted_rates": factors}
 
 
 def _layers(job: LabelJob) -> dict[str, Csr]:

@@ -48,7 +48,7 @@ def train(rows: Sequence[TileLabels], card: RankCard) -> RankModel:
     ----------
     rows : sequence of TileLabels
     card : RankCard
-        Facts about the labels; counts, ranges, scores and versions are filled in.
+        Facts about the labels; counts, ranges, scores and versions are filled in beside what the card already says.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def train(rows: Sequence[TileLabels], card: RankCard) -> RankModel:
                 name: (float(low), float(high))
                 for name, low, high in zip(FEATURES, features.min(0), features.max(0), strict=True)
             },
-            "held_out": _held_out(groups, card),
+            "held_out": card.held_out | _held_out(groups, card),
             "made_with": {name: version(name) for name in ("lightgbm", "numpy")} | card.made_with,
         }
     )
