@@ -51,6 +51,13 @@ _MANY = 1 << 20
 """Non-zeros from which on distinct columns are counted where the matrix is converted, if the non-zeros also outnumber
 rows and columns together: the 4 bytes sent for each are then less than the words that the host would touch."""
 
+_LONG = 64
+"""Non-zeros of a row that one block takes in no time, however small the matrix is. Beyond, a row is long where it has
+more non-zeros than a multiprocessor's share of them all.
+
+The rows of schedules that ship say so. CSR took 0.95 of CELL's time without a long row, 1.2 where the longest row had
+one to two shares, 1.7 to 1.9 at two to eight shares, and 13.8 at 44 (medians)."""
+
 
 class Cost(StrEnum):
     """Where the cost of a bucket width comes from."""
@@ -137,7 +144,7 @@ class LiteForm:
             predictor = find(self.model)
             table = table_for(device.name)
             target = open_target(device)
-        choice = self._choice(problem, predictor, table, own)
+        choice = self._choice(problem, device, predictor, table, own)
         facts: dict[str, Any] = {"format": choice.form.value, "model": predictor.card.name}
         if choice.fallback:
             facts["fallback"] = choice.fallback
@@ -151,13 +158,15 @@ class LiteForm:
     def compose(self, problem: Problem, device: DeviceSpec) -> Composition | None:
         """Choose as `build` does, on the host, for a GPU that may be absent; None where buckets are not chosen."""
         own, table = Built(), table_for(device.name)
-        choice = self._choice(problem, find(self.model), table, own)
+        choice = self._choice(problem, device, find(self.model), table, own)
         if choice.form is not StoredAs.CELL or self.dense == Dense.ALWAYS or choice.pieces:
             return None
         counted = partial(count, problem.matrix, choice.partitions, thirds=self.thirds_of(table))
         return self._buckets(problem, table, own, counted)
 
-    def _choice(self, problem: Problem, predictor: Predictor, table: ScheduleTable | None, own: Built) -> Choice:
+    def _choice(
+        self, problem: Problem, device: DeviceSpec, predictor: Predictor, table: ScheduleTable | None, own: Built
+    ) -> Choice:
         """Choose the format, and the partitions of CELL or whether it has dense pieces."""
         with own.phase("features"):
             features = Features.of(problem.matrix)
@@ -168,8 +177,13 @@ class LiteForm:
             form = choice.form
             if form is StoredAs.CSR and self.format == StoredAs.AUTO:
                 form = fixed_form(problem.matrix, problem.dtype)
+            free = table is not None and self._may_be_direct
+            # A block takes a long row as a whole; CELL folds the row.
+            lopsided = free and features.max_length > max(_LONG, problem.matrix.nnz / device.num_sms)
+            if lopsided and form is StoredAs.CSR:
+                form = StoredAs.CELL
             pieces = form is StoredAs.CELL and self._predicted(problem, choice.partitions)
-            asked = form in (StoredAs.CSR, StoredAs.CELL) and self._may_be_direct and not pieces
+            asked = free and not lopsided and not pieces and form in (StoredAs.CSR, StoredAs.CELL)
             direct = None
             if table and (asked or form is StoredAs.DIRECT):
                 only = form is not StoredAs.CELL

@@ -251,6 +251,20 @@ def test_the_kernel_s_rule_serves_where_csr_was_not_measured(monkeypatch: pytest
     assert {name: config[name] for name in usual_schedule(problem)} == usual_schedule(problem)
 
 
+@pytest.mark.parametrize("said", [StoredAs.CSR, StoredAs.CELL])
+def test_a_row_longer_than_a_multiprocessor_s_share_is_for_cell(
+    monkeypatch: pytest.MonkeyPatch, said: StoredAs
+) -> None:
+    monkeypatch.setattr(plan_module, "choose", lambda *_: Choice(said, 1))
+    with_table(monkeypatch, direct=(direct_entry(DirectSchedule(8)),))
+    device = find_device("host-simt").model_copy(update={"num_sms": 10})
+    for longest, form in ((64, "direct"), (65, "cell")):
+        problem = Problem(Op.SPMM, random_csr(40, 500, [longest, *[8] * 39]), 32)
+        assert LiteForm().build(problem, device).config["format"] == form
+    long_and_many = Problem(Op.SPMM, random_csr(100, 500, [80, *[8] * 99]), 32)
+    assert LiteForm().build(long_and_many, device).config["format"] == "direct"
+
+
 def test_where_the_models_say_csr_the_faster_kernel_of_the_table_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, device = Problem(Op.SPMM, MATRIX, 32), find_device("host-simt")
     monkeypatch.setattr(plan_module, "choose", lambda *_: Choice(StoredAs.CSR, 1))

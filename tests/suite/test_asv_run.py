@@ -24,7 +24,7 @@ from spmark.suite.asv import pick as picking
 from spmark.suite.asv.pick import live, pick, shown
 from spmark.suite.commands import asv_run
 
-CPU_ONLY = ("scipy_cpu", "numba_cpu", "blas_cpu")
+CPU_ONLY = ("scipy_cpu", "numba_cpu", "blas_cpu", "taco_cpu")
 PRINTED = """\
 [ 50.00%] ··· tracked.LiveConversions.track_time                              ok
 [ 50.00%] ··· =========== ======================= ==============
