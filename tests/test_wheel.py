@@ -252,12 +252,13 @@ def test_the_recipe_for_an_implementation_works(installed: Installed) -> None:
 
 
 @pytest.mark.full
-def test_the_example_of_the_readme_runs(installed: Installed) -> None:
-    example = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    assert example
+def test_the_examples_of_the_readme_run(installed: Installed) -> None:
+    examples = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    assert len(examples) == 2
     check = "np.testing.assert_allclose(c, a @ b, rtol=1e-4)\n"
-    done = installed.run("python", "-c", example[1] + check)
-    assert done.returncode == 0, done.stderr
+    for example in examples:
+        done = installed.run("python", "-c", example + check)
+        assert done.returncode == 0, done.stderr
 
 
 def records(folder: Path) -> list[Measurement]:
