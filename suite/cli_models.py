@@ -1,4 +1,7 @@
-"""Commands about predictors: ``label`` measures what they learn from, ``train`` makes them, ``replay`` judges them."""
+"""Commands about predictors: ``label`` and ``collect`` measure what they learn from, ``train`` makes them.
+
+``replay`` judges them.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from spmark.impls.table import CONTRACTS
-from spmark.suite.cli_options import DeviceName, DeviceOption, ExitCode, JsonOption, OnlyOption
+from spmark.impls.table import CONTRACTS, PLATFORMS
+from spmark.suite.cli_options import DeviceName, DeviceOption, ExitCode, JsonOption, OnlyOption, SetOption
 
 PANEL = "Predict"
 MethodArgument = Annotated[
@@ -19,6 +22,7 @@ MethodArgument = Annotated[
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this file to the program."""
     app.command("label", rich_help_panel=PANEL)(label)
+    app.command("collect", rich_help_panel=PANEL)(collect)
     app.command("train", rich_help_panel=PANEL)(train)
     app.command("replay", rich_help_panel=PANEL)(replay)
 
@@ -69,6 +73,30 @@ def label(
         as_json=as_json,
     )
     raise typer.Exit(ExitCode.FAILURES if measure_labels(request) else ExitCode.OK)
+
+
+def collect(
+    *,
+    platform: Annotated[str, typer.Option(metavar="NAME", help=f"What configs run on: {' or '.join(PLATFORMS)}.")],
+    sweep: Annotated[str, typer.Option(help="A sweep's YAML file, or the name of a packaged one: its problems.")],
+    configs: Annotated[int, typer.Option(min=1, help="Configs to draw for a problem, beside the default.")] = 100,
+    budget: Annotated[str, typer.Option(metavar="TIME", help="No problem begins after this time: 90s, 7m.")] = "7m",
+    shard: Annotated[str, typer.Option(metavar="N/M", help="Every M-th matrix, beginning with the N-th.")] = "1/1",
+    overrides: SetOption = None,
+    out: Annotated[Path, typer.Option(help="Folder of samples.")] = Path("results/samples"),
+    as_json: JsonOption = False,
+) -> None:
+    """Measure configs of a platform that are drawn uniformly, problem by problem; the same command goes on.
+
+    Exits with 1 while problems are left. What cannot be measured is kept with the reason and not tried again. Half of
+    the samples are kept apart, so that what one half chooses is valued by the other.
+
+    Example: [bold]spmark collect --platform spade_sim --sweep dash_target --shard 1/2[/bold]
+    """
+    from spmark.suite.commands.collect import CollectRequest, collect_samples
+
+    request = CollectRequest(platform, sweep, tuple(overrides or ()), configs, budget, shard, out, as_json)
+    raise typer.Exit(ExitCode.FAILURES if collect_samples(request) else ExitCode.OK)
 
 
 def train(
