@@ -73,6 +73,7 @@ CONTRACTS: Mapping[str, Mapping[str, str]] = {
         "liteform": "spmark.impls.liteform.study.commands:ForestTraining",
         "lo_spmm": "spmark.impls.lo_spmm.study.commands:RankTraining",
     },
+    "transfer": {"dash": "spmark.impls.dash.study.commands:TransferTraining"},
     "published labels": {"liteform": "spmark.impls.liteform.study.commands:PublishedLabels"},
     "calibration": {"stile": "spmark.impls.stile.study.commands:TileCalibration"},
 }

@@ -18,6 +18,10 @@ MethodArgument = Annotated[
     str, typer.Argument(help=f"An implementation that predicts: {' or '.join(CONTRACTS['predictors'])}.")
 ]
 
+TrainedArgument = Annotated[
+    str, typer.Argument(help=f"What predicts: {' or '.join((*CONTRACTS['predictors'], *CONTRACTS['transfer']))}.")
+]
+
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this file to the program."""
@@ -100,8 +104,23 @@ def collect(
 
 
 def train(
-    method: MethodArgument,
+    method: TrainedArgument,
     *,
+    source: Annotated[
+        list[Path] | None,
+        typer.Option(help="A model that moves: samples of the cheap platform, files or folders. Repeatable."),
+    ] = None,
+    target: Annotated[
+        list[Path] | None, typer.Option(help="Samples of the platform that the model is for. Repeatable.")
+    ] = None,
+    held_out: Annotated[
+        list[Path] | None, typer.Option(help="Samples of that platform for curves alone. Repeatable.")
+    ] = None,
+    source_matrices: Annotated[int, typer.Option(min=1, help="Matrices to take of --source.")] = 100,
+    target_matrices: Annotated[int, typer.Option(min=1, help="Matrices to take of --target.")] = 5,
+    op: Annotated[str, typer.Option(help="A model that moves: spmm or sddmm.")] = "spmm",
+    seed: Annotated[int, typer.Option(min=0, help="Of a model that moves.")] = 0,
+    epochs: Annotated[int, typer.Option(min=1, help="Of each phase of a model that moves.")] = 100,
     labels: Annotated[
         list[str] | None,
         typer.Option(help="Files of labels or folders that hold some; [bold]published[/bold] for the authors'."),
@@ -120,7 +139,31 @@ def train(
     [bold]spmark train METHOD --labels results/labels --name h200 --out h200.model[/bold]
 
     [bold]spmark train METHOD --reproduce --out out/predictors[/bold]
+
+    A model that moves between platforms learns from samples of spmark collect.
+
+    [bold]spmark train METHOD --source results/samples/cpu --target results/samples/cuda --out cuda.model[/bold]
     """
+    if method in CONTRACTS["transfer"]:
+        from spmark.suite.commands.transfer import TransferRequest, train_transfer
+
+        train_transfer(
+            TransferRequest(
+                method=method,
+                source=source or (),
+                target=target or (),
+                held_out=held_out or (),
+                source_matrices=source_matrices,
+                target_matrices=target_matrices,
+                op=op,
+                seed=seed,
+                epochs=epochs,
+                name=name,
+                out=out,
+                as_json=as_json,
+            )
+        )
+        return
     from spmark.suite.commands.train import TrainRequest, reproduce_study, train_predictor
 
     if reproduce:

@@ -51,6 +51,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "spmark.impls.study": (CORE,),
     **{f"spmark.impls.{name}": IMPL_MAY for name in IMPLEMENTATION_FOLDERS},
     "spmark.impls.auto": (*IMPL_MAY, TABLE),
+    "spmark.impls.dash": (*IMPL_MAY, TABLE),
     "spmark.impls.operator": (*TUNING_MAY, "spmark.impls.tuning", TABLE),
     "spmark.torch": ("spmark.impls.operator",),
     "spmark.datasets": (CORE,),

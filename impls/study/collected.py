@@ -76,31 +76,29 @@ class CollectedRow(Row):
         return Problem(self.op, matrix, self.width, self.dtype)
 
 
-def read_collected(files: Iterable[Path], platform: str, op: Op | None = None) -> list[CollectedRow]:
+def read_collected(files: Iterable[Path], op: Op | None = None) -> list[CollectedRow]:
     """Read the rows with configs, in the order of the files.
 
     Parameters
     ----------
     files : iterable of Path
-    platform : str
-        Every row must be of this platform.
     op : Op, optional
         Rows of other operators are left out.
 
     Raises
     ------
     DatasetError
-        A row is of another platform, or rows are of several machines or versions of a space.
+        Rows are of several platforms, machines or versions of a space.
     RecordError
         A file cannot be read.
     """
     rows = [row for file in files for row in read_rows(file, CollectedRow)]
-    if others := sorted({row.platform for row in rows} - {platform}):
-        raise DatasetError(f"expected samples of the platform {platform}, found {', '.join(others)}")
     found = [row for row in rows if row.configs and op in (None, row.op)]
-    machines = {(row.machine, row.cores) for row in found}
+    machines = {(row.platform, row.machine, row.cores) for row in found}
     spaces = {(row.op, row.space_digest) for row in found}
     if len(machines) > 1 or len(spaces) > len({op for op, _ in spaces}):
         listed = ", ".join(str(one) for one in sorted([*machines, *spaces], key=str))
-        raise DatasetError(f"expected samples of one machine and of one space for each operator, found {listed}")
+        raise DatasetError(
+            f"expected samples of one platform and machine, of one space for each operator, found {listed}"
+        )
     return found

@@ -74,7 +74,7 @@ def test_a_stopped_collection_goes_on_to_the_same_data(
 
 
 def test_a_row_says_what_was_measured_where(sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = read_collected([collected(sweep, tmp_path, monkeypatch)], "spade_sim")
+    rows = read_collected([collected(sweep, tmp_path, monkeypatch)])
     assert [(row.matrix, row.op) for row in rows] == [
         (matrix, op) for matrix in ("rmat/small", "patterns/logsparse_64") for op in Op
     ]
@@ -85,7 +85,7 @@ def test_a_row_says_what_was_measured_where(sweep: Path, tmp_path: Path, monkeyp
     assert first.space_digest == SpadePlatform().digest(Op.SPMM)
     assert len(first.configs) == 7
     assert all(one.chosen_by_us == one.valued_by_us and one.chosen_by_us[0] > 0 for one in first.configs)
-    assert len(read_collected([tmp_path / "spade_sim" / "tiny-01-of-01.jsonl"], "spade_sim", Op.SPMM)) == 2
+    assert len(read_collected([tmp_path / "spade_sim" / "tiny-01-of-01.jsonl"], Op.SPMM)) == 2
 
 
 def test_what_cannot_be_measured_is_kept_with_its_reason(
@@ -117,7 +117,7 @@ def test_the_host_is_measured_with_its_cores(sweep: Path, tmp_path: Path, monkey
     arguments = ("collect", "--platform", "cpu", "--sweep", sweep, "--configs", 2, "--out", tmp_path)
     only = ("--set", "matrices=[patterns/logsparse_64]", "--set", "ops=[spmm]")
     assert spmark(*arguments, *only, monkeypatch=monkeypatch) == 0
-    (row,) = read_collected([tmp_path / "cpu" / "tiny-01-of-01.jsonl"], "cpu")
+    (row,) = read_collected([tmp_path / "cpu" / "tiny-01-of-01.jsonl"])
     assert row.cores
     default = row.configs[0]
     assert default.config == find_platform("cpu").default(row.problem(matrix()))
@@ -141,13 +141,11 @@ def test_samples_of_several_platforms_or_machines_are_refused(
     sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = collected(sweep, tmp_path, monkeypatch)
-    with pytest.raises(DatasetError, match="samples of the platform cpu, found spade_sim"):
-        read_collected([file], "cpu")
     with file.open("a") as grows:
         row = next(read_rows(file, CollectedRow)).model_copy(update={"machine": "other"})
         grows.write(row.model_dump_json() + "\n")
-    with pytest.raises(DatasetError, match=r"of one machine and of one space .*'other'"):
-        read_collected([file], "spade_sim")
+    with pytest.raises(DatasetError, match=r"of one platform and machine, of one space .*'other'"):
+        read_collected([file])
     with pytest.raises(DatasetError, match=r"patterns/logsparse_64: expected the pattern .*the matrix has changed"):
         read_rows_of(file, "patterns/logsparse_64").problem(matrix("logsparse_65"))
 
