@@ -73,12 +73,18 @@ CONTRACTS: Mapping[str, Mapping[str, str]] = {
         "liteform": "spmark.impls.liteform.study.commands:ForestTraining",
         "lo_spmm": "spmark.impls.lo_spmm.study.commands:RankTraining",
     },
+    "transfer": {"dash": "spmark.impls.dash.study.commands:TransferTraining"},
     "published labels": {"liteform": "spmark.impls.liteform.study.commands:PublishedLabels"},
     "calibration": {"stile": "spmark.impls.stile.study.commands:TileCalibration"},
 }
 """What implementations offer beside plans, by the contracts of `spmark.impls.core.contracts`; imported on use."""
 
-
+PLATFORMS: Mapping[str, str] = {
+    "cpu": "spmark.impls.taco_cpu.platform:CpuPlatform",
+    "cuda": "spmark.impls.sparsetir.platform:CudaPlatform",
+    "spade_sim": "spmark.impls.spade_sim.platform:SpadePlatform",
+}
+"""What configs are collected on (`spmark.impls.tuning.platform.Platform`); imported on use."""
 RENAMED_TUNABLES: Mapping[str, Mapping[str, str]] = {}
 """Today's name of renamed tunables by the old one, for each implementation: a recorded config can be built for ever."""
 
@@ -172,6 +178,19 @@ def find_contract(contract: str, name: str) -> Any:
     if entry is None:
         raise SweepError(none_of(f"a method with {contract}", name, CONTRACTS[contract]))
     return _imported(entry)()
+
+
+def find_platform(name: str) -> Any:
+    """Import and make the platform ``name`` of `PLATFORMS`.
+
+    Raises
+    ------
+    SweepError
+        There is no such platform; lists all platforms.
+    """
+    if name not in PLATFORMS:
+        raise SweepError(none_of("a platform", name, PLATFORMS))
+    return _imported(PLATFORMS[name])()
 
 
 def _imported(entry: str) -> Any:

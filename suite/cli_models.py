@@ -1,4 +1,7 @@
-"""Commands about predictors: ``label`` measures what they learn from, ``train`` makes them, ``replay`` judges them."""
+"""Commands about predictors: ``label`` and ``collect`` measure what they learn from, ``train`` makes them.
+
+``replay`` judges them.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,23 @@ from typing import Annotated
 
 import typer
 
-from spmark.impls.table import CONTRACTS
-from spmark.suite.cli_options import DeviceName, DeviceOption, ExitCode, JsonOption, OnlyOption
+from spmark.impls.table import CONTRACTS, PLATFORMS
+from spmark.suite.cli_options import DeviceName, DeviceOption, ExitCode, JsonOption, OnlyOption, SetOption
 
 PANEL = "Predict"
 MethodArgument = Annotated[
     str, typer.Argument(help=f"An implementation that predicts: {' or '.join(CONTRACTS['predictors'])}.")
 ]
 
+TrainedArgument = Annotated[
+    str, typer.Argument(help=f"What predicts: {' or '.join((*CONTRACTS['predictors'], *CONTRACTS['transfer']))}.")
+]
+
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this file to the program."""
     app.command("label", rich_help_panel=PANEL)(label)
+    app.command("collect", rich_help_panel=PANEL)(collect)
     app.command("train", rich_help_panel=PANEL)(train)
     app.command("replay", rich_help_panel=PANEL)(replay)
 
@@ -71,9 +79,48 @@ def label(
     raise typer.Exit(ExitCode.FAILURES if measure_labels(request) else ExitCode.OK)
 
 
-def train(
-    method: MethodArgument,
+def collect(
     *,
+    platform: Annotated[str, typer.Option(metavar="NAME", help=f"What configs run on: {' or '.join(PLATFORMS)}.")],
+    sweep: Annotated[str, typer.Option(help="A sweep's YAML file, or the name of a packaged one: its problems.")],
+    configs: Annotated[int, typer.Option(min=1, help="Configs to draw for a problem, beside the default.")] = 100,
+    budget: Annotated[str, typer.Option(metavar="TIME", help="No problem begins after this time: 90s, 7m.")] = "7m",
+    shard: Annotated[str, typer.Option(metavar="N/M", help="Every M-th matrix, beginning with the N-th.")] = "1/1",
+    overrides: SetOption = None,
+    out: Annotated[Path, typer.Option(help="Folder of samples.")] = Path("results/samples"),
+    as_json: JsonOption = False,
+) -> None:
+    """Measure configs of a platform that are drawn uniformly, problem by problem; the same command goes on.
+
+    Exits with 1 while problems are left. What cannot be measured is kept with the reason and not tried again. Half of
+    the samples are kept apart, so that what one half chooses is valued by the other.
+
+    Example: [bold]spmark collect --platform spade_sim --sweep dash_target --shard 1/2[/bold]
+    """
+    from spmark.suite.commands.collect import CollectRequest, collect_samples
+
+    request = CollectRequest(platform, sweep, tuple(overrides or ()), configs, budget, shard, out, as_json)
+    raise typer.Exit(ExitCode.FAILURES if collect_samples(request) else ExitCode.OK)
+
+
+def train(
+    method: TrainedArgument,
+    *,
+    source: Annotated[
+        list[Path] | None,
+        typer.Option(help="A model that moves: samples of the cheap platform, files or folders. Repeatable."),
+    ] = None,
+    target: Annotated[
+        list[Path] | None, typer.Option(help="Samples of the platform that the model is for. Repeatable.")
+    ] = None,
+    held_out: Annotated[
+        list[Path] | None, typer.Option(help="Samples of that platform for curves alone. Repeatable.")
+    ] = None,
+    source_matrices: Annotated[int, typer.Option(min=1, help="Matrices to take of --source.")] = 100,
+    target_matrices: Annotated[int, typer.Option(min=1, help="Matrices to take of --target.")] = 5,
+    op: Annotated[str, typer.Option(help="A model that moves: spmm or sddmm.")] = "spmm",
+    seed: Annotated[int, typer.Option(min=0, help="Of a model that moves.")] = 0,
+    epochs: Annotated[int, typer.Option(min=1, help="Of each phase of a model that moves.")] = 100,
     labels: Annotated[
         list[str] | None,
         typer.Option(help="Files of labels or folders that hold some; [bold]published[/bold] for the authors'."),
@@ -92,7 +139,31 @@ def train(
     [bold]spmark train METHOD --labels results/labels --name h200 --out h200.model[/bold]
 
     [bold]spmark train METHOD --reproduce --out out/predictors[/bold]
+
+    A model that moves between platforms learns from samples of spmark collect.
+
+    [bold]spmark train METHOD --source results/samples/cpu --target results/samples/cuda --out cuda.model[/bold]
     """
+    if method in CONTRACTS["transfer"]:
+        from spmark.suite.commands.transfer import TransferRequest, train_transfer
+
+        train_transfer(
+            TransferRequest(
+                method=method,
+                source=source or (),
+                target=target or (),
+                held_out=held_out or (),
+                source_matrices=source_matrices,
+                target_matrices=target_matrices,
+                op=op,
+                seed=seed,
+                epochs=epochs,
+                name=name,
+                out=out,
+                as_json=as_json,
+            )
+        )
+        return
     from spmark.suite.commands.train import TrainRequest, reproduce_study, train_predictor
 
     if reproduce:

@@ -48,7 +48,8 @@ def common_cpu(config: Config) -> CommonConfig:
 
 
 def common_tiles(config: Config) -> CommonConfig:
-    return mapping.of_spade(config["p_col"], config["p_row"], config["d_split"], config["barrier"])
+    tiles = ("j2", "i2") if config["barrier"] else ("i2", "j2")
+    return mapping.of_cpu((config["p_col"], config["p_row"], config["d_split"]), ("k2", *tiles, "i1", "j1", "k1"))
 
 
 def random_csr(seed: int, shape: tuple[int, int], density: float) -> Csr:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from spmark.datasets.sources.table import SOURCES
-from spmark.impls.table import CONTRACTS, IMPLEMENTATIONS
+from spmark.impls.table import CONTRACTS, IMPLEMENTATIONS, PLATFORMS
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("impls", "datasets", "suite", "report")
@@ -51,6 +51,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "spmark.impls.study": (CORE,),
     **{f"spmark.impls.{name}": IMPL_MAY for name in IMPLEMENTATION_FOLDERS},
     "spmark.impls.auto": (*IMPL_MAY, TABLE),
+    "spmark.impls.dash": (*IMPL_MAY, TABLE),
     "spmark.impls.operator": (*TUNING_MAY, "spmark.impls.tuning", TABLE),
     "spmark.torch": ("spmark.impls.operator",),
     "spmark.datasets": (CORE,),
@@ -277,7 +278,13 @@ def test_an_implementation_is_described_and_listed(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "entry", [*IMPLEMENTATIONS.values(), *SOURCES.values(), *(one for by in CONTRACTS.values() for one in by.values())]
+    "entry",
+    [
+        *IMPLEMENTATIONS.values(),
+        *SOURCES.values(),
+        *PLATFORMS.values(),
+        *(one for by in CONTRACTS.values() for one in by.values()),
+    ],
 )
 def test_a_line_of_a_table_names_a_class(entry: str) -> None:
     module, _, label = entry.partition(":")

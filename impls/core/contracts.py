@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.problem import Csr, DType
+from spmark.impls.core.problem import Csr, DType, Op
 
 
 @dataclass(frozen=True)
@@ -173,6 +173,62 @@ class Training(Protocol):
             The library that trains is not installed.
         BuildError
             The model cannot be written.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class TransferJob:
+    """What ``spmark train`` asks of a model that moves between platforms."""
+
+    source: Sequence[Path]
+    """Files of samples of a cheap platform."""
+    target: Sequence[Path]
+    """Files of samples of the platform that the model is for; without them, the model is for the source platform."""
+    held_out: Sequence[Path]
+    """Files of samples of the model's platform, for curves alone. None of their matrices may be trained on."""
+    source_matrices: int
+    """Matrices of the source files that are used, in their order."""
+    target_matrices: int
+    """Likewise of the target files."""
+    op: Op
+    load: Callable[[Mapping[str, Any]], Csr]
+    """Gives the matrix of a row by the row's entry of a sweep."""
+    seed: int
+    epochs: int
+    out: Path
+    """File that the model is written to; checkpoints and curves stand beside it."""
+    command: str
+    """The command line without folders, for the model's file."""
+    tell: Callable[[str], None]
+    """Receives a line on every epoch."""
+
+
+class TransferLearning(Protocol):
+    """``transfer``: trains a model on many samples of one platform, then on few of another (``spmark train``)."""
+
+    ending: ClassVar[str]
+    """Ending of a model's file, such as ``.json``."""
+
+    def train(self, job: TransferJob) -> Outcome:
+        """Train on the samples and write the model's file; a training that was stopped goes on.
+
+        Parameters
+        ----------
+        job : TransferJob
+
+        Returns
+        -------
+        Outcome
+
+        Raises
+        ------
+        DatasetError
+            Samples are broken, too few, or of a matrix that is held out.
+        UnsupportedError
+            The library that trains is not installed.
+        BuildError
+            The model cannot be written, or a checkpoint is of another training.
         """
         ...
 

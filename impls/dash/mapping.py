@@ -1,12 +1,14 @@
 """The configuration mapper's explicit half: every platform's splits and loop order as the same 53 numbers.
 
 DASH (COGNATE), section 3.3. Letters of loops are those of the paper's SpMM: i runs over rows of A, j over columns of A,
-and k over the dense width. SDDMM has the same letters here. The rest of this project calls columns of A k and the dense
-width j: `in_paper_letters` translates.
+and k over the dense width. SDDMM has the same letters here. Platforms give their loops in these letters
+(`spmark.impls.tuning.platform.CommonLoops`).
 
 - pi of the CPU: loops i1, i2, j1, j2, k1, k2 gain k3 of one iteration, directly inside of k2.
-- pi of the GPU: loops i1, i2, j, k1, k2, k3 gain j' of one iteration, directly inside of j. Here j is j1 and j' is j2.
+- pi of the GPU: loops i1, i2, j, k1, k2, k3 gain j' directly inside of j. Here j is j1 and j' is j2. The split of j is
+  the number of column partitions, which the paper's GPU does not have: without partitions it is 1.
 - phi of the accelerator: tiles and barrier become splits and an order of the CPU's loops, which then pass the CPU's pi.
+  The accelerator's platform applies phi.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from spmark.impls.tuning.platform import CommonLoops
+
 LOOPS: Final = ("i1", "i2", "j1", "j2", "k1", "k2", "k3")
 """The common loops; columns of the permutation."""
 CPU_LOOPS: Final = ("i1", "i2", "j1", "j2", "k1", "k2")
@@ -25,8 +29,6 @@ CUDA_LOOPS: Final = ("i1", "i2", "j", "k1", "k2", "k3")
 SPLITS: Final = 4
 """Splits of i, j and k, and the second split of k, which only the GPU has."""
 COMMON_SIZE: Final = len(LOOPS) ** 2 + SPLITS
-_BARRIER: Final = ("k2", "j2", "i2", "i1", "j1", "k1")
-_NO_BARRIER: Final = ("k2", "i2", "j2", "i1", "j1", "k1")
 
 
 @dataclass(frozen=True)
@@ -69,13 +71,13 @@ def of_cpu(splits: tuple[int, int, int], order: Sequence[str]) -> CommonConfig:
     return CommonConfig((*splits, 1), _with_inner(order, "k2", "k3"))
 
 
-def of_cuda(splits: tuple[int, int, int], order: Sequence[str]) -> CommonConfig:
+def of_cuda(splits: tuple[int, int, int, int], order: Sequence[str]) -> CommonConfig:
     """Map a GPU's config by pi.
 
     Parameters
     ----------
     splits : tuple of int
-        Iterations of i2, k2 and k3. The loop j is not split.
+        Iterations of i2; of j, where it is cut into column partitions, else 1; of k2; of k3.
     order : sequence of str
         `CUDA_LOOPS`, the outermost first.
 
@@ -85,32 +87,21 @@ def of_cuda(splits: tuple[int, int, int], order: Sequence[str]) -> CommonConfig:
         A split is below 1, or the order is no permutation of `CUDA_LOOPS`.
     """
     _check_order(order, CUDA_LOOPS)
-    rows, inner, innermost = splits
     renamed = ["j1" if loop == "j" else loop for loop in order]
-    return CommonConfig((rows, 1, inner, innermost), _with_inner(renamed, "j1", "j2"))
+    return CommonConfig(splits, _with_inner(renamed, "j1", "j2"))
 
 
-def of_spade(p_col: int, p_row: int, d_split: int, barrier: bool) -> CommonConfig:
-    """Map a tile accelerator's config by phi, then by the CPU's pi.
-
-    Parameters
-    ----------
-    p_col, p_row, d_split : int
-        Lengths of a tile along i, j and k. The paper says that p_col tiles i, so that p_col counts rows of A.
-    barrier : bool
-        Whether tiles wait for those before.
+def of_loops(loops: CommonLoops) -> CommonConfig:
+    """Map what any platform shares with the others: the loops of the order tell which pi applies.
 
     Raises
     ------
     ValueError
-        A size is below 1.
+        A split is below 1, or the order is no permutation of `CPU_LOOPS` or `CUDA_LOOPS`.
     """
-    return of_cpu((p_col, p_row, d_split), _BARRIER if barrier else _NO_BARRIER)
-
-
-def in_paper_letters(order: Sequence[str]) -> tuple[str, ...]:
-    """Translate loops whose k runs over columns of A and whose j runs over the dense width."""
-    return tuple(loop.translate(str.maketrans("jk", "kj")) for loop in order)
+    if "k3" in loops.order:
+        return of_cuda((*loops.splits, loops.innermost), loops.order)
+    return of_cpu(loops.splits, loops.order)
 
 
 def vectors(configs: Sequence[CommonConfig]) -> NDArray[np.float32]:

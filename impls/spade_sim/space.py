@@ -7,11 +7,12 @@ DASH ("DASH: Data-efficient learned cost models for sparse matrix computations o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from spmark.impls.core.errors import ProblemError
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import DType, Problem
+from spmark.impls.tuning.platform import CommonLoops
 from spmark.impls.tuning.space import Axis, Space
 
 P_ROW: Final = (8, 32, 128, 512)
@@ -89,7 +90,7 @@ def default(problem: Problem) -> Config:
     }
 
 
-def common(config: Config) -> dict[str, Any]:
+def common(config: Config) -> CommonLoops:
     """Give the part of a config that CPU and GPU have as well: DASH's phi (section 3.3).
 
     The paper maps ``phi(p_col, p_row, s_split, b) = (I, J, K, omega)`` with I ~ p_col, J ~ p_row and K ~ s_split. It
@@ -98,16 +99,12 @@ def common(config: Config) -> dict[str, Any]:
 
     Returns
     -------
-    dict
-        ``splits``, a tuple (I, J, K) in the paper's letters: ``p_row``, ``p_col``, ``d_split``. ``order``, the names of
-        the six loops from the outermost to the innermost: ``k2 j2 i2 i1 j1 k1`` with a barrier, else ``k2 i2 j2 i1 j1
-        k1``.
+    CommonLoops
+        The splits are ``p_row``, ``p_col``, ``d_split``. The order is ``k2 j2 i2 i1 j1 k1`` with a barrier, else ``k2
+        i2 j2 i1 j1 k1``.
     """
     tiles = ("j2", "i2") if config["barrier"] else ("i2", "j2")
-    return {
-        "splits": (config["p_row"], config["p_col"], config["d_split"]),
-        "order": ("k2", *tiles, "i1", "j1", "k1"),
-    }
+    return CommonLoops((config["p_row"], config["p_col"], config["d_split"]), ("k2", *tiles, "i1", "j1", "k1"))
 
 
 def check_dtype(problem: Problem) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op
+from spmark.impls.tuning.platform import CommonLoops
 from spmark.impls.tuning.space import Axis, Space, key_of
 
 LOOPS = ("i1", "i0", "k1", "k0", "j1", "j0")
@@ -80,18 +81,15 @@ def nest_of(op: Op, config: Mapping[str, Any]) -> Nest:
     return Nest(op, loops, frozenset(loop for loop, letter in formats if letter == COMPRESSED and loop in loops))
 
 
-def common(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Give what a config shares with those of other platforms, by the names of a common vector of configs.
+def common(config: Mapping[str, Any]) -> CommonLoops:
+    """Give what a config shares with those of other platforms.
 
-    Returns
-    -------
-    dict
-        ``i``, ``j`` and ``k``: the splits, powers of two. ``order``: the six loops, outermost first, a list of
-        ``i1, i2, j1, j2, k1, k2``; the inner loops, here called ``i0, j0, k0``, are called ``i2, j2, k2`` there. The
-        loops of a split of 1 are listed, too.
+    In the paper's letters j runs over columns of A and k over the dense width, here the other way. Inner loops, here
+    called ``i0, j0, k0``, are called ``i2, j2, k2`` there. The loops of a split of 1 are listed, too.
     """
-    order = [loop.replace("0", "2") for loop in config["order"].split()]
-    return {**{index: config[split] for index, split in SPLITS.items()}, "order": order}
+    paper = str.maketrans("jk0", "kj2")
+    order = tuple(loop.translate(paper) for loop in config["order"].split())
+    return CommonLoops((config["isplit"], config["ksplit"], config["jsplit"]), order)
 
 
 def why_malformed(config: Mapping[str, Any]) -> str | None:

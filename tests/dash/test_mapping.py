@@ -11,12 +11,12 @@ from spmark.impls.dash.mapping import (
     CUDA_LOOPS,
     LOOPS,
     CommonConfig,
-    in_paper_letters,
     of_cpu,
     of_cuda,
-    of_spade,
+    of_loops,
     vectors,
 )
+from spmark.impls.tuning.platform import CommonLoops
 
 
 def test_a_cpu_s_config_gains_k3_inside_of_k2():
@@ -26,19 +26,16 @@ def test_a_cpu_s_config_gains_k3_inside_of_k2():
 
 
 def test_a_gpu_s_config_gains_a_loop_inside_of_j():
-    found = of_cuda((4, 32, 2), ("i1", "k1", "i2", "k2", "j", "k3"))
+    found = of_cuda((4, 8, 32, 2), ("i1", "k1", "i2", "k2", "j", "k3"))
     assert found.order == ("i1", "k1", "i2", "k2", "j1", "j2", "k3")
-    assert found.splits == (4, 1, 32, 2)
+    assert found.splits == (4, 8, 32, 2)
 
 
-@pytest.mark.parametrize(
-    ("barrier", "order"),
-    [(True, ("k2", "k3", "j2", "i2", "i1", "j1", "k1")), (False, ("k2", "k3", "i2", "j2", "i1", "j1", "k1"))],
-)
-def test_an_accelerator_s_barrier_swaps_two_loops(barrier, order):
-    found = of_spade(p_col=1024, p_row=4, d_split=32, barrier=barrier)
-    assert found.order == order
-    assert found.splits == (1024, 4, 32, 1)
+def test_the_loops_tell_which_platform_they_are_of():
+    cpu, cuda = ("k2", "j2", "i2", "i1", "j1", "k1"), ("k1", "j", "i1", "i2", "k2", "k3")
+    assert of_loops(CommonLoops((4, 1024, 32), cpu)) == of_cpu((4, 1024, 32), cpu)
+    assert of_loops(CommonLoops((4, 1024, 32), cpu)).order == ("k2", "k3", "j2", "i2", "i1", "j1", "k1")
+    assert of_loops(CommonLoops((4, 2, 32), cuda, 8)) == of_cuda((4, 2, 32, 8), cuda)
 
 
 def test_the_vector_is_the_permutation_and_the_logarithms():
@@ -60,16 +57,12 @@ def test_rows_of_the_permutation_are_places_and_columns_are_loops():
 
 def test_platforms_meet_where_their_loops_do():
     cpu = of_cpu((4, 1, 32), ("i1", "i2", "j1", "j2", "k1", "k2"))
-    cuda = of_cuda((4, 32, 1), ("i1", "i2", "j", "k1", "k2", "k3"))
+    cuda = of_cuda((4, 1, 32, 1), ("i1", "i2", "j", "k1", "k2", "k3"))
     assert cpu == cuda
 
 
-def test_letters_are_translated():
-    assert in_paper_letters(["i1", "k1", "j1", "i2", "k2", "j2"]) == ("i1", "j1", "k1", "i2", "j2", "k2")
-
-
 def test_vectors_are_rows():
-    one, other = of_cpu((1, 2, 4), CPU_LOOPS), of_spade(8, 4, 2, True)
+    one, other = of_cpu((1, 2, 4), CPU_LOOPS), of_cuda((8, 4, 2, 1), CUDA_LOOPS)
     np.testing.assert_array_equal(vectors([one, other]), np.concatenate([vectors([one]), vectors([other])]))
     assert vectors([]).shape == (0, 53)
 
@@ -82,11 +75,11 @@ def test_vectors_are_rows():
             "expected an order of the loops i1, i2, j1, j2, k1, k2, found i1, i2, j",
         ),
         (
-            lambda: of_cuda((1, 1, 1), CPU_LOOPS),
+            lambda: of_cuda((1, 1, 1, 1), CPU_LOOPS),
             "expected an order of the loops i1, i2, j, k1, k2, k3, found i1, i2, j1",
         ),
         (lambda: of_cpu((1, 1, 1), ()), "found none"),
-        (lambda: of_spade(0, 4, 2, True), r"expected 4 splits of at least 1, found \(0, 4, 2, 1\)"),
+        (lambda: of_cpu((0, 4, 2), CPU_LOOPS), r"expected 4 splits of at least 1, found \(0, 4, 2, 1\)"),
     ],
 )
 def test_what_is_no_config_is_refused(make, message):

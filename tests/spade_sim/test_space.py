@@ -8,6 +8,7 @@ from problems import random_csr
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.spade_sim.simulate import simulate
 from spmark.impls.spade_sim.space import common, default, space
+from spmark.impls.tuning.platform import CommonLoops
 from spmark.impls.tuning.space import key_of
 
 
@@ -67,7 +68,7 @@ def test_the_default_has_whole_rows_and_leaves_the_matrix_as_it_is() -> None:
 )
 def test_what_is_common_follows_the_papers_formula(barrier: bool, order: tuple[str, ...]) -> None:
     config = {"p_row": 32, "p_col": 1024, "d_split": 64, "barrier": barrier, "bypass": "none", "reorder": True}
-    assert common(config) == {"splits": (32, 1024, 64), "order": order}
+    assert common(config) == CommonLoops((32, 1024, 64), order)
 
 
 def test_every_config_of_a_space_can_be_simulated() -> None:

@@ -17,6 +17,7 @@ from spmark.impls.taco_cpu.space import (
     space_of,
     why_illegal,
 )
+from spmark.impls.tuning.platform import CommonLoops
 
 SPLIT: dict[str, Any] = {**CSR, "isplit": 4, "ksplit": 8, "jsplit": 16}
 
@@ -121,4 +122,4 @@ def test_threads_share_rows_in_spmm_and_the_outer_loop_over_a_in_sddmm() -> None
 
 def test_what_platforms_have_in_common() -> None:
     config = {**SPLIT, "order": "i1 k1 j1 i0 k0 j0"}
-    assert common(config) == {"i": 4, "j": 16, "k": 8, "order": ["i1", "k1", "j1", "i2", "k2", "j2"]}
+    assert common(config) == CommonLoops((4, 8, 16), ("i1", "j1", "k1", "i2", "j2", "k2"))

@@ -1,0 +1,90 @@
+"""Collected rows as the samples that a model is trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.problem import Csr
+from spmark.impls.dash.mapping import of_loops
+from spmark.impls.dash.parameters import OwnParameters
+from spmark.impls.dash.sites import MAX_SIDE, MAX_SITES
+from spmark.impls.dash.study.samples import MatrixSamples, SampleSet
+from spmark.impls.dash.weights import Subject
+from spmark.impls.study.collected import CollectedRow
+from spmark.impls.table import find_platform
+
+_NOISY = 0.9
+"""The noise is the difference between halves that this share of configs stays below."""
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """Samples of one platform and operator."""
+
+    samples: SampleSet
+    own: OwnParameters
+    noise: float
+    """Relative difference between the medians of the two halves of a config's samples, at the 90th percentile."""
+
+    patterns: Mapping[str, str]
+    """Ids of the matrices by the digest of their patterns: one matrix may have several ids."""
+
+
+def gather(
+    rows: Sequence[CollectedRow],
+    load: Callable[[Mapping[str, Any]], Csr],
+    *,
+    matrices: int | None = None,
+    limits: tuple[int, int] = (MAX_SITES, MAX_SIDE),
+) -> Gathered:
+    """Give the samples of rows of one platform and operator.
+
+    Parameters
+    ----------
+    rows : sequence of CollectedRow
+        With configs (`spmark.impls.study.collected.read_collected`).
+    load : callable
+        Gives the matrix of a row's ``spec``.
+    matrices : int, optional
+        Matrices that are used, in the order of the rows; all by default.
+    limits : tuple of int
+        Most sites and longest side (`spmark.impls.dash.sites.down_sample`).
+
+    Raises
+    ------
+    DatasetError
+        There are fewer matrices, the space or a matrix has changed since, or a row has no config with samples.
+    """
+    names = list(dict.fromkeys(row.matrix for row in rows))
+    if len(names) < (matrices or 1):
+        raise DatasetError(f"expected samples of {matrices or 1} matrices, found {len(names)}")
+    used = set(names[:matrices])
+    platform, op = find_platform(rows[0].platform), rows[0].op
+    own, digest = OwnParameters(platform.own_axes(op)), platform.digest(op)
+    if rows[0].space_digest != digest:
+        raise DatasetError(
+            f"expected samples of the space {digest} of {platform.name}, found {rows[0].space_digest}: collect anew"
+        )
+    found, differences, patterns = [], [], {}
+    for row in rows:
+        if row.matrix not in used:
+            continue
+        timed = [one for one in row.configs if one.chosen_by_us]
+        if not timed:
+            raise DatasetError(f"{row.matrix}: expected a config with samples, found {row.configs[0].reason}")
+        configs = [one.config for one in timed]
+        halves = np.array([[np.median(one.chosen_by_us), np.median(one.valued_by_us)] for one in timed])
+        differences += np.abs(halves[:, 0] / halves[:, 1] - 1).tolist()
+        seconds = 1e-6 * np.array([np.median([*one.chosen_by_us, *one.valued_by_us]) for one in timed])
+        numbers = own.vectors([platform.own(config) for config in configs])
+        common = [of_loops(platform.common(config)) for config in configs]
+        problem = row.problem(load(row.spec))
+        patterns[row.pattern_sha256] = row.matrix
+        found.append(MatrixSamples.of(row.matrix, problem, common, numbers, seconds, limits=limits))
+    subject = Subject(platform=platform.name, op=op, space_digest=digest, parameters_digest=own.digest)
+    return Gathered(SampleSet(subject, tuple(found)), own, float(np.quantile(differences, _NOISY)), patterns)

@@ -1,0 +1,176 @@
+"""The templates of hyb(c, k), of CSR as it comes and of SDDMM as the GPU platform of collected configs.
+
+Every legal config has the same chance, also those that no search would try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.digest import implementation_version
+from spmark.impls.core.errors import DeviceError
+from spmark.impls.core.interfaces import Config
+from spmark.impls.core.problem import Op, Problem
+from spmark.impls.kernels import direct_spmm, sddmm_runs
+from spmark.impls.kernels.ell_buckets import NEVER
+from spmark.impls.sparsetir.search import MAX_WIDTHS, PARTITIONS, WORK, rule_width, sddmm_space, spmm_tiles
+from spmark.impls.tuning.platform import CommonLoops, ConfigSamples, digest_of_values, raced
+from spmark.impls.tuning.runs import RUNS
+from spmark.impls.tuning.space import Axis, Space
+
+_THREADS = 128
+"""Threads of a block in every config."""
+_FIXED: Config = {"spread": 128, "together": NEVER, "threads": _THREADS}
+"""Tunables of hyb that stand still, as at the start of SparseTIR's search."""
+_ORDERS = ("width", "row", "near")
+_NEVER = 0
+"""The value of an own parameter that a config's template does not have."""
+_DEEP = tuple((parts, unroll) for parts in direct_spmm.PARTS for unroll in (2, 4, 8) if parts == 1 or unroll == 4)
+_OF_HYB = (
+    Axis.of("max_width", (_NEVER, *MAX_WIDTHS)),
+    Axis.of("order", ("none", *_ORDERS)),
+    Axis.of("work", (_NEVER, *WORK)),
+)
+_OF_DIRECT = (
+    Axis("depth", tuple({"parts": p, "unroll": u} for p, u in ((_NEVER, _NEVER), *_DEEP))),
+    Axis.of("splits_rows", (False, True)),
+)
+_OWN = {
+    Op.SPMM: (*_OF_HYB, *_OF_DIRECT, Axis.of("vectors", (1, 2))),
+    Op.SDDMM: (
+        Axis.of("batch", (2, 4, 8)),
+        Axis.of("searched", (False, True)),
+        Axis.of("run", (_NEVER, *RUNS)),
+        Axis.of("early", (False, True)),
+        Axis.of("parts", (1, 2)),
+        Axis.of("vectors", (1, 2, 4)),
+    ),
+}
+
+
+class CudaPlatform:
+    """`spmark.impls.tuning.platform.Platform` of GPUs."""
+
+    name: ClassVar[str] = "cuda"
+    kind: ClassVar[DeviceKind | None] = DeviceKind.CUDA
+    note: ClassVar[str] = "hyb(c, k) and CSR templates, measured"
+
+    def space(self, problem: Problem) -> Space:
+        """Give the configs of all templates as the values of one axis, so that each has the same chance.
+
+        SpMM: hyb by ``c, max_width, order, work`` and tile, and CSR by tile, ``parts``, ``unroll``, ``rows`` and
+        ``longest``. The tile is ``vector, vectors, lanes``. SDDMM: the tiles of SparseTIR's space, and those of runs.
+        """
+        configs = _spmm(problem) if problem.op is Op.SPMM else _sddmm(problem)
+        return Space((Axis("config", tuple(configs)),))
+
+    def default(self, problem: Problem) -> Config:
+        """Give hyb(1, k) with the paper's rule for k, in the values of the space, and the first tile; or SDDMM's."""
+        if problem.op is Op.SDDMM:
+            return next(sddmm_space(problem).configs())
+        width = min(max(rule_width(problem), MAX_WIDTHS[0]), MAX_WIDTHS[-1])
+        return {"c": 1, "max_width": width, "order": "width", "work": 32, **spmm_tiles(problem)[0], **_FIXED}
+
+    def digest(self, op: Op) -> str:
+        """Tell versions of the values apart; which tiles and lengths are among them follows from the problem."""
+        shared = {"own": [axis.values for axis in _OWN[op]], "threads": _THREADS}
+        spmm = {"c": PARTITIONS, "rows": direct_spmm.ROWS, "fixed": _FIXED} if op is Op.SPMM else {}
+        return digest_of_values({**shared, **spmm})
+
+    def common(self, config: Config) -> CommonLoops:
+        """Give what a block, a partition and a group take; the choice of what a split stands for is ours.
+
+        I is the rows of A that a block takes in parallel and in turn. A group of hyb has ``work / max_width`` rows, at
+        least one. In SDDMM, I counts non-zeros, which blocks take in A's order. J is the column partitions c, 1 for
+        CSR and SDDMM. K is the loads of a tile of the dense width, ``lanes vectors``, and k3 is the elements of a load.
+
+        In SpMM the tiles of the dense width are outermost. Column partitions stand outside of blocks; where there is
+        one, j walks along a row inside of all that is parallel. In SDDMM the dense width is innermost.
+        """
+        lanes, vectors = config["lanes"], config.get("vectors", 1)
+        groups = _THREADS // (lanes if _is_sddmm(config) else lanes * config.get("parts", 1))
+        partitions = config.get("c", 1)
+        if _is_sddmm(config):
+            rows, order = config.get("run", config["batch"]), ("i1", "i2", "j", "k1", "k2", "k3")
+        else:
+            is_hyb = "max_width" in config
+            rows = max(1, config["work"] // config["max_width"]) if is_hyb else config["rows"]
+            order = ("k1", "i1", "i2", "k2", "j", "k3") if partitions == 1 else ("k1", "j", "i1", "i2", "k2", "k3")
+        return CommonLoops((groups * rows, partitions, lanes * vectors), order, config["vector"])
+
+    def own_axes(self, op: Op) -> tuple[Axis, ...]:
+        """Give the operator's axes; 0 and ``none`` stand for what a template does not have."""
+        return _OWN[op]
+
+    def own(self, config: Config) -> Config:
+        """Give the own parameters; ``splits_rows`` tells whether whole blocks take long rows of CSR."""
+        op = Op.SDDMM if _is_sddmm(config) else Op.SPMM
+        splits = config.get("longest", direct_spmm.UNSPLIT) != direct_spmm.UNSPLIT
+        lacking = {name: value for axis in _OWN[op] for name, value in axis.values[0].items()}
+        return {name: {**config, "splits_rows": splits}.get(name, value) for name, value in lacking.items()}
+
+    def version(self) -> str:
+        """Tell versions of the code apart."""
+        return implementation_version("sparsetir")
+
+    def measure(self, problem: Problem, configs: Sequence[Config], device: DeviceSpec | None) -> list[ConfigSamples]:
+        """Race the configs on a GPU.
+
+        Raises
+        ------
+        DeviceError
+            The device is another one, or none.
+        """
+        from spmark.impls.sparsetir.gpu import open_race
+
+        if device is None or device.kind is not DeviceKind.CUDA:
+            raise DeviceError(f"expected a GPU to measure on, found {device.name if device else 'no device'}")
+        return raced(open_race(problem, device), configs)
+
+
+def _spmm(problem: Problem) -> Iterator[Config]:
+    square = problem.matrix.num_rows == problem.matrix.num_cols
+    hyb = Space(
+        (
+            Axis.of("c", PARTITIONS),
+            Axis.of("max_width", MAX_WIDTHS),
+            Axis.of("order", _ORDERS if square else _ORDERS[:-1]),
+            Axis.of("work", WORK),
+            Axis("tile", tuple(spmm_tiles(problem))),
+            Axis("fixed", (_FIXED,)),
+        )
+    )
+    lengths = dict.fromkeys((direct_spmm.usual_length(problem.matrix), direct_spmm.UNSPLIT))
+    direct = Space(
+        (
+            Axis("fixed", ({**direct_spmm.DIRECT, "threads": _THREADS},)),
+            Axis("tile", tuple(direct_spmm.direct_tiles(problem.width, problem.dtype))),
+            Axis("depth", tuple({"parts": parts, "unroll": unroll} for parts, unroll in _DEEP)),
+            Axis.of("rows", direct_spmm.ROWS),
+            Axis.of("longest", lengths),
+        ),
+        lambda config: direct_spmm.is_offered(problem.dtype, config),
+    )
+    yield from hyb.configs()
+    yield from direct.configs()
+
+
+def _sddmm(problem: Problem) -> Iterator[Config]:
+    width, dtype = problem.width, problem.dtype
+    runs = Space(
+        (
+            Axis("tile", tuple(sddmm_runs.run_tiles(width, dtype))),
+            Axis.of("searched", (False, True)),
+            Axis.of("run", RUNS),
+        ),
+        lambda config: config["run"] >= config["batch"] and sddmm_runs.is_offered(width, dtype, config),
+    )
+    yield from sddmm_space(problem).configs()
+    yield from runs.configs()
+
+
+def _is_sddmm(config: Config) -> bool:
+    """Tell a config of SDDMM, which alone has a batch."""
+    return "batch" in config

@@ -1,0 +1,77 @@
+"""TACO's loop nests as the CPU platform of collected configs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from spmark.impls.core.cores import allowed_cores
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.digest import implementation_version
+from spmark.impls.core.errors import DeviceError
+from spmark.impls.core.interfaces import Config, Plan
+from spmark.impls.core.problem import Op, Problem
+from spmark.impls.runtime.gcc import gcc_missing
+from spmark.impls.taco_cpu.plan import TacoCpu, TacoPlan
+from spmark.impls.taco_cpu.space import CSR, common, digest_of, space_of
+from spmark.impls.tuning.platform import CommonLoops, ConfigSamples, raced
+from spmark.impls.tuning.race import Race
+from spmark.impls.tuning.space import Axis, Space
+from spmark.impls.tuning.timer import HostTimer
+
+_OWN = ("formats", "chunk")
+"""Axes that only this platform has."""
+
+
+class CpuPlatform:
+    """`spmark.impls.tuning.platform.Platform` of the host's cores: every core that the process may use."""
+
+    name: ClassVar[str] = "cpu"
+    kind: ClassVar[DeviceKind | None] = DeviceKind.CPU
+    note: ClassVar[str] = "generated C loop nests in the manner of TACO, measured"
+
+    def space(self, problem: Problem) -> Space:
+        """Give the space of the operator, whatever the matrix."""
+        return space_of(problem.op)
+
+    def default(self, problem: Problem) -> Config:
+        """Give TACO's default: CSR with rows in parallel."""
+        return dict(CSR)
+
+    def digest(self, op: Op) -> str:
+        """Tell versions of the operator's space apart."""
+        return digest_of(op)
+
+    def common(self, config: Config) -> CommonLoops:
+        """Give splits and order in the paper's letters."""
+        return common(config)
+
+    def own_axes(self, op: Op) -> tuple[Axis, ...]:
+        """Give the level formats, and the iterations of the parallel loop that a thread takes at a time."""
+        return tuple(axis for axis in space_of(op).axes if axis.name in _OWN)
+
+    def own(self, config: Config) -> Config:
+        """Give formats and chunk of a config."""
+        return {name: config[name] for name in _OWN}
+
+    def version(self) -> str:
+        """Tell versions of the code apart."""
+        return implementation_version(TacoCpu.name)
+
+    def measure(self, problem: Problem, configs: Sequence[Config], device: DeviceSpec | None) -> list[ConfigSamples]:
+        """Race the configs on the host; a config beyond `TacoCpu`'s cap of storage has a reason.
+
+        Raises
+        ------
+        DeviceError
+            There is no device, or no compiler.
+        """
+        reason = "no device" if device is None else gcc_missing()
+        if device is None or reason is not None:
+            raise DeviceError(f"expected a CPU and a compiler of C to measure on, found none: {reason}")
+        threads, most_bytes = len(allowed_cores()), TacoCpu().most_bytes
+
+        def build(config: Config) -> Plan:
+            return TacoPlan(problem, config, threads, most_bytes)
+
+        return raced(Race(build, HostTimer(problem, device), finalists=0), configs)

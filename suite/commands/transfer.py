@@ -1,0 +1,88 @@
+"""``spmark train`` of models that move from one platform to another, from collected samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.markup import escape
+
+from spmark.datasets.cache import Cache
+from spmark.datasets.load import load_matrix
+from spmark.datasets.sweep import MatrixSpec
+from spmark.impls.core.contracts import TransferJob, TransferLearning
+from spmark.impls.core.errors import SweepError
+from spmark.impls.core.problem import Csr, Op
+from spmark.impls.table import find_contract
+from spmark.suite.commands.console import console, say, tell
+from spmark.suite.commands.train import labels_in
+
+
+@dataclass(frozen=True)
+class TransferRequest:
+    """What the command line asks for; files of samples, or folders that hold some."""
+
+    method: str
+    source: Sequence[Path]
+    target: Sequence[Path]
+    held_out: Sequence[Path]
+    source_matrices: int
+    target_matrices: int
+    op: str
+    seed: int
+    epochs: int
+    name: str
+    out: Path | None
+    as_json: bool
+
+
+def train_transfer(request: TransferRequest) -> None:
+    """Train on samples of the source platform, then of the target platform, and write the model's file.
+
+    Raises
+    ------
+    SweepError
+        The method moves between no platforms, the operator is unknown, or there are no source files.
+    DatasetError
+        Samples are missing, broken or too few.
+    UnsupportedError
+        The library that trains is not installed.
+    BuildError
+        The model cannot be written.
+    """
+    transfer: TransferLearning = find_contract("transfer", request.method)
+    if not request.source:
+        raise SweepError(f"train {request.method}: expected --source with samples that spmark collect made, found none")
+    if request.op not in list(Op):
+        raise SweepError(f"--op: expected one of {', '.join(Op)}, found {request.op!r}")
+    screen = console(request.as_json)
+    named = {"source": request.source, "target": request.target, "held-out": request.held_out}
+    counts = {"source-matrices": request.source_matrices, "target-matrices": request.target_matrices}
+    words = [f"--{option} {path.name}" for option, paths in named.items() for path in paths]
+    words += [f"--{option} {count}" for option, count in counts.items()]
+    words += [f"--op {request.op}", f"--seed {request.seed}", f"--epochs {request.epochs}"]
+    job = TransferJob(
+        source=_files(request.source),
+        target=_files(request.target),
+        held_out=_files(request.held_out),
+        source_matrices=request.source_matrices,
+        target_matrices=request.target_matrices,
+        op=Op(request.op),
+        load=_load,
+        seed=request.seed,
+        epochs=request.epochs,
+        out=request.out or Path("out") / f"{request.method}-{request.name}{transfer.ending}",
+        command=f"spmark train {request.method} {' '.join(words)}",
+        tell=lambda line: say(screen, escape(line)),
+    )
+    tell(transfer.train(job), request.as_json)
+
+
+def _files(paths: Sequence[Path]) -> list[Path]:
+    return [file for path in paths for file in labels_in(path)]
+
+
+def _load(spec: Mapping[str, Any]) -> Csr:
+    return load_matrix(MatrixSpec.model_validate(spec), Cache.default(), 0).csr

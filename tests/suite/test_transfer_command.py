@@ -1,0 +1,126 @@
+"""``spmark train`` from collected samples of two platforms to a model's file, its curves and its card."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from spmark.impls.core.errors import DatasetError, SweepError
+from spmark.impls.core.problem import Op
+from spmark.impls.core.recordfile import read_rows
+from spmark.impls.dash.parameters import OwnParameters
+from spmark.impls.dash.study.commands import CurvePoint
+from spmark.impls.dash.weights import Subject, load
+from spmark.impls.table import find_platform
+from spmark.suite import cli
+from spmark.suite.commands import transfer
+from spmark.suite.commands.transfer import TransferRequest
+
+pytest.importorskip("torch")
+
+SWEEP = """
+schema: 1
+name: {name}
+ops: [spmm]
+matrices:
+  - {{source: rmat, name: a{name}, args: {{scale: 6, edge_factor: 4, seed: {seed}}}}}
+  - {{source: rmat, name: b{name}, args: {{scale: 7, edge_factor: 3, seed: {seed}}}}}
+widths: [8]
+implementations: [scipy_cpu]
+"""
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
+    monkeypatch.setattr(sys, "argv", ["spmark", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert not ended.value.code
+
+
+@pytest.fixture
+def samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Collect a source on the CPU, a target and a held-out set on the accelerator."""
+    for name, platform, configs in (("source", "cpu", 3), ("target", "spade_sim", 8), ("held", "spade_sim", 8)):
+        sweep = tmp_path / f"{name}.yaml"
+        sweep.write_text(SWEEP.format(name=name, seed=len(name)))
+        options = ("--platform", platform, "--sweep", sweep, "--configs", configs, "--out", tmp_path / name)
+        run(monkeypatch, "collect", *options)
+    return tmp_path
+
+
+def request(samples: Path, **changes: object) -> TransferRequest:
+    of = {"source": [samples / "source"], "target": [samples / "target"], "held_out": [samples / "held"]}
+    counts = {"source_matrices": 2, "target_matrices": 2, "seed": 0, "epochs": 2}
+    rest = {"method": "dash", "op": "spmm", "name": "mine", "out": samples / "model.safetensors", "as_json": False}
+    return TransferRequest(**{**of, **counts, **rest, **changes})
+
+
+def test_samples_become_a_model_with_card_curves_and_checkpoints(
+    samples: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = samples / "spade.safetensors"
+    files = ("--source", samples / "source", "--target", samples / "target", "--held-out", samples / "held")
+    counts = ("--source-matrices", 2, "--target-matrices", 1, "--epochs", 2)
+    capsys.readouterr()
+    run(monkeypatch, "train", "dash", *files, *counts, "--out", out, "--json")
+    answer = json.loads(capsys.readouterr().out)
+    spade = find_platform("spade_sim")
+    own = OwnParameters(spade.own_axes(Op.SPMM))
+    subject = Subject(
+        platform="spade_sim", op=Op.SPMM, space_digest=spade.digest(Op.SPMM), parameters_digest=own.digest
+    )
+    card = load(out, subject).card
+    assert card.model_dump(mode="json") == answer["card"]
+    assert [(one.platform, one.matrices) for one in card.trained_on] == [("cpu", 2), ("spade_sim", 1)]
+    assert card.trained_on[1].samples == 9
+    assert card.command == (
+        "spmark train dash --source source --target target --held-out held --source-matrices 2 --target-matrices 1 "
+        "--op spmm --seed 0 --epochs 2"
+    )
+    points = list(read_rows(Path(answer["curves"]), CurvePoint))
+    assert [(point.phase, point.epoch) for point in points] == [
+        (phase, epoch) for phase in ("pre-training", "fine-tuning") for epoch in (1, 2)
+    ]
+    assert "held_tau" in points[-1].values
+    assert "held_tau" not in points[0].values
+    assert len(list(samples.glob("spade.*.checkpoint"))) == 2
+    before = out.read_bytes()
+    run(monkeypatch, "train", "dash", *files, *counts, "--out", out)
+    assert out.read_bytes() == before
+
+
+def test_without_a_target_the_model_is_the_source_s(samples: Path) -> None:
+    transfer.train_transfer(request(samples, target=[], held_out=[], epochs=1))
+    assert [point.phase for point in read_rows(samples / "model.curves.jsonl", CurvePoint)] == ["pre-training"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"source": ["target"]}, "two platforms, found spade_sim as source and as target"),
+        ({"held_out": ["target"]}, "no training has seen, found rmat/atarget, rmat/btarget in both"),
+        ({"held_out": ["source"]}, "held-out samples of spade_sim, found cpu"),
+        ({"target_matrices": 3}, "samples of 3 matrices, found 2"),
+        ({"op": "sddmm"}, "samples of 2 matrices, found 0"),
+    ],
+)
+def test_samples_that_would_mislead_are_refused(samples: Path, changes: dict[str, object], message: str) -> None:
+    folders = {key: [samples / one for one in value] for key, value in changes.items() if isinstance(value, list)}
+    with pytest.raises(DatasetError, match=message):
+        transfer.train_transfer(request(samples, **{**changes, **folders}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"source": []}, "expected --source with samples"),
+        ({"op": "spgemm"}, "--op: expected one of spmm, sddmm, found 'spgemm'"),
+        ({"method": "dish"}, "a method with transfer out of dash, found 'dish'"),
+    ],
+)
+def test_what_no_model_can_be_trained_from_is_refused(tmp_path: Path, changes: dict[str, object], message: str) -> None:
+    with pytest.raises(SweepError, match=message):
+        transfer.train_transfer(request(tmp_path, **changes))

@@ -1,0 +1,96 @@
+"""What all platforms promise: legal defaults, own parameters on their axes, loops that the common vector takes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from problems import random_csr
+
+from spmark.impls.core.errors import DeviceError, SweepError
+from spmark.impls.core.problem import Op, Problem
+from spmark.impls.dash.mapping import of_loops
+from spmark.impls.dash.parameters import OwnParameters
+from spmark.impls.runtime.device import find
+from spmark.impls.sparsetir.plan import build_plan
+from spmark.impls.table import PLATFORMS, find_platform
+from spmark.impls.tuning.space import key_of
+
+PROBLEMS = [
+    Problem(op, random_csr(rows, 70, [5, 0, 30] + [4] * (rows - 3)), width)
+    for op in Op
+    for rows, width in ((70, 32), (40, 6))
+]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda one: f"{one.op}-{one.width}")
+@pytest.mark.parametrize("name", PLATFORMS)
+def test_a_platform_keeps_its_promises(name: str, problem: Problem) -> None:
+    platform = find_platform(name)
+    assert platform.name == name
+    space, default = platform.space(problem), platform.default(problem)
+    drawn = space.sample(3, 60)
+    assert drawn == platform.space(problem).sample(3, 60)
+    assert len({key_of(config) for config in drawn}) == len(drawn) > 3
+    assert space.legal(default)
+    if name != "cpu":  # half a million configs
+        assert key_of(default) in {key_of(config) for config in space.configs()}
+    own = OwnParameters(platform.own_axes(problem.op))
+    numbers = own.vectors([platform.own(config) for config in drawn])
+    assert numbers.shape == (len(drawn), own.size)
+    common = [of_loops(platform.common(config)) for config in (default, *drawn)]
+    together = {(one, *row.tolist()) for one, row in zip(common[1:], numbers, strict=True)}
+    assert len(together) > 0.9 * len(drawn), "configs that differ look alike to a model"
+
+
+@pytest.mark.parametrize("name", PLATFORMS)
+def test_digests_tell_operators_and_versions_apart(name: str) -> None:
+    platform = find_platform(name)
+    digests = {platform.digest(op) for op in Op}
+    assert all(re.fullmatch("[0-9a-f]{16}", one) for one in (*digests, platform.version()))
+    assert len(digests) == (1 if name == "spade_sim" else 2)
+
+
+def test_the_host_is_raced_and_a_reason_stands_for_what_cannot_be_built() -> None:
+    problem, platform = PROBLEMS[0], find_platform("cpu")
+    huge = {**platform.default(problem), "ksplit": 1 << 16, "formats": "UUUU"}
+    found = platform.measure(problem, [platform.default(problem), huge], find("cpu"))
+    assert len(found[0].samples_us) == 15
+    assert min(found[0].samples_us) > 0
+    assert bool(found[1].samples_us) != bool(found[1].reason)
+
+
+@pytest.mark.parametrize(("name", "expected"), [("cpu", "expected a CPU"), ("cuda", "expected a GPU to measure on")])
+def test_a_device_that_lacks_is_named(name: str, expected: str) -> None:
+    platform = find_platform(name)
+    with pytest.raises(DeviceError, match=f"{expected}.*no device"):
+        platform.measure(PROBLEMS[0], [platform.default(PROBLEMS[0])], None)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda one: f"{one.op}-{one.width}")
+def test_configs_of_the_gpu_are_plans(problem: Problem) -> None:
+    platform, device = find_platform("cuda"), find("host-simt")
+    for config in (platform.default(problem), *platform.space(problem).sample(1, 1)):
+        build_plan(problem, device, dict(config))
+
+
+def test_loops_of_the_gpu_by_hand() -> None:
+    cuda = find_platform("cuda")
+    hyb = {"c": 4, "max_width": 8, "order": "row", "work": 32, "vector": 4, "vectors": 2, "lanes": 16}
+    common = cuda.common(hyb)
+    assert (common.splits, common.innermost) == ((8 * 4, 4, 32), 4)
+    assert common.order == ("k1", "j", "i1", "i2", "k2", "k3")
+    direct = {"format": "direct", "vector": 4, "vectors": 1, "lanes": 8, "parts": 2, "unroll": 4, "rows": 2}
+    assert cuda.common(direct).splits == (8 * 2, 1, 8)
+    assert cuda.common(direct).order == ("k1", "i1", "i2", "k2", "j", "k3")
+    assert cuda.own({**direct, "longest": 9}) == {
+        "max_width": 0, "order": "none", "work": 0, "parts": 2, "unroll": 4, "splits_rows": True, "vectors": 1
+    }  # fmt: skip
+    runs = {"vector": 4, "vectors": 1, "lanes": 8, "batch": 4, "parts": 2, "early": False, "searched": True, "run": 16}
+    assert cuda.common(runs).splits == (16 * 16, 1, 8)
+    assert cuda.own(runs)["run"] == 16
+
+
+def test_an_unknown_platform_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(SweepError, match="a platform out of cpu, cuda, spade_sim, found 'gpu'"):
+        find_platform("gpu")
