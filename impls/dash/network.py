@@ -28,12 +28,12 @@ class NetworkSpec(Frozen):
     mapped: bool = True
     """Whether the model sees the common vector; without it, zeros stand there."""
     encoder: EncoderKind = EncoderKind.AUTOENCODER
-    latent: int = Field(LATENT, ge=1, le=_MOST_NUMBERS)
+    latent: int = Field(default=LATENT, ge=1, le=_MOST_NUMBERS)
     """Numbers of z: with augmentation, the sum of all platforms' slots."""
     predictor: PredictorKind = PredictorKind.MLP256
-    max_sites: int = Field(MAX_SITES, ge=1)
+    max_sites: int = Field(default=MAX_SITES, ge=1)
     """Most active sites of a matrix (`spmark.impls.dash.sites.down_sample`)."""
-    max_side: int = Field(MAX_SIDE, ge=1)
+    max_side: int = Field(default=MAX_SIDE, ge=1)
     """Most rows and columns of a matrix's grid."""
 
 

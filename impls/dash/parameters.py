@@ -89,4 +89,5 @@ def _numbers(axis: Axis) -> NDArray[np.float32]:
     if len(values) != len(axis.values) or len(values) <= _FEW or not counted:
         return np.eye(len(axis.values), dtype=np.float32)
     logs = np.log2(np.array(values, np.float64))
-    return ((logs - logs.min()) / (logs.max() - logs.min())).astype(np.float32)[:, None]
+    column: NDArray[np.float32] = ((logs - logs.min()) / (logs.max() - logs.min())).astype(np.float32)[:, None]
+    return column

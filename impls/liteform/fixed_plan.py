@@ -30,7 +30,7 @@ def fixed_plan(problem: Problem, target: Target, choice: Choice, facts: dict[str
         Charged for the conversion.
     """
     if choice.form is StoredAs.DIRECT:
-        schedule = choice.direct.arguments(problem) if choice.direct else usual_schedule(problem)
+        schedule: dict[str, Any] = choice.direct.arguments(problem) if choice.direct else usual_schedule(problem)
         return DirectPlan(problem, target, facts, **schedule)
     if choice.form is StoredAs.BSR:
         with own.phase("convert"):

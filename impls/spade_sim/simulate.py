@@ -179,7 +179,8 @@ class _Walk:
         waiting = (hits * machine.hit_cycles + misses * machine.dram_cycles) * self.lines / machine.outstanding
         working: NDArray[np.float64] = np.maximum(np.maximum(multiplying, asking), waiting)
         tiles = self.order.tiles[np.arange(self.written.size) % self.order.groups] * self.slices_of_stage
-        return working + tiles * machine.tile_cycles
+        working += tiles * machine.tile_cycles
+        return working
 
     def _traffic(self) -> dict[str, NDArray[np.int64]]:
         """Give the bytes between DRAM and the machine by operand, each (stages,)."""

@@ -30,7 +30,7 @@ class TileOrder:
     @property
     def groups(self) -> int:
         """Groups of tiles; between two of them stands a barrier."""
-        return self.tiles.shape[0]
+        return len(self.tiles)
 
 
 def tile_order(matrix: Csr, p_row: int, p_col: int, barrier: bool, pes: int) -> TileOrder:

@@ -27,8 +27,8 @@ class SampledConfig(Frozen):
     @classmethod
     def of(cls, config: dict[str, Any], samples_us: Sequence[float], reason: str = "") -> SampledConfig:
         """Deal the samples out by turns; a single one goes to both halves."""
-        alternate = samples_us[1::2] or samples_us
-        return cls(config=config, chosen_by_us=samples_us[::2], valued_by_us=alternate, reason=reason)
+        samples = tuple(samples_us)
+        return cls(config=config, chosen_by_us=samples[::2], valued_by_us=samples[1::2] or samples, reason=reason)
 
 
 class CollectedRow(Row):

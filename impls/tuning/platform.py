@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.interfaces import Config, Plan
+from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.space import Axis, Space, key_of
@@ -99,7 +99,7 @@ class Platform(Protocol):
         ...
 
 
-def raced(race: Race[Plan], configs: Sequence[Config]) -> list[ConfigSamples]:
+def raced(race: Race[Any], configs: Sequence[Config]) -> list[ConfigSamples]:
     """Give the samples that a race takes of configs, or its reasons."""
     race.time_all(configs)
     found = [race.candidate(config) for config in configs]

@@ -142,7 +142,8 @@ class TreeRanker:
 
 
 def _grades(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
-    return np.floor(seconds.min() / seconds * (_GRADES - 1)).astype(np.int64)
+    grades: NDArray[np.int64] = np.floor(seconds.min() / seconds * (_GRADES - 1)).astype(np.int64)
+    return grades
 
 
 def _keys(one: MatrixSamples) -> list[bytes]:

@@ -214,10 +214,12 @@ def _batches(network: Network, encoder: Encoder, samples: SampleSet, noise: floa
     check_samples(samples, encoder.maps[0][0].shape[0], limits)
 
     def batch(one: MatrixSamples) -> _Batch:
-        pattern, embedding = Pattern.of(one.sites, one.sizes, network.device), None
+        whole = Pattern.of(one.sites, one.sizes, network.device)
+        embedding = None
         if frozen:
             with torch.no_grad():
-                pattern, embedding = None, network.embed(pattern)
+                embedding = network.embed(whole)
+        pattern = None if frozen else whole
         pairs = Pairs.of(one.seconds, noise)
         arrays = one.common, encoder.encode(one.own), pairs.slower, pairs.faster
         common, latent, slower, faster = (torch.from_numpy(array).to(network.device) for array in arrays)

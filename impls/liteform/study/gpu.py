@@ -112,8 +112,8 @@ class _Bench:
 
     def _plan(self, width: int, config: Config) -> DevicePlan:
         if is_direct(config):
-            schedule = {name: value for name, value in config.items() if name not in DIRECT}
-            plan = DirectPlan(self.problems[width], self.target, {}, arrays=self._csr, **schedule)
+            own = {name: value for name, value in config.items() if name not in DIRECT}
+            plan = DirectPlan(self.problems[width], self.target, {}, arrays=self._csr, **own)
             self._csr = plan.arrays
             return plan
         form, schedule = _parted(config)
