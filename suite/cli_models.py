@@ -140,7 +140,8 @@ def train(
 
     [bold]spmark train METHOD --reproduce --out out/predictors[/bold]
 
-    A model that moves between platforms learns from samples of spmark collect.
+    A model that moves between platforms learns from samples of spmark collect. Without --out it is kept where the cost
+    model of the same name looks for it.
 
     [bold]spmark train METHOD --source results/samples/cpu --target results/samples/cuda --out cuda.model[/bold]
     """
@@ -158,7 +159,6 @@ def train(
                 op=op,
                 seed=seed,
                 epochs=epochs,
-                name=name,
                 out=out,
                 as_json=as_json,
             )
