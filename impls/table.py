@@ -193,6 +193,20 @@ def find_platform(name: str) -> Any:
     return _imported(PLATFORMS[name])()
 
 
+def platform_of(implementation: str) -> Any:
+    """Give the platform whose configs an implementation builds.
+
+    Raises
+    ------
+    SweepError
+        No platform has its configs.
+    """
+    for name, entry in PLATFORMS.items():
+        if entry.startswith(f"spmark.impls.{package(implementation)}."):
+            return find_platform(name)
+    raise SweepError(f"implementation {implementation}: expected a platform that has its configs, found none")
+
+
 def _imported(entry: str) -> Any:
     """Import the object that an entry of the form ``module:name`` names."""
     module, _, label = entry.partition(":")

@@ -83,7 +83,7 @@ def collect(
     *,
     platform: Annotated[str, typer.Option(metavar="NAME", help=f"What configs run on: {' or '.join(PLATFORMS)}.")],
     sweep: Annotated[str, typer.Option(help="A sweep's YAML file, or the name of a packaged one: its problems.")],
-    configs: Annotated[int, typer.Option(min=1, help="Configs to draw for a problem, beside the default.")] = 100,
+    configs: Annotated[int, typer.Option(min=1, help="Configs of a problem to measure, beside the default.")] = 100,
     budget: Annotated[str, typer.Option(metavar="TIME", help="No problem begins after this time: 90s, 7m.")] = "7m",
     shard: Annotated[str, typer.Option(metavar="N/M", help="Every M-th matrix, beginning with the N-th.")] = "1/1",
     overrides: SetOption = None,
@@ -140,7 +140,8 @@ def train(
 
     [bold]spmark train METHOD --reproduce --out out/predictors[/bold]
 
-    A model that moves between platforms learns from samples of spmark collect.
+    A model that moves between platforms learns from samples of spmark collect. Without --out it is kept where the cost
+    model of the same name looks for it.
 
     [bold]spmark train METHOD --source results/samples/cpu --target results/samples/cuda --out cuda.model[/bold]
     """
@@ -158,7 +159,6 @@ def train(
                 op=op,
                 seed=seed,
                 epochs=epochs,
-                name=name,
                 out=out,
                 as_json=as_json,
             )

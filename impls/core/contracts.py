@@ -196,8 +196,8 @@ class TransferJob:
     """Gives the matrix of a row by the row's entry of a sweep."""
     seed: int
     epochs: int
-    out: Path
-    """File that the model is written to; checkpoints and curves stand beside it."""
+    out: Path | None
+    """File that the model is written to; checkpoints and curves stand beside it. None is where the cost model looks."""
     command: str
     """The command line without folders, for the model's file."""
     tell: Callable[[str], None]
@@ -206,9 +206,6 @@ class TransferJob:
 
 class TransferLearning(Protocol):
     """``transfer``: trains a model on many samples of one platform, then on few of another (``spmark train``)."""
-
-    ending: ClassVar[str]
-    """Ending of a model's file, such as ``.json``."""
 
     def train(self, job: TransferJob) -> Outcome:
         """Train on the samples and write the model's file; a training that was stopped goes on.

@@ -12,7 +12,6 @@ from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Problem
 from spmark.impls.dash.featuriser import Pattern
 from spmark.impls.dash.mapping import CommonConfig, vectors
-from spmark.impls.dash.parameters import OwnParameters
 from spmark.impls.dash.sites import down_sample, sizes
 from spmark.impls.dash.waco import GraphWalk, NeighbourGraph
 from spmark.impls.dash.weights import TrainedModel
@@ -27,13 +26,18 @@ class DashScores:
     model : TrainedModel
     common : callable
         Maps a config of the platform (`spmark.impls.dash.mapping`).
-    own : OwnParameters
-        The platform's.
+    own : callable
+        Gives the platform's own parameters of n configs as numbers, (n, size) float32 (`spmark.impls.dash.parameters`).
     """
 
     unit: ClassVar[str | None] = None
 
-    def __init__(self, model: TrainedModel, common: Callable[[Config], CommonConfig], own: OwnParameters) -> None:
+    def __init__(
+        self,
+        model: TrainedModel,
+        common: Callable[[Config], CommonConfig],
+        own: Callable[[Sequence[Config]], NDArray[np.float32]],
+    ) -> None:
         self._model, self._common, self._own = model, common, own
 
     def score(self, problem: Problem, configs: Sequence[Config]) -> NDArray[np.float64]:
@@ -79,7 +83,7 @@ class DashScores:
     def embed_configs(self, configs: Sequence[Config]) -> Tensor:
         """Give the embeddings of configs, (len(configs), numbers)."""
         torch, network = load_torch(), self._model.network
-        latent = self._model.encoder.encode(self._own.vectors(configs))
+        latent = self._model.encoder.encode(self._own(configs))
         common = vectors([self._common(config) for config in configs])
         with torch.no_grad():
             return network.embed_configs(*(torch.from_numpy(one).to(network.device) for one in (common, latent)))

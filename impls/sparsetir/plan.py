@@ -38,7 +38,10 @@ class SparseTir:
     kernels: ClassVar[tuple[KernelTemplate, ...]] = (
         *(SPMM_ELL_BUCKETS, SPMM_DIRECT, ROUND_SHARED_ROWS, ZERO_ROWS, FILL_ELL_BUCKETS, SDDMM_CSR, SDDMM_RUNS),
     )
-    cost_models: ClassVar[Mapping[str, str]] = {"rule": "spmark.impls.sparsetir.cost_models:WidthRule"}
+    cost_models: ClassVar[Mapping[str, str]] = {
+        "rule": "spmark.impls.sparsetir.cost_models:WidthRule",
+        "dash": "spmark.impls.dash.cost_models:TransferredScores",
+    }
 
     c: int = 0
     """Column partitions (SpMM); 0 searches."""

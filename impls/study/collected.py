@@ -52,7 +52,7 @@ class CollectedRow(Row):
     cores: tuple[int, ...] = ()
     """Cores of the host that the process was pinned to."""
     wanted: int
-    """Configs that were asked for beside the default."""
+    """Configs that were to have samples, beside the default; others stand among them with their reasons."""
     pattern_sha256: str = ""
     """`Csr.hash`; empty where the matrix is missing."""
     configs: tuple[SampledConfig, ...] = ()

@@ -43,6 +43,7 @@ class TacoCpu:
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CPU})
     kernels: ClassVar[tuple[()]] = ()
+    cost_models: ClassVar[Mapping[str, str]] = {"dash": "spmark.impls.dash.cost_models:TransferredScores"}
 
     isplit: int = CSR["isplit"]
     """Iterations of the loop i0, a power of two."""

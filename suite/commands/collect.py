@@ -36,6 +36,8 @@ from spmark.suite.reproduce import seconds
 
 SIMULATED = "simulated"
 """Stands for the machine where times are simulated."""
+MOST_DRAWN = 10_000
+"""Configs of a problem that are drawn at most: many may have no samples, such as those beyond a cap on storage."""
 _log = logging.getLogger(__name__)
 
 
@@ -93,7 +95,8 @@ class Collector:
     device : DeviceSpec, optional
         None where times are simulated.
     configs : int
-        Configs that are drawn for a problem, beside the default.
+        Configs of a problem that are to have samples, beside the default. Those that cannot be built are kept with the
+        reason, and others are drawn in their place.
     """
 
     def __init__(self, platform: Platform, device: DeviceSpec | None, configs: int) -> None:
@@ -105,15 +108,24 @@ class Collector:
         facts = self._facts(case)
         try:
             problem = Problem(case.op, self._load(case), case.width, case.dtype, scaled=case.scaled)
-            configs = drawn_configs(self._platform, problem, case.matrix.id, self._configs)
-            samples = self._platform.measure(problem, configs, self._device)
+            configs = self._measured(problem, drawn_configs(self._platform, problem, case.matrix.id))
         except SpmarkError as error:
             _log.warning("%s cannot be measured: %s", case.matrix.id, error)
             return CollectedRow(**facts, reason=reason_of(error))
-        found = [
-            SampledConfig.of(config, one.samples_us, one.reason) for config, one in zip(configs, samples, strict=True)
-        ]
-        return CollectedRow(**facts, pattern_sha256=problem.matrix.hash, configs=tuple(found))
+        return CollectedRow(**facts, pattern_sha256=problem.matrix.hash, configs=tuple(configs))
+
+    def _measured(self, problem: Problem, drawn: Sequence[Config]) -> list[SampledConfig]:
+        """Measure configs in their order until as many as are wanted have samples, the default beside them."""
+        found: list[SampledConfig] = []
+        while missing := self._configs + 1 - sum(bool(one.chosen_by_us) for one in found):
+            some = drawn[len(found) : len(found) + missing]
+            if not some:
+                break
+            samples = self._platform.measure(problem, some, self._device)
+            found += [
+                SampledConfig.of(config, one.samples_us, one.reason) for config, one in zip(some, samples, strict=True)
+            ]
+        return found
 
     def done(self, path: Path) -> set[tuple[Any, ...]]:
         """Give the problems that have a row.
@@ -154,8 +166,8 @@ class Collector:
         return self._matrix[1]
 
 
-def drawn_configs(platform: Platform, problem: Problem, matrix: str, count: int) -> list[Config]:
-    """Give the platform's default and ``count`` other configs, or all where there are fewer.
+def drawn_configs(platform: Platform, problem: Problem, matrix: str) -> list[Config]:
+    """Give the platform's default, then other configs in the order of drawing.
 
     The draw follows from the matrix, the problem and the space alone, so that every method sees the same configs, and a
     killed collection goes on with the same.
@@ -163,9 +175,8 @@ def drawn_configs(platform: Platform, problem: Problem, matrix: str, count: int)
     words = (matrix, problem.matrix.hash, problem.op, problem.width, problem.dtype, platform.digest(problem.op))
     seed = int.from_bytes(hashlib.sha256("\0".join(map(str, words)).encode()).digest()[:8], "little")
     default = platform.default(problem)
-    drawn = platform.space(problem).sample(seed, count + 1)
-    others = [config for config in drawn if key_of(config) != key_of(default)]
-    return [default, *others[:count]]
+    drawn = platform.space(problem).sample(seed, MOST_DRAWN)
+    return [default, *(config for config in drawn if key_of(config) != key_of(default))]
 
 
 def _problems(sweep: Sweep) -> Iterator[Case]:

@@ -33,7 +33,6 @@ class TransferRequest:
     op: str
     seed: int
     epochs: int
-    name: str
     out: Path | None
     as_json: bool
 
@@ -73,7 +72,7 @@ def train_transfer(request: TransferRequest) -> None:
         load=_load,
         seed=request.seed,
         epochs=request.epochs,
-        out=request.out or Path("out") / f"{request.method}-{request.name}{transfer.ending}",
+        out=request.out,
         command=f"spmark train {request.method} {' '.join(words)}",
         tell=lambda line: say(screen, escape(line)),
     )

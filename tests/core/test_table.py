@@ -73,10 +73,11 @@ def test_every_cost_model_is_found_by_its_name(name: str, model: str) -> None:
 
 def test_what_predicts_says_so() -> None:
     assert {name: [*cost_models(name)] for name in IMPLEMENTATIONS if cost_models(name)} == {
-        "sparsetir": ["rule"],
+        "sparsetir": ["rule", "dash"],
         "liteform": ["cost", "forests"],
         "stile": ["prices"],
         "lo_spmm": ["estimate", "rank", "proxies"],
+        "taco_cpu": ["dash"],
     }
 
 

@@ -20,7 +20,8 @@ CONFIGS = list(CPU_SPACE.configs())
 def scores() -> DashScores:
     spec = NetworkSpec(encoder=EncoderKind.PCA)
     card = ModelCard(subject=CPU, spec=spec, trained_on=(), seed=0)
-    return DashScores(TrainedModel(card, Network(spec, 3), fit(EncoderKind.PCA, CPU_OWN.every())), common_cpu, CPU_OWN)
+    model = TrainedModel(card, Network(spec, 3), fit(EncoderKind.PCA, CPU_OWN.every()))
+    return DashScores(model, common_cpu, CPU_OWN.vectors)
 
 
 def test_scores_are_the_network_s(scores):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,16 @@ import pytest
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
-from spmark.datasets.sweep import MatrixSpec
+from spmark.datasets.sweep import MatrixSpec, Sweep, expand
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import DatasetError, RecordError
-from spmark.impls.core.problem import Csr, Op
+from spmark.impls.core.interfaces import Config
+from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.core.recordfile import read_rows
 from spmark.impls.spade_sim.platform import SpadePlatform
 from spmark.impls.study.collected import CollectedRow, SampledConfig, read_collected
 from spmark.impls.table import find_platform
+from spmark.impls.tuning.platform import ConfigSamples
 from spmark.suite import cli
 from spmark.suite.cli_options import ExitCode
 from spmark.suite.commands import collect
@@ -152,6 +156,25 @@ def test_samples_of_several_platforms_or_machines_are_refused(
 
 def read_rows_of(file: Path, name: str) -> CollectedRow:
     return next(row for row in read_rows(file, CollectedRow) if row.matrix == name)
+
+
+def test_others_are_drawn_for_configs_that_cannot_be_built() -> None:
+    class Picky(SpadePlatform):
+        def measure(
+            self, problem: Problem, configs: Sequence[Config], device: DeviceSpec | None
+        ) -> list[ConfigSamples]:
+            return [
+                ConfigSamples((), "bypassed") if one["bypass"] == "none" else ConfigSamples((1.0,)) for one in configs
+            ]
+
+    (case, *_) = expand(
+        Sweep.load("smoke", ["matrices=[patterns/logsparse_64]", "ops=[spmm]", "widths=[8]"]), DeviceKind.CPU
+    )
+    configs = collect.Collector(Picky(), None, 20).row(case, case).configs
+    assert sum(not one.reason for one in configs) == 21
+    assert {one.config["bypass"] for one in configs if one.reason} == {"none"}
+    every = collect.Collector(Picky(), None, 10_000).row(case, case).configs
+    assert len(every) == len({str(one.config) for one in every}) > 21
 
 
 def test_halves_alternate() -> None:

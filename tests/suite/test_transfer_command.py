@@ -6,15 +6,19 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from problems import random_csr
 
-from spmark.impls.core.errors import DatasetError, SweepError
-from spmark.impls.core.problem import Op
+from spmark.impls.core.errors import BuildError, DatasetError, SweepError
+from spmark.impls.core.problem import Op, Problem
 from spmark.impls.core.recordfile import read_rows
+from spmark.impls.dash.cost_models import TransferredScores
 from spmark.impls.dash.parameters import OwnParameters
 from spmark.impls.dash.study.commands import CurvePoint
 from spmark.impls.dash.weights import Subject, load
-from spmark.impls.table import find_platform
+from spmark.impls.runtime.device import find
+from spmark.impls.table import cost_model, create, find_platform
 from spmark.suite import cli
 from spmark.suite.commands import transfer
 from spmark.suite.commands.transfer import TransferRequest
@@ -54,7 +58,7 @@ def samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def request(samples: Path, **changes: object) -> TransferRequest:
     of = {"source": [samples / "source"], "target": [samples / "target"], "held_out": [samples / "held"]}
     counts = {"source_matrices": 2, "target_matrices": 2, "seed": 0, "epochs": 2}
-    rest = {"method": "dash", "op": "spmm", "name": "mine", "out": samples / "model.safetensors", "as_json": False}
+    rest = {"method": "dash", "op": "spmm", "out": samples / "model.safetensors", "as_json": False}
     return TransferRequest(**{**of, **counts, **rest, **changes})
 
 
@@ -124,3 +128,26 @@ def test_samples_that_would_mislead_are_refused(samples: Path, changes: dict[str
 def test_what_no_model_can_be_trained_from_is_refused(tmp_path: Path, changes: dict[str, object], message: str) -> None:
     with pytest.raises(SweepError, match=message):
         transfer.train_transfer(request(tmp_path, **changes))
+
+
+def test_a_kept_model_scores_the_configs_of_the_implementation(
+    samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    how, problem = create("taco_cpu"), Problem(Op.SPMM, random_csr(30, 40, [3] * 30), 8)
+    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path / "kept"))
+    model = cost_model(how, "dash", find("cpu"))
+    configs = find_platform("cpu").space(problem).sample(0, 5)
+    with pytest.raises(BuildError, match=r"a model of spmm on cpu at .*train one with spmark train dash"):
+        model.score(problem, configs)
+    transfer.train_transfer(request(samples, target=[], held_out=[], epochs=1, out=None))
+    scores = model.score(problem, [*configs, {**configs[0], "chunk": 3}, {"c": 1}])
+    assert np.isfinite(scores[:5]).all()
+    assert len(set(scores[:5].tolist())) == 5
+    assert np.isnan(scores[5:]).all()
+    more = [{**config, "threads": 2} for config in configs]
+    np.testing.assert_array_equal(model.score(problem, more), scores[:5])
+
+
+def test_an_implementation_without_a_platform_has_no_such_model() -> None:
+    with pytest.raises(SweepError, match="scipy_cpu: expected a platform that has its configs"):
+        TransferredScores(create("scipy_cpu"), find("cpu"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
 
 from spmark.impls.core.contracts import Outcome, TransferJob
 from spmark.impls.core.errors import BuildError, DatasetError
+from spmark.impls.dash.cost_models import own_model
 from spmark.impls.dash.encoders import fit
 from spmark.impls.dash.network import NetworkSpec
 from spmark.impls.dash.study.checkpoints import Epoch
@@ -33,8 +33,6 @@ class CurvePoint(Row):
 class TransferTraining:
     """Pre-training and fine-tuning of DASH's own model (`spmark.impls.core.contracts.TransferLearning`)."""
 
-    ending: ClassVar[str] = ".safetensors"
-
     def train(self, job: TransferJob) -> Outcome:
         """Train, and write the model, its curves and a checkpoint of each phase side by side.
 
@@ -53,12 +51,13 @@ class TransferTraining:
         )
         held_out = gather(read_collected(job.held_out, job.op), job.load) if job.held_out else None
         _check(source, target, held_out)
-        spec = NetworkSpec()
+        subject, spec = (target or source).samples.subject, NetworkSpec()
+        out = job.out or own_model(subject.platform, subject.op)
 
         def session(phase: str, last: bool) -> Session:
             return Session(
                 held_out=held_out.samples if held_out and last else None,
-                checkpoint=job.out.with_suffix(f".{phase}.checkpoint"),
+                checkpoint=out.with_suffix(f".{phase}.checkpoint"),
                 command=job.command,
                 tell=lambda line: job.tell(f"{phase}, {line}"),
             )
@@ -74,7 +73,7 @@ class TransferTraining:
             model, curves[FINE_TUNING] = fine_tune(
                 model, encoder, target.samples, settings(target), session(FINE_TUNING, last=True)
             )
-        return _told(model, curves, job.out)
+        return _told(model, curves, out)
 
 
 def _check(source: Gathered, target: Gathered | None, held_out: Gathered | None) -> None:
