@@ -67,5 +67,5 @@ def test_a_model_scores_samples_as_it_scores_configs():
     spec = NetworkSpec(encoder=EncoderKind.PCA)
     card = ModelCard(subject=TILES, spec=spec, trained_on=(), seed=0)
     model = TrainedModel(card, Network(spec, 1), fit(EncoderKind.PCA, TILE_OWN.every()))
-    expected = DashScores(model, common_tiles, TILE_OWN).score(problem_of(41), CONFIGS)
+    expected = DashScores(model, common_tiles, TILE_OWN.vectors).score(problem_of(41), CONFIGS)
     np.testing.assert_allclose(ModelScores(model).score(HELD), expected, rtol=1e-6)
