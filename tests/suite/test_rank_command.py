@@ -38,6 +38,7 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "_race", lambda space, device, proxies=False: estimated_race(space, proxies))
     monkeypatch.setattr(labels, "assemble", lambda *arguments, **facts: None)
     monkeypatch.setattr(labels, "GROUPS", 24)
+    monkeypatch.delenv("SPMARK_MIRROR", raising=False)  # without a mirror only random problems are labelled
 
 
 @pytest.mark.usefixtures("fake_gpu")
