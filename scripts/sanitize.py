@@ -126,7 +126,9 @@ def sanitize(tool: str, name: str, limit_s: int, part: int = 0, parts: int = 1) 
     command += ["--part", str(part), "--parts", str(parts)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False, env=_on_gpu(part))
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired:
+        return Outcome(tool, name, "not run", 0, 0, f"it did not end within {limit_s} s")
+    except OSError as error:
         return Outcome(tool, name, "not run", 0, 0, str(error)[:500])
     text = done.stdout + done.stderr
     counts, ran = _SUMMARY.search(text), re.search(rf"(\d+) {_DONE}", text)
