@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from problems import random_csr
 
 from spmark.impls.core.errors import BuildError, DatasetError, SweepError
+from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.core.recordfile import read_rows
 from spmark.impls.dash.cost_models import TransferredScores
@@ -19,6 +23,8 @@ from spmark.impls.dash.study.commands import CurvePoint
 from spmark.impls.dash.weights import Subject, load
 from spmark.impls.runtime.device import find
 from spmark.impls.table import cost_model, create, find_platform
+from spmark.impls.tuning.platform import ConfigSamples, raced
+from spmark.impls.tuning.race import Race
 from spmark.suite import cli
 from spmark.suite.commands import transfer
 from spmark.suite.commands.transfer import TransferRequest
@@ -44,9 +50,18 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
     assert not ended.value.code
 
 
+def steady(race: Race[Any], configs: Sequence[Config]) -> list[ConfigSamples]:
+    """Build and check configs as a platform does, and give them times that do not depend on the machine's load."""
+    return [
+        replace(one, samples_us=(100.0 * place, 101.0 * place)) if one.samples_us else one
+        for place, one in enumerate(raced(race, configs), start=1)
+    ]
+
+
 @pytest.fixture
 def samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Collect a source on the CPU, a target and a held-out set on the accelerator."""
+    monkeypatch.setattr("spmark.impls.taco_cpu.platform.raced", steady)
     for name, platform, configs in (("source", "cpu", 3), ("target", "spade_sim", 8), ("held", "spade_sim", 8)):
         sweep = tmp_path / f"{name}.yaml"
         sweep.write_text(SWEEP.format(name=name, seed=len(name)))
