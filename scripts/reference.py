@@ -1,0 +1,205 @@
+"""Collect the records of sweeps over all GPUs of a machine, in shards that go on, and join the shards for the report.
+
+    python scripts/reference.py collect judging_graphs judging_layers --out shards --limit-s 480
+    python scripts/reference.py join shards --into report/reference/h200
+
+`collect` lets one worker a GPU take the next sweep and matrix. Each worker has cores of its own, each matrix a folder
+of its own, and all share the cache of compiled kernels. Cases with records are not measured again, so the same command
+goes on after a limit. `join` puts the lines of all shards of a sweep into one compressed file, unchanged and
+each once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Lock
+
+_COMPRESSED = ("records.jsonl", "candidates.jsonl")
+_PLAIN = ("environments.jsonl", "runs.jsonl")
+_GRACE_S = 20
+"""Seconds that a worker may go on after the limit, before its run is stopped; finished cases keep their records."""
+_RUN = """
+import os, sys
+os.sched_setaffinity(0, map(int, sys.argv.pop(1).split(",")))
+from spmark.suite.cli import main
+main()
+"""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A run of one matrix of one sweep."""
+
+    sweep: str
+    matrix: str
+    place: int
+    """Of the matrix in the sweep; it names the folder."""
+
+    def folder(self, out: Path) -> Path:
+        """Give the folder of the task's records."""
+        return out / f"{self.sweep}-{self.place:03d}"
+
+    def command(self, out: Path, only: Sequence[str]) -> list[str]:
+        """Give the options of spmark that measure the cases without records."""
+        chosen = [word for which in (f"matrix={self.matrix}", *only) for word in ("--only", which)]
+        return ["run", self.sweep, "--device", "cuda", *chosen, "--out", str(self.folder(out))]
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One GPU with cores of its own."""
+
+    gpu: str
+    cores: frozenset[int]
+
+    def run(self, command: Sequence[str], log: Path, limit_s: float) -> int | None:
+        """Run spmark on the worker's GPU and cores; gives its exit code, or None where the limit ended it."""
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as file:
+            process = subprocess.Popen(
+                [sys.executable, "-c", _RUN, ",".join(map(str, sorted(self.cores))), *command],
+                stdout=file,
+                stderr=file,
+                env={**os.environ, "CUDA_VISIBLE_DEVICES": self.gpu},
+            )
+            try:
+                return process.wait(limit_s)
+            except subprocess.TimeoutExpired:
+                process.terminate()
+                process.wait()
+                return None
+
+
+def workers(gpus: Sequence[str], cores: Iterable[int]) -> list[Worker]:
+    """Deal the cores out evenly.
+
+    Raises
+    ------
+    SystemExit
+        There is no GPU, or fewer cores than GPUs.
+    """
+    every = sorted(cores)
+    each = len(every) // len(gpus) if gpus else 0
+    if not each:
+        raise SystemExit(f"expected a GPU and a core for each, found {len(gpus)} GPUs and {len(every)} cores")
+    return [Worker(gpu, frozenset(every[n * each : (n + 1) * each])) for n, gpu in enumerate(gpus)]
+
+
+def collect(tasks: Sequence[Task], crew: Sequence[Worker], out: Path, only: Sequence[str], limit_s: float) -> int:
+    """Run the tasks in their order until all are done or the time is up; gives how many were not finished."""
+    ends, waiting, telling = time.monotonic() + limit_s, SimpleQueue[Task](), Lock()
+    for task in tasks:
+        waiting.put(task)
+
+    def work(worker: Worker) -> int:
+        done = 0
+        while time.monotonic() < ends:
+            try:
+                task = waiting.get_nowait()
+            except Empty:
+                break
+            begun = time.monotonic()
+            log = task.folder(out) / "log.txt"
+            code = worker.run(task.command(out, only), log, ends + _GRACE_S - begun)
+            done += code == 0
+            with telling:
+                what = {0: "done", None: "stopped at the limit"}.get(code, f"exit code {code}, see {log}")
+                _say(f"GPU {worker.gpu}: {task.sweep} {task.matrix}: {time.monotonic() - begun:.0f} s, {what}")
+        return done
+
+    with ThreadPoolExecutor(len(crew)) as pool:
+        return len(tasks) - sum(pool.map(work, crew))
+
+
+def join(shards: Sequence[Path], into: Path) -> list[str]:
+    """Join all result folders below ``shards`` by sweep; gives a line on each sweep.
+
+    Lines that stand in ``into`` come first and stay. A line that two shards hold is kept once.
+    """
+    folders: dict[str, list[Path]] = {}
+    for records in sorted(file for shard in shards for file in shard.rglob("records.jsonl")):
+        folders.setdefault(records.parent.parent.name, []).append(records.parent)
+    told = []
+    for sweep, parts in folders.items():
+        target = into / sweep
+        target.mkdir(parents=True, exist_ok=True)
+        counts = {}
+        for name in (*_COMPRESSED, *_PLAIN):
+            file = target / (f"{name}.gz" if name in _COMPRESSED else name)
+            lines = list(
+                dict.fromkeys(line for part in (file, *(one / name for one in parts)) for line in _lines(part))
+            )
+            counts[name] = len(lines)
+            if lines:
+                text = b"".join(lines)
+                file.write_bytes(gzip.compress(text, 9, mtime=0) if name in _COMPRESSED else text)
+        told.append(f"{target}: {counts['records.jsonl']} records of {len(parts)} shards")
+    return told
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """Give the complete lines of a file; a missing file has none, and the last line of a killed run may be torn."""
+    if not path.exists():
+        return
+    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    for line in data.splitlines(keepends=True):
+        try:
+            json.loads(line)
+        except ValueError:
+            continue
+        yield line if line.endswith(b"\n") else line + b"\n"
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _tasks(sweeps: Sequence[str]) -> list[Task]:
+    from spmark.datasets.sweep import Sweep
+
+    return [Task(name, spec.id, n) for name in sweeps for n, spec in enumerate(Sweep.load(name, ()).matrices)]
+
+
+def _gpus() -> list[str]:
+    if chosen := os.environ.get("CUDA_VISIBLE_DEVICES"):
+        return chosen.split(",")
+    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True).stdout.splitlines()
+    return [str(number) for number, _ in enumerate(listed)]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Collect or join; the exit code is 1 where tasks are left."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    collecting = commands.add_parser("collect", help="run sweeps over all GPUs")
+    collecting.add_argument("sweeps", nargs="+")
+    collecting.add_argument("--out", type=Path, required=True, help="a folder for each matrix is made in it")
+    collecting.add_argument("--only", action="append", default=[], help="as spmark run has it")
+    collecting.add_argument("--limit-s", type=float, default=480, help="no matrix is begun after that many seconds")
+    joining = commands.add_parser("join", help="join shards by sweep")
+    joining.add_argument("shards", nargs="+", type=Path)
+    joining.add_argument("--into", type=Path, required=True)
+    asked = parser.parse_args(arguments)
+    if asked.command == "join":
+        _say("\n".join(join(asked.shards, asked.into)))
+        return 0
+    crew = workers(_gpus(), os.sched_getaffinity(0))
+    left = collect(_tasks(asked.sweeps), crew, asked.out, asked.only, asked.limit_s)
+    _say(f"{left} tasks are left")
+    return int(left > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

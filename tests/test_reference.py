@@ -1,0 +1,81 @@
+"""scripts/reference.py: GPUs and cores are dealt out, a limit leaves tasks, and shards are joined without loss."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from scripts_by_name import load_script
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    return load_script("reference")
+
+
+def test_cores_are_dealt_out(script: ModuleType) -> None:
+    crew = script.workers(["2", "5"], range(9))
+    assert [(one.gpu, sorted(one.cores)) for one in crew] == [("2", [0, 1, 2, 3]), ("5", [4, 5, 6, 7])]
+
+
+@pytest.mark.parametrize(("gpus", "cores"), [([], range(4)), (["0", "1"], range(1))])
+def test_a_worker_needs_a_gpu_and_a_core(script: ModuleType, gpus: list[str], cores: range) -> None:
+    with pytest.raises(SystemExit, match="expected a GPU and a core for each"):
+        script.workers(gpus, cores)
+
+
+def test_a_task_runs_one_matrix(script: ModuleType) -> None:
+    assert script.Task("smoke", "near/a", 3).command(Path("out"), ["op=spmm"]) == [
+        *("run", "smoke", "--device", "cuda", "--only", "matrix=near/a", "--only", "op=spmm", "--out", "out/smoke-003")
+    ]
+
+
+def test_workers_take_turns_and_a_limit_leaves_the_rest(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script, "_GRACE_S", 0)
+    monkeypatch.setattr(
+        script,
+        "_RUN",
+        "import os, sys, time; cores, *words, out = sys.argv[1:]; matrix = words[-2].removeprefix('matrix=')\n"
+        "print(os.environ['CUDA_VISIBLE_DEVICES'], cores, matrix, flush=True)\n"
+        "time.sleep(60) if matrix == 'long' else sys.exit(4 if matrix == 'bad' else 0)",
+    )
+    crew = [script.Worker("7", frozenset({3, 1}))]
+    tasks = [script.Task("sweep", name, place) for place, name in enumerate(("good", "bad", "long", "good"))]
+    assert script.collect(tasks, crew, tmp_path, (), 3) == 3
+    logs = [file.read_text().strip() for file in sorted(tmp_path.glob("*/log.txt"))]
+    assert logs == ["7 1,3 good", "7 1,3 bad", "7 1,3 long"]
+
+
+def test_shards_are_joined_and_every_line_is_kept_once(script: ModuleType, tmp_path: Path) -> None:
+    lines = {0: b'{"a": 1}\n{"a": 2}\n', 1: b'{"a": 2}\n{"a": 3}\n{"torn'}
+    for gpu, text in lines.items():
+        folder = tmp_path / "shards" / str(gpu) / "sweep" / "nvidia-h200"
+        folder.mkdir(parents=True)
+        (folder / "records.jsonl").write_bytes(text)
+        (folder / "environments.jsonl").write_bytes(b'{"digest": "d"}\n')
+    for _ in range(2):
+        told = script.join([tmp_path / "shards"], tmp_path / "into")
+        assert told == [f"{tmp_path}/into/sweep: 3 records of 2 shards"]
+    found = tmp_path / "into" / "sweep"
+    assert gzip.decompress((found / "records.jsonl.gz").read_bytes()) == b'{"a": 1}\n{"a": 2}\n{"a": 3}\n'
+    assert (found / "environments.jsonl").read_bytes() == b'{"digest": "d"}\n'
+    assert sorted(file.name for file in found.iterdir()) == ["environments.jsonl", "records.jsonl.gz"]
+
+
+def test_records_that_stand_are_kept(script: ModuleType, tmp_path: Path) -> None:
+    for number in range(2):
+        folder = tmp_path / f"run{number}" / "sweep" / "nvidia-h200"
+        folder.mkdir(parents=True)
+        (folder / "records.jsonl").write_text(f'{{"run": {number}}}\n')
+        script.join([tmp_path / f"run{number}"], tmp_path / "into")
+    whole = gzip.decompress((tmp_path / "into" / "sweep" / "records.jsonl.gz").read_bytes())
+    assert whole == b'{"run": 0}\n{"run": 1}\n'
+
+
+def test_tasks_are_the_matrices_of_a_sweep(script: ModuleType) -> None:
+    assert script._tasks(["smoke"])[0].sweep == "smoke"
+    assert len(script._tasks(["judging_graphs"])) == 35
