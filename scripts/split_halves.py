@@ -5,12 +5,19 @@
 Fits and searches for a release use the tuning half and seeded matrices; the judging half only judges. Matrices of one
 origin are alike, so that a family goes to one half as a whole. Within each class a seed draws the order of the
 families, and each family goes to the half that has fewer matrices of the class so far.
+
+The evaluation of learned cost models needs 60 real matrices. Of the judging half, the graphs of the class "generated"
+are left out: seeded matrices, which these models learn from, are their kin, and two of them have one pattern. This
+leaves 46. The other 14 are drawn from real families of the tuning half, classes by turns and one matrix of a family. No
+such model is trained on a real matrix, so that the tuning half has no kin in their training either. What is fitted on
+the tuning half must not be judged on these 14.
 """
 
 from __future__ import annotations
 
 import os
 from fnmatch import fnmatchcase
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +67,10 @@ GRAPHS = {
     "others": [["zenios", "test_FW_2003"], ["Groebner_id2003_aug"], ["Chem97Zt"]],
 }
 """Families of each class. The two families of power grids have different makers, and so have the two of maps."""
+SEEDED = "generated"
+"""The class whose matrices somebody's program made."""
+EVALUATED = 45
+"""Graphs that judge learned cost models, beside the layers of the judging half."""
 LAYERS = {"tuning": ["tf__mag__*"], "judging": ["rn50__*", "tf__l0__*", "tf__rand__*", "tf__vd__*"]}
 """One pruned network against the others: a network and the way in which it was pruned. Nothing is drawn."""
 
@@ -78,6 +89,20 @@ def halves() -> dict[str, list[str]]:
     return {half: sorted(names, key=str.lower) for half, names in chosen.items()}
 
 
+def evaluated() -> list[str]:
+    """Give the graphs that judge learned cost models, sorted."""
+    random = np.random.default_rng(SEED)
+    tuning, judging = (set(halves()[half]) for half in HALVES)
+    real = [families for name, families in GRAPHS.items() if name != SEEDED]
+    chosen = [name for families in real for family in families for name in family if name in judging]
+    drawn = [
+        [random.choice(families[place]) for place in random.permutation(len(families)) if tuning >= {*families[place]}]
+        for families in real
+    ]
+    more = [str(name) for turn in zip_longest(*drawn) for name in turn if name]
+    return sorted([*chosen, *more[: EVALUATED - len(chosen)]], key=str.lower)
+
+
 def layers(mirror: Path) -> dict[str, list[str]]:
     """Give the names of each half's pruned layers, sorted; each layer is in one half."""
     names = [line.name for line in read_manifest(mirror) if line.category == "dlmc"]
@@ -87,17 +112,20 @@ def layers(mirror: Path) -> dict[str, list[str]]:
     return {half: sorted(names, key=str.lower) for half, names in chosen.items()}
 
 
-def text(half: str, what: str, names: list[str]) -> str:
+def text(what: str, names: list[str]) -> str:
     """Write a list as a sweep includes it."""
-    lines = [f"# The {half} half of the mirror's {what}, as scripts/split_halves.py draws it.", "- source: mirror"]
+    lines = [f"# {what}, as scripts/split_halves.py draws it.", "- source: mirror"]
     return "\n".join([*lines, "  names:", *(f'    - "{name}"' for name in names), ""])
 
 
 def main() -> None:
-    """Write the four lists."""
+    """Write the lists."""
     for what, chosen in (("graphs", halves()), ("layers", layers(Path(os.environ["SPMARK_MIRROR"])))):
         for half, names in chosen.items():
-            (FOLDER / f"{half}_{what}.yaml").write_text(text(half, what, names), encoding="utf-8")
+            listed = text(f"The {half} half of the mirror's {what}", names)
+            (FOLDER / f"{half}_{what}.yaml").write_text(listed, encoding="utf-8")
+    listed = text("What judges learned cost models among the mirror's graphs", evaluated())
+    (FOLDER / "dash_graphs.yaml").write_text(listed, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatch
+from pathlib import Path
+
+from scripts_by_name import load_script
+
+from spmark.datasets.cache import Cache
+from spmark.datasets.load import load_matrix
 from spmark.datasets.sweep import MatrixSpec, Sweep
 
 
@@ -31,6 +38,32 @@ def test_no_matrix_serves_two_ends() -> None:
     assert not (source | target) & evaluation
 
 
-def test_those_that_judge_are_the_judging_half_and_real() -> None:
-    assert {spec.id for spec in matrices("evaluation")} == {spec.id for spec in Sweep.load("judging_graphs").matrices}
-    assert {spec.source for spec in matrices("evaluation")} == {"mirror"}
+def test_those_that_judge_are_sixty_real_matrices_of_no_family_to_learn_from() -> None:
+    script = load_script("split_halves")
+    evaluation = matrices("evaluation")
+    names = {spec.name for spec in evaluation}
+    assert len(names) == len(evaluation) == 60
+    assert {spec.source for spec in evaluation} == {"mirror"}
+    layers = {name for name in names if any(fnmatch(name, one) for one in script.LAYERS["judging"])}
+    assert len(layers) == 15
+    real = [family for what, families in script.GRAPHS.items() if what != script.SEEDED for family in families]
+    families = [set(family) for family in real if names & set(family)]
+    assert names - layers <= set().union(*families)
+    learnt = {spec.name for one in ("source", "target") for spec in matrices(one)}
+    assert not [family for family in families if family & learnt]
+    assert not {spec.source for one in ("source", "target") for spec in matrices(one)} & {"mirror"}
+
+
+def test_graphs_that_judge_are_the_real_ones_of_the_judging_half_and_few_others() -> None:
+    script = load_script("split_halves")
+    names, halves = set(script.evaluated()), script.halves()
+    assert set(halves["judging"]) - names == {*script.GRAPHS[script.SEEDED][0], "bfly"}
+    others = names & set(halves["tuning"])
+    assert len(others) == 14
+    assert all(len(others & set(family)) <= 1 for families in script.GRAPHS.values() for family in families)
+
+
+def test_no_two_that_judge_have_one_pattern(mirror: Path) -> None:
+    del mirror  # skips where there is none
+    patterns = [load_matrix(spec, Cache.default(), 0).csr.hash for spec in matrices("evaluation")]
+    assert len(set(patterns)) == 60

@@ -27,7 +27,7 @@ def test_the_lists_are_those_that_the_script_draws(
     monkeypatch.setattr(script, "FOLDER", tmp_path)
     script.main()
     drawn = sorted(tmp_path.iterdir())
-    assert len(drawn) == 4
+    assert len(drawn) == 5
     for file in drawn:
         assert file.read_text() == (committed / file.name).read_text(), f"run scripts/split_halves.py: {file.name}"
     lines = read_manifest(mirror)
