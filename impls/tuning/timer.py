@@ -20,6 +20,8 @@ from spmark.impls.runtime.timing import HostStopwatch, Run, Stopping, Stopwatch,
 _CHECKED_ROWS = 512
 _WARMUPS = 2
 _ALTERNATING = Stopping(max_samples=50, max_seconds=0.1, warmups=_WARMUPS, batch=5)
+_HOST_S = 0.1
+"""Seconds for the samples of one plan on the host, where a run, or emptying the caches, may take tens of milliseconds."""
 
 
 class _Drawn(Stopwatch):
@@ -125,3 +127,14 @@ class HostTimer(ProblemTimer):
 
     def __init__(self, problem: Problem, device: DeviceSpec, seed: int = 0) -> None:
         super().__init__(problem, HostStopwatch(device.l2_bytes), np, np.asarray, seed)
+
+    def times_us(self, plans: Sequence[Plan], rounds: int) -> list[list[float]]:
+        """Time every plan once in each round from cold caches; microseconds.
+
+        There are fewer rounds, at least two, where the time of `_HOST_S` a plan is up.
+        """
+        runs = [partial(plan.run, self._operands, self._out) for plan in plans]
+        stopping = Stopping(
+            half_width=0, min_samples=2, max_samples=rounds, max_seconds=_HOST_S * len(plans), warmups=1, batch=1
+        )
+        return take_samples(self._stopwatch, runs, stopping).times_us

@@ -116,7 +116,8 @@ def test_plans_are_timed_in_alternation(timer: Any, monkeypatch: pytest.MonkeyPa
     assert len(set(rounds)) > 1
 
 
-def test_a_race_on_the_host_checks_and_times_plans() -> None:
+def test_a_race_on_the_host_checks_and_times_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spmark.impls.tuning.timer._HOST_S", 60.0)
     timer, device = HostTimer(PROBLEM, find("cpu")), find("cpu")
     plan = ScipyCpu().build(PROBLEM, device)
     timer.check(plan)
@@ -125,3 +126,10 @@ def test_a_race_on_the_host_checks_and_times_plans() -> None:
     assert all(time > 0 for each in times for time in each)
     with pytest.raises(BuildError, match="wrong result: "):
         timer.check(Product(PROBLEM, "leaves an empty row"))
+
+
+def test_slow_runs_on_the_host_have_two_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spmark.impls.tuning.timer._HOST_S", 0.0)
+    device = find("cpu")
+    plan = ScipyCpu().build(PROBLEM, device)
+    assert [len(each) for each in HostTimer(PROBLEM, device).times_us([plan, plan], 5)] == [2, 2]
