@@ -21,7 +21,7 @@ _CHECKED_ROWS = 512
 _WARMUPS = 2
 _ALTERNATING = Stopping(max_samples=50, max_seconds=0.1, warmups=_WARMUPS, batch=5)
 _HOST_S = 0.1
-"""Seconds for the samples of one plan on the host, where a run, or emptying the caches, may take tens of milliseconds."""
+"""Seconds for the samples of one plan on the host, where a run or emptying the caches may take tens of milliseconds."""
 
 
 class _Drawn(Stopwatch):
