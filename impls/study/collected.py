@@ -88,13 +88,13 @@ def read_collected(files: Iterable[Path], op: Op | None = None) -> list[Collecte
     Raises
     ------
     DatasetError
-        Rows are of several platforms, machines or versions of a space.
+        Rows are of several platforms, machines, numbers of cores or versions of a space.
     RecordError
         A file cannot be read.
     """
     rows = [row for file in files for row in read_rows(file, CollectedRow)]
     found = [row for row in rows if row.configs and op in (None, row.op)]
-    machines = {(row.platform, row.machine, row.cores) for row in found}
+    machines = {(row.platform, row.machine, len(row.cores)) for row in found}
     spaces = {(row.op, row.space_digest) for row in found}
     if len(machines) > 1 or len(spaces) > len({op for op, _ in spaces}):
         listed = ", ".join(str(one) for one in sorted([*machines, *spaces], key=str))

@@ -118,6 +118,7 @@ def test_no_problem_begins_after_the_budget(sweep: Path, tmp_path: Path, monkeyp
 
 
 def test_the_host_is_measured_with_its_cores(sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spmark.impls.tuning.timer._HOST_S", 60.0)
     arguments = ("collect", "--platform", "cpu", "--sweep", sweep, "--configs", 2, "--out", tmp_path)
     only = ("--set", "matrices=[patterns/logsparse_64]", "--set", "ops=[spmm]")
     assert spmark(*arguments, *only, monkeypatch=monkeypatch) == 0
@@ -152,6 +153,21 @@ def test_samples_of_several_platforms_or_machines_are_refused(
         read_collected([file])
     with pytest.raises(DatasetError, match=r"patterns/logsparse_64: expected the pattern .*the matrix has changed"):
         read_rows_of(file, "patterns/logsparse_64").problem(matrix("logsparse_65"))
+
+
+def test_shards_may_have_other_cores_but_as_many(sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = collected(sweep, tmp_path, monkeypatch)
+    (first, *others) = read_rows(file, CollectedRow)
+
+    def with_cores(*cores: tuple[int, ...]) -> list[CollectedRow]:
+        rows = [first.model_copy(update={"cores": some}) for some in cores]
+        file.write_text("".join(row.model_dump_json() + "\n" for row in rows))
+        return read_collected([file])
+
+    assert others
+    assert len(with_cores((0, 1), (4, 5))) == 2
+    with pytest.raises(DatasetError, match="of one platform and machine"):
+        with_cores((0, 1), (4, 5, 6))
 
 
 def read_rows_of(file: Path, name: str) -> CollectedRow:
