@@ -1,0 +1,22 @@
+"""What is published can be drawn as one page: every file that is taken for records holds records."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+import spmark.report
+from spmark.impls.core.record import Measurement
+from spmark.report.load.records import record_files
+
+REFERENCE = Path(spmark.report.__file__).parent / "reference"
+FILES = record_files([REFERENCE / "h200", REFERENCE / "cpu"])
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}-{file.name}")
+def test_the_first_line_is_a_record(file: Path) -> None:
+    with gzip.open(file, "rt") if file.suffix == ".gz" else file.open() as lines:
+        assert Measurement.model_validate(json.loads(next(lines))).case_id
