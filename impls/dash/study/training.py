@@ -11,6 +11,8 @@ changes in neither.
 from __future__ import annotations
 
 import hashlib
+import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -64,9 +66,15 @@ class Session:
     """The command line without folders, for the model's card."""
     tell: Callable[[str], None] = lambda line: None
     """Receives a line on every epoch."""
+    ends: float = math.inf
+    """Time of the monotonic clock, in seconds, after which no epoch begins."""
 
 
 PLAIN = Session()
+
+
+class OutOfTime(Exception):  # noqa: N818 (nothing is wrong)
+    """The time of a session is up; its checkpoint holds the epochs so far."""
 
 
 def pretrain(
@@ -99,6 +107,8 @@ def pretrain(
         The checkpoint is of another training, or cannot be read or written.
     UnsupportedError
         PyTorch is not installed.
+    OutOfTime
+        The session's time is up before the last epoch.
     """
     network = Network(spec, settings.seed, session.device)
     given = session.featuriser_of
@@ -129,7 +139,7 @@ def fine_tune(
 
     Raises
     ------
-    DatasetError, ValueError, BuildError, UnsupportedError
+    DatasetError, ValueError, BuildError, UnsupportedError, OutOfTime
         As `pretrain`.
     """
     network = Network(source.card.spec, settings.seed, session.device)
@@ -180,7 +190,9 @@ def _trained(
     frozen: bool,
     before: tuple[SampleCard, ...],
 ) -> tuple[TrainedModel, Sequence[Epoch]]:
+    started = time.perf_counter()
     batches = _batches(network, encoder, samples, settings.noise, frozen)
+    prepared = time.perf_counter() - started
     if not any(batch.pairs.slower.size for batch in batches):
         raise DatasetError(
             f"expected a matrix with two configs whose times differ by more than {settings.noise:.1%}, "
@@ -192,7 +204,10 @@ def _trained(
     checkpoint = Checkpoint(session.checkpoint, key) if session.checkpoint else None
     curve = checkpoint.resume(network, optimizer) if checkpoint else []
     for number in range(len(curve), settings.epochs):
-        curve.append(_epoch(network, optimizer, batches, held, settings, number=number))
+        if time.monotonic() >= session.ends:
+            raise OutOfTime
+        curve.append(_epoch(network, optimizer, batches, held, settings, number=number, prepared=prepared))
+        prepared = 0.0
         session.tell(f"epoch {number + 1} of {settings.epochs}: {_told(curve[-1])}")
         if checkpoint:
             checkpoint.save(network, optimizer, curve)
@@ -236,9 +251,11 @@ def _epoch(
     settings: TrainingSettings,
     *,
     number: int,
+    prepared: float,
 ) -> Epoch:
     """Take one step for each matrix, in an order that the seed and the number of the epoch decide."""
     trained, held_out = [], []
+    started = time.perf_counter()
     for place in np.random.default_rng((settings.seed, number)).permutation(len(batches)):
         scores, loss = batches[place].look(network, settings.margin)
         trained.append(batches[place].measures(scores, loss))
@@ -246,12 +263,14 @@ def _epoch(
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+    seconds = prepared + time.perf_counter() - started
     with load_torch().no_grad():
         for batch in held:
             held_out.append(batch.measures(*batch.look(network, settings.margin)))
     names = ("prl", "opa", "tau")
     means = dict(zip(names, _means(trained), strict=True))
-    return Epoch(**means, **{f"held_{name}": mean for name, mean in zip(names, _means(held_out), strict=True)})
+    means |= {f"held_{name}": mean for name, mean in zip(names, _means(held_out), strict=True)}
+    return Epoch(**means, seconds=seconds)
 
 
 def _means(measures: list[tuple[float, float, float]]) -> list[float | None]:

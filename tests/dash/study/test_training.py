@@ -15,8 +15,8 @@ from spmark.impls.dash.featuriser import Featuriser
 from spmark.impls.dash.network import NetworkSpec
 from spmark.impls.dash.predictor import PredictorKind
 from spmark.impls.dash.study.samples import SampleSet
-from spmark.impls.dash.study.training import Session, TrainingSettings, fine_tune, pretrain, retargeted
-from spmark.impls.dash.waco import Transfer, waco_spec
+from spmark.impls.dash.study.training import OutOfTime, Session, TrainingSettings, fine_tune, pretrain, retargeted
+from spmark.impls.dash.waco import Transfer, waco_encoder, waco_spec
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra dash)")
 pytest.importorskip("safetensors", reason="safetensors is not installed (extra dash)")
@@ -79,8 +79,19 @@ def test_a_killed_training_goes_on_to_the_same_bits(encoders, spec, tmp_path):
     pretrain(spec, encoders["cpu"], SOURCE, TrainingSettings(epochs=2), session)
     model, curve = pretrain(spec, encoders["cpu"], SOURCE, TrainingSettings(epochs=4), session)
     assert same(model, straight)
-    assert list(curve) == list(straight_curve)
+    assert [epoch.known() for epoch in curve] == [epoch.known() for epoch in straight_curve]
+    assert all(epoch.seconds > 0 for epoch in curve)
     assert [line.split(":")[0] for line in told[2:]] == ["epoch 3 of 4", "epoch 4 of 4"]
+
+
+def test_no_epoch_begins_when_the_time_is_up(encoders, tmp_path):
+    open_end, over = Session(checkpoint=tmp_path / "one"), Session(checkpoint=tmp_path / "one", ends=0.0)
+    straight, _ = pretrain(BLIND, encoders["cpu"], SOURCE, TrainingSettings(epochs=3))
+    pretrain(BLIND, encoders["cpu"], SOURCE, TrainingSettings(epochs=1), open_end)
+    with pytest.raises(OutOfTime):
+        pretrain(BLIND, encoders["cpu"], SOURCE, TrainingSettings(epochs=3), over)
+    model, _ = pretrain(BLIND, encoders["cpu"], SOURCE, TrainingSettings(epochs=3), open_end)
+    assert same(model, straight)
 
 
 @pytest.mark.parametrize("change", ["seed", "samples", "held out"])
@@ -134,11 +145,13 @@ def test_every_predictor_trains(encoders, predictor):
 
 
 @pytest.mark.parametrize("transfer", Transfer)
-def test_waco_transfers_both_ways(transfer):
+def test_waco_transfers_in_every_way(transfer):
     spec, slots = waco_spec(transfer, {"cpu": CPU_OWN.size, "tiles": TILE_OWN.size})
-    source, _ = pretrain(spec, augmented("cpu", slots), SOURCE.for_waco(transfer), TrainingSettings(epochs=1))
+    source, _ = pretrain(
+        spec, waco_encoder(transfer, "cpu", slots), SOURCE.for_waco(transfer), TrainingSettings(epochs=1)
+    )
     settings = TrainingSettings(epochs=100, rate=1e-3)
-    tuned, curve = fine_tune(source, augmented("tiles", slots), TARGET.for_waco(transfer), settings)
+    tuned, curve = fine_tune(source, waco_encoder(transfer, "tiles", slots), TARGET.for_waco(transfer), settings)
     assert curve[-1].tau > 0.8
     assert tuned.card.subject == TILES
 
