@@ -5,8 +5,12 @@ Every legal config has the same chance, also those that no search would try.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.digest import implementation_version
@@ -56,6 +60,7 @@ class CudaPlatform:
     name: ClassVar[str] = "cuda"
     kind: ClassVar[DeviceKind | None] = DeviceKind.CUDA
     note: ClassVar[str] = "hyb(c, k) and CSR templates, measured"
+    ruled: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
 
     def space(self, problem: Problem) -> Space:
         """Give the configs of all templates as the values of one axis, so that each has the same chance.
@@ -110,6 +115,20 @@ class CudaPlatform:
         splits = config.get("longest", direct_spmm.UNSPLIT) != direct_spmm.UNSPLIT
         lacking = {name: value for axis in _OWN[op] for name, value in axis.values[0].items()}
         return {name: {**config, "splits_rows": splits}.get(name, value) for name, value in lacking.items()}
+
+    def by_rule(self, problem: Problem, configs: Sequence[Config]) -> NDArray[np.float64]:
+        """Score configs of SpMM by the paper's rule k = ceil(log2(nnz / I)); CSR, which has no k, comes last.
+
+        Where k ties, fewer column partitions come first: the paper has no rule for c and searches it.
+        """
+        rule = math.log2(rule_width(problem))
+
+        def score(config: Config) -> float:
+            if "max_width" not in config:
+                return math.inf
+            return abs(math.log2(config["max_width"]) - rule) + config["c"] / (2 * PARTITIONS[-1])
+
+        return np.array([score(config) for config in configs], np.float64)
 
     def version(self) -> str:
         """Tell versions of the code apart."""

@@ -11,6 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
@@ -96,6 +99,17 @@ class Platform(Protocol):
         SpmarkError
             The problem cannot be measured at all. A config that cannot be built has a reason in place of samples.
         """
+        ...
+
+
+class RuledPlatform(Platform, Protocol):
+    """A platform with a rule that a paper gives for its configs, which needs no search."""
+
+    ruled: ClassVar[frozenset[Op]]
+    """Operators that the rule is for."""
+
+    def by_rule(self, problem: Problem, configs: Sequence[Config]) -> NDArray[np.float64]:
+        """Score configs by how near the rule they are, (len(configs),) float64; lower is nearer."""
         ...
 
 

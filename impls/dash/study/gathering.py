@@ -108,3 +108,27 @@ def gather(
     noise = float(np.quantile(differences, _NOISY))
     patterns = {row.pattern_sha256: row.matrix for row in kept}
     return Gathered(SampleSet(subject, tuple(found)), own, noise, patterns, kept, tuple(nnz))
+
+
+def check_apart(source: Gathered, target: Gathered | None, held_out: Gathered | None) -> None:
+    """Check that a model's platforms differ, and that no training sees what is held out.
+
+    Raises
+    ------
+    DatasetError
+        One platform is source and target, held-out samples are of another platform than the model, or a held-out matrix
+        is trained on, also under another name.
+    """
+    platform = (target or source).samples.subject.platform
+    if target and platform == source.samples.subject.platform:
+        raise DatasetError(f"expected samples of two platforms, found {platform} as source and as target")
+    if held_out is None:
+        return
+    if held_out.samples.subject.platform != platform:
+        raise DatasetError(
+            f"expected held-out samples of {platform}, found {held_out.samples.subject.platform}: "
+            "the model is judged on its own platform"
+        )
+    trained = source.patterns.keys() | (target.patterns.keys() if target else set())
+    if both := sorted(held_out.patterns[pattern] for pattern in trained & held_out.patterns.keys()):
+        raise DatasetError(f"expected held-out matrices that no training has seen, found {', '.join(both)} in both")

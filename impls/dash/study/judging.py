@@ -47,7 +47,7 @@ class Halves:
         return cls(chosen_by, valued_by, default=0)
 
     def best(self, scores: NDArray[np.float64], count: int) -> float:
-        """Give the seconds of the best of the first ``count`` configs by score; equal scores keep the configs' order."""
+        """Give the seconds of the best of the first ``count`` configs by score; equal scores keep their order."""
         first = np.argsort(scores, kind="stable")[:count]
         return float(self.valued_by_s[first[self.chosen_by_s[first].argmin()]])
 

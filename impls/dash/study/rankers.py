@@ -5,7 +5,9 @@ Lower scores are better for all, so that all are judged in one way: the best of 
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +34,14 @@ _SETTINGS = {
 }
 
 
+class Ranker(Protocol):
+    """What scores configs."""
+
+    def score(self, matrix: MatrixSamples) -> NDArray[np.float64]:
+        """Score the configs of a matrix without a look at their times, (n,) float64; lower is better."""
+        ...
+
+
 class ModelScores:
     """A trained model's scores.
 
@@ -43,14 +53,19 @@ class ModelScores:
 
     def __init__(self, model: TrainedModel) -> None:
         self._model = model
+        self.features_s = 0.0
+        """Seconds of all embeddings of matrices so far, without down-sampling."""
 
     def score(self, matrix: MatrixSamples) -> NDArray[np.float64]:
         """Ask the network."""
         torch, network = load_torch(), self._model.network
-        vectors = matrix.common, self._model.encoder.encode(matrix.own)
         with torch.no_grad():
-            configs = network.embed_configs(*(torch.from_numpy(one).to(network.device) for one in vectors))
+            started = time.perf_counter()
             embedding = network.embed(Pattern.of(matrix.sites, matrix.sizes, network.device))
+            to_numpy(embedding)  # waits for the device
+            self.features_s += time.perf_counter() - started
+            vectors = matrix.common, self._model.encoder.encode(matrix.own)
+            configs = network.embed_configs(*(torch.from_numpy(one).to(network.device) for one in vectors))
             return to_numpy(network.rank(embedding, configs)).astype(np.float64)
 
 
@@ -64,6 +79,23 @@ class RandomConfigs:
         """Draw the scores; matrix id and seed decide them."""
         drawn = np.random.default_rng([self._seed, *matrix.matrix.encode()])
         return drawn.permutation(len(matrix.seconds)).astype(np.float64)
+
+
+class ByRule:
+    """The order of a platform's rule.
+
+    Parameters
+    ----------
+    scores : mapping of str to (n,) float64
+        Of the configs by id of the matrix (`spmark.impls.tuning.platform.RuledPlatform.by_rule`).
+    """
+
+    def __init__(self, scores: Mapping[str, NDArray[np.float64]]) -> None:
+        self._scores = scores
+
+    def score(self, matrix: MatrixSamples) -> NDArray[np.float64]:
+        """Look the matrix up."""
+        return self._scores[matrix.matrix]
 
 
 class BestOnTarget:

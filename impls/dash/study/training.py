@@ -73,7 +73,7 @@ class Session:
 PLAIN = Session()
 
 
-class OutOfTime(Exception):  # noqa: N818 (nothing is wrong)
+class OutOfTime(Exception):
     """The time of a session is up; its checkpoint holds the epochs so far."""
 
 
