@@ -101,25 +101,40 @@ class ByRule:
 class BestOnTarget:
     """The order of configs on the target platform's few training matrices.
 
-    A config's score is its mean logarithm of time over the best of the matrix. A config that no training matrix has
-    comes last.
+    Configs are ordered by the mean logarithm of time over the best of the matrix. Matrices have other configs where a
+    space is large: a config that no training matrix has stands behind the nearest one (L2 of the numbers) that has it.
 
     Parameters
     ----------
     samples : SampleSet
         Of the target platform.
+
+    Raises
+    ------
+    DatasetError
+        There is no sample.
     """
 
     def __init__(self, samples: SampleSet) -> None:
         gaps: dict[bytes, list[float]] = {}
+        numbers: dict[bytes, NDArray[np.float32]] = {}
         for one in samples.matrices:
-            for key, gap in zip(_keys(one), np.log(one.seconds / one.seconds.min()), strict=True):
-                gaps.setdefault(key, []).append(float(gap))
-        self._means = {key: float(np.mean(found)) for key, found in gaps.items()}
+            for row, gap in zip(_numbers(one), np.log(one.seconds / one.seconds.min()), strict=True):
+                gaps.setdefault(row.tobytes(), []).append(float(gap))
+                numbers[row.tobytes()] = row
+        if not gaps:
+            raise DatasetError("expected samples of the target platform, found none")
+        self._numbers = np.stack(list(numbers.values())).astype(np.float64)
+        self._means = np.array([np.mean(gaps[key]) for key in numbers])
 
     def score(self, matrix: MatrixSamples) -> NDArray[np.float64]:
-        """Look every config up."""
-        return np.array([self._means.get(key, np.inf) for key in _keys(matrix)], np.float64)
+        """Give every config its place; O(configs of this matrix times configs of all training matrices)."""
+        distances = np.square(_numbers(matrix)[:, None, :].astype(np.float64) - self._numbers[None]).sum(2)
+        nearest = distances.argmin(1)
+        order = np.lexsort((distances.min(1), self._means[nearest]))
+        places = np.empty(len(order), np.float64)
+        places[order] = np.arange(len(order))
+        return places
 
 
 class TreeRanker:
@@ -178,6 +193,6 @@ def _grades(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
     return grades
 
 
-def _keys(one: MatrixSamples) -> list[bytes]:
-    """Give what identifies each config."""
-    return [row.tobytes() for row in np.concatenate([one.common, one.own], axis=1)]
+def _numbers(one: MatrixSamples) -> NDArray[np.float32]:
+    """Give what identifies each config, (n, numbers) float32."""
+    return np.concatenate([one.common, one.own], axis=1)
