@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.transferfacts import TransferFact
 from spmark.impls.dash.encoders import Encoder, EncoderKind
 from spmark.impls.dash.study.checkpoints import Epoch
+from spmark.impls.dash.study.embeddings import Embeddings
 from spmark.impls.dash.study.gathering import Gathered
 from spmark.impls.dash.study.methods import HEADLINE, MODELS, Maker, fitted
 from spmark.impls.dash.study.rankers import BestOnTarget, ByRule, ModelScores, RandomConfigs, Ranker, TreeRanker
@@ -52,6 +53,7 @@ class MethodStudy:
     """Scores by the target platform's rule, by id of the matrix that judges; empty where there is no rule."""
     conduct: Conduct
     _pretrained: dict[str, tuple[TrainedModel, Sequence[Epoch]]] = field(default_factory=dict)
+    _embeddings: Embeddings = field(default_factory=Embeddings)
     _encoders: dict[tuple[EncoderKind, str, int], Encoder] = field(default_factory=dict)
 
     def facts(self, task: StudyTask) -> list[TransferFact]:
@@ -122,7 +124,7 @@ class MethodStudy:
         if task.method in HEADLINE:
             subject = model.card.subject
             model.save(self.conduct.folder / "models" / f"{subject.platform}-{subject.op}-{name}.safetensors")
-        return facts + _judged(ModelScores(model), seen, about, machine)
+        return facts + _judged(ModelScores(model, self._embeddings), seen, about, machine)
 
     def _source_model(self, method: str, seed: int, source: Gathered) -> tuple[TrainedModel, Sequence[Epoch]]:
         """Pre-train a model, or take the one that a method with the same network and featuriser has had."""
@@ -168,6 +170,7 @@ class MethodStudy:
             held_out=held_out,
             checkpoint=conduct.folder / "checkpoints" / f"{label}.checkpoint",
             featuriser_of=featuriser_of,
+            embeddings=self._embeddings,
             device=best_device(),
             command=conduct.command,
             tell=lambda line: conduct.tell(f"{label}, {line}"),
@@ -179,13 +182,13 @@ def _judged(
     ranker: Ranker, samples: SampleSet, about: TaskFacts, machine: TrainingMachine = _HOST
 ) -> list[TransferFact]:
     """Let a ranker score all configs that judge, and give its results and seconds."""
+    facts: list[TransferFact] = []
+    if isinstance(ranker, ModelScores):
+        features_s = sum(ranker.features_s(one) for one in samples.matrices)
+        facts.append(about.cost("features", features_s, about.judges, machine))
     started = time.perf_counter()
     scores = [ranker.score(one) for one in samples.matrices]
     seconds = time.perf_counter() - started
-    facts: list[TransferFact] = []
-    if isinstance(ranker, ModelScores):
-        seconds -= ranker.features_s
-        facts.append(about.cost("features", ranker.features_s, about.judges, machine))
     facts.append(about.cost("score", seconds, about.judges, machine))
     judged = zip(about.judges.rows, about.judges.nnz, scores, strict=True)
     return facts + [about.result(row, nnz, found) for row, nnz, found in judged]

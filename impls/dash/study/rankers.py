@@ -5,7 +5,6 @@ Lower scores are better for all, so that all are judged in one way: the best of 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.dash.featuriser import Pattern
+from spmark.impls.dash.study.embeddings import Embeddings
 from spmark.impls.dash.study.samples import MatrixSamples, SampleSet
 from spmark.impls.dash.weights import TrainedModel
 from spmark.impls.dash.withtorch import load_torch, to_numpy
@@ -49,24 +48,24 @@ class ModelScores:
     ----------
     model : TrainedModel
         Of the samples' platform.
+    embeddings : Embeddings, optional
+        That others may have made.
     """
 
-    def __init__(self, model: TrainedModel) -> None:
-        self._model = model
-        self.features_s = 0.0
-        """Seconds of all embeddings of matrices so far, without down-sampling."""
+    def __init__(self, model: TrainedModel, embeddings: Embeddings | None = None) -> None:
+        self._model, self._embed = model, (embeddings or Embeddings()).by(model.network)
 
     def score(self, matrix: MatrixSamples) -> NDArray[np.float64]:
         """Ask the network."""
         torch, network = load_torch(), self._model.network
         with torch.no_grad():
-            started = time.perf_counter()
-            embedding = network.embed(Pattern.of(matrix.sites, matrix.sizes, network.device))
-            to_numpy(embedding)  # waits for the device
-            self.features_s += time.perf_counter() - started
             vectors = matrix.common, self._model.encoder.encode(matrix.own)
             configs = network.embed_configs(*(torch.from_numpy(one).to(network.device) for one in vectors))
-            return to_numpy(network.rank(embedding, configs)).astype(np.float64)
+            return to_numpy(network.rank(self._embed(matrix).vector, configs)).astype(np.float64)
+
+    def features_s(self, matrix: MatrixSamples) -> float:
+        """Give the seconds that a matrix's embedding took, without down-sampling."""
+        return self._embed(matrix).seconds
 
 
 class RandomConfigs:

@@ -29,6 +29,7 @@ from spmark.impls.dash.encoders import Encoder
 from spmark.impls.dash.featuriser import Pattern
 from spmark.impls.dash.network import Network, NetworkSpec
 from spmark.impls.dash.study.checkpoints import Checkpoint, Epoch
+from spmark.impls.dash.study.embeddings import Embedding, Embeddings
 from spmark.impls.dash.study.ranking import Pairs, ranking_loss
 from spmark.impls.dash.study.samples import MatrixSamples, SampleSet, check_samples
 from spmark.impls.dash.weights import ModelCard, SampleCard, TrainedModel
@@ -60,6 +61,8 @@ class Session:
     """File for the state after each epoch. Where the file exists, training goes on from there."""
     featuriser_of: TrainedModel | None = None
     """Pre-training takes the featuriser of this model over and leaves it as it is: matrices are then embedded once."""
+    embeddings: Embeddings | None = None
+    """Embeddings by featurisers that stay as they are, which several trainings share."""
     device: str = "cpu"
     """PyTorch's name of the device."""
     command: str = ""
@@ -190,15 +193,14 @@ def _trained(
     frozen: bool,
     before: tuple[SampleCard, ...],
 ) -> tuple[TrainedModel, Sequence[Epoch]]:
-    started = time.perf_counter()
-    batches = _batches(network, encoder, samples, settings.noise, frozen)
-    prepared = time.perf_counter() - started
+    embeddings = (session.embeddings or Embeddings()) if frozen else None
+    batches, prepared = _batches(network, encoder, samples, settings.noise, embeddings)
     if not any(batch.pairs.slower.size for batch in batches):
         raise DatasetError(
             f"expected a matrix with two configs whose times differ by more than {settings.noise:.1%}, "
             f"found none among {len(batches)} matrices"
         )
-    held = _batches(network, encoder, session.held_out, settings.noise, frozen) if session.held_out else []
+    held = _batches(network, encoder, session.held_out, settings.noise, embeddings)[0] if session.held_out else []
     optimizer = load_torch().optim.Adam(network.parameters(with_featuriser=not frozen), lr=settings.rate)
     key = _key(network, encoder, samples, settings, session)
     checkpoint = Checkpoint(session.checkpoint, key) if session.checkpoint else None
@@ -223,24 +225,26 @@ def _trained(
     return TrainedModel(card, network, encoder), curve
 
 
-def _batches(network: Network, encoder: Encoder, samples: SampleSet, noise: float, frozen: bool) -> list[_Batch]:
+def _batches(
+    network: Network, encoder: Encoder, samples: SampleSet, noise: float, embeddings: Embeddings | None
+) -> tuple[list[_Batch], float]:
+    """Put all matrices on the device; gives the seconds of that, as if no embedding had been there before."""
     torch = load_torch()
     limits = network.spec.max_sites, network.spec.max_side
     check_samples(samples, encoder.maps[0][0].shape[0], limits)
+    embedded = list(map(embeddings.by(network), samples.matrices)) if embeddings else [None] * len(samples.matrices)
+    started = time.perf_counter()
 
-    def batch(one: MatrixSamples) -> _Batch:
-        whole = Pattern.of(one.sites, one.sizes, network.device)
-        embedding = None
-        if frozen:
-            with torch.no_grad():
-                embedding = network.embed(whole)
-        pattern = None if frozen else whole
+    def batch(one: MatrixSamples, embedding: Embedding | None) -> _Batch:
+        pattern = None if embedding else Pattern.of(one.sites, one.sizes, network.device)
         pairs = Pairs.of(one.seconds, noise)
         arrays = one.common, encoder.encode(one.own), pairs.slower, pairs.faster
         common, latent, slower, faster = (torch.from_numpy(array).to(network.device) for array in arrays)
-        return _Batch(pattern, embedding, common, latent, pairs, slower, faster, one.seconds)
+        vector = embedding.vector if embedding else None
+        return _Batch(pattern, vector, common, latent, pairs, slower, faster, one.seconds)
 
-    return [batch(one) for one in samples.matrices]
+    batches = list(map(batch, samples.matrices, embedded))
+    return batches, time.perf_counter() - started + sum(one.seconds for one in embedded if one)
 
 
 def _epoch(

@@ -12,8 +12,9 @@ from spmark.impls.core.errors import BuildError, DatasetError
 from spmark.impls.dash import weights
 from spmark.impls.dash.encoders import EncoderKind, augmented, fit
 from spmark.impls.dash.featuriser import Featuriser
-from spmark.impls.dash.network import NetworkSpec
+from spmark.impls.dash.network import Network, NetworkSpec
 from spmark.impls.dash.predictor import PredictorKind
+from spmark.impls.dash.study.embeddings import Embeddings
 from spmark.impls.dash.study.samples import SampleSet
 from spmark.impls.dash.study.training import OutOfTime, Session, TrainingSettings, fine_tune, pretrain, retargeted
 from spmark.impls.dash.waco import Transfer, waco_encoder, waco_spec
@@ -193,3 +194,19 @@ def test_a_given_featuriser_is_taken_over_and_stays(encoders, source):
             assert np.array_equal(before[name], array) == name.startswith("network.featuriser."), name
     with pytest.raises(ValueError, match="expected a featuriser of kind, sites and side"):
         pretrain(BLIND, encoders["cpu"], SOURCE, other, Session(featuriser_of=source))
+
+
+def test_embeddings_are_made_once_for_all_trainings_with_one_featuriser(encoders, source, monkeypatch):
+    shared, embed, asked = Embeddings(), Network.embed, []
+    monkeypatch.setattr(Network, "embed", lambda self, pattern: asked.append(pattern) or embed(self, pattern))
+    alone, _ = fine_tune(source, encoders["tiles"], TARGET, TrainingSettings(epochs=1), Session(held_out=HELD))
+    assert len(asked) == 6
+    for _ in range(2):
+        session = Session(held_out=HELD, embeddings=shared)
+        tuned, curve = fine_tune(source, encoders["tiles"], TARGET, TrainingSettings(epochs=1), session)
+        assert same(tuned, alone)
+        assert curve[0].seconds > sum(shared.by(tuned.network)(one).seconds for one in TARGET.matrices)
+    assert len(asked) == 12
+    other = Network(SPEC, seed=5)
+    shared.by(other)(TARGET.matrices[0])
+    assert len(asked) == 13, "another featuriser sees the matrix anew"
