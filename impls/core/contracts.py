@@ -253,6 +253,8 @@ class TransferLearning(Protocol):
     def study(self, job: StudyJob) -> Outcome:
         """Train every method with every seed, judge it, and append the facts; a study that was stopped goes on.
 
+        A method that lacks its library, or that cannot learn from so few samples, is left out.
+
         Parameters
         ----------
         job : StudyJob

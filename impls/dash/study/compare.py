@@ -117,9 +117,11 @@ def _todo(job: StudyJob, rows: _Rows, methods: Sequence[str], file: FactFile) ->
 
 
 def _done(job: StudyJob, rows: _Rows, todo: Sequence[StudyTask], file: FactFile, lacking: dict[str, str]) -> int:
-    """Do tasks as long as there is time; gives how many are done, and notes the methods that lack their library."""
+    """Do tasks as long as there is time; gives how many are done, and notes why a method could not be trained."""
     source, target, judges = (gather(of, job.load) for of in (rows.source, rows.target, rows.judges))
     check_apart(source, target, judges)
+    for of, count in ((source, job.source_matrices), (target, job.target_matrices)):
+        of.first(count)  # there are as many
     conduct = Conduct(job.epochs, job.out, job.command, job.ends, job.tell)
     rules = _rules(job, rows) if any(task.method == RULED for task in todo) else {}
     study = MethodStudy(source, target, judges, rules, conduct)
@@ -129,8 +131,8 @@ def _done(job: StudyJob, rows: _Rows, todo: Sequence[StudyTask], file: FactFile,
             break
         try:
             file.add(study.facts(task))
-        except UnsupportedError as error:
-            lacking[task.method] = str(error)
+        except (UnsupportedError, DatasetError) as error:
+            lacking[task.method] = f"{error} ({rows.op}, {task.source_matrices} and {task.target_matrices} matrices)"
             continue
         except OutOfTime:
             break

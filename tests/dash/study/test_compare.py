@@ -169,6 +169,18 @@ def test_a_method_without_its_library_says_so(tmp_path: Path, monkeypatch: pytes
     assert {fact.method for fact in facts_of(tmp_path) if isinstance(fact, TransferResult)} == {"random5"}
 
 
+def test_a_size_that_nothing_is_learnt_from_is_left_out(tmp_path: Path) -> None:
+    alike, rest = (row_of("spade_sim", seed) for seed in SEEDS["target"])
+    times = {"chosen_by_us": (5.0,), "valued_by_us": (5.0,)}
+    alike = alike.model_copy(update={"configs": tuple(one.model_copy(update=times) for one in alike.configs)})
+    write_rows(tmp_path / "spade_sim" / "target.jsonl", [alike, rest])
+    outcome = study(job(tmp_path, methods=("dash",)))
+    assert outcome.left == 1
+    assert "two configs whose times differ" in outcome.answer["left_out"]["dash"]
+    assert "(spmm, 2 and 1 matrices)" in outcome.line
+    assert {fact.target_matrices for fact in facts_of(tmp_path) if isinstance(fact, TransferResult)} == {2}
+
+
 def test_a_rule_of_the_target_stands_beside_where_there_is_one(tmp_path: Path) -> None:
     study(job(tmp_path, target="cuda", methods=("rule_ck", "target_best")))
     ruled = [fact for fact in facts_of(tmp_path) if isinstance(fact, TransferResult) and fact.method == "rule_ck"]
