@@ -5,12 +5,8 @@ Every legal config has the same chance, also those that no search would try.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
-
-import numpy as np
-from numpy.typing import NDArray
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.digest import implementation_version
@@ -57,10 +53,10 @@ _OWN = {
 class CudaPlatform:
     """`spmark.impls.tuning.platform.Platform` of GPUs."""
 
+    ruled: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
     name: ClassVar[str] = "cuda"
     kind: ClassVar[DeviceKind | None] = DeviceKind.CUDA
     note: ClassVar[str] = "hyb(c, k) and CSR templates, measured"
-    ruled: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
 
     def space(self, problem: Problem) -> Space:
         """Give the configs of all templates as the values of one axis, so that each has the same chance.
@@ -116,19 +112,19 @@ class CudaPlatform:
         lacking = {name: value for axis in _OWN[op] for name, value in axis.values[0].items()}
         return {name: {**config, "splits_rows": splits}.get(name, value) for name, value in lacking.items()}
 
-    def by_rule(self, problem: Problem, configs: Sequence[Config]) -> NDArray[np.float64]:
+    def by_rule(self, problem: Problem, configs: Sequence[Config]) -> list[float]:
         """Score configs of SpMM by the paper's rule k = ceil(log2(nnz / I)); CSR, which has no k, comes last.
 
         Where k ties, fewer column partitions come first: the paper has no rule for c and searches it.
         """
-        rule = math.log2(rule_width(problem))
+        rule = rule_width(problem).bit_length()
 
         def score(config: Config) -> float:
             if "max_width" not in config:
-                return math.inf
-            return abs(math.log2(config["max_width"]) - rule) + config["c"] / (2 * PARTITIONS[-1])
+                return float("inf")
+            return abs(config["max_width"].bit_length() - rule) + config["c"] / (2 * PARTITIONS[-1])
 
-        return np.array([score(config) for config in configs], np.float64)
+        return [score(config) for config in configs]
 
     def version(self) -> str:
         """Tell versions of the code apart."""

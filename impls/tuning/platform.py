@@ -11,9 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
@@ -102,17 +99,6 @@ class Platform(Protocol):
         ...
 
 
-class RuledPlatform(Platform, Protocol):
-    """A platform with a rule that a paper gives for its configs, which needs no search."""
-
-    ruled: ClassVar[frozenset[Op]]
-    """Operators that the rule is for."""
-
-    def by_rule(self, problem: Problem, configs: Sequence[Config]) -> NDArray[np.float64]:
-        """Score configs by how near the rule they are, (len(configs),) float64; lower is nearer."""
-        ...
-
-
 def raced(race: Race[Any], configs: Sequence[Config]) -> list[ConfigSamples]:
     """Give the samples that a race takes of configs, or its reasons."""
     race.time_all(configs)
@@ -123,3 +109,14 @@ def raced(race: Race[Any], configs: Sequence[Config]) -> list[ConfigSamples]:
 def digest_of_values(values: Mapping[str, Any]) -> str:
     """Give sixteen hex digits over all values that the axes of a platform's spaces may have."""
     return hashlib.sha256(key_of(values).encode()).hexdigest()[:16]
+
+
+class RuledPlatform(Platform, Protocol):
+    """A platform with a rule that a paper gives for its configs, which needs no search."""
+
+    ruled: ClassVar[frozenset[Op]]
+    """Operators that the rule is for."""
+
+    def by_rule(self, problem: Problem, configs: Sequence[Config]) -> list[float]:
+        """Score each config by how near the rule it is; lower is nearer."""
+        ...

@@ -25,6 +25,7 @@ from spmark.impls.dash.study.training import OutOfTime
 from spmark.impls.study.collected import CollectedRow, read_collected
 from spmark.impls.study.rows import digest_of
 from spmark.impls.table import find_platform
+from spmark.impls.tuning.platform import RuledPlatform
 
 _MADE_WITH = ("torch", "safetensors", "numpy", "scipy", "lightgbm")
 
@@ -143,10 +144,10 @@ def _done(job: StudyJob, rows: _Rows, todo: Sequence[StudyTask], file: FactFile,
 
 def _rules(job: StudyJob, rows: _Rows) -> Mapping[str, NDArray[np.float64]]:
     """Ask the target platform's rule about the configs that judge."""
-    platform = find_platform(rows.target[0].platform)
+    platform: RuledPlatform = find_platform(rows.target[0].platform)
     return {
-        row.matrix: platform.by_rule(
-            row.problem(job.load(row.spec)), [one.config for one in row.configs if one.chosen_by_us]
+        row.matrix: np.array(
+            platform.by_rule(row.problem(job.load(row.spec)), [one.config for one in row.configs if one.chosen_by_us])
         )
         for row in rows.judges
     }
