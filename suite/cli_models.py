@@ -1,6 +1,6 @@
 """Commands about predictors: ``label`` and ``collect`` measure what they learn from, ``train`` makes them.
 
-``replay`` judges them.
+``study`` compares them with others, and ``replay`` judges them on records.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("label", rich_help_panel=PANEL)(label)
     app.command("collect", rich_help_panel=PANEL)(collect)
     app.command("train", rich_help_panel=PANEL)(train)
+    app.command("study", rich_help_panel=PANEL)(study)
     app.command("replay", rich_help_panel=PANEL)(replay)
 
 
@@ -121,6 +122,13 @@ def train(
     op: Annotated[str, typer.Option(help="A model that moves: spmm or sddmm.")] = "spmm",
     seed: Annotated[int, typer.Option(min=0, help="Of a model that moves.")] = 0,
     epochs: Annotated[int, typer.Option(min=1, help="Of each phase of a model that moves.")] = 100,
+    model: Annotated[
+        str, typer.Option(metavar="NAME", help="A model that moves: a variant of it, or another one beside it.")
+    ] = "",
+    featuriser: Annotated[
+        Path | None,
+        typer.Option(help="A model of the source platform: the part that looks at matrices is taken over, and frozen."),
+    ] = None,
     labels: Annotated[
         list[str] | None,
         typer.Option(help="Files of labels or folders that hold some; [bold]published[/bold] for the authors'."),
@@ -161,6 +169,8 @@ def train(
                 epochs=epochs,
                 out=out,
                 as_json=as_json,
+                model=model,
+                featuriser=featuriser,
             )
         )
         return
@@ -170,6 +180,51 @@ def train(
         reproduce_study(method, seeds, slow, out or Path("out") / f"{method}-predictors", as_json)
         return
     train_predictor(TrainRequest(method, tuple(labels or ()), out, name, as_json))
+
+
+def study(
+    method: Annotated[str, typer.Argument(help=f"What moves between platforms: {' or '.join(CONTRACTS['transfer'])}.")],
+    *,
+    source: Annotated[list[Path], typer.Option(help="Samples of the cheap platform, files or folders. Repeatable.")],
+    target: Annotated[list[Path], typer.Option(help="Samples of the platform that models are for. Repeatable.")],
+    evaluation: Annotated[list[Path], typer.Option(help="Samples of that platform that judge. Repeatable.")],
+    source_matrices: Annotated[int, typer.Option(min=1, help="Matrices to take of --source.")] = 100,
+    target_matrices: Annotated[int, typer.Option(min=1, help="Matrices to take of --target.")] = 5,
+    methods: Annotated[
+        list[str] | None, typer.Option("--methods", metavar="NAME", help="What to compare; all by default. Repeatable.")
+    ] = None,
+    op: Annotated[str, typer.Option(help="spmm or sddmm; by default whatever the samples have.")] = "",
+    seeds: Annotated[int, typer.Option(min=1, help="Of the main models; variants have two at most.")] = 5,
+    epochs: Annotated[int, typer.Option(min=1, help="Of each phase.")] = 100,
+    budget: Annotated[str, typer.Option(metavar="TIME", help="No epoch begins after this time: 90s, 8m.")] = "8m",
+    out: Annotated[Path, typer.Option(help="Folder of facts, models and checkpoints.")] = Path("results/study"),
+    as_json: JsonOption = False,
+) -> None:
+    """Compare models that move between platforms with what stands beside them, on the same samples and configs.
+
+    Every method is trained with every seed, and judged on matrices that no training has seen. The facts stand in
+    transfers.jsonl. The same command goes on; it exits with 1 while trainings are left.
+
+    [bold]spmark study METHOD --source results/samples/cpu --target target.jsonl --evaluation judging.jsonl[/bold]
+    """
+    from spmark.suite.commands.transfer import StudyRequest, study_transfer
+
+    request = StudyRequest(
+        method=method,
+        source=source,
+        target=target,
+        evaluation=evaluation,
+        source_matrices=source_matrices,
+        target_matrices=target_matrices,
+        methods=tuple(methods or ()),
+        op=op,
+        seeds=seeds,
+        epochs=epochs,
+        budget=budget,
+        out=out,
+        as_json=as_json,
+    )
+    raise typer.Exit(ExitCode.FAILURES if study_transfer(request) else ExitCode.OK)
 
 
 def replay(

@@ -48,8 +48,13 @@ def collect(device: DeviceSpec) -> Environment:
         cores=len(allowed_cores()),
         memory_bytes=psutil.virtual_memory().total,
         system=platform.platform(),
-        commit=_commit(_root()),
+        commit=commit(),
     )
+
+
+def commit() -> str:
+    """Give the commit of the checkout, with ``+`` where tracked files differ; empty where nobody knows."""
+    return _commit(_root())
 
 
 def changes_digest() -> str:

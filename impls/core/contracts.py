@@ -202,10 +202,78 @@ class TransferJob:
     """The command line without folders, for the model's file."""
     tell: Callable[[str], None]
     """Receives a line on every epoch."""
+    model: str = ""
+    """Out of `TransferLearning.models`; empty for the method's own."""
+    featuriser: Path | None = None
+    """File of a model of the source platform, whose part that looks at matrices is taken over and stays as it is."""
+
+
+@dataclass(frozen=True)
+class StudyJob:
+    """What ``spmark study`` asks for: methods that learn from the same samples, and are judged on the same others."""
+
+    source: Sequence[Path]
+    """Files of samples of a cheap platform."""
+    target: Sequence[Path]
+    """Files of samples of the platform that the models are for."""
+    evaluation: Sequence[Path]
+    """Files of samples of that platform that judge. None of their matrices may be trained on."""
+    source_matrices: int
+    """Matrices of the source files that are used, in their order."""
+    target_matrices: int
+    """Likewise of the target files."""
+    methods: Sequence[str]
+    """Out of `TransferLearning.methods`; empty for all."""
+    op: Op | None
+    """None for every operator that all files have."""
+    seeds: int
+    epochs: int
+    ends: float
+    """Time of the monotonic clock, in seconds, after which no epoch begins."""
+    load: Callable[[Mapping[str, Any]], Csr]
+    """Gives the matrix of a row by the row's entry of a sweep."""
+    out: Path
+    """Folder of facts, models and checkpoints."""
+    command: str
+    """The command line without folders, and without what chooses among methods and seeds."""
+    commit: str
+    """Of the source; empty where nobody knows."""
+    tell: Callable[[str], None]
+    """Receives a line on every epoch."""
 
 
 class TransferLearning(Protocol):
     """``transfer``: trains a model on many samples of one platform, then on few of another (``spmark train``)."""
+
+    models: ClassVar[Sequence[str]]
+    """Names of the models that can be trained, the method's own first."""
+    methods: ClassVar[Sequence[str]]
+    """Names of all that a study compares."""
+
+    def study(self, job: StudyJob) -> Outcome:
+        """Train every method with every seed, judge it, and append the facts; a study that was stopped goes on.
+
+        A method that lacks its library, or that cannot learn from so few samples, is left out.
+
+        Parameters
+        ----------
+        job : StudyJob
+
+        Returns
+        -------
+        Outcome
+            ``left`` counts the trainings that are still missing.
+
+        Raises
+        ------
+        SweepError
+            A method is unknown.
+        DatasetError
+            Samples are broken, too few, or of a matrix that judges.
+        RecordError
+            The facts cannot be written, or facts of other samples stand in their place.
+        """
+        ...
 
     def train(self, job: TransferJob) -> Outcome:
         """Train on the samples and write the model's file; a training that was stopped goes on.

@@ -108,9 +108,13 @@ def augmented(platform: str, slots: Mapping[str, int]) -> Encoder:
     """
     names = list(slots)
     before = sum(slots[name] for name in names[: names.index(platform)])
-    copies = np.zeros((slots[platform], sum(slots.values())), np.float32)
-    copies[:, before : before + slots[platform]] = np.eye(slots[platform])
-    return Encoder(((copies, np.zeros(copies.shape[1], np.float32)),))
+    return padded(slots[platform], sum(slots.values()), before)
+
+
+def padded(size: int, latent: int, before: int = 0) -> Encoder:
+    """Give the encoder that copies ``size`` numbers behind ``before`` zeros, and fills up to ``latent`` with zeros."""
+    copies = np.eye(size, latent, before, dtype=np.float32)
+    return Encoder(((copies, np.zeros(latent, np.float32)),))
 
 
 def _components(rows: NDArray[np.float32]) -> Encoder:

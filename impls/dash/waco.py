@@ -1,7 +1,7 @@
 """WACO beside DASH: its network with two ways of transfer, and its search.
 
 Won, Mendis, Emer and Amarasinghe, "WACO", ASPLOS 2023. WACO's network is `Featuriser.WACO` and `PredictorKind.WACO`.
-DASH's paper (section 4.2) transfers it by feature augmentation and by feature mapping.
+DASH's paper (section 4.2) transfers it by feature augmentation and by feature mapping, and as it is.
 
 WACO's search links configs whose embeddings are near by L2, then walks these links towards a lower predicted cost.
 Libraries of nearest neighbours walk by the distance that built the graph, so that the graph and the walk are written
@@ -20,7 +20,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.impls.dash.encoders import EncoderKind
+from spmark.impls.dash.encoders import Encoder, EncoderKind, augmented, padded
 from spmark.impls.dash.featuriser import Featuriser
 from spmark.impls.dash.mapping import COMMON_SIZE
 from spmark.impls.dash.network import NetworkSpec
@@ -39,10 +39,12 @@ class Transfer(StrEnum):
     """Every platform has slots of its own for all its numbers, mapped ones included."""
     MAPPED = "mapped"
     """The common vector is shared; a platform has slots of its own for its own parameters."""
+    PLAIN = "plain"
+    """Nothing is done: the numbers of all platforms stand in the same places, whatever they mean."""
 
 
 def waco_spec(transfer: Transfer, own: Mapping[str, int]) -> tuple[NetworkSpec, dict[str, int]]:
-    """Give the network of a way of transfer, and the slots for `spmark.impls.dash.encoders.augmented`.
+    """Give the network of a way of transfer, and how many slots each platform has, for `waco_encoder`.
 
     Parameters
     ----------
@@ -56,10 +58,17 @@ def waco_spec(transfer: Transfer, own: Mapping[str, int]) -> tuple[NetworkSpec, 
         featuriser=Featuriser.WACO,
         mapped=mapped,
         encoder=EncoderKind.AUGMENTED,
-        latent=sum(slots.values()),
+        latent=max(slots.values()) if transfer is Transfer.PLAIN else sum(slots.values()),
         predictor=PredictorKind.WACO,
     )
     return spec, slots
+
+
+def waco_encoder(transfer: Transfer, platform: str, slots: Mapping[str, int]) -> Encoder:
+    """Give the encoder of a platform, with the slots that `waco_spec` gave for all platforms."""
+    if transfer is Transfer.PLAIN:
+        return padded(slots[platform], max(slots.values()))
+    return augmented(platform, slots)
 
 
 def slot_numbers(transfer: Transfer, common: NDArray[np.float32], own: NDArray[np.float32]) -> NDArray[np.float32]:

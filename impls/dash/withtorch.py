@@ -34,6 +34,11 @@ def load_torch() -> Any:
     return torch
 
 
+def best_device() -> str:
+    """Give PyTorch's name of the device to train on: a GPU where PyTorch sees one."""
+    return "cuda" if load_torch().cuda.is_available() else "cpu"
+
+
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Let PyTorch's random numbers on the CPU begin at a seed inside, and go on outside as if nothing had happened."""

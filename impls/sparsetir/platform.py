@@ -53,6 +53,7 @@ _OWN = {
 class CudaPlatform:
     """`spmark.impls.tuning.platform.Platform` of GPUs."""
 
+    ruled: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
     name: ClassVar[str] = "cuda"
     kind: ClassVar[DeviceKind | None] = DeviceKind.CUDA
     note: ClassVar[str] = "hyb(c, k) and CSR templates, measured"
@@ -110,6 +111,20 @@ class CudaPlatform:
         splits = config.get("longest", direct_spmm.UNSPLIT) != direct_spmm.UNSPLIT
         lacking = {name: value for axis in _OWN[op] for name, value in axis.values[0].items()}
         return {name: {**config, "splits_rows": splits}.get(name, value) for name, value in lacking.items()}
+
+    def by_rule(self, problem: Problem, configs: Sequence[Config]) -> list[float]:
+        """Score configs of SpMM by the paper's rule k = ceil(log2(nnz / I)); CSR, which has no k, comes last.
+
+        Where k ties, fewer column partitions come first: the paper has no rule for c and searches it.
+        """
+        rule = rule_width(problem).bit_length()
+
+        def score(config: Config) -> float:
+            if "max_width" not in config:
+                return float("inf")
+            return abs(config["max_width"].bit_length() - rule) + config["c"] / (2 * PARTITIONS[-1])
+
+        return [score(config) for config in configs]
 
     def version(self) -> str:
         """Tell versions of the code apart."""

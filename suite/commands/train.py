@@ -117,7 +117,9 @@ def _published(name: str) -> PublishedText:
 
 def labels_in(path: Path) -> list[Path]:
     """Give a file of labels, or those of a folder; raises `DatasetError` where there are none."""
-    files = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
+    files = sorted([*path.rglob("*.jsonl"), *path.rglob("*.jsonl.gz")]) if path.is_dir() else [path]
     if not files or not all(file.is_file() for file in files):
-        raise DatasetError(f"{path}: expected a file of labels (.jsonl) or a folder that holds some, found none")
+        raise DatasetError(
+            f"{path}: expected a file of rows (.jsonl, .jsonl.gz) or a folder that holds some, found none"
+        )
     return files

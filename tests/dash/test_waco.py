@@ -1,12 +1,11 @@
-"""WACO's graph and walk, and the two ways in which its network meets other platforms."""
+"""WACO's graph and walk, and the ways in which its network meets other platforms."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from spmark.impls.dash.encoders import augmented
-from spmark.impls.dash.waco import NeighbourGraph, Transfer, slot_numbers, waco_spec
+from spmark.impls.dash.waco import NeighbourGraph, Transfer, slot_numbers, waco_encoder, waco_spec
 
 POINTS = np.random.default_rng(0).normal(size=(300, 8)).astype(np.float32)
 
@@ -87,8 +86,17 @@ def test_slots_hold_what_the_way_of_transfer_does_not_share(transfer, slots):
     assert spec.latent == sum(slots)
     assert spec.mapped == (transfer is Transfer.MAPPED)
     common, own = np.ones((4, 53), np.float32), np.full((4, 2), 2, np.float32)
-    latent = augmented("tiles", found).encode(slot_numbers(transfer, common, own))
+    latent = waco_encoder(transfer, "tiles", found).encode(slot_numbers(transfer, common, own))
     assert latent.shape == (4, spec.latent)
     assert not latent[:, : slots[0]].any()
     np.testing.assert_array_equal(latent[:, -2:], own)
     assert (latent == 1).sum() == (0 if spec.mapped else 4 * 53)
+
+
+def test_plain_numbers_of_all_platforms_stand_in_the_same_places():
+    spec, found = waco_spec(Transfer.PLAIN, {"cpu": 3, "tiles": 2})
+    assert (found, spec.latent, spec.mapped) == ({"cpu": 56, "tiles": 55}, 56, False)
+    for platform, size in found.items():
+        numbers = np.arange(1.0, size + 1, dtype=np.float32)[None]
+        latent = waco_encoder(Transfer.PLAIN, platform, found).encode(numbers)
+        np.testing.assert_array_equal(latent, np.pad(numbers, ((0, 0), (0, 56 - size))))

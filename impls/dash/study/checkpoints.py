@@ -30,10 +30,12 @@ class Epoch(Frozen):
     """Ranking loss on held-out samples, at the end of the epoch."""
     held_opa: float | None
     held_tau: float | None
+    seconds: float
+    """Of the steps, without those of the held-out values; an epoch that begins or goes on counts its preparation."""
 
     def known(self) -> dict[str, float]:
-        """Give the values that there are, by name."""
-        return {name: value for name, value in self if value is not None}
+        """Give the values that there are, by name; seconds are none of them."""
+        return {name: value for name, value in self if value is not None and name != "seconds"}
 
 
 class _State(Frozen):

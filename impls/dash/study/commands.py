@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
-from spmark.impls.core.contracts import Outcome, TransferJob
-from spmark.impls.core.errors import BuildError, DatasetError
+from spmark.impls.core.choices import none_of
+from spmark.impls.core.contracts import Outcome, StudyJob, TransferJob
+from spmark.impls.core.errors import BuildError, DatasetError, SweepError
 from spmark.impls.dash.cost_models import own_model
-from spmark.impls.dash.encoders import fit
-from spmark.impls.dash.network import NetworkSpec
 from spmark.impls.dash.study.checkpoints import Epoch
-from spmark.impls.dash.study.gathering import Gathered, gather
-from spmark.impls.dash.study.training import Session, TrainingSettings, fine_tune, pretrain
-from spmark.impls.dash.weights import TrainedModel
+from spmark.impls.dash.study.compare import compare
+from spmark.impls.dash.study.gathering import Gathered, check_apart, gather
+from spmark.impls.dash.study.methods import MODELS, Maker
+from spmark.impls.dash.study.tasks import METHODS
+from spmark.impls.dash.study.training import Session, TrainingSettings
+from spmark.impls.dash.waco import Transfer
+from spmark.impls.dash.weights import TrainedModel, load
+from spmark.impls.dash.withtorch import best_device
 from spmark.impls.study.collected import read_collected
 from spmark.impls.study.rows import Row
 
@@ -31,33 +36,49 @@ class CurvePoint(Row):
 
 
 class TransferTraining:
-    """Pre-training and fine-tuning of DASH's own model (`spmark.impls.core.contracts.TransferLearning`)."""
+    """DASH and what stands beside it (`spmark.impls.core.contracts.TransferLearning`)."""
+
+    models: ClassVar[Sequence[str]] = tuple(MODELS)
+    methods: ClassVar[Sequence[str]] = METHODS
 
     def train(self, job: TransferJob) -> Outcome:
         """Train, and write the model, its curves and a checkpoint of each phase side by side.
 
         Raises
         ------
+        SweepError
+            There is no such model.
         DatasetError
-            Samples are broken or too few, both platforms are the same, or a held-out matrix is trained on.
+            Samples are broken or too few, both platforms are the same, or a held-out matrix is trained on, or may have
+            been by the given featuriser.
         UnsupportedError
             PyTorch or safetensors is not installed.
         BuildError
             The model cannot be written, or a checkpoint is of another training.
         """
+        name = job.model or "dash"
+        if name not in MODELS:
+            raise SweepError(none_of("a model", name, MODELS))
+        variant = MODELS[name]
         source = gather(read_collected(job.source, job.op), job.load, matrices=job.source_matrices)
         target = (
             gather(read_collected(job.target, job.op), job.load, matrices=job.target_matrices) if job.target else None
         )
         held_out = gather(read_collected(job.held_out, job.op), job.load) if job.held_out else None
-        _check(source, target, held_out)
-        subject, spec = (target or source).samples.subject, NetworkSpec()
+        check_apart(source, target, held_out)
+        if target is None and not (variant.pretrained and variant.fine_tuned):
+            raise DatasetError(f"{name}: expected samples of a target platform, found none")
+        maker = Maker(variant, [source, target] if target else [source])
+        subject = (target or source).samples.subject
         out = job.out or own_model(subject.platform, subject.op)
 
-        def session(phase: str, last: bool) -> Session:
+        def session(phase: str, given: TrainedModel | None = None) -> Session:
+            is_last = phase == FINE_TUNING or target is None
             return Session(
-                held_out=held_out.samples if held_out and last else None,
+                held_out=maker.seen(held_out).samples if held_out and is_last else None,
                 checkpoint=out.with_suffix(f".{phase}.checkpoint"),
+                featuriser_of=given,
+                device=best_device(),
                 command=job.command,
                 tell=lambda line: job.tell(f"{phase}, {line}"),
             )
@@ -65,31 +86,33 @@ class TransferTraining:
         def settings(of: Gathered) -> TrainingSettings:
             return TrainingSettings(epochs=job.epochs, seed=job.seed, noise=of.noise)
 
-        encoder = fit(spec.encoder, source.own.every(), job.seed)
-        model, curve = pretrain(spec, encoder, source.samples, settings(source), session(PRETRAINING, target is None))
-        curves = {PRETRAINING: curve}
-        if target is not None:
-            encoder = fit(spec.encoder, target.own.every(), job.seed)
-            model, curves[FINE_TUNING] = fine_tune(
-                model, encoder, target.samples, settings(target), session(FINE_TUNING, last=True)
-            )
+        given = _featuriser(job.featuriser, source) if job.featuriser else None
+        curves: dict[str, Sequence[Epoch]] = {}
+        if target and not variant.pretrained:
+            model, curves[FINE_TUNING] = maker.pretrained(target, settings(target), session(FINE_TUNING, given))
+        else:
+            model, curves[PRETRAINING] = maker.pretrained(source, settings(source), session(PRETRAINING, given))
+            if target and variant.fine_tuned:
+                model, curves[FINE_TUNING] = maker.fine_tuned(model, target, settings(target), session(FINE_TUNING))
+            elif target:
+                model = maker.retargeted(model, target, job.seed)
         return _told(model, curves, out)
 
+    def study(self, job: StudyJob) -> Outcome:
+        """Compare methods (`spmark.impls.dash.study.compare.compare`)."""
+        return compare(job)
 
-def _check(source: Gathered, target: Gathered | None, held_out: Gathered | None) -> None:
-    platform = (target or source).samples.subject.platform
-    if target and platform == source.samples.subject.platform:
-        raise DatasetError(f"expected samples of two platforms, found {platform} as source and as target")
-    if held_out is None:
-        return
-    if held_out.samples.subject.platform != platform:
+
+def _featuriser(path: Path, source: Gathered) -> TrainedModel:
+    """Read a model whose featuriser is taken over; it must have learnt from the source samples, and from no others."""
+    model = load(path, source.samples.subject, best_device())
+    known = {source.samples.digest, *(source.samples.for_waco(way).digest for way in Transfer)}
+    if strange := [card for card in model.card.trained_on if card.sha256 not in known]:
         raise DatasetError(
-            f"expected held-out samples of {platform}, found {held_out.samples.subject.platform}: "
-            "the model is judged on its own platform"
+            f"{path}: expected a featuriser that learnt from the {len(source.rows)} source matrices alone, found one "
+            f"that learnt from {strange[0].matrices} others of {strange[0].platform}: it may know held-out matrices"
         )
-    trained = source.patterns.keys() | (target.patterns.keys() if target else set())
-    if both := sorted(held_out.patterns[pattern] for pattern in trained & held_out.patterns.keys()):
-        raise DatasetError(f"expected held-out matrices that no training has seen, found {', '.join(both)} in both")
+    return model
 
 
 def _told(model: TrainedModel, curves: dict[str, Sequence[Epoch]], out: Path) -> Outcome:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,25 @@ class Gathered:
 
     patterns: Mapping[str, str]
     """Ids of the matrices by the digest of their patterns: one matrix may have several ids."""
+    rows: tuple[CollectedRow, ...]
+    """What was collected of each matrix of the samples, in their order."""
+    nnz: tuple[int, ...]
+    """Likewise."""
+
+    def first(self, count: int) -> Gathered:
+        """Give the samples of the first ``count`` matrices, with the noise of all.
+
+        Raises
+        ------
+        DatasetError
+            There are fewer.
+        """
+        if len(self.rows) < count:
+            raise DatasetError(f"expected samples of {count} matrices, found {len(self.rows)}")
+        rows = self.rows[:count]
+        patterns = {row.pattern_sha256: row.matrix for row in rows}
+        samples = replace(self.samples, matrices=self.samples.matrices[:count])
+        return replace(self, samples=samples, patterns=patterns, rows=rows, nnz=self.nnz[:count])
 
 
 def gather(
@@ -70,10 +89,9 @@ def gather(
         raise DatasetError(
             f"expected samples of the space {digest} of {platform.name}, found {rows[0].space_digest}: collect anew"
         )
-    found, differences, patterns = [], [], {}
-    for row in rows:
-        if row.matrix not in used:
-            continue
+    found, differences, nnz = [], [], []
+    kept = tuple(row for row in rows if row.matrix in used)
+    for row in kept:
         timed = [one for one in row.configs if one.chosen_by_us]
         if not timed:
             raise DatasetError(f"{row.matrix}: expected a config with samples, found {row.configs[0].reason}")
@@ -84,7 +102,33 @@ def gather(
         numbers = own.vectors([platform.own(config) for config in configs])
         common = [of_loops(platform.common(config)) for config in configs]
         problem = row.problem(load(row.spec))
-        patterns[row.pattern_sha256] = row.matrix
+        nnz.append(problem.matrix.nnz)
         found.append(MatrixSamples.of(row.matrix, problem, common, numbers, seconds, limits=limits))
     subject = Subject(platform=platform.name, op=op, space_digest=digest, parameters_digest=own.digest)
-    return Gathered(SampleSet(subject, tuple(found)), own, float(np.quantile(differences, _NOISY)), patterns)
+    noise = float(np.quantile(differences, _NOISY))
+    patterns = {row.pattern_sha256: row.matrix for row in kept}
+    return Gathered(SampleSet(subject, tuple(found)), own, noise, patterns, kept, tuple(nnz))
+
+
+def check_apart(source: Gathered, target: Gathered | None, held_out: Gathered | None) -> None:
+    """Check that a model's platforms differ, and that no training sees what is held out.
+
+    Raises
+    ------
+    DatasetError
+        One platform is source and target, held-out samples are of another platform than the model, or a held-out matrix
+        is trained on, also under another name.
+    """
+    platform = (target or source).samples.subject.platform
+    if target and platform == source.samples.subject.platform:
+        raise DatasetError(f"expected samples of two platforms, found {platform} as source and as target")
+    if held_out is None:
+        return
+    if held_out.samples.subject.platform != platform:
+        raise DatasetError(
+            f"expected held-out samples of {platform}, found {held_out.samples.subject.platform}: "
+            "the model is judged on its own platform"
+        )
+    trained = source.patterns.keys() | (target.patterns.keys() if target else set())
+    if both := sorted(held_out.patterns[pattern] for pattern in trained & held_out.patterns.keys()):
+        raise DatasetError(f"expected held-out matrices that no training has seen, found {', '.join(both)} in both")

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from spmark.impls.core.errors import DatasetError
+from spmark.impls.study.collected import CollectedRow
+
 
 @dataclass(frozen=True, eq=False)
 class Halves:
@@ -25,13 +28,38 @@ class Halves:
     default: int
     """Number of the platform's default config."""
 
-    def judge(self, scores: NDArray[np.float64], count: int) -> Gain:
-        """Judge the best of the first ``count`` configs by score; equal scores keep the order of the configs."""
+    @classmethod
+    def of(cls, row: CollectedRow) -> Halves:
+        """Give the times of a row's configs that have samples, in their order.
+
+        Raises
+        ------
+        DatasetError
+            The default config has no samples.
+        """
+        if not row.configs[0].chosen_by_us:
+            raise DatasetError(f"{row.matrix}: expected samples of the default config, found {row.configs[0].reason}")
+        timed = [one for one in row.configs if one.chosen_by_us]
+        chosen_by, valued_by = (
+            1e-6 * np.array([np.median(samples) for samples in half])
+            for half in ([one.chosen_by_us for one in timed], [one.valued_by_us for one in timed])
+        )
+        return cls(chosen_by, valued_by, default=0)
+
+    def best(self, scores: NDArray[np.float64], count: int) -> float:
+        """Give the seconds of the best of the first ``count`` configs by score; equal scores keep their order."""
         first = np.argsort(scores, kind="stable")[:count]
-        chosen = first[self.chosen_by_s[first].argmin()]
-        optimum = self.chosen_by_s.argmin()
-        default, best, found = (float(self.valued_by_s[which]) for which in (self.default, optimum, chosen))
-        return Gain(speedup=default / found, optimum=default / best)
+        return float(self.valued_by_s[first[self.chosen_by_s[first].argmin()]])
+
+    @property
+    def optimum(self) -> float:
+        """Seconds of the best config."""
+        return float(self.valued_by_s[self.chosen_by_s.argmin()])
+
+    def judge(self, scores: NDArray[np.float64], count: int) -> Gain:
+        """Judge the best of the first ``count`` configs by score."""
+        default = float(self.valued_by_s[self.default])
+        return Gain(speedup=default / self.best(scores, count), optimum=default / self.optimum)
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,14 @@ Lower scores are better for all, so that all are judged in one way: the best of 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.dash.featuriser import Pattern
+from spmark.impls.dash.study.embeddings import Embeddings
 from spmark.impls.dash.study.samples import MatrixSamples, SampleSet
 from spmark.impls.dash.weights import TrainedModel
 from spmark.impls.dash.withtorch import load_torch, to_numpy
@@ -32,6 +33,14 @@ _SETTINGS = {
 }
 
 
+class Ranker(Protocol):
+    """What scores configs."""
+
+    def score(self, matrix: MatrixSamples) -> NDArray[np.float64]:
+        """Score the configs of a matrix without a look at their times, (n,) float64; lower is better."""
+        ...
+
+
 class ModelScores:
     """A trained model's scores.
 
@@ -39,19 +48,24 @@ class ModelScores:
     ----------
     model : TrainedModel
         Of the samples' platform.
+    embeddings : Embeddings, optional
+        That others may have made.
     """
 
-    def __init__(self, model: TrainedModel) -> None:
-        self._model = model
+    def __init__(self, model: TrainedModel, embeddings: Embeddings | None = None) -> None:
+        self._model, self._embed = model, (embeddings or Embeddings()).by(model.network)
 
     def score(self, matrix: MatrixSamples) -> NDArray[np.float64]:
         """Ask the network."""
         torch, network = load_torch(), self._model.network
-        vectors = matrix.common, self._model.encoder.encode(matrix.own)
         with torch.no_grad():
+            vectors = matrix.common, self._model.encoder.encode(matrix.own)
             configs = network.embed_configs(*(torch.from_numpy(one).to(network.device) for one in vectors))
-            embedding = network.embed(Pattern.of(matrix.sites, matrix.sizes, network.device))
-            return to_numpy(network.rank(embedding, configs)).astype(np.float64)
+            return to_numpy(network.rank(self._embed(matrix).vector, configs)).astype(np.float64)
+
+    def features_s(self, matrix: MatrixSamples) -> float:
+        """Give the seconds that a matrix's embedding took, without down-sampling."""
+        return self._embed(matrix).seconds
 
 
 class RandomConfigs:
@@ -66,28 +80,60 @@ class RandomConfigs:
         return drawn.permutation(len(matrix.seconds)).astype(np.float64)
 
 
+class ByRule:
+    """The order of a platform's rule.
+
+    Parameters
+    ----------
+    scores : mapping of str to (n,) float64
+        Of the configs by id of the matrix (`spmark.impls.tuning.platform.RuledPlatform.by_rule`).
+    """
+
+    def __init__(self, scores: Mapping[str, NDArray[np.float64]]) -> None:
+        self._scores = scores
+
+    def score(self, matrix: MatrixSamples) -> NDArray[np.float64]:
+        """Look the matrix up."""
+        return self._scores[matrix.matrix]
+
+
 class BestOnTarget:
     """The order of configs on the target platform's few training matrices.
 
-    A config's score is its mean logarithm of time over the best of the matrix. A config that no training matrix has
-    comes last.
+    Configs are ordered by the mean logarithm of time over the best of the matrix. Matrices have other configs where a
+    space is large: a config that no training matrix has stands behind the nearest one (L2 of the numbers) that has it.
 
     Parameters
     ----------
     samples : SampleSet
         Of the target platform.
+
+    Raises
+    ------
+    DatasetError
+        There is no sample.
     """
 
     def __init__(self, samples: SampleSet) -> None:
         gaps: dict[bytes, list[float]] = {}
+        numbers: dict[bytes, NDArray[np.float32]] = {}
         for one in samples.matrices:
-            for key, gap in zip(_keys(one), np.log(one.seconds / one.seconds.min()), strict=True):
-                gaps.setdefault(key, []).append(float(gap))
-        self._means = {key: float(np.mean(found)) for key, found in gaps.items()}
+            for row, gap in zip(_numbers(one), np.log(one.seconds / one.seconds.min()), strict=True):
+                gaps.setdefault(row.tobytes(), []).append(float(gap))
+                numbers[row.tobytes()] = row
+        if not gaps:
+            raise DatasetError("expected samples of the target platform, found none")
+        self._numbers = np.stack(list(numbers.values())).astype(np.float64)
+        self._means = np.array([np.mean(gaps[key]) for key in numbers])
 
     def score(self, matrix: MatrixSamples) -> NDArray[np.float64]:
-        """Look every config up."""
-        return np.array([self._means.get(key, np.inf) for key in _keys(matrix)], np.float64)
+        """Give every config its place; O(configs of this matrix times configs of all training matrices)."""
+        distances = np.square(_numbers(matrix)[:, None, :].astype(np.float64) - self._numbers[None]).sum(2)
+        nearest = distances.argmin(1)
+        order = np.lexsort((distances.min(1), self._means[nearest]))
+        places = np.empty(len(order), np.float64)
+        places[order] = np.arange(len(order))
+        return places
 
 
 class TreeRanker:
@@ -146,6 +192,6 @@ def _grades(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
     return grades
 
 
-def _keys(one: MatrixSamples) -> list[bytes]:
-    """Give what identifies each config."""
-    return [row.tobytes() for row in np.concatenate([one.common, one.own], axis=1)]
+def _numbers(one: MatrixSamples) -> NDArray[np.float32]:
+    """Give what identifies each config, (n, numbers) float32."""
+    return np.concatenate([one.common, one.own], axis=1)

@@ -11,6 +11,8 @@ changes in neither.
 from __future__ import annotations
 
 import hashlib
+import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -27,6 +29,7 @@ from spmark.impls.dash.encoders import Encoder
 from spmark.impls.dash.featuriser import Pattern
 from spmark.impls.dash.network import Network, NetworkSpec
 from spmark.impls.dash.study.checkpoints import Checkpoint, Epoch
+from spmark.impls.dash.study.embeddings import Embedding, Embeddings
 from spmark.impls.dash.study.ranking import Pairs, ranking_loss
 from spmark.impls.dash.study.samples import MatrixSamples, SampleSet, check_samples
 from spmark.impls.dash.weights import ModelCard, SampleCard, TrainedModel
@@ -58,15 +61,23 @@ class Session:
     """File for the state after each epoch. Where the file exists, training goes on from there."""
     featuriser_of: TrainedModel | None = None
     """Pre-training takes the featuriser of this model over and leaves it as it is: matrices are then embedded once."""
+    embeddings: Embeddings | None = None
+    """Embeddings by featurisers that stay as they are, which several trainings share."""
     device: str = "cpu"
     """PyTorch's name of the device."""
     command: str = ""
     """The command line without folders, for the model's card."""
     tell: Callable[[str], None] = lambda line: None
     """Receives a line on every epoch."""
+    ends: float = math.inf
+    """Time of the monotonic clock, in seconds, after which no epoch begins."""
 
 
 PLAIN = Session()
+
+
+class OutOfTime(Exception):
+    """The time of a session is up; its checkpoint holds the epochs so far."""
 
 
 def pretrain(
@@ -99,6 +110,8 @@ def pretrain(
         The checkpoint is of another training, or cannot be read or written.
     UnsupportedError
         PyTorch is not installed.
+    OutOfTime
+        The session's time is up before the last epoch.
     """
     network = Network(spec, settings.seed, session.device)
     given = session.featuriser_of
@@ -129,7 +142,7 @@ def fine_tune(
 
     Raises
     ------
-    DatasetError, ValueError, BuildError, UnsupportedError
+    DatasetError, ValueError, BuildError, UnsupportedError, OutOfTime
         As `pretrain`.
     """
     network = Network(source.card.spec, settings.seed, session.device)
@@ -180,19 +193,23 @@ def _trained(
     frozen: bool,
     before: tuple[SampleCard, ...],
 ) -> tuple[TrainedModel, Sequence[Epoch]]:
-    batches = _batches(network, encoder, samples, settings.noise, frozen)
+    embeddings = (session.embeddings or Embeddings()) if frozen else None
+    batches, prepared = _batches(network, encoder, samples, settings.noise, embeddings)
     if not any(batch.pairs.slower.size for batch in batches):
         raise DatasetError(
             f"expected a matrix with two configs whose times differ by more than {settings.noise:.1%}, "
             f"found none among {len(batches)} matrices"
         )
-    held = _batches(network, encoder, session.held_out, settings.noise, frozen) if session.held_out else []
+    held = _batches(network, encoder, session.held_out, settings.noise, embeddings)[0] if session.held_out else []
     optimizer = load_torch().optim.Adam(network.parameters(with_featuriser=not frozen), lr=settings.rate)
     key = _key(network, encoder, samples, settings, session)
     checkpoint = Checkpoint(session.checkpoint, key) if session.checkpoint else None
     curve = checkpoint.resume(network, optimizer) if checkpoint else []
     for number in range(len(curve), settings.epochs):
-        curve.append(_epoch(network, optimizer, batches, held, settings, number=number))
+        if time.monotonic() >= session.ends:
+            raise OutOfTime
+        curve.append(_epoch(network, optimizer, batches, held, settings, number=number, prepared=prepared))
+        prepared = 0.0
         session.tell(f"epoch {number + 1} of {settings.epochs}: {_told(curve[-1])}")
         if checkpoint:
             checkpoint.save(network, optimizer, curve)
@@ -208,24 +225,26 @@ def _trained(
     return TrainedModel(card, network, encoder), curve
 
 
-def _batches(network: Network, encoder: Encoder, samples: SampleSet, noise: float, frozen: bool) -> list[_Batch]:
+def _batches(
+    network: Network, encoder: Encoder, samples: SampleSet, noise: float, embeddings: Embeddings | None
+) -> tuple[list[_Batch], float]:
+    """Put all matrices on the device; gives the seconds of that, as if no embedding had been there before."""
     torch = load_torch()
     limits = network.spec.max_sites, network.spec.max_side
     check_samples(samples, encoder.maps[0][0].shape[0], limits)
+    embedded = list(map(embeddings.by(network), samples.matrices)) if embeddings else [None] * len(samples.matrices)
+    started = time.perf_counter()
 
-    def batch(one: MatrixSamples) -> _Batch:
-        whole = Pattern.of(one.sites, one.sizes, network.device)
-        embedding = None
-        if frozen:
-            with torch.no_grad():
-                embedding = network.embed(whole)
-        pattern = None if frozen else whole
+    def batch(one: MatrixSamples, embedding: Embedding | None) -> _Batch:
+        pattern = None if embedding else Pattern.of(one.sites, one.sizes, network.device)
         pairs = Pairs.of(one.seconds, noise)
         arrays = one.common, encoder.encode(one.own), pairs.slower, pairs.faster
         common, latent, slower, faster = (torch.from_numpy(array).to(network.device) for array in arrays)
-        return _Batch(pattern, embedding, common, latent, pairs, slower, faster, one.seconds)
+        vector = embedding.vector if embedding else None
+        return _Batch(pattern, vector, common, latent, pairs, slower, faster, one.seconds)
 
-    return [batch(one) for one in samples.matrices]
+    batches = list(map(batch, samples.matrices, embedded))
+    return batches, time.perf_counter() - started + sum(one.seconds for one in embedded if one)
 
 
 def _epoch(
@@ -236,9 +255,11 @@ def _epoch(
     settings: TrainingSettings,
     *,
     number: int,
+    prepared: float,
 ) -> Epoch:
     """Take one step for each matrix, in an order that the seed and the number of the epoch decide."""
     trained, held_out = [], []
+    started = time.perf_counter()
     for place in np.random.default_rng((settings.seed, number)).permutation(len(batches)):
         scores, loss = batches[place].look(network, settings.margin)
         trained.append(batches[place].measures(scores, loss))
@@ -246,12 +267,14 @@ def _epoch(
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+    seconds = prepared + time.perf_counter() - started
     with load_torch().no_grad():
         for batch in held:
             held_out.append(batch.measures(*batch.look(network, settings.margin)))
     names = ("prl", "opa", "tau")
     means = dict(zip(names, _means(trained), strict=True))
-    return Epoch(**means, **{f"held_{name}": mean for name, mean in zip(names, _means(held_out), strict=True)})
+    means |= {f"held_{name}": mean for name, mean in zip(names, _means(held_out), strict=True)}
+    return Epoch(**means, seconds=seconds)
 
 
 def _means(measures: list[tuple[float, float, float]]) -> list[float | None]:

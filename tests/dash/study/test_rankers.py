@@ -30,7 +30,7 @@ def test_random_configs_are_a_permutation_that_seed_and_matrix_decide():
     assert not np.array_equal(found, RandomConfigs(1).score(replace(HELD, matrix="made/other")))
 
 
-def test_the_best_on_the_target_is_a_mean_of_logarithms():
+def test_the_best_on_the_target_is_by_a_mean_of_logarithms_and_else_by_the_nearest():
     few = SampleSet(
         TILES,
         tuple(
@@ -40,9 +40,19 @@ def test_the_best_on_the_target_is_a_mean_of_logarithms():
     )
     few.matrices[0].seconds[:] = 1.0, 2.0, 4.0
     few.matrices[1].seconds[:] = 3.0, 1.0, 1.0
+    means = np.log([3, 2, 4]) / 2
     found = BestOnTarget(few).score(HELD)
-    np.testing.assert_allclose(found[:3], [np.log(3) / 2, np.log(2) / 2, np.log(4) / 2])
-    assert np.isinf(found[3:]).all(), "configs that were never measured come last"
+    assert sorted(found) == list(range(len(CONFIGS)))
+    numbers = np.concatenate([HELD.common, HELD.own], axis=1).astype(np.float64)
+    distances = np.linalg.norm(numbers[:, None] - numbers[None, :3], axis=2)
+    keys = [(means[one.argmin()], round(one.min(), 6)) for one in distances]
+    assert [keys[config] for config in np.argsort(found)] == sorted(keys)
+    assert found[1] == 0, "a config that was measured stands before those that are only near it"
+
+
+def test_the_best_of_no_sample_is_refused():
+    with pytest.raises(DatasetError, match="expected samples of the target platform, found none"):
+        BestOnTarget(SampleSet(TILES, ()))
 
 
 @pytest.mark.parametrize("with_source", [False, True])

@@ -12,11 +12,12 @@ from spmark.impls.core.errors import BuildError, DatasetError
 from spmark.impls.dash import weights
 from spmark.impls.dash.encoders import EncoderKind, augmented, fit
 from spmark.impls.dash.featuriser import Featuriser
-from spmark.impls.dash.network import NetworkSpec
+from spmark.impls.dash.network import Network, NetworkSpec
 from spmark.impls.dash.predictor import PredictorKind
+from spmark.impls.dash.study.embeddings import Embeddings
 from spmark.impls.dash.study.samples import SampleSet
-from spmark.impls.dash.study.training import Session, TrainingSettings, fine_tune, pretrain, retargeted
-from spmark.impls.dash.waco import Transfer, waco_spec
+from spmark.impls.dash.study.training import OutOfTime, Session, TrainingSettings, fine_tune, pretrain, retargeted
+from spmark.impls.dash.waco import Transfer, waco_encoder, waco_spec
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra dash)")
 pytest.importorskip("safetensors", reason="safetensors is not installed (extra dash)")
@@ -79,8 +80,19 @@ def test_a_killed_training_goes_on_to_the_same_bits(encoders, spec, tmp_path):
     pretrain(spec, encoders["cpu"], SOURCE, TrainingSettings(epochs=2), session)
     model, curve = pretrain(spec, encoders["cpu"], SOURCE, TrainingSettings(epochs=4), session)
     assert same(model, straight)
-    assert list(curve) == list(straight_curve)
+    assert [epoch.known() for epoch in curve] == [epoch.known() for epoch in straight_curve]
+    assert all(epoch.seconds > 0 for epoch in curve)
     assert [line.split(":")[0] for line in told[2:]] == ["epoch 3 of 4", "epoch 4 of 4"]
+
+
+def test_no_epoch_begins_when_the_time_is_up(encoders, tmp_path):
+    open_end, over = Session(checkpoint=tmp_path / "one"), Session(checkpoint=tmp_path / "one", ends=0.0)
+    straight, _ = pretrain(BLIND, encoders["cpu"], SOURCE, TrainingSettings(epochs=3))
+    pretrain(BLIND, encoders["cpu"], SOURCE, TrainingSettings(epochs=1), open_end)
+    with pytest.raises(OutOfTime):
+        pretrain(BLIND, encoders["cpu"], SOURCE, TrainingSettings(epochs=3), over)
+    model, _ = pretrain(BLIND, encoders["cpu"], SOURCE, TrainingSettings(epochs=3), open_end)
+    assert same(model, straight)
 
 
 @pytest.mark.parametrize("change", ["seed", "samples", "held out"])
@@ -134,11 +146,13 @@ def test_every_predictor_trains(encoders, predictor):
 
 
 @pytest.mark.parametrize("transfer", Transfer)
-def test_waco_transfers_both_ways(transfer):
+def test_waco_transfers_in_every_way(transfer):
     spec, slots = waco_spec(transfer, {"cpu": CPU_OWN.size, "tiles": TILE_OWN.size})
-    source, _ = pretrain(spec, augmented("cpu", slots), SOURCE.for_waco(transfer), TrainingSettings(epochs=1))
+    source, _ = pretrain(
+        spec, waco_encoder(transfer, "cpu", slots), SOURCE.for_waco(transfer), TrainingSettings(epochs=1)
+    )
     settings = TrainingSettings(epochs=100, rate=1e-3)
-    tuned, curve = fine_tune(source, augmented("tiles", slots), TARGET.for_waco(transfer), settings)
+    tuned, curve = fine_tune(source, waco_encoder(transfer, "tiles", slots), TARGET.for_waco(transfer), settings)
     assert curve[-1].tau > 0.8
     assert tuned.card.subject == TILES
 
@@ -180,3 +194,19 @@ def test_a_given_featuriser_is_taken_over_and_stays(encoders, source):
             assert np.array_equal(before[name], array) == name.startswith("network.featuriser."), name
     with pytest.raises(ValueError, match="expected a featuriser of kind, sites and side"):
         pretrain(BLIND, encoders["cpu"], SOURCE, other, Session(featuriser_of=source))
+
+
+def test_embeddings_are_made_once_for_all_trainings_with_one_featuriser(encoders, source, monkeypatch):
+    shared, embed, asked = Embeddings(), Network.embed, []
+    monkeypatch.setattr(Network, "embed", lambda self, pattern: asked.append(pattern) or embed(self, pattern))
+    alone, _ = fine_tune(source, encoders["tiles"], TARGET, TrainingSettings(epochs=1), Session(held_out=HELD))
+    assert len(asked) == 6
+    for _ in range(2):
+        session = Session(held_out=HELD, embeddings=shared)
+        tuned, curve = fine_tune(source, encoders["tiles"], TARGET, TrainingSettings(epochs=1), session)
+        assert same(tuned, alone)
+        assert curve[0].seconds > sum(shared.by(tuned.network)(one).seconds for one in TARGET.matrices)
+    assert len(asked) == 12
+    other = Network(SPEC, seed=5)
+    shared.by(other)(TARGET.matrices[0])
+    assert len(asked) == 13, "another featuriser sees the matrix anew"

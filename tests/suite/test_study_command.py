@@ -1,0 +1,82 @@
+"""``spmark study`` from the command line to its facts and its exit code."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from collected_fakes import load, row_of, write_rows
+
+from spmark.impls.core.transferfacts import TransferRun, read_transfers
+from spmark.suite import cli
+from spmark.suite.cli_options import ExitCode
+from spmark.suite.commands import transfer
+
+
+def run(*arguments: object, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(sys, "argv", ["spmark", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return int(ended.value.code or 0)
+
+
+@pytest.fixture
+def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Write samples, and give the options that name them."""
+    monkeypatch.setattr(transfer, "_load", load)
+    found: list[object] = ["study", "dash", "--source-matrices", 1, "--target-matrices", 1, "--out", tmp_path / "out"]
+    for kind, platform, seed in (("source", "cpu", 0), ("target", "spade_sim", 10), ("evaluation", "spade_sim", 20)):
+        write_rows(tmp_path / kind / "rows.jsonl", [row_of(platform, seed)])
+        found += [f"--{kind}", tmp_path / kind]
+    return found
+
+
+def test_a_study_goes_on_until_nothing_is_left(
+    options: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    once = run(*options, "--methods", "random5", "--seeds", 2, "--json", monkeypatch=monkeypatch)
+    assert once == ExitCode.OK
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["left"], answer["left_out"]) == (0, {})
+    assert run(*options, "--methods", "target_best", "--seeds", 2, monkeypatch=monkeypatch) == ExitCode.OK
+    (told,) = [fact for fact in read_transfers([tmp_path / "out" / "transfers.jsonl"]) if isinstance(fact, TransferRun)]
+    assert told.command == (
+        "spmark study dash --source source --target target --evaluation evaluation --source-matrices 1 "
+        "--target-matrices 1 --epochs 100"
+    )
+    assert told.samples.keys() == {f"{kind}/{kind}/rows.jsonl" for kind in ("source", "target", "evaluation")}
+
+
+def test_what_is_left_makes_the_command_fail(
+    options: list[object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    assert run(*options, "--methods", "lightgbm", monkeypatch=monkeypatch) == ExitCode.FAILURES
+    assert "lightgbm is left out" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--methods", "dish"), "expected a method out of dash"),
+        (("--op", "spgemm"), "--op: expected one of spmm, sddmm, found 'spgemm'"),
+        (("--budget", "soon"), "soon"),
+    ],
+)
+def test_what_no_study_can_do_is_refused(
+    options: list[object],
+    more: tuple[str, str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(*options, *more, monkeypatch=monkeypatch) not in {ExitCode.OK, ExitCode.FAILURES}
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_folder_of_samples_holds_compressed_files_too(tmp_path: Path) -> None:
+    for name in ("b.jsonl.gz", "a.jsonl", "notes.txt"):
+        (tmp_path / name).touch()
+    assert [path.name for path in transfer.labels_in(tmp_path)] == ["a.jsonl", "b.jsonl.gz"]
