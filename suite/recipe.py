@@ -18,6 +18,7 @@ from spmark.datasets.sweep import Sweep, expand
 from spmark.datasets.sweepfile import packaged_sweeps
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import SpmarkError
+from spmark.impls.core.fileclass import is_file_class
 from spmark.impls.core.load import Load
 from spmark.impls.core.names import is_commit, path_component, printable
 from spmark.impls.core.record import PROTOCOL_VERSION, Environment, Flush, Measurement, Status
@@ -48,6 +49,7 @@ def recipe(batch: Batch, sweep_name: str) -> Recipe:
     commands = [*_checkout(batch.environment)]
     if batch.run is not None and is_run(batch.run.command):
         commands += _recorded(batch.run, batch.environment, sweep_name)
+        limits += _files_limits(batch.run)
     else:
         if batch.run is not None and batch.run.command:
             limits.append(f"the command on record is not one that spmark writes: {shlex.join(batch.run.command)}")
@@ -205,6 +207,14 @@ def _limits(batch: Batch) -> Iterator[str]:
     protocols = {record.protocol_version for record in records} - {PROTOCOL_VERSION}
     if protocols:
         yield f"this spmark measures by protocol {PROTOCOL_VERSION}, the records by {', '.join(map(str, protocols))}"
+
+
+def _files_limits(run: RunRow) -> Iterator[str]:
+    entries = (run.sweep or {}).get("implementations", [])
+    names = [entry.get("name", "") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    files = [name for name in names if isinstance(name, str) and is_file_class(name)]
+    if files:
+        yield f"code that is not part of the project has to be brought along: {', '.join(files)}"
 
 
 def _code_limits(batch: Batch, environment: Environment) -> Iterator[str]:

@@ -22,6 +22,7 @@ from spmark.suite.commands.progress import Bar
 from spmark.suite.environment import collect
 from spmark.suite.estimate import known_facts, memory_bytes
 from spmark.suite.options import Options
+from spmark.suite.outside import with_files
 from spmark.suite.resume import RECORDS, History, record_folder
 from spmark.suite.roster import refusals
 from spmark.suite.runner import Summary, run_cases
@@ -53,7 +54,7 @@ def run_sweep(options: Options, out: Path, *, dry_run: bool = False, as_json: bo
     screen, meter = console(as_json), LoadMeter()
     sweep = Sweep.load(options.sweep, options.overrides)
     spec = find(options.device)
-    cases = select(expand(sweep, spec.kind), options.only)
+    cases = select(expand(with_files(sweep), spec.kind), options.only)
     refused = refusals(cases, spec.kind)  # a wrong name is told before a calibration starts
     say(screen, f"[bold]{escape(sweep.title or sweep.name)}[/bold] on {escape(spec.name)}")
     if not dry_run and spec.kind is not DeviceKind.HOST_SIMT:
