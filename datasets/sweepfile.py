@@ -48,7 +48,26 @@ def read_list(file: Path) -> list[MatrixSpec]:
 def read_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
     """Read and check a sweep; see `Sweep.load`."""
     file = _locate(path)
-    data = _mapping(file, _read_yaml(file))
+    return checked_sweep(_mapping(file, _read_yaml(file)), file, overrides)
+
+
+def checked_sweep(data: dict[str, Any], file: Path, overrides: Sequence[str] = ()) -> Sweep:
+    """Check a sweep that is plain data, as YAML holds it.
+
+    Parameters
+    ----------
+    data : dict
+        Is changed.
+    file : Path
+        Named in errors; relative paths begin at its folder.
+    overrides : sequence of str
+        As in `Sweep.load`.
+
+    Raises
+    ------
+    SweepError
+        As `Sweep.load` raises it.
+    """
     for override in overrides:
         _override(data, override)
     matrices = data.get("matrices", [])

@@ -45,6 +45,21 @@ class DeviceName(StrEnum):
     HOST_SIMT = "host-simt"
 
 
+class OpName(StrEnum):
+    """Operators of a sweep (`spmark.datasets.sweep.SweepOp`, not imported for the help)."""
+
+    SPMM = "spmm"
+    SDDMM = "sddmm"
+    SDDMM_SCALED = "sddmm_scaled"
+
+
+class DTypeName(StrEnum):
+    """Types of operands and result (`spmark.impls.core.problem.DType`, not imported for the help)."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+
+
 class StatusName(StrEnum):
     """How a recorded case may have ended (`spmark.impls.core.record.Status`, not imported for the help)."""
 
