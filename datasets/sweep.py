@@ -14,8 +14,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from spmark.datasets.sources.table import source_names
-from spmark.datasets.written import FILES
+from spmark.datasets.sources.table import FILES, source_names
 from spmark.impls.core.choices import near, none_of
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.frozen import Frozen

@@ -14,9 +14,9 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from spmark.datasets.cache import Cache
-from spmark.datasets.sources.table import find_source, source_names
+from spmark.datasets.sources.table import FILES, find_source, source_names
 from spmark.datasets.sweep import ImplementationSpec, MatrixSpec, Sweep
-from spmark.datasets.written import FILES, parse_matrix
+from spmark.datasets.written import parse_matrix
 from spmark.impls.core.choices import near
 from spmark.impls.core.errors import DatasetError, SweepError
 from spmark.impls.core.fileclass import is_file_class

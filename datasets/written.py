@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
-from spmark.datasets.sources.table import source_names
+from spmark.datasets.sources.table import FILES, source_names
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.files import is_file
 from spmark.impls.core.record import Orientation
 
-FILES: Mapping[str, str] = {
-    ".npz": "npz",
-    ".smtx": "smtx",
-    ".mtx": "matrix_market",
-    ".mtx.gz": "matrix_market",
-    ".tar.gz": "matrix_market",
-}
-"""Sources whose matrices are files of the user's own, by ending."""
 _TRANSPOSED = f"@{Orientation.TRANSPOSED}"
 
 

@@ -17,14 +17,16 @@ from importlib import import_module
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spmark.impls.core.choices import none_of
-from spmark.impls.core.digest import OutsideSources, keep_sources
 from spmark.impls.core.errors import SweepError
 from spmark.impls.core.fileclass import FileClass
 from spmark.impls.core.files import is_file
 from spmark.impls.core.offers import IMPLEMENTATION_GROUP, Offer, offers
+
+if TYPE_CHECKING:
+    from spmark.impls.core.digest import OutsideSources
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _PRIVATE = "spmark_outside_"
@@ -68,7 +70,7 @@ def load_file(named: FileClass, own: Mapping[str, str]) -> Outside:
     if not is_file(named.file):
         raise SweepError(f"{named}: expected a Python file, found none: mend the path")
     # The files are stamped before Python reads them, so that a change in between shows in the version.
-    sources, module = OutsideSources(named.file), _imported(named.file)
+    sources, module = _sources(named.file), _imported(named.file)
     defined = {name: one for name, one in vars(module).items() if isinstance(one, type)}
     classes = [name for name, one in defined.items() if one.__module__ == module.__name__]
     try:
@@ -95,7 +97,7 @@ def load_offer(offer: Offer, own: Mapping[str, str]) -> Outside:
     module, sources = offer.entry.partition(":")[0], None
     with suppress(ImportError, ValueError):  # which loading tells better
         spec = find_spec(module)
-        sources = OutsideSources(Path(spec.origin)) if spec is not None and spec.origin is not None else None
+        sources = _sources(Path(spec.origin)) if spec is not None and spec.origin is not None else None
     found = Outside(offer.load(SweepError), offer.entry, offer.owner)
     name = getattr(found.kind, "name", None)
     if name != offer.name:
@@ -139,6 +141,12 @@ def _some_of(found: Any, members: type[StrEnum]) -> bool:
     return isinstance(found, frozenset) and bool(found) and all(isinstance(one, members) for one in found)
 
 
+def _sources(file: Path) -> OutsideSources:
+    from spmark.impls.core.digest import OutsideSources  # stamps all of spmark, for which `spmark --help` does not wait
+
+    return OutsideSources(file)
+
+
 def _kept(found: Outside, own: Mapping[str, str], sources: OutsideSources | None) -> Outside:
     """Keep a class under its name, unless it is no implementation or the name is taken."""
     if wrong := faults(found.kind):
@@ -155,6 +163,8 @@ def _kept(found: Outside, own: Mapping[str, str], sources: OutsideSources | None
             f"the class of {found.owner} another name"
         )
     if sources is not None:
+        from spmark.impls.core.digest import keep_sources
+
         keep_sources(name, sources)
     LOADED[name] = found
     return found

@@ -10,6 +10,7 @@ from typer.core import TyperCommand
 
 from spmark.impls.table import CONTRACTS
 from spmark.suite.cli_options import EXIT_CODES, DeviceName, DeviceOption, ExitCode, JsonOption, What
+from spmark.suite.completion import implementations
 
 PANEL = "Machine"
 
@@ -55,7 +56,11 @@ def list_(
 
 def check(
     implementation: Annotated[
-        str, typer.Argument(help="A name, or a class in a file such as [bold]./mine.py:MyKernel[/bold].")
+        str,
+        typer.Argument(
+            help="A name, or a class in a file such as [bold]./mine.py:MyKernel[/bold].",
+            autocompletion=implementations,
+        ),
     ],
     device: Annotated[
         DeviceName, typer.Option(help="auto: every device that the class names and that is here.")

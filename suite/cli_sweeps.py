@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from spmark.suite import completion
 from spmark.suite.cli_options import (
     EXIT_CODES,
     DeviceName,
@@ -59,13 +60,18 @@ def fetch(sweep: SweepArgument, overrides: SetOption = None, as_json: JsonOption
 
 def run(
     sweep: Annotated[
-        str | None, typer.Argument(help="A sweep's YAML file, or the name of a packaged one; or give --matrix.")
+        str | None,
+        typer.Argument(
+            help="A sweep's YAML file, or the name of a packaged one; or give --matrix.",
+            autocompletion=completion.sweeps,
+        ),
     ] = None,
     *,
     matrix: Annotated[
         str | None,
         typer.Option(
             metavar="MATRIX",
+            autocompletion=completion.matrices,
             help="Run one matrix without a sweep's file: a file (.mtx, .npz, .smtx), or SOURCE/NAME. The next four "
             "options go with it.",
         ),
@@ -78,6 +84,7 @@ def run(
         typer.Option(
             "--implementation",
             metavar="NAME",
+            autocompletion=completion.implementations,
             help="A name, or a class in a file such as ./mine.py:MyKernel; by default those that compete on the "
             "device. The device's baseline is always measured, too. Repeatable.",
         ),
@@ -140,7 +147,12 @@ def run(
 
 
 def reproduce(
-    paper: Annotated[str, typer.Argument(help="stile, sparsetir, liteform, lo_spmm, dash, all, or a YAML file.")],
+    paper: Annotated[
+        str,
+        typer.Argument(
+            help="stile, sparsetir, liteform, lo_spmm, dash, all, or a YAML file.", autocompletion=completion.papers
+        ),
+    ],
     *,
     budget: Annotated[str, typer.Option(metavar="TIME", help="When to stop: 90s, 30m, 2h, 1h30m.")] = "30m",
     device: DeviceOption = DeviceName.AUTO,

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from spmark.datasets.sources.table import FILES
 from spmark.datasets.sweep import SCHEMA, Sweep
 from spmark.datasets.sweepfile import checked_sweep
-from spmark.datasets.written import FILES, parse_matrix
+from spmark.datasets.written import parse_matrix
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DatasetError, SweepError
 from spmark.impls.table import AUTO, BASELINES

@@ -34,6 +34,15 @@ SOURCES: Mapping[str, str] = {
     "seeded": "spmark.datasets.sources.seeded:Seeded",
 }
 
+FILES: Mapping[str, str] = {
+    ".npz": "npz",
+    ".smtx": "smtx",
+    ".mtx": "matrix_market",
+    ".mtx.gz": "matrix_market",
+    ".tar.gz": "matrix_market",
+}
+"""Sources whose matrices are files of the user's own, by ending."""
+
 
 def source_names() -> list[str]:
     """List the names of all sources, those of installed distributions last; imports none."""
