@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
@@ -95,7 +95,7 @@ def load_offer(offer: Offer, own: Mapping[str, str]) -> Outside:
     if offer.name in LOADED and LOADED[offer.name].entry == offer.entry:
         return LOADED[offer.name]
     module, sources = offer.entry.partition(":")[0], None
-    with suppress(ImportError, ValueError):  # which loading tells better
+    with suppress(Exception):  # which loading tells better
         spec = find_spec(module)
         sources = _sources(Path(spec.origin)) if spec is not None and spec.origin is not None else None
     found = Outside(offer.load(SweepError), offer.entry, offer.owner)
@@ -121,7 +121,7 @@ def faults(kind: Any) -> list[str]:
 
     if not isinstance(kind, type):
         return [f"expected a class, found {kind!r}"]
-    frozen = is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    frozen = getattr(getattr(kind, "__dataclass_params__", None), "frozen", False)
     told = {name: getattr(kind, name, None) for name in ("name", "ops", "devices", "kernels", "unsupported", "build")}
     name = told["name"]
     rules = {
@@ -133,7 +133,7 @@ def faults(kind: Any) -> list[str]:
         "unsupported(problem, device)": callable(told["unsupported"]),
         "build(problem, device)": callable(told["build"]),
     }
-    found = {rule: told.get(rule.partition(":")[0].partition("(")[0]) for rule in rules}
+    found = {rule: told.get(rule.partition(":")[0].partition("(")[0], "a class without it") for rule in rules}
     return [f"expected {rule}, found {found[rule]!r}" for rule, holds in rules.items() if not holds]
 
 

@@ -97,18 +97,20 @@ RENAMED_TUNABLES: Mapping[str, Mapping[str, str]] = {}
 """Today's name of renamed tunables by the old one, for each implementation: a recorded config can be built for ever."""
 
 
-def names() -> list[str]:
+def implementation_names() -> list[str]:
     """List the names of all implementations, those of installed distributions and of loaded files last."""
     return list(dict.fromkeys((*IMPLEMENTATIONS, *offers(IMPLEMENTATION_GROUP), *LOADED)))
 
 
 def name_of(written: str, folder: Path | None = None) -> str:
-    """Give the name of the implementation that a person means.
+    """Give the name of the implementation that a person means; everything else here takes names alone.
+
+    Names in records and messages never come here: a file is imported because a person has written its path.
 
     Parameters
     ----------
     written : str
-        A name, which is given back as it is, or a class in a file, which is imported.
+        A name, which is given back as it is, or a class in a file, which is imported and from then on has its name.
     folder : Path, optional
         Where the path of a file begins; by default the current folder.
 
@@ -147,7 +149,6 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
         spmark cannot be used.
     """
     kind = _class_of(name)
-    name = name_of(name)
     if config is not None and not isinstance(config, Mapping):
         raise SweepError(f"implementation {name}: expected tunables as a mapping, found {config!r}")
     known = [f.name for f in fields(kind)]
@@ -174,12 +175,12 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
 def _class_of(name: str) -> Any:
     """Import the class of the implementation ``name``."""
     if isinstance(name, str):
-        outside = _outside(name_of(name))
+        outside = _outside(name)
         if outside is not None:
             return outside.kind
         if name in IMPLEMENTATIONS:
             return _imported(IMPLEMENTATIONS[name])
-    raise SweepError(none_of("an implementation", name, names()))
+    raise SweepError(none_of("an implementation", name, implementation_names()))
 
 
 def _current(name: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -279,7 +280,7 @@ def package(name: str) -> str:
     SweepError
         As `create` raises it.
     """
-    outside = _outside(name_of(name))
+    outside = _outside(name)
     if outside is not None:
         own: str = outside.kind.name
         return own

@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from spmark.datasets.sources.table import FILES, source_names
-from spmark.impls.table import names
+from spmark.impls.table import implementation_names
 
 _SWEEPS = (".yaml", ".yml")
 
@@ -29,7 +29,7 @@ def papers(incomplete: str) -> list[str]:
 
 def implementations(incomplete: str) -> list[str]:
     """Offer implementations, those of installed distributions included."""
-    return _begun(incomplete, names())
+    return _begun(incomplete, implementation_names())
 
 
 def matrices(incomplete: str) -> list[str]:

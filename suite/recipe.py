@@ -156,6 +156,8 @@ def _sweep_of(records: Sequence[Measurement], name: str) -> Sweep | None:
     widths, seeds = sorted({record.width for record in records}), {record.seed for record in records}
     if len(seeds) != 1 or len(baselines) > 1:
         return None
+    if any(map(is_file_class, baselines | {record.implementation for record in records})):
+        return None  # spmark writes names alone, and what is pasted into a shell imports no file that a record names
     entries = {(r.implementation, r.label, yaml.safe_dump(r.requested)): r for r in records}
     names = [{"name": r.implementation, "label": r.label, "config": r.requested} for r in entries.values()]
     names += [{"name": base} for base in baselines if base not in {r.implementation for r in records}]
@@ -211,10 +213,11 @@ def _limits(batch: Batch) -> Iterator[str]:
 
 def _files_limits(run: RunRow) -> Iterator[str]:
     entries = (run.sweep or {}).get("implementations", [])
-    names = [entry.get("name", "") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    files = [name for name in names if isinstance(name, str) and is_file_class(name)]
+    names = [entry.get("name") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    names += [one for word in run.command for one in word.partition("=")[2].split(",")]
+    files = dict.fromkeys(name for name in names if isinstance(name, str) and is_file_class(name))
     if files:
-        yield f"code that is not part of the project has to be brought along: {', '.join(files)}"
+        yield f"the run imports code that is not part of the project, to be brought along: {', '.join(files)}"
 
 
 def _code_limits(batch: Batch, environment: Environment) -> Iterator[str]:

@@ -18,7 +18,7 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import DeviceError, KernelFault, SpmarkError
 from spmark.impls.core.interfaces import Implementation, Plan
 from spmark.impls.core.problem import Problem
-from spmark.impls.table import create
+from spmark.impls.table import create, name_of
 from spmark.suite.commands.console import answer, console, say
 from spmark.suite.conformance import (
     ORDERED,
@@ -90,7 +90,7 @@ def check_implementation(name: str, device: str, as_json: bool) -> bool:
     from spmark.impls.runtime.device import calibrated, find
 
     faulthandler.enable()  # a kernel may end this process
-    screen, how = console(as_json), create(name)
+    screen, how = console(as_json), create(name_of(name))
     absent: dict[str, str] = {}
     found = []
     for kind in sorted(how.devices) if device == "auto" else [DeviceKind(device)]:

@@ -6,9 +6,12 @@ import os
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from outside_code import MINE, nothing_loaded, write_distribution
+from scipy import sparse
 
+import spmark
 from spmark.datasets.cache import Cache
 from spmark.datasets.sources.table import SOURCES, find_source, source_names
 from spmark.datasets.sweep import MatrixSpec
@@ -17,7 +20,7 @@ from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import DatasetError, SweepError
 from spmark.impls.core.fileclass import is_file_class, parse_file_class
 from spmark.impls.core.offers import offers
-from spmark.impls.table import IMPLEMENTATIONS, cost_models, create, file_of, name_of, names, package
+from spmark.impls.table import IMPLEMENTATIONS, cost_models, create, file_of, implementation_names, name_of, package
 
 pytestmark = pytest.mark.usefixtures(nothing_loaded.__name__)
 SOURCE = '''
@@ -57,12 +60,13 @@ def test_a_path_begins_at_the_folder_that_is_given(tmp_path: Path, monkeypatch: 
 
 
 def test_a_class_in_a_file_is_found_by_its_file_and_then_by_its_name(file: Path) -> None:
-    with pytest.raises(SweepError, match="found 'mine'"):
-        create("mine")
-    made = create(f"{file}:Mine", {"chunk_bytes": 64})
+    for name in ("mine", f"{file}:Mine"):  # such as a record may hold
+        with pytest.raises(SweepError, match=f"found '{name}'"):
+            create(name)
+    made = create(name_of(f"{file}:Mine"), {"chunk_bytes": 64})
     assert (made.name, made.chunk_bytes) == ("mine", 64)
     assert create("mine", {"chunk_bytes": 64}) == made
-    assert names() == [*IMPLEMENTATIONS, "mine"]
+    assert implementation_names() == [*IMPLEMENTATIONS, "mine"]
     assert name_of("./mine.py:Mine", file.parent) == "mine"
     assert file_of("mine") == f"{file}:Mine"
     assert file_of("scipy_cpu") is None
@@ -75,7 +79,7 @@ def test_the_version_follows_the_file_and_what_is_beside_it(file: Path) -> None:
     def version() -> str:
         outside.LOADED.clear()
         sys.modules.pop(outside.private_name(file), None)
-        return implementation_version(package(f"{file}:Mine"))
+        return implementation_version(package(name_of(f"{file}:Mine")))
 
     first = version()
     assert first == implementation_version("mine") != implementation_version("scipy_cpu")
@@ -92,13 +96,13 @@ def test_the_version_follows_the_file_and_what_is_beside_it(file: Path) -> None:
 
 
 def test_a_file_that_changes_under_a_process_has_a_version_of_its_own(file: Path) -> None:
-    create(f"{file}:Mine")
+    create(name_of(f"{file}:Mine"))
     before = implementation_version("mine")
     file.write_text(MINE + "ONE = 1\n")
     assert implementation_version("mine") != before
     outside.LOADED.clear()
     del sys.modules[outside.private_name(file)]
-    create(f"{file}:Mine")
+    create(name_of(f"{file}:Mine"))
     unchanged = implementation_version("mine")
     os.utime(file)
     assert implementation_version("mine") != unchanged, "old code and new code may be mixed"
@@ -137,32 +141,32 @@ def test_a_package_imports_what_is_beside_and_all_of_it_counts(tmp_path: Path) -
 def test_a_file_that_cannot_be_used_says_where_and_what_to_do(file: Path, text: str, message: str) -> None:
     file.write_text(text)
     with pytest.raises(SweepError, match=message):
-        create(f"{file}:Mine")
+        create(name_of(f"{file}:Mine"))
     assert not outside.LOADED
     file.write_text(MINE)
-    assert create(f"{file}:Mine").name == "mine", "a mended file is read again"
+    assert create(name_of(f"{file}:Mine")).name == "mine", "a mended file is read again"
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(SweepError, match=f"{tmp_path}/none.py:Mine: expected a Python file, found none"):
-        create(f"{tmp_path}/none.py:Mine")
+        name_of(f"{tmp_path}/none.py:Mine")
 
 
 @pytest.mark.parametrize("taken", ["rowsplit", "runtime"])
 def test_a_name_of_spmark_is_refused(file: Path, taken: str) -> None:
     file.write_text(MINE.replace('"mine"', f'"{taken}"'))
     with pytest.raises(SweepError, match=rf"found '{taken}', a name of spmark, too: give the class of the file {file}"):
-        create(f"{file}:Mine")
+        create(name_of(f"{file}:Mine"))
 
 
 def test_two_files_with_one_name_are_both_named(file: Path) -> None:
     other = file.with_name("other.py")
     other.write_text(MINE)
-    create(f"{file}:Mine")
+    create(name_of(f"{file}:Mine"))
     with pytest.raises(
         SweepError, match=rf"{other}:Mine: .*, a name of the file {file}, too: .*the file {other} anoth"
     ):
-        create(f"{other}:Mine")
+        create(name_of(f"{other}:Mine"))
     assert file_of("mine") == f"{file}:Mine"
 
 
@@ -176,7 +180,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_a_distribution_registers_is_imported_when_it_is_named(installed: Path) -> None:
-    assert "mine" in names()
+    assert "mine" in implementation_names()
     assert "mine" in source_names()
     create("scipy_cpu")
     assert not {"demo_kernels", "demo_source"} & set(sys.modules)
@@ -185,6 +189,9 @@ def test_what_a_distribution_registers_is_imported_when_it_is_named(installed: P
     assert find_source("mine").name == "mine"
     assert MatrixSpec(source="mine", name="logsparse_64").id == "mine/logsparse_64"
     assert find_source("mine").load("logsparse_64", {}, Cache.default()).facts.num_rows == 64
+    b = np.ones((3, 4), np.float32)
+    op = spmark.compile(sparse.eye_array(3, format="csr", dtype=np.float32), width=4, use="mine", device="cpu")
+    np.testing.assert_array_equal(op(b), b)
     before = implementation_version(package("mine"))
     (installed / "demo_kernels.py").write_text(MINE + "ONE = 1\n")
     assert implementation_version("mine") != before
@@ -192,7 +199,7 @@ def test_what_a_distribution_registers_is_imported_when_it_is_named(installed: P
 
 def test_a_name_with_two_owners_is_refused_with_both(installed: Path, file: Path) -> None:
     with pytest.raises(SweepError, match=rf"a name of demo 1\.0, too: give the class of the file {file} another name"):
-        create(f"{file}:Mine")
+        create(name_of(f"{file}:Mine"))
     groups = {"spmark.implementations": "mine = demo_b:B\ngespmm = demo_b:B", "spmark.sources": "ogb = demo_b:B"}
     write_distribution(installed, "rival", groups)
     offers.cache_clear()

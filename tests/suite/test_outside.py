@@ -80,6 +80,18 @@ def test_a_class_in_a_file_is_measured_under_its_name(own, invoke, tmp_path):
     assert [case["action"] for case in json.loads(out)["cases"]] == ["skip", "run"], "changed code is measured again"
 
 
+def test_a_recipe_says_what_has_to_be_brought_along(own, invoke, tmp_path):
+    invoke("run", own, "--device", "cpu", "--only", "implementation=./own/mine.py:Mine")
+    code, out, err = invoke("provenance", tmp_path / "results")
+    assert code == 0, err
+    assert "code that is not part of the project, to be brought along: ./mine.py:Mine, ./own/mine.py:Mine" in out
+    (path,) = (tmp_path / "results").rglob("records.jsonl")
+    path.with_name(RUNS).unlink()
+    assert "cat > own.yaml" in invoke("provenance", tmp_path / "results")[1]
+    path.write_text(path.read_text().replace('"implementation":"mine"', '"implementation":"/x/mine.py:Mine"'))
+    assert "mine.py:Mine" not in invoke("provenance", tmp_path / "results")[1], "a record names no file to import"
+
+
 def test_a_file_can_be_the_baseline_and_a_filter(own, invoke, tmp_path):
     own.write_text(SWEEP.replace("baseline: scipy_cpu", "baseline: ./mine.py:Mine"))
     code, out, err = invoke("run", own, "--device", "cpu", "--json", "--only", "implementation=own/mine.py:Mine,num*")
