@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import fields
 from importlib import import_module
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,8 +87,9 @@ def check_contract(how: Implementation) -> None:
         raise NonconformingError(
             "kernels that are KernelTemplates", repr(how.kernels), "name the templates, or () where there are none"
         )
-    tunables = {one.name: getattr(how, one.name) for one in fields(cast("Any", how))}
-    if type(how)(**tunables) != how:
+    kind: Any = type(how)
+    tunables = {one.name: getattr(how, one.name) for one in fields(kind)}
+    if kind(**tunables) != how:
         raise NonconformingError(
             f"two with the tunables {tunables} to be equal", "that they differ", "keep state in the plan alone"
         )

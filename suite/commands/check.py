@@ -87,7 +87,7 @@ def check_implementation(name: str, device: str, as_json: bool) -> bool:
     DeviceError
         The implementation runs on no device that is here, or not on the device that was asked for.
     """
-    from spmark.impls.runtime.device import calibrated, find
+    from spmark.impls.runtime.device import find
 
     faulthandler.enable()  # a kernel may end this process
     screen, how = console(as_json), create(name_of(name))
@@ -103,7 +103,7 @@ def check_implementation(name: str, device: str, as_json: bool) -> bool:
             absent[str(kind)] = str(error)
             continue
         say(screen, f"[bold]{escape(how.name)}[/bold] on {escape(spec.name)}")
-        found.append(judge(how, calibrated(spec) if kind is DeviceKind.CUDA else spec))
+        found.append(judge(how, spec))
         _show(found[-1], screen)
     for kind_name, reason in absent.items():
         say(screen, f"[yellow]not checked on {kind_name}:[/yellow] {escape(reason)}")

@@ -39,7 +39,7 @@ def telling(what):
     return RUN.format(body="right(operands, out)").replace("return plan", f"plan.{what}; return plan")
 
 
-@pytest.mark.parametrize("device", ["cpu", "host-simt"])
+@pytest.mark.parametrize("device", ["cpu", "host-simt", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_the_example_passes(invoke, device):
     code, out, err = invoke("check", f"{EXAMPLE}:MyKernel", "--device", device, "--json")
     assert code == 0, err
