@@ -121,7 +121,11 @@ def name_of(written: str, folder: Path | None = None) -> str:
     """
     if not is_file_class(written):
         return written
-    name: str = load_file(parse_file_class(written, folder), IMPLEMENTATIONS).kind.name
+    try:
+        named = parse_file_class(written, folder)
+    except (OSError, RuntimeError, ValueError) as error:  # a loop of links, ~nobody, a NUL byte
+        raise SweepError(f"{written}: expected the path of a Python file, found {error}: mend the path") from error
+    name: str = load_file(named, IMPLEMENTATIONS).kind.name
     return name
 
 

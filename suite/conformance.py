@@ -144,7 +144,7 @@ def check_result(plan: Plan, problem: Problem, place: Place) -> None:
                 f"operand {position} unchanged", "another content", "work in a buffer that the plan owns"
             )
     if plan.deterministic:
-        _check_same(*results, "two runs", "set deterministic = False where sums are added in any order")
+        _check_same(results[0], results[1], "two runs", "set deterministic = False where sums are added in any order")
 
 
 def check_orders(plan: Plan, problem: Problem, place: Place) -> None:

@@ -18,7 +18,7 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import DeviceError, KernelFault, SpmarkError
 from spmark.impls.core.interfaces import Implementation, Plan
 from spmark.impls.core.problem import Problem
-from spmark.impls.table import create, name_of
+from spmark.impls.table import name_of
 from spmark.suite.commands.console import answer, console, say
 from spmark.suite.conformance import (
     ORDERED,
@@ -34,6 +34,7 @@ from spmark.suite.conformance import (
     check_refuses_number_and_overlap,
     check_result,
 )
+from spmark.suite.roster import make
 from spmark.suite.tinyproblems import problems
 
 _ONE = "empty_rows-J20"
@@ -85,12 +86,14 @@ def check_implementation(name: str, device: str, as_json: bool) -> bool:
     SweepError
         The class cannot be used.
     DeviceError
-        The implementation runs on no device that is here, or not on the device that was asked for.
+        The implementation runs on no device that is here, not on the device that was asked for, or lacks a package.
     """
     from spmark.impls.runtime.device import find
 
     faulthandler.enable()  # a kernel may end this process
-    screen, how = console(as_json), create(name_of(name))
+    screen, how = console(as_json), make(name_of(name), {})
+    if isinstance(how, str):
+        raise DeviceError(f"{name}: {how}")
     absent: dict[str, str] = {}
     found = []
     for kind in sorted(how.devices) if device == "auto" else [DeviceKind(device)]:

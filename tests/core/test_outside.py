@@ -122,6 +122,29 @@ def test_a_package_imports_what_is_beside_and_all_of_it_counts(tmp_path: Path) -
     assert "helper" not in sys.modules
 
 
+def test_a_fault_beside_the_file_is_named_there(tmp_path: Path) -> None:
+    (tmp_path / "__init__.py").write_text("")
+    (tmp_path / "helper.py").write_text("import math\nmath.none\n")
+    (tmp_path / "mine.py").write_text("from . import helper\n" + MINE)
+    with pytest.raises(
+        SweepError, match=rf"{tmp_path}/helper\.py:2: .*module 'math' has no attribute 'none'; mend the"
+    ):
+        name_of(f"{tmp_path}/mine.py:Mine")
+    (tmp_path / "helper.py").write_text("x = (")
+    with pytest.raises(
+        SweepError, match=rf"{tmp_path}/helper\.py:1: .*SyntaxError: '\(' was never closed; mend the file"
+    ):
+        name_of(f"{tmp_path}/mine.py:Mine")
+    (tmp_path / "helper.py").write_text("")
+    assert name_of(f"{tmp_path}/mine.py:Mine") == "mine"
+
+
+@pytest.mark.parametrize("path", ["~nobody-of-this-name/mine", "nul\0", "long" * 2000])
+def test_a_path_that_no_file_can_have_is_refused(path: str) -> None:
+    with pytest.raises(SweepError, match=r"expected .* file, found .*mend the path"):
+        name_of(f"{path}.py:Mine")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

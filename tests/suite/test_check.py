@@ -132,6 +132,12 @@ def test_what_cannot_be_checked_has_another_exit_code(invoke, tmp_path):
     assert invoke("check", "scipy_gpu")[0] == 2
 
 
+def test_a_missing_package_is_named(invoke, fakes):
+    code, _, err = invoke("check", "fake_missing")
+    assert code == 3
+    assert "fake_missing: needs the package dgl, which is not installed: pip install 'spmark[dgl]'" in err
+
+
 def test_refused_problems_are_counted_by_reason(invoke, tmp_path):
     refuses = "    def unsupported(self, problem, device):\n        return 'J is odd' if problem.width % 2 else None\n"
     (tmp_path / "mine.py").write_text(MINE + refuses)
