@@ -14,8 +14,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from spmark.datasets.sources.table import SOURCES
-from spmark.datasets.written import FILES
+from spmark.datasets.sources.table import FILES, source_names
 from spmark.impls.core.choices import near, none_of
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.frozen import Frozen
@@ -36,7 +35,7 @@ class MatrixSpec(_Written):
     """One matrix of a sweep: enough to load it anywhere."""
 
     source: str
-    """A name out of `spmark.datasets.sources.table.SOURCES`."""
+    """A name out of `spmark.datasets.sources.table.source_names`."""
     name: str = Field(min_length=1)
     """The matrix within its source: a name that the source holds, a formula, or a path."""
     args: dict[str, Scalar] = {}
@@ -65,8 +64,8 @@ class MatrixSpec(_Written):
     @field_validator("source")
     @classmethod
     def _source_exists(cls, source: str) -> str:
-        if source not in SOURCES:
-            raise ValueError(none_of("a source", source, SOURCES))
+        if source not in (known := source_names()):
+            raise ValueError(none_of("a source", source, known))
         return source
 
 
@@ -74,9 +73,12 @@ class ImplementationSpec(_Written):
     """An implementation of a sweep, with the tunables that it pins."""
 
     name: str = Field(min_length=1)
+    """A name, or a class in a Python file, ``./mine.py:MyKernel``, which only running the sweep imports."""
     config: dict[str, Any] = {}
     label: str = ""
     """The name in legends; by default the implementation's."""
+    folder: str = ""
+    """Where the path of a file begins: reading a sweep fills in the folder of the sweep's file."""
 
     @model_validator(mode="before")
     @classmethod

@@ -14,11 +14,12 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from spmark.datasets.cache import Cache
-from spmark.datasets.sources.table import SOURCES, find_source
+from spmark.datasets.sources.table import FILES, find_source, source_names
 from spmark.datasets.sweep import ImplementationSpec, MatrixSpec, Sweep
-from spmark.datasets.written import FILES, parse_matrix
+from spmark.datasets.written import parse_matrix
 from spmark.impls.core.choices import near
 from spmark.impls.core.errors import DatasetError, SweepError
+from spmark.impls.core.fileclass import is_file_class
 from spmark.impls.core.files import is_file
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plainyaml import MAX_BYTES, parse_yaml
@@ -47,17 +48,42 @@ def read_list(file: Path) -> list[MatrixSpec]:
 def read_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
     """Read and check a sweep; see `Sweep.load`."""
     file = _locate(path)
-    data = _mapping(file, _read_yaml(file))
+    return checked_sweep(_mapping(file, _read_yaml(file)), file, overrides)
+
+
+def checked_sweep(data: dict[str, Any], file: Path, overrides: Sequence[str] = ()) -> Sweep:
+    """Check a sweep that is plain data, as YAML holds it.
+
+    Parameters
+    ----------
+    data : dict
+        Is changed.
+    file : Path
+        Named in errors; relative paths begin at its folder.
+    overrides : sequence of str
+        As in `Sweep.load`.
+
+    Raises
+    ------
+    SweepError
+        As `Sweep.load` raises it.
+    """
     for override in overrides:
         _override(data, override)
     matrices = data.get("matrices", [])
     if not isinstance(matrices, list):
         raise SweepError(f"{file}: matrices: expected a list of matrices, each {_A_MATRIX}, found {matrices!r}")
+    # Paths on the command line begin at the folder where the command is given.
+    given = {override.partition("=")[0].strip() for override in overrides}
+    folders = {key: Path.cwd() if key in given else file.parent.resolve() for key in ("matrices", "implementations")}
     if matrices:
-        # Paths on the command line begin at the folder where the command is given.
-        given = any(override.partition("=")[0].strip() == "matrices" for override in overrides)
-        folder = Path.cwd() if given else file.parent.resolve()
-        data["matrices"] = list(_matrices(matrices, file, folder, 0))
+        data["matrices"] = list(_matrices(matrices, file, folders["matrices"], 0))
+    if isinstance(data.get("implementations"), list):
+        where = f"{file}: implementations"
+        data["implementations"] = [
+            _with_folder(item, f"{where}.{number}", folders["implementations"])
+            for number, item in enumerate(data["implementations"])
+        ]
     with reading(file, "keys and values of a sweep", SweepError):
         try:
             return Sweep.model_validate(data)
@@ -131,6 +157,15 @@ def _written(text: str, where: str, folder: Path) -> dict[str, Any]:
         raise SweepError(f"{where}: {error}; in full, a matrix is {_A_MATRIX}") from error
 
 
+def _with_folder(item: Any, where: str, folder: Path) -> Any:
+    """Say of an implementation where its path begins, if its name is a class in a file."""
+    entry = {"name": item} if isinstance(item, str) else item
+    if isinstance(entry, dict) and "folder" in entry:
+        raise SweepError(f"{where}: folder: unknown key; a relative path begins at the folder of the sweep's file")
+    named = isinstance(entry, dict) and isinstance(entry.get("name"), str) and is_file_class(entry["name"])
+    return {**entry, "folder": str(folder)} if named else item
+
+
 def _placed(item: dict[str, Any], where: str, folder: Path) -> dict[str, Any]:
     if "folder" in item:
         raise SweepError(f"{where}: folder: unknown key; a relative path begins at the folder of the sweep's file")
@@ -160,7 +195,7 @@ def _named(item: dict[str, Any], where: str) -> Iterator[Any]:
             yield {**rest, "name": name}
             continue
         source = rest.get("source")
-        if not (isinstance(source, str) and source in SOURCES):
+        if not (isinstance(source, str) and source in source_names()):
             raise SweepError(f"{where}: expected a source to look for {name!r} in, found {source!r}")
         known = find_source(source).names(Cache.default())
         matches = [candidate for candidate in known if fnmatchcase(candidate, name)]

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
-from spmark.datasets.sources.table import SOURCES
+from spmark.datasets.sources.table import FILES, source_names
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.files import is_file
 from spmark.impls.core.record import Orientation
 
-FILES: Mapping[str, str] = {
-    ".npz": "npz",
-    ".smtx": "smtx",
-    ".mtx": "matrix_market",
-    ".mtx.gz": "matrix_market",
-    ".tar.gz": "matrix_market",
-}
-"""Sources whose matrices are files of the user's own, by ending."""
 _TRANSPOSED = f"@{Orientation.TRANSPOSED}"
 
 
@@ -41,14 +32,15 @@ def parse_matrix(text: str, folder: Path = Path()) -> dict[str, str]:
     bare = text.removesuffix(_TRANSPOSED)
     orientation = str(Orientation.A if bare == text else Orientation.TRANSPOSED)
     first, _, rest = bare.partition("/")
+    known = source_names()
     source = next((source for ending, source in FILES.items() if bare.endswith(ending)), "")
-    if source and (is_file(folder / bare) or first not in SOURCES):
+    if source and (is_file(folder / bare) or first not in known):
         return {"source": source, "name": bare, "orientation": orientation}
     if not first or not rest:
         raise DatasetError(
             f"expected a matrix as source/name, or a file that ends in {', '.join(FILES)}; found {text!r}; "
             "spmark list datasets says what there is"
         )
-    if first not in SOURCES:
-        raise DatasetError(none_of("a source", first, SOURCES))
+    if first not in known:
+        raise DatasetError(none_of("a source", first, known))
     return {"source": first, "name": rest, "orientation": orientation}

@@ -19,13 +19,13 @@ from spmark.impls.core.operators import random_operands
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.lab import open_lab
-from spmark.impls.table import create
+from spmark.impls.table import create, name_of
 
 
 def main() -> None:
     """Run the plan that the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("implementation")
+    parser.add_argument("implementation", help="a name, or a class in a file such as ./mine.py:MyKernel")
     parser.add_argument("matrix", help="source/name, or a file")
     parser.add_argument("--op", type=Op, choices=list(Op), default=Op.SPMM)
     parser.add_argument("--width", type=int, default=128, help="J")
@@ -37,7 +37,7 @@ def main() -> None:
     spec = MatrixSpec.model_validate(parse_matrix(args.matrix))
     problem = Problem(args.op, load_matrix(spec, Cache.default(), 0).csr, args.width, args.dtype)
     device = find(args.device)
-    plan = create(args.implementation).build(problem, device)
+    plan = create(name_of(args.implementation)).build(problem, device)
 
     lab = open_lab(device)
     operands = [lab.empty(shape, problem.dtype.numpy) for shape in problem.operand_shapes]

@@ -1,4 +1,8 @@
-"""Every implementation by name: a new folder needs one line here. Classes are imported on use."""
+"""Every implementation by name: a new folder needs one line here. Classes are imported on use.
+
+Names of installed distributions (entry points of the group ``spmark.implementations``) and classes in files that a
+person names (``./mine.py:MyKernel``) are looked up in `spmark.impls.outside`.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,14 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.errors import SweepError, UnsupportedError
+from spmark.impls.core.fileclass import is_file_class, parse_file_class
+from spmark.impls.core.offers import IMPLEMENTATION_GROUP, find_offer, offers
+from spmark.impls.outside import LOADED, Outside, load_file, load_offer
 
 if TYPE_CHECKING:
     from spmark.impls.core.devicespec import DeviceSpec
@@ -89,20 +97,64 @@ RENAMED_TUNABLES: Mapping[str, Mapping[str, str]] = {}
 """Today's name of renamed tunables by the old one, for each implementation: a recorded config can be built for ever."""
 
 
+def implementation_names() -> list[str]:
+    """List the names of all implementations, those of installed distributions and of loaded files last."""
+    return list(dict.fromkeys((*IMPLEMENTATIONS, *offers(IMPLEMENTATION_GROUP), *LOADED)))
+
+
+def name_of(written: str, folder: Path | None = None) -> str:
+    """Give the name of the implementation that a person means; everything else here takes names alone.
+
+    Names in records and messages never come here: a file is imported because a person has written its path.
+
+    Parameters
+    ----------
+    written : str
+        A name, which is given back as it is, or a class in a file, which is imported and from then on has its name.
+    folder : Path, optional
+        Where the path of a file begins; by default the current folder.
+
+    Raises
+    ------
+    SweepError
+        The file cannot be used (`spmark.impls.outside.load_file`).
+    """
+    if not is_file_class(written):
+        return written
+    try:
+        named = parse_file_class(written, folder)
+    except (OSError, RuntimeError, ValueError) as error:  # a loop of links, ~nobody, a NUL byte
+        raise SweepError(f"{written}: expected the path of a Python file, found {error}: mend the path") from error
+    name: str = load_file(named, IMPLEMENTATIONS).kind.name
+    return name
+
+
+def file_of(name: str) -> str | None:
+    """Give the class in a file, ``/folder/mine.py:MyKernel``, that was loaded as ``name``; None for all others."""
+    entry = LOADED[name].entry if name in LOADED else ""
+    return entry if is_file_class(entry) else None
+
+
+def _outside(name: str) -> Outside | None:
+    """Give the implementation ``name`` where its code is not part of spmark."""
+    if name in LOADED:
+        return LOADED[name]
+    offer = find_offer(IMPLEMENTATION_GROUP, name, IMPLEMENTATIONS, SweepError)
+    return load_offer(offer, IMPLEMENTATIONS) if offer is not None else None
+
+
 def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation:
     """Make the implementation ``name`` with its tunables pinned to ``config``, whose `SWITCHES` are left out.
 
     Raises
     ------
     SweepError
-        The name or a tunable is unknown, or a value is illegal; lists the known names.
+        The name or a tunable is unknown, or a value is illegal; lists the known names. Or a class from outside of
+        spmark cannot be used.
     """
-    entry = IMPLEMENTATIONS.get(name) if isinstance(name, str) else None
-    if entry is None:
-        raise SweepError(none_of("an implementation", name, IMPLEMENTATIONS))
+    kind = _class_of(name)
     if config is not None and not isinstance(config, Mapping):
         raise SweepError(f"implementation {name}: expected tunables as a mapping, found {config!r}")
-    kind = _imported(entry)
     known = [f.name for f in fields(kind)]
     config = _current(name, config or {})
     switches = {key: value for key, value in config.items() if key in SWITCHES}
@@ -124,6 +176,17 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
         raise SweepError(f"implementation {name}: {error}") from error
 
 
+def _class_of(name: str) -> Any:
+    """Import the class of the implementation ``name``."""
+    if isinstance(name, str):
+        outside = _outside(name)
+        if outside is not None:
+            return outside.kind
+        if name in IMPLEMENTATIONS:
+            return _imported(IMPLEMENTATIONS[name])
+    raise SweepError(none_of("an implementation", name, implementation_names()))
+
+
 def _current(name: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Replace old names of tunables by today's."""
     renamed = RENAMED_TUNABLES.get(name, {})
@@ -134,7 +197,7 @@ def _current(name: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def cost_models(name: str) -> Mapping[str, str]:
     """Give the cost models of the implementation ``name``: the ``module:class`` of each by the model's name."""
-    models: Mapping[str, str] = getattr(_imported(IMPLEMENTATIONS[name]), "cost_models", {})
+    models: Mapping[str, str] = getattr(_class_of(name), "cost_models", {})
     return models
 
 
@@ -214,5 +277,15 @@ def _imported(entry: str) -> Any:
 
 
 def package(name: str) -> str:
-    """Give the folder under ``impls`` that holds the implementation ``name``."""
+    """Give the folder under ``impls`` that holds the implementation ``name``; its name where it is not of spmark.
+
+    Raises
+    ------
+    SweepError
+        As `create` raises it.
+    """
+    outside = _outside(name)
+    if outside is not None:
+        own: str = outside.kind.name
+        return own
     return IMPLEMENTATIONS[name].split(":")[0].split(".")[2]

@@ -22,6 +22,7 @@ from typing import Protocol
 from spmark.datasets.sweep import Case
 from spmark.impls.core.errors import SpmarkError
 from spmark.impls.core.record import FINAL, Status
+from spmark.impls.table import name_of
 from spmark.suite.rows import Failed, Result, make_row
 from spmark.suite.wire import POISONED_EXIT, Reply, Request, Setup, receive, send
 
@@ -62,6 +63,8 @@ def main(fd: int) -> int:
 
     what = "cannot be measured on"
     try:
+        for file in setup.files:
+            name_of(file)
         bench = _factory(setup.factory)(setup, on_phase)
         what = "does not compute"
         bench.canary()

@@ -23,7 +23,6 @@ app = typer.Typer(
     epilog=EXIT_CODES,
     rich_markup_mode="rich",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

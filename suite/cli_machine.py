@@ -9,7 +9,8 @@ import typer
 from typer.core import TyperCommand
 
 from spmark.impls.table import CONTRACTS
-from spmark.suite.cli_options import DeviceName, DeviceOption, ExitCode, JsonOption, What
+from spmark.suite.cli_options import EXIT_CODES, DeviceName, DeviceOption, ExitCode, JsonOption, What
+from spmark.suite.completion import implementations
 
 PANEL = "Machine"
 
@@ -27,6 +28,7 @@ def add_to(app: typer.Typer) -> None:
     """Add the commands of this file to the program."""
     app.command("doctor", rich_help_panel=PANEL)(doctor)
     app.command("list", rich_help_panel=PANEL)(list_)
+    app.command("check", rich_help_panel=PANEL, epilog=EXIT_CODES)(check)
     app.command("calibrate", cls=_CalibrateCommand, rich_help_panel=PANEL)(calibrate)
 
 
@@ -50,6 +52,31 @@ def list_(
     from spmark.suite.commands.listing import listing
 
     listing(what.value, as_json)
+
+
+def check(
+    implementation: Annotated[
+        str,
+        typer.Argument(
+            help="A name, or a class in a file such as [bold]./mine.py:MyKernel[/bold].",
+            autocompletion=implementations,
+        ),
+    ],
+    device: Annotated[
+        DeviceName, typer.Option(help="auto: every device that the class names and that is here.")
+    ] = DeviceName.AUTO,
+    as_json: JsonOption = False,
+) -> None:
+    """Check an implementation as the tests of spmark check theirs, with messages for its author.
+
+    It builds and runs every tiny problem that the class takes: results, untouched operands, accounts, refusals.
+    The file is imported, and its code runs in this process.
+
+    Example: [bold]spmark check ./mine.py:MyKernel --device host-simt[/bold]
+    """
+    from spmark.suite.commands.check import check_implementation
+
+    raise typer.Exit(ExitCode.OK if check_implementation(implementation, device.value, as_json) else ExitCode.FAILURES)
 
 
 def calibrate(

@@ -7,8 +7,11 @@ from typing import Annotated
 
 import typer
 
+from spmark.suite.completion import sweeps
+
 EXIT_CODES = (
     "Exit codes: 0 done; 1 a case failed (run --strict), something that a CPU run needs is missing (doctor), "
+    "a check failed (check), "
     "or a regression (compare); "
     "2 wrong usage, sweep or input; 3 the device, or a paper that cannot run yet (reproduce); 4 records or disk; "
     "130 interrupted (the same command goes on)."
@@ -44,6 +47,21 @@ class DeviceName(StrEnum):
     HOST_SIMT = "host-simt"
 
 
+class OpName(StrEnum):
+    """Operators of a sweep (`spmark.datasets.sweep.SweepOp`, not imported for the help)."""
+
+    SPMM = "spmm"
+    SDDMM = "sddmm"
+    SDDMM_SCALED = "sddmm_scaled"
+
+
+class DTypeName(StrEnum):
+    """Types of operands and result (`spmark.impls.core.problem.DType`, not imported for the help)."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+
+
 class StatusName(StrEnum):
     """How a recorded case may have ended (`spmark.impls.core.record.Status`, not imported for the help)."""
 
@@ -64,7 +82,9 @@ class FlushName(StrEnum):
     READ = "read"
 
 
-SweepArgument = Annotated[str, typer.Argument(help="A sweep's YAML file, or the name of a packaged one.")]
+SweepArgument = Annotated[
+    str, typer.Argument(help="A sweep's YAML file, or the name of a packaged one.", autocompletion=sweeps)
+]
 DeviceOption = Annotated[
     DeviceName, typer.Option(help="auto: GPU 0 if a driver and CuPy are there, else the CPU. host-simt: results only.")
 ]

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from spmark.suite.cli_options import JsonOption
+from spmark.suite.completion import matrices
 
 PANEL = "Show"
 
@@ -41,7 +42,12 @@ def report(
 
 
 def show(
-    matrix: Annotated[str, typer.Argument(help="source/name (@AT for the transpose), or a .mtx, .npz or .smtx file.")],
+    matrix: Annotated[
+        str,
+        typer.Argument(
+            help="source/name (@AT for the transpose), or a .mtx, .npz or .smtx file.", autocompletion=matrices
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="Folder for the page; it goes to OUT/MATRIX/.")] = Path("out/show"),
     arguments: Annotated[
         list[str] | None, typer.Option("--arg", metavar="KEY=VALUE", help="Argument of the source. Repeatable.")

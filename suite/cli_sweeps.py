@@ -7,14 +7,17 @@ from typing import Annotated
 
 import typer
 
+from spmark.suite import completion
 from spmark.suite.cli_options import (
     EXIT_CODES,
     DeviceName,
     DeviceOption,
+    DTypeName,
     ExitCode,
     FlushName,
     JsonOption,
     OnlyOption,
+    OpName,
     SetOption,
     StatusName,
     SweepArgument,
@@ -56,8 +59,36 @@ def fetch(sweep: SweepArgument, overrides: SetOption = None, as_json: JsonOption
 
 
 def run(
-    sweep: SweepArgument,
+    sweep: Annotated[
+        str | None,
+        typer.Argument(
+            help="A sweep's YAML file, or the name of a packaged one; or give --matrix.",
+            autocompletion=completion.sweeps,
+        ),
+    ] = None,
     *,
+    matrix: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MATRIX",
+            autocompletion=completion.matrices,
+            help="Run one matrix without a sweep's file: a file (.mtx, .npz, .smtx), or SOURCE/NAME. The next four "
+            "options go with it.",
+        ),
+    ] = None,
+    widths: Annotated[list[int] | None, typer.Option("--width", min=1, help="J. Repeatable.")] = None,
+    ops: Annotated[list[OpName] | None, typer.Option("--op", help="spmm by default. Repeatable.")] = None,
+    dtypes: Annotated[list[DTypeName] | None, typer.Option("--dtype", help="float32 by default. Repeatable.")] = None,
+    implementations: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--implementation",
+            metavar="NAME",
+            autocompletion=completion.implementations,
+            help="A name, or a class in a file such as ./mine.py:MyKernel; by default those that compete on the "
+            "device. The device's baseline is always measured, too. Repeatable.",
+        ),
+    ] = None,
     device: DeviceOption = DeviceName.AUTO,
     only: OnlyOption = None,
     limit: Annotated[int | None, typer.Option(min=0, help="Run at most this many cases.")] = None,
@@ -88,13 +119,19 @@ def run(
     [bold]spmark run graphs_spmm --device cuda --only matrix=cora,pubmed --only width=128[/bold]
 
     [bold]spmark run my.yaml --set widths=[32,64] --retry timeout --out /data/results[/bold]
+
+    [bold]spmark run --matrix mine.mtx --width 64 --implementation ./mine.py:MyKernel[/bold]
     """
     from spmark.impls.core.record import Flush, Status
     from spmark.suite.commands.run import run_sweep
+    from spmark.suite.onematrix import one_matrix
     from spmark.suite.options import Options
 
+    one = one_matrix(
+        sweep, matrix, widths=widths or (), ops=ops or (), dtypes=dtypes or (), implementations=implementations or ()
+    )
     options = Options(
-        sweep=sweep,
+        sweep=sweep or "",
         device=device.value,
         only=tuple(only or ()),
         retry=tuple(Status(ending.value) for ending in retry or ()),
@@ -103,14 +140,19 @@ def run(
         warm=warm,
         flush=Flush(flush.value),
     )
-    ended = run_sweep(options, out, dry_run=dry_run, as_json=as_json)
+    ended = run_sweep(options, out, one, dry_run=dry_run, as_json=as_json)
     if ended.interrupted:
         raise typer.Exit(ExitCode.INTERRUPTED)
     raise typer.Exit(ExitCode.FAILURES if strict and ended.failures else ExitCode.OK)
 
 
 def reproduce(
-    paper: Annotated[str, typer.Argument(help="stile, sparsetir, liteform, lo_spmm, dash, all, or a YAML file.")],
+    paper: Annotated[
+        str,
+        typer.Argument(
+            help="stile, sparsetir, liteform, lo_spmm, dash, all, or a YAML file.", autocompletion=completion.papers
+        ),
+    ],
     *,
     budget: Annotated[str, typer.Option(metavar="TIME", help="When to stop: 90s, 30m, 2h, 1h30m.")] = "30m",
     device: DeviceOption = DeviceName.AUTO,

@@ -30,7 +30,7 @@ _WORDS = {
     "flush": "--flush",
 }  # fmt: skip
 """Options of ``spmark run`` that take a value, by field of `Options`."""
-_OF_THIS_MACHINE: Any = {"matrices": {"__all__": {"folder"}}}
+_OF_THIS_MACHINE: Any = {key: {"__all__": {"folder"}} for key in ("matrices", "implementations")}
 Row = TypeVar("Row", bound=BaseModel)
 
 

@@ -18,6 +18,7 @@ from spmark.datasets.sweep import Sweep, expand
 from spmark.datasets.sweepfile import packaged_sweeps
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import SpmarkError
+from spmark.impls.core.fileclass import is_file_class
 from spmark.impls.core.load import Load
 from spmark.impls.core.names import is_commit, path_component, printable
 from spmark.impls.core.record import PROTOCOL_VERSION, Environment, Flush, Measurement, Status
@@ -48,6 +49,7 @@ def recipe(batch: Batch, sweep_name: str) -> Recipe:
     commands = [*_checkout(batch.environment)]
     if batch.run is not None and is_run(batch.run.command):
         commands += _recorded(batch.run, batch.environment, sweep_name)
+        limits += _files_limits(batch.run)
     else:
         if batch.run is not None and batch.run.command:
             limits.append(f"the command on record is not one that spmark writes: {shlex.join(batch.run.command)}")
@@ -154,6 +156,8 @@ def _sweep_of(records: Sequence[Measurement], name: str) -> Sweep | None:
     widths, seeds = sorted({record.width for record in records}), {record.seed for record in records}
     if len(seeds) != 1 or len(baselines) > 1:
         return None
+    if any(map(is_file_class, baselines | {record.implementation for record in records})):
+        return None  # spmark writes names alone, and what is pasted into a shell imports no file that a record names
     entries = {(r.implementation, r.label, yaml.safe_dump(r.requested)): r for r in records}
     names = [{"name": r.implementation, "label": r.label, "config": r.requested} for r in entries.values()]
     names += [{"name": base} for base in baselines if base not in {r.implementation for r in records}]
@@ -205,6 +209,15 @@ def _limits(batch: Batch) -> Iterator[str]:
     protocols = {record.protocol_version for record in records} - {PROTOCOL_VERSION}
     if protocols:
         yield f"this spmark measures by protocol {PROTOCOL_VERSION}, the records by {', '.join(map(str, protocols))}"
+
+
+def _files_limits(run: RunRow) -> Iterator[str]:
+    entries = (run.sweep or {}).get("implementations", [])
+    names = [entry.get("name") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    names += [one for word in run.command for one in word.partition("=")[2].split(",")]
+    files = dict.fromkeys(name for name in names if isinstance(name, str) and is_file_class(name))
+    if files:
+        yield f"the run imports code that is not part of the project, to be brought along: {', '.join(files)}"
 
 
 def _code_limits(batch: Batch, environment: Environment) -> Iterator[str]:

@@ -29,6 +29,7 @@ from spmark.impls.core.record import Environment, Measurement, Status
 from spmark.impls.table import IMPLEMENTATIONS
 from spmark.suite.agenda import Agenda, Item
 from spmark.suite.options import Options
+from spmark.suite.outside import with_files
 from spmark.suite.resume import History, key_of, record_folder, versions_of
 from spmark.suite.roster import refusal
 from spmark.suite.runner import Watcher
@@ -197,7 +198,7 @@ def steps(paper: Paper, kind: DeviceKind) -> list[StepCases]:
     cases = []
     for step in paper.steps:
         sweep = Sweep.load(step.sweep, step.overrides(paper))
-        cases.append(StepCases(paper, step, sweep, tuple(select(expand(sweep, kind), step.only))))
+        cases.append(StepCases(paper, step, sweep, tuple(select(expand(with_files(sweep), kind), step.only))))
     return cases
 
 

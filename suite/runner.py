@@ -18,6 +18,7 @@ from spmark.impls.core.recordfile import FolderLock, RecordFile
 from spmark.suite.agenda import Agenda, Item, make_agenda, refuse_missing_files
 from spmark.suite.environment import changes_digest
 from spmark.suite.options import Options
+from spmark.suite.outside import files_of
 from spmark.suite.provenance import RUNS, RunRow
 from spmark.suite.resume import CANDIDATES, ENVIRONMENTS, RECORDS, History
 from spmark.suite.roster import refusals
@@ -118,7 +119,13 @@ def run_cases(
         if environment.digest not in history.environments:
             with RecordFile(folder / ENVIRONMENTS) as file:
                 file.append(EnvironmentRow(digest=environment.digest, environment=environment))
-        setup = Setup(device=environment.device, environment=environment.digest, factory=factory, options=options)
+        setup = Setup(
+            device=environment.device,
+            environment=environment.digest,
+            factory=factory,
+            options=options,
+            files=files_of(cases),
+        )
         worker = stack.enter_context(Worker(setup, stop))
         watcher.begun(agenda)
         if todo:

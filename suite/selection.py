@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from spmark.datasets.sweep import Case
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.errors import SweepError
+from spmark.impls.table import name_of
 
 FIELDS: dict[str, Callable[[Case], str]] = {
     "op": lambda case: str(case.op),
@@ -31,7 +32,7 @@ def select(cases: Sequence[Case], only: Sequence[str]) -> list[Case]:
         A sweep's cases.
     only : sequence of str
         Filters: ``key=value`` with a key of `FIELDS` and comma-separated patterns for the value; otherwise a pattern of
-        case ids (with ``*``, ``?`` or ``[``), or a part of one.
+        case ids (with ``*``, ``?`` or ``[``), or a part of one. An implementation may be a class in a file.
 
     Raises
     ------
@@ -54,7 +55,7 @@ def _filter(text: str) -> Callable[[Case], bool]:
     if equals:
         if key not in FIELDS:
             raise SweepError(f"--only {text}: {none_of('a key', key, FIELDS)}")
-        patterns = value.split(",")
+        patterns = [name_of(one) if key == "implementation" else one for one in value.split(",")]
         return lambda case: any(fnmatchcase(FIELDS[key](case), pattern) for pattern in patterns)
     if any(sign in text for sign in "*?["):
         return lambda case: fnmatchcase(case.case_id, text)

@@ -31,6 +31,8 @@ class Setup(Frozen):
     factory: str = DEFAULT_FACTORY
     """``module:callable`` that makes the bench, called with this setup and a function that takes the phase's name."""
     options: Options = Options()
+    files: tuple[str, ...] = ()
+    """Classes in files (``/folder/mine.py:MyKernel``) that the cases name, to be imported first."""
 
 
 class Request(Frozen):

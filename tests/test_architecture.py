@@ -26,7 +26,7 @@ IMPLEMENTATION_FOLDERS = sorted(
     path.name for path in (ROOT / "impls").iterdir() if path.is_dir() and path.name not in (*LAYERS, "__pycache__")
 )
 
-CORE, TABLE = "spmark.impls.core", "spmark.impls.table"
+CORE, TABLE, OUTSIDE = "spmark.impls.core", "spmark.impls.table", "spmark.impls.outside"
 # What a part may import of spmark, itself aside. An implementation sees the layers, and no other implementation.
 KERNELS_MAY = (CORE, "spmark.impls.formats", "spmark.impls.runtime")
 TUNING_MAY = (*KERNELS_MAY, "spmark.impls.kernels")
@@ -43,7 +43,8 @@ REPORT = {
 }
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     CORE: (),
-    TABLE: (CORE,),
+    TABLE: (CORE, OUTSIDE),
+    OUTSIDE: (CORE,),
     "spmark.impls.formats": (CORE,),
     "spmark.impls.runtime": (CORE,),
     "spmark.impls.kernels": KERNELS_MAY,

@@ -1,4 +1,7 @@
-"""Every source of matrices by name: a new source needs one line here. Classes are imported on use."""
+"""Every source of matrices by name: a new source needs one line here. Classes are imported on use.
+
+Installed distributions add sources by entry points of the group ``spmark.sources``.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.offers import SOURCE_GROUP, Offer, find_offer, offers
 
 if TYPE_CHECKING:
     from spmark.datasets.source import Source
@@ -30,6 +34,20 @@ SOURCES: Mapping[str, str] = {
     "seeded": "spmark.datasets.sources.seeded:Seeded",
 }
 
+FILES: Mapping[str, str] = {
+    ".npz": "npz",
+    ".smtx": "smtx",
+    ".mtx": "matrix_market",
+    ".mtx.gz": "matrix_market",
+    ".tar.gz": "matrix_market",
+}
+"""Sources whose matrices are files of the user's own, by ending."""
+
+
+def source_names() -> list[str]:
+    """List the names of all sources, those of installed distributions last; imports none."""
+    return list(dict.fromkeys((*SOURCES, *offers(SOURCE_GROUP))))
+
 
 def find_source(name: str) -> Source:
     """Make the source called ``name``.
@@ -37,10 +55,26 @@ def find_source(name: str) -> Source:
     Raises
     ------
     DatasetError
-        The name is unknown; lists all sources.
+        The name is unknown, and the message lists all sources; or it has two owners, or its distribution is broken.
     """
+    offer = find_offer(SOURCE_GROUP, name, SOURCES, DatasetError)
+    if offer is not None:
+        return _made(offer)
     entry = SOURCES.get(name)
     if entry is None:
-        raise DatasetError(none_of("a source", name, SOURCES))
+        raise DatasetError(none_of("a source", name, source_names()))
     module, _, label = entry.partition(":")
     return cast("Source", getattr(import_module(module), label)())
+
+
+def _made(offer: Offer) -> Source:
+    """Make a source that a distribution offers."""
+    from spmark.datasets.source import Source
+
+    kind = offer.load(DatasetError)
+    if not (isinstance(kind, type) and issubclass(kind, Source) and getattr(kind, "name", None) == offer.name):
+        raise DatasetError(
+            f"{offer.name}: expected {offer.owner} to hold a Source with this name (spmark.datasets.source) at "
+            f"{offer.entry}, found {kind!r} with the name {getattr(kind, 'name', None)!r}; mend that distribution"
+        )
+    return kind()

@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from spmark.impls.core.files import Stamp, stamp
-from spmark.impls.core.normalise import normalised
+from spmark.impls.core.files import Stamp, is_file, stamp
+from spmark.impls.core.normalise import CPP_FILES, normalised
 
 _FORMAT: Final = "2"
 """Counts up when the same code gets another digest: 2 leaves comments and docstrings out."""
@@ -94,10 +94,46 @@ SOURCES: Final = Sources(Path(__file__).parents[1])
 """The folder `impls`, as it was when this process began to load it."""
 
 
+class OutsideSources:
+    """The files of an implementation that stands outside of this package, with the same check.
+
+    Parameters
+    ----------
+    file : Path
+        Where the class stands. In a folder with an ``__init__.py`` the whole folder counts, else the file and the CUDA
+        and C++ sources beside it.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._began = self._now()
+
+    def version(self) -> str:
+        """Give sixteen hex digits over these files and the folders that every implementation may depend on."""
+        now = self._now()
+        own = _version(str(self._file.parent), tuple(sorted(now.items())), now != self._began)
+        return hashlib.sha256(f"{SOURCES.version(_SHARED[0])}\0{own}".encode()).hexdigest()[:16]
+
+    def _now(self) -> dict[str, Stamp]:
+        folder = self._file.parent
+        if is_file(folder / "__init__.py"):
+            return dict(_stamps(str(folder)))
+        beside = sorted(path for path in folder.iterdir() if path.suffix in CPP_FILES)
+        return {str(path): seen for path in (self._file, *beside) if (seen := stamp(path)) is not None}
+
+
+_OUTSIDE: dict[str, OutsideSources] = {}
+
+
+def keep_sources(name: str, sources: OutsideSources) -> None:
+    """Let `implementation_version` know the implementation ``name`` by these files."""
+    _OUTSIDE[name] = sources
+
+
 def implementation_version(package: str) -> str:
     """Digest the code that a result of the implementation in ``impls/<package>`` depends on.
 
     This code is its folder without ``study``, and core, formats, kernels, runtime and tuning, as this process loaded
-    them (`Sources.version`).
+    them (`Sources.version`). For an implementation from outside, ``package`` is its name (`keep_sources`).
     """
-    return SOURCES.version(package)
+    return _OUTSIDE[package].version() if package in _OUTSIDE else SOURCES.version(package)

@@ -31,7 +31,8 @@ _CPP = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_CPP_FILES = (".cu", ".cuh", ".cpp", ".hpp", ".h")
+CPP_FILES = (".cu", ".cuh", ".cpp", ".hpp", ".h")
+"""Endings of CUDA and C++."""
 
 
 def normalised(path: Path) -> bytes:
@@ -39,7 +40,7 @@ def normalised(path: Path) -> bytes:
     content = path.read_bytes()
     if path.suffix == ".py":
         return python_code(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
-    if path.suffix in _CPP_FILES:
+    if path.suffix in CPP_FILES:
         return cpp_code(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
     return content
 

@@ -16,7 +16,7 @@ from spmark.impls.kernels.plain import HostPlainPlan, PlainPlan, PlainProblem
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.runtime.device import calibrated, find
 from spmark.impls.runtime.target import open_target
-from spmark.impls.table import AUTO, IMPLEMENTATIONS, LITERAL_VALUES, create
+from spmark.impls.table import AUTO, LITERAL_VALUES, create, implementation_names
 from spmark.impls.tuning.cache import held_results
 from spmark.impls.tuning.race import Budget, Race
 from spmark.impls.tuning.strategies import exhaustive
@@ -64,7 +64,7 @@ def names_of(use: str | Sequence[str], op: Op, device: DeviceSpec, constant: boo
     Parameters
     ----------
     use : str or sequence of str
-        ``"auto"``, a name of `IMPLEMENTATIONS`, or several.
+        ``"auto"``, a name of an implementation, or several.
     op : Op
     device : DeviceSpec
     constant : bool
@@ -81,9 +81,10 @@ def names_of(use: str | Sequence[str], op: Op, device: DeviceSpec, constant: boo
     names = (use,) if isinstance(use, str) else tuple(use)
     if not names:
         raise ProblemError("expected use to name at least one implementation, found none: leave use out for 'auto'")
+    known = implementation_names()
     for name in names:
-        if not isinstance(name, str) or name not in IMPLEMENTATIONS:
-            raise ProblemError(none_of("use", name, ("auto", *IMPLEMENTATIONS)))
+        if not isinstance(name, str) or name not in known:
+            raise ProblemError(none_of("use", name, ("auto", *known)))
         how = create(name)
         if op not in how.ops:
             raise ProblemError(f"use={name!r}: expected {op}, found an implementation of {', '.join(sorted(how.ops))}")

@@ -29,7 +29,7 @@ from spmark.impls.operator.compiled import CompiledOperator
 from spmark.impls.operator.elements import ElementType
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.runtime.device import versions
-from spmark.impls.table import IMPLEMENTATIONS, package
+from spmark.impls.table import implementation_names, package
 
 _MAGIC, _FORMAT = b"spmark compiled operator, format ", 1
 _REMEDY = "compile the operator and save it again"
@@ -142,7 +142,7 @@ def read(path: Path) -> CompiledOperator:
             f"{_REMEDY} on this machine"
         )
     for plan in facts.plans:
-        if plan.implementation not in (PLAIN, *IMPLEMENTATIONS) or _version(plan.implementation) != plan.version:
+        if plan.implementation not in (PLAIN, *implementation_names()) or _version(plan.implementation) != plan.version:
             raise BuildError(
                 f"{path}: expected the plan of {plan.implementation} to be of this code, spmark {__version__}, found "
                 f"one of other code, spmark {facts.spmark}: {_REMEDY}"

@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from spmark.impls.core.errors import DatasetError, DeviceError, SweepError
+from spmark.impls.core.offers import IMPLEMENTATION_GROUP, SOURCE_GROUP, offers
 from spmark.impls.table import IMPLEMENTATIONS
-from spmark.suite.cards import read_card
+from spmark.suite.cards import ImplementationCard, read_card
 from spmark.suite.commands.console import answer, console, say, table
 
 Rows = list[dict[str, Any]]
@@ -34,8 +35,16 @@ def listing(what: str, as_json: bool) -> None:
 
 
 def implementations() -> Rows:
-    """Give every implementation with what it computes and where it runs; ``doctor`` tells what is usable here."""
-    return [{"name": name, **asdict(read_card(name))} for name in IMPLEMENTATIONS]
+    """Give every implementation with what it computes and where it runs; ``doctor`` tells what is usable here.
+
+    What an installed distribution offers is not imported, so that its operators and devices are not known.
+    """
+    own = [{"name": name, **asdict(read_card(name))} for name in IMPLEMENTATIONS]
+    cards = {
+        name: ImplementationCard([], [], _offered_by(IMPLEMENTATION_GROUP, name))
+        for name in offers(IMPLEMENTATION_GROUP)
+    }
+    return own + [{"name": name, **asdict(card)} for name, card in cards.items()]
 
 
 def datasets() -> Rows:
@@ -60,7 +69,13 @@ def datasets() -> Rows:
             "url": source.url,
         }
         rows.append(row)
-    return rows
+    blank = {"names": [], "licence": "not known", "citation": "", "url": ""}
+    return rows + [{"source": name, "title": _offered_by(SOURCE_GROUP, name), **blank} for name in offers(SOURCE_GROUP)]
+
+
+def _offered_by(group: str, name: str) -> str:
+    """Say who offers a name."""
+    return "offered by " + " and ".join(f"{offer.owner} ({offer.entry})" for offer in offers(group)[name])
 
 
 def _show_sources(rows: Rows, screen: Console) -> None:

@@ -21,7 +21,9 @@ from spmark.suite.commands.console import answer, console, say, table
 from spmark.suite.commands.progress import Bar
 from spmark.suite.environment import collect
 from spmark.suite.estimate import known_facts, memory_bytes
+from spmark.suite.onematrix import OneMatrix
 from spmark.suite.options import Options
+from spmark.suite.outside import with_files
 from spmark.suite.resume import RECORDS, History, record_folder
 from spmark.suite.roster import refusals
 from spmark.suite.runner import Summary, run_cases
@@ -40,8 +42,10 @@ class Ended:
     interrupted: bool = False
 
 
-def run_sweep(options: Options, out: Path, *, dry_run: bool = False, as_json: bool = False) -> Ended:
-    """Run a sweep, or show what would be run.
+def run_sweep(
+    options: Options, out: Path, one: OneMatrix | None = None, *, dry_run: bool = False, as_json: bool = False
+) -> Ended:
+    """Run a sweep, or a matrix in the place of a sweep's file, or show what would be run.
 
     Raises
     ------
@@ -51,9 +55,13 @@ def run_sweep(options: Options, out: Path, *, dry_run: bool = False, as_json: bo
     from spmark.impls.runtime.device import calibrated, find
 
     screen, meter = console(as_json), LoadMeter()
-    sweep = Sweep.load(options.sweep, options.overrides)
-    spec = find(options.device)
-    cases = select(expand(sweep, spec.kind), options.only)
+    if one is None:
+        sweep, spec = Sweep.load(options.sweep, options.overrides), find(options.device)
+    else:
+        spec = find(options.device)
+        sweep = one.sweep(spec.kind, options.overrides)
+        options = options.model_copy(update={"sweep": f"{sweep.name}.yaml"})  # what a recipe would write it to
+    cases = select(expand(with_files(sweep), spec.kind), options.only)
     refused = refusals(cases, spec.kind)  # a wrong name is told before a calibration starts
     say(screen, f"[bold]{escape(sweep.title or sweep.name)}[/bold] on {escape(spec.name)}")
     if not dry_run and spec.kind is not DeviceKind.HOST_SIMT:

@@ -1,29 +1,23 @@
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
-from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import SweepError
-from spmark.impls.core.problem import Op
+from spmark.impls.outside import faults
 from spmark.impls.runtime.device import find
-from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.table import IMPLEMENTATIONS, SWITCHES, cost_model, cost_models, create, package
+from spmark.suite.conformance import check_contract
 
 
 @pytest.mark.parametrize("name", IMPLEMENTATIONS)
 def test_every_entry_is_an_implementation(name: str) -> None:
     made = create(name)
     assert made.name == name
-    assert made.ops
-    assert made.ops <= set(Op)
-    assert made.devices
-    assert made.devices <= set(DeviceKind)
-    assert all(isinstance(template, KernelTemplate) for template in made.kernels), "() where there are none"
-    assert is_dataclass(made)
-    assert type(made).__dataclass_params__.frozen  # type: ignore[attr-defined]
+    assert not faults(type(made))
+    check_contract(made)
     assert made == create(name)
     pinned: dict[str, Any] = {field.name: getattr(made, field.name) for field in fields(made)}
     assert create(name, pinned) == made

@@ -29,7 +29,10 @@ def test_an_example_draws_the_reference_records(script, tmp_path):
     assert "gespmm" in set(pd.read_csv(csv)["label"])
 
 
-@pytest.mark.parametrize(("name", "device"), [("numba_cpu", "cpu"), ("rowsplit", "host-simt")])
+OWN = f"{ROOT}/examples/mykernel/mykernel.py:MyKernel"
+
+
+@pytest.mark.parametrize(("name", "device"), [("numba_cpu", "cpu"), ("rowsplit", "host-simt"), (OWN, "host-simt")])
 def test_a_plan_is_run_for_a_profiler(name, device):
     script = ROOT / "examples/profile_plan.py"
     command = [sys.executable, script, name, "patterns/logsparse_64", "--width", "8", "--device", device, "--runs", "2"]

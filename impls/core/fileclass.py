@@ -1,0 +1,47 @@
+"""Classes in files, as a person writes them: ``./mine.py:MyKernel``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+_WRITTEN = re.compile(r"(?P<file>.+\.py):(?P<label>[A-Za-z_]\w*)")
+
+
+@dataclass(frozen=True)
+class FileClass:
+    """A class in a Python file."""
+
+    file: Path
+    label: str
+    """The name of the class."""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.label}"
+
+
+def is_file_class(text: str) -> bool:
+    """Tell whether a text names a class in a file; no name of an implementation is such a text."""
+    return _WRITTEN.fullmatch(text) is not None
+
+
+def parse_file_class(text: str, folder: Path | None = None) -> FileClass:
+    """Give the class that a text names, with an absolute path.
+
+    Parameters
+    ----------
+    text : str
+        For which `is_file_class` holds.
+    folder : Path, optional
+        Where a relative path begins; by default the current folder.
+
+    Raises
+    ------
+    ValueError
+        The text has another form.
+    """
+    found = _WRITTEN.fullmatch(text)
+    if found is None:
+        raise ValueError(f"expected a class in a file, such as ./mine.py:MyKernel, found {text!r}")
+    return FileClass(((folder or Path.cwd()) / Path(found["file"]).expanduser()).resolve(), found["label"])

@@ -1,0 +1,319 @@
+"""What every implementation has to do, as checks that tests and ``spmark check`` share.
+
+A check raises `NonconformingError`, which says what was expected, what was found and what an author may do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import fields
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import OperandError, SpmarkError, UnsupportedError
+from spmark.impls.core.interfaces import PHASES, Implementation, Plan
+from spmark.impls.core.operators import reference
+from spmark.impls.core.problem import DType, Problem
+from spmark.impls.core.tolerance import why_wrong
+from spmark.impls.runtime.template import KernelTemplate
+from spmark.suite.tinyproblems import dense_operands
+
+GUARD = 64
+"""Elements of NaN before and after a result: what is written beside the result shows."""
+SEED = 3
+HOST_ORDERS = ("2", "5", "6")
+"""Orders of the host ring in which blocks, warps and lanes run down, and as two seeds draw them."""
+ORDERED = tuple(f"{case}-J32-{dtype}" for case in ("spmm-lengths_of_warps", "sddmm-under_32_rows") for dtype in DType)
+"""Problems that are run in these orders."""
+_UNTOUCHED = 7
+"""What `out` holds where a run has to be refused."""
+_ORDER = "SPMARK_HOST_ORDER"
+
+
+class NonconformingError(SpmarkError):
+    """A plan does not do what every plan has to do.
+
+    Parameters
+    ----------
+    expected, found : str
+    remedy : str
+        What an author may look at.
+    """
+
+    def __init__(self, expected: str, found: str, remedy: str) -> None:
+        self.expected, self.found, self.remedy = expected, found, remedy
+        super().__init__(f"expected {expected}, found {found}; {remedy}")
+
+
+class Place:
+    """Arrays of one kind of device: NumPy's, or CuPy's."""
+
+    def __init__(self, spec: DeviceSpec) -> None:
+        self.spec = spec
+        self.xp: Any = import_module("cupy") if spec.kind is DeviceKind.CUDA else np
+
+    def upload(self, array: NDArray[Any]) -> Any:
+        """Copy a host array to the device."""
+        return self.xp.array(array)
+
+    def download(self, array: Any) -> NDArray[Any]:
+        """Give an array on the host."""
+        return np.asarray(array) if self.xp is np else self.xp.asnumpy(array)
+
+    def guarded(self, problem: Problem) -> tuple[Any, Any]:
+        """Give a buffer of NaN and the part of it that is the result."""
+        size = int(np.prod(problem.out_shape))
+        buffer = self.xp.full(size + 2 * GUARD, np.nan, problem.dtype.numpy)
+        return buffer, buffer[GUARD : GUARD + size].reshape(problem.out_shape)
+
+    def misaligned(self, array: Any) -> Any:
+        """Give an array of the same shape one byte past an aligned address."""
+        buffer = self.xp.zeros(array.nbytes + GUARD, np.uint8)
+        if self.xp is np:
+            return np.ndarray(array.shape, array.dtype, buffer.data, 1)
+        return self.xp.ndarray(array.shape, array.dtype, buffer.data + 1)
+
+
+def check_contract(how: Implementation) -> None:
+    """Check what an implementation says of itself: its kernels, and tunables that make it again."""
+    if not all(isinstance(template, KernelTemplate) for template in how.kernels):
+        raise NonconformingError(
+            "kernels that are KernelTemplates", repr(how.kernels), "name the templates, or () where there are none"
+        )
+    kind: Any = type(how)
+    tunables = {one.name: getattr(how, one.name) for one in fields(kind)}
+    if kind(**tunables) != how:
+        raise NonconformingError(
+            f"two with the tunables {tunables} to be equal", "that they differ", "keep state in the plan alone"
+        )
+
+
+def build_plan(how: Implementation, problem: Problem, place: Place) -> Plan | str:
+    """Build a plan, or give the reason for which the implementation refuses the problem.
+
+    Raises
+    ------
+    NonconformingError
+        The reason says nothing.
+    SpmarkError
+        The plan cannot be built.
+    """
+    if problem.op not in how.ops:
+        return f"{how.name} has no {problem.op}"
+    reason: Any = how.unsupported(problem, place.spec)
+    if reason is not None:
+        if not (isinstance(reason, str) and reason.strip()):
+            raise NonconformingError(
+                "unsupported to give None or a reason", repr(reason), "the reason becomes a row of the records"
+            )
+        return reason
+    try:
+        return how.build(problem, place.spec)
+    except UnsupportedError as error:
+        return str(error)
+
+
+def check_result(plan: Plan, problem: Problem, place: Place) -> None:
+    """Run twice into NaN: complete, right, nothing beside it, operands as before, and the same bits again."""
+    originals = dense_operands(problem, SEED)
+    operands = [place.upload(original) for original in originals]
+    results = []
+    for _ in range(2):
+        buffer, out = place.guarded(problem)
+        plan.run(operands, out)
+        results.append(place.download(out).copy())
+        around = place.download(buffer)
+        for where, part in (("before", around[:GUARD]), ("past", around[around.size - GUARD :])):
+            if not np.isnan(part).all():
+                raise NonconformingError(
+                    "a run to write its result alone",
+                    f"that it wrote {where} the result",
+                    "hold the indices of the last block and of the last vector against the bounds",
+                )
+    _check_values(plan, problem, originals, results[0])
+    for position, (operand, original) in enumerate(zip(operands, originals, strict=True)):
+        if not np.array_equal(place.download(operand), original):
+            raise NonconformingError(
+                f"operand {position} unchanged", "another content", "work in a buffer that the plan owns"
+            )
+    if plan.deterministic:
+        _check_same(results[0], results[1], "two runs", "set deterministic = False where sums are added in any order")
+
+
+def check_orders(plan: Plan, problem: Problem, place: Place) -> None:
+    """Run on the host ring in the `HOST_ORDERS`: all results are right and, without atomics, the same."""
+    originals, results = dense_operands(problem, SEED), []
+    before = os.environ.get(_ORDER)
+    try:
+        for order in HOST_ORDERS:
+            os.environ[_ORDER] = order
+            out = place.guarded(problem)[1]
+            plan.run(originals, out)
+            results.append(out)
+            _check_values(plan, problem, originals, out)
+            if plan.deterministic:
+                _check_same(results[0], out, "two orders of threads", "look for a barrier that is missing")
+    finally:
+        os.environ.pop(_ORDER)
+        if before is not None:
+            os.environ[_ORDER] = before
+
+
+def check_account(plan: Plan, problem: Problem) -> None:
+    """Check what a plan says of itself: phases, elements that it stores, bytes that it holds."""
+    phases, nnz = plan.phases_s, problem.matrix.nnz
+    if unknown := sorted(set(phases) - set(PHASES)):
+        raise NonconformingError(
+            f"phases_s with keys out of {', '.join(PHASES)}", ", ".join(unknown), "use `with self.phase(...)` of Built"
+        )
+    if not all(seconds >= 0 for seconds in phases.values()):
+        raise NonconformingError("seconds of at least 0 in phases_s", str(dict(phases)), "measure with perf_counter")
+    for name, remedy in (("stored", "count padding, too"), ("device_bytes", "add up the plan's arrays")):
+        held = getattr(plan, name)
+        if not held >= nnz:
+            raise NonconformingError(f"{name} of at least {nnz}, the non-zeros", repr(held), remedy)
+
+
+def check_refuses(fault: str, plan: Plan, problem: Problem, place: Place) -> None:
+    """Hand over one wrong array after the other, each in one way of `WRONG_ARRAYS`: every run has to refuse it."""
+    good = [place.upload(operand) for operand in dense_operands(problem, SEED)]
+    good.append(place.xp.full(problem.out_shape, _UNTOUCHED, problem.dtype.numpy))
+    for position, array in enumerate(good):
+        arrays = [*good[:position], WRONG_ARRAYS[fault](place, array), *good[position + 1 :]]
+        _check_refused(plan, arrays[:-1], arrays[-1], f"array {position} of {len(good)} ({fault})", "expected")
+        if not (place.download(good[-1]) == _UNTOUCHED).all():
+            raise NonconformingError(
+                "a refused run to write nothing", "another result than before", "check all arrays before the launch"
+            )
+
+
+def check_refuses_number_and_overlap(plan: Plan, problem: Problem, place: Place) -> None:
+    """Hand over an operand too many, and a result in the memory of an operand."""
+    operands = [place.upload(operand) for operand in dense_operands(problem, SEED)]
+    _, out = place.guarded(problem)
+    _check_refused(plan, [*operands, operands[0]], out, "an operand too many", "operands")
+    size, first = int(np.prod(problem.out_shape)), operands[0]
+    held = place.xp.zeros(size + first.size, problem.dtype.numpy)
+    inside = held[: first.size].reshape(first.shape)
+    overlapping = held[first.size - 4 :][:size].reshape(problem.out_shape)
+    what = "a result that overlaps an operand"
+    _check_refused(plan, [inside, *operands[1:]], overlapping, what, "memory of its own")
+
+
+def check_capture(plan: Plan, problem: Problem, place: Place) -> None:
+    """Capture a run in a CUDA graph, which an allocation, a synchronisation or a launch on another stream breaks."""
+    originals = dense_operands(problem, SEED)
+    operands = [place.upload(operand) for operand in originals]
+    _, out = place.guarded(problem)
+    with place.xp.cuda.Stream(non_blocking=True) as stream:
+        plan.run(operands, out)
+        stream.synchronize()
+        stream.begin_capture()
+        try:
+            plan.run(operands, out)
+            graph = stream.end_capture()
+        except Exception as error:
+            with suppress(Exception):
+                stream.end_capture()
+            raise NonconformingError(
+                "a run that a CUDA graph captures",
+                f"{type(error).__name__}: {error}",
+                "allocate and synchronise in build, and launch on the current stream",
+            ) from error
+        out.fill(np.nan)
+        graph.launch(stream)
+        stream.synchronize()
+    _check_values(plan, problem, originals, place.download(out))
+
+
+def _check_values(plan: Plan, problem: Problem, operands: Sequence[NDArray[Any]], out: NDArray[Any]) -> None:
+    """Hold a result on the host, which was NaN before, against float64."""
+    missing = np.argwhere(np.isnan(out))
+    if missing.size:
+        raise NonconformingError(
+            "a complete result",
+            f"{len(missing)} elements of `out` that the run left unwritten, or NaN, the first at "
+            f"{tuple(map(int, missing[0]))}",
+            "write the rows that A leaves empty, and clear what is accumulated, inside of run",
+        )
+    expected = reference(problem, operands)
+    selected = expected.select(problem, out, plan.order)
+    wrong = why_wrong(problem, expected.max_error(selected), 0, plan.half_sums)
+    if wrong is None:
+        return
+    difference = np.abs(selected.astype(np.float64) - expected.result)
+    at = np.unravel_index(int(np.argmax(np.where(np.isnan(difference), np.inf, difference))), difference.shape)
+    limit, _, error = wrong.removeprefix("expected ").partition(", found ")
+    raise NonconformingError(
+        limit,
+        f"{error}; the worst element is {tuple(map(int, at))}, {expected.result[at]:.6g} in float64, "
+        f"{selected[at]:.6g} here",
+        "accumulate in float32, and compare this element by hand",
+    )
+
+
+def _check_same(one: NDArray[Any], other: NDArray[Any], what: str, remedy: str) -> None:
+    bits = f"u{one.itemsize}"
+    differ = int(np.count_nonzero(one.view(bits) != other.view(bits)))
+    if differ:
+        raise NonconformingError(f"{what} to give the same bits", f"{differ} elements that differ", remedy)
+
+
+def _check_refused(plan: Plan, operands: Sequence[Any], out: Any, what: str, word: str) -> None:
+    remedy = "call check_operands (spmark.impls.core.operands), or derive from DevicePlan, or use HostStaging"
+    try:
+        plan.run(operands, out)
+    except OperandError as error:
+        if word not in str(error):
+            raise NonconformingError(
+                f"an OperandError that speaks of {word!r} for {what}", str(error), remedy
+            ) from error
+        return
+    except Exception as error:
+        raise NonconformingError(f"an OperandError for {what}", f"{type(error).__name__}: {error}", remedy) from error
+    raise NonconformingError(f"an OperandError for {what}", "a run", remedy)
+
+
+def _transposed(place: Place, array: Any) -> Any:
+    return place.xp.ascontiguousarray(array.T) if array.ndim > 1 else array[:-1]
+
+
+def _widened(place: Place, array: Any) -> Any:
+    return array.astype(np.float64)
+
+
+def _every_second(place: Place, array: Any) -> Any:
+    return place.xp.repeat(array, 2, axis=-1)[..., ::2]
+
+
+def _misaligned(place: Place, array: Any) -> Any:
+    return place.misaligned(array)
+
+
+def _elsewhere(place: Place, array: Any) -> Any:
+    if place.xp is not np:
+        return place.download(array)
+    facts = {"shape": array.shape, "typestr": array.dtype.str, "data": (256, False), "version": 3}
+    return SimpleNamespace(__cuda_array_interface__=facts)
+
+
+def _plain_list(place: Place, array: Any) -> Any:
+    return place.download(array).tolist()
+
+
+WRONG_ARRAYS: Mapping[str, Callable[[Place, Any], Any]] = {
+    "transposed": _transposed,
+    "widened": _widened,
+    "every_second": _every_second,
+    "misaligned": _misaligned,
+    "elsewhere": _elsewhere,
+    "plain_list": _plain_list,
+}
+"""Ways in which an array is wrong: another shape, dtype, layout, alignment, device, or no array at all."""

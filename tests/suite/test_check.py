@@ -1,0 +1,146 @@
+"""``spmark check``: right and wrong implementations, in files of their own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from outside_code import HALVED, MINE, nothing_loaded
+
+pytestmark = pytest.mark.usefixtures(nothing_loaded.__name__)
+EXAMPLE = Path(__file__).parents[2] / "examples" / "mykernel" / "mykernel.py"
+RUN = '''
+    def build(self, problem, device):
+        """Give a plan whose run does more than it should."""
+        plan = super().build(problem, device)
+        right, held = plan.run, []
+
+        def run(operands, out):
+            {body}
+
+        plan.run = run
+        return plan
+'''
+
+
+def checked(invoke, tmp_path, text, *options):
+    """Check a file that holds the class Mine; gives the exit code, the answer and standard error."""
+    (tmp_path / "mine.py").write_text(text)
+    code, out, err = invoke("check", "./mine.py:Mine", "--json", *options)
+    return code, json.loads(out) if out else {}, err
+
+
+def running(*lines):
+    return MINE + RUN.format(body="\n            ".join(lines))
+
+
+def telling(what):
+    return RUN.format(body="right(operands, out)").replace("return plan", f"plan.{what}; return plan")
+
+
+@pytest.mark.parametrize("device", ["cpu", "host-simt", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_the_example_passes(invoke, device):
+    code, out, err = invoke("check", f"{EXAMPLE}:MyKernel", "--device", device, "--json")
+    assert code == 0, err
+    answer = json.loads(out)
+    assert (answer["implementation"], answer["passed"]) == ("mykernel", True)
+    (told,) = answer["devices"]
+    assert told["kind"] == device
+    assert not told["refused"]
+    assert told["checked"] > 80
+    assert not told["flaws"]
+
+
+def test_the_example_is_measured(invoke, tmp_path):
+    (tmp_path / "own.yaml").write_text(
+        "schema: 1\nname: own\nops: [spmm]\nmatrices: [patterns/logsparse_64]\nwidths: [8]\n"
+        f"implementations: [scipy_cpu, {EXAMPLE}:MyKernel]\nbaseline: scipy_cpu\n"
+    )
+    code, out, err = invoke("run", "own.yaml", "--device", "cpu", "--json")
+    assert code == 0, err
+    assert json.loads(out)["statuses"] == {"ok": 2}
+
+
+def test_a_right_implementation_passes_on_every_device_that_is_here(invoke, tmp_path):
+    code, answer, err = checked(invoke, tmp_path, MINE)
+    assert code == 0, err
+    assert [told["kind"] for told in answer["devices"]] == ["cpu"]
+    assert "mine on " in err
+    assert "checks, all passed" in err
+
+
+@pytest.mark.parametrize(
+    ("lines", "rule", "found", "remedy"),
+    [
+        (["right(operands, out)", "out *= 0.5"], "result", "largest relative error of 0.5; the worst", "by hand"),
+        (["right(operands, out)", "out[:1] = float('nan')"], "result", "left unwritten, or NaN, the first at", "empty"),
+        (["right(operands, out)", "operands[0][:1] = 0"], "result", "another content", "buffer that the plan owns"),
+        (["right(operands, out)", "held.append(0)", "out *= 1 + 1e-6 * (len(held) % 2)"], "result",
+         "elements that differ", "deterministic = False"),
+        (["right(operands, out)", "w = out.base", "w[: 8] = 0"], "result", "wrote before the result", "bounds"),
+        (["right(operands, out)", "w = out.base", "w[-8:] = 0"], "result", "wrote past the result", "bounds"),
+        (["out[:] = 0", "right(operands, out)"], "refusal", "another result than before", "before the launch"),
+        (["try:", "    right(operands, out)", "except Exception:", "    pass"], "refusal", "a run", "check_operands"),
+        (["{}['a']"], "result", "KeyError: 'a' (mine.py:", "mend what raises it"),
+    ],
+    ids=["wrong", "unwritten", "operand", "bits", "before", "past", "early", "unchecked", "exception"],
+)  # fmt: skip
+def test_a_wrong_run_says_what_was_expected_and_what_to_do(invoke, tmp_path, lines, rule, found, remedy):
+    code, answer, err = checked(invoke, tmp_path, running(*lines), "--device", "cpu")
+    assert code == 1, err
+    assert not answer["passed"]
+    flaws = [flaw for flaw in answer["devices"][0]["flaws"] if flaw["rule"] == rule]
+    assert any(found in flaw["found"] and remedy in flaw["remedy"] for flaw in flaws), flaws[:3]
+    assert f"{rule} on {flaws[0]['problem']}" in err
+    assert flaws[0]["expected"] in err
+
+
+@pytest.mark.parametrize(
+    ("text", "rule", "found"),
+    [
+        ("    def unsupported(self, *_):\n        return ''\n", "build", "''"),
+        ("    def unsupported(self, *_):\n        return 'not today'\n", "build", "refuses all: not today"),
+        ("    def build(self, *_):\n        return 1 / 0\n", "build", "ZeroDivisionError: division by zero"),
+        ("    kernels = ('spmm',)\n", "contract", "('spmm',)"),
+        ("    def __eq__(self, other):\n        return self is other\n", "contract", "that they differ"),
+        (telling("phases_s = {'think': 1.0}"), "account", "think"),
+        (telling("stored = 0"), "account", "0"),
+    ],
+)  # fmt: skip
+def test_a_wrong_class_says_what_was_found(invoke, tmp_path, text, rule, found):
+    code, answer, err = checked(invoke, tmp_path, MINE + text, "--device", "cpu")
+    assert code == 1, err
+    assert any(flaw["rule"] == rule and found in flaw["found"] for flaw in answer["devices"][0]["flaws"])
+
+
+def test_many_like_flaws_are_counted(invoke, tmp_path):
+    (tmp_path / "mine.py").write_text(HALVED)
+    code, out, _ = invoke("check", "./mine.py:Mine", "--device", "cpu")
+    assert code == 1
+    assert out.count("result on ") == 3
+    assert " more of result; --json lists all" in out
+
+
+def test_what_cannot_be_checked_has_another_exit_code(invoke, tmp_path):
+    code, _, err = checked(invoke, tmp_path, "x = = 1")
+    assert code == 2
+    assert "mine.py:1: expected a file that Python imports" in err
+    code, _, err = checked(invoke, tmp_path, MINE, "--device", "host-simt")
+    assert code == 3
+    assert "mine: expected a device out of its devices cpu, found host-simt" in err
+    assert invoke("check", "scipy_gpu")[0] == 2
+
+
+def test_a_missing_package_is_named(invoke, fakes):
+    code, _, err = invoke("check", "fake_missing")
+    assert code == 3
+    assert "fake_missing: needs the package dgl, which is not installed: pip install 'spmark[dgl]'" in err
+
+
+def test_refused_problems_are_counted_by_reason(invoke, tmp_path):
+    refuses = "    def unsupported(self, problem, device):\n        return 'J is odd' if problem.width % 2 else None\n"
+    (tmp_path / "mine.py").write_text(MINE + refuses)
+    code, out, _ = invoke("check", "./mine.py:Mine", "--device", "cpu")
+    assert code == 0
+    assert "36 problems refused: J is odd" in out
