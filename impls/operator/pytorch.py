@@ -57,6 +57,7 @@ class SparseMatrix:
     ) -> None:
         with torch.no_grad():
             self._matrix = OwnedMatrix.of(a, dtype)
+        self._dtype: torch.dtype = getattr(torch, str(self._matrix.dtype))
         self._turned, origins = self._matrix.transposed()
         self._use, self._budget_s = use, budget_s
         self._lock = threading.RLock()
@@ -82,8 +83,7 @@ class SparseMatrix:
     @property
     def dtype(self) -> torch.dtype:
         """Type of the values."""
-        found: torch.dtype = getattr(torch, str(self._matrix.dtype))
-        return found
+        return self._dtype
 
     @property
     def values(self) -> Tensor:
@@ -210,8 +210,10 @@ class SparseMatrix:
         if torch.is_autocast_enabled(place):
             wanted = torch.get_autocast_dtype(place)
             return first.to(wanted), second if second is None else second.to(wanted)
-        if first.dtype is not self.dtype:
-            raise OperandError(f"expected a tensor of {self.dtype}, as A's values are, found {first.dtype}: convert it")
+        if first.dtype is not self._dtype:
+            raise OperandError(
+                f"expected a tensor of {self._dtype}, as A's values are, found {first.dtype}: convert it"
+            )
         return first, second
 
     def _operator(

@@ -45,6 +45,7 @@ class Multiplies(Protocol):
 
 _MATRICES: weakref.WeakValueDictionary[int, Multiplies] = weakref.WeakValueDictionary()
 """Matrices by the handle that operators are given: `torch.library` passes tensors and numbers alone."""
+_LIBRARY = torch.library.Library("spmark", "FRAGMENT")
 _HANDLE_BITS = 62
 """Handles are drawn, so that a program that another process exported names no matrix of this one."""
 
@@ -63,15 +64,10 @@ def _matrix(handle: int) -> Multiplies:
     return found
 
 
-@torch.library.custom_op(  # type: ignore[untyped-decorator]
-    "spmark::spmm", mutates_args=(), schema="(Tensor? values, Tensor b, int handle, bool transposed) -> Tensor"
-)
-def spmm(values: Tensor | None, b: Tensor, handle: int, transposed: bool) -> Tensor:
-    """Compute A B or A^T B, (I, J) or (K, J), for the matrix of a handle."""
+def _spmm(values: Tensor | None, b: Tensor, handle: int, transposed: bool) -> Tensor:
     return _matrix(handle).multiply(values, b, transposed)
 
 
-@spmm.register_fake  # type: ignore[untyped-decorator]
 def _spmm_shape(values: Tensor | None, b: Tensor, handle: int, transposed: bool) -> Tensor:
     return b.new_empty((_matrix(handle).shape[transposed], b.shape[1]))
 
@@ -92,13 +88,10 @@ def _spmm_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None
     return of_values, of_b, None, None
 
 
-@torch.library.custom_op("spmark::sddmm", mutates_args=(), schema="(Tensor x, Tensor y, int handle) -> Tensor")  # type: ignore[untyped-decorator]
-def sddmm(x: Tensor, y: Tensor, handle: int) -> Tensor:
-    """Compute X Y^T at A's non-zeros, (nnz,), for the matrix of a handle."""
+def _sddmm(x: Tensor, y: Tensor, handle: int) -> Tensor:
     return _matrix(handle).sample(x, y)
 
 
-@sddmm.register_fake  # type: ignore[untyped-decorator]
 def _sddmm_shape(x: Tensor, y: Tensor, handle: int) -> Tensor:
     return x.new_empty((_matrix(handle).nnz,))
 
@@ -115,6 +108,35 @@ def _sddmm_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | Non
     of_x = spmm(grad, y, handle, False) if ctx.needs_input_grad[0] else None
     of_y = spmm(grad, x, handle, True) if ctx.needs_input_grad[1] else None
     return of_x, of_y, None
+
+
+def _defined(name: str, schema: str, *, compute: Any, shape: Any, gradient: Any, context: Any) -> Any:
+    """Define an operator without the checks of `torch.library.custom_op`, which take 2 us of each call."""
+    _LIBRARY.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))
+    _LIBRARY.impl(name, compute, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"spmark::{name}", shape, lib=_LIBRARY)
+    torch.library.register_autograd(f"spmark::{name}", gradient, setup_context=context, lib=_LIBRARY)
+    return getattr(torch.ops.spmark, name).default
+
+
+spmm = _defined(
+    "spmm",
+    "(Tensor? values, Tensor b, int handle, bool transposed) -> Tensor",
+    compute=_spmm,
+    shape=_spmm_shape,
+    gradient=_spmm_gradient,
+    context=_spmm_context,
+)
+"""Computes A B or A^T B, (I, J) or (K, J), for the matrix of a handle."""
+sddmm = _defined(
+    "sddmm",
+    "(Tensor x, Tensor y, int handle) -> Tensor",
+    compute=_sddmm,
+    shape=_sddmm_shape,
+    gradient=_sddmm_gradient,
+    context=_sddmm_context,
+)
+"""Computes X Y^T at A's non-zeros, (nnz,), for the matrix of a handle."""
 
 
 @torch.library.custom_op(  # type: ignore[untyped-decorator]
@@ -139,7 +161,3 @@ def sddmm_out(x: Tensor, y: Tensor, handle: int, out: Tensor) -> None:
 @sddmm_out.register_fake  # type: ignore[untyped-decorator]
 def _nothing_new(*arguments: Any) -> None:
     """Make no tensor: ``out`` is there already."""
-
-
-spmm.register_autograd(_spmm_gradient, setup_context=_spmm_context)
-sddmm.register_autograd(_sddmm_gradient, setup_context=_sddmm_context)
