@@ -51,6 +51,8 @@ def ways(device: str, use: str) -> Ways:
     out = xp.empty((ROWS, WIDTH), np.float32)
     plan = build(OwnedMatrix.of(a).problem(op.op, WIDTH, scaled=False), op.device, use).plan
     matrix = SparseMatrix(a, width=WIDTH, use=use, device=device)
+    values = matrix.values.to(device)
+    recorded_values = values.clone().requires_grad_()
     tensor, recorded, result = torch.as_tensor(b), torch.as_tensor(b).requires_grad_(), torch.as_tensor(out)
     made: dict[str, Callable[[], object]] = {
         BASE: lambda: plan.run((b,), out),
@@ -59,7 +61,9 @@ def ways(device: str, use: str) -> Ways:
         "op(tensor, out=)": lambda: op(tensor, out=result),
         "op(tensor)": lambda: op(tensor),
         "torch operator": lambda: matrix.spmm(tensor),
+        "torch operator, values given": lambda: matrix.spmm(tensor, values),
         "torch operator, with autograd": lambda: matrix.spmm(recorded),
+        "with autograd, values given": lambda: matrix.spmm(recorded, recorded_values),
     }
     if device == "cuda":
         made["plan.run of tensors"] = lambda: plan.run((tensor,), result)
