@@ -16,7 +16,7 @@ from spmark.impls.core.interfaces import Candidate, Config, Plan, Search
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.kernels.plain import HostPlainPlan, PlainPlan, PlainProblem
 from spmark.impls.operator.matrices import OwnedMatrix
-from spmark.impls.runtime.device import calibrated, find, versions
+from spmark.impls.runtime.device import calibrated, find
 from spmark.impls.runtime.target import open_target
 from spmark.impls.table import AUTO, IMPLEMENTATIONS, LITERAL_VALUES, create, package
 from spmark.impls.tuning.cache import PlanCache, held_results, searched, without_files
@@ -188,9 +188,9 @@ def _raced(problem: Problem, device: DeviceSpec, names: Sequence[str], budget_s:
 
 
 def _conditions(device: DeviceSpec, names: Sequence[str], budget_s: float | None) -> dict[str, Any]:
-    """Give what the result of a race depends on beside the problem and the name of the device."""
+    """Give what the result of a race depends on beside the problem, the name of the device and its driver."""
     rivals = [(name, implementation_version(package(name))) for name in names]
-    return {"rivals": rivals, "budget_s": budget_s, "processors": device.num_sms, "versions": versions(device)}
+    return {"rivals": rivals, "budget_s": budget_s, "processors": device.num_sms}
 
 
 def _race(problem: Problem, device: DeviceSpec, names: Sequence[str], seconds: float) -> tuple[ChosenPlan, Search]:

@@ -24,6 +24,7 @@ from spmark.impls.core.plainjson import parse_json
 from spmark.impls.core.problem import Problem
 from spmark.impls.core.settings import positive_number
 from spmark.impls.runtime.compile import cache_folder
+from spmark.impls.runtime.device import versions
 
 VARIABLE = "SPMARK_MAX_PLANS_MIB"
 DEFAULT_MIB = 256.0
@@ -70,7 +71,7 @@ class PlanCache:
         self, implementation: str, problem: Problem, device: DeviceSpec, pinned: Mapping[str, Any], values: bool = False
     ) -> None:
         words = [problem.matrix.hash, str(problem.op), problem.width, str(problem.dtype), problem.scaled]
-        words += [device.name, device.arch, dict(pinned), implementation_version(implementation)]
+        words += [device.name, device.arch, versions(device), dict(pinned), implementation_version(implementation)]
         digest = hashlib.sha256(json.dumps(words, sort_keys=True, default=str).encode())
         if values:
             digest.update(problem.values.data)

@@ -79,9 +79,9 @@ def test_pattern_device_driver_and_code_count(a: Any, races: list[Any], monkeypa
     for facts in ({"name": "another"}, {"arch": "another"}, {"num_sms": 999}):
         compiled(a, device=spec.model_copy(update=facts))
     assert len(races) == 5
-    for name in ("versions", "implementation_version"):
+    for owner, name in ((cache, "versions"), (choose, "implementation_version")):
         with monkeypatch.context() as patch:
-            patch.setattr(choose, name, lambda given: "another")
+            patch.setattr(owner, name, lambda given: "another")
             compiled(a)
     assert len(races) == 7
     compiled(a)

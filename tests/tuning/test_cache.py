@@ -45,7 +45,7 @@ def test_what_was_kept_is_read_back_whole() -> None:
     assert cache_of().read() == KEPT
 
 
-def test_another_problem_device_pin_or_version_is_another_search(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_problem_device_driver_pin_or_version_is_another_search(monkeypatch: pytest.MonkeyPatch) -> None:
     cache_of().write(KEPT)
     turned = replace(PROBLEM, matrix=replace(PROBLEM.matrix, indices=PROBLEM.matrix.indices[::-1].copy()))
     problems = [turned, replace(PROBLEM, width=128), replace(PROBLEM, dtype=DType.FLOAT16)]
@@ -55,8 +55,11 @@ def test_another_problem_device_pin_or_version_is_another_search(monkeypatch: py
     assert cache_of(device=GPU.model_copy(update={"arch": "sm_100"})).read() is None
     assert cache_of(c=2).read() is None
     assert PlanCache("stile", PROBLEM, GPU, {}).read() is None
-    monkeypatch.setattr("spmark.impls.tuning.cache.implementation_version", lambda package: "another version")
-    assert cache_of().read() is None
+    for name in ("versions", "implementation_version"):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"spmark.impls.tuning.cache.{name}", lambda given: "another version")
+            assert cache_of().read() is None
+    assert cache_of().read() == KEPT
 
 
 def test_values_count_where_a_plan_depends_on_them() -> None:
