@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-import os
-
 from spmark.impls.core.errors import DatasetError, MatrixError
 from spmark.impls.core.problem import MAX_NNZ
+from spmark.impls.core.settings import positive_number
 
 VARIABLE = "SPMARK_MAX_MATRIX_GIB"
 DEFAULT_GIB = 8.0
@@ -22,14 +20,7 @@ def ceiling_bytes() -> int:
     DatasetError
         The variable does not hold a positive number.
     """
-    text = os.environ.get(VARIABLE) or str(DEFAULT_GIB)
-    try:
-        gib = float(text)
-    except ValueError:
-        gib = math.nan
-    if not 0 < gib < 1 << 30:
-        raise DatasetError(f"{VARIABLE}: expected a positive number of GiB, found {text!r}")
-    return int(gib * (1 << 30))
+    return int(positive_number(VARIABLE, DEFAULT_GIB, "GiB", DatasetError) * (1 << 30))
 
 
 def check_bytes(where: str, what: str, claimed: int) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from spmark.impls.core.errors import CompileError
+from spmark.impls.kernels.shared import SHARED
 from spmark.impls.runtime.compile import Binary
 from spmark.impls.runtime.compile_pool import compile_many
 from spmark.impls.runtime.template import Instance
@@ -34,8 +35,8 @@ _WARP = 32
 
 
 def instances() -> list[Instance]:
-    """List the instances of all implementations' kernels; each once."""
-    templates = {template for name in IMPLEMENTATIONS for template in create(name).kernels}
+    """List the instances of all implementations' kernels and of those that they share; each once."""
+    templates = {*SHARED, *(template for name in IMPLEMENTATIONS for template in create(name).kernels)}
     every = (instance for template in templates for instance in template.instances())
     return sorted(every, key=lambda instance: (str(instance.template.source), instance.expression))
 

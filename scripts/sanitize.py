@@ -3,6 +3,8 @@
     python scripts/sanitize.py --out sanitized.jsonl
     python scripts/sanitize.py --only sparsetir --tools racecheck --parts 12
 
+``plain`` stands for the kernels of float64 and bfloat16, which serve the public API and no implementation.
+
 Every pair of a tool and an implementation is a process of its own, without CuPy's pool, so that an access past an array
 is an access past an allocation. An implementation with a long search has a process for each part of the problems, and
 the parts take turns on the GPUs that CUDA_VISIBLE_DEVICES names. Searches time nothing here, because the suite's gate
@@ -23,6 +25,7 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +40,7 @@ _FOUND, _DONE = 86, "plans were run and are right"
 """Exit code of a tool with findings, and the last words of an inner process."""
 _SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)")
 _WIDTHS = (20, 32, 64)
+_PLAIN_DTYPES = ("float64", "bfloat16")
 _SEED = 7
 
 
@@ -54,24 +58,37 @@ class Outcome:
     """The first lines of the findings, or why nothing was run."""
 
 
-def tiny_problems() -> list[Any]:
-    """Make problems with empty, short and long rows, with blocks, and with J that tiles divide and do not divide."""
-    from spmark.impls.core.problem import DType, Op, Problem
-
+def tiny_matrices() -> list[Any]:
+    """Draw a matrix with empty, short and long rows, and one of blocks."""
     random = np.random.default_rng(_SEED)
     uneven = np.zeros((48, 70), bool)
     for row, length in enumerate(random.integers(0, 9, 48)):
         uneven[row, random.choice(70, length, replace=False)] = True
     uneven[5], uneven[7:11] = True, False
     blocked = np.kron(random.random((3, 4)) < 0.6, np.ones((16, 16), bool))
-    matrices = [sparse.csr_array(pattern * random.uniform(0.5, 1, pattern.shape)) for pattern in (uneven, blocked)]
-    return [
-        Problem(op, matrix, width, dtype, scaled)
-        for matrix in matrices
-        for width in _WIDTHS
-        for dtype in DType
-        for op, scaled in ((Op.SPMM, False), (Op.SDDMM, False), (Op.SDDMM, True))
-    ]
+    return [sparse.csr_array(pattern * random.uniform(0.5, 1, pattern.shape)) for pattern in (uneven, blocked)]
+
+
+def tiny_problems() -> list[Any]:
+    """Make problems of every operator and `DType`, with J that tiles divide and do not divide."""
+    from spmark.impls.core.problem import DType, Problem
+
+    kinds = product(tiny_matrices(), _WIDTHS, DType, _operators())
+    return [Problem(op, matrix, width, dtype, scaled) for matrix, width, dtype, (op, scaled) in kinds]
+
+
+def plain_problems() -> list[Any]:
+    """Make the same problems of float64 and bfloat16."""
+    from spmark.impls.operator.matrices import OwnedMatrix
+
+    kinds = product(tiny_matrices(), _WIDTHS, _PLAIN_DTYPES, _operators())
+    return [OwnedMatrix.of(matrix, dtype).problem(op, width, scaled) for matrix, width, dtype, (op, scaled) in kinds]
+
+
+def _operators() -> list[tuple[Any, bool]]:
+    from spmark.impls.core.problem import Op
+
+    return [(Op.SPMM, False), (Op.SDDMM, False), (Op.SDDMM, True)]
 
 
 def run_inside(name: str, part: int, parts: int) -> int:
@@ -79,6 +96,7 @@ def run_inside(name: str, part: int, parts: int) -> int:
     import cupy
 
     from spmark.impls.core.errors import UnsupportedError
+    from spmark.impls.operator.choose import PLAIN
     from spmark.impls.runtime import cudatiming
     from spmark.impls.runtime.device import find
     from spmark.impls.runtime.timing import Run, Stopwatch
@@ -105,6 +123,8 @@ def run_inside(name: str, part: int, parts: int) -> int:
     cupy.cuda.set_allocator(None)
     cupy.cuda.set_pinned_memory_allocator(None)
     device, plans = find("cuda"), 0
+    if name == PLAIN:
+        return run_plain(device, part, parts)
     for problem in tiny_problems()[part::parts]:
         implementation = create(name)
         if problem.op not in implementation.ops or implementation.unsupported(problem, device) is not None:
@@ -116,6 +136,34 @@ def run_inside(name: str, part: int, parts: int) -> int:
         PlanTimer(problem, device, _SEED).check(plan)
         plans += 1
     return plans
+
+
+def run_plain(device: Any, part: int, parts: int) -> int:
+    """Run the plain kernels on every ``parts``-th problem and hold them against the host's loops; give their number.
+
+    Raises
+    ------
+    AssertionError
+        A result differs by more than rounding explains.
+    """
+    from spmark.impls.kernels.plain import HostPlainPlan, PlainPlan, rounded, widened
+    from spmark.impls.runtime.target import open_target
+
+    target, random, problems = open_target(device), np.random.default_rng(_SEED), plain_problems()[part::parts]
+    for problem in problems:
+        drawn = [random.uniform(0.5, 1, shape) for shape in problem.operand_shapes]
+        narrow = problem.dtype == np.uint16
+        operands = [rounded(one.astype(np.float32)) for one in drawn] if narrow else drawn
+        expected, out = np.empty(problem.out_shape, problem.dtype), target.empty(problem.out_shape, problem.dtype)
+        HostPlainPlan(problem).run(operands, expected)
+        PlainPlan(problem, target).run([target.upload(one) for one in operands], out)
+        target.synchronize()
+        found = target.download(out)
+        if narrow:
+            np.testing.assert_allclose(widened(found), widened(expected), rtol=2.0**-7)
+        else:
+            np.testing.assert_allclose(found, expected, rtol=1e-13)
+    return len(problems)
 
 
 def sanitize(tool: str, name: str, limit_s: int, part: int = 0, parts: int = 1) -> Outcome:
@@ -156,11 +204,20 @@ def joined(outcomes: Sequence[Outcome]) -> Outcome:
     return replace(worst, findings=findings, plans=plans)
 
 
+def names_for_gpus() -> list[str]:
+    """List the implementations for GPUs, and the plain kernels."""
+    from spmark.impls.core.devicespec import DeviceKind
+    from spmark.impls.operator.choose import PLAIN
+    from spmark.impls.table import IMPLEMENTATIONS, create
+
+    return [*(name for name in IMPLEMENTATIONS if DeviceKind.CUDA in create(name).devices), PLAIN]
+
+
 def main() -> None:
     """Run the tools that the command line names; exit with 1 after findings or a failed implementation."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tools", nargs="+", choices=TOOLS, default=TOOLS)
-    parser.add_argument("--only", nargs="+", default=[], help="implementations; by default all for GPUs")
+    parser.add_argument("--only", nargs="+", default=[], help="implementations, or plain; by default all for GPUs")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--limit-s", type=int, default=300)
     parser.add_argument("--out", type=Path)
@@ -172,10 +229,7 @@ def main() -> None:
         sys.stdout.write(f"{run_inside(args.inside, args.part, args.parts)} {_DONE}\n")
         return
 
-    from spmark.impls.core.devicespec import DeviceKind
-    from spmark.impls.table import IMPLEMENTATIONS, create
-
-    names = args.only or [name for name in IMPLEMENTATIONS if DeviceKind.CUDA in create(name).devices]
+    names = args.only or names_for_gpus()
     sys.stdout.write(f"{platform.platform()}\n")
     with ThreadPoolExecutor(args.jobs) as threads:
         pairs = [(tool, name) for name in names for tool in args.tools]

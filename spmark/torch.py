@@ -1,4 +1,14 @@
-"""Sparse products with gradients for PyTorch: `SparseMatrix` and `SparseLinear`."""
+"""Sparse products with gradients for PyTorch: `SparseMatrix` and `SparseLinear`.
+
+Products are operators of `torch.library`. Autograd differentiates them as often as asked. Autocast,
+`torch.use_deterministic_algorithms` and `torch.compile` treat them like PyTorch's own, without a break of the graph.
+
+Limits of `torch.export`: a program that is exported names a matrix by a number that holds in this process alone, while
+the matrix lives. Run in another process, such a program raises `OperandError`. To move a product, move the matrix
+(`SparseMatrix.values` and its pattern) and export the program again there. A saved operator (`spmark.load`) is no part
+of an exported program, and TorchScript takes neither. `torch.func.grad` refuses these operators, as it refuses every
+operator whose gradient is registered through `torch.library`.
+"""
 
 try:
     import torch as _torch  # noqa: F401  # pyright: ignore[reportMissingImports]

@@ -65,7 +65,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 }
 GPU_MODULES = ("cupy", "cupyx")
 LAZY_MODULES = ("torch", "dgl")
-OF_TORCH = ("spmark.torch", "spmark.impls.operator.pytorch")
+OF_TORCH = ("spmark.torch", "spmark.impls.operator.pytorch", "spmark.impls.operator.torchops")
 """Modules that a person imports who has PyTorch; no other module imports them."""
 MAX_LINES = 400
 CODE = (".py", ".cu", ".cuh", ".h", ".hpp", ".cpp")

@@ -9,6 +9,7 @@ import pytest
 from compilers import needs_compilers
 from scripts_by_name import load_script
 
+from spmark.impls.kernels.plain import SDDMM_PLAIN, SPMM_PLAIN
 from spmark.impls.kernels.zeroing import ZERO_ROWS
 from spmark.impls.runtime.compile import Binary
 
@@ -42,6 +43,10 @@ def test_code_is_the_text_sections_alone(script: ModuleType) -> None:
 def test_occupancy_by_hand(script: ModuleType, registers: int, shared: int, threads: int, share: float) -> None:
     binary = Binary(b"", "name", registers, 0, shared)
     assert script.occupancy(binary, threads, "sm_90") == pytest.approx(share)
+
+
+def test_kernels_of_the_public_api_are_seen(script: ModuleType) -> None:
+    assert {*SPMM_PLAIN.instances(), *SDDMM_PLAIN.instances()} <= set(script.instances())
 
 
 @needs_compilers

@@ -88,5 +88,30 @@ def read_sealed(path: Path) -> bytes | None:
     return content if seal == _seal(path, content) else None
 
 
+def mark_used(path: Path) -> None:
+    """Let a cache entry count as used now, by the time of its last change; a read-only cache stays as it is."""
+    with contextlib.suppress(OSError):
+        os.utime(path)
+
+
+def keep_latest(folder: Path, limit_bytes: int) -> None:
+    """Remove the files of a cache that were used least recently, until those that stay take at most ``limit_bytes``.
+
+    Processes may do so at once: a file that another one removes first counts as removed. O(n log n) for n files in
+    ``folder`` and below it.
+    """
+    found = [(stamp(path), path) for path in folder.rglob("*") if is_file(path)]
+    kept = 0
+    for seen, path in sorted(((seen, path) for seen, path in found if seen), key=_latest, reverse=True):
+        kept += seen.size
+        if kept > limit_bytes:
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def _latest(entry: tuple[Stamp, Path]) -> int:
+    return entry[0].modified_ns
+
+
 def _seal(path: Path, content: bytes) -> bytes:
     return hashlib.sha256(path.name.encode() + b"\0" + content).hexdigest().encode()

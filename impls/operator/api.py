@@ -83,6 +83,7 @@ def compile(
     scaled: bool = False,
     budget_s: float | None = None,
     device: str | DeviceSpec = "auto",
+    cache: bool = True,
 ) -> CompiledOperator:
     """Plan a product with A for many dense operands.
 
@@ -117,6 +118,13 @@ def compile(
         is kept on disk. 0 takes the first that fits, without a race.
     device : {"auto", "cuda", "cpu", "host-simt"} or DeviceSpec
         ``auto`` is the GPU where there is one, else the CPU.
+    cache : bool
+        Whether results of searches are read from disk and kept there, in ``plans`` below ``SPMARK_CACHE`` or the user's
+        cache. A second compilation of the same pattern then takes no search, if J, dtype, device, driver, code, ``use``
+        and ``budget_s`` are the same.
+
+        ``SPMARK_MAX_PLANS_MIB`` (256) limits the files; those that were used least recently make room. A damaged
+        file counts as absent.
 
     Returns
     -------
@@ -139,7 +147,7 @@ def compile(
             raise ProblemError(none_of(name, given, known))
     spec = device_of(device)
     names = names_of(use, Op(op), spec, values == "constant")
-    asked = Asked(Op(op), spec, names, scaled, values, other_width, budget_s)
+    asked = Asked(Op(op), spec, names, scaled, values, other_width, budget_s, cache)
     return _compiled(OwnedMatrix.of(a, dtype), asked, width)
 
 

@@ -130,7 +130,7 @@ class TorchTensors:
 
     def empty(self, shape: tuple[int, ...], like: Any) -> Any:
         """Allocate on the tensor's device."""
-        return self._torch.empty(shape, dtype=like.dtype, device=like.device)
+        return like.new_empty(shape)
 
     def check(self, array: Any, role: str) -> None:
         """Refuse sparse tensors, and gradients that would be lost."""

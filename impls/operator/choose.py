@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import BuildError, ProblemError, SpmarkError, UnsupportedError
-from spmark.impls.core.interfaces import Candidate, Config, Plan
+from spmark.impls.core.interfaces import Candidate, Config, Plan, Search
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.kernels.plain import HostPlainPlan, PlainPlan, PlainProblem
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.runtime.device import calibrated, find
 from spmark.impls.runtime.target import open_target
-from spmark.impls.table import AUTO, LITERAL_VALUES, create, implementation_names
-from spmark.impls.tuning.cache import held_results
+from spmark.impls.table import AUTO, LITERAL_VALUES, create, implementation_names, package
+from spmark.impls.tuning.cache import PlanCache, held_results, searched, without_files
 from spmark.impls.tuning.race import Budget, Race
 from spmark.impls.tuning.strategies import exhaustive
 
@@ -50,6 +52,8 @@ class Asked:
     values: Literal["variable", "constant"] = "variable"
     other_width: Literal["plan", "raise"] = "plan"
     budget_s: float | None = None
+    cache: bool = True
+    """Whether results of searches are read from disk and kept there."""
 
 
 def device_of(name: str | DeviceSpec) -> DeviceSpec:
@@ -109,7 +113,8 @@ def choose(
         A `PlainProblem` has one plan, whatever the names.
     device : DeviceSpec
     names : sequence of str
-        A single name is built without a race. On a device without times the first that takes the problem is built.
+        A single name is built without a race, and the winner of an earlier race, which the disk keeps, without another
+        one. On a device without times the first that takes the problem is built.
     budget_s : float, optional
         Seconds after which no further candidate begins; 0 takes the first that can be built.
 
@@ -126,18 +131,7 @@ def choose(
         return build(problem, device, names[0])
     if device.kind is DeviceKind.HOST_SIMT or budget_s == 0:
         return _first(problem, device, names)
-    held: dict[str, Mapping[str, bytes]] = {}
-
-    def made(config: Config) -> Plan:
-        choice = build(problem, device, config["implementation"])
-        held[choice.name] = choice.held
-        return choice.plan
-
-    race = Race(made, _timer(problem, device), budget=Budget(seconds=math.inf if budget_s is None else budget_s))
-    exhaustive(race, [{"implementation": name} for name in names])
-    config, plan = race.finish()
-    name = config["implementation"]
-    return ChosenPlan(name, plan, race.describe().seen, held[name])
+    return _raced(problem, device, names, budget_s)
 
 
 def build(
@@ -176,6 +170,45 @@ def _first(problem: Problem, device: DeviceSpec, names: Sequence[str]) -> Chosen
     raise BuildError(f"expected one of {', '.join(names)} to take the problem, found none: {'; '.join(reasons)}")
 
 
+def _raced(problem: Problem, device: DeviceSpec, names: Sequence[str], budget_s: float | None) -> ChosenPlan:
+    """Give the winner of an earlier race between the same rivals under the same conditions, else of a race now."""
+    won: list[ChosenPlan] = []
+
+    def search() -> tuple[Config, Search]:
+        choice, record = _race(problem, device, names, math.inf if budget_s is None else budget_s)
+        won.append(choice)
+        return {"implementation": choice.name}, record
+
+    kept = searched(PlanCache("operator", problem, device, _conditions(device, names, budget_s)), search)
+    if not won:
+        try:
+            return replace(build(problem, device, kept.config["implementation"]), candidates=kept.search.seen)
+        except (SpmarkError, MemoryError):  # less memory is free now, for instance: another one may still fit
+            search()
+    return won[0]
+
+
+def _conditions(device: DeviceSpec, names: Sequence[str], budget_s: float | None) -> dict[str, Any]:
+    """Give what the result of a race depends on beside the problem, the name of the device and its driver."""
+    rivals = [(name, implementation_version(package(name))) for name in names]
+    return {"rivals": rivals, "budget_s": budget_s, "processors": device.num_sms}
+
+
+def _race(problem: Problem, device: DeviceSpec, names: Sequence[str], seconds: float) -> tuple[ChosenPlan, Search]:
+    held: dict[str, Mapping[str, bytes]] = {}
+
+    def made(config: Config) -> Plan:
+        choice = build(problem, device, config["implementation"])
+        held[choice.name] = choice.held
+        return choice.plan
+
+    race = Race(made, _timer(problem, device), budget=Budget(seconds=seconds))
+    exhaustive(race, [{"implementation": name} for name in names])
+    config, plan = race.finish()
+    name, record = config["implementation"], race.describe()
+    return ChosenPlan(name, plan, record.seen, held[name]), record
+
+
 def _timer(problem: Problem, device: DeviceSpec) -> Any:
     if device.kind is DeviceKind.CUDA:
         from spmark.impls.tuning.gpu import PlanTimer
@@ -189,7 +222,8 @@ def _timer(problem: Problem, device: DeviceSpec) -> Any:
 def plan_width(matrix: OwnedMatrix, asked: Asked, width: int) -> ChosenPlan:
     """Choose and build the plan of one width, and wait until it is on the device."""
     problem = matrix.problem(asked.op, width, asked.scaled)
-    choice = choose(problem, asked.device, asked.names, asked.budget_s)
+    with nullcontext() if asked.cache else without_files():
+        choice = choose(problem, asked.device, asked.names, asked.budget_s)
     if asked.device.kind is DeviceKind.CUDA:
         open_target(asked.device).synchronize()
     return choice

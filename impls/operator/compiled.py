@@ -55,6 +55,7 @@ class CompiledOperator:
         self._values = ChangingValues(matrix, asked, self._turns)
         self._libraries: dict[type, Library] = {}
         self._ready: dict[Hashable, _Ready] = {}
+        self._known_values: set[Hashable] = set()
 
     @property
     def op(self) -> Op:
@@ -270,18 +271,30 @@ class CompiledOperator:
         """
         if self._asked.values == "constant":
             raise ProblemError("update_values: expected an operator compiled with values='variable', found 'constant'")
-        role = "update_values"
-        library, (array,) = self._of_one_library([values], [role])
-        check_dtype(array, self._matrix.dtype, role)
-        check_shape(array, (self.pattern.nnz,), role)
+        library, array, passable = self._checked_values(values)
         if self._turns.capturing([array]) and (library.on_host(array) or not self._values.is_ready(self._planned)):
             raise BuildError(
                 "update_values: expected values on the GPU, and an earlier update after which every plan takes values "
                 "in place, while a stream captures a graph: update once before the capture"
             )
-        shown = library.shown(array if library.passable(array) else library.copied(array))
+        shown = library.shown(array if passable else library.copied(array))
         with self._planning:
             self._values.update(shown, array, self._planned)
+
+    def _checked_values(self, values: Any) -> tuple[Library, Any, bool]:
+        """Check new values; give their library, the array as the library has it, and whether plans can take it."""
+        known = self._libraries.get(values.__class__)
+        if known is not None and known.signature(values) in self._known_values:
+            return known, values, True
+        role = "update_values"
+        library, (array,) = self._of_one_library([values], [role])
+        check_dtype(array, self._matrix.dtype, role)
+        check_shape(array, (self.pattern.nnz,), role)
+        passable = library.passable(array)
+        if passable and array is values:
+            self._libraries[values.__class__] = library
+            self._known_values.add(library.signature(values))
+        return library, array, passable
 
     def compute_with(self, values: Any, *operands: Any, out: Any = None) -> Any:
         """Take new values and compute, with no other such call between the two.

@@ -1,17 +1,10 @@
-"""Products of sparse matrices for PyTorch: operators of `torch.library` with gradients, reached as `spmark.torch`.
-
-Two operators are enough, since each is in the gradient of the other. With C = A B and a gradient G of C, the gradient
-of B is A^T G, and that of A's values is G B^T at A's non-zeros. With D = X Y^T at A's non-zeros and a gradient H of D,
-the gradients of X and Y are H Y and H^T X, where H has A's pattern. No gradient is a dense matrix of A's shape.
-"""
+"""Products of sparse matrices for PyTorch, with gradients; reached as `spmark.torch`."""
 
 from __future__ import annotations
 
 import threading
 import warnings
-import weakref
 from collections.abc import Sequence
-from itertools import count
 from typing import Any, Literal
 
 import torch  # pyright: ignore[reportMissingImports]
@@ -23,13 +16,10 @@ from spmark.impls.core.problem import Op
 from spmark.impls.operator.api import compile as compile_operator
 from spmark.impls.operator.compiled import CompiledOperator
 from spmark.impls.operator.matrices import OwnedMatrix
+from spmark.impls.operator.torchops import register, sddmm, sddmm_out, spmm, spmm_out
 from spmark.impls.table import create
 
 __all__ = ["SparseLinear", "SparseMatrix"]
-
-_MATRICES: weakref.WeakValueDictionary[int, SparseMatrix] = weakref.WeakValueDictionary()
-"""Matrices by the handle that operators are given: `torch.library` passes tensors and numbers alone."""
-_HANDLES = count(1)
 
 
 class SparseMatrix:
@@ -67,6 +57,7 @@ class SparseMatrix:
     ) -> None:
         with torch.no_grad():
             self._matrix = OwnedMatrix.of(a, dtype)
+        self._dtype: torch.dtype = getattr(torch, str(self._matrix.dtype))
         self._turned, origins = self._matrix.transposed()
         self._use, self._budget_s = use, budget_s
         self._lock = threading.RLock()
@@ -75,8 +66,7 @@ class SparseMatrix:
             ("origins", torch.device("cpu")): torch.from_numpy(origins),
             ("lengths", torch.device("cpu")): torch.from_numpy(self._matrix.pattern.row_lengths),
         }
-        self.handle = next(_HANDLES)
-        _MATRICES[self.handle] = self
+        self.handle = register(self)
         self._place = device or (a.device.type if isinstance(a, Tensor) else "cpu")
         self.plan(width, backward=backward)
 
@@ -93,8 +83,7 @@ class SparseMatrix:
     @property
     def dtype(self) -> torch.dtype:
         """Type of the values."""
-        found: torch.dtype = getattr(torch, str(self._matrix.dtype))
-        return found
+        return self._dtype
 
     @property
     def values(self) -> Tensor:
@@ -130,7 +119,7 @@ class SparseMatrix:
                 for one in widths:
                     made.plan(one)
 
-    def spmm(self, b: Tensor, values: Tensor | None = None) -> Tensor:
+    def spmm(self, b: Tensor, values: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
         """Compute C = A B; differentiable in ``b`` and ``values``.
 
         Parameters
@@ -140,21 +129,30 @@ class SparseMatrix:
         values : (nnz,), optional
             Values of A in the order of `values`, on the device of ``b``; by default the matrix's own, without gradient.
             A CUDA graph captures such a call once one was made before the capture.
+        out : (I, J), optional
+            Written and returned: row-major, contiguous, of the result's type and device, in memory of its own. As with
+            PyTorch's own ``out``, no gradient is recorded.
 
         Returns
         -------
         Tensor
-            (I, J), on the device of ``b``.
+            ``out``, or a new tensor (I, J) on the device of ``b``.
 
         Raises
         ------
         OperandError
             A tensor does not fit.
+        ProblemError
+            ``out`` is given, and a gradient would be lost.
         """
         b, values = self._in_type(b, values)
-        return _spmm(values, b, self.handle, False)
+        if out is None:
+            return spmm(values, b, self.handle, False)
+        _check_no_gradient(b, values, out)
+        spmm_out(values, b, self.handle, False, out)
+        return out
 
-    def sddmm(self, x: Tensor, y: Tensor, values: Tensor | None = None) -> Tensor:
+    def sddmm(self, x: Tensor, y: Tensor, values: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
         """Compute ``D[i, k] = sum_j X[i, j] Y[k, j]`` at A's non-zeros; differentiable in everything.
 
         Parameters
@@ -163,20 +161,26 @@ class SparseMatrix:
             Of the matrix's dtype; autocast converts them.
         values : (nnz,), optional
             Factors of the results.
+        out : (nnz,), optional
+            As in `spmm`.
 
         Returns
         -------
         Tensor
-            (nnz,), in the order of `values`.
+            ``out``, or a new tensor (nnz,), in the order of `values`.
 
         Raises
         ------
-        OperandError
-            A tensor does not fit.
+        OperandError, ProblemError
+            As `spmm`.
         """
         x, y = self._in_type(x, y)
-        found = _sddmm(x, y, self.handle)
-        return found if values is None else found * values
+        if out is None:
+            found = sddmm(x, y, self.handle)
+            return found if values is None else found * values
+        _check_no_gradient(x, y, values, out)
+        sddmm_out(x, y, self.handle, out)
+        return out if values is None else out.mul_(values)
 
     def aggregate(self, b: Tensor, reduce: Literal["sum", "mean"] = "sum", values: Tensor | None = None) -> Tensor:
         """Add up the rows of ``b`` that a row of A names, each times A's value, or take their mean.
@@ -206,8 +210,10 @@ class SparseMatrix:
         if torch.is_autocast_enabled(place):
             wanted = torch.get_autocast_dtype(place)
             return first.to(wanted), second if second is None else second.to(wanted)
-        if first.dtype is not self.dtype:
-            raise OperandError(f"expected a tensor of {self.dtype}, as A's values are, found {first.dtype}: convert it")
+        if first.dtype is not self._dtype:
+            raise OperandError(
+                f"expected a tensor of {self._dtype}, as A's values are, found {first.dtype}: convert it"
+            )
         return first, second
 
     def _operator(
@@ -215,10 +221,12 @@ class SparseMatrix:
     ) -> CompiledOperator:
         """Give the operator of one kind; where there is none yet, it is planned for some widths."""
         key = (kind, dtype, place, fixed)
+        known = self._operators.get(key)
+        if known is not None:
+            return known
         with self._lock:
-            known = self._operators.get(key)
-            if known is not None:
-                return known
+            if key in self._operators:
+                return self._operators[key]
             if place == "cuda" and torch.cuda.is_current_stream_capturing():
                 raise BuildError(
                     f"expected {kind} to be planned while a stream captures a graph: call plan(width, backward=True) "
@@ -238,20 +246,24 @@ class SparseMatrix:
             self._operators[key] = made
             return made
 
-    def multiply(self, values: Tensor | None, b: Tensor, transposed: bool) -> Tensor:
+    def multiply(self, values: Tensor | None, b: Tensor, transposed: bool, out: Tensor | None = None) -> Tensor:
         """Compute A B or A^T B without gradients; what `spmm` and gradients end in."""
-        kind = "turned" if transposed else "spmm"
+        kind, b = "turned" if transposed else "spmm", _detached(b)
         made = self._operator(kind, b.dtype, b.device.type, [b.shape[-1]], fixed=values is None)
-        if values is not None and transposed:
-            values = values[self._copy("origins", values.device)]
-        found: Tensor = made(b) if values is None else made.compute_with(values, b)
+        if values is None:
+            found: Tensor = made(b, out=out)
+        else:
+            values = _detached(values)
+            if transposed:
+                values = values[self._copy("origins", values.device)]
+            found = made.compute_with(values, b, out=out)
         _check_deterministic(made, b.shape[-1])
         return found
 
-    def sample(self, x: Tensor, y: Tensor) -> Tensor:
+    def sample(self, x: Tensor, y: Tensor, out: Tensor | None = None) -> Tensor:
         """Compute X Y^T at A's non-zeros without gradients; what `sddmm` and gradients end in."""
         made = self._operator("sddmm", x.dtype, x.device.type, [x.shape[-1]], fixed=True)
-        found: Tensor = made(x, y)
+        found: Tensor = made(_detached(x), _detached(y), out=out)
         _check_deterministic(made, x.shape[-1])
         return found
 
@@ -278,69 +290,18 @@ def _check_deterministic(made: CompiledOperator, width: int) -> None:
     warnings.warn(told, stacklevel=2)
 
 
-def _matrix(handle: int) -> SparseMatrix:
-    found = _MATRICES.get(handle)
-    if found is None:
-        raise OperandError(f"expected the handle of a living SparseMatrix, found {handle}: keep the matrix")
-    return found
+def _detached(tensor: Tensor) -> Tensor:
+    """Give a tensor that requires no gradient, without a copy: a compiled operator copies one that does."""
+    return tensor.detach() if tensor.requires_grad else tensor
 
 
-@torch.library.custom_op(  # type: ignore[untyped-decorator]
-    "spmark::spmm", mutates_args=(), schema="(Tensor? values, Tensor b, int handle, bool transposed) -> Tensor"
-)
-def _spmm(values: Tensor | None, b: Tensor, handle: int, transposed: bool) -> Tensor:
-    with torch.no_grad():
-        return _matrix(handle).multiply(values, b, transposed)
-
-
-@_spmm.register_fake  # type: ignore[untyped-decorator]
-def _spmm_shape(values: Tensor | None, b: Tensor, handle: int, transposed: bool) -> Tensor:
-    return b.new_empty((_matrix(handle).shape[transposed], b.shape[1]))
-
-
-def _spmm_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    values, b, handle, ctx.transposed = inputs
-    ctx.matrix = _matrix(handle)  # the gradient outlives the caller's matrix
-    ctx.save_for_backward(values, b)
-
-
-def _spmm_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
-    values, b = ctx.saved_tensors
-    handle, of_values, of_b = ctx.matrix.handle, None, None
-    if ctx.needs_input_grad[0]:
-        of_values = _sddmm(b, grad, handle) if ctx.transposed else _sddmm(grad, b, handle)
-    if ctx.needs_input_grad[1]:
-        of_b = _spmm(values, grad, handle, not ctx.transposed)
-    return of_values, of_b, None, None
-
-
-@torch.library.custom_op("spmark::sddmm", mutates_args=(), schema="(Tensor x, Tensor y, int handle) -> Tensor")  # type: ignore[untyped-decorator]
-def _sddmm(x: Tensor, y: Tensor, handle: int) -> Tensor:
-    with torch.no_grad():
-        return _matrix(handle).sample(x, y)
-
-
-@_sddmm.register_fake  # type: ignore[untyped-decorator]
-def _sddmm_shape(x: Tensor, y: Tensor, handle: int) -> Tensor:
-    return x.new_empty((_matrix(handle).nnz,))
-
-
-def _sddmm_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    x, y, handle = inputs
-    ctx.matrix = _matrix(handle)
-    ctx.save_for_backward(x, y)
-
-
-def _sddmm_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-    x, y = ctx.saved_tensors
-    handle = ctx.matrix.handle
-    of_x = _spmm(grad, y, handle, False) if ctx.needs_input_grad[0] else None
-    of_y = _spmm(grad, x, handle, True) if ctx.needs_input_grad[1] else None
-    return of_x, of_y, None
-
-
-_spmm.register_autograd(_spmm_gradient, setup_context=_spmm_context)
-_sddmm.register_autograd(_sddmm_gradient, setup_context=_sddmm_context)
+def _check_no_gradient(*tensors: Tensor | None) -> None:
+    """Refuse ``out`` where a gradient would be lost."""
+    if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors):
+        raise ProblemError(
+            "expected tensors without a gradient beside out, found one that requires it: leave out away, or work "
+            "inside of torch.no_grad()"
+        )
 
 
 class SparseLinear(torch.nn.Module):  # type: ignore[misc]

@@ -70,6 +70,7 @@ class SavedOperator(Frozen):
     values: Literal["variable", "constant"] = "variable"
     other_width: Literal["plan", "raise"] = "plan"
     budget_s: float | None = None
+    cache: bool = True
     plans: list[SavedPlan]
 
 
@@ -100,6 +101,7 @@ def write(path: Path, matrix: OwnedMatrix, asked: Asked, choices: Mapping[int, C
         values=asked.values,
         other_width=asked.other_width,
         budget_s=asked.budget_s,
+        cache=asked.cache,
         plans=[
             SavedPlan(
                 width=width,
@@ -155,6 +157,7 @@ def read(path: Path) -> CompiledOperator:
         facts.values,
         facts.other_width,
         facts.budget_s,
+        facts.cache,
     )
     return CompiledOperator(matrix, asked, {plan.width: _rebuilt(plan, matrix, asked) for plan in facts.plans})
 

@@ -31,10 +31,10 @@ class Slots:
     Parameters
     ----------
     values : device array
-        `Plan.values`.
+        `Plan.values`, or the first nnz elements of it where it holds the values in CSR order.
     origins : device array of int32, optional
-        Same shape: the position in CSR order of each element's value, nnz where the element is padding. None where the
-        array holds the values in CSR order.
+        Same shape: the position in CSR order of each element's value, nnz where the element is padding. None for values
+        in CSR order.
     """
 
     values: Any
@@ -51,7 +51,7 @@ class Slots:
             NumPy or CuPy.
         """
         if self.origins is None:
-            self.values.reshape(-1)[: latest.size - 1] = latest[:-1]
+            self.values[:] = latest[:-1]
         else:
             xp.take(latest, self.origins, out=self.values)
 
@@ -86,7 +86,7 @@ def find_slots(
         return None
     if plan.values_in_order:
         present = plan.values.reshape(-1)[:nnz]
-        return Slots(plan.values, None) if present.size == nnz and bool((present == latest[:-1]).all()) else None
+        return Slots(present, None) if present.size == nnz and bool((present == latest[:-1]).all()) else None
     origins = _origins(plan.values.shape, nnz, _DIGITS[dtype], build, xp)
     if origins is None or not bool((xp.take(latest, origins) == plan.values).all()):
         return None

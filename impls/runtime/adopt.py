@@ -5,7 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from functools import cache
 from typing import Any
+
+import numpy as np
 
 from spmark.impls.core.errors import OperandError
 from spmark.impls.runtime.withcupy import cupy
@@ -21,6 +24,11 @@ def adopt(array: Any) -> cupy.ndarray:
     """
     if isinstance(array, cupy.ndarray):
         return array
+    torch = sys.modules.get("torch")
+    if torch is not None and type(array) is torch.Tensor and array.is_cuda and not array.requires_grad:
+        dtype = _dtypes(torch).get(array.dtype)
+        if dtype is not None and array.layout is torch.strided:
+            return view_of(array, dtype, array.get_device())
     try:
         if hasattr(array, "__cuda_array_interface__"):
             return cupy.asarray(array)
@@ -32,6 +40,34 @@ def adopt(array: Any) -> cupy.ndarray:
         f"expected an array on the GPU (__cuda_array_interface__ or DLPack), found {type(array).__name__}: "
         "move it there first, for instance with cupy.asarray"
     )
+
+
+def view_of(tensor: Any, dtype: np.dtype[Any], device: int) -> cupy.ndarray:
+    """View a strided tensor's memory on a GPU as CuPy's array, and keep the tensor alive.
+
+    ``__cuda_array_interface__`` takes several times as long, since CuPy asks it twice and then the driver.
+
+    Parameters
+    ----------
+    tensor : torch.Tensor
+    dtype : numpy.dtype
+        Of the tensor's elements.
+    device : int
+        Number of the GPU.
+    """
+    step, strides = dtype.itemsize, None
+    if not tensor.is_contiguous():
+        strides = tuple([step * one for one in tensor.stride()])
+    storage = tensor.untyped_storage()
+    memory = cupy.cuda.UnownedMemory(storage.data_ptr(), storage.nbytes(), tensor, device)
+    start = cupy.cuda.MemoryPointer(memory, step * tensor.storage_offset())
+    return cupy.ndarray(tuple(tensor.shape), dtype, start, strides)
+
+
+@cache
+def _dtypes(torch: Any) -> dict[Any, np.dtype[Any]]:
+    """Give NumPy's dtype of each type that plans take; bfloat16 is viewed as uint16 before."""
+    return {getattr(torch, name): np.dtype(name) for name in ("float16", "float32", "float64", "uint16")}
 
 
 def stream_of(arrays: Sequence[Any]) -> AbstractContextManager[Any] | None:

@@ -89,7 +89,7 @@ def host_simt() -> DeviceSpec:
 
 def versions(spec: DeviceSpec) -> tuple[str, str]:
     """Give the driver's version and CUDA's version of the libraries in use; empty strings without a GPU."""
-    if spec.kind is not DeviceKind.CUDA:
+    if spec.kind is not DeviceKind.CUDA or cuda_missing() is not None:
         return "", ""
     import cupy
 

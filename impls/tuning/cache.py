@@ -17,14 +17,21 @@ from typing import Any
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.digest import implementation_version
-from spmark.impls.core.files import read_sealed, write_sealed
+from spmark.impls.core.errors import BuildError
+from spmark.impls.core.files import keep_latest, mark_used, read_sealed, write_sealed
 from spmark.impls.core.interfaces import Candidate, Config, Search
 from spmark.impls.core.plainjson import parse_json
 from spmark.impls.core.problem import Problem
+from spmark.impls.core.settings import positive_number
 from spmark.impls.runtime.compile import cache_folder
+from spmark.impls.runtime.device import versions
 
+VARIABLE = "SPMARK_MAX_PLANS_MIB"
+DEFAULT_MIB = 256.0
+"""Most that the results of all searches take on disk; those that were used least recently make room."""
 _EMPTYING = threading.RLock()
 _HELD: ContextVar[dict[str, bytes] | None] = ContextVar("held", default=None)
+_ON_DISK: ContextVar[bool] = ContextVar("on_disk", default=True)
 
 
 @dataclass(frozen=True)
@@ -53,22 +60,28 @@ class PlanCache:
         The tunables that were pinned before the search, and everything else that its result depends on.
     values : bool
         Whether the plan depends on A's values, too, and not on its pattern alone.
+
+    Raises
+    ------
+    BuildError
+        ``SPMARK_MAX_PLANS_MIB`` does not hold a positive number.
     """
 
     def __init__(
         self, implementation: str, problem: Problem, device: DeviceSpec, pinned: Mapping[str, Any], values: bool = False
     ) -> None:
         words = [problem.matrix.hash, str(problem.op), problem.width, str(problem.dtype), problem.scaled]
-        words += [device.name, device.arch, dict(pinned), implementation_version(implementation)]
+        words += [device.name, device.arch, versions(device), dict(pinned), implementation_version(implementation)]
         digest = hashlib.sha256(json.dumps(words, sort_keys=True, default=str).encode())
         if values:
             digest.update(problem.values.data)
         self.path: Path = cache_folder().parent / "plans" / implementation / f"{digest.hexdigest()}.json"
+        self._most_bytes = int(positive_number(VARIABLE, DEFAULT_MIB, "MiB", BuildError) * (1 << 20))
 
     def read(self) -> Kept | None:
         """Give the kept result; None where the file is missing or damaged."""
         held = _HELD.get()
-        content = (held or {}).get(self._name) or read_sealed(self.path) or b""
+        content = (held or {}).get(self._name) or self._read_file() or b""
         with suppress(ValueError, KeyError, TypeError, RecursionError):
             facts = parse_json(content)
             told = facts["search"]
@@ -82,10 +95,18 @@ class PlanCache:
     def write(self, kept: Kept) -> None:
         """Keep a result; a cache that cannot be written costs only time."""
         content = json.dumps(asdict(kept), default=str).encode()
-        write_sealed(self.path, content)
+        if _ON_DISK.get():
+            write_sealed(self.path, content)
+            keep_latest(self.path.parents[1], self._most_bytes)
         held = _HELD.get()
         if held is not None:
             held[self._name] = content
+
+    def _read_file(self) -> bytes | None:
+        if not _ON_DISK.get():
+            return None
+        mark_used(self.path)
+        return read_sealed(self.path)
 
     @property
     def _name(self) -> str:
@@ -107,6 +128,16 @@ def held_results(results: dict[str, bytes]) -> Iterator[None]:
         yield
     finally:
         _HELD.reset(token)
+
+
+@contextmanager
+def without_files() -> Iterator[None]:
+    """Let the searches inside read and write no file; what `held_results` holds answers as before."""
+    token = _ON_DISK.set(False)
+    try:
+        yield
+    finally:
+        _ON_DISK.reset(token)
 
 
 def searched(cache: PlanCache, search: Callable[[], tuple[Config, Search]]) -> Kept:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,8 @@ class Timer:
 
 
 @pytest.fixture
-def made_up_times(monkeypatch: pytest.MonkeyPatch) -> None:
+def made_up_times(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
     monkeypatch.setattr(choose, "_timer", Timer)
 
 
@@ -83,7 +85,7 @@ def test_without_a_budget_the_first_that_fits_is_taken(a: Any, monkeypatch: pyte
 
 
 def test_a_real_race_on_the_host(a: Any, b: np.ndarray, close: Any) -> None:
-    op = spmark.compile(a, width=6, use=["scipy_cpu", "blas_cpu"], device="cpu")
+    op = spmark.compile(a, width=6, use=["scipy_cpu", "blas_cpu"], device="cpu", cache=False)
     close(op(b), a.astype(np.float64) @ b)
     assert op.explain().count(" us") == 2
 

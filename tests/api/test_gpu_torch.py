@@ -48,6 +48,39 @@ def test_gradients_and_rules(small: Any) -> None:
         (sddmm, (x, b, matrix.handle)),
     ):
         assert set(torch.library.opcheck(operator, arguments).values()) == {"SUCCESS"}
+    b, x, values = b.detach(), x.detach(), values.detach()
+    spmm_out, sddmm_out = torch.ops.spmark.spmm_out.default, torch.ops.spmark.sddmm_out.default
+    for operator, arguments in (
+        (spmm_out, (None, b, matrix.handle, False, torch.empty_like(x))),
+        (spmm_out, (values, b, matrix.handle, False, torch.empty_like(x))),
+        (spmm_out, (values, x, matrix.handle, True, torch.empty_like(b))),
+        (sddmm_out, (x, b, matrix.handle, torch.empty_like(values))),
+    ):
+        assert set(torch.library.opcheck(operator, arguments).values()) == {"SUCCESS"}
+
+
+@pytest.mark.parametrize("kind", ["expanded", "strided", "gaps", "misaligned"])
+def test_gradients_of_any_strides(kind: str, small: Any) -> None:
+    matrix, dense = SparseMatrix(small), torch.tensor(small.toarray()).cuda()
+    numbers = torch.arange(1.0, 29.0, dtype=torch.float64, device="cuda")
+    gradient = {
+        "expanded": numbers[:4].expand(7, 4),
+        "strided": numbers.reshape(4, 7).T,
+        "gaps": torch.arange(56.0, dtype=torch.float64, device="cuda").reshape(7, 8)[:, ::2],
+        "misaligned": torch.empty(29, dtype=torch.float64, device="cuda")[1:].copy_(numbers).reshape(7, 4),
+    }[kind]
+    b, values = drawn(5, 4), matrix.values.cuda().requires_grad_()
+    matrix.spmm(b, values).backward(gradient)
+    at = small.tocoo()
+    assert torch.allclose(b.grad, dense.T @ gradient)
+    assert torch.allclose(values.grad, (gradient[at.row] * b.detach()[at.col]).sum(dim=1))
+
+
+def test_out_is_written(small: Any) -> None:
+    matrix, b = SparseMatrix(small), drawn(5, 4).detach()
+    out = torch.full((7, 4), torch.nan, dtype=torch.float64, device="cuda")
+    assert matrix.spmm(b, out=out) is out
+    assert torch.equal(out, matrix.spmm(b))
 
 
 @pytest.mark.parametrize("name", ["auto", "rowsplit", "sparsetir"])

@@ -75,6 +75,96 @@ def test_operators_keep_the_rules_of_pytorch(matrix: Any) -> None:
     assert set(results.values()) == {"SUCCESS"}
 
 
+def test_operators_that_write_out_keep_the_rules_of_pytorch(matrix: Any) -> None:
+    b, x, values = drawn(5, 3, grad=False), drawn(7, 3, grad=False), matrix.values
+    handle, ops = matrix.handle, torch.ops.spmark
+    for operator, arguments in (
+        (ops.spmm_out.default, (None, b, handle, False, torch.empty_like(x))),
+        (ops.spmm_out.default, (values, b, handle, False, torch.empty_like(x))),
+        (ops.spmm_out.default, (values, x, handle, True, torch.empty_like(b))),
+        (ops.sddmm_out.default, (x, b, handle, torch.empty_like(values))),
+    ):
+        assert operator._schema.is_mutable
+        assert set(torch.library.opcheck(operator, arguments).values()) == {"SUCCESS"}
+
+
+def test_out_is_written_and_given_back(matrix: Any, small: Any) -> None:
+    b, x, values = drawn(5, 3, grad=False), drawn(7, 3, grad=False), 2 * matrix.values
+    out, at = torch.full((7, 3), torch.nan, dtype=torch.float64), torch.full((small.nnz,), torch.nan).double()
+    for given in (None, values):
+        before = out._version
+        assert matrix.spmm(b, given, out=out) is out
+        assert out._version > before, "autograd sees that out has changed"
+        assert torch.equal(out, matrix.spmm(b, given))
+        assert matrix.sddmm(x, b, given, out=at) is at
+        assert torch.equal(at, matrix.sddmm(x, b, given))
+
+
+def test_an_out_that_does_not_fit_is_refused(matrix: Any) -> None:
+    b, out = drawn(5, 3, grad=False), torch.empty(7, 3, dtype=torch.float64)
+    for wrong, message in (
+        (out.float(), "result out: expected dtype float64, found float32"),
+        (out[1:], r"result out: expected shape \(7, 3\), found \(6, 3\)"),
+        (torch.empty(3, 7).double().T, "result out: expected a row-major, contiguous, aligned array"),
+    ):
+        with pytest.raises(OperandError, match=message):
+            matrix.spmm(b, out=wrong)
+    whole = torch.zeros(12, 3, dtype=torch.float64)
+    with pytest.raises(OperandError, match="expected memory of its own"):
+        matrix.spmm(whole[:5], out=whole[3:10])
+    for given in ((drawn(5, 3), None, out), (b, matrix.values.requires_grad_(), out), (b, None, drawn(7, 3))):
+        with pytest.raises(ProblemError, match=r"expected tensors without a gradient beside out, .*: leave out away"):
+            matrix.spmm(given[0], given[1], out=given[2])
+    with pytest.raises(ProblemError, match="expected tensors without a gradient beside out"):
+        matrix.sddmm(drawn(7, 3), b, out=torch.empty(matrix.nnz, dtype=torch.float64))
+    with torch.no_grad():
+        assert matrix.spmm(drawn(5, 3), out=out) is out
+
+
+def test_out_follows_autocast(small: Any) -> None:
+    matrix, b = SparseMatrix(small.astype(np.float32), **HOW), drawn(5, 3, dtype=torch.float32, grad=False)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = torch.empty(7, 3, dtype=torch.bfloat16)
+        assert torch.equal(matrix.spmm(b, out=out), matrix.spmm(b))
+        with pytest.raises(OperandError, match="result out: expected dtype bfloat16, found float32"):
+            matrix.spmm(b, out=torch.empty(7, 3))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_compiled_function_that_writes_out_has_one_graph(matrix: Any) -> None:
+    def product(b: Any, x: Any, out: Any, at: Any) -> Any:
+        matrix.spmm(torch.relu(b), out=out)
+        matrix.sddmm(x, b, out=at)
+        return out.sum() + at.sum()
+
+    b, x = drawn(5, 3, grad=False), drawn(7, 3, grad=False)
+    made = [(torch.empty_like(x), torch.empty_like(matrix.values)) for _ in range(2)]
+    traced = torch.compile(product, fullgraph=True, backend="aot_eager")
+    assert torch.allclose(traced(b, x, *made[0]), product(b, x, *made[1]))
+    for found, right in zip(*made, strict=True):
+        assert torch.equal(found, right)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_one_graph_serves_several_matrices(small: Any) -> None:
+    traced = torch.compile(lambda matrix, b: matrix.spmm(b) * 2, fullgraph=True, backend="aot_eager")
+    b = drawn(5, 3, grad=False)
+    for factor in (1, 2, 3):
+        matrix = SparseMatrix(factor * small, **HOW)
+        assert torch.allclose(traced(matrix, b), 2 * matrix.spmm(b))
+
+
+def test_an_exported_program_holds_no_matrix(small: Any) -> None:
+    layer, x = SparseLinear(small, **HOW), drawn(2, 5, grad=False)
+    program = torch.export.export(layer, (x,)).module()
+    assert torch.equal(program(x), layer(x))
+    assert SparseMatrix(small, **HOW).handle != layer.matrix.handle
+    del layer
+    gc.collect()
+    with pytest.raises(OperandError, match="expected the handle of a living SparseMatrix"):
+        program(x)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_results_and_gradients_are_those_of_dense_matrices(dtype: Any, small: Any) -> None:
     rounded = torch.tensor(small.toarray()).to(dtype)
@@ -93,18 +183,61 @@ def test_results_and_gradients_are_those_of_dense_matrices(dtype: Any, small: An
         assert torch.allclose(found.double(), right, rtol=limit, atol=limit)
 
 
-@pytest.mark.parametrize("kind", ["expanded", "strided", "sum"])
+def laid_out(kind: str, rows: int, cols: int) -> Any:
+    """Give a matrix of numbers in memory that a plan does not take as it is."""
+    numbers = torch.arange(1.0, rows * cols + 1, dtype=torch.float64)
+    if kind == "expanded":
+        return numbers[:cols].expand(rows, cols)
+    if kind == "strided":
+        return numbers.reshape(cols, rows).T
+    if kind == "gaps":
+        return torch.arange(2.0 * rows * cols).double().reshape(rows, 2 * cols)[:, ::2]
+    assert kind == "misaligned"
+    moved = torch.empty(rows * cols + 1, dtype=torch.float64)[1:].copy_(numbers).reshape(rows, cols)
+    assert moved.data_ptr() % 16
+    return moved
+
+
+@pytest.mark.parametrize("kind", ["expanded", "strided", "gaps", "misaligned", "sum"])
 def test_gradients_of_any_strides(kind: str, matrix: Any, small: Any) -> None:
     b, values = drawn(5, 4), matrix.values.requires_grad_()
     other_b, other_values = b.detach().clone().requires_grad_(), values.detach().clone().requires_grad_()
-    for c, _ in ((matrix.spmm(b, values), 0), (dense_of(matrix, small, other_values) @ other_b, 1)):
+    for c in (matrix.spmm(b, values), dense_of(matrix, small, other_values) @ other_b):
         if kind == "sum":
             c.sum().backward()
         else:
-            row = torch.arange(4.0, dtype=torch.float64)
-            c.backward(row.expand(7, 4) if kind == "expanded" else torch.arange(28.0).double().reshape(4, 7).T)
+            c.backward(laid_out(kind, 7, 4))
     assert torch.allclose(b.grad, other_b.grad)
     assert torch.allclose(values.grad, other_values.grad)
+
+
+@pytest.mark.parametrize("kind", ["expanded", "strided", "gaps", "misaligned"])
+def test_operands_of_any_strides(kind: str, matrix: Any, small: Any) -> None:
+    b, x = laid_out(kind, 5, 4), laid_out(kind, 7, 4)
+    assert torch.allclose(matrix.spmm(b), torch.tensor(small @ b.numpy()))
+    at = small.tocoo()
+    assert torch.allclose(matrix.sddmm(x, b), (x[at.row] * b[at.col]).sum(dim=1))
+    values = laid_out("gaps", matrix.nnz, 1)[:, 0]
+    assert torch.allclose(matrix.spmm(b, values), dense_of(matrix, small, values) @ b)
+
+
+class Ends(torch.autograd.Function):
+    """The identity, whose gradient is undefined."""
+
+    @staticmethod
+    def forward(ctx: Any, given: Any) -> Any:
+        return given.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return None
+
+
+def test_an_undefined_gradient_is_zero(matrix: Any) -> None:
+    b, x, values = drawn(5, 3), drawn(7, 3), matrix.values.requires_grad_()
+    (Ends.apply(matrix.spmm(b, values)).sum() + Ends.apply(matrix.sddmm(x, b)).sum()).backward()
+    for given in (b, x, values):
+        assert given.grad is None or not given.grad.any()
 
 
 def test_only_what_is_asked_has_a_gradient(matrix: Any) -> None:

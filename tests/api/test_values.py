@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import spmark
-from spmark.impls.core.errors import BuildError
+from spmark.impls.core.errors import BuildError, OperandError, ProblemError
 from spmark.impls.core.interfaces import Built
 from spmark.impls.core.problem import DType
 from spmark.impls.operator import values as module
@@ -189,3 +189,21 @@ def test_a_plan_in_csr_order_is_not_built_again(held: list[int], known: bool) ->
     if slots is not None:
         slots.write(np.array([4, 5, 6, 0], np.float32), np)
         np.testing.assert_array_equal(plan.values, [4, 5, 6, *held[3:]])
+
+
+def test_values_are_checked_after_a_good_update(a: Any, b: np.ndarray, torch: Any) -> None:
+    op = spmark.compile(a, width=6, use="scipy_cpu", device="cpu")
+    for good in (a.data, torch.tensor(a.data)):
+        for _ in range(2):
+            op.update_values(good)
+        for wrong in (good[1:], good.reshape(1, -1)):
+            with pytest.raises(OperandError, match=r"update_values: expected shape"):
+                op.update_values(wrong)
+    for wrong in (a.data.astype(np.float64), torch.tensor(a.data).double()):
+        with pytest.raises(OperandError, match=r"update_values: expected dtype float32, found float64"):
+            op.update_values(wrong)
+    with pytest.raises(ProblemError, match="update_values: expected a tensor without a gradient"):
+        op.update_values(torch.tensor(a.data).requires_grad_())
+    gaps = np.repeat(2 * a.data, 2)[::2]
+    op.update_values(gaps)
+    np.testing.assert_allclose(op(b), 2 * (a @ b), rtol=1e-5, atol=1e-5)

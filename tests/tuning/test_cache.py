@@ -17,10 +17,11 @@ import pytest
 from problems import random_csr
 
 from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Candidate, Search
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.device import find
-from spmark.impls.tuning.cache import Kept, PlanCache, empty_cache, held_results, searched
+from spmark.impls.tuning.cache import Kept, PlanCache, empty_cache, held_results, searched, without_files
 
 PROBLEM = Problem(Op.SPMM, random_csr(64, 64, [5] * 64), 64)
 GPU = find("host-simt").model_copy(update={"name": "made-up"})
@@ -44,7 +45,7 @@ def test_what_was_kept_is_read_back_whole() -> None:
     assert cache_of().read() == KEPT
 
 
-def test_another_problem_device_pin_or_version_is_another_search(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_problem_device_driver_pin_or_version_is_another_search(monkeypatch: pytest.MonkeyPatch) -> None:
     cache_of().write(KEPT)
     turned = replace(PROBLEM, matrix=replace(PROBLEM.matrix, indices=PROBLEM.matrix.indices[::-1].copy()))
     problems = [turned, replace(PROBLEM, width=128), replace(PROBLEM, dtype=DType.FLOAT16)]
@@ -54,8 +55,11 @@ def test_another_problem_device_pin_or_version_is_another_search(monkeypatch: py
     assert cache_of(device=GPU.model_copy(update={"arch": "sm_100"})).read() is None
     assert cache_of(c=2).read() is None
     assert PlanCache("stile", PROBLEM, GPU, {}).read() is None
-    monkeypatch.setattr("spmark.impls.tuning.cache.implementation_version", lambda package: "another version")
-    assert cache_of().read() is None
+    for name in ("versions", "implementation_version"):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"spmark.impls.tuning.cache.{name}", lambda given: "another version")
+            assert cache_of().read() is None
+    assert cache_of().read() == KEPT
 
 
 def test_values_count_where_a_plan_depends_on_them() -> None:
@@ -251,3 +255,36 @@ def test_held_results_of_a_damaged_file_are_passed_over() -> None:
         assert cache_of().read() is None
         assert searched(cache_of(), lambda: (KEPT.config, SEARCH)).config == KEPT.config
         assert cache_of().read() is not None
+
+
+def test_without_files_only_what_is_held_answers() -> None:
+    cache_of().write(KEPT)
+    held: dict[str, bytes] = {}
+    with without_files(), held_results(held):
+        assert cache_of().read() is None
+        cache_of(c=2).write(KEPT)
+        assert cache_of(c=2).read() == KEPT
+    assert cache_of(c=2).read() is None
+    assert cache_of().read() == KEPT
+
+
+def test_all_searches_together_keep_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    caches = [PlanCache(name, PROBLEM, GPU, {}) for name in ("sparsetir", "stile", "liteform")]
+    for number, cache in enumerate(caches):
+        cache.write(KEPT)
+        os.utime(cache.path, ns=(number, number))
+    assert caches[0].read() == KEPT, "used now"
+    size = caches[0].path.stat().st_size
+    monkeypatch.setenv("SPMARK_MAX_PLANS_MIB", str(3.5 * size / (1 << 20)))
+    cache_of(c=2).write(KEPT)
+    assert [cache.read() is not None for cache in caches] == [True, False, True]
+    monkeypatch.setenv("SPMARK_MAX_PLANS_MIB", str(0.5 * size / (1 << 20)))
+    cache_of(c=3).write(KEPT)
+    assert not [path for path in cache_of().path.parents[1].rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("text", ["much", "0", "-1", "nan", "inf"])
+def test_a_limit_is_a_positive_number(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPMARK_MAX_PLANS_MIB", text)
+    with pytest.raises(BuildError, match="SPMARK_MAX_PLANS_MIB: expected a positive number of MiB, found "):
+        cache_of()

@@ -1,0 +1,163 @@
+"""The operators of `torch.library` behind `spmark.torch`: products, their gradients, and their shapes for tracing.
+
+Two products are enough, since each is in the gradient of the other. With C = A B and a gradient G of C, the gradient
+of B is A^T G, and that of A's values is G B^T at A's non-zeros. With D = X Y^T at A's non-zeros and a gradient H of D,
+the gradients of X and Y are H Y and H^T X, where H has A's pattern. No gradient is a dense matrix of A's shape.
+
+Each product has a twin that writes ``out``, which is declared as mutated and has no gradient.
+"""
+
+from __future__ import annotations
+
+import secrets
+import weakref
+from typing import Any, Protocol
+
+import torch  # pyright: ignore[reportMissingImports]
+from torch import Tensor  # pyright: ignore[reportMissingImports]
+
+from spmark.impls.core.errors import OperandError
+
+
+class Multiplies(Protocol):
+    """A sparse matrix with its products, none of which records a gradient."""
+
+    handle: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(I, K)."""
+        ...
+
+    @property
+    def nnz(self) -> int:
+        """Non-zeros."""
+        ...
+
+    def multiply(self, values: Tensor | None, b: Tensor, transposed: bool, out: Tensor | None = None) -> Tensor:
+        """Compute A B or A^T B, with the matrix's own values or with others."""
+        ...
+
+    def sample(self, x: Tensor, y: Tensor, out: Tensor | None = None) -> Tensor:
+        """Compute X Y^T at A's non-zeros."""
+        ...
+
+
+_MATRICES: weakref.WeakValueDictionary[int, Multiplies] = weakref.WeakValueDictionary()
+"""Matrices by the handle that operators are given: `torch.library` passes tensors and numbers alone."""
+_LIBRARY = torch.library.Library("spmark", "FRAGMENT")
+_HANDLE_BITS = 62
+"""Handles are drawn, so that a program that another process exported names no matrix of this one."""
+
+
+def register(matrix: Multiplies) -> int:
+    """Give the handle by which operators find a matrix while it lives."""
+    handle = secrets.randbits(_HANDLE_BITS)
+    _MATRICES[handle] = matrix
+    return handle
+
+
+def _matrix(handle: int) -> Multiplies:
+    found = _MATRICES.get(handle)
+    if found is None:
+        raise OperandError(f"expected the handle of a living SparseMatrix, found {handle}: keep the matrix")
+    return found
+
+
+def _spmm(values: Tensor | None, b: Tensor, handle: int, transposed: bool) -> Tensor:
+    return _matrix(handle).multiply(values, b, transposed)
+
+
+def _spmm_shape(values: Tensor | None, b: Tensor, handle: int, transposed: bool) -> Tensor:
+    return b.new_empty((_matrix(handle).shape[transposed], b.shape[1]))
+
+
+def _spmm_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    values, b, handle, ctx.transposed = inputs
+    ctx.matrix = _matrix(handle)  # the gradient outlives the caller's matrix
+    ctx.save_for_backward(values, b)
+
+
+def _spmm_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+    values, b = ctx.saved_tensors
+    handle, of_values, of_b = ctx.matrix.handle, None, None
+    if ctx.needs_input_grad[0]:
+        of_values = sddmm(b, grad, handle) if ctx.transposed else sddmm(grad, b, handle)
+    if ctx.needs_input_grad[1]:
+        of_b = spmm(values, grad, handle, not ctx.transposed)
+    return of_values, of_b, None, None
+
+
+def _sddmm(x: Tensor, y: Tensor, handle: int) -> Tensor:
+    return _matrix(handle).sample(x, y)
+
+
+def _sddmm_shape(x: Tensor, y: Tensor, handle: int) -> Tensor:
+    return x.new_empty((_matrix(handle).nnz,))
+
+
+def _sddmm_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    x, y, handle = inputs
+    ctx.matrix = _matrix(handle)
+    ctx.save_for_backward(x, y)
+
+
+def _sddmm_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    x, y = ctx.saved_tensors
+    handle = ctx.matrix.handle
+    of_x = spmm(grad, y, handle, False) if ctx.needs_input_grad[0] else None
+    of_y = spmm(grad, x, handle, True) if ctx.needs_input_grad[1] else None
+    return of_x, of_y, None
+
+
+def _defined(name: str, schema: str, *, compute: Any, shape: Any, gradient: Any, context: Any) -> Any:
+    """Define an operator without the checks of `torch.library.custom_op`, which take 2 us of each call."""
+    _LIBRARY.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))
+    _LIBRARY.impl(name, compute, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"spmark::{name}", shape, lib=_LIBRARY)
+    torch.library.register_autograd(f"spmark::{name}", gradient, setup_context=context, lib=_LIBRARY)
+    return getattr(torch.ops.spmark, name).default
+
+
+spmm = _defined(
+    "spmm",
+    "(Tensor? values, Tensor b, int handle, bool transposed) -> Tensor",
+    compute=_spmm,
+    shape=_spmm_shape,
+    gradient=_spmm_gradient,
+    context=_spmm_context,
+)
+"""Computes A B or A^T B, (I, J) or (K, J), for the matrix of a handle."""
+sddmm = _defined(
+    "sddmm",
+    "(Tensor x, Tensor y, int handle) -> Tensor",
+    compute=_sddmm,
+    shape=_sddmm_shape,
+    gradient=_sddmm_gradient,
+    context=_sddmm_context,
+)
+"""Computes X Y^T at A's non-zeros, (nnz,), for the matrix of a handle."""
+
+
+@torch.library.custom_op(  # type: ignore[untyped-decorator]
+    "spmark::spmm_out",
+    mutates_args=("out",),
+    schema="(Tensor? values, Tensor b, int handle, bool transposed, Tensor(a!) out) -> ()",
+)
+def spmm_out(values: Tensor | None, b: Tensor, handle: int, transposed: bool, out: Tensor) -> None:
+    """Compute `spmm` into ``out``."""
+    _matrix(handle).multiply(values, b, transposed, out)
+
+
+@torch.library.custom_op(  # type: ignore[untyped-decorator]
+    "spmark::sddmm_out", mutates_args=("out",), schema="(Tensor x, Tensor y, int handle, Tensor(a!) out) -> ()"
+)
+def sddmm_out(x: Tensor, y: Tensor, handle: int, out: Tensor) -> None:
+    """Compute `sddmm` into ``out``."""
+    _matrix(handle).sample(x, y, out)
+
+
+@spmm_out.register_fake  # type: ignore[untyped-decorator]
+@sddmm_out.register_fake  # type: ignore[untyped-decorator]
+def _nothing_new(*arguments: Any) -> None:
+    """Make no tensor: ``out`` is there already."""
