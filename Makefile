@@ -2,7 +2,7 @@
 #
 # What is installed follows the NVIDIA driver, since a CUDA library needs a driver at least as new as itself:
 #   580 and newer  extra gpu       CUDA 13 (tests add dev, the CUDA 13.0 compiler, for the same CuPy)
-#   525 to 579     extra gpu-cu12  CUDA 12 (tests add test and lint only: dev's CuPy for CUDA 13 writes into the same
+#   525 to 579     extra gpu-cu12  CUDA 12 (tests add docs, lint and test: dev's CuPy for CUDA 13 writes into the same
 #                                  folder as CuPy for CUDA 12, and neither works afterwards)
 #   none or older  no extra        the CPU implementations run; dev still compiles every kernel
 #
@@ -23,7 +23,7 @@ RUN_gpu := [gpu]
 RUN_gpu-cu12 := [gpu-cu12]
 RUN_cpu :=
 DEV_gpu := [dev,gpu]
-DEV_gpu-cu12 := [lint,test,gpu-cu12]
+DEV_gpu-cu12 := [docs,lint,test,gpu-cu12]
 DEV_cpu := [dev]
 WHY_gpu := NVIDIA driver $(NVIDIA_DRIVER) runs CUDA 13 (580 or newer): extra gpu
 WHY_gpu-cu12 := NVIDIA driver $(NVIDIA_DRIVER) runs CUDA 12 (525 or newer, below 580): extra gpu-cu12
@@ -37,7 +37,7 @@ SOURCES := pyproject.toml scripts/build_backend.py
 CUDA_FILES := find $(PACKAGES) tests -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.hpp'
 
 .DELETE_ON_ERROR:
-.PHONY: help quickstart figures install browser test test-rest test-all lint format types wheel extras clean
+.PHONY: help quickstart docs figures install browser test test-rest test-all lint format types wheel extras clean
 
 help: ## say what there is
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{ printf "%-12s%s\n", $$1, $$2 }'
@@ -56,6 +56,10 @@ figures: .venv/.run-$(EXTRA) ## redraw README's figures from the published recor
 	    cp "$$page"/figures/*-"$$figure".png "$$folder/$$figure.png"; \
 	  done; \
 	done
+
+# A link that leads nowhere ends it. The library's maintainers announce its successor in every build.
+docs: .venv/.dev-$(EXTRA) ## build the documents into out/docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 
 install: .venv/.dev-$(EXTRA) ## make .venv with all that the targets below need
 
@@ -76,8 +80,9 @@ test-rest: .venv/.dev-$(EXTRA) ## run what test leaves out; with SPMARK_FUZZ_SEC
 test-all: .venv/.dev-$(EXTRA) ## run every test: whole tables, full rings
 	@$(PYTEST) worksteal --tests=all $(PYTEST_ARGS)
 
-lint: .venv/.dev-$(EXTRA) ## check style: ruff, ruff format, clang-format, hadolint, shellcheck
+lint: .venv/.dev-$(EXTRA) ## check style and spelling: ruff, ruff format, codespell, clang-format, hadolint, shellcheck
 	@$(BIN)/ruff check .
+	@$(BIN)/codespell *.md docs impls report suite datasets scripts examples
 	@$(BIN)/ruff format --check .
 	@$(BIN)/hadolint Dockerfile
 	@$(BIN)/shellcheck scripts/*.sh .ci/run

@@ -10,9 +10,9 @@ from types import ModuleType
 FOLDER = Path(__file__).parents[1] / "scripts"
 
 
-def load_script(name: str) -> ModuleType:
-    """Import ``scripts/<name>.py``; dataclasses need the module to be known by its name."""
-    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+def load_script(name: str, folder: Path = FOLDER) -> ModuleType:
+    """Import ``<folder>/<name>.py``; dataclasses need the module to be known by its name."""
+    spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)

@@ -1,0 +1,190 @@
+"""Pages of the documentation that follow from the code: MkDocs calls `on_files` before it reads any page.
+
+What can be read from the program is never written twice: commands and their options, keys of sweeps, fields of records,
+implementations with their tunables, sweeps.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, get_args
+
+import typer
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from pydantic import BaseModel
+
+from spmark.datasets.sweep import ImplementationSpec, MatrixSpec, Sweep
+from spmark.datasets.sweepfile import packaged_sweeps
+from spmark.impls.core.record import CandidateRow, Environment, Measurement, ProblemFacts, SearchFacts
+from spmark.impls.table import IMPLEMENTATIONS, create
+from spmark.suite.cli import app
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages."""
+    pages = {
+        "reference/commands.md": commands(),
+        "reference/sweepfile.md": sweep_file(),
+        "reference/records.md": records(),
+        "reference/implementations.md": implementations(),
+        "reference/sweeps.md": sweeps(),
+    }
+    for path, text in pages.items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Write a Markdown table."""
+    heads = list(head)
+    lines = [heads, ["---"] * len(heads), *([_cell(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def commands() -> str:
+    """Write every command with its help, arguments and options."""
+    parts = ["# Commands\n", "`spmark COMMAND --help` says the same in a terminal.\n"]
+    group: Any = typer.main.get_command(app)
+    for name, command in group.commands.items():
+        parts += [f"## spmark {name}\n", _plain(command.help or "") + "\n"]
+        rows = [
+            [_names(parameter), _plain(getattr(parameter, "help", None) or ""), _default(parameter)]
+            for parameter in command.params
+            if not parameter.hidden
+        ]
+        parts.append(table(("argument or option", "meaning", "default"), rows) if rows else "")
+    return "\n".join(parts)
+
+
+def sweep_file() -> str:
+    """Write the keys of a sweep file."""
+    parts = [
+        "# Sweep files\n",
+        "[Write a sweep](../howto/sweeps.md) has an example of every key. An unknown key is an error.\n",
+    ]
+    titles = {
+        Sweep: "A sweep",
+        MatrixSpec: "An entry of `matrices`",
+        ImplementationSpec: "An entry of `implementations`",
+    }
+    return "\n".join([*parts, *(_model(model, title) for model, title in titles.items())])
+
+
+def records() -> str:
+    """Write the fields of records."""
+    parts = [
+        "# Records\n",
+        "A run leaves JSON lines in `results/SWEEP/DEVICE/`: `records.jsonl` has a line for each case, "
+        "`environments.jsonl` for each machine and set of libraries, `candidates.jsonl` for each config that a "
+        "search tried, and `runs.jsonl` for each command. Records hold facts only. Medians, speed-ups and intervals "
+        "are derived when a page is drawn.\n",
+    ]
+    titles = {
+        Measurement: "A line of `records.jsonl`",
+        ProblemFacts: "`problem`",
+        SearchFacts: "`search`",
+        Environment: "`environment` in a line of `environments.jsonl`",
+        CandidateRow: "A line of `candidates.jsonl`",
+    }
+    return "\n".join([*parts, *(_model(model, title) for model, title in titles.items())])
+
+
+def implementations() -> str:
+    """Write every implementation with what it runs and its tunables."""
+    parts = [
+        "# Implementations\n",
+        "`spmark doctor` says which of these can run on a machine, and why the others cannot. The README in each "
+        "folder below `impls/` says how a system works and where it deviates from its paper.\n",
+    ]
+    for name in IMPLEMENTATIONS:
+        made: Any = create(name)
+        kinds = ", ".join(sorted(str(kind) for kind in made.devices))
+        operators = ", ".join(sorted(str(op) for op in made.ops))
+        parts += [f"## {name}\n", f"{_first(type(made))} Operators: {operators}. Devices: {kinds}.\n"]
+        rows = [[f"`{field}`", text, f"`{getattr(made, field)!s}`"] for field, text in _tunables(type(made)).items()]
+        parts.append(table(("tunable", "meaning", "default"), rows) if rows else "")
+    return "\n".join(parts)
+
+
+def sweeps() -> str:
+    """Write every sweep of the package."""
+    rows = []
+    for name in sorted(packaged_sweeps()):
+        sweep = Sweep.load(name)
+        dtypes = ", ".join(str(dtype) for dtype in sweep.dtypes)
+        rows.append([f"`{name}`", sweep.title, ", ".join(sweep.ops), str(len(sweep.matrices)), dtypes])
+    head = ("name", "what", "operators", "matrices", "dtypes")
+    return "# Sweeps\n\n`spmark run NAME` runs one of these.\n\n" + table(head, rows)
+
+
+def _model(model: type[BaseModel], title: str) -> str:
+    rows = [
+        [f"`{field.alias or name}`", _type(field.annotation), field.description or "", _value(field)]
+        for name, field in model.model_fields.items()
+    ]
+    return f"## {title}\n\n{_first(model)}\n\n" + table(("key", "type", "meaning", "default"), rows)
+
+
+def _tunables(kind: type[Any]) -> Mapping[str, str]:
+    """Give the docstrings of a dataclass's fields, those of its bases first."""
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        if not base.__module__.startswith("spmark."):
+            continue
+        body = ast.parse(inspect.cleandoc("\n" + inspect.getsource(base))).body[0]
+        assert isinstance(body, ast.ClassDef)
+        for field, after in zip(body.body, [*body.body[1:], None], strict=True):
+            if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
+                continue
+            if "ClassVar" in ast.unparse(field.annotation):
+                continue
+            said = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+            found[field.target.id] = str(after.value.value) if said else ""
+    return {name: text for name, text in found.items() if name in getattr(kind, "__dataclass_fields__", {})}
+
+
+def _first(kind: type[Any]) -> str:
+    """Give the first paragraph of a docstring."""
+    return _plain((inspect.getdoc(kind) or "").split("\n\n")[0])
+
+
+def _names(parameter: Any) -> str:
+    names = parameter.opts if parameter.param_type_name == "option" else [parameter.name.upper()]
+    return ", ".join(f"`{name}`" for name in [*names, *parameter.secondary_opts])
+
+
+def _default(parameter: Any) -> str:
+    default = parameter.default
+    if parameter.required:
+        return "required"
+    return "" if default in (None, "", (), [], False) or callable(default) else f"`{default}`"
+
+
+def _value(field: Any) -> str:
+    if field.is_required():
+        return "required"
+    default = field.get_default(call_default_factory=False)
+    if default in (None, "", (), [], {}):
+        return ""
+    return f"`{', '.join(map(str, default)) if isinstance(default, tuple) else default}`"
+
+
+def _type(annotation: Any) -> str:
+    """Spell a type without its modules."""
+    text: str = annotation.__name__ if isinstance(annotation, type) and not get_args(annotation) else str(annotation)
+    text = re.sub(r"Annotated\[([\w.]+), .*?\)\]", r"\1", text)
+    return f"`{re.sub(r'[A-Za-z_]+[.]', '', text)}`"
+
+
+def _plain(text: str) -> str:
+    """Write what a terminal shows in bold, and names of the code, as Markdown has them."""
+    text = re.sub(r"\[/?(bold|dim|italic)\]", "`", text)
+    return re.sub(r"``([^`]+)``", r"`\1`", " ".join(text.split()))
+
+
+def _cell(text: str) -> str:
+    return " ".join(_plain(text).replace("|", "\\|").split())

@@ -1,0 +1,134 @@
+"""The documents: commands and options that they name exist, examples are valid, and generated pages are complete."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from scripts_by_name import load_script
+
+from spmark.datasets.sweep import ImplementationSpec, MatrixSpec, Sweep
+from spmark.datasets.sweepfile import packaged_sweeps
+from spmark.impls.core.record import Measurement
+from spmark.impls.table import IMPLEMENTATIONS
+from spmark.suite.cli import app
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(file for file in (ROOT / "docs").rglob("*.md") if file.name != "questions.md")
+READMES = [ROOT / "README.md", ROOT / "REPRODUCING.md", ROOT / "CONTRIBUTING.md"]
+PROGRAM = re.compile(r"(?:^|[\s;])(?:\.venv/bin/)?spmark ([a-z].*)")
+
+
+def shell_lines(page: Path) -> Iterator[str]:
+    """Give the commands of a page's shell blocks, continued lines joined and comments left out."""
+    for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            yield re.sub(r"(^|\s)#.*", "", line)
+
+
+COMMANDS = [
+    pytest.param(found[1], id=f"{page.stem}-{found[1].split()[0]}-{number}")
+    for page in (*PAGES, *READMES)
+    for number, line in enumerate(shell_lines(page))
+    if (found := PROGRAM.search(line))
+]
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_command_of_the_documents_exists_with_its_options(line: str) -> None:
+    name, *words = shlex.split(re.split(r";| \| | > ", line, maxsplit=1)[0])
+    group: Any = typer.main.get_command(app)
+    assert name in group.commands, f"spmark {name}"
+    group.commands[name].make_context(name, words)  # raises where an option or a value is unknown
+
+
+def test_documents_name_commands() -> None:
+    assert len(COMMANDS) > 30
+
+
+@pytest.fixture(scope="module")
+def generated() -> ModuleType:
+    pytest.importorskip("mkdocs")
+    return load_script("generate", ROOT / "docs")
+
+
+def test_the_example_of_a_sweep_has_every_key(tmp_path: Path) -> None:
+    text = (ROOT / "docs/howto/sweeps.md").read_text()
+    [block] = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    written = yaml.safe_load(block)
+    keys = {field.alias or name for name, field in Sweep.model_fields.items()}
+    assert set(written) == keys
+    (tmp_path / "matrices").mkdir()
+    (tmp_path / "matrices/graphs.yaml").write_text("- {source: planetoid, name: pubmed}\n")
+    (tmp_path / "mine.yaml").write_text(block)
+    assert [spec.name for spec in Sweep.load(tmp_path / "mine.yaml").matrices] == [
+        *("cora", "mine.mtx", "band_1024", "citeseer", "pubmed")
+    ]
+    named = {key for entry in written["matrices"] if isinstance(entry, dict) for key in entry}
+    assert named == set(MatrixSpec.model_fields) - {"folder"} | {"include"}
+    assert {key for entry in written["implementations"] if isinstance(entry, dict) for key in entry} == set(
+        ImplementationSpec.model_fields
+    )
+
+
+def test_generated_pages_are_complete(generated: ModuleType) -> None:
+    group: Any = typer.main.get_command(app)
+    commands = generated.commands()
+    for name, command in group.commands.items():
+        assert f"## spmark {name}\n" in commands
+        for parameter in command.params:
+            assert all(f"`{option}`" in commands for option in parameter.opts if option.startswith("--"))
+    implementations = generated.implementations()
+    assert all(f"## {name}\n" in implementations for name in IMPLEMENTATIONS)
+    assert "| `c` |" in implementations
+    assert all(f"| `{name}` |" in generated.sweeps() for name in packaged_sweeps())
+    assert all(
+        f"| `{field.alias or name}` |" in generated.records() for name, field in Measurement.model_fields.items()
+    )
+    assert all(f"| `{field.alias or name}` |" in generated.sweep_file() for name, field in Sweep.model_fields.items())
+
+
+def test_generated_tables_have_as_many_cells_as_heads(generated: ModuleType) -> None:
+    for page in (
+        generated.commands,
+        generated.implementations,
+        generated.records,
+        generated.sweep_file,
+        generated.sweeps,
+    ):
+        rows = [line for line in page().splitlines() if line.startswith("|")]
+        for row in rows:
+            assert len(re.split(r"(?<!\\)\|", row)) in (5, 6, 7), row
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    class Loader(yaml.SafeLoader):
+        pass
+
+    def pages(entry: Any) -> Iterator[str]:
+        if isinstance(entry, str):
+            yield entry
+        for inner in entry.values() if isinstance(entry, dict) else entry if isinstance(entry, list) else ():
+            yield from pages(inner)
+
+    named = set(pages(yaml.load((ROOT / "mkdocs.yml").read_text(), Loader)["nav"]))
+    made = {f"reference/{name}.md" for name in ("commands", "sweepfile", "records", "implementations", "sweeps")}
+    assert named == {str(page.relative_to(ROOT / "docs")) for page in PAGES} | made
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_paragraphs_and_sentences_are_short(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for paragraph in re.split(r"\n\s*\n|\n(?=- |\d+\. )", text):
+        if not paragraph.lstrip().startswith(("|", "#", ":::")):
+            assert len(paragraph.split()) <= 60, paragraph
+    sentences = re.split(r"(?<=[.:?!])\s+", re.sub(r"^(\||#|:::).*$", "", text, flags=re.MULTILINE))
+    words = [len(sentence.split()) for sentence in sentences if len(sentence.split()) > 2]
+    assert not words or sum(words) / len(words) <= 20
