@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from spmark.impls.core.devicespec import DeviceSpec
     from spmark.impls.core.interfaces import CostModel, Implementation
     from spmark.impls.core.problem import Problem
+    from spmark.impls.core.stores import Composing
 
 IMPLEMENTATIONS: Mapping[str, str] = {
     "cusparse": "spmark.impls.cusparse.plan:CuSparse",
@@ -78,6 +79,26 @@ CONTRACTS: Mapping[str, Mapping[str, str]] = {
     "calibration": {"stile": "spmark.impls.stile.study.commands:TileCalibration"},
 }
 """What implementations offer beside plans, by the contracts of `spmark.impls.core.contracts`; imported on use."""
+COMPOSITIONS: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("cusparse", "cusparse_best", "gespmm", "rowsplit", "nnzbalanced", "dgsparse", "direct", "sparsetir_nohyb",
+         "dgl", "scipy_cpu", "numba_cpu"),
+        "spmark.impls.formats.stores:RowStores",
+    ),
+    **dict.fromkeys(("cublas", "blas_cpu"), "spmark.impls.formats.stores:DenseStores"),
+    **dict.fromkeys(("cusparse_bsr", "triton_blocksparse"), "spmark.impls.formats.stores:BsrStores"),
+    "cusparse_bell": "spmark.impls.cusparse.stores:BlockedEllStores",
+    "sparsetir": "spmark.impls.sparsetir.stores:HybStores",
+    **dict.fromkeys(
+        ("sparsetir_bsr", "sparsetir_dbsr", "sparsetir_srbcrs"), "spmark.impls.sparsetir.stores:TunedBlockStores"
+    ),
+    "sparsetir_composed": "spmark.impls.sparsetir.stores:DecomposedStores",
+    "liteform": "spmark.impls.liteform.stores:CellStores",
+    "stile": "spmark.impls.stile.stores:TileStores",
+    "lo_spmm": "spmark.impls.lo_spmm.stores:LiteralStores",
+    "taco_cpu": "spmark.impls.taco_cpu.stores:LevelStores",
+}  # fmt: skip
+"""What tells the stores of an implementation's plans (`spmark.impls.core.stores.Composing`); imported on use."""
 
 PLATFORMS: Mapping[str, str] = {
     "cpu": "spmark.impls.taco_cpu.platform:CpuPlatform",
@@ -178,6 +199,19 @@ def find_contract(contract: str, name: str) -> Any:
     if entry is None:
         raise SweepError(none_of(f"a method with {contract}", name, CONTRACTS[contract]))
     return _imported(entry)()
+
+
+def composition_of(name: str) -> Composing:
+    """Import and make what tells the stores of the implementation ``name``.
+
+    Raises
+    ------
+    UnsupportedError
+        The implementation does not tell them.
+    """
+    if name not in COMPOSITIONS:
+        raise UnsupportedError(f"expected a line for {name} in COMPOSITIONS (impls/table.py), found none")
+    return cast("Composing", _imported(COMPOSITIONS[name])())
 
 
 def find_platform(name: str) -> Any:
