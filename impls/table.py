@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from spmark.impls.core.devicespec import DeviceSpec
     from spmark.impls.core.interfaces import CostModel, Implementation
     from spmark.impls.core.problem import Problem
-    from spmark.impls.core.stores import Composing
+    from spmark.impls.core.stores import Composing, Forecasting
 
 IMPLEMENTATIONS: Mapping[str, str] = {
     "cusparse": "spmark.impls.cusparse.plan:CuSparse",
@@ -63,6 +63,12 @@ AUTO: Mapping[str, tuple[str, ...]] = {
 }
 """What competes where a person names no implementation, by the kind of device. The first that takes a problem serves a
 product that is computed once, so those without a search stand first."""
+PAID_BACK: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "cuda": ("cusparse", {"preprocess": True}),
+    "cpu": ("scipy_cpu", {}),
+}
+"""What building must pay back against, by the kind of device: an implementation that searches nothing, with its
+config."""
 LITERAL_VALUES = frozenset({"lo_spmm"})
 """Implementations whose plans hold A's values as literals of their code."""
 CONTRACTS: Mapping[str, Mapping[str, str]] = {
@@ -99,6 +105,9 @@ COMPOSITIONS: Mapping[str, str] = {
     "taco_cpu": "spmark.impls.taco_cpu.stores:LevelStores",
 }  # fmt: skip
 """What tells the stores of an implementation's plans (`spmark.impls.core.stores.Composing`); imported on use."""
+FORECASTS = ("liteform", "stile", "lo_spmm", "sparsetir")
+"""Implementations whose `COMPOSITIONS` also tell what is chosen for a device that may be absent
+(`spmark.impls.core.stores.Forecasting`), those that predict a time first."""
 
 PLATFORMS: Mapping[str, str] = {
     "cpu": "spmark.impls.taco_cpu.platform:CpuPlatform",
@@ -212,6 +221,19 @@ def composition_of(name: str) -> Composing:
     if name not in COMPOSITIONS:
         raise UnsupportedError(f"expected a line for {name} in COMPOSITIONS (impls/table.py), found none")
     return cast("Composing", _imported(COMPOSITIONS[name])())
+
+
+def forecast_of(name: str) -> Forecasting:
+    """Import and make what foresees the choice of the implementation ``name``.
+
+    Raises
+    ------
+    UnsupportedError
+        Nothing of the implementation is known before it is measured; lists those that can be foreseen.
+    """
+    if name not in FORECASTS:
+        raise UnsupportedError(f"expected one out of {', '.join(FORECASTS)} where nothing is measured, found {name}")
+    return cast("Forecasting", composition_of(name))
 
 
 def find_platform(name: str) -> Any:

@@ -8,16 +8,15 @@ import numpy as np
 import pytest
 from problems import matrices, random_csr
 
-from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError, UnsupportedError
 from spmark.impls.core.interfaces import Implementation
 from spmark.impls.core.problem import DType, Op, Problem
-from spmark.impls.core.stores import Forecasting, Held, StoreKind, Stores
-from spmark.impls.runtime.device import find, shipped_calibration
-from spmark.impls.table import COMPOSITIONS, IMPLEMENTATIONS, composition_of, create
+from spmark.impls.core.stores import Held, StoreKind, Stores
+from spmark.impls.runtime.device import find, shipped
+from spmark.impls.table import COMPOSITIONS, FORECASTS, IMPLEMENTATIONS, composition_of, create, forecast_of
 from spmark.suite.cards import read_card
 
-H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
+H200 = shipped("nvidia-h200")
 ON_HOST = {"cpu", "host-simt"}
 HERE = [
     (name, op, dtype, card.devices)
@@ -42,7 +41,6 @@ PINNED = [
     ("taco_cpu", DType.FLOAT32, {"isplit": 4, "ksplit": 8, "formats": "CUUU", "order": "i1 k1 i0 k0 j1 j0"}),
 ]
 """Configs whose plans have several stores, or padding."""
-FORECASTS = ("liteform", "lo_spmm", "sparsetir", "stile")
 
 
 def check(stores: Stores, nnz: int) -> None:
@@ -110,9 +108,7 @@ def test_a_forecast_needs_no_device(name, op, dtype):
     if name == "lo_spmm" and dtype is DType.FLOAT16:
         assert "expected float32" in (how.unsupported(problem, H200) or "")
         return
-    composing = composition_of(name)
-    assert isinstance(composing, Forecasting)
-    found = composing.forecast(how, problem, H200, budget_s=60)
+    found = forecast_of(name).forecast(how, problem, H200, budget_s=60)
     check(found.stores, problem.matrix.nnz)
     assert found.by
     fixed = found.config.get("format", "cell") != "cell" or "dense" in found.config
@@ -121,17 +117,18 @@ def test_a_forecast_needs_no_device(name, op, dtype):
     if name == "stile":
         assert sum(filter(None, priced)) == pytest.approx(found.predicted_s)
     # What is foreseen is a config like any other.
-    again = composing.stores(how, problem, H200, found.config)
+    again = composition_of(name).stores(how, problem, H200, found.config)
     assert [(part.name, part.nnz, part.stored) for part in again.parts] == [
         (part.name, part.nnz, part.stored) for part in found.stores.parts
     ]
 
 
 def test_the_rule_has_no_answer_for_sddmm():
-    composing = composition_of("sparsetir")
-    assert isinstance(composing, Forecasting)
+    problem = Problem(Op.SDDMM, matrices()["wide"], 32)
     with pytest.raises(UnsupportedError, match="expected spmm, for which the paper has a rule, found sddmm"):
-        composing.forecast(create("sparsetir"), Problem(Op.SDDMM, matrices()["wide"], 32), H200, 60)
+        forecast_of("sparsetir").forecast(create("sparsetir"), problem, H200, 60)
+    with pytest.raises(UnsupportedError, match="expected one out of liteform, stile, lo_spmm, sparsetir where nothing"):
+        forecast_of("cublas")
 
 
 @pytest.mark.parametrize(

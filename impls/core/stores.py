@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,11 +92,11 @@ class Stores:
                 of_name.setdefault((one.kind, one.name), []).append(one)
         kinds = list(StoreKind)
         names = sorted(of_name, key=lambda key: kinds.index(key[0]))
-        store_of, times = np.full(nnz, -1, np.int16), np.zeros(nnz, np.int8)
+        store_of, times = np.full(nnz, -1, np.int16), np.zeros(nnz, np.int64)
         for number, key in enumerate(names):
             for one in of_name[key]:
                 store_of[one.places] = number
-                np.add.at(times, one.places, 1)
+                times += np.bincount(one.places, minlength=nnz)
         if (times != 1).any():
             none, several = np.count_nonzero(times == 0), np.count_nonzero(times > 1)
             raise BuildError(
@@ -174,9 +174,11 @@ class Composing(Protocol):
         ...
 
 
-@runtime_checkable
 class Forecasting(Protocol):
-    """Tells what an implementation chooses without measuring, for a device that may be absent."""
+    """Tells what an implementation chooses without measuring, for a device that may be absent.
+
+    `spmark.impls.table.FORECASTS` lists who does.
+    """
 
     def forecast(self, how: Any, problem: Problem, device: DeviceSpec, budget_s: float) -> Forecast:
         """Search, predict and convert on the host.
