@@ -44,6 +44,20 @@ class DeviceName(StrEnum):
     HOST_SIMT = "host-simt"
 
 
+class OpName(StrEnum):
+    """What can be computed (`spmark.impls.core.problem.Op`, not imported for the help)."""
+
+    SPMM = "spmm"
+    SDDMM = "sddmm"
+
+
+class DTypeName(StrEnum):
+    """Types of operands (`spmark.impls.core.problem.DType`, not imported for the help)."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+
+
 class StatusName(StrEnum):
     """How a recorded case may have ended (`spmark.impls.core.record.Status`, not imported for the help)."""
 
