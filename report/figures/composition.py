@@ -35,7 +35,7 @@ _MAPS: Mapping[StoreKind, tuple[str, float, float]] = {
 }
 """Of each kind a colour map, and where the shades of its first and last store stand in the map."""
 _PADDING: Any = {"facecolor": "white", "edgecolor": "#8a8a8a", "hatch": "////"}
-_SHADES = 12
+_SHADES = 8
 _BAR_IN = 0.27
 _LEGEND_IN = 0.2
 _LETTER_IN = 0.075

@@ -123,7 +123,7 @@ def slimness_of(shape: tuple[int, int]) -> float:
     return float(np.clip(shape[0] / shape[1], _SLIMMEST, 1 / _SLIMMEST))
 
 
-def draw_bins(ax: Axes, image: NDArray[Any], shape: tuple[int, int], shades: int = 256) -> AxesImage:
+def draw_bins(ax: Axes, image: NDArray[Any], shape: tuple[int, int], shades: int = 0) -> AxesImage:
     """Draw bins of a matrix with rows and columns at its axes.
 
     Parameters
@@ -134,12 +134,14 @@ def draw_bins(ax: Axes, image: NDArray[Any], shape: tuple[int, int], shades: int
     shape : tuple of int
         (I, K).
     shades : int
-        Colours of shares; a file with few is small.
+        Colours between the least share and the greatest, where few make a small file; 0 has all, up to a share of 1.
     """
     look: dict[str, Any] = {}
     if image.ndim == 2:
-        lowest = float(image[image > 0].min(initial=1.0))
-        look = {"cmap": colormaps["viridis_r"].resampled(shades), "norm": LogNorm(min(lowest, 0.5), 1.0)}
+        lowest = min(float(image[image > 0].min(initial=1.0)), 0.5)
+        greatest = max(float(image.max(initial=0)), 1.01 * lowest) if shades else 1.0
+        colours = colormaps["viridis_r"].resampled(shades or 256)
+        look = {"cmap": colours, "norm": LogNorm(lowest, greatest)}
         image = np.where(image > 0, image, np.nan)
     extent = (0, shape[1], shape[0], 0)
     # An SVG then holds a pixel for each bin, and the viewer enlarges it without smoothing.
