@@ -81,8 +81,7 @@ def foresee(names: Sequence[str], problem: Problem, device: DeviceSpec, budget_s
         There is no implementation of a name.
     """
     ends = perf_counter() + budget_s
-    for name in names:
-        how = make(name, {})
+    for name, how in {name: make(name, {}) for name in names}.items():
         left_s, started = ends - perf_counter(), perf_counter()
         if isinstance(how, str):
             yield Tuned(name, NOT_MEASURED, reason=how)

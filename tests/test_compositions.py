@@ -20,7 +20,7 @@ H200 = shipped("nvidia-h200")
 ON_HOST = {"cpu", "host-simt"}
 HERE = [
     (name, op, dtype, card.devices)
-    for name, card in ((name, read_card(name)) for name in IMPLEMENTATIONS if name != "dgl")
+    for name, card in ((name, read_card(name)) for name in COMPOSITIONS if name != "dgl")
     for op in card.ops
     for dtype in DType
     if ON_HOST & set(card.devices)
@@ -147,8 +147,8 @@ def test_a_config_of_no_plan_is_refused(name, config, message):
         composition_of(name).stores(create(name), problem, H200, config)
 
 
-@pytest.mark.parametrize(("places", "message"), [([[0, 1]], "1 in none and 0 in several"),
-                                                 ([[0, 1, 2], [2]], "0 in none and 1 in several")])  # fmt: skip
+@pytest.mark.parametrize(("places", "message"), [([[0, 1]], "1 in none and 0 twice"),
+                                                 ([[0, 1, 2], [2]], "0 in none and 1 twice")])  # fmt: skip
 def test_a_non_zero_has_one_store(places, message):
     held = [Held(StoreKind.ROW, str(n), 3, np.array(at)) for n, at in enumerate(places)]
     with pytest.raises(BuildError, match=f"each of 3 non-zeros in one store, found {message}"):

@@ -92,15 +92,16 @@ class Stores:
                 of_name.setdefault((one.kind, one.name), []).append(one)
         kinds = list(StoreKind)
         names = sorted(of_name, key=lambda key: kinds.index(key[0]))
-        store_of, times = np.full(nnz, -1, np.int16), np.zeros(nnz, np.int64)
+        store_of, placed = np.full(nnz, -1, np.int16), 0
         for number, key in enumerate(names):
             for one in of_name[key]:
                 store_of[one.places] = number
-                times += np.bincount(one.places, minlength=nnz)
-        if (times != 1).any():
-            none, several = np.count_nonzero(times == 0), np.count_nonzero(times > 1)
+                placed += one.places.size
+        none = int(np.count_nonzero(store_of < 0))
+        again = placed - (nnz - none)
+        if none or again:
             raise BuildError(
-                f"expected each of {nnz:,} non-zeros in one store, found {none:,} in none and {several:,} in several"
+                f"expected each of {nnz:,} non-zeros in one store, found {none:,} in none and {again:,} twice"
             )
         counts = np.bincount(store_of, minlength=len(names))
         spent = None if seconds is None else np.bincount(store_of, seconds, minlength=len(names))
