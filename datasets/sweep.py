@@ -87,6 +87,11 @@ class ImplementationSpec(_Written):
         return {**data, "label": data.get("label") or data.get("name", "")} if isinstance(data, dict) else data
 
 
+def operator_of(op: SweepOp) -> tuple[Op, bool]:
+    """Give the operator that a sweep's word means, and whether SDDMM is scaled by A's values."""
+    return Op(op.partition("_")[0]), op == "sddmm_scaled"
+
+
 def _one_per_kind(baseline: Any) -> Any:
     return (
         {kind.value: baseline for kind in (DeviceKind.CUDA, DeviceKind.CPU)} if isinstance(baseline, str) else baseline
@@ -221,7 +226,7 @@ def _problems(sweep: Sweep) -> Iterator[tuple[MatrixSpec, Op, bool, DType, int]]
         for op in sweep.ops:
             for dtype in sweep.dtypes:
                 for width in matrix.widths or sweep.widths:
-                    yield matrix, Op(op.partition("_")[0]), op == "sddmm_scaled", dtype, width
+                    yield matrix, *operator_of(op), dtype, width
 
 
 def _config_key(entry: ImplementationSpec) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from spmark.impls.core.devicespec import DeviceSpec
     from spmark.impls.core.interfaces import CostModel, Implementation
     from spmark.impls.core.problem import Problem
+    from spmark.impls.core.stores import Composing, Forecasting
 
 IMPLEMENTATIONS: Mapping[str, str] = {
     "cusparse": "spmark.impls.cusparse.plan:CuSparse",
@@ -70,6 +71,12 @@ AUTO: Mapping[str, tuple[str, ...]] = {
 }
 """What competes where a person names no implementation, by the kind of device. The first that takes a problem serves a
 product that is computed once, so those without a search stand first."""
+PAID_BACK: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "cuda": ("cusparse", {"preprocess": True}),
+    "cpu": ("scipy_cpu", {}),
+}
+"""What building must pay back against, by the kind of device: an implementation that searches nothing, with its
+config."""
 LITERAL_VALUES = frozenset({"lo_spmm"})
 """Implementations whose plans hold A's values as literals of their code."""
 CONTRACTS: Mapping[str, Mapping[str, str]] = {
@@ -86,6 +93,29 @@ CONTRACTS: Mapping[str, Mapping[str, str]] = {
     "calibration": {"stile": "spmark.impls.stile.study.commands:TileCalibration"},
 }
 """What implementations offer beside plans, by the contracts of `spmark.impls.core.contracts`; imported on use."""
+COMPOSITIONS: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("cusparse", "cusparse_best", "gespmm", "rowsplit", "nnzbalanced", "dgsparse", "direct", "sparsetir_nohyb",
+         "dgl", "scipy_cpu", "numba_cpu"),
+        "spmark.impls.formats.stores:RowStores",
+    ),
+    **dict.fromkeys(("cublas", "blas_cpu"), "spmark.impls.formats.stores:DenseStores"),
+    **dict.fromkeys(("cusparse_bsr", "triton_blocksparse"), "spmark.impls.formats.stores:BsrStores"),
+    "cusparse_bell": "spmark.impls.cusparse.stores:BlockedEllStores",
+    "sparsetir": "spmark.impls.sparsetir.stores:HybStores",
+    **dict.fromkeys(
+        ("sparsetir_bsr", "sparsetir_dbsr", "sparsetir_srbcrs"), "spmark.impls.sparsetir.stores:TunedBlockStores"
+    ),
+    "sparsetir_composed": "spmark.impls.sparsetir.stores:DecomposedStores",
+    "liteform": "spmark.impls.liteform.stores:CellStores",
+    "stile": "spmark.impls.stile.stores:TileStores",
+    "lo_spmm": "spmark.impls.lo_spmm.stores:LiteralStores",
+    "taco_cpu": "spmark.impls.taco_cpu.stores:LevelStores",
+}  # fmt: skip
+"""What tells the stores of an implementation's plans (`spmark.impls.core.stores.Composing`); imported on use."""
+FORECASTS = ("liteform", "stile", "lo_spmm", "sparsetir")
+"""Implementations whose `COMPOSITIONS` also tell what is chosen for a device that may be absent
+(`spmark.impls.core.stores.Forecasting`), those that predict a time first."""
 
 PLATFORMS: Mapping[str, str] = {
     "cpu": "spmark.impls.taco_cpu.platform:CpuPlatform",
@@ -241,6 +271,32 @@ def find_contract(contract: str, name: str) -> Any:
     if entry is None:
         raise SweepError(none_of(f"a method with {contract}", name, CONTRACTS[contract]))
     return _imported(entry)()
+
+
+def composition_of(name: str) -> Composing:
+    """Import and make what tells the stores of the implementation ``name``.
+
+    Raises
+    ------
+    UnsupportedError
+        The implementation does not tell them.
+    """
+    if name not in COMPOSITIONS:
+        raise UnsupportedError(f"expected a line for {name} in COMPOSITIONS (impls/table.py), found none")
+    return cast("Composing", _imported(COMPOSITIONS[name])())
+
+
+def forecast_of(name: str) -> Forecasting:
+    """Import and make what foresees the choice of the implementation ``name``.
+
+    Raises
+    ------
+    UnsupportedError
+        Nothing of the implementation is known before it is measured; lists those that can be foreseen.
+    """
+    if name not in FORECASTS:
+        raise UnsupportedError(f"expected one out of {', '.join(FORECASTS)} where nothing is measured, found {name}")
+    return cast("Forecasting", composition_of(name))
 
 
 def find_platform(name: str) -> Any:

@@ -7,15 +7,16 @@ overrides, and a digest of what was changed in the checkout. Records belong to t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeVar
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
-from spmark.datasets.sweep import Sweep
+from spmark.datasets.sweep import Case, MatrixSpec, Sweep
 from spmark.datasets.sweepfile import packaged_sweeps
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.frozen import Frozen
@@ -147,3 +148,37 @@ def _batches(file: Path) -> list[Batch]:
 def _side_rows(file: Path, name: str, kind: type[Row]) -> list[Row]:
     paths = [path for path in (file.parent / name, file.parent / f"{name}.gz") if path.exists()]
     return [row for path in paths for row in read_rows(path, kind)]
+
+
+def matrices_of(run: RunRow | None) -> dict[str, MatrixSpec]:
+    """Give the matrices of a run's sweep by id: a record does not hold the arguments of a source."""
+    told = run.sweep.get("matrices") if run is not None and run.sweep else None
+    try:
+        specs = [MatrixSpec.model_validate(one) for one in told] if isinstance(told, list) else []
+    except ValidationError:
+        return {}
+    return {spec.id: spec for spec in specs}
+
+
+def case_of(record: Measurement, specs: Mapping[str, MatrixSpec]) -> Case:
+    """Give the case that a record is of, without a baseline and a limit of time.
+
+    Raises
+    ------
+    ValidationError
+        No sweep can ask for the record's matrix.
+    """
+    spec = specs.get(record.matrix_id)
+    return Case(
+        op=record.op,
+        matrix=spec or MatrixSpec(source=record.source, name=record.matrix, orientation=record.orientation),
+        width=record.width,
+        dtype=record.dtype,
+        scaled=record.scaled,
+        implementation=record.implementation,
+        config=record.requested,
+        label=record.label,
+        seed=record.seed,
+        time_limit_s=math.inf,
+        baseline=None,
+    )

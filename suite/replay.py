@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
-from spmark.datasets.sweep import Case, MatrixSpec
+from spmark.datasets.sweep import Case
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import SpmarkError, SweepError
 from spmark.impls.core.guard import reading
@@ -29,7 +29,7 @@ from spmark.impls.core.record import CandidateRow, Measurement
 from spmark.impls.table import IMPLEMENTATIONS, cost_model, cost_models, create
 from spmark.impls.tuning.space import key_of
 from spmark.report.load.candidates import read_seen
-from spmark.suite.provenance import RunRow, read_batches
+from spmark.suite.provenance import case_of, matrices_of, read_batches
 from spmark.suite.selection import select
 
 RECORDED: Final = "recorded"
@@ -132,10 +132,10 @@ def _read(paths: Sequence[Path], model: str, left_out: list[LeftOut]) -> list[Se
         for file, batches in read_batches(path).items():
             for batch in batches:
                 device = batch.environment.device if batch.environment else None
-                specs = _specs_of(batch.run)
+                specs = matrices_of(batch.run)
                 for record in plausible(batch.records, file):
                     try:
-                        case = _case_of(record, specs)
+                        case = case_of(record, specs)
                     except ValidationError as error:
                         left_out.append(LeftOut(record.case_id, "no sweep can ask for its matrix", str(error)))
                         continue
@@ -203,34 +203,6 @@ def _has(implementation: str, model: str) -> bool:
 
 def _key(row: Measurement | CandidateRow) -> _Key:
     return row.case_id, row.implementation_version, row.environment
-
-
-def _specs_of(run: RunRow | None) -> dict[str, MatrixSpec]:
-    """Give the matrices of a run's sweep by id: a record does not hold the arguments of a source."""
-    told = run.sweep.get("matrices") if run is not None and run.sweep else None
-    try:
-        specs = [MatrixSpec.model_validate(one) for one in told] if isinstance(told, list) else []
-    except ValidationError:
-        return {}
-    return {spec.id: spec for spec in specs}
-
-
-def _case_of(record: Measurement, specs: Mapping[str, MatrixSpec]) -> Case:
-    """Give the case that a record is of."""
-    spec = specs.get(record.matrix_id)
-    return Case(
-        op=record.op,
-        matrix=spec or MatrixSpec(source=record.source, name=record.matrix, orientation=record.orientation),
-        width=record.width,
-        dtype=record.dtype,
-        scaled=record.scaled,
-        implementation=record.implementation,
-        config=record.requested,
-        label=record.label,
-        seed=record.seed,
-        time_limit_s=math.inf,
-        baseline=None,
-    )
 
 
 @dataclass

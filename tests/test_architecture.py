@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from spmark.datasets.sources.table import SOURCES
-from spmark.impls.table import CONTRACTS, IMPLEMENTATIONS, PLATFORMS
+from spmark.impls.table import COMPOSITIONS, CONTRACTS, IMPLEMENTATIONS, PLATFORMS
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("impls", "datasets", "suite", "report")
@@ -284,6 +284,7 @@ def test_an_implementation_is_described_and_listed(name: str) -> None:
         *IMPLEMENTATIONS.values(),
         *SOURCES.values(),
         *PLATFORMS.values(),
+        *COMPOSITIONS.values(),
         *(one for by in CONTRACTS.values() for one in by.values()),
     ],
 )

@@ -6,6 +6,7 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.liteform.compose import StoredAs
+from spmark.impls.liteform.composition import Composition
 from spmark.impls.liteform.dense import Dense
 from spmark.impls.liteform.plan import LiteForm
 from spmark.impls.runtime.device import shipped_calibration
@@ -30,5 +31,9 @@ def _predicted_s(how: LiteForm, problem: Problem) -> float | None:
     composition = how.compose(problem, device)
     if composition is None:
         return None
-    # The cost counts loads and stores of elements: this is the time of a copy of as many bytes.
+    return seconds_of(composition, problem, device)
+
+
+def seconds_of(composition: Composition, problem: Problem, device: DeviceSpec) -> float:
+    """Give the time of a copy of as many bytes as the cost counts loads and stores of elements."""
     return composition.widths.cost * problem.dtype.itemsize / device.copy_bytes_per_s

@@ -72,3 +72,17 @@ def run_lengths(values: list[int]) -> str:
         else:
             parts.append((value, 1))
     return ",".join(f"{value}x{times}" if times > 1 else str(value) for value, times in parts)
+
+
+def expanded(text: str, most: int) -> list[int]:
+    """Give the list that `run_lengths` wrote.
+
+    Raises
+    ------
+    ValueError
+        The text has another form, or would give more than ``most`` numbers.
+    """
+    pairs = [(int(number), int(times or 1)) for number, _, times in (part.partition("x") for part in text.split(","))]
+    if sum(times for _, times in pairs) > most or min(times for _, times in pairs) < 1:
+        raise ValueError(f"expected 1 to {most} numbers, found {text[:100]}")
+    return [value for value, times in pairs for _ in range(times)]

@@ -59,7 +59,7 @@ def dense_plan(
     """
     own = Built()
     with own.phase("convert"):
-        pieces = _fullest(problem.matrix) if gather else dense_pieces(problem.matrix)
+        pieces = fullest(problem.matrix) if gather else dense_pieces(problem.matrix)
     if pieces.share < least_share:
         raise BuildError(
             f"expected {least_share:.0%} of the non-zeros in dense pieces, found {pieces.share:.1%}: take buckets alone"
@@ -75,7 +75,8 @@ def dense_plan(
     return plan
 
 
-def _fullest(matrix: Csr) -> DensePieces:
+def fullest(matrix: Csr) -> DensePieces:
+    """Give the dense pieces in A's order of rows or the gathered one, whichever has more in them."""
     return max((dense_pieces(matrix), dense_pieces(matrix, near_order(matrix).rows)), key=lambda pieces: pieces.share)
 
 

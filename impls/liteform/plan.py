@@ -46,7 +46,8 @@ from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import MAX_GRID, Target, ceil_div, open_target
 from spmark.impls.runtime.template import KernelTemplate
 
-_MOST_PARTITIONS = 1024
+MOST_PARTITIONS = 1024
+"""Most column partitions of CELL."""
 _MANY = 1 << 20
 """Non-zeros from which on distinct columns are counted where the matrix is converted, if the non-zeros also outnumber
 rows and columns together: the 4 bytes sent for each are then less than the words that the host would touch."""
@@ -115,10 +116,8 @@ class LiteForm:
         check_choices(self, format=StoredAs, search=Method, cost=Cost, order=BucketOrder, dense=Dense)
         if self.dense == Dense.ALWAYS and self.partitions > 1:
             raise ValueError(f"expected one partition, or 0, for dense pieces always, found {self.partitions}")
-        if not 0 <= self.partitions <= _MOST_PARTITIONS:
-            raise ValueError(
-                f"expected partitions in [1, {_MOST_PARTITIONS}], or 0 to predict, found {self.partitions}"
-            )
+        if not 0 <= self.partitions <= MOST_PARTITIONS:
+            raise ValueError(f"expected partitions in [1, {MOST_PARTITIONS}], or 0 to predict, found {self.partitions}")
         if self.max_width:
             power_of(self.max_width)
         if self.block and (self.block < 8 or self.block & (self.block - 1)):
@@ -158,11 +157,15 @@ class LiteForm:
     def compose(self, problem: Problem, device: DeviceSpec) -> Composition | None:
         """Choose as `build` does, on the host, for a GPU that may be absent; None where buckets are not chosen."""
         own, table = Built(), table_for(device.name)
-        choice = self._choice(problem, device, find(self.model), table, own)
+        choice = self.choice(problem, device)
         if choice.form is not StoredAs.CELL or self.dense == Dense.ALWAYS or choice.pieces:
             return None
         counted = partial(count, problem.matrix, choice.partitions, thirds=self.thirds_of(table))
         return self._buckets(problem, table, own, counted)
+
+    def choice(self, problem: Problem, device: DeviceSpec) -> Choice:
+        """Choose the format as `build` does, on the host."""
+        return self._choice(problem, device, find(self.model), table_for(device.name), Built())
 
     def _choice(
         self, problem: Problem, device: DeviceSpec, predictor: Predictor, table: ScheduleTable | None, own: Built
@@ -273,13 +276,6 @@ class LiteForm:
         *,
         gather: bool = True,
     ) -> DevicePlan:
-        weights = self.weights_of(table, None)
-
-        def widest_of(rest: Csr) -> int:
-            counts = count(rest, 1, columns=weights is None)
-            costs = table_of(counts, problem.width, bound=self.bound, weights=weights, tail_in_last=self.tail_in_last)
-            return 1 << int(self._widths(counts, costs).powers[0])
-
         def schedule_of(max_width: int) -> CellSchedule:
             return _schedule_of(problem, target, max_width, gathered=False)
 
@@ -288,12 +284,19 @@ class LiteForm:
             problem,
             target,
             {**facts, **how},
-            widest_of=widest_of,
+            widest_of=partial(self.widest_of, problem.width, table),
             schedule_of=schedule_of,
             tail_in_last=self.tail_in_last,
             least_share=least_share,
             gather=gather,
         )
+
+    def widest_of(self, width: int, table: ScheduleTable | None, rest: Csr) -> int:
+        """Give the widest bucket for what dense pieces leave, at J = ``width``."""
+        weights = self.weights_of(table, None)
+        counts = count(rest, 1, columns=weights is None)
+        costs = table_of(counts, width, bound=self.bound, weights=weights, tail_in_last=self.tail_in_last)
+        return 1 << int(self._widths(counts, costs).powers[0])
 
     def _widths(self, counts: BucketCounts, costs: NDArray[np.float64]) -> Widths:
         if not self.max_width:

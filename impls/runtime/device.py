@@ -130,6 +130,21 @@ def shipped_calibration(name: str) -> Path:
     return Path(str(files("spmark.impls.runtime") / "devices" / f"{path_component(name)}.json"))
 
 
+def shipped(name: str) -> DeviceSpec:
+    """Give the spec that ships for a device of this name, which the machine may lack.
+
+    Raises
+    ------
+    DeviceError
+        None ships; lists those that do.
+    """
+    folder = shipped_calibration(name).parent
+    names = sorted(path.stem for path in folder.glob("*.json"))
+    if name not in names:
+        raise DeviceError(none_of("a device whose rates ship", name, names))
+    return DeviceSpec.load(folder / f"{name}.json")
+
+
 def user_calibration(name: str) -> Path:
     """Give the path of this machine's own calibration of a device of this name; it may not exist."""
     return cache_root() / "devices" / f"{path_component(name)}.json"

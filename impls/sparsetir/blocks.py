@@ -49,6 +49,7 @@ class TunedBlocks:
     name: ClassVar[str]
     ops: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
     devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT})
+    kernels: ClassVar[tuple[KernelTemplate, ...]]
 
     tuned: bool
 

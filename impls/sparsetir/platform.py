@@ -122,7 +122,8 @@ class CudaPlatform:
         def score(config: Config) -> float:
             if "max_width" not in config:
                 return float("inf")
-            return abs(config["max_width"].bit_length() - rule) + config["c"] / (2 * PARTITIONS[-1])
+            distance: float = abs(config["max_width"].bit_length() - rule)
+            return distance + float(config["c"]) / (2 * PARTITIONS[-1])
 
         return [score(config) for config in configs]
 

@@ -49,11 +49,12 @@ class TilePrices:
         """
         calibration, _ = self._how.priced_by(problem, self._device)
         seconds = {
-            _form_of(form.facts): form.found.predicted_ms * 1e-3
+            form_of(form.facts): form.found.predicted_ms * 1e-3
             for form in self._how.forms(problem, calibration, measured=True)
         }
-        return np.array([seconds.get(_form_of(config), np.nan) for config in configs], np.float64)
+        return np.array([seconds.get(form_of(config), np.nan) for config in configs], np.float64)
 
 
-def _form_of(config: Config) -> tuple[object, ...]:
+def form_of(config: Config) -> tuple[object, ...]:
+    """Give what decides the tiles of a config."""
     return tuple(config.get(name) for name in _FORM)

@@ -5,13 +5,17 @@ Both work on arrays, so that a user can draw any pattern; counting walks the non
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib import colormaps
+from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 
@@ -47,15 +51,20 @@ def spy_counts(
         Row bin b holds the rows from ``b I // r`` to ``(b + 1) I // r``, columns alike. O(nnz + K) time; scratch
         memory is that of one row bin's non-zeros.
     """
+    across = min(shape[1], most)
+    rows = [np.bincount(bins, minlength=across) for _, bins in binned(shape, indptr, indices, most)]
+    return np.array(rows, np.int64)
+
+
+def binned(
+    shape: tuple[int, int], indptr: NDArray[np.int32], indices: NDArray[np.int32], most: int
+) -> Iterator[tuple[slice, NDArray[np.int16]]]:
+    """Give, for each row bin of `spy_counts`, the span of its non-zeros in CSR order, and the column bin of each."""
     (num_rows, num_cols), (down, across) = shape, (min(n, most) for n in shape)
     # A row bin's non-zeros are contiguous. A table gives the bin of a column, which is faster than a division.
-    starts = _edges(num_cols, across)
-    bin_of = np.repeat(np.arange(across, dtype=np.int16), np.diff(starts))
-    counts = np.empty((down, across), np.int64)
-    edges = indptr[_edges(num_rows, down)]
-    for place, (start, stop) in enumerate(pairwise(edges)):
-        counts[place] = np.bincount(bin_of[indices[start:stop]], minlength=across)
-    return counts
+    bin_of = np.repeat(np.arange(across, dtype=np.int16), np.diff(_edges(num_cols, across)))
+    for start, stop in pairwise(indptr[_edges(num_rows, down)]):
+        yield slice(start, stop), bin_of[indices[start:stop]]
 
 
 def _edges(length: int, bins: int) -> NDArray[np.int64]:
@@ -76,24 +85,15 @@ def spy(counts: NDArray[np.int64], shape: tuple[int, int], width_in: float = WID
         Width of the figure in inches.
     """
     rows, cols = (_edges(length, bins) for length, bins in zip(shape, counts.shape, strict=True))
-    share = counts / np.outer(np.diff(rows), np.diff(cols))
-    slimness = float(np.clip(shape[0] / shape[1], _SLIMMEST, 1 / _SLIMMEST))
+    share = share_of_cells(counts, shape)
+    slimness = slimness_of(shape)
     side_in = min(width_in, 5.0) - 1.4
     width, height = (side_in, side_in * slimness) if slimness <= 1 else (side_in / slimness, side_in)
     figure = Figure(figsize=(min(width_in, width + 1.5), height + 0.7), dpi=DPI, layout="constrained")
     ax = figure.subplots()
     lowest = float(share[share > 0].min(initial=1.0))
-    drawn = ax.imshow(
-        np.where(share > 0, share, np.nan), cmap="viridis_r", norm=LogNorm(min(lowest, 0.5), 1.0), aspect="auto",
-        extent=(0, shape[1], shape[0], 0), interpolation="nearest",
-    )  # fmt: skip
+    drawn = draw_bins(ax, share, shape)
     ax.set_box_aspect(height / width)
-    ax.spines[["top", "right"]].set_visible(True)
-    ax.set_xlabel("column")
-    ax.set_ylabel("row")
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_formatter(FuncFormatter(lambda place, _: said(place)))
-    ax.locator_params(nbins=5)
     bar = figure.colorbar(drawn, ax=ax, shrink=0.9, pad=0.02)
     log_ticks(bar.ax.yaxis, [min(lowest, 0.5), 1.0])
     bar.set_label("share of cells that are non-zero")
@@ -109,6 +109,50 @@ def spy(counts: NDArray[np.int64], shape: tuple[int, int], width_in: float = WID
         f"Non-zeros of {shape[0]:,} x {shape[1]:,} in {counts.shape[0]} x {counts.shape[1]} bins; white bins are empty."
     )
     return Plot("spy", caption, figure, data)
+
+
+def share_of_cells(counts: NDArray[np.int64], shape: tuple[int, int]) -> NDArray[np.float64]:
+    """Give the share of the cells of each bin that are non-zero, like ``counts`` (r, c)."""
+    rows, cols = (np.diff(_edges(length, bins)) for length, bins in zip(shape, counts.shape, strict=True))
+    share: NDArray[np.float64] = counts / np.outer(rows, cols)
+    return share
+
+
+def slimness_of(shape: tuple[int, int]) -> float:
+    """Give height over width of a drawn matrix (I, K)."""
+    return float(np.clip(shape[0] / shape[1], _SLIMMEST, 1 / _SLIMMEST))
+
+
+def draw_bins(ax: Axes, image: NDArray[Any], shape: tuple[int, int], shades: int = 0) -> AxesImage:
+    """Draw bins of a matrix with rows and columns at its axes.
+
+    Parameters
+    ----------
+    ax : Axes
+    image : (r, c) float64, or (r, c, 3) float64
+        Shares of cells that are non-zero, 0 drawn white; or colours.
+    shape : tuple of int
+        (I, K).
+    shades : int
+        Colours between the least share and the greatest, where few make a small file; 0 has all, up to a share of 1.
+    """
+    look: dict[str, Any] = {}
+    if image.ndim == 2:
+        lowest = min(float(image[image > 0].min(initial=1.0)), 0.5)
+        greatest = max(float(image.max(initial=0)), 1.01 * lowest) if shades else 1.0
+        colours = colormaps["viridis_r"].resampled(shades or 256)
+        look = {"cmap": colours, "norm": LogNorm(lowest, greatest)}
+        image = np.where(image > 0, image, np.nan)
+    extent = (0, shape[1], shape[0], 0)
+    # An SVG then holds a pixel for each bin, and the viewer enlarges it without smoothing.
+    drawn = ax.imshow(image, aspect="auto", extent=extent, interpolation="none", **look)
+    ax.spines[["top", "right"]].set_visible(True)
+    ax.set_xlabel("column")
+    ax.set_ylabel("row")
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda place, _: said(place)))
+    ax.locator_params(nbins=5)
+    return drawn
 
 
 @in_style

@@ -106,8 +106,31 @@ def write_site(report: Report, out: Path) -> Path:
     return out / _file(Chapter.SUMMARY)
 
 
-def pages(report: Report) -> dict[Chapter, str]:
-    """Give a report as HTML pages. A page asks for no file or address outside itself, and all text is escaped."""
+def write_page(report: Report, path: Path) -> Path:
+    """Write a report whose blocks all stand on the summary as one file, with the data of figures and tables inside.
+
+    Raises
+    ------
+    RecordError
+        ``path`` cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(pages(report, alone=True)[Chapter.SUMMARY], encoding="utf-8")
+    except OSError as error:
+        raise RecordError(f"{path}: the page cannot be written: {error.strerror}; name another file") from error
+    return path
+
+
+def pages(report: Report, *, alone: bool = False) -> dict[Chapter, str]:
+    """Give a report as HTML pages. A page asks for no file or address outside itself, and all text is escaped.
+
+    Parameters
+    ----------
+    report : Report
+    alone : bool
+        Whether no files stand beside the pages: they then hold their data as CSV, and links save it.
+    """
     there = [c for c in Chapter if c is Chapter.SUMMARY or any(_on(section, c) for section in report.sections)]
     template = Template(files("spmark.report.page").joinpath("page.html").read_text(encoding="utf-8"))
     made: dict[Chapter, str] = {}
@@ -115,7 +138,7 @@ def pages(report: Report) -> dict[Chapter, str]:
         sections = [s for s in report.sections if chapter is Chapter.SUMMARY or _on(s, chapter)]
         parts = [_navigation(there, chapter, sections)]
         parts += [_notice(text) for text in report.notices if chapter is Chapter.SUMMARY]
-        parts += [_section(section, chapter) for section in sections]
+        parts += [_section(section, chapter, alone) for section in sections]
         name = report.title if chapter is Chapter.SUMMARY else f"{report.title}: {_title(chapter)}"
         made[chapter] = template.substitute(title=escape(name), body="\n".join(parts))
     return made
@@ -159,12 +182,14 @@ def _navigation(there: Sequence[Chapter], here: Chapter, sections: Sequence[Sect
     return f"<nav>{''.join(links)}</nav>" if links else ""
 
 
-def _section(section: Section, chapter: Chapter) -> str:
+def _section(section: Section, chapter: Chapter, alone: bool) -> str:
     parts = [f'<section id="{path_component(section.device)}">', f"<h2>{escape(section.device)}</h2>"]
     if chapter is Chapter.SUMMARY:
         parts += [f"<p>{escape(section.measured)}</p>", _facts(section.facts)]
         parts += [_notice(text) for text in section.notices]
-    parts += [_figure(block) if isinstance(block, Drawing) else _table(block) for block in _on(section, chapter)]
+    parts += [
+        _figure(block, alone) if isinstance(block, Drawing) else _table(block, alone) for block in _on(section, chapter)
+    ]
     return "\n".join([*parts, "</section>"])
 
 
@@ -176,9 +201,10 @@ def _facts(facts: Facts) -> str:
     return "<dl>" + "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in facts) + "</dl>"
 
 
-def _figure(drawing: Drawing) -> str:
+def _figure(drawing: Drawing, alone: bool) -> str:
     caption = escape(drawing.caption)
-    links = _links(_FIGURES, drawing.name, (("SVG", ".svg"), ("narrow", "-narrow.svg"), ("PNG", ".png"), _DATA))
+    kinds = (("SVG", ".svg"), ("narrow", "-narrow.svg"), ("PNG", ".png"), _DATA)
+    links = _saved(drawing.name, drawing.csv) if alone else _links(_FIGURES, drawing.name, kinds)
     return (
         f'<figure id="{drawing.name}"><picture>'
         f'<source media="(max-width: 40rem)" srcset="{_image(drawing.narrow_svg)}">'
@@ -197,7 +223,13 @@ def _links(folder: str, name: str, kinds: Sequence[tuple[str, str]]) -> str:
     return f"<span class=files>{links}</span>"
 
 
-def _table(table: Table) -> str:
+def _saved(name: str, csv: str) -> str:
+    """Link to data inside the page."""
+    data = base64.b64encode(csv.encode()).decode()
+    return f'<span class=files><a download="{name}.csv" href="data:text/csv;base64,{data}">{_DATA[0]}</a></span>'
+
+
+def _table(table: Table, alone: bool) -> str:
     columns, rows = shown(table.frame)
     numeric = [any(row[place].number is not None for row in rows) for place in range(len(columns))]
     heads = "".join(
@@ -205,7 +237,8 @@ def _table(table: Table) -> str:
         for column, is_number in zip(columns, numeric, strict=True)
     )
     body = "\n".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
-    links = _links(_TABLES, table.name, (_DATA, ("LaTeX", ".tex")))
+    kinds = (_DATA, ("LaTeX", ".tex"))
+    links = _saved(table.name, csv_of(table.frame)) if alone else _links(_TABLES, table.name, kinds)
     return (
         f'<h3 id="{table.name}">{escape(table.title)}</h3><p class="note">{escape(table.note)} {links}</p>\n'
         f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>\n{body}\n</tbody></table></div>'

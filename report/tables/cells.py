@@ -20,6 +20,7 @@ HEADINGS = {
     "num_rows": "I", "num_cols": "K", "nnz": "non-zeros", "mean_row": "mean row", "longest_row": "longest row",
     "max_rel_error": "error", "build_s": "build (s)", "choosing_s": "choosing (s)",
     "break_even_runs": "break-even (runs)", "break_even_runs_with_compile": "break-even with compile (runs)",
+    "time_us": "time (µs)",
     "matrix_kind": "kind", "matrix_hash": "pattern",
     "over_best_speedup": "over the best other", "most_often": "which is most often", "fastest_share": "fastest of all",
     "over_next_speedup": "over the best other choice", "paid_off_share": "pay off",

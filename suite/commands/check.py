@@ -137,19 +137,19 @@ def judge(how: Implementation, spec: DeviceSpec) -> Conformance:
     with suppress(_LostError):
         _attempt(told, "contract", "none", check_contract, how)
         for name, problem in wanted.items():
-            plan = _attempt(told, "build", name, build_plan, how, problem, place)
-            if isinstance(plan, str):
-                told.refused[name] = plan
-            elif plan is not None:
-                plans[name] = plan
+            built = _attempt(told, "build", name, build_plan, how, problem, place)
+            if isinstance(built, str):
+                told.refused[name] = built
+            elif built is not None:
+                plan = plans[name] = built
                 _attempt(told, "result", name, check_result, plan, problem, place)
                 if spec.kind is DeviceKind.HOST_SIMT and name in ORDERED:
                     _attempt(told, "order", name, check_orders, plan, problem, place)
         for op in sorted(how.ops):
             taken = [name for name in plans if wanted[name].op is op and wanted[name].matrix.nnz > 1]
-            name = next((name for name in taken if _ONE in name), next(iter(taken), None))
-            if name is not None:
-                _check_once(told, name, plans[name], wanted[name], place)
+            one = next((name for name in taken if _ONE in name), next(iter(taken), None))
+            if one is not None:
+                _check_once(told, one, plans[one], wanted[one], place)
     if not plans and not told.flaws:
         reason = next(iter(told.refused.values()), "no operator")
         taken_none = f"that unsupported refuses all: {reason}"

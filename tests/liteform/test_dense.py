@@ -110,7 +110,7 @@ def test_the_plan_computes_the_product(matrix: Csr, width: int) -> None:
     out = np.full(problem.out_shape, np.nan, np.float16)
     plan.run(operands, out)
     assert reference(problem, operands).max_error(out) <= tolerance(problem)
-    assert plan.config["dense"] == pytest.approx(made._fullest(matrix).share, abs=1e-4)
+    assert plan.config["dense"] == pytest.approx(made.fullest(matrix).share, abs=1e-4)
     assert {"features", "select", "search", "convert", "compile", "upload"} == set(plan.phases_s)
 
 

@@ -90,8 +90,8 @@ class TaskFacts:
         halves = Halves.of(row)
         ordered = {"": scores, "_ceiling": halves.chosen_by_s}
         pairs = Pairs.of(halves.valued_by_s, self.judges.noise)
-        opa = {f"opa{of}": _known(pairs.share_in_order(order)) for of, order in ordered.items()}
-        tau = {f"tau{of}": _known(kendall(order, halves.valued_by_s)) for of, order in ordered.items()}
+        opa: dict[str, Any] = {f"opa{of}": _known(pairs.share_in_order(order)) for of, order in ordered.items()}
+        tau: dict[str, Any] = {f"tau{of}": _known(kendall(order, halves.valued_by_s)) for of, order in ordered.items()}
         return TransferResult(
             **self._origin(), **self._sizes(), **opa, **tau, matrix=row.matrix, pattern_sha256=row.pattern_sha256,
             nnz=nnz, configs=len(scores) - 1, default_us=1e6 * float(halves.valued_by_s[halves.default]),
@@ -105,7 +105,7 @@ class TaskFacts:
         of = {"method": self.task.method, "seed": self.task.seed}
         return {**of, "source": source, "target": subject.platform, "op": subject.op}
 
-    def _sizes(self) -> dict[str, int]:
+    def _sizes(self) -> dict[str, Any]:
         return {"source_matrices": self.task.source_matrices, "target_matrices": self.task.target_matrices}
 
 

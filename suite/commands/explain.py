@@ -1,0 +1,106 @@
+"""``spmark explain``: the composition of a recorded case, made again on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from pydantic import ValidationError
+from rich.markup import escape
+
+from spmark.datasets.cache import Cache
+from spmark.datasets.load import load_matrix
+from spmark.datasets.sweep import Case, MatrixSpec
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.errors import BuildError, RecordError
+from spmark.impls.core.guard import reading
+from spmark.impls.core.names import path_component
+from spmark.impls.core.problem import Problem
+from spmark.impls.core.record import Measurement, Status
+from spmark.impls.runtime.device import shipped
+from spmark.suite.commands.console import answer, console, say, table
+from spmark.suite.commands.tune import write_composition_page
+from spmark.suite.provenance import case_of, matrices_of, read_batches
+from spmark.suite.tuned import measured, stores_of
+
+_SHOWN = 5
+"""Cases that a message names."""
+
+
+def explain_case(record: str, results: Sequence[Path], out: Path | None, as_json: bool) -> None:
+    """Print the stores of a recorded case and write its page.
+
+    Raises
+    ------
+    RecordError
+        No case, or several, have ``record`` in their ids, or the case's matrix is another one today.
+    SpmarkError
+        The matrix cannot be loaded, or the recorded plan cannot be laid out again.
+    """
+    row, case, device = find_record(record, results)
+    matrix = load_matrix(case.matrix, Cache.default(), case.seed).csr
+    if matrix.hash != row.matrix_hash:
+        raise RecordError(
+            f"{row.case_id}: expected {case.matrix.id} with the pattern {row.matrix_hash[:12]} of the record, found "
+            f"{matrix.hash[:12]}: its source gives another matrix today"
+        )
+    problem = Problem(case.op, matrix, case.width, case.dtype, case.scaled)
+    with reading(row.case_id, "a config that a plan of today can have", BuildError, "record the case anew"):
+        stores = stores_of(row, problem, device)
+    (told,) = measured([row], device)
+    notices = []
+    if stores.stored != row.stored:
+        notices.append(
+            f"The recorded plan stored {row.stored:,} elements, and today's code stores {stores.stored:,}: the picture "
+            "shows what today's code does."
+        )
+    screen = console(as_json)
+    out = out or Path("out/explain") / f"{path_component('-'.join(row.case_id.split('/')))}.html"
+    page = write_composition_page(row.case_id, problem, device, [replace(told, stores=stores)], out, notices=notices)
+    parts = [{name: value for name, value in asdict(part).items() if value is not None} for part in stores.parts]
+    if as_json:
+        answer({"case": row.case_id, "config": row.config, "stores": parts, "notices": notices, "page": page})
+        return
+    screen.print(table(row.case_id, parts, plain=True))
+    for notice in notices:
+        say(screen, f"[yellow]{escape(notice)}[/yellow]")
+    say(screen, escape(str(page)))
+
+
+def find_record(record: str, results: Sequence[Path]) -> tuple[Measurement, Case, DeviceSpec]:
+    """Find a case that has a plan by its id or a part of it; of several records of one case, the last.
+
+    Raises
+    ------
+    RecordError
+        No case or several have it, or the record's matrix or device is not known here.
+    """
+    found: dict[str, tuple[Measurement, Case | None, DeviceSpec | None]] = {}
+    for path in results:
+        for batches in read_batches(path).values():
+            for batch in batches:
+                specs = matrices_of(batch.run)
+                for row in batch.records:
+                    known = found.get(row.case_id)
+                    later = known is None or known[0].started_at <= row.started_at
+                    if record in row.case_id and row.status is Status.OK and later:
+                        device = batch.environment.device if batch.environment else None
+                        found[row.case_id] = row, _case(row, specs), device
+    if record in found:
+        found = {record: found[record]}
+    if len(found) != 1:
+        some = f"{len(found)}, such as {', '.join(list(found)[:_SHOWN])}" if found else "none"
+        places = ", ".join(map(str, results))
+        raise RecordError(f"expected one case that ended well with {record!r} in its id, found {some}, in {places}")
+    ((row, case, device),) = found.values()
+    if case is None:
+        raise RecordError(f"{row.case_id}: expected a matrix that a sweep can ask for, found {row.matrix_id}")
+    return row, case, device or shipped(row.device)
+
+
+def _case(row: Measurement, specs: Mapping[str, MatrixSpec]) -> Case | None:
+    try:
+        return case_of(row, specs)
+    except ValidationError:
+        return None

@@ -1,0 +1,286 @@
+"""``spmark tune``: what serves one matrix best, as a live ranking and a page with the compositions."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import DeviceError, SpmarkError, SweepError
+from spmark.impls.core.problem import DType, Problem
+from spmark.impls.table import FORECASTS, implementation_names
+from spmark.suite.commands.console import answer, console, say, table
+from spmark.suite.commands.show import matrix_spec
+from spmark.suite.tuned import Tuned, cases_of, foresee, measured, ranked, stores_of
+
+if TYPE_CHECKING:
+    from spmark.datasets.sweep import MatrixSpec, SweepOp
+    from spmark.impls.core.record import Measurement
+
+FORESEEN = "nvidia-h200"
+"""The device that is searched for where the machine has no GPU and none is named."""
+LEAST_BUDGET_S = 1.0
+_MODELS = (
+    "Nothing was measured: each time is what the implementation's own cost model predicts. Times of different models "
+    "say little about each other."
+)
+
+
+@dataclass(frozen=True)
+class TuneJob:
+    """What the command line asked for."""
+
+    matrix: str
+    arguments: Sequence[str]
+    op: SweepOp
+    width: int
+    dtype: DType
+    device: str
+    """As `spmark.impls.runtime.device.find` takes it."""
+    foreseen: str | None
+    """Name of a device that ships, in place of a device of this machine."""
+    budget_s: float
+    use: Sequence[str]
+    """Implementations; empty for all."""
+
+
+def tune(job: TuneJob, out: Path | None, as_json: bool) -> None:
+    """Rank, say it and write the page.
+
+    Raises
+    ------
+    SpmarkError
+        The matrix, the device, an implementation or the budget cannot be used; the message says why.
+    """
+    if job.budget_s < LEAST_BUDGET_S:
+        raise SweepError(f"--budget: expected at least {LEAST_BUDGET_S:g}s, found {job.budget_s:g}s")
+    from spmark.datasets.cache import Cache
+    from spmark.datasets.load import load_matrix
+    from spmark.datasets.sweep import operator_of
+    from spmark.impls.core.names import path_component
+    from spmark.impls.core.operators import flops
+
+    screen = console(as_json)
+    spec, device = matrix_spec(job.matrix, job.arguments), _device(job)
+    with screen.status(escape(spec.id)):
+        op, scaled = operator_of(job.op)
+        problem = Problem(op, load_matrix(spec, Cache.default(), seed=0).csr, job.width, job.dtype, scaled)
+    what = f"{job.op} with {spec.id}, J = {job.width}, {job.dtype}"
+    say(screen, f"[bold]{escape(what)}[/bold] for {escape(device.name)}, {flops(problem) / 1e9:,.3g} GFLOP a run")
+    absent = device.kind is DeviceKind.CUDA and job.foreseen is not None
+    found = _foreseen(job, problem, device, screen) if absent else _run(job, spec, problem, device, screen)
+    best = ranked(found)
+    left = {one.name: one.reason for one in found if one.config is None}
+    if left:
+        rows = [{"implementation": name, "reason": reason.splitlines()[0]} for name, reason in left.items()]
+        screen.print(table("Without a result", rows, plain=True))
+    if not best:
+        raise SweepError(f"{what}: expected an implementation that gives a plan, found none; see the reasons above")
+    name = path_component("-".join(filter(None, spec.id.split("/"))))
+    out = out or Path("out/tune") / f"{name}-J{job.width}.html"
+    page = write_composition_page(what, problem, device, best, out, notices=[_MODELS] if absent else [])
+    if as_json:
+        answer(
+            {
+                "matrix": spec.id, "op": job.op, "width": job.width, "dtype": job.dtype, "device": device.name,
+                "measured": not absent, "ranking": [_told(one) for one in best], "left_out": left, "page": page,
+            }
+        )  # fmt: skip
+    else:
+        if absent:
+            say(screen, f"[yellow]{_MODELS}[/yellow]")
+        say(screen, escape(str(page)))
+
+
+def _device(job: TuneJob) -> DeviceSpec:
+    """Give the device that is measured on, or the one that is searched for."""
+    from spmark.impls.runtime.device import calibrated, find, shipped
+
+    if job.foreseen is not None:
+        return shipped(job.foreseen)
+    device = find(job.device)
+    if device.kind is DeviceKind.HOST_SIMT:
+        raise DeviceError("--device: expected one whose times mean something, cuda or cpu, found host-simt")
+    return calibrated(device)
+
+
+def without_gpu(device: str, foreseen: str | None) -> str | None:
+    """Give the name of the device to foresee: the one that was asked for, or `FORESEEN` where there is no GPU.
+
+    Parameters
+    ----------
+    device : str
+        As `spmark.impls.runtime.device.find` takes it; ``auto`` wants a GPU.
+    foreseen : str or None
+        What was asked for.
+
+    Raises
+    ------
+    SweepError
+        A device of this machine and one to foresee are both asked for.
+    """
+    from spmark.impls.runtime.device import cuda_missing
+
+    if foreseen is not None and device != "auto":
+        raise SweepError(f"expected --for or --device, found both: --for {foreseen} measures nothing on {device}")
+    return FORESEEN if foreseen is None and device == "auto" and cuda_missing() else foreseen
+
+
+@contextmanager
+def _live(screen: Console, title: str) -> Iterator[Callable[[Sequence[Tuned]], None]]:
+    """Draw a ranking anew as results come in; the last one stays."""
+    last: list[Table] = []
+    with Live(console=screen, refresh_per_second=4, transient=True) as live:
+
+        def show(found: Sequence[Tuned]) -> None:
+            last[:] = [table(title, [_cells(one) for one in ranked(found)], plain=True)]
+            live.update(last[0])
+
+        yield show
+    if last and last[0].rows:
+        screen.print(last[0])
+
+
+def _cells(one: Tuned) -> dict[str, str]:
+    from spmark.report.tables.cells import cell, heading
+
+    return {
+        heading(name): cell(name, value) if isinstance(value, float) else str(value) for name, value in one.row.items()
+    }
+
+
+def _foreseen(job: TuneJob, problem: Problem, device: DeviceSpec, screen: Console) -> list[Tuned]:
+    found: list[Tuned] = []
+    with _live(screen, f"Foreseen for {device.name}, not measured") as show:
+        for one in foresee(job.use or FORECASTS, problem, device, job.budget_s):
+            found.append(one)
+            show(found)
+    return found
+
+
+def _run(job: TuneJob, spec: MatrixSpec, problem: Problem, device: DeviceSpec, screen: Console) -> list[Tuned]:
+    """Measure; stores of the first in the ranking are added, as far as they are drawn."""
+    from spmark.report.page.composition import MOST_PICTURES
+    from spmark.suite.agenda import Item
+    from spmark.suite.environment import collect
+    from spmark.suite.options import Options
+    from spmark.suite.reproduce import BudgetSpentError, Timekeeper
+    from spmark.suite.roster import refusals
+    from spmark.suite.runner import Watcher, run_cases
+
+    names = job.use or implementation_names()
+    sweep, cases = cases_of(spec, job.op, job.width, job.dtype, names, device.kind, job.budget_s)
+    refused = refusals(cases, device.kind)
+    if not job.use:
+        cases = [case for case in cases if case.case_id not in refused]
+    rows: list[Measurement] = []
+    ends = time.monotonic() + job.budget_s
+    with tempfile.TemporaryDirectory() as folder, _live(screen, f"Measured on {device.name}") as show:
+
+        class Ranking(Watcher):
+            def recorded(self, item: Item, row: Measurement) -> None:
+                rows.append(row)
+                show(measured(rows, device))
+
+        keeper = Timekeeper(Ranking(), ends)
+        with suppress(BudgetSpentError):
+            run_cases(cases, Path(folder), collect(device), Options(), keeper, sweep=sweep, refused=refused)
+    if len(rows) < len(cases):
+        say(screen, f"{len(cases) - len(rows)} cases were not begun: the budget is {job.budget_s:g} s")
+    found = measured(rows, device)
+    first = {one.name for one in ranked(found)[: 2 * MOST_PICTURES]}
+    return [
+        _with_stores(one, row, problem, device, screen) if one.name in first else one
+        for one, row in zip(found, rows, strict=True)
+    ]
+
+
+def _with_stores(one: Tuned, row: Measurement, problem: Problem, device: DeviceSpec, screen: Console) -> Tuned:
+    try:
+        return replace(one, stores=stores_of(row, problem, device))
+    except (SpmarkError, MemoryError) as error:
+        say(screen, f"[yellow]{escape(one.name)} is not drawn: {escape(str(error))}[/yellow]")
+        return one
+
+
+def write_forecast(  # noqa: PLR0917
+    title: str, problem: Problem, device: DeviceSpec, names: Sequence[str], budget_s: float, out: Path
+) -> Path:
+    """Write the page of what is foreseen for one problem, without a word on the screen.
+
+    Raises
+    ------
+    RecordError
+        ``out`` cannot be written.
+    """
+    best = ranked(list(foresee(names, problem, device, budget_s)))
+    return write_composition_page(title, problem, device, best, out, notices=[_MODELS])
+
+
+def write_composition_page(
+    title: str, problem: Problem, device: DeviceSpec, best: Sequence[Tuned], out: Path, *, notices: Sequence[str] = ()
+) -> Path:
+    """Write the page of one problem.
+
+    Parameters
+    ----------
+    title : str
+    problem : Problem
+    device : DeviceSpec
+    best : sequence of Tuned
+        The ranking; those with stores are drawn.
+    out : Path
+        The page.
+    notices : sequence of str
+        What a reader must know before believing a number.
+
+    Raises
+    ------
+    RecordError
+        ``out`` cannot be written.
+    """
+    import pandas as pd
+
+    from spmark.report.page.composition import DrawnMatrix, Picture, composition_report
+    from spmark.report.page.content import Section
+    from spmark.report.page.site import write_page
+
+    matrix = problem.matrix
+    facts = [
+        ("A", f"{matrix.num_rows:,} x {matrix.num_cols:,}, {matrix.nnz:,} non-zeros"),
+        ("operator", f"{problem.op}, J = {problem.width:,}, {problem.dtype}"),
+    ]
+    pictures = [Picture(one.name, one.stores, f"{_time(one)}{one.about}.") for one in best if one.stores is not None]
+    report = composition_report(
+        title,
+        Section(device.name, "", facts, [*notices], []),
+        pd.DataFrame([one.row for one in best]),
+        pictures,
+        DrawnMatrix(matrix.shape, matrix.indptr, matrix.indices),
+    )
+    return write_page(report, out)
+
+
+def _time(one: Tuned) -> str:
+    from spmark.report.tables.cells import cell
+
+    return "" if math.isnan(one.time_us) else f"{cell('time_us', one.time_us)} µs, "
+
+
+def _told(one: Tuned) -> dict[str, Any]:
+    """Give a line of the answer in JSON: unknown numbers are null."""
+    unknown = {name for name, value in one.row.items() if isinstance(value, float) and not math.isfinite(value)}
+    row = {name: None if name in unknown else value for name, value in one.row.items()}
+    stores = None if one.stores is None else [asdict(part) for part in one.stores.parts]
+    return row | {"config": one.config, "stores": stores}

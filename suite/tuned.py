@@ -1,0 +1,192 @@
+"""What is known of the implementations for one matrix: measured here, or foreseen for a device that may be absent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from spmark.datasets.sweep import Case, ImplementationSpec, MatrixSpec, Sweep, SweepOp, expand
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import SpmarkError
+from spmark.impls.core.interfaces import CHOOSING_PHASES, Config
+from spmark.impls.core.problem import DType, Problem
+from spmark.impls.core.record import Measurement, Status
+from spmark.impls.core.stores import Stores
+from spmark.impls.table import BASELINES, PAID_BACK, composition_of, create, forecast_of
+from spmark.report.derive.statistics import break_even
+from spmark.suite.roster import make
+
+NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True, eq=False)
+class Tuned:
+    """What is known of one implementation; unknown numbers are NaN."""
+
+    name: str
+    """Of the implementation, or the label of its config."""
+    about: str
+    """How the numbers came about; begins with `NOT_MEASURED` where nothing ran."""
+    time_us: float = math.nan
+    """Median of a run, or what a cost model predicts."""
+    padding: float = math.nan
+    """Padded elements over non-zeros."""
+    search_s: float = math.nan
+    """Seconds from the matrix to its plan; where nothing is measured, those of the search and the conversion here."""
+    break_even_runs: float = math.nan
+    """Runs after which the search pays back against `PAID_BACK`."""
+    config: Config | None = None
+    """What was chosen; None where there is no plan."""
+    stores: Stores | None = None
+    """Known at once where nothing is measured; a record's stores are told by `stores_of`."""
+    reason: str = ""
+    """Why there is no plan."""
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The columns of a ranking."""
+        return {
+            "implementation": self.name, "time_us": self.time_us, "padding": self.padding, "search_s": self.search_s,
+            "break_even_runs": self.break_even_runs, "how": self.about,
+        }  # fmt: skip
+
+
+def ranked(found: Sequence[Tuned]) -> list[Tuned]:
+    """Give those with a plan, the fastest first; without a time they stand last."""
+    with_plan = [one for one in found if one.config is not None]
+    return sorted(with_plan, key=lambda one: (math.isnan(one.time_us), one.time_us))
+
+
+def foresee(names: Sequence[str], problem: Problem, device: DeviceSpec, budget_s: float) -> Iterator[Tuned]:
+    """Search and predict on the host, one implementation after the other.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Those that cannot be foreseen get a reason.
+    problem : Problem
+    device : DeviceSpec
+        The machine may lack it.
+    budget_s : float
+        Seconds after which no search begins; a search that can be cut short gets what is left.
+
+    Raises
+    ------
+    SweepError
+        There is no implementation of a name.
+    """
+    ends = perf_counter() + budget_s
+    for name, how in {name: make(name, {}) for name in names}.items():
+        left_s, started = ends - perf_counter(), perf_counter()
+        if isinstance(how, str):
+            yield Tuned(name, NOT_MEASURED, reason=how)
+        elif problem.op not in how.ops:
+            yield Tuned(name, NOT_MEASURED, reason=f"computes {' and '.join(sorted(how.ops))}, found {problem.op}")
+        elif left_s <= 0:
+            yield Tuned(name, NOT_MEASURED, reason=f"not begun: the budget of {budget_s:g} s is spent")
+        else:
+            try:
+                composing, reason = forecast_of(name), how.unsupported(problem, device)
+                if reason is not None:
+                    yield Tuned(name, NOT_MEASURED, reason=reason)
+                    continue
+                found = composing.forecast(how, problem, device, left_s)
+            except (SpmarkError, MemoryError) as error:
+                yield Tuned(name, NOT_MEASURED, reason=str(error) or "memory ran out")
+                continue
+            yield Tuned(
+                name,
+                f"{NOT_MEASURED}: {found.by}",
+                math.nan if found.predicted_s is None else found.predicted_s * 1e6,
+                found.stores.padding,
+                perf_counter() - started,
+                config=found.config,
+                stores=found.stores,
+            )
+
+
+def cases_of(  # noqa: PLR0917
+    matrix: MatrixSpec, op: SweepOp, width: int, dtype: DType, names: Sequence[str], kind: DeviceKind, limit_s: float
+) -> tuple[Sweep, list[Case]]:
+    """Give a sweep of one problem, the baseline and what building must pay back against among its implementations.
+
+    Raises
+    ------
+    SweepError
+        There is no implementation of a name.
+    """
+    for name in names:
+        make(name, {})
+    baseline, (paid_back, config) = BASELINES[kind.value], PAID_BACK[kind.value]
+    specs = [ImplementationSpec(name=name, label=name) for name in dict.fromkeys((baseline, *names))]
+    if config:
+        specs.append(ImplementationSpec(name=paid_back, config=dict(config), label=label_of(kind)))
+    elif paid_back not in [spec.name for spec in specs]:
+        specs.append(ImplementationSpec(name=paid_back, label=paid_back))
+    sweep = Sweep(
+        schema=1,
+        name="tune",
+        ops=(op,),
+        matrices=(matrix,),
+        widths=(width,),
+        dtypes=(dtype,),
+        implementations=tuple(specs),
+        baseline={kind: baseline},
+        time_limit_s=limit_s,
+    )
+    return sweep, expand(sweep, kind)
+
+
+def label_of(kind: DeviceKind) -> str:
+    """Give the label of what building must pay back against."""
+    name, config = PAID_BACK[kind.value]
+    words = [key if value is True else f"{key}={value}" for key, value in config.items()]
+    return " ".join([name, *words])
+
+
+def measured(records: Sequence[Measurement], device: DeviceSpec) -> list[Tuned]:
+    """Give what records of one problem say, in their order.
+
+    Parameters
+    ----------
+    records : sequence of Measurement
+        With the one that building must pay back against, or without: break-even counts are then unknown.
+    device : DeviceSpec
+    """
+    timed = {one.label: one for one in records if one.status is Status.OK and one.samples_us}
+    against = timed.get(label_of(device.kind)) if device.kind.value in PAID_BACK else None
+    return [_measured(one, device, against) for one in records]
+
+
+def _measured(record: Measurement, device: DeviceSpec, against: Measurement | None) -> Tuned:
+    if record.status is not Status.OK:
+        return Tuned(record.label, f"{record.status} on {device.name}", reason=record.reason or str(record.status))
+    time_us = float(np.median(record.samples_us)) if record.samples_us else math.nan
+    nnz = record.problem.nnz if record.problem else 0
+    runs = math.nan
+    if against is not None:
+        runs = break_even(_choosing_s(record), time_us, _choosing_s(against), float(np.median(against.samples_us)))
+    padding = record.stored / nnz - 1 if nnz else 0.0
+    about = f"measured on {device.name}" if record.samples_us else f"checked on {device.name}, which gives no times"
+    return Tuned(record.label, about, time_us, padding, _choosing_s(record), runs, record.config)
+
+
+def _choosing_s(record: Measurement) -> float:
+    return sum(record.phases_s.get(name, 0.0) for name in CHOOSING_PHASES)
+
+
+def stores_of(record: Measurement, problem: Problem, device: DeviceSpec) -> Stores:
+    """Convert as the recorded plan did, on the host, and tell its stores.
+
+    Raises
+    ------
+    SpmarkError
+        Today's code has no such plan, or does not tell its stores; says which.
+    """
+    how = create(record.implementation, record.requested)
+    return composition_of(record.implementation).stores(how, problem, device, record.config)

@@ -1,0 +1,101 @@
+"""The composition's bins, shares and colours against loops that count one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+from problems import matrices, random_csr
+
+from spmark.impls.core.stores import Held, StoreKind, Stores
+from spmark.report.figures.composition import composition, shares_of, store_colours, store_counts
+from spmark.report.figures.spy import spy_counts
+from spmark.report.figures.style import COLUMN_IN, WIDTH_IN
+
+SECONDS = (2.0, 1.0, 0.5, 0.5)
+
+
+def four_stores(nnz: int, *, priced: bool = False) -> Stores:
+    """Deal non-zeros to four stores of three kinds, by their places."""
+    names = (StoreKind.BUCKET, "bucket of 2"), (StoreKind.BUCKET, "bucket of 4"), (StoreKind.BLOCK, "b"), ("row", "r")
+    held = [
+        Held(StoreKind(kind), name, np.arange(nnz)[at::4].size + 3 * at, np.arange(nnz)[at::4])
+        for at, (kind, name) in enumerate(names)
+    ]
+    seconds = np.resize(SECONDS, nnz) / np.resize([np.arange(nnz)[at::4].size for at in range(4)], nnz)
+    return Stores.of(nnz, held, seconds if priced else None)
+
+
+@pytest.mark.parametrize("name", ["empty_rows", "wide", "tall", "one_by_one", "hub"])
+def test_bins_hold_what_a_loop_counts(name):
+    matrix, most = matrices()[name], 16
+    stores = four_stores(matrix.nnz)
+    counts = store_counts(matrix.shape, matrix.indptr, matrix.indices, stores, most)
+    assert np.array_equal(counts.sum(axis=2), spy_counts(matrix.shape, matrix.indptr, matrix.indices, most))
+    expected = np.zeros_like(counts)
+    starts = [np.arange(n + 1) * size // n for n, size in zip(counts.shape[:2], matrix.shape, strict=True)]
+    for place, (row, col) in enumerate(zip(matrix.rows_of_entries(), matrix.indices, strict=True)):
+        at = [np.searchsorted(edges, index, "right") - 1 for edges, index in zip(starts, (row, col), strict=True)]
+        expected[at[0], at[1], stores.store_of[place]] += 1
+    assert np.array_equal(counts, expected)
+
+
+@pytest.mark.parametrize("width_in", [WIDTH_IN, COLUMN_IN])
+def test_a_picture_keeps_its_numbers(width_in):
+    matrix = matrices()["hub"]
+    stores = four_stores(matrix.nnz, priced=True)
+    counts = store_counts(matrix.shape, matrix.indptr, matrix.indices, stores)
+    plot = composition("mine", stores, counts, matrix.shape, width_in)
+    data = plot.data
+    assert data["kind"].tolist() == ["block", "bucket", "bucket", "row"]
+    assert data["nnz"].sum() == matrix.nnz
+    assert data["stored"].sum() == stores.stored == matrix.nnz + 3 * (1 + 2 + 3)
+    assert data[["nnz_share", "stored_share", "time_share"]].sum().tolist() == pytest.approx([1, 1, 1])
+    assert data["predicted_s"].tolist() == pytest.approx([0.5, 2.0, 1.0, 0.5])
+    assert data["padding"].tolist() == pytest.approx((data["stored"] / data["nnz"] - 1).tolist())
+    assert f"a padding of {stores.padding:.1%}" in plot.caption
+    labels = [text.get_text() for ax in plot.figure.axes for text in ax.get_yticklabels()]
+    assert {"non-zeros", "stored", "predicted time"} <= set(labels)
+
+
+def test_the_image_shows_the_store_of_most_non_zeros():
+    matrix = random_csr(8, 8, [8] * 8)
+    top, rest = np.arange(32), np.arange(32, 64)
+    stores = Stores.of(
+        64, [Held(StoreKind.ROW, "r", 32, top), Held(StoreKind.BLOCK, "b", 30, rest[2:]),
+             Held(StoreKind.LITERAL, "l", 2, rest[:2])],
+    )  # fmt: skip
+    counts = store_counts(matrix.shape, matrix.indptr, matrix.indices, stores, 2)
+    plot = composition("mine", stores, counts, matrix.shape)
+    image = np.asarray(plot.figure.axes[1].images[0].get_array())
+    block, row, _ = (to_rgb(colour) for colour in store_colours(stores.parts))
+    assert np.allclose(image[0], [row, row], atol=1 / 255)
+    assert np.allclose(image[1], [block, block], atol=1 / 255)
+
+
+def test_an_empty_matrix_has_a_white_picture():
+    matrix = matrices()["no_nonzeros"]
+    stores = Stores.of(0, [])
+    counts = store_counts(matrix.shape, matrix.indptr, matrix.indices, stores)
+    assert counts.shape == (5, 4, 0)
+    plot = composition("mine", stores, counts, matrix.shape)
+    assert plot.data.empty
+    assert np.asarray(plot.figure.axes[1].images[0].get_array()).min() == 1
+
+
+def test_each_store_has_a_colour_of_its_own():
+    names = [(StoreKind.BUCKET, f"bucket of {1 << power}") for power in range(11)]
+    names += [(StoreKind.BLOCK, str(size)) for size in (8, 16, 32)] + [(StoreKind.ROW, "r"), (StoreKind.LITERAL, "l")]
+    stores = Stores.of(16, [Held(kind, name, 1, np.array([at])) for at, (kind, name) in enumerate(names)])
+    colours = store_colours(stores.parts)
+    assert len(set(colours)) == len(names)
+    assert min(np.linalg.norm(np.subtract(to_rgb(a), to_rgb(b))) for a in colours for b in colours if a != b) > 0.04
+
+
+def test_what_no_model_prices_has_no_bar_of_time():
+    data = shares_of(four_stores(40))
+    assert data["time_share"].isna().all()
+    matrix = random_csr(4, 10, [10] * 4)
+    counts = store_counts(matrix.shape, matrix.indptr, matrix.indices, four_stores(40))
+    plot = composition("mine", four_stores(40), counts, matrix.shape)
+    assert "No model tells the time of each store" in plot.caption

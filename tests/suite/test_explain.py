@@ -1,0 +1,121 @@
+"""``spmark explain``: a recorded case is found, and its composition is made again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from spmark.datasets.cache import Cache
+from spmark.datasets.load import load_matrix
+from spmark.datasets.sweep import MatrixSpec
+from spmark.impls.core.errors import BuildError, RecordError
+from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.core.record import Environment, EnvironmentRow, MatrixKind, ProblemFacts
+from spmark.impls.core.recordfile import RecordFile
+from spmark.impls.runtime.device import shipped
+from spmark.impls.table import create, forecast_of
+from spmark.suite import cli
+from spmark.suite.options import Options
+from spmark.suite.provenance import RUNS, RunRow
+from spmark.suite.rows import Loaded, Planned, Timed, make_row
+from spmark.suite.tuned import cases_of
+
+H200 = shipped("nvidia-h200")
+ENVIRONMENT = Environment(device=H200, packages={}, cpu="c", cores=2, memory_bytes=1, system="s")
+SPEC = MatrixSpec(source="rmat", name="mine", args={"scale": 7})
+NAMES = ["liteform", "stile", "lo_spmm", "sparsetir"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Record what is foreseen of a matrix whose source takes an argument, as if it had been measured."""
+    monkeypatch.chdir(tmp_path)
+    matrix = load_matrix(SPEC, Cache.default(), 0).csr
+    sweep, cases = cases_of(SPEC, "spmm", 32, DType.FLOAT32, NAMES, H200.kind, 60.0)
+    facts = ProblemFacts(num_rows=128, num_cols=128, nnz=matrix.nnz, longest_row=9, flops=512, compulsory_bytes=100)
+    rows = []
+    for case in cases:
+        if case.implementation in NAMES:
+            problem = Problem(Op.SPMM, matrix, 32)
+            found = forecast_of(case.implementation).forecast(create(case.implementation), problem, H200, 60)
+            planned = Planned(found.config, {}, found.stores.stored, 0, None)
+            parts = Loaded(MatrixKind.SYNTHETIC, matrix.hash, facts), planned, Timed([9.0])
+            rows.append(make_row(case, H200, ENVIRONMENT.digest, *parts))
+    with RecordFile(tmp_path / "results" / "environments.jsonl") as file:
+        file.append(EnvironmentRow(digest=ENVIRONMENT.digest, environment=ENVIRONMENT))
+    with RecordFile(tmp_path / "results" / RUNS) as file:
+        run = RunRow.of(Options(), sweep, ENVIRONMENT.digest, len(cases), "")
+        file.append(run.model_copy(update={"started_at": min(row.started_at for row in rows)}))
+    with RecordFile(tmp_path / "results" / "records.jsonl") as file:
+        file.append_all(rows)
+    return tmp_path / "results"
+
+
+def change(folder: Path, **changes) -> None:
+    """Change all records of a folder."""
+    path = folder / "records.jsonl"
+    path.write_text("".join(json.dumps(json.loads(line) | changes) + "\n" for line in path.read_text().splitlines()))
+
+
+def invoke(*words: str):
+    return CliRunner().invoke(cli.app, ["explain", *words], catch_exceptions=False)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recorded_case_has_the_stores_of_its_plan(folder, name):
+    ended = invoke(f"/{name}/", "--json")
+    answer = json.loads(ended.stdout)
+    nnz = load_matrix(SPEC, Cache.default(), 0).csr.nnz
+    assert sum(store["nnz"] for store in answer["stores"]) == nnz
+    assert answer["notices"] == []
+    page = Path(answer["page"])
+    assert page.parent == Path("out/explain")
+    assert "measured on nvidia-h200" in page.read_text()
+
+
+def test_the_screen_lists_the_stores(folder):
+    ended = invoke("sparsetir", "--results", str(folder))
+    assert "bucket of 2" in ended.output
+    assert ended.output.strip().endswith(".html")
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("seed0", "expected one case that ended well with 'seed0' in its id, found 4, such as spmm/rmat/mine/J32"),
+        ("dgl", "expected one case that ended well with 'dgl' in its id, found none, in results"),
+    ],
+)
+def test_a_word_names_one_case(folder, word, message):
+    with pytest.raises(RecordError, match=message):
+        invoke(word)
+
+
+def test_a_folder_without_records_is_named(tmp_path):
+    with pytest.raises(RecordError, match="expected"):
+        invoke("stile", "--results", str(tmp_path))
+
+
+def test_another_pattern_is_refused(folder):
+    change(folder, matrix_hash="0" * 64)
+    with pytest.raises(
+        RecordError, match=r"with the pattern 000000000000 of the record, found .* another matrix today"
+    ):
+        invoke("stile")
+
+
+def test_another_count_is_said(folder):
+    change(folder, stored=10**6)
+    answer = json.loads(invoke("/sparsetir/", "--json").stdout)
+    assert "The recorded plan stored 1,000,000 elements, and today's code stores" in answer["notices"][0]
+    assert "The recorded plan stored 1,000,000 elements" in Path(answer["page"]).read_text()
+
+
+@pytest.mark.parametrize("config", [{"c": "many", "max_width": 4}, {"c": 1, "max_width": 3}, {"c": -1, "max_width": 4}])
+def test_a_config_that_no_plan_has_is_refused(folder, config):
+    change(folder, config=config)
+    with pytest.raises(BuildError, match="expected"):
+        invoke("/sparsetir/")
