@@ -42,6 +42,7 @@ IMPLEMENTATIONS: Mapping[str, str] = {
     "numba_cpu": "spmark.impls.numba_cpu.plan:NumbaCpu",
     "blas_cpu": "spmark.impls.blas_cpu.plan:BlasCpu",
     "taco_cpu": "spmark.impls.taco_cpu.plan:TacoCpu",
+    "dash": "spmark.impls.dash.plan:Dash",
 }
 SEARCHES: Mapping[str, str] = {
     "stile_a100": "spmark.impls.stile.absent:a100",

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from spmark.impls.core.contracts import Outcome, TransferJob
 from spmark.impls.core.errors import BuildError, DatasetError
-from spmark.impls.dash.cost_models import own_model
 from spmark.impls.dash.encoders import fit
+from spmark.impls.dash.finding import own_model
 from spmark.impls.dash.network import NetworkSpec
 from spmark.impls.dash.study.checkpoints import Epoch
 from spmark.impls.dash.study.gathering import Gathered, gather
