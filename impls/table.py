@@ -134,23 +134,23 @@ def _current(name: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def cost_models(name: str) -> Mapping[str, str]:
-    """Give the cost models of the implementation ``name``: the ``module:class`` of each by the model's name."""
-    models: Mapping[str, str] = getattr(_imported(IMPLEMENTATIONS[name]), "cost_models", {})
+    """Give the cost models of an implementation or a platform: the ``module:class`` of each by the model's name."""
+    models: Mapping[str, str] = getattr(_imported({**PLATFORMS, **IMPLEMENTATIONS}[name]), "cost_models", {})
     return models
 
 
-def cost_model(how: Implementation, model: str, device: DeviceSpec) -> CostModel:
-    """Make the cost model ``model`` of an implementation for a device.
+def cost_model(how: Any, model: str, device: DeviceSpec | None) -> CostModel:
+    """Make the cost model ``model`` of an implementation for a device, or of a platform for its own machine (None).
 
     Raises
     ------
     SweepError
-        The implementation has no such model; lists its models.
+        There is no such model; lists the models.
     """
     known = cost_models(how.name)
     if model not in known:
         has = ", ".join(known) or "none"
-        raise SweepError(f"implementation {how.name}: expected a cost model out of {has}, found {model!r}")
+        raise SweepError(f"{how.name}: expected a cost model out of {has}, found {model!r}")
     return cast("CostModel", _imported(known[model])(how, device))
 
 

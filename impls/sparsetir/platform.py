@@ -5,7 +5,7 @@ Every legal config has the same chance, also those that no search would try.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
@@ -59,6 +59,7 @@ class CudaPlatform:
     name: ClassVar[str] = "cuda"
     kind: ClassVar[DeviceKind | None] = DeviceKind.CUDA
     note: ClassVar[str] = "hyb(c, k) and CSR templates, measured"
+    cost_models: ClassVar[Mapping[str, str]] = {"dash": "spmark.impls.dash.cost_models:TransferredScores"}
 
     def space(self, problem: Problem) -> Space:
         """Give the configs of all templates as the values of one axis, so that each has the same chance.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from spmark.impls.core.cores import allowed_cores
@@ -29,6 +29,7 @@ class CpuPlatform:
     name: ClassVar[str] = "cpu"
     kind: ClassVar[DeviceKind | None] = DeviceKind.CPU
     note: ClassVar[str] = "generated C loop nests in the manner of TACO, measured"
+    cost_models: ClassVar[Mapping[str, str]] = {"dash": "spmark.impls.dash.cost_models:TransferredScores"}
 
     def space(self, problem: Problem) -> Space:
         """Give the space of the operator, whatever the matrix."""

@@ -51,6 +51,8 @@ class Platform(Protocol):
     """What samples are taken on; None where they are simulated."""
     note: ClassVar[str]
     """Stands wherever a figure of the platform is shown."""
+    cost_models: ClassVar[Mapping[str, str]]
+    """As an implementation has them (`spmark.impls.table.cost_models`)."""
 
     def space(self, problem: Problem) -> Space:
         """Give the configs of a problem."""
