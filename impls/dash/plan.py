@@ -51,7 +51,7 @@ class Dash:
 
     name: ClassVar[str] = "dash"
     ops: ClassVar[frozenset[Op]] = frozenset(Op)
-    devices: ClassVar[frozenset[DeviceKind]] = frozenset(_PLATFORMS)
+    devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT, DeviceKind.CPU})
     kernels: ClassVar[tuple[()]] = ()
 
     top: int = 5
