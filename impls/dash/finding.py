@@ -49,7 +49,8 @@ def platform_scores(platform: Platform, op: Op, device: str = "cpu") -> DashScor
     Raises
     ------
     BuildError
-        There is no model, or its file is damaged or of another platform, operator or space.
+        There is no model, its file is damaged or of another platform, operator or space, or its encoder reads other
+        numbers than the platform's own parameters, as that of WACO with augmented features does.
     UnsupportedError
         PyTorch or safetensors is not installed.
     """
@@ -61,8 +62,13 @@ def platform_scores(platform: Platform, op: Op, device: str = "cpu") -> DashScor
         )
     own = OwnParameters(platform.own_axes(op))
     subject = Subject(platform=platform.name, op=op, space_digest=platform.digest(op), parameters_digest=own.digest)
+    model = load(path, subject, device)
+    if (found := model.encoder.maps[0][0].shape[0]) != own.size:
+        raise BuildError(
+            f"{path}: expected an encoder of the platform's {own.size} own parameters, found one of {found}"
+        )
     return DashScores(
-        load(path, subject, device),
+        model,
         lambda config: of_loops(platform.common(config)),
         lambda configs: own.vectors([platform.own(config) for config in configs]),
     )

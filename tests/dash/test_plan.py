@@ -17,10 +17,12 @@ from races import MadeUpTimer
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import BuildError, SweepError
 from spmark.impls.core.interfaces import Built, Config
+from spmark.impls.core.plainjson import parse_model
 from spmark.impls.core.problem import Op, Problem
-from spmark.impls.dash import finding, plan
+from spmark.impls.dash import finding, plan, tensorfile
 from spmark.impls.dash.finding import find_model, platform_scores
 from spmark.impls.dash.plan import Dash
+from spmark.impls.dash.weights import ModelCard
 from spmark.impls.runtime.device import find
 from spmark.impls.sparsetir.platform import CudaPlatform
 from spmark.impls.table import create, find_platform
@@ -240,6 +242,16 @@ def test_an_own_model_stands_before_one_that_ships(keep: Keep, tmp_path: Path, m
 def test_a_model_of_something_else_is_refused(changes: dict[str, Any], message: str, keep: Keep) -> None:
     keep("cpu", Op.SPMM, about=changes)
     with pytest.raises(BuildError, match=message):
+        Dash().build(PROBLEMS[Op.SPMM], HOST)
+
+
+def test_an_encoder_of_other_numbers_is_refused(keep: Keep) -> None:
+    path = keep("cpu", Op.SPMM)
+    tensors, texts = tensorfile.read(path)
+    tensors["encoder.0.weights"] = np.zeros((70, 64), np.float32)
+    card = parse_model(ModelCard, texts["card"].encode()).sealed(tensors)
+    tensorfile.write(path, tensors, {"card": card.model_dump_json()})
+    with pytest.raises(BuildError, match=r"an encoder of the platform's \d+ own parameters, found one of 70"):
         Dash().build(PROBLEMS[Op.SPMM], HOST)
 
 
