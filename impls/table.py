@@ -51,6 +51,7 @@ IMPLEMENTATIONS: Mapping[str, str] = {
     "numba_cpu": "spmark.impls.numba_cpu.plan:NumbaCpu",
     "blas_cpu": "spmark.impls.blas_cpu.plan:BlasCpu",
     "taco_cpu": "spmark.impls.taco_cpu.plan:TacoCpu",
+    "dash": "spmark.impls.dash.plan:Dash",
 }
 SEARCHES: Mapping[str, str] = {
     "stile_a100": "spmark.impls.stile.absent:a100",
@@ -111,6 +112,7 @@ COMPOSITIONS: Mapping[str, str] = {
     "stile": "spmark.impls.stile.stores:TileStores",
     "lo_spmm": "spmark.impls.lo_spmm.stores:LiteralStores",
     "taco_cpu": "spmark.impls.taco_cpu.stores:LevelStores",
+    "dash": "spmark.impls.dash.stores:PlatformStores",
 }  # fmt: skip
 """What tells the stores of an implementation's plans (`spmark.impls.core.stores.Composing`); imported on use."""
 FORECASTS = ("liteform", "stile", "lo_spmm", "sparsetir")
@@ -226,23 +228,24 @@ def _current(name: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def cost_models(name: str) -> Mapping[str, str]:
-    """Give the cost models of the implementation ``name``: the ``module:class`` of each by the model's name."""
-    models: Mapping[str, str] = getattr(_class_of(name), "cost_models", {})
+    """Give the cost models of an implementation or a platform: the ``module:class`` of each by the model's name."""
+    kind = _imported(PLATFORMS[name]) if name in PLATFORMS else _class_of(name)
+    models: Mapping[str, str] = getattr(kind, "cost_models", {})
     return models
 
 
-def cost_model(how: Implementation, model: str, device: DeviceSpec) -> CostModel:
-    """Make the cost model ``model`` of an implementation for a device.
+def cost_model(how: Any, model: str, device: DeviceSpec | None) -> CostModel:
+    """Make the cost model ``model`` of an implementation for a device, or of a platform for its own machine (None).
 
     Raises
     ------
     SweepError
-        The implementation has no such model; lists its models.
+        There is no such model; lists the models.
     """
     known = cost_models(how.name)
     if model not in known:
         has = ", ".join(known) or "none"
-        raise SweepError(f"implementation {how.name}: expected a cost model out of {has}, found {model!r}")
+        raise SweepError(f"{how.name}: expected a cost model out of {has}, found {model!r}")
     return cast("CostModel", _imported(known[model])(how, device))
 
 

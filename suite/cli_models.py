@@ -228,7 +228,9 @@ def study(
 
 
 def replay(
-    results: Annotated[list[Path], typer.Argument(help="Folders of records, or folders that hold some.")],
+    results: Annotated[
+        list[Path], typer.Argument(help="Folders of records, or files of collected samples, or folders that hold some.")
+    ],
     *,
     model: Annotated[
         str,
@@ -246,7 +248,7 @@ def replay(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a cost model choose among the configs that recorded searches measured; needs no GPU.
+    """Let a cost model choose among the configs that recorded searches or spmark collect measured; needs no GPU.
 
     Shows what its first choice costs over the best one measured (regret), how well its order agrees with the times, and
     how often the best is among its first 1, 5 and 10.

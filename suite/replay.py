@@ -1,14 +1,15 @@
 """Cost models replayed over recorded searches: scores for the configs that were measured, without a GPU.
 
 Configs come from the side files of searches. Where a search measured nothing, the cases of one problem that pin one
-implementation in different ways are its configs: each was measured by itself.
+implementation in different ways are its configs: each was measured by itself. Samples of ``spmark collect`` are configs
+as well, whatever their platform.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -19,17 +20,18 @@ from pydantic import ValidationError
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
-from spmark.datasets.sweep import Case
-from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import SpmarkError, SweepError
 from spmark.impls.core.guard import reading
+from spmark.impls.core.interfaces import CostModel
 from spmark.impls.core.plausible import plausible
 from spmark.impls.core.problem import Csr, Problem
 from spmark.impls.core.record import CandidateRow, Measurement
-from spmark.impls.table import IMPLEMENTATIONS, cost_model, cost_models, create
+from spmark.impls.table import IMPLEMENTATIONS, PLATFORMS, cost_model, cost_models, create, find_platform
 from spmark.impls.tuning.space import key_of
 from spmark.report.load.candidates import read_seen
+from spmark.suite.collected import holds_samples, read_samples
 from spmark.suite.provenance import case_of, matrices_of, read_batches
+from spmark.suite.searched import LeftOut, Recorded, Searched
 from spmark.suite.selection import select
 
 RECORDED: Final = "recorded"
@@ -38,35 +40,6 @@ RANDOM: Final = "random"
 """The model that knows nothing, which every other model is compared with."""
 _Key = tuple[str, str, str]
 """Case id, version of the implementation, and environment."""
-
-
-@dataclass(frozen=True, eq=False)
-class Searched:
-    """A recorded case with an implementation's configs for its problem."""
-
-    case: Case
-    record: Measurement
-    device: DeviceSpec | None
-    """None where the environment is not recorded."""
-    measured: Sequence[CandidateRow]
-    """Configs with samples, each once."""
-    failed: Sequence[CandidateRow] = ()
-    """Configs with a reason instead."""
-
-    @property
-    def times_us(self) -> NDArray[np.float64]:
-        """Medians of the measured configs, (len(measured),) float64."""
-        return np.array([np.median(row.samples_us) for row in self.measured], np.float64)
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """A case that cannot be replayed."""
-
-    case_id: str
-    reason: str
-    """The same words for all cases of a kind."""
-    detail: str = ""
 
 
 @dataclass(eq=False)
@@ -86,7 +59,8 @@ def replay(paths: Sequence[Path], model: str, seed: int = 0, only: Sequence[str]
     Parameters
     ----------
     paths : sequence of Path
-        Records as `spmark.report.load.records.record_files` finds them, with their side files.
+        Records as `spmark.report.load.records.record_files` finds them, with their side files; or files of collected
+        samples, or folders that hold some.
     model : str
         `RECORDED`, `RANDOM`, or a cost model of the implementations (`spmark.impls.table.cost_models`), which scores
         anew: the matrix is loaded from its source.
@@ -99,11 +73,16 @@ def replay(paths: Sequence[Path], model: str, seed: int = 0, only: Sequence[str]
     ------
     RecordError
         There are no records, or a file cannot be read.
+    DatasetError
+        Samples of one path are of several platforms, machines or versions of a space.
     SweepError
-        No implementation of these records has the model, or a filter leaves no case.
+        No implementation or platform of these records has the model, or a filter leaves no case.
     """
     replayed = Replayed()
-    searched = _read(paths, model, replayed.left_out)
+    collected = [path for path in paths if holds_samples(path)]
+    records = [path for path in paths if path not in collected]
+    samples = read_samples(collected, replayed.left_out)
+    searched = [*_read(records, model, replayed.left_out, {one.case.implementation for one in samples}), *samples]
     if only:
         kept = {id(case) for case in select([one.case for one in searched], only)}
         searched = [one for one in searched if id(one.case) in kept]
@@ -114,20 +93,23 @@ def replay(paths: Sequence[Path], model: str, seed: int = 0, only: Sequence[str]
             replayed.scored.append((one, scorer.scores(one)))
         except _CannotScore as why:
             replayed.unscored.append(one)
-            replayed.left_out.append(LeftOut(one.record.case_id, why.reason, why.detail))
+            replayed.left_out.append(LeftOut(one.case_id, why.reason, why.detail))
     return replayed
 
 
 def _refuse_unknown(model: str, implementations: Iterable[str]) -> None:
-    known = {RECORDED, RANDOM}.union(*(cost_models(name) for name in implementations if name in IMPLEMENTATIONS))
+    known = {RECORDED, RANDOM}.union(*map(_models, implementations))
     if model not in known:
         raise SweepError(f"expected a cost model out of {', '.join(sorted(known))} for these records, found {model!r}")
 
 
-def _read(paths: Sequence[Path], model: str, left_out: list[LeftOut]) -> list[Searched]:
-    """Join records with what their searches saw; cases that cannot be replayed are added to ``left_out``."""
+def _read(paths: Sequence[Path], model: str, left_out: list[LeftOut], others: set[str]) -> list[Recorded]:
+    """Join records with what their searches saw; cases that cannot be replayed are added to ``left_out``.
+
+    A model is refused that neither an implementation of the records nor one of ``others`` has.
+    """
     seen = _read_side_files(paths)
-    searches: dict[_Key, Searched] = {}
+    searches: dict[_Key, Recorded] = {}
     for path in paths:
         for file, batches in read_batches(path).items():
             for batch in batches:
@@ -141,8 +123,8 @@ def _read(paths: Sequence[Path], model: str, left_out: list[LeftOut]) -> list[Se
                         continue
                     rows = seen.get(_key(record), [])
                     measured, failed = [row for row in rows if row.samples_us], [row for row in rows if row.reason]
-                    searches[_key(record)] = Searched(case, record, device, measured, failed)
-    _refuse_unknown(model, {one.case.implementation for one in searches.values()})
+                    searches[_key(record)] = Recorded.of(case, record, device, measured, failed)
+    _refuse_unknown(model, others.union(one.case.implementation for one in searches.values()))
     groups = _pinned_apart(
         [one for one in searches.values() if not one.measured and _has(one.case.implementation, model)]
     )
@@ -165,9 +147,9 @@ def _read_side_files(paths: Sequence[Path]) -> dict[_Key, list[CandidateRow]]:
     return {key: list(rows.values()) for key, rows in seen.items()}
 
 
-def _pinned_apart(alone: Sequence[Searched]) -> list[list[Searched]]:
+def _pinned_apart(alone: Sequence[Recorded]) -> list[list[Recorded]]:
     """Group timed cases that pin one implementation for one problem in different ways."""
-    groups: dict[tuple[object, ...], list[Searched]] = {}
+    groups: dict[tuple[object, ...], list[Recorded]] = {}
     for one in alone:
         case, record = one.case, one.record
         if case.config and record.samples_us:
@@ -177,7 +159,7 @@ def _pinned_apart(alone: Sequence[Searched]) -> list[list[Searched]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
-def _pool(group: Sequence[Searched]) -> Searched:
+def _pool(group: Sequence[Recorded]) -> Recorded:
     """Make one search of several cases; the search pins the tunables that all cases pin alike."""
     first = group[0]
     pins = [one.case.config for one in group]
@@ -192,13 +174,18 @@ def _pool(group: Sequence[Searched]) -> Searched:
         )
         for one in group
     }
-    return Searched(replace(first.case, config=shared), first.record, first.device, list(rows.values()))
+    return Recorded.of(replace(first.case, config=shared), first.record, first.device, list(rows.values()))
 
 
 def _has(implementation: str, model: str) -> bool:
     """Tell whether an implementation has the model; for `RANDOM`, whether it has any model to compare with."""
-    known = cost_models(implementation) if implementation in IMPLEMENTATIONS else {}
+    known = _models(implementation)
     return model in known or (model == RANDOM and bool(known))
+
+
+def _models(name: str) -> Mapping[str, str]:
+    """Give the cost models of an implementation or of a platform; none of a name that is unknown."""
+    return cost_models(name) if name in (*IMPLEMENTATIONS, *PLATFORMS) else {}
 
 
 def _key(row: Measurement | CandidateRow) -> _Key:
@@ -229,7 +216,7 @@ class _Scorer:
         if len(one.measured) < 2:
             raise _CannotScore("fewer than two of its configs were measured")
         if self._model == RANDOM:
-            digest = hashlib.sha256(one.record.case_id.encode()).digest()
+            digest = hashlib.sha256(one.case_id.encode()).digest()
             return np.random.default_rng([self._seed, *digest]).random(len(one.measured))
         if self._model == RECORDED:
             told = [math.nan if row.predicted is None else row.predicted for row in one.measured]
@@ -245,15 +232,22 @@ class _Scorer:
     def _scored_anew(self, one: Searched) -> NDArray[np.float64]:
         if not _has(one.case.implementation, self._model):
             raise _CannotScore(f"{one.case.implementation} has no cost model {self._model}")
-        if one.device is None:
+        if one.outdated:
+            raise _CannotScore(one.outdated)
+        if isinstance(one, Recorded) and one.device is None:
             raise _CannotScore("its environment is not recorded")
         problem = self._problem(one)
         try:
-            with reading(one.record.case_id, f"configs that {self._model} can score", SweepError):
-                how = create(one.case.implementation, one.case.config)
-                return cost_model(how, self._model, one.device).score(problem, [row.config for row in one.measured])
+            with reading(one.case_id, f"configs that {self._model} can score", SweepError):
+                return self._made(one).score(problem, [row.config for row in one.measured])
         except SpmarkError as error:
             raise _CannotScore("the model refuses it", str(error)) from error
+
+    def _made(self, one: Searched) -> CostModel:
+        name = one.case.implementation
+        if isinstance(one, Recorded):
+            return cost_model(create(name, one.case.config), self._model, one.device)
+        return cost_model(find_platform(name), self._model, None)
 
     def _problem(self, one: Searched) -> Problem:
         case = one.case
@@ -263,7 +257,7 @@ class _Scorer:
                 self._last = None
                 self._last = key, load_matrix(case.matrix, self._cache, case.seed).csr
             matrix = self._last[1]
-            if matrix.hash != one.record.matrix_hash:
+            if matrix.hash != one.matrix_hash:
                 raise _CannotScore("its source gives another matrix today", case.matrix.id)
             return Problem(case.op, matrix, case.width, case.dtype, case.scaled)
         except SpmarkError as error:

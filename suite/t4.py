@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.record import CandidateRow
-from spmark.suite.replay import Replayed, Searched
+from spmark.suite.replay import Replayed
+from spmark.suite.searched import Recorded, Searched
 
 SCHEMA_VERSION = "1.0.0"
 _WORDS = {"wrong result": "correctness", "does not compile": "compile"}
@@ -46,15 +47,15 @@ def _results(one: Searched, scores: NDArray[np.float64]) -> Iterator[dict[str, A
 
 
 def _result(one: Searched, row: CandidateRow, invalidity: str, told: list[dict[str, Any]]) -> dict[str, Any]:
-    device = [] if one.device is None else [_measurement("device", one.device.name)]
+    device = [_measurement("device", one.machine)] if one.machine else []
     return {
-        "timestamp": one.record.started_at.isoformat(),
+        **({"timestamp": one.record.started_at.isoformat()} if isinstance(one, Recorded) else {}),
         "configuration": row.config,
         "objectives": ["time"],
         "times": {"runtimes": [us * 1e-3 for us in row.samples_us]},
         "invalidity": invalidity,
         "correctness": float(invalidity == "correct"),
-        "measurements": [*told, _measurement("case", one.record.case_id), *device],
+        "measurements": [*told, _measurement("case", one.case_id), *device],
     }
 
 

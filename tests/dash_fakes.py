@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +12,15 @@ from scipy import sparse
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.dash import mapping
+from spmark.impls.dash.encoders import EncoderKind, fit
+from spmark.impls.dash.featuriser import Featuriser
+from spmark.impls.dash.finding import own_model
 from spmark.impls.dash.mapping import CommonConfig
+from spmark.impls.dash.network import Network, NetworkSpec
 from spmark.impls.dash.parameters import OwnParameters
 from spmark.impls.dash.study.samples import MatrixSamples, SampleSet
-from spmark.impls.dash.weights import Subject
+from spmark.impls.dash.weights import ModelCard, Subject, TrainedModel
+from spmark.impls.table import find_platform
 from spmark.impls.tuning.space import Axis, Space
 
 CPU_SPACE = Space(
@@ -88,3 +94,15 @@ def seconds_of(problem: Problem, common: Sequence[CommonConfig], own: NDArray[np
     density = problem.matrix.nnz / (problem.matrix.num_rows * problem.matrix.num_cols)
     splits = np.array([np.log2(one.splits[0]) for one in common])
     return 1e-5 * np.exp(0.3 * splits * (1 - 10 * density) + 0.5 * own[:, -1] + 0.01 * np.arange(len(common)))
+
+
+def keep_model(name: str, op: Op, seed: int = 1, path: Path | None = None, about: Config | None = None) -> Path:
+    """Write a small model of a platform and an operator, by default where the implementation ``dash`` looks for it."""
+    platform, spec = find_platform(name), NetworkSpec(featuriser=Featuriser.NONE, encoder=EncoderKind.PCA)
+    own = OwnParameters(platform.own_axes(op))
+    digests = {"space_digest": platform.digest(op), "parameters_digest": own.digest}
+    subject = Subject(**{"platform": name, "op": op, **digests, **(about or {})})
+    card = ModelCard(subject=subject, spec=spec, trained_on=(), seed=seed)
+    path = path or own_model(name, op)
+    TrainedModel(card, Network(spec, seed), fit(EncoderKind.PCA, own.every())).save(path)
+    return path

@@ -40,6 +40,11 @@ class DashScores:
     ) -> None:
         self._model, self._common, self._own = model, common, own
 
+    @property
+    def digest(self) -> str:
+        """`spmark.impls.dash.weights.ModelCard.digest`: which model this is."""
+        return self._model.card.digest
+
     def score(self, problem: Problem, configs: Sequence[Config]) -> NDArray[np.float64]:
         """Score every config, (len(configs),) float64; lower is better, and only the order means something.
 
@@ -50,28 +55,43 @@ class DashScores:
         ValueError
             A config is not of the platform.
         """
-        with load_torch().no_grad():
-            return to_numpy(self._model.network.rank(self.embed(problem), self.embed_configs(configs))).astype(
-                np.float64
-            )
+        return self.rank(self.embed(problem), self.embed_configs(configs))
 
     def search(self, problem: Problem, configs: Sequence[Config], count: int) -> GraphWalk:
-        """Search configs as WACO does, by a walk over a graph of their embeddings.
+        """Search configs as WACO does (`walk`)."""
+        return self.walk(self.embed(problem), self.embed_configs(configs), count)
+
+    def rank(self, matrix: Tensor, configs: Tensor) -> NDArray[np.float64]:
+        """Score embedded configs of an embedded matrix, (n,) float64.
 
         Parameters
         ----------
-        problem : Problem
-        configs : sequence of Config
+        matrix : (128,) tensor
+            Of `embed`.
+        configs : (n, numbers) tensor
+            Of `embed_configs`.
+        """
+        with load_torch().no_grad():
+            return to_numpy(self._model.network.rank(matrix, configs)).astype(np.float64)
+
+    def walk(self, matrix: Tensor, configs: Tensor, count: int) -> GraphWalk:
+        """Search embedded configs as WACO does, by a walk over a graph of their embeddings.
+
+        Parameters
+        ----------
+        matrix, configs : tensor
+            As in `rank`.
         count : int
             Configs that are wanted.
         """
-        embedded, matrix, network = self.embed_configs(configs), self.embed(problem), self._model.network
+        return NeighbourGraph.of(to_numpy(configs)).walk(lambda which: self.rank(matrix, configs[which]), count)
 
-        def cost(which: NDArray[np.int64]) -> NDArray[np.float64]:
-            with load_torch().no_grad():
-                return to_numpy(network.rank(matrix, embedded[which])).astype(np.float64)
-
-        return NeighbourGraph.of(to_numpy(embedded)).walk(cost, count)
+    def knows(self, config: Config) -> bool:
+        """Tell whether the platform has all values of a config."""
+        try:
+            return bool(self._common(config)) and len(self._own([config])) == 1
+        except (KeyError, ValueError):
+            return False
 
     def embed(self, problem: Problem) -> Tensor:
         """Give a problem's embedding, (128,)."""

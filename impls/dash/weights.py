@@ -124,10 +124,12 @@ def load(path: Path, subject: Subject, device: str = "cpu") -> TrainedModel:
             )
     if (found := card.sealed(tensors).digest) != card.digest:
         raise BuildError(f"{path}: expected the digest {card.digest}, found {found}: the file is damaged")
-    network = Network(card.spec, device=device)
     try:
+        network = Network(card.spec, device=device)
         network.take(tensorfile.part_of(tensors, "network"))
         encoder = encoder_from(tensorfile.part_of(tensors, "encoder"))
+        if encoder.size != card.spec.latent:
+            raise ValueError(f"expected an encoder of {card.spec.latent} numbers, found {encoder.size}")
     except (ValueError, KeyError, IndexError) as error:
         raise BuildError(f"{path}: expected the weights that the card's parts have, found others: {error}") from error
     return TrainedModel(card, network, encoder)

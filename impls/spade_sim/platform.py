@@ -5,7 +5,7 @@ A simulator computes no result, so that it is no implementation: nothing here ma
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
@@ -27,6 +27,7 @@ class SpadePlatform:
     name: ClassVar[str] = "spade_sim"
     kind: ClassVar[DeviceKind | None] = None
     note: ClassVar[str] = "SPADE-like, simulated; not the published simulator"
+    cost_models: ClassVar[Mapping[str, str]] = {"dash": "spmark.impls.dash.cost_models:TransferredScores"}
 
     def space(self, problem: Problem) -> Space:
         """Give every config that differs from the others on a problem.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.interfaces import Config
@@ -18,7 +19,7 @@ from spmark.impls.tuning.gpu import PlanTimer
 from spmark.impls.tuning.race import Race
 
 
-def open_race(problem: Problem, device: DeviceSpec, seed: int = 0) -> Race[DevicePlan]:
+def open_race(problem: Problem, device: DeviceSpec, seed: int = 0, **options: Any) -> Race[DevicePlan]:
     """Open a race of configs of hyb and of the direct kernel, or of SDDMM's schedules.
 
     Parameters
@@ -28,6 +29,8 @@ def open_race(problem: Problem, device: DeviceSpec, seed: int = 0) -> Race[Devic
         Spec of the present GPU.
     seed : int
         Seed of the operands.
+    **options
+        Of `Race`.
     """
     target = open_target(device)
     spmm = problem.op is Op.SPMM
@@ -44,4 +47,4 @@ def open_race(problem: Problem, device: DeviceSpec, seed: int = 0) -> Race[Devic
     def prepare(configs: Sequence[Config]) -> None:
         target.load(list(dict.fromkeys(map(instance, configs))))
 
-    return Race(build, PlanTimer(problem, device, seed), prepare=prepare)
+    return Race(build, PlanTimer(problem, device, seed), prepare=prepare, **options)

@@ -5,8 +5,8 @@ Every legal config has the same chance, also those that no search would try.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.digest import implementation_version
@@ -15,8 +15,11 @@ from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.kernels import direct_spmm, sddmm_runs
 from spmark.impls.kernels.ell_buckets import NEVER
+from spmark.impls.runtime.plan import DevicePlan
+from spmark.impls.sparsetir.plan import SparseTir, build_plan
 from spmark.impls.sparsetir.search import MAX_WIDTHS, PARTITIONS, WORK, rule_width, sddmm_space, spmm_tiles
 from spmark.impls.tuning.platform import CommonLoops, ConfigSamples, digest_of_values, raced
+from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.runs import RUNS
 from spmark.impls.tuning.space import Axis, Space
 
@@ -51,12 +54,13 @@ _OWN = {
 
 
 class CudaPlatform:
-    """`spmark.impls.tuning.platform.Platform` of GPUs."""
+    """`spmark.impls.tuning.platform.PlanningPlatform` of GPUs."""
 
     ruled: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
     name: ClassVar[str] = "cuda"
     kind: ClassVar[DeviceKind | None] = DeviceKind.CUDA
     note: ClassVar[str] = "hyb(c, k) and CSR templates, measured"
+    cost_models: ClassVar[Mapping[str, str]] = {"dash": "spmark.impls.dash.cost_models:TransferredScores"}
 
     def space(self, problem: Problem) -> Space:
         """Give the configs of all templates as the values of one axis, so that each has the same chance.
@@ -139,11 +143,23 @@ class CudaPlatform:
         DeviceError
             The device is another one, or none.
         """
-        from spmark.impls.sparsetir.gpu import open_race
-
         if device is None or device.kind is not DeviceKind.CUDA:
             raise DeviceError(f"expected a GPU to measure on, found {device.name if device else 'no device'}")
-        return raced(open_race(problem, device), configs)
+        return raced(self.open_race(problem, device), configs)
+
+    def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
+        """Refuse what `SparseTir` refuses."""
+        return SparseTir().unsupported(problem, device)
+
+    def open_race(self, problem: Problem, device: DeviceSpec, **options: Any) -> Race[DevicePlan]:
+        """Open SparseTIR's race on a GPU; ``options`` are those of `Race`."""
+        from spmark.impls.sparsetir import gpu
+
+        return gpu.open_race(problem, device, **options)
+
+    def plan(self, problem: Problem, device: DeviceSpec, config: Config) -> DevicePlan:
+        """Convert, compile and upload."""
+        return build_plan(problem, device, config)
 
 
 def _spmm(problem: Problem) -> Iterator[Config]:

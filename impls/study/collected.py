@@ -30,6 +30,11 @@ class SampledConfig(Frozen):
         samples = tuple(samples_us)
         return cls(config=config, chosen_by_us=samples[::2], valued_by_us=samples[1::2] or samples, reason=reason)
 
+    @property
+    def samples_us(self) -> tuple[float, ...]:
+        """The samples of both halves; a single one stands twice."""
+        return (*self.chosen_by_us, *self.valued_by_us)
+
 
 class CollectedRow(Row):
     """All that was collected of one problem on one machine."""

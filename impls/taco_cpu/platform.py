@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 from spmark.impls.core.cores import allowed_cores
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import DeviceError
-from spmark.impls.core.interfaces import Config, Plan
+from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.runtime.gcc import gcc_missing
 from spmark.impls.taco_cpu.plan import TacoCpu, TacoPlan
@@ -24,11 +24,12 @@ _OWN = ("formats", "chunk")
 
 
 class CpuPlatform:
-    """`spmark.impls.tuning.platform.Platform` of the host's cores: every core that the process may use."""
+    """`spmark.impls.tuning.platform.PlanningPlatform` of the host's cores: every core that the process may use."""
 
     name: ClassVar[str] = "cpu"
     kind: ClassVar[DeviceKind | None] = DeviceKind.CPU
     note: ClassVar[str] = "generated C loop nests in the manner of TACO, measured"
+    cost_models: ClassVar[Mapping[str, str]] = {"dash": "spmark.impls.dash.cost_models:TransferredScores"}
 
     def space(self, problem: Problem) -> Space:
         """Give the space of the operator, whatever the matrix."""
@@ -69,9 +70,16 @@ class CpuPlatform:
         reason = "no device" if device is None else gcc_missing()
         if device is None or reason is not None:
             raise DeviceError(f"expected a CPU and a compiler of C to measure on, found none: {reason}")
-        threads, most_bytes = len(allowed_cores()), TacoCpu().most_bytes
+        return raced(self.open_race(problem, device, finalists=0), configs)
 
-        def build(config: Config) -> Plan:
-            return TacoPlan(problem, config, threads, most_bytes)
+    def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
+        """Refuse a machine without a compiler."""
+        return TacoCpu().unsupported(problem, device)
 
-        return raced(Race(build, HostTimer(problem, device), finalists=0), configs)
+    def open_race(self, problem: Problem, device: DeviceSpec, **options: Any) -> Race[TacoPlan]:
+        """Open a race on the host; ``options`` are those of `Race`."""
+        return Race(lambda config: self.plan(problem, device, config), HostTimer(problem, device), **options)
+
+    def plan(self, problem: Problem, device: DeviceSpec, config: Config) -> TacoPlan:
+        """Generate, compile and convert, with `TacoCpu`'s threads and cap of storage."""
+        return TacoPlan(problem, config, len(allowed_cores()), TacoCpu().most_bytes)

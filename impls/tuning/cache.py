@@ -140,16 +140,26 @@ def without_files() -> Iterator[None]:
         _ON_DISK.reset(token)
 
 
-def searched(cache: PlanCache, search: Callable[[], tuple[Config, Search]]) -> Kept:
+def searched(
+    cache: PlanCache, search: Callable[[], tuple[Config, Search]], apart: Mapping[str, float] | None = None
+) -> Kept:
     """Give the kept result; where there is none, search and keep the result.
 
     The seconds of the search are the phase ``search`` of the result, now and whenever it is read again.
+
+    Parameters
+    ----------
+    cache : PlanCache
+    search : callable
+    apart : mapping of str to float, optional
+        Seconds by phase that the search writes here as it goes. They are phases of the result beside ``search``.
     """
     kept = cache.read()
     if kept is None:
         started = perf_counter()
         config, record = search()
-        kept = Kept(config, record, {"search": perf_counter() - started})
+        others = dict(apart or {})
+        kept = Kept(config, record, {**others, "search": perf_counter() - started - sum(others.values())})
         cache.write(kept)
     return kept
 

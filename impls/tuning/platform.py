@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.interfaces import Config
+from spmark.impls.core.interfaces import Built, Config
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.space import Axis, Space, key_of
@@ -51,6 +51,8 @@ class Platform(Protocol):
     """What samples are taken on; None where they are simulated."""
     note: ClassVar[str]
     """Stands wherever a figure of the platform is shown."""
+    cost_models: ClassVar[Mapping[str, str]]
+    """As an implementation has them (`spmark.impls.table.cost_models`)."""
 
     def space(self, problem: Problem) -> Space:
         """Give the configs of a problem."""
@@ -95,6 +97,28 @@ class Platform(Protocol):
         ------
         SpmarkError
             The problem cannot be measured at all. A config that cannot be built has a reason in place of samples.
+        """
+        ...
+
+
+class PlanningPlatform(Platform, Protocol):
+    """A platform whose configs are plans of an implementation."""
+
+    def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
+        """Say why no config of the problem can be built on the device, or None."""
+        ...
+
+    def open_race(self, problem: Problem, device: DeviceSpec, **options: Any) -> Race[Any]:
+        """Open a race of configs on a device of the platform's ``kind``; ``options`` are those of `Race`."""
+        ...
+
+    def plan(self, problem: Problem, device: DeviceSpec, config: Config) -> Built:
+        """Build a config's plan on a device of the platform's ``kind``, or on the host ring.
+
+        Raises
+        ------
+        BuildError
+            The config cannot be built.
         """
         ...
 

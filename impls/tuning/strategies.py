@@ -64,9 +64,20 @@ def fastest(timed: Sequence[ConfigTime]) -> ConfigTime:
 
 
 def best_of_model(race: Times, model: CostModel, problem: Problem, configs: Sequence[Config], most: int) -> ConfigTime:
-    """Time the ``most`` configs that a cost model scores best."""
-    order = np.argsort(model.score(problem, configs), kind="stable")[:most]
-    return exhaustive(race, [configs[at] for at in order])
+    """Time the ``most`` configs that a cost model scores best, of those that can be built."""
+    order = np.argsort(model.score(problem, configs), kind="stable")
+    return first_built(race, [configs[at] for at in order], most)
+
+
+def first_built(race: Times, configs: Sequence[Config], most: int) -> ConfigTime:
+    """Time configs in their order until ``most`` of them have times, compiled side by side; give the fastest."""
+    timed: list[ConfigTime] = []
+    while missing := most - sum(math.isfinite(one.us) for one in timed):
+        some = configs[len(timed) : len(timed) + missing]
+        if not some:
+            break
+        timed += race.time_all(some)
+    return fastest(timed)
 
 
 def at_random(race: Times, configs: Sequence[Config], most: int, seed: int) -> ConfigTime:

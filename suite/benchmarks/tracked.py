@@ -36,8 +36,8 @@ HALF_LATER = (
 """Followed live, of float16 alone: their builds have benchmarks of their own, since those of others are of float32."""
 SDDMM_LATER = ("rowsplit", "cusparse_bsr", "stile", "triton_blocksparse", "sparsetir_bsr", "dgsparse", "taco_cpu")
 """Those of the later ones that have SDDMM."""
-REFUSED: Mapping[str, str] = {}
-"""Implementations for CUDA that are not followed, and why, in words: none today."""
+REFUSED: Mapping[str, str] = {"dash": "its choices are those of a model's file, which is no part of a commit"}
+"""Implementations for CUDA that are not followed, and why, in words."""
 DTYPES = ("float32", "float16")
 PHASES = ("features", "select", "search", "convert", "compile", "upload")
 SEARCH_PHASES = ("features", "select", "search")

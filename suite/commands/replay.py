@@ -18,7 +18,8 @@ from spmark.impls.core.guard import reading
 from spmark.suite.commands.console import answer, console, say, table
 
 if TYPE_CHECKING:
-    from spmark.suite.replay import LeftOut, Replayed
+    from spmark.suite.replay import Replayed
+    from spmark.suite.searched import LeftOut
 
 T4 = "t4"
 
@@ -43,6 +44,8 @@ def replay_records(request: ReplayRequest) -> None:
     ------
     RecordError
         There are no records, a file cannot be read, or the export cannot be written.
+    DatasetError
+        Collected samples of several origins stand in one path.
     SweepError
         The model, a filter or the format of the export is unknown.
     """
@@ -55,14 +58,17 @@ def replay_records(request: ReplayRequest) -> None:
         replayed = replay(request.results, request.model, request.seed, request.only)
     cases = _judged(replayed)
     groups = _summary(cases)
+    notes = {one.case.implementation: one.note for one, _ in replayed.scored if one.note}
     if request.export:
         _write(replayed, request.export[1])
     if request.as_json:
         told = {"model": request.model, "seed": request.seed, "summary": _plain(groups), "cases": _plain(cases)}
-        answer(told | {"left_out": [asdict(one) for one in replayed.left_out]})
+        answer(told | {"notes": notes, "left_out": [asdict(one) for one in replayed.left_out]})
         return
     if groups:
         screen.print(table(f"{request.model}: measured configs, as it orders them", list(map(_shown, groups))))
+    for platform, note in notes.items():
+        say(screen, escape(f"{platform}: {note}"))
     if replayed.left_out:
         screen.print(table("Cases that cannot be replayed", _counted(replayed.left_out), plain=True))
     if request.export:
@@ -74,7 +80,7 @@ def _judged(replayed: Replayed) -> list[dict[str, Any]]:
 
     return [
         {
-            "case_id": one.record.case_id,
+            "case_id": one.case_id,
             "implementation": one.case.implementation,
             "source": one.case.matrix.source,
             "label": one.case.label,

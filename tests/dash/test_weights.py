@@ -127,6 +127,31 @@ def test_weights_that_do_not_fit_the_card_are_refused(model, file):
         weights.load(file, CPU)
 
 
+@pytest.mark.parametrize(
+    ("changes", "cut", "message"),
+    [
+        ({"latent": 8, "predictor": "gru"}, 64, "expected z of 64 numbers for the predictor gru, found 8"),
+        ({}, 8, "expected an encoder of 64 numbers, found 8"),
+        ({"featuriser": "waco"}, 64, "Missing key"),
+    ],
+)
+def test_parts_that_do_not_fit_together_are_refused(model, file, changes, cut, message):
+    tensors = {
+        name: array[..., :cut] if name.startswith("encoder") else array for name, array in model.tensors().items()
+    }
+    card = model.card.model_copy(update={"spec": NetworkSpec.model_validate(model.card.spec.model_dump() | changes)})
+    tensorfile.write(file, tensors, {"card": card.sealed(tensors).model_dump_json()})
+    with pytest.raises(BuildError, match=f"(?s)weights that the card's parts have, found others: .*{message}"):
+        weights.load(file, CPU)
+
+
+def test_an_encoder_without_weights_is_refused(model, file):
+    tensors = {name: array for name, array in model.tensors().items() if not name.startswith("encoder")}
+    tensorfile.write(file, tensors, {"card": model.card.sealed(tensors).model_dump_json()})
+    with pytest.raises(BuildError, match="weights that the card's parts have, found others"):
+        weights.load(file, CPU)
+
+
 def test_a_file_that_cannot_be_written_says_so(model, tmp_path):
     (tmp_path / "taken").write_text("a file in the place of a folder")
     with pytest.raises(BuildError, match="the file cannot be written"):

@@ -30,7 +30,7 @@ class UnprintableError(Exception):
     """A command handed a control character to the terminal: no error of ours, so the harness tells it."""
 
 
-def _printed(act: Callable[[], object]) -> object:
+def printed(act: Callable[[], object]) -> object:
     """Run a command; raise where it prints what a terminal would obey."""
     out = io.StringIO()
     try:
@@ -43,7 +43,7 @@ def _printed(act: Callable[[], object]) -> object:
 
 def _report(data: bytes, folder: Path) -> object:
     records = seeds.unpacked(data, folder / "in")
-    return _printed(lambda: draw([records], folder / "site", baseline=None, title=None, paper=None, as_json=False))
+    return printed(lambda: draw([records], folder / "site", baseline=None, title=None, paper=None, as_json=False))
 
 
 def _undrawn(data: bytes, folder: Path) -> object:
@@ -55,27 +55,27 @@ def _undrawn(data: bytes, folder: Path) -> object:
 
 def _provenance(data: bytes, folder: Path) -> object:
     records = seeds.unpacked(data, folder / "in")
-    return _printed(lambda: show_provenance(records, as_json=False))
+    return printed(lambda: show_provenance(records, as_json=False))
 
 
 def _compared(data: bytes, folder: Path) -> object:
     before = seeds.unpacked(seeds.whole()[0], folder / "before")
     after = seeds.unpacked(data, folder / "after")
     request = CompareRequest(before, after, True, None, 0.02, True, False)
-    return _printed(lambda: compare_records(request))
+    return printed(lambda: compare_records(request))
 
 
 def _replayed(data: bytes, folder: Path) -> object:
     """Replay by the model that loads no matrix, and export."""
     records = seeds.unpacked(data, folder / "in")
     request = ReplayRequest([records], "recorded", 0, (), ("t4", folder / "t4.json"), False)
-    return _printed(lambda: replay_records(request))
+    return printed(lambda: replay_records(request))
 
 
 def _fitted(data: bytes, folder: Path) -> object:
     records = seeds.unpacked(data, folder / "in")
-    _printed(lambda: show_spread([records], as_json=False))
-    return _printed(lambda: fit_model([records], folder / "fit.json", as_json=False))
+    printed(lambda: show_spread([records], as_json=False))
+    return printed(lambda: fit_model([records], folder / "fit.json", as_json=False))
 
 
 def _imported(data: bytes, folder: Path) -> object:
@@ -83,7 +83,7 @@ def _imported(data: bytes, folder: Path) -> object:
     records = seeds.unpacked(data, folder / "in")
     os.chdir(seeds.repository())
     try:
-        return _printed(lambda: import_into_asv([records], folder / "asv" / "results", None, as_json=False))
+        return printed(lambda: import_into_asv([records], folder / "asv" / "results", None, as_json=False))
     finally:
         os.chdir(folder)
 

@@ -11,9 +11,9 @@ import pytest
 from fuzz.harness import fuzz, targets
 
 BRIEFLY = {
-    "asv_import", "cache_entry", "candidates", "claims", "compare", "dgl", "manifest", "mtx", "mtx_tar_gz_content",
-    "npz", "ogb", "operator", "plan_cache", "planetoid", "provenance", "published_table", "rank_model", "records",
-    "report", "runs", "smtx", "snap", "spread_model", "sweep",
+    "asv_import", "cache_entry", "candidates", "claims", "collected", "compare", "dgl", "manifest", "mtx",
+    "mtx_tar_gz_content", "npz", "ogb", "operator", "plan_cache", "planetoid", "provenance", "published_table",
+    "rank_model", "records", "report", "runs", "smtx", "snap", "spread_model", "sweep", "transfer_model_sealed",
 }  # fmt: skip
 """One target of every kind of file. The others, each a child process that takes seconds to start, run with the rest."""
 SECONDS = float(os.environ.get("SPMARK_FUZZ_SECONDS", "0"))

@@ -230,6 +230,19 @@ def test_a_search_runs_once_and_its_seconds_are_told_again() -> None:
     assert set(first.phases_s) == {"search"}
 
 
+def test_phases_of_a_search_stand_apart_from_it() -> None:
+    apart: dict[str, float] = {}
+
+    def search() -> tuple[dict[str, Any], Search]:
+        apart["select"] = 1e-9
+        return {"work": 8}, SEARCH
+
+    first = searched(cache_of(), search, apart)
+    assert first.phases_s == {"select": 1e-9, "search": first.phases_s["search"]}
+    apart.clear()
+    assert searched(cache_of(), search, apart) == first
+
+
 def test_held_results_answer_before_files_and_take_in_what_is_read_or_found() -> None:
     held: dict[str, bytes] = {}
     with held_results(held):

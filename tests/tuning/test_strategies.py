@@ -10,10 +10,11 @@ import numpy as np
 from problems import random_csr
 from races import made_up_race
 
+from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.tuning.space import Axis, Space
-from spmark.impls.tuning.strategies import Walk, along, at_random, best_of_model, exhaustive
+from spmark.impls.tuning.strategies import Walk, along, at_random, best_of_model, exhaustive, first_built
 
 PROBLEM = Problem(Op.SPMM, random_csr(8, 8, [2] * 8), 4)
 
@@ -37,6 +38,18 @@ def test_the_best_of_a_model_are_asked_for() -> None:
     race, timer = made_up_race(lambda config: 10.0 - config["x"])
     assert best_of_model(race, Model(), PROBLEM, [{"x": x} for x in (5, 1, 4, 2)], 2).config == {"x": 2}
     assert [config["x"] for config in timer.asked] == [1, 2]
+
+
+def test_others_are_asked_for_in_place_of_configs_that_cannot_be_built() -> None:
+    def cost(config: Config) -> float:
+        if config["x"] % 2:
+            raise BuildError("odd")
+        return 10.0 - config["x"]
+
+    race, timer = made_up_race(cost)
+    assert first_built(race, [{"x": x} for x in (5, 2, 1, 3, 4, 6)], 2).config == {"x": 4}
+    assert [config["x"] for config in timer.asked] == [5, 2, 1, 3, 4]
+    assert first_built(race, [{"x": x} for x in (1, 8, 3)], 2).config == {"x": 8}
 
 
 def test_random_configs_are_distinct_and_follow_their_seed() -> None:

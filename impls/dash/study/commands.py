@@ -9,7 +9,7 @@ from typing import ClassVar
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.contracts import Outcome, StudyJob, TransferJob
 from spmark.impls.core.errors import BuildError, DatasetError, SweepError
-from spmark.impls.dash.cost_models import own_model
+from spmark.impls.dash.finding import own_model
 from spmark.impls.dash.study.checkpoints import Epoch
 from spmark.impls.dash.study.compare import compare
 from spmark.impls.dash.study.gathering import Gathered, check_apart, gather

@@ -1,0 +1,144 @@
+"""DASH as a search: the platform's model orders drawn configs, the best of them are measured, and the fastest is built.
+
+"DASH: Data-efficient learned cost models for sparse matrix computations on emerging hardware platforms", section 4.2:
+the best of the five configs that the model ranks first, or the first alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from importlib.util import find_spec
+from typing import ClassVar, cast
+
+import numpy as np
+
+from spmark.impls.core.choices import check_choices
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.interfaces import Built, Config, Plan, Search
+from spmark.impls.core.problem import Op, Problem
+from spmark.impls.dash.finding import find_model, how_made, platform_scores
+from spmark.impls.dash.score import DashScores
+from spmark.impls.dash.waco import BEAM
+from spmark.impls.dash.withtorch import load_torch
+from spmark.impls.table import find_platform
+from spmark.impls.tuning.cache import PlanCache, searched
+from spmark.impls.tuning.platform import PlanningPlatform
+from spmark.impls.tuning.space import key_of
+from spmark.impls.tuning.strategies import first_built
+
+_PLATFORMS = {DeviceKind.CUDA: "cuda", DeviceKind.HOST_SIMT: "cuda", DeviceKind.CPU: "cpu"}
+_NEEDED = ("torch", "safetensors")
+
+
+class Visit(StrEnum):
+    """Which of the drawn configs the model scores."""
+
+    ALL = "all"
+    WALK = "walk"
+    """Those on WACO's walk over the configs' neighbours."""
+
+
+@dataclass(frozen=True)
+class Dash:
+    """The fastest of the few configs of a platform that its model scores best: loop nests on a CPU, templates on a GPU.
+
+    Raises
+    ------
+    ValueError
+        A tunable has an illegal value; says which and why.
+    """
+
+    name: ClassVar[str] = "dash"
+    ops: ClassVar[frozenset[Op]] = frozenset(Op)
+    devices: ClassVar[frozenset[DeviceKind]] = frozenset({DeviceKind.CUDA, DeviceKind.HOST_SIMT, DeviceKind.CPU})
+    kernels: ClassVar[tuple[()]] = ()
+
+    top: int = 5
+    """Configs that are measured: the paper has 1 and 5."""
+    configs: int = 1000
+    """Configs that are drawn of the platform's space beside its default, or all of a smaller space."""
+    search: str = Visit.ALL
+    """``all`` scores every drawn config, ``walk`` those that WACO's search meets."""
+    seed: int = 0
+    """Seed of the draw."""
+
+    def __post_init__(self) -> None:
+        check_choices(self, search=list(map(str, Visit)))
+        for name, least in (("top", 1), ("configs", 0), ("seed", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"expected {name} of at least {least}, found {getattr(self, name)}")
+
+    def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
+        """Refuse what the platform refuses, a missing library, and a platform without a model."""
+        platform = _platform(device)
+        lacking = [name for name in _NEEDED if find_spec(name) is None]
+        if lacking:
+            return f"expected the extra dash, found no {' and no '.join(lacking)}: pip install 'spmark[dash]'"
+        if find_model(platform.name, problem.op) is None:
+            made = how_made(platform.name, problem.op)
+            return f"expected a model of {problem.op} on {platform.name}, found none: {made}"
+        return platform.unsupported(problem, device)
+
+    def build(self, problem: Problem, device: DeviceSpec) -> Plan:
+        """Score, measure the best, and build the fastest; on the host ring and without non-zeros nothing is measured.
+
+        Raises
+        ------
+        BuildError
+            The model's file is damaged or of another space, or none of the configs can be built.
+        """
+        platform, own = _platform(device), Built()
+        with own.phase("compile"):
+            # What a process pays once: PyTorch, and the model's file.
+            on_gpu = device.kind is DeviceKind.CUDA and load_torch().cuda.is_available()
+            scores = platform_scores(platform, problem.op, "cuda" if on_gpu else "cpu")
+        if device.kind is DeviceKind.HOST_SIMT or problem.matrix.nnz == 0:
+            config = self._ranked(platform, problem, scores, own)[0][0]
+            plan = platform.plan(problem, device, config)
+        else:
+            pinned = {**asdict(self), "model": scores.digest, "platform": platform.version()}
+            apart = Built()
+            kept = searched(
+                PlanCache(self.name, problem, device, pinned),
+                lambda: self._search(platform, problem, device, scores, apart),
+                apart.phases_s,
+            )
+            plan = platform.plan(problem, device, kept.config)
+            plan.search = kept.search
+            plan.charge(kept.phases_s)
+        plan.charge(own.phases_s)
+        plan.config["model"] = scores.digest[:16]
+        return cast("Plan", plan)
+
+    def _ranked(
+        self, platform: PlanningPlatform, problem: Problem, scores: DashScores, own: Built
+    ) -> list[tuple[Config, float]]:
+        """Give drawn configs with their scores, the best first."""
+        with own.phase("features"):
+            matrix = scores.embed(problem)
+        with own.phase("select"):
+            drawn = [platform.default(problem), *platform.space(problem).sample(self.seed, self.configs)]
+            configs = list({key_of(config): config for config in drawn}.values())
+            embedded = scores.embed_configs(configs)
+            if self.search == Visit.WALK:
+                met = np.array(scores.walk(matrix, embedded, BEAM).found)
+            else:
+                met = np.arange(len(configs))
+            found = scores.rank(matrix, embedded[met])
+            return [(configs[met[at]], float(found[at])) for at in np.argsort(found, kind="stable")]
+
+    def _search(
+        self, platform: PlanningPlatform, problem: Problem, device: DeviceSpec, scores: DashScores, own: Built
+    ) -> tuple[Config, Search]:
+        ranked = self._ranked(platform, problem, scores, own)
+        told = {key_of(config): score for config, score in ranked}
+        race = platform.open_race(problem, device, predict=lambda config: told[key_of(config)], finalists=self.top)
+        first_built(race, [config for config, _ in ranked], self.top)
+        config, _ = race.finish()
+        return config, race.describe(cores=load_torch().get_num_threads(), eligible=len(ranked))
+
+
+def _platform(device: DeviceSpec) -> PlanningPlatform:
+    platform: PlanningPlatform = find_platform(_PLATFORMS[device.kind])
+    return platform

@@ -1,0 +1,283 @@
+"""The implementation ``dash``: which configs are measured and built, what is kept, and what is refused with reasons."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from dash_fakes import keep_model
+from problems import matrices, problems, random_csr, run_checked
+from races import MadeUpTimer
+
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import BuildError, SweepError
+from spmark.impls.core.interfaces import Built, Config
+from spmark.impls.core.plainjson import parse_model
+from spmark.impls.core.problem import Op, Problem
+from spmark.impls.dash import finding, plan, tensorfile
+from spmark.impls.dash.finding import find_model, platform_scores
+from spmark.impls.dash.plan import Dash
+from spmark.impls.dash.weights import ModelCard
+from spmark.impls.runtime.device import find
+from spmark.impls.sparsetir.platform import CudaPlatform
+from spmark.impls.table import composition_of, create, find_platform
+from spmark.impls.taco_cpu.platform import CpuPlatform
+from spmark.impls.tuning.race import Race
+from spmark.impls.tuning.space import key_of
+
+pytest.importorskip("torch", reason="PyTorch is not installed (extra dash)")
+pytest.importorskip("safetensors", reason="safetensors is not installed (extra dash)")
+
+MATRIX = random_csr(70, 90, [i % 12 for i in range(70)])
+HOST, RING = find("cpu"), find("host-simt")
+GPU = RING.model_copy(update={"kind": DeviceKind.CUDA, "name": "made-up"})
+PROBLEMS = {op: Problem(op, MATRIX, 32) for op in Op}
+Keep = Callable[..., Path]
+
+
+@pytest.fixture
+def keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keep:
+    """Give what writes a model into an empty cache."""
+    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
+
+    return keep_model
+
+
+def ranked(how: Dash, name: str, problem: Problem) -> list[str]:
+    """Give the keys of what the implementation draws, in the order of the model's scores."""
+    platform = find_platform(name)
+    configs = [platform.default(problem), *platform.space(problem).sample(how.seed, how.configs)]
+    scores = platform_scores(platform, problem.op).score(problem, configs)
+    return list(dict.fromkeys(key_of(configs[at]) for at in np.argsort(scores, kind="stable")))
+
+
+def cost(config: Config) -> float:
+    """Give different times to different configs, whatever a model thinks of them."""
+    return 10.0 + sum(map(ord, key_of(config))) % 97 / 10
+
+
+class MadeUp:
+    """Stands in for a platform's measuring and building, on made-up times."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, kind: type, cost: Callable[[Config], float] = cost) -> None:
+        self.timer = MadeUpTimer(cost)
+
+        def open_race(self_: Any, problem: Problem, device: Any, **options: Any) -> Race[Built]:
+            return Race(lambda config: Built(config=dict(config)), self.timer, **options)
+
+        monkeypatch.setattr(kind, "open_race", open_race)
+        monkeypatch.setattr(kind, "plan", lambda self_, problem, device, config: Built(config=dict(config)))
+
+
+@pytest.mark.parametrize("op", Op)
+def test_on_a_cpu_the_fastest_of_the_model_s_first_is_built(op: Op, keep: Keep) -> None:
+    keep("cpu", op)
+    how = Dash(top=2, configs=30)
+    assert how.unsupported(PROBLEMS[op], HOST) is None
+    built = how.build(PROBLEMS[op], HOST)
+    run_checked(built, PROBLEMS[op])
+    assert built.search is not None
+    timed = [one for one in built.search.seen if one.samples_us]
+    order = [key_of(one.config) for one in built.search.seen]
+    assert len(timed) == 2
+    assert order == ranked(how, "cpu", PROBLEMS[op])[: len(order)]
+    assert [one.predicted for one in built.search.seen] == sorted(one.predicted for one in built.search.seen)
+    assert built.search.eligible == 31
+    assert {"features", "select", "search", "convert", "compile"} <= built.phases_s.keys()
+    chosen = {name: value for name, value in built.config.items() if name not in ("threads", "model")}
+    assert key_of(chosen) in {key_of(one.config) for one in timed}
+    assert built.config["model"] == platform_scores(find_platform("cpu"), op).digest[:16]
+
+
+@pytest.mark.parametrize("op", Op)
+@pytest.mark.parametrize("top", [1, 5])
+def test_on_a_gpu_the_fastest_of_the_model_s_first_is_built(
+    top: int, op: Op, keep: Keep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep("cuda", op)
+    made = MadeUp(monkeypatch, CudaPlatform)
+    how = Dash(top=top, configs=40)
+    built = how.build(PROBLEMS[op], GPU)
+    asked = [key_of(config) for config in made.timer.asked]
+    assert asked == ranked(how, "cuda", PROBLEMS[op])[:top]
+    least = min(made.timer.asked, key=cost)
+    assert key_of({name: value for name, value in built.config.items() if name != "model"}) == key_of(least)
+    assert min(built.phases_s[name] for name in ("features", "select", "search")) > 0
+
+
+def test_others_are_measured_for_configs_that_cannot_be_built(keep: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep("cpu", Op.SPMM)
+    how, problem = Dash(top=3, configs=40), PROBLEMS[Op.SPMM]
+    order = ranked(how, "cpu", problem)
+
+    def picky(config: Config) -> float:
+        if order.index(key_of(config)) in (0, 2, 3):
+            raise BuildError("expected at most 1 byte")
+        return cost(config)
+
+    MadeUp(monkeypatch, CpuPlatform, picky)
+    search = how.build(problem, HOST).search
+    assert search is not None
+    assert [order.index(key_of(one.config)) for one in search.seen] == [0, 1, 2, 3, 4, 5]
+    assert [one.reason for one in search.seen if not one.samples_us] == ["expected at most 1 byte"] * 3
+
+
+def test_where_no_config_can_be_built_the_reasons_are_told(keep: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep("cpu", Op.SPMM)
+
+    def never(config: Config) -> float:
+        raise BuildError("no room")
+
+    MadeUp(monkeypatch, CpuPlatform, never)
+    with pytest.raises(BuildError, match="expected one of 8 candidates to build and to be right, found none: no room"):
+        Dash(configs=7).build(PROBLEMS[Op.SPMM], HOST)
+
+
+def test_a_search_is_kept_for_its_model_and_its_tunables(keep: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep("cpu", Op.SPMM)
+    made, problem = MadeUp(monkeypatch, CpuPlatform), PROBLEMS[Op.SPMM]
+    how = Dash(configs=10)
+    first = how.build(problem, HOST)
+    paid = len(made.timer.asked)
+    again = how.build(problem, HOST)
+    assert (len(made.timer.asked), again.config, again.search) == (paid, first.config, first.search)
+    assert {name: again.phases_s[name] for name in ("features", "select", "search")} == {
+        name: first.phases_s[name] for name in ("features", "select", "search")
+    }
+    replace(how, seed=3).build(problem, HOST)
+    assert len(made.timer.asked) == 2 * paid
+    keep("cpu", Op.SPMM, seed=2)
+    how.build(problem, HOST)
+    assert len(made.timer.asked) == 3 * paid
+
+
+@pytest.mark.parametrize("op", Op)
+def test_on_the_host_ring_the_model_s_first_is_built_unmeasured(op: Op, keep: Keep) -> None:
+    keep("cuda", op)
+    how, problem = Dash(configs=20), problems()[f"{op}-under_32_rows-J32-float32"]
+    assert how.unsupported(problem, RING) is None
+    built = how.build(problem, RING)
+    run_checked(built, problem)
+    assert built.search is None
+    first = json.loads(ranked(how, "cuda", problem)[0])
+    assert {name: first[name] for name in built.config if name in first}.items() <= built.config.items()
+    assert len(first.keys() & built.config.keys()) > 3
+
+
+@pytest.mark.parametrize("op", Op)
+@pytest.mark.parametrize("device", [HOST, RING, GPU], ids=["cpu", "ring", "gpu"])
+def test_a_matrix_without_non_zeros_is_measured_nowhere(
+    device: Any, op: Op, keep: Keep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep("cpu", op)
+    keep("cuda", op)
+    made = [MadeUp(monkeypatch, kind) for kind in ((CpuPlatform, CudaPlatform) if device is GPU else ())]
+    problem = Problem(op, matrices()["no_nonzeros"], 32)
+    built = Dash(configs=10).build(problem, device)
+    if not made:
+        run_checked(built, problem)
+    assert not any(one.timer.asked for one in made)
+    assert built.search is None
+
+
+def test_a_walk_measures_what_scoring_all_would_where_configs_are_few(
+    keep: Keep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep("cuda", Op.SDDMM)
+    made = MadeUp(monkeypatch, CudaPlatform)
+    Dash(configs=40, top=4).build(PROBLEMS[Op.SDDMM], GPU)
+    of_all, made.timer.asked = made.timer.asked, []
+    Dash(configs=40, top=4, search="walk").build(PROBLEMS[Op.SDDMM], GPU)
+    assert made.timer.asked == of_all
+
+
+@pytest.mark.parametrize("device", [HOST, RING], ids=["cpu", "ring"])
+def test_without_a_model_the_command_that_makes_one_is_told(device: Any, keep: Keep) -> None:
+    name = "cpu" if device is HOST else "cuda"
+    reason = Dash().unsupported(PROBLEMS[Op.SDDMM], device)
+    assert reason is not None
+    assert f"expected a model of sddmm on {name}, found none: train one with spmark train dash --source" in reason
+    assert (
+        f"--op sddmm, without --out, on samples of spmark collect, those of the target with --platform {name}" in reason
+    )
+    keep(name, Op.SPMM)
+    assert Dash().unsupported(PROBLEMS[Op.SDDMM], device) == reason
+    keep(name, Op.SDDMM)
+    assert Dash().unsupported(PROBLEMS[Op.SDDMM], device) is None
+
+
+def test_what_the_platform_refuses_is_refused(keep: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep("cpu", Op.SPMM)
+    monkeypatch.setattr("spmark.impls.taco_cpu.plan.gcc_missing", lambda: "no g++")
+    assert Dash().unsupported(PROBLEMS[Op.SPMM], HOST) == "no g++"
+    monkeypatch.setattr(plan, "find_spec", lambda name: None)
+    reason = Dash().unsupported(PROBLEMS[Op.SPMM], HOST)
+    assert reason == "expected the extra dash, found no torch and no safetensors: pip install 'spmark[dash]'"
+
+
+def test_an_own_model_stands_before_one_that_ships(keep: Keep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finding, "SHIPPED", tmp_path / "shipped")
+    assert find_model("cpu", Op.SPMM) is None
+    shipped = keep("cpu", Op.SPMM, path=tmp_path / "shipped" / "cpu-spmm.safetensors")
+    assert find_model("cpu", Op.SPMM) == shipped
+    assert find_model("cpu", Op.SDDMM) is None
+    own = keep("cpu", Op.SPMM)
+    assert find_model("cpu", Op.SPMM) == own != shipped
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"space_digest": "0123"}, "space_digest is .*, found 0123; train a model"),
+        ({"parameters_digest": "0123"}, "parameters_digest is .*, found 0123"),
+        ({"platform": "cuda"}, "platform is cpu, found cuda"),
+        ({"op": Op.SDDMM}, "op is spmm, found sddmm"),
+    ],
+)
+def test_a_model_of_something_else_is_refused(changes: dict[str, Any], message: str, keep: Keep) -> None:
+    keep("cpu", Op.SPMM, about=changes)
+    with pytest.raises(BuildError, match=message):
+        Dash().build(PROBLEMS[Op.SPMM], HOST)
+
+
+def test_an_encoder_of_other_numbers_is_refused(keep: Keep) -> None:
+    path = keep("cpu", Op.SPMM)
+    tensors, texts = tensorfile.read(path)
+    tensors["encoder.0.weights"] = np.zeros((70, 64), np.float32)
+    card = parse_model(ModelCard, texts["card"].encode()).sealed(tensors)
+    tensorfile.write(path, tensors, {"card": card.model_dump_json()})
+    with pytest.raises(BuildError, match=r"an encoder of the platform's \d+ own parameters, found one of 70"):
+        Dash().build(PROBLEMS[Op.SPMM], HOST)
+
+
+@pytest.mark.parametrize(("device", "name"), [(HOST, "cpu"), (RING, "cuda")])
+@pytest.mark.parametrize("op", Op)
+def test_stores_are_those_of_the_plan(keep: Keep, device: DeviceSpec, name: str, op: Op) -> None:
+    keep(name, op)
+    built = Dash(top=1).build(PROBLEMS[op], device)
+    stores = composition_of("dash").stores(Dash(top=1), PROBLEMS[op], device, built.config)
+    assert stores.nnz == MATRIX.nnz
+    assert stores.stored == built.stored
+
+
+def test_a_damaged_model_is_refused(keep: Keep) -> None:
+    path = keep("cpu", Op.SPMM)
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(BuildError, match="the file is damaged"):
+        Dash().build(PROBLEMS[Op.SPMM], HOST)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [({"top": 0}, "top of at least 1, found 0"), ({"search": "some"}, "search out of all, walk, found 'some'")],
+)
+def test_illegal_tunables_are_refused(config: Config, message: str) -> None:
+    with pytest.raises(SweepError, match=f"implementation dash: expected {message}"):
+        create("dash", config)
