@@ -116,7 +116,7 @@ def test_a_range_is_least_and_greatest_of_the_matrices(
             ("ogb/ogbn-arxiv", 1.8),
             ("twin/reddit_twin", 1.5),
         )
-        for name, us in (("cusparse", 10 * ratio), ("sparsetir", 10.0))
+        for name, us in (("cusparse", 10 * ratio), ("sparsetir_paper", 10.0))
         for width in WIDTHS
     ]
     card = cards("sparsetir", rows).loc["spmm-over-cusparse-v100"]
@@ -156,7 +156,7 @@ def test_padding_is_a_share_of_all_stored_elements(
     case: Callable[..., Any], cards: Callable[..., pd.DataFrame]
 ) -> None:
     facts = ProblemFacts(num_rows=9, num_cols=9, nnz=8_410, longest_row=9, flops=100, compulsory_bytes=100)
-    row = case("sparsetir", width=32, stored=10_000, problem=facts)
+    row = case("sparsetir_paper", width=32, stored=10_000, problem=facts)
     card = cards("sparsetir", [row]).loc["table1.cora.padding"]
     assert card["ours_value"] == pytest.approx(15.9) and card["verdict"] == "reproduced"
 
