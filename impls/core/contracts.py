@@ -286,6 +286,7 @@ class Calibrating(Protocol):
         device : DeviceSpec
             With the constants among its tables.
         agreement : list of dict
-            How well the constants predict what was not fitted, one row for each operator and dtype.
+            How well the constants predict what was not fitted, one row for each operator and dtype. A terminal shows
+            no value that is a list.
         """
         ...
