@@ -144,6 +144,8 @@ class TrainingJob:
     """Of measured labels."""
     published: PublishedText | None = None
     """Published labels, in place of measured ones."""
+    as_published: bool = False
+    """Whether features and questions of the model are the paper's, where ours differ."""
 
 
 class Training(Protocol):
