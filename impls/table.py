@@ -26,6 +26,7 @@ IMPLEMENTATIONS: Mapping[str, str] = {
     "rowsplit": "spmark.impls.rowsplit.plan:RowSplit",
     "nnzbalanced": "spmark.impls.nnzbalanced.plan:NnzBalanced",
     "dgsparse": "spmark.impls.dgsparse.plan:DgSparse",
+    "featgraph": "spmark.impls.featgraph.plan:FeatGraph",
     "direct": "spmark.impls.direct.plan:Direct",
     "sparsetir": "spmark.impls.sparsetir.plan:SparseTir",
     "sparsetir_bsr": "spmark.impls.sparsetir.blocks:SparseTirBsr",
