@@ -22,6 +22,7 @@ IMPLEMENTATIONS: Mapping[str, str] = {
     "cusparse_bell": "spmark.impls.cusparse.plan:CuSparseBell",
     "cusparse_bsr": "spmark.impls.cusparse.plan:CuSparseBsr",
     "cublas": "spmark.impls.cublas.plan:CuBlas",
+    "cublaslt_best": "spmark.impls.cublas.plan:CuBlasLtBest",
     "gespmm": "spmark.impls.gespmm.plan:GeSpmm",
     "rowsplit": "spmark.impls.rowsplit.plan:RowSplit",
     "nnzbalanced": "spmark.impls.nnzbalanced.plan:NnzBalanced",

@@ -27,7 +27,7 @@ IMPLEMENTATIONS = (
 """Followed from the first day, live and in imported sweeps."""
 LATER = (
     "rowsplit", "nnzbalanced", "cusparse_bsr", "sparsetir_nohyb", "liteform", "stile", "lo_spmm",
-    "dgsparse", "direct", "taco_cpu", "featgraph",
+    "dgsparse", "direct", "taco_cpu", "featgraph", "cublaslt_best",
 )  # fmt: skip
 """Followed live beside these. A new implementation is appended here, or to `HALF_LATER`, or explained in `REFUSED`."""
 HALF_LATER = (
