@@ -133,6 +133,9 @@ def train(
         list[str] | None,
         typer.Option(help="Files of labels or folders that hold some; [bold]published[/bold] for the authors'."),
     ] = None,
+    as_published: Annotated[
+        bool, typer.Option("--as-published", help="With the paper's features and questions, where ours differ.")
+    ] = False,
     name: Annotated[str, typer.Option(help="What records call the model.")] = "mine",
     out: Annotated[Path | None, typer.Option(help="File of the model, or folder of the study.")] = None,
     reproduce: Annotated[
@@ -179,7 +182,7 @@ def train(
     if reproduce:
         reproduce_study(method, seeds, slow, out or Path("out") / f"{method}-predictors", as_json)
         return
-    train_predictor(TrainRequest(method, tuple(labels or ()), out, name, as_json))
+    train_predictor(TrainRequest(method, tuple(labels or ()), out, name, as_json, as_published))
 
 
 def study(

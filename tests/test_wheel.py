@@ -213,7 +213,9 @@ def test_what_was_measured_once_is_found_where_it_is_installed(installed: Instal
         "print(*shipped(), find(SHIPPED).card.gpu, len(table_for('nvidia-h200').entries) > 0)\n"
     )
     found = installed.run("python", "-c", program)
-    assert found.stdout.split() == ["nvidia-h200", "published-v100", "nvidia-h200", "True"], found.stderr
+    assert found.stdout.split() == ["nvidia-h200", "nvidia-h200-published", "published-v100", "nvidia-h200", "True"], (
+        found.stderr
+    )
 
 
 @pytest.mark.full

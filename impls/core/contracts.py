@@ -144,6 +144,8 @@ class TrainingJob:
     """Of measured labels."""
     published: PublishedText | None = None
     """Published labels, in place of measured ones."""
+    as_published: bool = False
+    """Whether features and questions of the model are the paper's, where ours differ."""
 
 
 class Training(Protocol):
@@ -354,6 +356,7 @@ class Calibrating(Protocol):
         device : DeviceSpec
             With the constants among its tables.
         agreement : list of dict
-            How well the constants predict what was not fitted, one row for each operator and dtype.
+            How well the constants predict what was not fitted, one row for each operator and dtype. A terminal shows
+            no value that is a list.
         """
         ...

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from ctypes import c_void_p
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from spmark.impls.core.interfaces import DeviceArray
+from spmark.impls.core.errors import DeviceError, UnsupportedError
+from spmark.impls.core.interfaces import Built, Config, DeviceArray, Plan
 from spmark.impls.core.problem import DType, Problem
 from spmark.impls.cublas.library import WORKSPACE_BYTES, library
+from spmark.impls.cublas.light import ALIGNMENT, Product
 from spmark.impls.cublas.plan import SAMPLE, THREADS
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import C_TYPES
 from spmark.impls.runtime.withcupy import cupy
+from spmark.impls.tuning.gpu import PlanTimer
+from spmark.impls.tuning.race import Race
+from spmark.impls.tuning.strategies import exhaustive
 
 _NO_TRANSPOSE, _TRANSPOSE = 0, 1
 _COMPUTE_32F, _DEFAULT_ALGORITHM = 68, -1
@@ -53,8 +60,7 @@ class DenseSpmm(DevicePlan):
         super().__init__(problem, target, {})
         matrix = problem.matrix
         with self.phase("convert"):
-            dense = np.zeros(matrix.shape, problem.dtype.numpy)
-            dense[matrix.rows_of_entries(), matrix.indices] = problem.values
+            dense = _dense(problem)
         with self.phase("upload"):
             self._matrix = self.upload(dense)
         self.stored = dense.size
@@ -64,6 +70,70 @@ class DenseSpmm(DevicePlan):
     def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
         """Enqueue one GEMM."""
         self._gemm(self._matrix, operands[0], out)
+
+
+class LightSpmm(DevicePlan):
+    """C = A B with A dense, by one algorithm of cuBLASLt; plans of one problem share matrix and workspace.
+
+    Parameters
+    ----------
+    product : Product
+    number : int
+        Place of the algorithm among ``product.algorithms``.
+    shared : pair of device arrays
+        A, dense and row-major, and a workspace of `WORKSPACE_BYTES`.
+    """
+
+    def __init__(
+        self, problem: Problem, target: Target, product: Product, number: int, shared: tuple[DeviceArray, DeviceArray]
+    ) -> None:
+        super().__init__(problem, target, {"algorithm": number}, alignment=ALIGNMENT)
+        self.stored = problem.matrix.num_rows * problem.matrix.num_cols
+        self._product, self._algorithm = product, product.algorithms[number]
+        self._matrix, self._workspace = shared
+        self.device_bytes = sum(array.nbytes for array in shared)
+
+    def enqueue(self, operands: Sequence[DeviceArray], out: DeviceArray) -> None:
+        """Enqueue one product."""
+        addresses = (array.data.ptr for array in (self._matrix, operands[0], out))
+        workspace, stream = self._workspace.data.ptr, cupy.cuda.get_current_stream().ptr
+        self._product.run(self._algorithm, *addresses, workspace=workspace, stream=stream)
+
+
+def build_light_best(problem: Problem, target: Target) -> Plan:
+    """Race every algorithm that cuBLASLt proposes on one upload; give the plan of the fastest.
+
+    Raises
+    ------
+    UnsupportedError
+        cuBLASLt cannot be loaded, or has no algorithm for the problem.
+    """
+    own, matrix = Built(), problem.matrix
+    try:
+        product = Product(matrix.num_rows, problem.width, matrix.num_cols, problem.dtype)
+    except DeviceError as error:
+        raise UnsupportedError(str(error)) from error
+    with own.phase("convert"):
+        dense = _dense(problem)
+    with own.phase("upload"):
+        shared = target.upload(dense), target.empty((WORKSPACE_BYTES,), np.uint8)
+
+    def build(config: Config) -> LightSpmm:
+        return LightSpmm(problem, target, product, config["algorithm"], shared)
+
+    with own.phase("search"):
+        race = Race(build, PlanTimer(problem, target.spec))
+        exhaustive(race, [{"algorithm": number} for number in range(len(product.algorithms))])
+        _, best = race.finish()
+    best.charge(own.phases_s)
+    best.search = race.describe()
+    return best
+
+
+def _dense(problem: Problem) -> NDArray[Any]:
+    dense = np.zeros(problem.matrix.shape, problem.dtype.numpy)
+    dense[problem.matrix.rows_of_entries(), problem.matrix.indices] = problem.values
+    return dense
 
 
 class DenseSddmm(DevicePlan):

@@ -53,3 +53,24 @@ class CuBlas:
 
         target = open_target(device)
         return DenseSpmm(problem, target) if problem.op is Op.SPMM else DenseSddmm(problem, target)
+
+
+@dataclass(frozen=True)
+class CuBlasLtBest(CuBlas):
+    """The fastest algorithm that cuBLASLt proposes for SpMM's product, measured from a cold cache while building."""
+
+    name: ClassVar[str] = "cublaslt_best"
+    ops: ClassVar[frozenset[Op]] = frozenset({Op.SPMM})
+    kernels: ClassVar[tuple[KernelTemplate, ...]] = ()
+
+    def build(self, problem: Problem, device: DeviceSpec) -> Plan:
+        """Densify, upload, race the algorithms.
+
+        Raises
+        ------
+        UnsupportedError
+            cuBLASLt cannot be loaded, or has no algorithm for the problem.
+        """
+        from spmark.impls.cublas.gpu import build_light_best
+
+        return build_light_best(problem, open_target(device))

@@ -81,7 +81,12 @@ class HybConverter:
         return self._positions
 
     def convert(
-        self, partitions: int, max_width: int, near: bool = False, thirds: bool = False
+        self,
+        partitions: int,
+        max_width: int,
+        near: bool = False,
+        thirds: bool = False,
+        tail_in_last: bool = False,
     ) -> tuple[HybLayout, list[DeviceArray]]:
         """Convert to hyb(c, k).
 
@@ -95,6 +100,8 @@ class HybConverter:
             Whether the rows of a bucket stand in the order of `positions` instead of A's.
         thirds : bool
             Whether widths of 24, 48, 96, ... stand between the powers of two.
+        tail_in_last : bool
+            Whether the rest of a folded row stays in the last bucket.
 
         Returns
         -------
@@ -115,7 +122,8 @@ class HybConverter:
             ladders = [widths_up_to(max_width, thirds)] * partitions
             if self._pieces is None or self._pieces.partitions != partitions:
                 self._pieces = partition_columns(self._matrix, partitions)
-            layout = lay_out(self._pieces if positions is None else self._pieces.in_order(positions), ladders)
+            pieces = self._pieces if positions is None else self._pieces.in_order(positions)
+            layout = lay_out(pieces, ladders, tail_in_last)
         return layout, self.fill(layout)
 
     def fill(self, layout: HybLayout) -> list[DeviceArray]:

@@ -28,8 +28,10 @@ __global__ void __launch_bounds__(threads)
     sddmm_csr(int num_rows, int nnz, int width, int scaled, const int* __restrict__ rows,
               const int* __restrict__ indices, const T* __restrict__ values, const T* __restrict__ x,
               const T* __restrict__ y, T* __restrict__ out) {
-  static_assert(threads % 32 == 0 && 32 % lanes == 0, "a group is a part of one warp");
+  static_assert(threads % lanes == 0 && 32 % lanes == 0, "a group is a part of one warp");
   static_assert(sizeof(T) * vector <= 16, "a vector is loaded at once");
+  static_assert((threads == 128 && batch > 1) || (!searched && vector <= 4 && threads <= 8 * lanes),
+                "blocks of other sizes, and groups of one non-zero, are those of SparseTIR's published space");
   const int lane = threadIdx.x % lanes;
   const int64_t first = (static_cast<int64_t>(blockIdx.x) * (threads / lanes) + threadIdx.x / lanes) * batch;
   if (first >= nnz) return;  // the group leaves together; shuffles name the group alone

@@ -9,7 +9,19 @@ from typing import Any
 from spmark.impls.core.problem import Problem
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
-from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, loads_at_once
+from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, TemplateValue, loads_at_once
+
+_THREADS = 128
+GROUPS = (1, 2, 4, 8)
+"""Groups of a block in the space of SparseTIR's paper (section 4.2.2)."""
+
+
+def _legal(values: Mapping[str, TemplateValue]) -> bool:
+    """Tell whether a load is one of at most 16 bytes, and the block is one of ours or of the paper's space."""
+    lanes, threads = int(values["lanes"]), int(values["threads"])
+    papers = not values["searched"] and int(values["vector"]) <= 4 and threads in [lanes * groups for groups in GROUPS]
+    return loads_at_once(values) and (papers or (threads == _THREADS and values["batch"] != 1))
+
 
 SDDMM_CSR = KernelTemplate(
     Path(__file__).parent / "sddmm.cu",
@@ -18,20 +30,19 @@ SDDMM_CSR = KernelTemplate(
         "T": ("float", "half"),
         "vector": (1, 2, 4, 8),
         "lanes": (8, 16, 32),
-        "batch": (2, 4),
+        "batch": (1, 2, 4),
         "searched": (False, True),
-        "threads": (128,),
+        "threads": (8, 16, 32, 64, 128, 256),
     },
-    legal=loads_at_once,
+    legal=_legal,
     max_registers=128,
     max_spill_bytes=8,  # ptxas for sm_100 stops at 56 registers
 )
 
 
 def sddmm_instance(problem: Problem, schedule: Mapping[str, Any]) -> Instance:
-    """Give the kernel of a schedule ``vector, lanes, batch, searched``."""
-    (threads,) = SDDMM_CSR.space["threads"]
-    return SDDMM_CSR.instance(T=C_TYPES[problem.dtype], threads=threads, **schedule)
+    """Give the kernel of a schedule: ``vector``, ``lanes``, ``batch``, ``searched``, and optionally ``threads``."""
+    return SDDMM_CSR.instance(**{"T": C_TYPES[problem.dtype], "threads": _THREADS, **schedule})
 
 
 class SddmmPlan(OneLaunchPlan):
@@ -45,6 +56,8 @@ class SddmmPlan(OneLaunchPlan):
         Elements of a load, threads of a group, non-zeros of a group.
     searched : bool
         Whether the kernel looks rows up in indptr; otherwise it reads an array of rows, made in the phase ``convert``.
+    threads : int, optional
+        Threads of a block, 128 by default; the config names the number where it is given.
     """
 
     def __init__(
@@ -57,9 +70,11 @@ class SddmmPlan(OneLaunchPlan):
         lanes: int,
         batch: int,
         searched: bool,
+        threads: int | None = None,
     ) -> None:
         matrix = problem.matrix
         schedule = {"vector": vector, "lanes": lanes, "batch": batch, "searched": searched}
+        schedule |= {} if threads is None else {"threads": threads}
         super().__init__(problem, target, {**config, **schedule}, alignment=vector * problem.dtype.itemsize)
         self.stored = matrix.nnz
         instance = sddmm_instance(problem, schedule)

@@ -85,13 +85,24 @@ class Kernels:
         `spmark.impls.lo_spmm.kernel.UnrolledKernel.warm`.
     proxies : bool
         Whether proxies stand for the kernels.
+    as_published : bool
+        Whether proxies have the paper's length.
     """
 
     def __init__(
-        self, space: TileSpace, target: Target, *, emitter: Emitter, cpl: int, warm: bool = True, proxies: bool = False
+        self,
+        space: TileSpace,
+        target: Target,
+        *,
+        emitter: Emitter,
+        cpl: int,
+        warm: bool = True,
+        proxies: bool = False,
+        as_published: bool = False,
     ) -> None:
         self._space, self._target, self._emitter, self._cpl = space, target, emitter, cpl
-        self._warm, self._proxies, self._assembled = warm, proxies, is_assembled(target, emitter)
+        self._warm, self._proxies, self._as_published = warm, proxies, as_published
+        self._assembled = is_assembled(target, emitter)
         self._codes: dict[KernelKey, Code | SpmarkError | MemoryError] = {}
         self._kernels: dict[KernelKey, UnrolledKernel] = {}
         self._tiles: dict[tuple[int, int], tuple[Tile, ...]] = {}
@@ -189,6 +200,8 @@ class Kernels:
 
     @cached_property
     def _reduction(self) -> Reduction:
+        if self._as_published:
+            return Reduction.as_published(self._space)
         # C++ has the paper's number of functions: NVRTC's time grows faster than the text that it compiles.
         return Reduction.of(self._space, least_instructions=LEAST_INSTRUCTIONS if self._assembled else 0)
 
@@ -223,14 +236,21 @@ class Kernels:
 
 
 def open_race(
-    space: TileSpace, target: Target, *, emitter: Emitter, cpl: int = 0, warm: bool = True, proxies: bool = False
+    space: TileSpace,
+    target: Target,
+    *,
+    emitter: Emitter,
+    cpl: int = 0,
+    warm: bool = True,
+    proxies: bool = False,
+    as_published: bool = False,
 ) -> Race[Launched]:
     """Open a race of tile sizes (`spmark.impls.lo_spmm.tuning.config_of`); see `Kernels` for the parameters.
 
     No result is checked: proxies compute nothing, and the reference of a wide layer takes as long as a search. The
     suite checks the plan of the winning size before it has a time, like every plan.
     """
-    kernels = Kernels(space, target, emitter=emitter, cpl=cpl, warm=warm, proxies=proxies)
+    kernels = Kernels(space, target, emitter=emitter, cpl=cpl, warm=warm, proxies=proxies, as_published=as_published)
     return Race(
         kernels.plan,
         PlanTimer(space.problem, target.spec),

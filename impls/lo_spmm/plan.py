@@ -225,7 +225,13 @@ class LoSpmmPlan(DevicePlan):
                 from spmark.impls.lo_spmm.gpu import open_race
 
                 race = open_race(
-                    space, self.target, emitter=emitter, cpl=how.cpl, warm=how.warm, proxies=mode.by_proxies
+                    space,
+                    self.target,
+                    emitter=emitter,
+                    cpl=how.cpl,
+                    warm=how.warm,
+                    proxies=mode.by_proxies,
+                    as_published=mode.as_published,
                 )
             chosen = choose(space, mode, race, find(how.model) if mode.ranks else None)
         size = chosen.size

@@ -7,6 +7,7 @@ millions of instructions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -38,7 +39,7 @@ class Reduction:
         space: TileSpace,
         *,
         least_instructions: int = LEAST_INSTRUCTIONS,
-        most_instructions: int = MOST_INSTRUCTIONS,
+        most_instructions: float = MOST_INSTRUCTIONS,
     ) -> Reduction:
         """Find the share that all kernels that `spmark.impls.lo_spmm.tuning.Chooser.LO_SPMM` compares can keep.
 
@@ -48,7 +49,7 @@ class Reduction:
             Space of `spmark.impls.lo_spmm.search.explore`.
         least_instructions : int
             Least instructions of a proxy (`spmark.impls.lo_spmm.proxies.extent_of`), before it is shortened.
-        most_instructions : int
+        most_instructions : float
             Most instructions of all proxies.
         """
         active: dict[tuple[int, int, int], list[int]] = {}
@@ -71,6 +72,11 @@ class Reduction:
             )
             whole += extent.instructions
         return cls(space, active, least_instructions, min(1.0, most_instructions / max(1.0, whole)))
+
+    @classmethod
+    def as_published(cls, space: TileSpace) -> Reduction:
+        """Shorten proxies by the paper's rules alone (sections 5.1.2 and 5.1.3)."""
+        return cls.of(space, least_instructions=0, most_instructions=math.inf)
 
     def proxy(
         self, kernel: tuple[int, int, int], tiles: Sequence[Tile], schedule: TileSchedule, warm: bool

@@ -51,6 +51,10 @@ class Chooser(StrEnum):
     """Every candidate's proxy, except of kernels that the estimate finds hopeless (`HOPELESS`)."""
     LO_SPMM_RANK = "lo_spmm_rank"
     """The proxies of the rank model's best."""
+    PAPER = "paper"
+    """Every candidate's proxy, as long as the paper says and whatever the estimate says."""
+    PAPER_RANK = "paper_rank"
+    """The rank model's best by the proxies of `PAPER`."""
 
     @property
     def runs(self) -> bool:
@@ -60,12 +64,17 @@ class Chooser(StrEnum):
     @property
     def ranks(self) -> bool:
         """Whether a rank model is asked."""
-        return self in (Chooser.EC_SPMM, Chooser.LO_SPMM_RANK)
+        return self in (Chooser.EC_SPMM, Chooser.LO_SPMM_RANK, Chooser.PAPER_RANK)
 
     @property
     def by_proxies(self) -> bool:
         """Whether proxies run instead of kernels."""
-        return self in (Chooser.LO_SPMM, Chooser.LO_SPMM_RANK)
+        return self in (Chooser.LO_SPMM, Chooser.LO_SPMM_RANK) or self.as_published
+
+    @property
+    def as_published(self) -> bool:
+        """Whether proxies have the paper's length, which neither machine code nor seconds of assembling bound."""
+        return self in (Chooser.PAPER, Chooser.PAPER_RANK)
 
     @property
     def splits(self) -> bool:

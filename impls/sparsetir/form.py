@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, Literal
 
@@ -30,18 +30,20 @@ class HybForm:
     order: Order
     thirds: bool = False
     """Whether widths of 24, 48, 96, ... stand between the powers of two."""
+    tail_in_last: bool = False
+    """Whether the rest of a folded row stays in the last bucket, as in the paper."""
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> tuple[HybForm, dict[str, Any]]:
         """Take a config apart: the format, and the schedule."""
         schedule = dict(config)
-        width, order = schedule.pop("max_width"), schedule.pop("order", "width")
-        return cls(schedule.pop("c"), width, order, schedule.pop("thirds", False)), schedule
+        names = [field.name for field in fields(cls) if field.name in schedule]
+        return cls(**{"order": "width", **{name: schedule.pop(name) for name in names}}), schedule
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Entries of a plan's config; ``thirds`` appears only where it is true, since older configs lack it."""
-        return {key: value for key, value in asdict(self).items() if key != "thirds" or value}
+        """Entries of a plan's config; a flag appears only where it is true, since older configs lack it."""
+        return {key: value for key, value in asdict(self).items() if value is not False}
 
 
 class Forms:
@@ -78,7 +80,7 @@ class Forms:
         near = form.order == "near"
         if self._held is None or self._held[0] != form:
             self._held = None  # two formats of a large matrix might not fit
-            self._held = form, *self.converter.convert(form.c, form.max_width, near, form.thirds)
+            self._held = form, *self.converter.convert(form.c, form.max_width, near, form.thirds, form.tail_in_last)
         _, layout, arrays = self._held
         return EllBucketsPlan(
             self._problem,

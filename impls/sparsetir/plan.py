@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.interfaces import Config, Plan, Search
 from spmark.impls.core.problem import Op, Problem
@@ -24,8 +25,10 @@ from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import MAX_GRID, ceil_div, open_target
 from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.sparsetir.form import Forms
+from spmark.impls.sparsetir.paper import LANES, SpaceOwner, paper_space
 from spmark.impls.sparsetir.search import rule_width, search_hyb, search_sddmm, tiles
 from spmark.impls.tuning.cache import PlanCache, searched
+from spmark.impls.tuning.strategies import exhaustive
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,13 @@ class SparseTir:
     """SpMM: whether bucket widths of 24, 48, 96, ... stand between the powers of two; None searches where they save."""
     tuned: bool = True
     """Measure schedules (and c and k where they are open) on the device; otherwise take the middle of the space."""
+    mode: str = SpaceOwner.OWN
+    """Whose search: our ``own``, or that of the ``paper``, which measures every c and takes its rule for k."""
 
     def __post_init__(self) -> None:
+        check_choices(self, mode=SpaceOwner)
+        if self.thirds and self.mode == SpaceOwner.PAPER:
+            raise ValueError("expected thirds to be false or open in mode paper, whose widths are powers of two")
         if self.c < 0:
             raise ValueError(f"expected c of at least 1, or 0 to search it, found {self.c}")
         if not -2 <= self.k <= 20:
@@ -60,7 +68,8 @@ class SparseTir:
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse widths beyond the grid."""
-        narrowest = min(vector * lanes for vector, lanes in tiles(problem))
+        papers = self.mode == SpaceOwner.PAPER
+        narrowest = LANES if papers else min(vector * lanes for vector, lanes in tiles(problem))
         if ceil_div(problem.width, narrowest) > MAX_GRID[1]:
             return f"expected J of at most {MAX_GRID[1] * narrowest}, found {problem.width}"
         return None
@@ -69,8 +78,9 @@ class SparseTir:
         """Search where non-zeros and a device to measure on exist, then convert and upload."""
         pinned = self._pinned(problem)
         if not self.tuned or device.kind is not DeviceKind.CUDA or problem.matrix.nnz == 0:
-            return build_plan(problem, device, _middle(problem) | pinned)
-        cache = PlanCache("sparsetir", problem, device, pinned)
+            return build_plan(problem, device, self._untuned(problem, pinned))
+        mode = {} if self.mode == SpaceOwner.OWN else {"mode": str(self.mode)}
+        cache = PlanCache("sparsetir", problem, device, pinned | mode)
         kept = searched(cache, lambda: self._search(problem, device, pinned))
         plan = build_plan(problem, device, kept.config)
         plan.phases_s |= kept.phases_s
@@ -89,11 +99,19 @@ class SparseTir:
             pinned["thirds"] = self.thirds
         return pinned
 
+    def _untuned(self, problem: Problem, pinned: Mapping[str, Any]) -> Config:
+        """Give a config from the middle of our space, or the first one of the paper's."""
+        if self.mode == SpaceOwner.PAPER:
+            return next(paper_space(problem, pinned).configs())
+        return _middle(problem) | pinned
+
     def _search(self, problem: Problem, device: DeviceSpec, pinned: dict[str, Any]) -> tuple[Config, Search]:
         from spmark.impls.sparsetir.gpu import open_race
 
         race = open_race(problem, device)
-        if problem.op is Op.SPMM:
+        if self.mode == SpaceOwner.PAPER:
+            exhaustive(race, paper_space(problem, pinned).configs())
+        elif problem.op is Op.SPMM:
             search_hyb(problem, pinned, race)
         else:
             search_sddmm(problem, race)

@@ -71,6 +71,8 @@ class Rules:
     """Most non-zeros of a row of an ELL tile, a power of two; 0 for the public code's estimate."""
     rearrange: bool = True
     """Whether non-zeros that blocks leave are searched again where another order of rows makes them much denser."""
+    compared: bool = True
+    """Whether a mixture is compared with either format alone."""
 
     def __post_init__(self) -> None:
         if not self.slack >= 0:

@@ -90,6 +90,9 @@ class Stile:
 
     order: str = ResultOrder.CSR
     """Order of SDDMM's result: ``csr``, or ``tiles``, where there are blocks; `Plan.order` then gives the order."""
+    keep_mixture: bool = False
+    """Keep the mixture that the search finds, with all of its levels, however fast it is: neither format alone, nor
+    wider or reordered rows, nor CSR compete. The device then chooses the schedule alone."""
     cost_model: str = Pricing.LINE
     """The paper's ``line``, or ``mlp``, the network that the paper tried, where the calibration has one."""
 
@@ -99,6 +102,8 @@ class Stile:
             raise ValueError(
                 f"expected searched_width and budget_s of at least 0, found {self.searched_width} and {self.budget_s}"
             )
+        if self.keep_mixture and self.formats != Formats.MIXED:
+            raise ValueError(f"expected formats: mixed with keep_mixture, found {self.formats}")
         self.rules()
 
     def rules(self, blocks: bool = True, widest: int = 0) -> Rules:
@@ -113,18 +118,19 @@ class Stile:
             max_levels=self.levels,
             widest=self.widest or widest,
             rearrange=self.rearrange,
+            compared=not self.keep_mixture,
         )
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
-        """Refuse widths beyond the grid, and ``formats: blocks`` where block tiles have no kernel."""
+        """Refuse widths beyond the grid, and block tiles that are asked for where they have no kernel."""
         if problem.width > 8 * MAX_GRID[1]:
             return f"expected J of at most {8 * MAX_GRID[1]}, found {problem.width}"
         if problem.op is Op.SPMM and self.order != ResultOrder.CSR:
             return f"expected order: csr of SpMM, whose result is dense, found {self.order}"
-        if self.formats == Formats.BLOCKS and not _has_blocks(problem):
+        if self._needs_blocks and not _has_blocks(problem):
             return (
-                f"expected float16 for SDDMM, and J a multiple of {_MATRIX_UNIT_COLUMNS} for SpMM, for block tiles "
-                f"alone, found {problem.dtype} and {problem.width}"
+                f"expected float16 for SDDMM, and J a multiple of {_MATRIX_UNIT_COLUMNS} for SpMM, for {self._asked}, "
+                f"found {problem.dtype} and {problem.width}"
             )
         return None
 
@@ -136,9 +142,9 @@ class Stile:
             from spmark.impls.formats import tile_loops  # noqa: F401
             from spmark.impls.stile.search import search_each  # noqa: F401
         calibration, label = self.priced_by(problem, device)
-        if self.formats == Formats.BLOCKS and not calibration.blocks:
+        if self._needs_blocks and not calibration.blocks:
             raise UnsupportedError(
-                f"expected costs of block tiles of {problem.op} in {problem.dtype} for block tiles alone, found none "
+                f"expected costs of block tiles of {problem.op} in {problem.dtype} for {self._asked}, found none "
                 f"for {label}: calibrate them (spmark calibrate --stile)"
             )
         measured = self.tuned and device.kind is DeviceKind.CUDA and problem.matrix.nnz > 0
@@ -155,6 +161,15 @@ class Stile:
         plan.charge(own.phases_s)
         plan.search = replace(plan_search, cores=cores())
         return plan
+
+    @property
+    def _needs_blocks(self) -> bool:
+        """Whether block tiles are asked for, whatever the search would prefer."""
+        return self.formats == Formats.BLOCKS or self.keep_mixture
+
+    @property
+    def _asked(self) -> str:
+        return "a mixture with block tiles" if self.keep_mixture else "block tiles alone"
 
     def priced_by(self, problem: Problem, device: DeviceSpec) -> tuple[Calibration, str]:
         """Give the calibration that prices tiles, and its label for a plan's config.
@@ -182,7 +197,7 @@ class Stile:
         budget_s = self.budget_s or math.inf
         blocks = _has_blocks(problem)
         wanted = [Wanted(self.rules(blocks))]
-        if measured and not self.widest and problem.op is Op.SPMM and self.formats != Formats.BLOCKS:
+        if measured and not self.widest and problem.op is Op.SPMM and not self._needs_blocks:
             nnz, square = problem.matrix.nnz, problem.matrix.num_rows == problem.matrix.num_cols
             small = nnz <= _MOST_AGAIN
             wanted += [Wanted(self.rules(blocks and small, _WIDER[0])), Wanted(self.rules(False, _WIDER[1]))]
@@ -192,7 +207,7 @@ class Stile:
 
     def _takes_csr(self, problem: Problem) -> bool:
         """Tell whether CSR as it comes competes: not in the paper's mode, nor where formats or widths are pinned."""
-        free = self.formats == Formats.MIXED and not self.widest
+        free = self.formats == Formats.MIXED and not self.widest and not self.keep_mixture
         return problem.op is Op.SPMM and self.mode != SearchMode.PAPER and free
 
     def _facts(self, problem: Problem, label: str) -> dict[str, Any]:
@@ -206,6 +221,7 @@ class Stile:
             **({"order": str(self.order)} if problem.op is Op.SDDMM else {}),
             **({"cost_model": str(self.cost_model)} if self.cost_model != Pricing.LINE else {}),
             **({"searched_width": self.searched_width} if self.searched_width else {}),
+            **({"keep_mixture": True} if self.keep_mixture else {}),
             **({"thirds": True} if self.thirds and problem.op is Op.SPMM else {}),
         }
 

@@ -198,7 +198,7 @@ def heavy(sought: Sequence[Rules], calibration: Calibration, time_budget_s: floa
     """Count the long parts of searches that run at once and therefore share the cores; at least one."""
     if math.isfinite(time_budget_s):
         return 1
-    mixtures = [formats for rules in sought for formats in _mixtures(rules.formats, calibration)]
+    mixtures = [formats for rules in sought for formats in _mixtures(rules, calibration)]
     return max(1, len(mixtures) - mixtures.count(Formats.OTHER))
 
 
@@ -210,7 +210,7 @@ def _jobs(sought: Sequence[Sought], calibration: Calibration, width: int) -> lis
         rules = one.rules
         divisions = DIVISIONS if _divides(rules.mode, calibration, one.matrix) else (1,)
         parts = parts_of(calibration, width, rules.mode)
-        for formats in _mixtures(rules.formats, calibration):
+        for formats in _mixtures(rules, calibration):
             asked = replace(rules, formats=formats)
             reach = _reach(one.matrix, calibration, asked)
             key = number if reach is None else (one.ground, replace(asked, widest=0), reach)
@@ -259,14 +259,15 @@ def _found(matrix: Csr, plan: _Plan, light: int, finished: bool, predicted: Mapp
     )
 
 
-def _mixtures(asked: Formats, calibration: Calibration) -> tuple[Formats, ...]:
+def _mixtures(rules: Rules, calibration: Calibration) -> tuple[Formats, ...]:
     """List the mixtures that are searched, the surest first."""
+    asked = rules.formats
     if asked is Formats.BLOCKS and not calibration.blocks:
         raise ValueError(
             f"{calibration.device}: expected costs of block tiles for {calibration.op} in {calibration.dtype}, found "
             "none: search other formats, or calibrate them"
         )
-    if asked is not Formats.MIXED:
+    if asked is not Formats.MIXED or not rules.compared:
         return (asked,)
     return (Formats.OTHER, Formats.MIXED, Formats.BLOCKS) if calibration.blocks else (Formats.OTHER,)
 

@@ -20,10 +20,10 @@ from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.record import MatrixKind, Status
 from spmark.report.claims.published import FACTS, RANGES, Claim, Measure, Statistic
 from spmark.report.claims.study import published_study
-from spmark.report.claims.tiles import published_agreement
 from spmark.report.derive.cases import PROBLEM, beside, derive, medians, spent_s
 from spmark.report.derive.means import over_matrices
 from spmark.report.derive.statistics import NOTHING, Interval
+from spmark.report.derive.tiles import published_agreement
 
 _SPEEDUPS = (Statistic.GEOMEAN_SPEEDUP, Statistic.SPEEDUP_RANGE, Statistic.MIN_SPEEDUP, Statistic.MAX_SPEEDUP)
 _TIMED = (*_SPEEDUPS, Statistic.MEDIAN_MS, Statistic.MEAN_LOSS, Statistic.TIME_SPREAD)

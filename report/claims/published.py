@@ -64,7 +64,7 @@ class Statistic(StrEnum):
     PADDED_SHARE = "padded_share"
     """Stored elements that are padding, in per cent of all stored ones."""
     TILES = "tiles"
-    """How well a calibrated cost model predicts single tiles: ``metric`` (`spmark.report.claims.tiles`)."""
+    """How well a calibrated cost model predicts single tiles: ``metric`` (`spmark.report.derive.tiles`)."""
     PREDICTION = "prediction"
     """How well a predictor does: ``metric`` of ``model`` in the paper's study (`spmark.report.claims.study`)."""
     NUM_ROWS = "num_rows"

@@ -9,12 +9,13 @@ from functools import partial
 import pandas as pd
 
 from spmark.report.derive.groups import panels_of
+from spmark.report.derive.tiles import published_agreement
 from spmark.report.figures.costmodel import cost_model, priced
 from spmark.report.figures.costs import break_even, search_time, searched
 from spmark.report.figures.memory import memory_per_matrix, memory_ratios
 from spmark.report.figures.overheads import built, overhead_by_phase
 from spmark.report.figures.plot import Drawing, Plot, render
-from spmark.report.figures.predictions import predicted, predicted_times
+from spmark.report.figures.predictions import predicted, predicted_times, tile_times, tiles_held_out
 from spmark.report.figures.roof import frozen_roof, has_roof, measured_roof
 from spmark.report.figures.series import series_of, time_over_series
 from spmark.report.figures.speedups import speedup_over_size, speedup_per_matrix, speedup_per_width
@@ -64,6 +65,8 @@ def _plots(
     plots += [partial(draw, derived) for draw, drawn in of_building if not drawn(derived).empty]
     if seen is not None and not predicted(seen).empty:
         plots.append(partial(predicted_times, seen))
+        tiles = tiles_held_out(seen, published_agreement(str(derived["device"].iloc[0])))
+        plots += [partial(tile_times, tiles)] if len(tiles) else []
     if baseline and rivals["break_even_runs"].notna().any():
         plots.append(partial(break_even, derived, baseline))
     if baseline and not memory_ratios(derived).empty:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from spmark.report.derive.statistics import mean_of
@@ -16,7 +17,8 @@ from spmark.report.figures.plot import Plot
 from spmark.report.figures.style import WIDTH_IN, Look, in_style
 from spmark.report.tables.table import Table
 
-_PROBLEM = ["op", "dtype", "matrix", "width"]
+_PROBLEM = ["op", "dtype", "matrix", "width", "cost_by"]
+_DEFAULT = "default"
 _LOOKS = {"cost": Look("#0072b2", "o", "////"), "time": Look("#d55e00", "s")}
 _FEWEST = 3
 
@@ -27,13 +29,15 @@ def priced(derived: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``op, dtype, matrix, width, nnz, max_width, cost, median_us`` of the problems with at least three widths. A
-        width beyond the longest row gives the same plan as the width before, and is left out.
+        ``op, dtype, matrix, width, cost_by, nnz, max_width, cost, median_us`` of the problems with at least three
+        widths. ``cost_by`` names the cost model that a sweep has asked for, or is ``default``. A width beyond the
+        longest row gives the same plan as the width before, and is left out.
     """
     pinned = derived["requested"].map(lambda requested: bool(requested) and "max_width" in requested)
     rows = derived[pinned & derived["median_us"].notna()]
     told = rows["config"].map(lambda config: "cost" in config and "max_width" in config)
     rows = rows[told.astype(bool)]  # without rows the mask has no dtype, and would select columns
+    rows = rows.assign(cost_by=[str(requested.get("cost", _DEFAULT)) for requested in rows["requested"]])
     made = rows[[*_PROBLEM, "nnz", "median_us"]].assign(
         max_width=[int(config["max_width"]) for config in rows["config"]],
         cost=[float(config["cost"]) for config in rows["config"]],
@@ -54,8 +58,8 @@ def least(rows: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``op, dtype, matrix, width, nnz, by_cost, by_time, steps, regret``; steps are powers of two between the widths,
-        negative where the cost prefers the narrower.
+        ``op, dtype, matrix, width, cost_by, nnz, by_cost, by_time, steps, regret``; steps are powers of two between
+        the widths, negative where the cost prefers the narrower.
     """
     groups = rows.groupby(_PROBLEM)
     cost, time = (rows.loc[groups[column].idxmin()].set_index(_PROBLEM) for column in ("cost", "median_us"))
@@ -90,15 +94,30 @@ def cost_model(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
     """
     rows = priced(derived)
     ends = least(rows)
+    models = list(dict.fromkeys(ends["cost_by"]))
+    figure, axes = grid(2 * len(models), _LOOKS, "lines", width_in, 2.1)
+    captions = [
+        _draw(axes[2 * at], axes[2 * at + 1], rows[rows["cost_by"] == model], ends[ends["cost_by"] == model], model)
+        for at, model in enumerate(models)
+    ]
+    caption = (
+        "Cost model and measured time over the width of the widest bucket, each over its least: the largest matrix on "
+        "the left; on the right, how far the width of least cost is from that of least time. " + " ".join(captions)
+    )
+    return Plot("cost-model", caption, figure, rows.merge(ends.drop(columns="nnz"), on=_PROBLEM))
+
+
+def _draw(curve: Axes, bars: Axes, rows: pd.DataFrame, ends: pd.DataFrame, model: str) -> str:
+    """Draw the two panels of one cost model; give what the caption says of them."""
     largest = ends.sort_values(["nnz", "width"]).iloc[-1]
     shown = rows[(rows[_PROBLEM] == largest[_PROBLEM]).all(axis=1)]
-    figure, (curve, bars) = grid(2, _LOOKS, "lines", width_in, 2.1)
+    by = "" if model == _DEFAULT else f", cost: {model}"
     for name, column in (("cost", "cost"), ("time", "median_us")):
         look = _LOOKS[name]
         curve.plot(
             shown["max_width"], shown[column] / shown[column].min(), look.marker, color=look.colour, linestyle="-"
         )
-    curve.set_title(f"{largest['matrix']}, J = {largest['width']}", loc="left")
+    curve.set_title(f"{largest['matrix']}, J = {largest['width']}{by}", loc="left")
     curve.set_xscale("log", base=2)
     curve.xaxis.set_major_locator(FixedLocator(list(shown["max_width"])))
     curve.xaxis.set_minor_locator(NullLocator())
@@ -108,7 +127,7 @@ def cost_model(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
     curve.grid(axis="y")
     steps, counts = np.unique(ends["steps"], return_counts=True)
     bars.bar(steps, counts, color=_LOOKS["time"].colour, edgecolor="black", linewidth=0.3, width=0.8)
-    bars.set_title("all matrices and J", loc="left")
+    bars.set_title(f"all matrices and J{by}", loc="left")
     bars.set_xlabel("powers of two from least time to least cost")
     bars.set_ylabel("cases")
     bars.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -116,10 +135,9 @@ def cost_model(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
     close = ends["steps"].abs() <= 1
     near, everywhere = float(close.mean()), float(close.groupby([ends["matrix"]]).all().mean())
     regret = mean_of(1 + ends["regret"]) - 1
-    caption = (
-        "Cost model and measured time over the width of the widest bucket, each over its least: the largest matrix on "
-        f"the left; on the right, how far the width of least cost is from that of least time in {len(ends)} cases. "
-        f"They are equal or neighbours in {near:.0%} of the cases, and at every J on {everywhere:.0%} of "
-        f"{ends['matrix'].nunique()} matrices; the width of least cost takes {regret:.1%} longer in the mean."
+    named = "These widths" if model == _DEFAULT else f"With cost: {model} these widths"
+    return (
+        f"{named} are equal or neighbours in {near:.0%} of the cases, and at every J on {everywhere:.0%} of "
+        f"{ends['matrix'].nunique()} matrices, in {len(ends)} cases; the width of least cost takes {regret:.1%} longer "
+        "in the mean."
     )
-    return Plot("cost-model", caption, figure, rows.merge(ends.drop(columns="nnz"), on=_PROBLEM))

@@ -274,12 +274,20 @@ def _ratio(ratio: float) -> str:
 
 
 def log_ticks(axis: Axis, values: ArrayLike, most: int = 6) -> None:
-    """Label a logarithmic axis at no more than ``most`` powers of ten around ``values``: 0.1, 1, 10, 10k."""
+    """Label a logarithmic axis at no more than ``most`` powers of ten around ``values``: 0.1, 1, 10, 10k.
+
+    Where less than two of these are within ``values``, 2 and 5 times powers of ten are labelled as well.
+    """
     known = np.asarray(values, np.float64)
     known = known[(known > 0) & np.isfinite(known)]
     low, high = (ceil(log10(known.min()) - 0.1), floor(log10(known.max()) + 0.1)) if known.size else (0, 0)
     low, high = min(low, high), max(low, high)
-    axis.set_major_locator(FixedLocator([10.0**power for power in range(low, high + 1, ceil((high - low + 1) / most))]))
+    places = [10.0**power for power in range(low, high + 1, ceil((high - low + 1) / most))]
+    if known.size and sum(known.min() <= place <= known.max() for place in places) < 2:
+        finer = [step * 10.0**power for power in range(low - 1, high + 1) for step in (1, 2, 5)]
+        inside = [place for place in finer if known.min() <= place <= known.max()]
+        places = inside[:: ceil(len(inside) / most)] if inside else places
+    axis.set_major_locator(FixedLocator(places))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: said(value)))
 

@@ -1,18 +1,22 @@
-"""The figure of predicted and measured times: what a search's cost model predicts for a plan beside its measured time.
+"""The figures of predicted and measured times: what a cost model predicts beside what was measured.
 
-After figure 14 of Fang, Shen, Wang and Chen, "STile", SIGMOD 2024, which does this for single tiles.
+One figure is about plans that searches saw, the other about single tiles, as in figure 14 of Fang, Shen, Wang and Chen,
+"STile", SIGMOD 2024.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import nan
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 from scipy import stats
 
 from spmark.report.derive.groups import in_panel_order, panels_of
 from spmark.report.derive.statistics import mean_of
+from spmark.report.derive.tiles import TileAgreement
 from spmark.report.figures.panels import grid, log_ticks, scattered, titled
 from spmark.report.figures.plot import Plot, looks_of
 from spmark.report.figures.style import WIDTH_IN, in_style
@@ -97,6 +101,70 @@ def predicted_times(seen: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
         Width of the figure in inches.
     """
     data = in_panel_order(predicted(seen))
+    said = "; ".join(
+        f"{row['label']}, {row['op']}, {row['dtype']}: {row['pearson_score']:.3f} and {row['rmse_us'] * 1e-3:.2g} ms "
+        f"over {row['plans']} plans of {row['cases']} cases"
+        for row in agreement(data).to_dict("records")
+    )
+    caption = (
+        "Time that a cost model predicts for a plan against what the search measured; plans of one case with the same "
+        "prediction are one point, the fastest. Dotted: as predicted." + (f" Pearson and RMSE: {said}." if said else "")
+    )
+    return Plot("predicted-times", caption, _against(data, width_in), data)
+
+
+def tiles_held_out(seen: pd.DataFrame, agreements: Sequence[TileAgreement]) -> pd.DataFrame:
+    """Give the single tiles of a device's calibration that the cost model was not fitted to.
+
+    Parameters
+    ----------
+    seen : DataFrame
+        As `spmark.report.load.candidates.measured` gives it, of the system that the calibration belongs to.
+    agreements : sequence of TileAgreement
+        As `spmark.report.derive.tiles.published_agreement` gives them.
+
+    Returns
+    -------
+    DataFrame
+        ``op, dtype, label, implementation, predicted_us, measured_us``, of the operators and dtypes whose plans have
+        predicted times in ``seen``; empty where there are none.
+    """
+    plans = predicted(seen)
+    of_panel = {panel: part["implementation"].iloc[0] for panel, part in panels_of(plans)}
+    rows = [
+        (str(one.operator), str(one.dtype), "single tiles", of_panel[str(one.operator), str(one.dtype)], *pair)
+        for one in agreements
+        if (str(one.operator), str(one.dtype)) in of_panel
+        for pair in one.held_out
+    ]
+    return pd.DataFrame(rows, columns=["op", "dtype", "label", "implementation", _PREDICTED, "measured_us"])
+
+
+@in_style
+def tile_times(tiles: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
+    """Draw the measured time of every tile that was held out of a fit against the predicted one.
+
+    Parameters
+    ----------
+    tiles : DataFrame
+        As `tiles_held_out` gives it; it must not be empty.
+    width_in : float
+        Width of the figure in inches.
+    """
+    data = in_panel_order(tiles)
+    said = "; ".join(
+        f"{op}, {dtype}: {np.corrcoef(part[_PREDICTED], part['measured_us'])[0, 1]:.3f} over {len(part)} tiles"
+        for (op, dtype), part in panels_of(data)
+    )
+    caption = (
+        "Time that a cost model predicts for a single tile on one multiprocessor against what the calibration of this "
+        f"device measured; the model was fitted to other tiles. Dotted: as predicted. Pearson: {said}."
+    )
+    return Plot("tile-times", caption, _against(data, width_in), data)
+
+
+def _against(data: pd.DataFrame, width_in: float) -> Figure:
+    """Draw ``measured_us`` against ``predicted_us``, a panel for each op and dtype."""
     series = looks_of(data)
     figure, axes = grid(len(panels_of(data)), series, "points", width_in, 2.3)
     for ax, part in titled(axes, data):
@@ -110,13 +178,4 @@ def predicted_times(seen: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
         ax.set_xlabel("predicted (µs)")
         ax.set_ylabel("measured (µs)")
         ax.grid(axis="both")
-    said = "; ".join(
-        f"{row['label']}, {row['op']}, {row['dtype']}: {row['pearson_score']:.3f} and {row['rmse_us'] * 1e-3:.2g} ms "
-        f"over {row['plans']} plans of {row['cases']} cases"
-        for row in agreement(data).to_dict("records")
-    )
-    caption = (
-        "Time that a cost model predicts for a plan against what the search measured; plans of one case with the same "
-        "prediction are one point, the fastest. Dotted: as predicted." + (f" Pearson and RMSE: {said}." if said else "")
-    )
-    return Plot("predicted-times", caption, figure, data)
+    return figure

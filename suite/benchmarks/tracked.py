@@ -27,14 +27,16 @@ IMPLEMENTATIONS = (
 """Followed from the first day, live and in imported sweeps."""
 LATER = (
     "rowsplit", "nnzbalanced", "cusparse_bsr", "sparsetir_nohyb", "liteform", "stile", "lo_spmm",
-    "dgsparse", "direct", "taco_cpu",
+    "dgsparse", "direct", "taco_cpu", "featgraph", "cublaslt_best",
 )  # fmt: skip
 """Followed live beside these. A new implementation is appended here, or to `HALF_LATER`, or explained in `REFUSED`."""
 HALF_LATER = (
     "cusparse_bell", "triton_blocksparse", "sparsetir_bsr", "sparsetir_dbsr", "sparsetir_srbcrs", "sparsetir_composed",
 )  # fmt: skip
 """Followed live, of float16 alone: their builds have benchmarks of their own, since those of others are of float32."""
-SDDMM_LATER = ("rowsplit", "cusparse_bsr", "stile", "triton_blocksparse", "sparsetir_bsr", "dgsparse", "taco_cpu")
+SDDMM_LATER = (
+    "rowsplit", "cusparse_bsr", "stile", "triton_blocksparse", "sparsetir_bsr", "dgsparse", "taco_cpu", "featgraph",
+)  # fmt: skip
 """Those of the later ones that have SDDMM."""
 REFUSED: Mapping[str, str] = {"dash": "its choices are those of a model's file, which is no part of a commit"}
 """Implementations for CUDA that are not followed, and why, in words."""

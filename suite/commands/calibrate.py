@@ -124,7 +124,8 @@ def measure_constants(method: str, device: str, out: Path | None, as_json: bool,
     say(console(as_json), f"measuring {calibration.what} on {escape(spec.name)} ...")
     spec, agreement = calibration.calibrate(calibrated(spec))
     _save(spec, path)
-    tell(Outcome({"path": path, "agreement": agreement}, f"written to {path}", rows=agreement), as_json)
+    numbers = [{name: value for name, value in row.items() if not isinstance(value, list)} for row in agreement]
+    tell(Outcome({"path": path, "agreement": agreement}, f"written to {path}", rows=numbers), as_json)
 
 
 def gpu_named(name: str, what: str) -> DeviceSpec:

@@ -30,6 +30,7 @@ class TrainRequest:
     out: Path | None
     name: str
     as_json: bool
+    as_published: bool = False
 
 
 def train_predictor(request: TrainRequest) -> None:
@@ -60,9 +61,10 @@ def train_predictor(request: TrainRequest) -> None:
     job = TrainingJob(
         name=request.name,
         out=request.out or Path("out") / f"{request.method}-{request.name}{training.ending}",
-        command=f"spmark train {request.method} {labels}",
+        command=f"spmark train {request.method} {labels}" + (" --as-published" if request.as_published else ""),
         files=files,
         published=published,
+        as_published=request.as_published,
     )
     tell(training.train(job), request.as_json)
 

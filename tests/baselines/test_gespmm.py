@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,10 +50,11 @@ def test_every_sddmm_instance(instance: Instance, sddmm_target: TableTarget) -> 
     values = instance.values
     vector, lanes = int(values["vector"]), int(values["lanes"])
     width = vector * (lanes + 3)
-    batch, searched = int(values["batch"]), bool(values["searched"])
+    batch, searched, threads = int(values["batch"]), bool(values["searched"]), int(values["threads"])
+    schedule: dict[str, Any] = {"vector": vector, "lanes": lanes, "batch": batch, "searched": searched}
     for scaled in (False, True):
         problem = Problem(Op.SDDMM, MATRIX, width, DTYPES[str(values["T"])], scaled=scaled)
-        plan = SddmmPlan(problem, sddmm_target, {}, vector=vector, lanes=lanes, batch=batch, searched=searched)
+        plan = SddmmPlan(problem, sddmm_target, {}, **schedule, threads=threads)
         error, limit = error_and_limit(plan, problem)
         assert error <= limit
 

@@ -24,7 +24,7 @@ from spmark.impls.lo_spmm.rank import RankModel
 from spmark.impls.lo_spmm.study import labels as lo_labels
 from spmark.report.claims.published import load_published
 from spmark.report.claims.study import read_study
-from spmark.report.claims.tiles import read_agreement
+from spmark.report.derive.tiles import read_agreement
 from spmark.report.load.records import load_records
 from spmark.report.regressions.spreadmodel import read_spread
 from spmark.suite.provenance import RunRow

@@ -26,7 +26,7 @@ from spmark.impls.stile.calibration import Calibration
 from spmark.impls.tuning.cache import PlanCache
 from spmark.report.claims.published import PAPERS, parse
 from spmark.report.claims.study import published_study, read_study
-from spmark.report.claims.tiles import read_agreement
+from spmark.report.derive.tiles import read_agreement
 from spmark.report.load.candidates import load_candidates
 from spmark.report.load.records import current, load_records
 from spmark.report.regressions.spreadmodel import read_spread

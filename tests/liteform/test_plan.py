@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from problems import dense_operands, matrices, random_csr
 
+from spmark.datasets.sweep import Sweep
 from spmark.impls.core.interfaces import Built
 from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
@@ -32,6 +33,7 @@ from spmark.impls.liteform.schedule import (
     ScheduleTable,
     rule,
     schedule_for,
+    table_for,
 )
 from spmark.impls.liteform.search import search, table_of
 from spmark.impls.liteform.weights import Weights
@@ -108,6 +110,22 @@ def test_the_models_are_asked_and_fallbacks_give_a_reason() -> None:
     assert "outside of the training range" in tiny.fallback
     assert choose(inside, 128, PREDICTOR, StoredAs.CELL, 8) == Choice(StoredAs.CELL, 8)
     assert choose(inside, 128, PREDICTOR, StoredAs.CSR, 0) == Choice(StoredAs.CSR, 1)
+
+
+@pytest.mark.parametrize("model", ["nvidia-h200-published", "published-v100"])
+@pytest.mark.parametrize("sweep", ["liteform_fig6_speedup", "liteform_fig9_overhead_suitesparse"])
+def test_as_published_no_table_of_a_gpu_is_asked(sweep: str, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = Sweep.load(sweep).implementations
+    (config,) = (entry.config for entry in entries if entry.config.get("model") == model)
+    monkeypatch.setattr(plan_module, "table_for", lambda gpu: table_for("nvidia-h200"))
+    problem = Problem(Op.SPMM, MATRIX, 36)
+    plan = LiteForm(**config).build(problem, find_device("host-simt"))
+    operands = dense_operands(problem)
+    out = np.full(problem.out_shape, np.nan, problem.dtype.numpy)
+    plan.run(operands, out)
+    assert reference(problem, operands).max_error(out) <= tolerance(problem)
+    assert (plan.config["model"], "thirds" in plan.config) == (model, False)
+    assert plan.config["format"] in {"cell", "csr"}
 
 
 def test_the_fallback_is_told_by_the_plan() -> None:

@@ -15,6 +15,7 @@ from spmark.impls.core.errors import BuildError, CompileError
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.lo_spmm.constraints import Survivors
 from spmark.impls.lo_spmm.machine import Code, Emitter
+from spmark.impls.lo_spmm.proxies import LEAST_INSTRUCTIONS
 from spmark.impls.lo_spmm.reorder import Reordering
 from spmark.impls.lo_spmm.search import Pins, explore
 from spmark.impls.lo_spmm.space import TileSize
@@ -29,11 +30,11 @@ GROUPS = [[TileSize(8, 64), TileSize(8, 128), TileSize(8, 64, 1, 2)], [TileSize(
 CONFIGS = [config_of(size) for sizes in GROUPS for size in sizes]
 
 
-def kernels_of(proxies: bool, emitter: Emitter = Emitter.CUDA) -> Any:
+def kernels_of(proxies: bool, emitter: Emitter = Emitter.CUDA, **how: bool) -> Any:
     problem = Problem(Op.SPMM, random_csr(64, 128, [12] * 64), 256)
     space = explore(problem, SPEC, Reordering.GREEDY, Pins())
     space.survivors = Survivors(tuple(size for sizes in GROUPS for size in sizes), {})
-    return gpu.Kernels(space, SimpleNamespace(spec=SPEC), emitter=emitter, cpl=0, warm=False, proxies=proxies)
+    return gpu.Kernels(space, SimpleNamespace(spec=SPEC), emitter=emitter, cpl=0, warm=False, proxies=proxies, **how)
 
 
 @pytest.fixture
@@ -49,6 +50,12 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     monkeypatch.setattr(gpu, "make_code", make)
     monkeypatch.setattr(gpu, "_resized", lambda kernel, threads: kernel)
     return wanted
+
+
+def test_published_proxies_are_as_long_in_machine_code_as_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "is_assembled", lambda target, emitter: True)
+    ours, published = (kernels_of(True, as_published=as_published)._reduction for as_published in (False, True))
+    assert (ours.least_instructions, published.least_instructions) == (LEAST_INSTRUCTIONS, 0)
 
 
 @pytest.mark.parametrize("proxies", [False, True])

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from problems import random_csr
 
+from spmark.datasets.cache import Cache
+from spmark.datasets.load import load_matrix
+from spmark.datasets.sweep import Sweep
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.lo_spmm.kernel import Tile, TileSchedule, UnrolledKernel
@@ -62,3 +67,29 @@ def test_nothing_is_cut_where_proxies_are_short(space: TileSpace) -> None:
     assert {kernel: len(active) for kernel, active in reduction.active.items()} == {
         kernel: sum(kernel_of(size) == kernel for size in sizes) for kernel in map(kernel_of, sizes)
     }
+
+
+def test_published_proxies_follow_the_papers_rules_alone() -> None:
+    lengths = np.random.default_rng(5).binomial(3000, 0.4, 64).tolist()
+    problem = Problem(Op.SPMM, random_csr(64, 3000, lengths), 512)
+    space = explore(problem, H200, Reordering.GREEDY, Pins(tile_rows=4, cpt=1, tiles_per_block=1))
+    published, ours = Reduction.as_published(space), Reduction.of(space, most_instructions=1000)
+    assert published.share == 1 > ours.share
+    (kernel,) = {kernel_of(size) for size in space.survivors.sizes}
+    proxy = published.proxy(kernel, tiles(space, kernel), TileSchedule(1), False)
+    # Three functions for each tile that runs on a multiprocessor side by side, and 300 / (1 - sparsity) loads in each.
+    assert len(proxy.tiles) == 3 * max(published.active[kernel]) < 16
+    density = problem.matrix.nnz / (64 * 3000)
+    assert np.mean([tile.nnc for tile in proxy.tiles]) == pytest.approx(300 / density, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["bert_768x768@0.98", "mobilenetv2_960x160@0.98", "resnet50_2048x512@0.98"])
+def test_no_proxy_of_table_4s_published_layers_is_its_own_kernel(name: str, tmp_path: Path) -> None:
+    (spec,) = (one for one in Sweep.load("lo_spmm_table4_published").matrices if one.name == name)
+    (width,) = spec.widths
+    problem = Problem(Op.SPMM, load_matrix(spec, Cache(tmp_path), 0).csr, width)
+    space = explore(problem, H200, Reordering.GREEDY, Pins(cpt=1, tiles_per_block=1))
+    published = Reduction.as_published(space)
+    for kernel in published.active:
+        whole = tiles(space, kernel)
+        assert len(published.proxy(kernel, whole, TileSchedule(1), False).tiles) < len(whole)

@@ -132,16 +132,16 @@ def test_who_is_not_measured_again_is_not_taken(space: TileSpace) -> None:
     assert found.size in lucky
 
 
-@pytest.mark.parametrize("mode", [Chooser.EXHAUSTIVE, Chooser.LO_SPMM])
+@pytest.mark.parametrize("mode", [Chooser.EXHAUSTIVE, Chooser.LO_SPMM, Chooser.PAPER])
 def test_every_candidate_is_run_and_the_fastest_taken(space: TileSpace, mode: Chooser) -> None:
     device = Device()
     found = choose(space, mode, device.race)
     compared = list(space.survivors.sizes)
-    if mode.by_proxies:
+    if mode is Chooser.LO_SPMM:
         compared = promising({size: space.cycles(size) for size in compared})
         assert KERNELS < len({kernel_of(size) for size in compared}) < len(set(map(kernel_of, space.survivors.sizes)))
     assert time_us(found.size) == min(map(time_us, compared))
-    assert mode.by_proxies or found.size == TileSize(12, 96, 2, 1)
+    assert mode is Chooser.LO_SPMM or found.size == TileSize(12, 96, 2, 1)
     assert sorted(device.sizes) == sorted(compared) == sorted(device.prepared)
     assert found.record.measured == len(compared)
     assert (found.record.compiled, found.record.cores) == (7, cores())
@@ -155,7 +155,7 @@ def test_candidates_of_a_kernel_take_turns_and_the_most_promising_come_first(spa
     assert all(len(set(map(kernel_of, turn))) == 1 for turn in device.groups)
 
 
-@pytest.mark.parametrize("mode", [Chooser.EC_SPMM, Chooser.LO_SPMM_RANK])
+@pytest.mark.parametrize("mode", [Chooser.EC_SPMM, Chooser.LO_SPMM_RANK, Chooser.PAPER_RANK])
 def test_a_rank_model_leaves_ten(space: TileSpace, mode: Chooser) -> None:
     device = Device()
     model = stump(FEATURES.index("tile_rows"), 30)

@@ -13,6 +13,7 @@ from spmark.impls.kernels.ell_buckets import NEVER, SPMM_ELL_BUCKETS, EllBuckets
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.template import C_TYPES, Instance
 from spmark.impls.sparsetir.form import Forms
+from spmark.impls.sparsetir.paper import paper_space
 from spmark.impls.sparsetir.plan import SparseTir, build_plan
 
 MATRIX = random_csr(29, 41, [0, 1, 2, 3, 41, 7, 0, 12, 30, 5, 8, 9] * 2 + [1, 0, 9, 16, 17])
@@ -109,3 +110,34 @@ def test_plans_of_csr_share_the_matrix_and_leave_hyb_its_own(target: TableTarget
     hyb = forms.plan({"c": 1, "max_width": 8, "vector": 4, "lanes": 8, "work": 16})
     for plan in (one, other, hyb):
         run_checked(plan, problem)
+
+
+@pytest.mark.parametrize("dtype", list(DType))
+@pytest.mark.parametrize("width", [1, 33, 64])
+def test_the_papers_configs_are_built_as_published(width: int, dtype: DType, target: TableTarget) -> None:
+    problem = Problem(Op.SPMM, MATRIX, width, dtype)
+    plan = SparseTir(mode="paper", c=2).build(problem, find("host-simt"))
+    run_checked(plan, problem)
+    held = HybFormat.from_csr(MATRIX, 2, 16, tail_in_last=True)
+    assert plan.stored == held.stored > HybFormat.from_csr(MATRIX, 2, 16).stored
+    assert (plan.config["max_width"], plan.config["tail_in_last"], plan.config["work"]) == (16, True, 16)
+    forms = Forms(problem, target)
+    for config in paper_space(problem, {}).configs():
+        run_checked(forms.plan(config), problem)
+
+
+@pytest.mark.parametrize("width", [1, 32, 70])
+def test_the_papers_sddmm_is_built_as_published(width: int) -> None:
+    problem = Problem(Op.SDDMM, MATRIX, width)
+    plan = SparseTir(mode="paper").build(problem, find("host-simt"))
+    run_checked(plan, problem)
+    assert plan.config == {"vector": 1, "lanes": 8, "threads": 8, "batch": 1, "searched": False}
+
+
+def test_the_papers_mode_refuses_what_the_paper_lacks() -> None:
+    with pytest.raises(ValueError, match="expected thirds to be false or open in mode paper"):
+        SparseTir(mode="paper", thirds=True)
+    with pytest.raises(ValueError, match="expected mode out of own, paper"):
+        SparseTir(mode="code")
+    wide = Problem(Op.SPMM, MATRIX, 32 * 65535 + 1)
+    assert "expected J of at most" in str(SparseTir(mode="paper").unsupported(wide, find("host-simt")))

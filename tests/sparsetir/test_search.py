@@ -12,6 +12,9 @@ from races import made_up_race
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.kernels.direct_spmm import DIRECT, direct_starts, is_direct
+from spmark.impls.kernels.ell_buckets import NEVER
+from spmark.impls.kernels.sddmm import sddmm_instance
+from spmark.impls.sparsetir.paper import paper_space
 from spmark.impls.sparsetir.search import rule_width, sddmm_space, search_hyb, search_sddmm, tiles
 
 PROBLEM = Problem(Op.SPMM, random_csr(64, 64, [5] * 64), 64)
@@ -158,3 +161,28 @@ def test_a_width_without_tiles_of_runs_has_the_papers_space_alone() -> None:
     _, asked = searched_sddmm(Problem(Op.SDDMM, PROBLEM.matrix, 3), lambda config: 10.0)
     assert asked
     assert not any("run" in one for one in asked)
+
+
+@pytest.mark.parametrize(("width", "columns"), [(32, {1}), (64, {1, 2})])
+def test_the_papers_search_measures_every_c_with_its_rule_for_k(width: int, columns: set[int]) -> None:
+    problem = Problem(Op.SPMM, PROBLEM.matrix, width)
+    configs = list(paper_space(problem, {}).configs())
+    assert [one["c"] for one in configs] == sorted([1, 2, 4, 8, 16] * len(columns))
+    assert {one["vectors"] for one in configs} == columns
+    shared = {"max_width": 8, "order": "width", "tail_in_last": True, "work": 8, "vector": 1, "lanes": 32}
+    assert all(shared.items() <= one.items() and "thirds" not in one for one in configs)
+    assert {(one["spread"], one["together"]) for one in configs} == {(NEVER, NEVER)}
+    pinned = list(paper_space(problem, {"c": 4, "max_width": 32}).configs())
+    assert {(one["c"], one["max_width"]) for one in pinned} == {(4, 32)}
+
+
+@pytest.mark.parametrize(("width", "tiles"), [(1, 1), (16, 3), (32, 6), (64, 8), (128, 9), (33, 3)])
+def test_the_papers_space_of_sddmm_is_whole(width: int, tiles: int) -> None:
+    problem = Problem(Op.SDDMM, PROBLEM.matrix, width)
+    configs = list(paper_space(problem, {}).configs())
+    # Tiles wider than J are left out; each tile has 4 numbers of groups and 3 of non-zeros.
+    assert len(configs) == tiles * 4 * 3
+    assert {one["threads"] // one["lanes"] for one in configs} == {1, 2, 4, 8}
+    assert {one["batch"] for one in configs} == {1, 2, 4}
+    for one in configs:
+        sddmm_instance(problem, one)

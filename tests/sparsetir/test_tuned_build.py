@@ -179,3 +179,12 @@ def test_where_nothing_compiles_the_reasons_are_told(compiler: Compiler) -> None
     compiler.fails = lambda instance: True
     with pytest.raises(SpmarkError, match=r"found none: (.|\n)*ptxas died"):
         SparseTirDbsr().build(BLOCKS, GPU)
+
+
+def test_the_papers_mode_measures_its_space_alone(asked: list[Config]) -> None:
+    built = SparseTir(mode="paper", k=5).build(HYB, GPU)
+    assert {config["c"] for config in asked} == {1, 2, 4, 8, 16}
+    assert {config["max_width"] for config in asked} == {32}
+    assert built.search is not None
+    assert built.search.candidates == 5
+    assert (built.config["c"], built.config["tail_in_last"]) == (1, True)

@@ -13,6 +13,9 @@ import numpy as np
 import pytest
 from problems import dense_operands, matrices, random_csr
 
+from spmark.datasets.cache import Cache
+from spmark.datasets.load import load_matrix
+from spmark.datasets.sweep import MatrixSpec
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import BuildError, DeviceError, UnsupportedError
 from spmark.impls.core.operators import reference
@@ -354,3 +357,42 @@ def test_luck_does_not_last(monkeypatch: pytest.MonkeyPatch) -> None:
     assert plan.config["work"] == 64
     first = min((c for c in told.seen if c.samples_us), key=lambda candidate: candidate.samples_us[0])
     assert first.config["work"] == 16
+
+
+def test_a_kept_mixture_has_its_levels_and_no_rival() -> None:
+    problem = Problem(Op.SPMM, banded(1024, 32), 32, DType.FLOAT16)
+    kept = Stile(keep_mixture=True)
+    calibration, _ = kept.priced_by(problem, HOST)
+    (form,) = kept.forms(problem, calibration, measured=True)
+    rivals = Stile().forms(problem, calibration, measured=True)
+    assert form.found.formats is Formats.MIXED
+    assert len(rivals) > 1
+    plan = run(problem, kept)
+    assert (plan.config["formats"], plan.config["keep_mixture"]) == ("mixed", True)
+    assert plan.config["levels_used"] == form.found.levels > 1
+    assert not kept._takes_csr(problem)
+    one = run(problem, Stile(keep_mixture=True, levels=1, rearrange=False))
+    assert one.config["levels_used"] == 1
+    assert one.stored != plan.stored
+
+
+def test_a_mixture_is_kept_only_where_there_are_blocks(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="expected formats: mixed with keep_mixture, found other"):
+        Stile(keep_mixture=True, formats="other")
+    sddmm = Problem(Op.SDDMM, banded(), 64, DType.FLOAT32)
+    assert "for a mixture with block tiles, found float32" in str(Stile(keep_mixture=True).unsupported(sddmm, HOST))
+    spmm = Problem(Op.SPMM, banded(), 64, DType.FLOAT32)
+    with pytest.raises(UnsupportedError, match=f"float32 for a mixture with block tiles, found none for {PUBLISHED}"):
+        Stile(keep_mixture=True).build(spmm, HOST)
+
+
+@pytest.mark.parametrize("size", [1024, 4096])
+def test_figure_12_compares_two_plans(size: int) -> None:
+    spec = MatrixSpec(source="patterns", name=f"interleaved_{size}")
+    matrix = load_matrix(spec, Cache.default(), 0).csr
+    calibration, _ = calibration_for("nvidia-h200", Op.SPMM, DType.FLOAT16)
+    rules = Rules(withdraw=False, compared=False)
+    one = search(matrix, calibration, 32, replace(rules, max_levels=1, rearrange=False))
+    many = search(matrix, calibration, 32, rules)
+    assert one.levels == 1 < many.levels
+    assert many.predicted_ms < 0.98 * one.predicted_ms

@@ -267,7 +267,7 @@ def test_calibrate_writes_the_file(invoke, fakes, monkeypatch, tmp_path):
 def test_calibrate_tiles(invoke, fakes, monkeypatch, tmp_path):
     def calibrate(spec):
         constants = calibration_for("", Op.SPMM, DType.FLOAT16)[0]
-        fitted = SimpleNamespace(calibration=constants, agreement=Agreement(0.97, 2e-5, 12))
+        fitted = SimpleNamespace(calibration=constants, agreement=Agreement(0.97, 2e-5, 12), held_out_us=[(1.5, 1.25)])
         return spec.model_copy(update={"tables": constants.tables()}), [fitted]
 
     monkeypatch.setitem(sys.modules, "spmark.impls.stile.study.gpu", SimpleNamespace(calibrate=calibrate))
@@ -281,9 +281,11 @@ def test_calibrate_tiles(invoke, fakes, monkeypatch, tmp_path):
     code, out, err = invoke("calibrate", "--stile", "--out", path)
     assert code == 0, err
     assert "0.97" in out
+    assert "1.25" not in out
     assert calibration_for("nvidia-a100-sxm4-80gb", Op.SPMM, DType.FLOAT16, str(path))[0].blocks
     code, out, _ = invoke("calibrate", "--of", "stile", "--out", path, "--json", "--force")
-    assert json.loads(out)["agreement"][0]["tiles held out"] == 12
+    row = json.loads(out)["agreement"][0]
+    assert (row["tiles held out"], row["predicted and measured, us"]) == (12, [[1.5, 1.25]])
     code, _, err = invoke("calibrate", "--of", "stil")
     assert code == 2
     assert "expected a method with calibration out of stile, found 'stil' (did you mean stile?)" in err

@@ -21,7 +21,7 @@ from spmark.impls.core.problem import Csr, DType
 from spmark.impls.core.recordfile import read_rows
 from spmark.impls.liteform.compose import StoredAs
 from spmark.impls.liteform.cost import count
-from spmark.impls.liteform.features import SELECTION_BY_WIDTH
+from spmark.impls.liteform.features import SELECTION, SELECTION_BY_WIDTH
 from spmark.impls.liteform.predictor import find
 from spmark.impls.liteform.schedule import CellSchedule, read_table
 from spmark.impls.liteform.study.commands import LABELS, OVERHEADS, SPEEDS, spread_out
@@ -97,6 +97,24 @@ def test_a_model_is_trained_on_measured_labels(monkeypatch, tmp_path: Path, caps
     assert card["trained_on"] == "labels measured with spmark on fake-gpu in float32"
     sample = read_published(published_csv(40), "x").selection(SELECTION_BY_WIDTH)[0]
     assert find(str(out)).selection.predict(sample) in (0, 1)
+
+
+def test_a_model_is_trained_by_the_papers_features(monkeypatch, tmp_path: Path, capsys) -> None:
+    labels, out = measured(tmp_path / "shard.jsonl"), tmp_path / "model.npz"
+    arguments = ("--labels", str(labels), "--as-published", "--out", str(out), "--json")
+    assert spmark(monkeypatch, "train", "liteform", *arguments) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["held_out"] == {}
+    assert told["card"]["made_with"]["command"] == "spmark train liteform --labels shard.jsonl --as-published"
+    # One row a matrix, without J.
+    assert (told["card"]["rows"]["selection"], told["card"]["features"]["selection"]) == (40, list(SELECTION))
+    assert not find(str(out)).by_width
+
+
+def test_the_rank_model_has_one_way_of_training(monkeypatch, tmp_path: Path, capsys) -> None:
+    labels = measured(tmp_path / "shard.jsonl")
+    assert spmark(monkeypatch, "train", "lo_spmm", "--labels", str(labels), "--as-published") != 0
+    assert "expected no --as-published" in capsys.readouterr().err
 
 
 def test_labels_of_two_gpus_are_not_mixed(monkeypatch, tmp_path: Path, capsys) -> None:

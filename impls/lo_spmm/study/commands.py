@@ -11,6 +11,7 @@ import numpy as np
 
 from spmark.impls.core.contracts import LabelJob, NamedMatrix, Outcome, TrainingJob
 from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.core.errors import UnsupportedError
 from spmark.impls.core.problem import Csr, Op, Problem
 from spmark.impls.core.recordfile import read_rows
 from spmark.impls.lo_spmm.rank import RankCard
@@ -79,6 +80,8 @@ class RankTraining:
         The card also says what the estimate's choice costs on all rows that keep their work, with the shipped rates and
         with rates that are fitted to the other rows, and the factors of rates that are fitted to all of these rows.
         """
+        if job.as_published:
+            raise UnsupportedError("expected no --as-published: the rank model's features are the paper's in any case")
         files = [path for path in job.files if path.name != _COMPARED]
         rows = read_labels(files)
         regrets, factors = _rates(rows)

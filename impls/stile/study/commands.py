@@ -25,6 +25,7 @@ class TileCalibration:
                 "tiles held out": fit.agreement.count,
                 "Pearson": round(fit.agreement.pearson, 4),
                 "RMSE, us": round(fit.agreement.rmse * 1e3, 4),
+                "predicted and measured, us": fit.held_out_us,
             }
             for fit in fits
         ]

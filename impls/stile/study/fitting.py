@@ -48,7 +48,7 @@ class Measured:
     @classmethod
     def of(cls, tiles: Iterable[tuple[Tile, float, float]]) -> Measured:
         """Gather tiles with their milliseconds, to six digits."""
-        rounded = [(*tile, *(float(f"{ms:.{_DIGITS}g}") for ms in times)) for tile, *times in tiles]
+        rounded = [(*tile, *map(_rounded, times)) for tile, *times in tiles]
         return cls.from_table([float(number) for row in rounded for number in row], "measured tiles")
 
     @classmethod
@@ -145,10 +145,27 @@ class Fitted:
     measured: Measured
     """The tiles that line and networks were fitted to and compared with."""
 
+    @property
+    def held_out_us(self) -> list[tuple[float, float]]:
+        """Microseconds of each tile outside of the fit, as the line predicts them and as measured, to six digits."""
+        tiles = self.measured.some(held_out(self.measured))
+        own = self.calibration
+        pairs = zip(_predicted(own.line, tiles, own.op, own.dtype), tiles.plain_ms, strict=True)
+        return [(_rounded(1e3 * predicted), _rounded(1e3 * measured)) for predicted, measured in pairs]
+
     def tables(self) -> dict[str, list[float]]:
         """Give the tables of a calibration file: the constants, and the tiles, so that constants can be fitted anew."""
         tables = (self.learned or self.calibration).tables()
         return {**tables, tiles_name(self.calibration.op, self.calibration.dtype): self.measured.table()}
+
+
+def held_out(measured: Measured) -> NDArray[np.bool_]:
+    """Mark the tiles (n,) that are left out of the fit and predicted."""
+    return np.arange(measured.plain_ms.size) % HELD_OUT == HELD_OUT - 1
+
+
+def _rounded(number: float) -> float:
+    return float(f"{number:.{_DIGITS}g}")
 
 
 def tiles_name(op: Op, dtype: DType) -> str:
@@ -168,8 +185,8 @@ def fitted(calibration: Calibration, measured: Measured) -> Fitted:
     measured : Measured
     """
     op, dtype = calibration.op, calibration.dtype
-    kept = np.arange(measured.plain_ms.size) % HELD_OUT != HELD_OUT - 1
-    own, out = measured.some(kept), measured.some(~kept)
+    left_out = held_out(measured)
+    own, out = measured.some(~left_out), measured.some(left_out)
     reads = _READS if op is Op.SPMM else _READS[:1]
     line = min(
         (_line(own, op, dtype, share * calibration.line.peak, read) for read, share in product(reads, _PEAKS)),

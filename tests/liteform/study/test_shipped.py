@@ -31,7 +31,9 @@ def test_rows_are_of_the_tuning_half_and_of_seeded_matrices(path: Path) -> None:
 
 
 def test_what_ships_names_its_rows() -> None:
-    assert find("nvidia-h200").card.labels_sha256 == digest_of([LABELS])
+    for name in ("nvidia-h200", "nvidia-h200-published"):
+        assert find(name).card.labels_sha256 == digest_of([LABELS])
+    assert not find("nvidia-h200-published").by_width
     table = table_for("nvidia-h200")
     assert isinstance(table, ScheduleTable)
     assert table.made_with.endswith(digest_of([SCHEDULES]))
@@ -42,12 +44,14 @@ def test_the_rows_give_what_ships(tmp_path: Path) -> None:
     """Arrays are compared, not files: a card names the versions of libraries."""
     pytest.importorskip("sklearn")
     training = find_contract("predictors", "liteform")
-    training.train(TrainingJob("nvidia-h200", tmp_path / "forests.npz", "command", files=[LABELS]))
-    again, shipped = load(tmp_path / "forests.npz"), find("nvidia-h200")
-    for name in ("selection", "partitions"):
-        old, new = getattr(shipped, name), getattr(again, name)
-        assert old.classes.tolist() == new.classes.tolist()
-        assert all((a == b).all() for a, b in zip(vars(old).values(), vars(new).values(), strict=True))
+    for model, as_published in (("nvidia-h200", False), ("nvidia-h200-published", True)):
+        job = TrainingJob(model, tmp_path / f"{model}.npz", "command", files=[LABELS], as_published=as_published)
+        training.train(job)
+        again, shipped = load(job.out), find(model)
+        for name in ("selection", "partitions"):
+            old, new = getattr(shipped, name), getattr(again, name)
+            assert old.classes.tolist() == new.classes.tolist()
+            assert all((a == b).all() for a, b in zip(vars(old).values(), vars(new).values(), strict=True))
     training.train(TrainingJob("nvidia-h200", tmp_path / "table.json", "command", files=[SCHEDULES]))
     table = ScheduleTable.model_validate_json((tmp_path / "table.json").read_text(encoding="utf-8"))
     shipped_table = table_for("nvidia-h200")

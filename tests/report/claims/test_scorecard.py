@@ -68,7 +68,7 @@ def test_without_records_every_claim_stands_there_empty() -> None:
 def test_a_mean_over_widths_is_reproduced(case: Callable[..., Any], cards: Callable[..., pd.DataFrame]) -> None:
     ratios = (3.2, 3.4, 3.7, 4.0, 4.4)
     rows = [case("cusparse", 20 * ratio, width=width) for ratio, width in zip(ratios, WIDTHS, strict=True)]
-    rows += [case("liteform", 20, width=width) for width in WIDTHS]
+    rows += [case("liteform_published", 20, width=width) for width in WIDTHS]
     card = cards("liteform", rows).loc["figure6-bars.cora.liteform"]
     assert card["published"] == "3.729×"
     assert card["ours_value"] == pytest.approx(np.prod(ratios) ** 0.2, rel=1e-9)
@@ -80,8 +80,8 @@ def test_a_mean_over_widths_is_reproduced(case: Callable[..., Any], cards: Calla
 def test_another_dtype_and_another_op_are_no_answer(
     case: Callable[..., Any], cards: Callable[..., pd.DataFrame]
 ) -> None:
-    rows = [case(name, dtype=DType.FLOAT16, width=32) for name in ("cusparse", "liteform")]
-    rows += [case(name, op=Op.SDDMM, width=32) for name in ("cusparse", "liteform")]
+    rows = [case(name, dtype=DType.FLOAT16, width=32) for name in ("cusparse", "liteform_published")]
+    rows += [case(name, op=Op.SDDMM, width=32) for name in ("cusparse", "liteform_published")]
     card = cards("liteform", rows)
     assert card.loc["figure6-ms.cora-j-32.liteform", "verdict"] == "not run"
     assert card.loc["figure6-ms.cora-j-32.liteform", "why"] == "without a result: cora"
@@ -91,10 +91,10 @@ def test_a_stand_in_and_a_missing_case_are_reservations(
     case: Callable[..., Any], cards: Callable[..., pd.DataFrame]
 ) -> None:
     rows = [case("cusparse", 16.5, "twin/reddit_twin", width=width) for width in WIDTHS]
-    rows += [case("liteform", 10, "twin/reddit_twin", width=width) for width in WIDTHS]
+    rows += [case("liteform_published", 10, "twin/reddit_twin", width=width) for width in WIDTHS]
     rows += [case("cusparse", 37.29, width=width) for width in WIDTHS]
-    rows += [case("liteform", 10, width=width) for width in WIDTHS[:3]]
-    rows += [case("liteform", width=256, status=Status.TIMEOUT)]
+    rows += [case("liteform_published", 10, width=width) for width in WIDTHS[:3]]
+    rows += [case("liteform_published", width=256, status=Status.TIMEOUT)]
     table = cards("liteform", rows)
     twin, part = table.loc["figure6-bars.reddit.liteform"], table.loc["figure6-bars.cora.liteform"]
     assert twin["verdict"] == part["verdict"] == "direction holds"
@@ -116,7 +116,7 @@ def test_a_range_is_least_and_greatest_of_the_matrices(
             ("ogb/ogbn-arxiv", 1.8),
             ("twin/reddit_twin", 1.5),
         )
-        for name, us in (("cusparse", 10 * ratio), ("sparsetir", 10.0))
+        for name, us in (("cusparse", 10 * ratio), ("sparsetir_paper", 10.0))
         for width in WIDTHS
     ]
     card = cards("sparsetir", rows).loc["spmm-over-cusparse-v100"]
@@ -138,8 +138,8 @@ def test_a_time_is_judged_on_the_published_device_only(case: Callable[..., Any],
 def test_search_ratio_padding_and_memory(case: Callable[..., Any], cards: Callable[..., pd.DataFrame]) -> None:
     common: dict[str, Any] = {"search": SearchFacts(candidates=4, compiled=2, measured=2, cores=1)}
     rows = [
-        case("sparsetir", width=32, phases_s={"search": 6.0, "compile": 50.0}, stored=12_500, **common),
-        case("liteform", width=32, phases_s={"features": 9.0, "select": 0.05, "search": 0.05}, **common),
+        case("sparsetir_paper", width=32, phases_s={"search": 6.0, "compile": 50.0}, stored=12_500, **common),
+        case("liteform_published", width=32, phases_s={"features": 9.0, "select": 0.05, "search": 0.05}, **common),
     ]
     facts = ProblemFacts(num_rows=2708, num_cols=2708, nnz=10_000, longest_row=9, flops=100, compulsory_bytes=100)
     rows = [row.model_copy(update={"problem": facts}) for row in rows]
@@ -156,23 +156,26 @@ def test_padding_is_a_share_of_all_stored_elements(
     case: Callable[..., Any], cards: Callable[..., pd.DataFrame]
 ) -> None:
     facts = ProblemFacts(num_rows=9, num_cols=9, nnz=8_410, longest_row=9, flops=100, compulsory_bytes=100)
-    row = case("sparsetir", width=32, stored=10_000, problem=facts)
+    row = case("sparsetir_paper", width=32, stored=10_000, problem=facts)
     card = cards("sparsetir", [row]).loc["table1.cora.padding"]
     assert card["ours_value"] == pytest.approx(15.9) and card["verdict"] == "reproduced"
 
 
 def test_variants_are_found_by_their_labels(case: Callable[..., Any], cards: Callable[..., pd.DataFrame]) -> None:
     rows = [
-        case("stile", 10, "ogb/ogbn-arxiv", width=32, dtype=DType.FLOAT16),
         case(
-            "stile", 11, "ogb/ogbn-arxiv", width=32, dtype=DType.FLOAT16, label="stile_no_withdraw",
-            requested={"withdraw": False},
+            "stile", 10, "ogb/ogbn-arxiv", width=32, dtype=DType.FLOAT16, label="stile_mixture",
+            requested={"keep_mixture": True},
+        ),
+        case(
+            "stile", 11, "ogb/ogbn-arxiv", width=32, dtype=DType.FLOAT16, label="stile_mixture_no_withdraw",
+            requested={"keep_mixture": True, "withdraw": False},
         ),
     ]  # fmt: skip
     table = cards("stile", rows)
     card = table.loc["table6.arxiv.latency-without-withdrawing"]
     assert card["ours_value"] == pytest.approx(1.1) and card["verdict"] == "reproduced"
-    assert table.loc["table6.arxiv.latency-without-local-search", "why"] == "no record of stile_no_local_search"
+    assert table.loc["table6.arxiv.latency-without-local-search", "why"] == "no record of stile_mixture_no_local_search"
 
 
 def claim_of(value: Any, statistic: str = "geomean_speedup") -> Claim:
@@ -233,12 +236,12 @@ def test_the_page_shows_papers_that_have_answers(write: Callable[..., Path], cas
 
 
 def test_devices_without_times_have_no_scorecard(write: Callable[..., Path], case: Callable[..., Any]) -> None:
-    host = [case("liteform", width=32, device_kind=DeviceKind.HOST_SIMT, samples_us=[])]
+    host = [case("liteform_published", width=32, device_kind=DeviceKind.HOST_SIMT, samples_us=[])]
     assert scorecard_tables(load_records([write(host)])) == []
 
 
 def test_no_speedup_is_taken_from_a_cpu(cards: Callable[..., pd.DataFrame], case: Callable[..., Any]) -> None:
-    rows = [case(name, width=32, device_kind=DeviceKind.CPU) for name in ("cusparse", "liteform")]
+    rows = [case(name, width=32, device_kind=DeviceKind.CPU) for name in ("cusparse", "liteform_published")]
     table = cards("liteform", rows)
     assert table.loc["figure6-ms.cora-j-32.liteform", "why"] == "no GPU was measured"
     assert table.loc["figure8-s.cora.liteform", "ours"] == "1 s"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 
 from spmark.impls.core.record import ProblemFacts
@@ -66,3 +67,19 @@ def test_the_table_says_which_are_neighbours(derived) -> None:
     frame = cost_model_table(derived).frame.set_index("matrix")
     assert frame["equal or neighbours"].to_dict() == {"ogb/small": "yes", "ogb/large": "no"}
     assert cost_model_table(derived[derived["matrix"] == "ogb/lone"]).frame.empty
+
+
+def test_each_cost_model_has_panels_and_a_row_of_its_own(derived) -> None:
+    other = derived.assign(
+        requested=[{**(requested or {}), "cost": "paper"} for requested in derived["requested"]],
+        median_us=1 / derived["median_us"],
+    )
+    both = pd.concat([derived, other], ignore_index=True)
+    table = cost_model_table(both).frame
+    assert table.groupby("cost_by")["regret_share"].count().to_dict() == {"default": 2, "paper": 2}
+    small = table[(table["matrix"] == "ogb/small") & (table["cost_by"] == "paper")]
+    assert small[["by_cost", "by_time"]].to_numpy().tolist() == [[16, 8]]
+    plot = cost_model(both)
+    assert len(plot.figure.axes) == 4
+    assert "With cost: paper these widths" in plot.caption
+    assert len(plot.data) == 12

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+from matplotlib.figure import Figure
+
 from spmark.report.figures import panels
 from spmark.report.figures.style import looks
 
@@ -21,3 +24,21 @@ def test_ratio_axes_have_ticks_on_both_sides_of_one():
         assert 3 <= len(ticks) <= 9
         assert min(ticks) < 1 < max(ticks)
         assert 1 in ticks
+
+
+@pytest.mark.parametrize(
+    ("values", "most", "labels"),
+    [
+        ([0.3, 4.0], 6, ["0.5", "1", "2"]),
+        ([0.13, 9.0], 6, ["0.2", "0.5", "1", "2", "5"]),
+        ([0.13, 9.0], 3, ["0.2", "1", "5"]),
+        ([2.1, 4.0], 6, ["1", "10"]),
+        ([0.5, 2000.0], 6, ["1", "10", "100", "1k"]),
+    ],
+)
+def test_a_narrow_axis_has_more_than_one_label(values: list[float], most: int, labels: list[str]) -> None:
+    ax = Figure().subplots()
+    ax.set_xscale("log")
+    ax.set_xlim(*values)
+    panels.log_ticks(ax.xaxis, values, most)
+    assert [ax.xaxis.get_major_formatter()(place, 0) for place in ax.xaxis.get_majorticklocs()] == labels

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spmark.report.figures.predictions import agreement, predicted, predicted_times
+from spmark.report.derive.tiles import TileAgreement
+from spmark.report.figures.predictions import agreement, predicted, predicted_times, tile_times, tiles_held_out
 
 
 def test_of_one_prediction_the_fastest_plan_counts(seen):
@@ -31,3 +32,28 @@ def test_predicted_times_are_drawn_with_their_agreement(seen):
     plot = predicted_times(seen)
     assert "7 plans of 3 cases" in plot.caption
     assert sorted(plot.data["measured_us"]) == [4.5, 6, 9, 10, 30, 50, 60]
+
+
+def agreement_of(operator: str, dtype: str, pairs: list[tuple[float, float]]) -> TileAgreement:
+    row = {"operator": operator, "dtype": dtype, "tiles held out": 3, "Pearson": 0.9, "RMSE, us": 0.1}
+    return TileAgreement.model_validate(row | {"predicted and measured, us": pairs})
+
+
+def test_single_tiles_are_those_of_the_plans_operator_and_dtype(seen):
+    plans = predicted(seen)
+    (panel,) = set(zip(plans["op"], plans["dtype"], strict=True))
+    pairs = [(1.0, 1.1), (2.0, 1.9), (4.0, 4.4)]
+    ours, other = agreement_of(*panel, pairs), agreement_of("sddmm", "float16", [(9.0, 9.0), (8.0, 8.0)])
+    assert panel != ("sddmm", "float16")
+    tiles = tiles_held_out(seen, [ours, other])
+    assert list(zip(tiles["predicted_us"], tiles["measured_us"], strict=True)) == pairs
+    assert set(tiles["implementation"]) == set(plans["implementation"])
+    plot = tile_times(tiles)
+    x, y = np.array(pairs).T
+    assert f"{np.corrcoef(x, y)[0, 1]:.3f} over 3 tiles" in plot.caption
+    assert plot.data["measured_us"].tolist() == [1.1, 1.9, 4.4]
+
+
+def test_a_calibration_without_single_tiles_has_no_figure(seen):
+    assert tiles_held_out(seen, [agreement_of("spmm", "float32", [])]).empty
+    assert tiles_held_out(seen, []).empty

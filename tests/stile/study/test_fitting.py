@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy import stats
 
-from spmark.impls.stile.study.fitting import Agreement, fit_line
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.stile.calibration import Calibration
+from spmark.impls.stile.study.fitting import Agreement, Fitted, Measured, fit_line, tiles_name
+from spmark.report.derive.tiles import read_agreement
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_a_fit_finds_the_line_that_samples_lie_on() -> None:
@@ -35,3 +42,16 @@ def test_agreement() -> None:
     assert np.isnan(Agreement.of([1.0, 1.0], [1.0, 2.0]).pearson)
     with pytest.raises(ValueError, match="at least 2"):
         Agreement.of([1.0], [1.0])
+
+
+def test_the_published_tiles_are_those_of_the_shipped_calibration() -> None:
+    spec = DeviceSpec.load(ROOT / "impls" / "stile" / "calibrations" / "nvidia-h200.json")
+    for one in read_agreement(ROOT / "report" / "reference" / "tiles" / "nvidia-h200.json"):
+        calibration = Calibration.of(spec, one.operator, one.dtype)
+        table = spec.tables[tiles_name(one.operator, one.dtype)]
+        measured = Measured.from_table(table, "tiles")
+        pairs = np.array(one.held_out)
+        agreement = Agreement.of(*pairs.T)
+        assert Fitted(calibration, agreement, None, None, measured).held_out_us == list(one.held_out)
+        assert (len(pairs), agreement.pearson) == (one.count, pytest.approx(one.pearson, abs=1e-4))
+        assert agreement.rmse == pytest.approx(one.rmse_us, abs=1e-4)

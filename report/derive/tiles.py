@@ -1,8 +1,8 @@
 """How well a calibrated cost model predicts single tiles that it was not fitted to: what `spmark calibrate` printed.
 
 ``spmark calibrate --stile --json`` answers with the agreement of every operator and dtype. The answer, kept as
-``reference/tiles/<device>.json``, serves the claims of section 5.6 of Fang, Shen, Wang and Chen, "STile", SIGMOD
-2024. No record of a sweep holds the time of a tile.
+``reference/tiles/<device>.json``, serves the claims of section 5.6 and figure 14 of Fang, Shen, Wang and Chen, "STile",
+SIGMOD 2024. No record of a sweep holds the time of a tile.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ class TileAgreement(BaseModel):
     """Tiles that were measured and not fitted to."""
     pearson: float = Field(alias="Pearson")
     rmse_us: float = Field(alias="RMSE, us")
+    held_out: tuple[tuple[float, float], ...] = Field(alias="predicted and measured, us", default=())
+    """Of each tile that was not fitted to; empty in older files."""
 
     def metric(self, name: str) -> float | None:
         """Give ``pearson``, ``rmse_ms`` or ``count``; None for any other name."""

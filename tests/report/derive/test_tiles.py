@@ -10,7 +10,7 @@ from spmark.impls.core.errors import RecordError
 from spmark.report.claims import answers
 from spmark.report.claims.answers import Records, answer
 from spmark.report.claims.published import load_published
-from spmark.report.claims.tiles import published_agreement, read_agreement
+from spmark.report.derive.tiles import published_agreement, read_agreement
 from spmark.report.load.records import load_records
 
 NAMES = ("operator", "dtype", "block tiles", "tiles held out", "Pearson", "RMSE, us")
