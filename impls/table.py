@@ -99,10 +99,10 @@ CONTRACTS: Mapping[str, Mapping[str, str]] = {
 COMPOSITIONS: Mapping[str, str] = {
     **dict.fromkeys(
         ("cusparse", "cusparse_best", "gespmm", "rowsplit", "nnzbalanced", "dgsparse", "direct", "sparsetir_nohyb",
-         "dgl", "scipy_cpu", "numba_cpu"),
+         "dgl", "featgraph", "scipy_cpu", "numba_cpu"),
         "spmark.impls.formats.stores:RowStores",
     ),
-    **dict.fromkeys(("cublas", "blas_cpu"), "spmark.impls.formats.stores:DenseStores"),
+    **dict.fromkeys(("cublas", "cublaslt_best", "blas_cpu"), "spmark.impls.formats.stores:DenseStores"),
     **dict.fromkeys(("cusparse_bsr", "triton_blocksparse"), "spmark.impls.formats.stores:BsrStores"),
     "cusparse_bell": "spmark.impls.cusparse.stores:BlockedEllStores",
     "sparsetir": "spmark.impls.sparsetir.stores:HybStores",

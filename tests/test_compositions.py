@@ -37,6 +37,8 @@ PINNED = [
     ("liteform", DType.FLOAT32, {"format": "csr"}),
     ("stile", DType.FLOAT16, {"formats": "blocks", "calibration": "nvidia-h200"}),
     ("stile", DType.FLOAT16, {"calibration": "nvidia-h200", "thirds": True}),
+    ("sparsetir", DType.FLOAT32, {"mode": "paper"}),
+    ("stile", DType.FLOAT16, {"keep_mixture": True, "calibration": "nvidia-h200"}),
     ("stile", DType.FLOAT32, {"mode": "paper", "calibration": "nvidia-h200"}),
     ("taco_cpu", DType.FLOAT32, {"isplit": 4, "ksplit": 8, "formats": "CUUU", "order": "i1 k1 i0 k0 j1 j0"}),
 ]

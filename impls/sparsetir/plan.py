@@ -103,7 +103,7 @@ class SparseTir:
         """Give a config from the middle of our space, or the first one of the paper's."""
         if self.mode == SpaceOwner.PAPER:
             return next(paper_space(problem, pinned).configs())
-        return _middle(problem) | pinned
+        return {**_middle(problem), **pinned}
 
     def _search(self, problem: Problem, device: DeviceSpec, pinned: dict[str, Any]) -> tuple[Config, Search]:
         from spmark.impls.sparsetir.gpu import open_race

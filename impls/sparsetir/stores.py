@@ -34,7 +34,8 @@ class HybStores:
         if not 1 <= partitions <= matrix.num_cols:
             raise BuildError(f"{how.name}: expected c of 1 to {matrix.num_cols:,} columns, found {partitions}")
         ladders = [widths_up_to(widest, config.get("thirds", False))] * partitions
-        return Stores.of(matrix.nnz, held_in_buckets(lay_out(partition_columns(matrix, partitions), ladders)))
+        pieces = partition_columns(matrix, partitions)
+        return Stores.of(matrix.nnz, held_in_buckets(lay_out(pieces, ladders, config.get("tail_in_last", False))))
 
     def forecast(self, how: SparseTir, problem: Problem, device: DeviceSpec, budget_s: float) -> Forecast:
         """Take the paper's rule for k, and one column partition where c is not pinned: c has no rule.

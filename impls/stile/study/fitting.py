@@ -161,7 +161,8 @@ class Fitted:
 
 def held_out(measured: Measured) -> NDArray[np.bool_]:
     """Mark the tiles (n,) that are left out of the fit and predicted."""
-    return np.arange(measured.plain_ms.size) % HELD_OUT == HELD_OUT - 1
+    marked: NDArray[np.bool_] = np.arange(measured.plain_ms.size) % HELD_OUT == HELD_OUT - 1
+    return marked
 
 
 def _rounded(number: float) -> float:
