@@ -104,19 +104,18 @@ def scorecard_tables(frame: pd.DataFrame, papers: Sequence[str] = ()) -> list[Ta
 
 
 _TOTALS_NOTE = (
-    "Verdicts of each paper. GPU figures, scores of predictors on a CPU, sizes of matrices and the authors' settings "
-    "are counted apart. A cell is a number of a paper. Numbers that one measurement of ours answers count once, with "
-    "the worst of their verdicts."
+    "Verdicts of each paper. GPU figures, those of a simulator, scores of predictors on a CPU, sizes of matrices and "
+    "the authors' settings are counted apart. A cell is a number of a paper. Numbers that one measurement of ours "
+    "answers count once, with the worst of their verdicts."
 )
 _CLAIMS_NOTE = (
     "Published numbers are from other devices: context, not a target. Reproduced: ours is within "
     f"{100 * WITHIN:.0f} % of the published number, or our 95 % interval holds it and is at most that wide to either "
-    "side. "
-    "Direction holds: the ratio is on the same side of 1, with at least half of the published logarithm; with less it "
-    f"is not reproduced. Neutral: the paper puts the ratio at {NEUTRAL[0]} to {NEUTRAL[1]}. A ratio with a reservation "
-    "(a stand-in matrix, a case without a result, other conditions) is never reproduced. No verdict: times of "
-    "different devices, results of fewer than half of a claim's matrices, and other numbers with a reservation. What "
-    "was not run is empty, and the reason says what is missing."
+    "side. Direction holds: the ratio is on the same side of 1, with at least half of the published logarithm; with "
+    f"less it is not reproduced. Neutral: the paper puts the ratio at {NEUTRAL[0]} to {NEUTRAL[1]}. A ratio with a "
+    "reservation (a stand-in matrix, a case without a result, other conditions) is never reproduced. No verdict: "
+    "times of different devices, results of fewer than half of a claim's matrices, and other numbers with a "
+    "reservation. What was not run is empty, and the reason says what is missing."
 )
 
 

@@ -23,8 +23,8 @@ A bound (``above`` or ``below``) agrees where our whole interval is beyond it. "
 states no number, so *direction holds* is its best verdict.
 
 A verdict is about one device and its records, not about the paper. Claims that one measurement answers count once, with
-the worst verdict among them; so do claims that name the same ``group``. GPU figures, studies of predictors on a CPU and
-sizes of matrices are counted apart (`ClaimKind`).
+the worst verdict among them; so do claims that name the same ``group``. GPU figures, those of a simulator, studies of
+predictors on a CPU, sizes of matrices and the authors' settings are counted apart (`ClaimKind`).
 """
 
 from __future__ import annotations
@@ -75,6 +75,8 @@ class ClaimKind(StrEnum):
     """What answers a claim: kinds are counted apart."""
 
     GPU = "GPU"
+    SIMULATOR = "simulator"
+    """Numbers of an accelerator that is simulated."""
     STUDY = "CPU study"
     """Scores of predictors, which no GPU decides."""
     SIZES = "sizes"
@@ -89,6 +91,8 @@ def kind_of(claim: Claim) -> ClaimKind:
         return ClaimKind.SIZES
     if claim.measure.statistic is Statistic.PREDICTION:
         return ClaimKind.STUDY
+    if "simulated" in claim.gpu:
+        return ClaimKind.SIMULATOR
     return ClaimKind.SETTINGS if claim.measure.statistic is None and not claim.gpu else ClaimKind.GPU
 
 

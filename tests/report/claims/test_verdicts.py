@@ -169,7 +169,8 @@ def test_sizes_are_equal_or_not() -> None:
 
 def test_kinds_keep_gpus_studies_sizes_and_settings_apart() -> None:
     kinds = {
-        paper: Counter(kind_of(claim) for claim in load_published(paper).claims) for paper in ("liteform", "stile")
+        paper: Counter(kind_of(claim) for claim in load_published(paper).claims)
+        for paper in ("liteform", "stile", "dash")
     }
     by_id = {claim.id: kind_of(claim) for claim in load_published("liteform").claims}
     assert by_id["over-cusparse"] is by_id["figure6-ms.cora-j-32.cusparse"] is ClaimKind.GPU
@@ -178,6 +179,7 @@ def test_kinds_keep_gpus_studies_sizes_and_settings_apart() -> None:
     assert by_id["training-share"] is ClaimKind.SETTINGS
     assert kinds["stile"][ClaimKind.STUDY] == 0
     assert kinds["liteform"][ClaimKind.STUDY] > 80
+    assert kinds["dash"][ClaimKind.SIMULATOR] > kinds["dash"][ClaimKind.GPU] > 0
 
 
 def test_what_one_measurement_answers_counts_as_its_first_claim() -> None:
