@@ -9,6 +9,7 @@ import pytest
 from browser import browser, needs_chromium
 
 from spmark.impls.core.record import Status
+from spmark.report.claims.published import PAPERS
 from spmark.report.claims.scorecard import scorecard_tables
 from spmark.report.load.records import load_records
 from spmark.report.page.content import Report, Section
@@ -89,7 +90,8 @@ def test_a_telephone_gets_the_narrow_figures(site, tmp_path):
 
 
 def test_verdict_and_both_numbers_of_a_claim_are_seen_without_scrolling(tmp_path):
-    tables = [replace(table, chapter=Chapter.SCORECARD) for table in scorecard_tables(load_records([LO_SPMM]))]
+    frame = load_records([LO_SPMM])
+    tables = [replace(table, chapter=Chapter.SCORECARD) for table in scorecard_tables(frame, PAPERS)]
     write_site(Report("claims", [], [Section("nvidia-h200", "", [], [], tables)]), tmp_path)
     right = "Math.round(cell.getBoundingClientRect().right)"
     heads = f"[...table.tHead.rows[0].cells].map(cell => [cell.textContent, {right}])"
