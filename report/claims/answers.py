@@ -31,7 +31,7 @@ _VALUE, _LOW, _HIGH = "value", "value_low", "value_high"
 _READ = [
     *PROBLEM, "plain", "matrix_kind", "num_rows", "num_cols", "nnz", "status", "speedup", "speedup_low",
     "speedup_high", "speedup_from", "median_us", "median_us_low", "median_us_high", "samples_us",
-    "baseline_samples_us", "phases_s", "padding", "device_bytes",
+    "baseline_samples_us", "phases_s", "padding", "device_bytes", "config",
 ]  # fmt: skip
 """Columns that claims are answered from: selecting rows of all columns takes longer."""
 _MOST_NAMED = 4
@@ -117,7 +117,7 @@ def answer(claim: Claim, records: Records, matrices: dict[str, tuple[str, ...]])
     chosen, lacking, covered = _chosen(claim, _valued(records, measure), matrices)
     rows = chosen[np.isfinite(chosen[_VALUE].to_numpy(np.float64))]
     if rows.empty:
-        return Answer(missing=lacking or _why_none(measure, chosen))
+        return Answer(missing="; ".join(filter(None, (lacking or _why_none(measure, chosen), measure.differs))))
     least, greatest = _ends(rows, measure.statistic)
     twins = rows.loc[rows["matrix_kind"] == MatrixKind.TWIN.value, "plain"].unique()
     reservations = [
@@ -203,6 +203,8 @@ def _valued(records: Records, measure: Measure) -> pd.DataFrame:
         value = 100 * (_relative_time(rows) / of_other(_relative_time) - 1).abs()
     elif statistic is Statistic.PADDED_SHARE:
         value = 100 * rows["padding"] / (1 + rows["padding"])
+    elif statistic is Statistic.CONFIG_RANGE:
+        value = rows["config"].map(lambda config: (config or {}).get(measure.metric, nan)).astype(float)
     elif statistic is Statistic.MEMORY_RATIO:
         known = (rows["status"] == Status.OK.value) & (rows["device_bytes"] > 0)
         value = rows["device_bytes"].where(known) / of_other(lambda other: other["device_bytes"])
@@ -269,8 +271,9 @@ def _why_none(measure: Measure, chosen: pd.DataFrame) -> str:
 
 
 def _ends(rows: pd.DataFrame, statistic: Statistic) -> tuple[Interval, Interval]:
-    """Give the least and the greatest over matrices where a statistic is a range, else the statistic twice."""
-    parts = [part for _, part in rows.groupby("matrix")] if statistic in RANGES else [rows]
+    """Give the least and the greatest of cases or matrices where a statistic is a range, else the statistic twice."""
+    by = rows.index if statistic is Statistic.CONFIG_RANGE else "matrix"
+    parts = [part for _, part in rows.groupby(by)] if statistic in RANGES else [rows]
     each = sorted(map(_STATISTICS[statistic], parts), key=lambda interval: interval.value)
     return each[0], each[-1]
 
@@ -307,9 +310,11 @@ _STATISTICS: dict[Statistic, Callable[[pd.DataFrame], Interval]] = {
     Statistic.SEARCH_S: _mean,
     Statistic.SEARCH_RANGE_S: _mean,
     Statistic.SEARCH_RATIO: _geomean,
+    Statistic.SEARCH_RATIO_RANGE: _geomean,
     Statistic.MAX_SEARCH_RATIO: _greatest,
     Statistic.MEMORY_RATIO: _geomean,
     Statistic.MEAN_LOSS: _mean,
     Statistic.TIME_SPREAD: _spread,
+    Statistic.CONFIG_RANGE: _mean,
     Statistic.PADDED_SHARE: _mean,
 }

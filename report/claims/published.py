@@ -54,6 +54,8 @@ class Statistic(StrEnum):
     """Least and greatest over the matrices of these means."""
     SEARCH_RATIO = "search_ratio"
     """Geometric mean of the seconds of ``over`` divided by those of ``of``."""
+    SEARCH_RATIO_RANGE = "search_ratio_range"
+    """Least and greatest over the matrices of these means."""
     MAX_SEARCH_RATIO = "max_search_ratio"
     MEMORY_RATIO = "memory_ratio"
     """Geometric mean of the bytes that the plan of ``of`` holds divided by those of ``over``."""
@@ -61,6 +63,8 @@ class Statistic(StrEnum):
     """Mean over the cases of how far the time of ``of`` is from that of ``over``, in per cent of the latter."""
     TIME_SPREAD = "time_spread"
     """Greatest ratio of two median times of ``of`` among matrices of one shape, J and number of non-zeros."""
+    CONFIG_RANGE = "config_range"
+    """Least and greatest over the cases of the number that plans of ``of`` keep as ``metric`` in their configs."""
     PADDED_SHARE = "padded_share"
     """Stored elements that are padding, in per cent of all stored ones."""
     TILES = "tiles"
@@ -121,6 +125,7 @@ class Measure(Frozen):
     """What is predicted, for `Statistic.PREDICTION`, and by which model; ``train_rows`` is a point of a curve."""
     model: str = ""
     metric: str = ""
+    """Which number: of a prediction, of the tiles, or of the configs."""
     train_rows: int = 0
     differs: str = ""
     """How our measurement differs from the paper's: the number then cannot count as reproduced."""
@@ -136,20 +141,24 @@ class Measure(Frozen):
         if self.statistic not in (None, *FACTS) and not self.of:
             raise ValueError(f"expected 'of' for {self.statistic}, found nothing")
         predicts = bool(self.task and self.model)
-        if predicts != (self.statistic is Statistic.PREDICTION) or bool(self.metric) != (self.statistic in _METRICS):
+        if predicts != (self.statistic is Statistic.PREDICTION) or bool(self.metric) != (
+            self.statistic in _WITH_METRIC
+        ):
             raise ValueError(
-                f"expected task, model and metric for a prediction, metric for tiles, nothing else, found {self}"
+                "expected task, model and metric for a prediction, metric for tiles and configs, nothing else, found "
+                f"{self}"
             )
         return self
 
 
-RATIOS: Final = frozenset(s for s in Statistic if s.endswith("_ratio") or "speedup" in s)
+RATIOS: Final = frozenset(s for s in Statistic if "_ratio" in s or "speedup" in s)
 """Statistics that compare two: 1 means that they are alike."""
 FACTS: Final = frozenset({Statistic.NUM_ROWS, Statistic.NUM_COLS, Statistic.NNZ, Statistic.DENSITY})
 """Statistics of a matrix alone."""
-_METRICS = frozenset({Statistic.PREDICTION, Statistic.TILES})
-RANGES: Final = frozenset({Statistic.SPEEDUP_RANGE, Statistic.SEARCH_RANGE_S})
-"""Statistics with a least and a greatest over matrices."""
+_WITHOUT_MATRICES = frozenset({Statistic.PREDICTION, Statistic.TILES})
+_WITH_METRIC = frozenset({*_WITHOUT_MATRICES, Statistic.CONFIG_RANGE})
+RANGES: Final = frozenset(s for s in Statistic if "_range" in s)
+"""Statistics with a least and a greatest."""
 
 
 class Claim(Frozen):
@@ -162,6 +171,10 @@ class Claim(Frozen):
     """What the number says, in our words."""
     value: Value
     """A number, least and greatest, or why there is none (`NO_NUMBER`)."""
+    bound: Literal["above", "below"] | None = None
+    """Where the paper says only that its number is on this side of ``value``; "A is faster than B" is above 1."""
+    group: str = ""
+    """Claims of one group count once; where none is named, those that one measurement answers are a group."""
     unit: Unit
     gpu: str
     """GPU that it was measured on; empty where no machine is involved."""
@@ -179,6 +192,10 @@ class Claim(Frozen):
     def _consistent(self) -> Self:
         if self.ends and self.ends[0] > self.ends[1]:
             raise ValueError(f"{self.id}: expected least before greatest, found {self.value}")
+        if self.measure.statistic in RATIOS and self.ends and self.ends[0] <= 0:
+            raise ValueError(f"{self.id}: expected a ratio above 0, found {self.value}")
+        if self.bound and not isinstance(self.value, float):
+            raise ValueError(f"{self.id}: expected one number for a bound, found {self.value}")
         if self.measure.statistic in RANGES and not isinstance(self.value, tuple):
             raise ValueError(f"{self.id}: expected least and greatest for {self.measure.statistic}, found {self.value}")
         return self
@@ -266,7 +283,7 @@ class Published(Frozen):
                 raise ValueError(f"expected every id once, found {claim.id!r} twice")
             seen.add(claim.id)
             unknown = set(claim.conditions.matrices) - self.matrices.keys()
-            of_matrices = claim.measure.statistic not in (None, *_METRICS)
+            of_matrices = claim.measure.statistic not in (None, *_WITHOUT_MATRICES)
             if of_matrices and (unknown or not claim.conditions.matrices):
                 raise ValueError(
                     f"{claim.id}: expected conditions.matrices out of {', '.join(self.matrices)} for a claim that is "

@@ -1,26 +1,11 @@
 """Published claims beside ours: the paper's number, the answer of one device's records, and a verdict.
 
-The published numbers were measured on other machines: they are context, never a target. The rules are:
-
-1. *not run*: no record answers the claim. Ours stays empty, and the reason says what is missing.
-2. *reproduced*: the published number lies within our 95 % interval, or ours is within 15 % of it; for a range, both
-   ends do. Sizes of matrices must be equal, densities equal to three digits. A reservation forbids this verdict: a
-   stand-in for the matrix, a case of the claim without a result, or conditions that differ.
-3. *direction holds*, for ratios only: ours is on the same side of 1 as the published number, and so is our whole
-   interval where there is one (for a range: both ends); or ours agrees by rule 2, but with a reservation.
-4. *not reproduced*: otherwise.
-5. *no verdict*: our number says nothing about the claim and is shown without a judgement. Such numbers are times in
-   seconds on another device than the published one, numbers with a reservation that are not ratios, and results of
-   fewer than half of the claim's matrices.
-
-A verdict is about this device and these records, not about the paper.
+`spmark.report.claims.verdicts` states the rules of the verdicts and of the totals.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from enum import StrEnum
 from math import isnan, nan
 from typing import Any
 
@@ -28,35 +13,21 @@ import pandas as pd
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.report.claims.answers import Answer, Records, answer
-from spmark.report.claims.published import FACTS, PAPERS, RATIOS, Claim, Published, Statistic, load_published
-from spmark.report.derive.statistics import Interval
+from spmark.report.claims.published import PAPERS, Claim, Published, load_published
+from spmark.report.claims.verdicts import NEUTRAL, WITHIN, ClaimKind, Verdict, elsewhere, groups, judge, kind_of, totals
 from spmark.report.load.records import current
 from spmark.report.tables.table import Table
 
-WITHIN = 0.15
-"""Relative difference up to which a number counts as reproduced."""
-_DENSITY_DIGITS = 5e-3
 _SAME = 5e-4
-_LEAST_COVERED = 0.5
-_TIMES = frozenset({Statistic.MEDIAN_MS, Statistic.SEARCH_S, Statistic.SEARCH_RANGE_S})
 COLUMNS = (
-    "paper", "claim", "where", "what", "conditions", "gpu", "unit", "published", "published_low", "published_high",
-    "ours", "ours_value", "ours_low", "ours_high", "cases", "device", "verdict", "why", "fact",
+    "paper", "kind", "group", "claim", "where", "what", "conditions", "gpu", "unit", "published", "published_low",
+    "published_high", "ours", "ours_value", "ours_low", "ours_high", "cases", "device", "verdict", "why",
 )  # fmt: skip
 _SHOWN = (
-    "paper", "claim", "what", "where", "gpu", "published", "published_low", "published_high", "ours", "ours_low",
-    "ours_high", "device", "verdict", "why", "conditions",
+    "paper", "verdict", "ours", "published", "what", "why", "where", "gpu", "conditions", "kind", "claim", "group",
+    "device", "published_low", "published_high", "ours_low", "ours_high",
 )  # fmt: skip
-
-
-class Verdict(StrEnum):
-    """What records say about a claim; the module's docstring has the rules."""
-
-    REPRODUCED = "reproduced"
-    DIRECTION = "direction holds"
-    NOT_REPRODUCED = "not reproduced"
-    NO_VERDICT = "no verdict"
-    NOT_RUN = "not run"
+"""Columns of the page: what a reader looks for stands where no one has to scroll."""
 
 
 def scorecard(frame: pd.DataFrame, papers: Sequence[str] = PAPERS) -> pd.DataFrame:
@@ -75,11 +46,11 @@ def scorecard(frame: pd.DataFrame, papers: Sequence[str] = PAPERS) -> pd.DataFra
         `COLUMNS`, one row per claim and device, in the order of the files. Without records every claim stands there
         once, not run.
 
+        - ``kind`` is a `ClaimKind`; claims of one ``group`` count once.
         - ``published`` and ``ours`` are text with unit and interval.
         - ``published_low`` and ``published_high`` are the published number or range.
         - ``ours_low`` and ``ours_high`` are the 95 % interval of ``ours_value``, or least and greatest where the claim
           is a range and ``ours_value`` is NaN.
-        - ``fact`` says whether the claim is of a matrix alone.
 
     Raises
     ------
@@ -89,10 +60,12 @@ def scorecard(frame: pd.DataFrame, papers: Sequence[str] = PAPERS) -> pd.DataFra
     kept = current(frame)
     devices = [(str(device), Records(part)) for device, part in kept.groupby("device", sort=False)]
     devices = devices or [("", Records(kept))]
+    in_order = sorted(map(load_published, papers), key=lambda published: published.place)
+    known = [(published, groups(published)) for published in in_order]
     rows = [
-        _row(published, claim, device, records)
+        _row(published, claim, counted[claim.id], device, records)
         for device, records in devices
-        for published in sorted(map(load_published, papers), key=lambda published: published.place)
+        for published, counted in known
         for claim in published.claims
     ]
     return pd.DataFrame(rows, columns=list(COLUMNS))
@@ -118,89 +91,43 @@ def scorecard_tables(frame: pd.DataFrame, papers: Sequence[str] = ()) -> list[Ta
     cards = scorecard(frame, papers or PAPERS)
     run = cards["verdict"] != Verdict.NOT_RUN.value
     if not papers:
-        answered = set(cards.loc[run & ~cards["fact"], "paper"])
+        answered = set(cards.loc[run & (cards["kind"] != ClaimKind.SIZES.value), "paper"])
         cards = cards[cards["paper"].isin(answered)]
     if cards.empty:
         return []
-    ordered = pd.concat([cards[run.loc[cards.index]], cards[~run.loc[cards.index]]])
+    kinds = {kind.value: place for place, kind in enumerate(ClaimKind)}
+    ordered = cards.assign(run=~run, place=cards["kind"].map(kinds)).sort_values(["run", "place"], kind="stable")
     return [
-        Table("verdicts", "Published claims: verdicts", _SUMMARY_NOTE, _summary(cards)),
+        Table("verdicts", "Published claims: verdicts by paper", _TOTALS_NOTE, totals(cards)),
         Table("claims", "Published claims beside ours", _CLAIMS_NOTE, ordered[list(_SHOWN)]),
     ]
 
 
-_SUMMARY_NOTE = (
-    "Claims of each paper by verdict; a cell of a table is a claim. Sizes and densities of matrices are counted apart: "
-    "they say that the inputs are the same, and nothing about speed."
+_TOTALS_NOTE = (
+    "Verdicts of each paper. GPU figures, those of a simulator, scores of predictors on a CPU, sizes of matrices and "
+    "the authors' settings are counted apart. A cell is a number of a paper. Numbers that one measurement of ours "
+    "answers count once, with the worst of their verdicts."
 )
 _CLAIMS_NOTE = (
-    "Published numbers are from other devices: context, not a target. Reproduced: the published number is within our "
-    f"95 % interval, or ours within {WITHIN:.0%} of it; sizes must be equal. Direction holds: a ratio on the same side "
-    "of 1, or one that agrees with a reservation, which is a stand-in matrix, a case without a result, or conditions "
-    "that differ. No verdict: times of different devices, results of fewer than half of a claim's matrices, and "
-    "numbers with a reservation that are not ratios. What was not run is empty, and the reason says what is missing."
+    "Published numbers are from other devices: context, not a target. Reproduced: ours is within "
+    f"{100 * WITHIN:.0f} % of the published number, or our 95 % interval holds it and is at most that wide to either "
+    "side. Direction holds: the ratio is on the same side of 1, with at least half of the published logarithm; with "
+    f"less it is not reproduced. Neutral: the paper puts the ratio at {NEUTRAL[0]} to {NEUTRAL[1]}. A ratio with a "
+    "reservation (a stand-in matrix, a case without a result, other conditions) is never reproduced. No verdict: "
+    "times of different devices, results of fewer than half of a claim's matrices, and other numbers with a "
+    "reservation. What was not run is empty, and the reason says what is missing."
 )
 
 
-def judge(claim: Claim, found: Answer, device: str) -> Verdict:
-    """Give the verdict on one claim.
-
-    Parameters
-    ----------
-    claim : Claim
-        What was published.
-    found : Answer
-        Ours.
-    device : str
-        Where ours is from, as records name it.
-    """
-    ends, statistic = claim.ends, claim.measure.statistic
-    if not found.found:
-        return Verdict.NOT_RUN
-    if ends is None or found.covered < _LEAST_COVERED:
-        return Verdict.NO_VERDICT
-    pairs = list(zip(ends, (found.least, found.greatest), strict=True))
-    if statistic in FACTS:
-        within = _DENSITY_DIGITS if statistic is Statistic.DENSITY else 0.0
-        return _either(all(abs(ours.value - published) <= within * published for published, ours in pairs))
-    agrees = all(_agrees(published, ours) for published, ours in pairs)
-    if statistic in RATIOS:
-        same_side = all(_same_side(published, ours) for published, ours in pairs)
-        if agrees and not found.reservations:
-            return Verdict.REPRODUCED
-        return Verdict.DIRECTION if agrees or same_side else Verdict.NOT_REPRODUCED
-    return Verdict.NO_VERDICT if _elsewhere(claim, device) or found.reservations else _either(agrees)
-
-
-def _elsewhere(claim: Claim, device: str) -> bool:
-    return claim.measure.statistic in _TIMES and _plain(claim.gpu) not in _plain(device)
-
-
-def _either(agrees: bool) -> Verdict:
-    return Verdict.REPRODUCED if agrees else Verdict.NOT_REPRODUCED
-
-
-def _agrees(published: float, ours: Interval) -> bool:
-    return abs(ours.value - published) <= WITHIN * abs(published) or ours.low <= published <= ours.high
-
-
-def _same_side(published: float, ours: Interval) -> bool:
-    low = ours.value if isnan(ours.low) else ours.low
-    high = ours.value if isnan(ours.high) else ours.high
-    return (published > 1 and low > 1) or (published < 1 and high < 1)
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower()) or "-"
-
-
-def _row(published: Published, claim: Claim, device: str, records: Records) -> dict[str, Any]:
+def _row(published: Published, claim: Claim, group: str, device: str, records: Records) -> dict[str, Any]:
     answered = answer(claim, records, published.matrices)
     low, high = claim.ends or (nan, nan)
     ranged = answered.found and isinstance(claim.value, tuple)
     ours = (answered.least.value, answered.greatest.value) if ranged else (answered.least.low, answered.least.high)
     return {
         "paper": published.paper,
+        "kind": kind_of(claim).value,
+        "group": group,
         "claim": claim.id,
         "where": claim.where,
         "what": claim.what,
@@ -218,7 +145,6 @@ def _row(published: Published, claim: Claim, device: str, records: Records) -> d
         "device": device,
         "verdict": judge(claim, answered, device).value,
         "why": _why(claim, answered, device),
-        "fact": claim.measure.statistic in FACTS,
     }
 
 
@@ -228,7 +154,7 @@ def _why(claim: Claim, answered: Answer, device: str) -> str:
     reasons = [*answered.reservations, *answered.remarks]
     if claim.ends is None:
         reasons.append("nothing was published to compare with")
-    elif _elsewhere(claim, device):
+    elif elsewhere(claim, device):
         reasons.append(f"a time on {claim.gpu} beside one on {device}")
     else:
         reasons.append(_distance(claim.ends, answered))
@@ -253,7 +179,9 @@ def _published_text(claim: Claim) -> str:
     if claim.ends is None:
         return "out of memory" if claim.value == "oom" else "none"
     low, high = (_number(end, claim.unit) for end in claim.ends)
-    return low if not isinstance(claim.value, tuple) else f"{low} to {high}"
+    if isinstance(claim.value, tuple):
+        return f"{low} to {high}"
+    return f"{claim.bound} {low}" if claim.bound else low
 
 
 def _ours_text(claim: Claim, answered: Answer) -> str:
@@ -272,14 +200,3 @@ def _number(value: float, unit: str) -> str:
         return f"{value:,.0f}"
     text = f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
     return {"x": f"{text}×", "ms": f"{text} ms", "s": f"{text} s", "%": f"{text} %"}.get(unit, text)
-
-
-def _summary(cards: pd.DataFrame) -> pd.DataFrame:
-    papers = list(dict.fromkeys(cards["paper"]))
-    results, facts = cards[~cards["fact"]], cards[cards["fact"]]
-    counted = pd.crosstab(results["paper"], results["verdict"])
-    counted = counted.reindex(index=papers, columns=[verdict.value for verdict in Verdict], fill_value=0)
-    equal = facts[facts["verdict"] == Verdict.REPRODUCED.value].groupby("paper").size()
-    known = facts[facts["verdict"] != Verdict.NOT_RUN.value].groupby("paper").size()
-    sizes = [f"{equal.get(paper, 0)} of {known.get(paper, 0)} equal" for paper in papers]
-    return counted.assign(claims=counted.sum(axis=1), sizes=sizes).reset_index().rename_axis(columns=None)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import Baseline, MatrixKind, ProblemFacts
 from spmark.report.claims.answers import Records, answer
-from spmark.report.claims.published import Claim, Conditions, Measure, Statistic
+from spmark.report.claims.published import RANGES, Claim, Conditions, Measure, Statistic
 from spmark.report.load.records import load_records
 
 MATRICES = {"layers": ("dnn_layers/*",)}
 
 
-def claim_of(statistic: Statistic, of: str, over: str = "") -> Claim:
+def claim_of(statistic: Statistic, of: str, over: str = "", **measure: Any) -> Claim:
     conditions = Conditions(op=Op.SPMM, dtype=DType.FLOAT32, matrices=("layers",))
     return Claim(
-        id="x", where="table 4", what="w", value=2.0, unit="%", gpu="V100", conditions=conditions,
-        measure=Measure(statistic=statistic, of=of, over=over),
+        id="x", where="table 4", what="w", value=(1.0, 2.0) if statistic in RANGES else 2.0, unit="%", gpu="V100",
+        conditions=conditions, measure=Measure(statistic=statistic, of=of, over=over, **measure),
     )  # fmt: skip
 
 
@@ -72,3 +74,38 @@ def test_times_are_compared_at_equal_non_zeros_only(records_of):
     )
     found = answer(claim_of(Statistic.TIME_SPREAD, "x"), held, MATRICES)
     assert (found.least.value, found.cases) == (pytest.approx(4.5), 4)
+
+
+def test_numbers_of_configs_range_over_the_cases(records, write):
+    rows = [
+        records.measurement(
+            implementation="stile", source="dnn_layers", matrix=matrix, matrix_kind=MatrixKind.SYNTHETIC, width=width,
+            matrix_hash=f"{ord(matrix):064x}", samples_us=[1.0] * 9, config={"levels_used": levels} if levels else {},
+        )
+        for matrix, width, levels in (("a", 32, 1), ("a", 64, 24), ("b", 32, 3), ("c", 32, None))
+    ]  # fmt: skip
+    claim = claim_of(Statistic.CONFIG_RANGE, "stile", metric="levels_used")
+    found = answer(claim, Records(load_records([write(rows)])), MATRICES)
+    assert (found.least.value, found.greatest.value, found.cases) == (1, 24, 3)
+
+
+def test_search_ratios_range_over_the_matrices(records, write):
+    spent = {"a": ((1.0, 2.0), (1.0, 8.0)), "b": ((2.0, 3.0),)}
+    rows = [
+        records.measurement(
+            implementation="stile", label=label, source="dnn_layers", matrix=matrix, matrix_kind=MatrixKind.SYNTHETIC,
+            matrix_hash=f"{ord(matrix):064x}", width=32 << place, samples_us=[1.0] * 9, phases_s={"search": seconds},
+        )
+        for matrix, pairs in spent.items()
+        for place, pair in enumerate(pairs)
+        for label, seconds in zip(("line", "mlp"), pair, strict=True)
+    ]  # fmt: skip
+    claim = claim_of(Statistic.SEARCH_RATIO_RANGE, "line", "mlp", phases=("search",))
+    found = answer(claim, Records(load_records([write(rows)])), MATRICES)
+    assert (found.least.value, found.greatest.value) == pytest.approx((1.5, 4.0))
+
+
+def test_what_differs_is_told_where_there_is_no_number(records_of):
+    held = records_of([("pick", "a", 5, 11.0, None), ("other", "b", 5, 10.0, None)])
+    found = answer(claim_of(Statistic.GEOMEAN_SPEEDUP, "pick", "other", differs="kernels of ours"), held, MATRICES)
+    assert found.missing == "without a result: layers (no value); kernels of ours"

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from browser import browser, needs_chromium
 
 from spmark.impls.core.record import Status
-from spmark.report.page.site import write_report
+from spmark.report.claims.published import PAPERS
+from spmark.report.claims.scorecard import scorecard_tables
+from spmark.report.load.records import load_records
+from spmark.report.page.content import Report, Section
+from spmark.report.page.site import write_report, write_site
+from spmark.report.tables.table import Chapter
 
 pytestmark = needs_chromium
+LO_SPMM = Path(__file__).parents[3] / "report" / "reference" / "h200" / "lo_spmm_fig11_search_time_c"
 ROWS = "[...document.querySelector('table').tBodies[0].rows]"
 CELLS = ROWS + ".map(row => row.cells[{0}].dataset.v ?? row.cells[{0}].textContent)"
 CLICK = "document.querySelectorAll('table')[0].tHead.rows[0].cells[{0}].firstElementChild.click()"
@@ -78,3 +87,20 @@ def test_a_telephone_gets_the_narrow_figures(site, tmp_path):
         page.call("Emulation.setDeviceMetricsOverride", width=1200, height=800, deviceScaleFactor=1, mobile=False)
         page.open(site / "index.html")
         assert page.script(shown) != page.script(narrow)
+
+
+def test_verdict_and_both_numbers_of_a_claim_are_seen_without_scrolling(tmp_path):
+    frame = load_records([LO_SPMM])
+    tables = [replace(table, chapter=Chapter.SCORECARD) for table in scorecard_tables(frame, PAPERS)]
+    write_site(Report("claims", [], [Section("nvidia-h200", "", [], [], tables)]), tmp_path)
+    right = "Math.round(cell.getBoundingClientRect().right)"
+    heads = f"[...table.tHead.rows[0].cells].map(cell => [cell.textContent, {right}])"
+    with browser(tmp_path / "profile") as page:
+        page.call("Emulation.setDeviceMetricsOverride", width=1200, height=800, deviceScaleFactor=1, mobile=False)
+        page.open(tmp_path / "scorecard.html")
+        totals, claims = (
+            dict(found) for found in page.script(f"[...document.querySelectorAll('table')].map(table => {heads})")
+        )
+    assert list(totals)[:2] == ["paper", "kind"]
+    assert max(totals.values()) < 1200
+    assert max(claims[name] for name in ("verdict", "ours", "published", "what")) < 1200
