@@ -22,8 +22,10 @@ from spmark.impls.core.recordfile import read_rows
 from spmark.report.load.asvfile import is_result_file, read_result_file
 
 _log = logging.getLogger(__name__)
-_SUFFIXES = (".jsonl", ".jsonl.gz")
-_SIDE_FILES = ("environments", "candidates", "runs.")
+SUFFIXES = (".jsonl", ".jsonl.gz")
+TRANSFERS = "transfers."
+"""How files of facts about moved models begin, which stand beside records (`spmark.report.load.transfers`)."""
+_SIDE_FILES = ("environments", "candidates", "runs.", TRANSFERS)
 
 COLUMNS = (
     "sweep", "case_id", "implementation_version", "protocol_version", "flush", "device", "device_kind", "op", "matrix",
@@ -102,15 +104,20 @@ def record_files(paths: Iterable[Path]) -> list[Path]:
     for path in paths:
         if not path.exists():
             raise RecordError(f"{path}: expected a record file or a folder of records, found none; run a sweep first")
-        inside = sorted(p for p in path.rglob("*") if _holds_records(p)) if path.is_dir() else [path]
+        inside = sorted(p for p in path.rglob("*") if _holds_records(p)) if path.is_dir() else _alone(path)
         files.update(dict.fromkeys(p.resolve() for p in inside))
     return list(files)
+
+
+def _alone(path: Path) -> list[Path]:
+    """Give a file that a person has named, whatever its name is, unless it holds another kind of facts."""
+    return [] if path.name.startswith(TRANSFERS) else [path]
 
 
 def _holds_records(path: Path) -> bool:
     if is_result_file(path):
         return True
-    return path.is_file() and path.name.endswith(_SUFFIXES) and not path.name.startswith(_SIDE_FILES)
+    return path.is_file() and path.name.endswith(SUFFIXES) and not path.name.startswith(_SIDE_FILES)
 
 
 def _read(file: Path) -> list[dict[str, Any]]:
@@ -120,7 +127,7 @@ def _read(file: Path) -> list[dict[str, Any]]:
         ]
     known: dict[str, Environment] = {}
     for side in sorted(file.parent.glob("environments*")):
-        if side.name.endswith(_SUFFIXES):
+        if side.name.endswith(SUFFIXES):
             known.update((row.digest, row.environment) for row in read_rows(side, EnvironmentRow))
     rows = [_row(measurement, known, file) for measurement in read_measurements(file)]
     unknown = {row["environment"] for row in rows if row["facts"] is None}
