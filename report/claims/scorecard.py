@@ -30,6 +30,7 @@ from spmark.impls.core.devicespec import DeviceKind
 from spmark.report.claims.answers import Answer, Records, answer
 from spmark.report.claims.published import FACTS, PAPERS, RATIOS, Claim, Published, Statistic, load_published
 from spmark.report.derive.statistics import Interval
+from spmark.report.derive.transfers import Moved
 from spmark.report.load.records import current
 from spmark.report.tables.table import Table
 
@@ -59,7 +60,7 @@ class Verdict(StrEnum):
     NOT_RUN = "not run"
 
 
-def scorecard(frame: pd.DataFrame, papers: Sequence[str] = PAPERS) -> pd.DataFrame:
+def scorecard(frame: pd.DataFrame, papers: Sequence[str] = PAPERS, moved: Moved | None = None) -> pd.DataFrame:
     """Compare records with the papers' claims.
 
     Parameters
@@ -68,6 +69,8 @@ def scorecard(frame: pd.DataFrame, papers: Sequence[str] = PAPERS) -> pd.DataFra
         As `spmark.report.load.records.load_records` gives it; may be of several devices, or empty.
     papers : sequence of str
         Out of `PAPERS`.
+    moved : Moved, optional
+        Studies of moved models, which answer claims beside every device's records.
 
     Returns
     -------
@@ -87,8 +90,8 @@ def scorecard(frame: pd.DataFrame, papers: Sequence[str] = PAPERS) -> pd.DataFra
         A paper has no claims, or its file is broken.
     """
     kept = current(frame)
-    devices = [(str(device), Records(part)) for device, part in kept.groupby("device", sort=False)]
-    devices = devices or [("", Records(kept))]
+    devices = [(str(device), Records(part, moved)) for device, part in kept.groupby("device", sort=False)]
+    devices = devices or [("", Records(kept, moved))]
     rows = [
         _row(published, claim, device, records)
         for device, records in devices
@@ -98,24 +101,26 @@ def scorecard(frame: pd.DataFrame, papers: Sequence[str] = PAPERS) -> pd.DataFra
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def scorecard_tables(frame: pd.DataFrame, papers: Sequence[str] = ()) -> list[Table]:
+def scorecard_tables(frame: pd.DataFrame, papers: Sequence[str] = (), moved: Moved | None = None) -> list[Table]:
     """Give the tables for the report of one device: verdicts by paper, and every claim.
 
     Parameters
     ----------
     frame : DataFrame
-        Records of one device.
+        Records of one device; empty where only studies of moved models are reported.
     papers : sequence of str
         Out of `PAPERS`; by default the papers of which records answer more than the sizes of matrices.
+    moved : Moved, optional
+        As for `scorecard`.
 
     Returns
     -------
     list of Table
         Empty where there is no such paper, or the device gives no times.
     """
-    if frame.empty or frame["device_kind"].iloc[0] == DeviceKind.HOST_SIMT.value:
+    if (frame.empty and moved is None) or (frame["device_kind"] == DeviceKind.HOST_SIMT.value).any():
         return []
-    cards = scorecard(frame, papers or PAPERS)
+    cards = scorecard(frame, papers or PAPERS, moved)
     run = cards["verdict"] != Verdict.NOT_RUN.value
     if not papers:
         answered = set(cards.loc[run & ~cards["fact"], "paper"])
