@@ -120,6 +120,7 @@ def each_matrix(moved: Moved, figure: MovedFigure, width_in: float = WIDTH_IN) -
             ax.plot(own["rank"], own["speedup"], look.marker, color=look.colour, markersize=4.5 if main else 2.5,
                     markeredgecolor="black", markeredgewidth=0.3, zorder=4 if main else 3)  # fmt: skip
         ratio_axis(ax)
+        ax.set_xlim(0.5, len(optimum) + 0.5)
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ax.set_xlabel("matrices, by the speed-up")
         ax.set_ylabel("speed-up")

@@ -90,10 +90,10 @@ def test_who_is_as_fast_is_not_behind(moved: Any, skill: float, ahead: str) -> N
 
 
 def test_an_advantage_within_its_interval_is_not_clear(moved: Any) -> None:
-    found = moved(*moved_fakes.results({"dash": (0.52, 8, 5), "lightgbm": (0.5, 0, 5)}, noise=0.2, seeds=(0,)))
+    found = moved(*moved_fakes.results({"dash": (0.57, 8, 5), "lightgbm": (0.5, 0, 5)}, noise=0.2, seeds=(0,)))
     row = found.compared.set_index(["baseline", "choice"]).loc[("lightgbm", "top1")]
-    assert row["ahead_speedup_low"] < 1 < row["ahead_speedup_high"]
-    assert row["ahead"] == (NOT_CLEARLY if row["ahead_speedup"] > 1 else BEHIND)
+    assert row["ahead_speedup_low"] < 1 < row["ahead_speedup"]
+    assert row["ahead"] == NOT_CLEARLY
 
 
 def test_a_missing_baseline_is_missing(moved: Any) -> None:
