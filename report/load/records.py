@@ -6,7 +6,7 @@ Files are read as the suite wrote them (`spmark.impls.core.recordfile`); lines t
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ SUFFIXES = (".jsonl", ".jsonl.gz")
 TRANSFERS = "transfers."
 """How files of facts about moved models begin, which stand beside records (`spmark.report.load.transfers`)."""
 _SIDE_FILES = ("environments", "candidates", "runs.", TRANSFERS)
+_SIDE_FOLDERS = frozenset({"labels", "samples"})
+"""Folders beside records whose rows cost models learn from."""
 
 COLUMNS = (
     "sweep", "case_id", "implementation_version", "protocol_version", "flush", "device", "device_kind", "op", "matrix",
@@ -104,9 +106,15 @@ def record_files(paths: Iterable[Path]) -> list[Path]:
     for path in paths:
         if not path.exists():
             raise RecordError(f"{path}: expected a record file or a folder of records, found none; run a sweep first")
-        inside = sorted(p for p in path.rglob("*") if _holds_records(p)) if path.is_dir() else _alone(path)
+        inside = sorted(_record_files_in(path)) if path.is_dir() else _alone(path)
         files.update(dict.fromkeys(p.resolve() for p in inside))
     return list(files)
+
+
+def _record_files_in(folder: Path) -> Iterator[Path]:
+    for path in folder.rglob("*"):
+        if not _SIDE_FOLDERS.intersection(path.relative_to(folder).parts[:-1]) and _holds_records(path):
+            yield path
 
 
 def _alone(path: Path) -> list[Path]:
