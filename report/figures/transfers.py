@@ -34,6 +34,10 @@ _OPTIMUM = "optimum"
 _SCORES = {"prl": ("ranking loss", "#d55e00"), "opa": ("OPA", "#0072b2"), "tau": ("tau", "#009e73")}
 _HELD = "held_"
 _PANEL_IN = 2.2
+_BEYOND = 1.25
+"""What a logarithmic axis shows beyond its values, as a factor."""
+_MARGIN = 0.08
+"""The same of an axis of scores, as a difference."""
 
 
 def moved_plots(moved: Moved) -> list[Callable[[float], Plot]]:
@@ -65,6 +69,7 @@ def method_bars(moved: Moved, figure: MovedFigure, width_in: float = WIDTH_IN) -
         ax.axvspan(own - 0.5, len(here) - 0.45, color="#f3f3f3", zorder=-1, linewidth=0)
         _optimum(ax, part["optimum_speedup"].iloc[0])
         name_groups(ax, here, (), width_in)
+        _limits(ax, part["value"], part["optimum_speedup"])
         ratio_axis(ax)
         ax.set_ylabel("speed-up")
         ax.set_title(f"{title}\noptimum {part['optimum_speedup'].iloc[0]:.3g}×", loc="left")
@@ -168,14 +173,15 @@ def training_curves(moved: Moved, figure: MovedFigure, width_in: float = WIDTH_I
             ax.fill_between(own["epoch"], own["value_low"], own["value_high"], color=colour, alpha=0.15, linewidth=0)
         for score, ceiling in _ceilings(moved, part):
             ax.axhline(ceiling, color=_SCORES[score][1], linestyle=":", linewidth=0.9)
-        ax.set_ylim(min(0.0, ax.get_ylim()[0]), max(1.05, ax.get_ylim()[1]))
+        ax.set_ylim(min(0.0, part["value"].min()) - _MARGIN, max(1.0, part["value"].max()) + _MARGIN)
         ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         ax.set_xlabel("epoch")
         ax.set_title(title, loc="left")
         ax.grid(axis="y")
     caption = (
         f"{figure.shows}, means over seeds with Student's interval as a band. Dotted: OPA and tau of the first half "
-        "of the evaluation samples held against the second half, which no order of configs exceeds reliably."
+        "of the evaluation samples held against the second half, which no order of configs exceeds reliably. Bands "
+        "that leave the panel are cut."
     )
     return Plot(figure.name, _told(caption, _scores_beside(moved), _beside(moved)), canvas, moved.curves)
 
@@ -223,6 +229,7 @@ def over_sizes(moved: Moved, figure: MovedFigure, width_in: float = WIDTH_IN) ->
                         markeredgecolor="black", markeredgewidth=0.4, zorder=2,
                         transform=ax.get_yaxis_transform())  # fmt: skip
         _optimum(ax, part["optimum_speedup"].iloc[0])
+        _limits(ax, part["value"], part["optimum_speedup"])
         ratio_axis(ax)
         ax.set_xscale("log")
         ticks = sorted(set(part.loc[part["matrices_used"] > 0, "matrices_used"]))
@@ -314,11 +321,17 @@ def _told(*sentences: str) -> str:
     return " ".join(filter(None, sentences))
 
 
+def _limits(ax: Axes, values: pd.Series[float], optimum: pd.Series[float]) -> None:
+    """Show the values and the optimum: an interval over two seeds may be a hundred times as long."""
+    drawn = pd.concat([values.dropna(), optimum])
+    ax.set_ylim(min(1.0, float(drawn.min())) / _BEYOND, max(1.0, float(drawn.max())) * _BEYOND)
+
+
 def _seeds(data: pd.DataFrame) -> str:
     counts = sorted({int(count) for count in data["seeds"] if count})
     several = " or ".join(str(count) for count in counts if count > 1)
     return _told(
-        f"Intervals are Student's over {several} seeds." if several else "",
+        f"Intervals are Student's over {several} seeds, cut where they leave the panel." if several else "",
         "What has one seed has no interval." if 1 in counts else "",
     )
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from spmark.report.claims.scorecard import scorecard_tables
 from spmark.report.derive.methods import SAID, known_methods
-from spmark.report.derive.transfers import AHEAD, MISSING, Moved, derive_moved, panels_of
+from spmark.report.derive.transfers import AHEAD, BEHIND, MISSING, NOT_CLEARLY, Moved, derive_moved, panels_of
 from spmark.report.figures.plot import Drawing, render
 from spmark.report.figures.transfers import moved_plots, undrawn
 from spmark.report.load.records import load_records
@@ -77,12 +77,16 @@ def standing(moved: Moved) -> list[str]:
 
 def _behind(title: str, rows: pd.DataFrame) -> str:
     methods = known_methods()
-    told = [
-        f"{methods.title(row['baseline'])}, {SAID[row['choice']]}: {_ratio(row)}" for row in rows.to_dict("records")
-    ]
+    told = []
+    for ahead, said in ((BEHIND, "not ahead"), (NOT_CLEARLY, "not clearly ahead")):
+        listed = [
+            f"{methods.title(row['baseline'])}, {SAID[row['choice']]}: {_ratio(row)}"
+            for row in rows[rows["ahead"] == ahead].to_dict("records")
+        ]
+        told += [f"{said} of {'; '.join(listed)}"] if listed else []
     return (
-        f"{_subject()} is not ahead for {title}: {'; '.join(told)}. A figure is the baseline's time over "
-        f"{_subject()}'s, with its interval over {rows['matrices'].iloc[0]} matrices."
+        f"{_subject()} is {', and '.join(told)}, for {title}. A figure is the baseline's time over {_subject()}'s, "
+        f"with its interval over {rows['matrices'].iloc[0]} matrices."
     )
 
 
@@ -108,7 +112,7 @@ def _subject() -> str:
 def _notices(moved: Moved) -> Iterator[str]:
     simulated = moved.gains[moved.gains["simulated"].astype(bool)].drop_duplicates("target")
     for one in simulated.to_dict("records"):
-        yield f"Nothing was measured on {one['target']}: {one['note']}."
+        yield f"Nothing was measured on {one['target']}: {one['note']}. A simulated time is in both halves."
     for title, part in panels_of(moved.gains):
         one = part.iloc[0]
         if one["optimum_speedup"] < _HARDLY:

@@ -32,12 +32,19 @@ def few(**changes: Any) -> Any:
 def test_the_first_sentence_says_where_the_subject_is_not_ahead(page: Any) -> None:
     better = few(methods={"lightgbm": (0.99, 0, 5)}, op=Op.SDDMM, noise=0)
     report = page(*few(noise=0), *better)
-    assert report.notices[0].startswith(
-        "DASH is not ahead for sddmm, cpu to cuda (test-gpu): LightGBM, first choice: 0.9"
-    )
+    assert report.notices[0].startswith("DASH is not ahead of LightGBM, first choice: 0.9")
+    assert ", for sddmm, cpu to cuda (test-gpu). " in report.notices[0]
+    assert "not clearly" not in report.notices[0]
     assert "with its interval over 6 matrices" in report.notices[0]
     assert report.notices[-1] == "DASH is ahead of every baseline for spmm, cpu to cuda (test-gpu)."
     assert NO_RECORDS not in report.notices
+
+
+def test_an_advantage_within_its_interval_is_not_clear(page: Any) -> None:
+    methods = {"dash": (0.57, 8, 5), "lightgbm": (0.5, 0, 5)}
+    (first, missing) = page(*moved_fakes.results(methods, noise=0.2, seeds=(0,))).notices
+    assert "DASH is not clearly ahead of LightGBM, first choice: 1.0" in first
+    assert missing.startswith("Nothing is compared")
 
 
 def test_what_is_missing_comes_before_what_is_ahead(page: Any) -> None:
