@@ -25,8 +25,9 @@ from spmark.impls.core.errors import SweepError
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plainyaml import parse_yaml
+from spmark.impls.core.problem import Op
 from spmark.impls.core.record import Environment, Measurement, Status
-from spmark.impls.table import IMPLEMENTATIONS
+from spmark.impls.table import IMPLEMENTATIONS, find_platform
 from spmark.suite.agenda import Agenda, Item
 from spmark.suite.options import Options
 from spmark.suite.outside import with_files
@@ -58,6 +59,43 @@ class Step(Frozen):
         return [] if self.as_listed else [f"implementations={json.dumps(paper.implementations)}"]
 
 
+class Collected(Frozen):
+    """Problems of a sweep whose configs are measured."""
+
+    sweep: str
+    """Name of a packaged sweep, or a file."""
+    shard: str = "1/1"
+    """Every M-th matrix, beginning with the N-th: ``N/M``."""
+
+
+class PaperStudy(Frozen):
+    """A study of models that move between platforms, small enough for a budget of minutes."""
+
+    method: str
+    """What moves, as ``spmark study`` takes it."""
+    source: str
+    """The platform of pre-training."""
+    targets: _Names
+    """Platforms that are judged, one study each; what needs a GPU is left out on a machine without one."""
+    pretraining: Collected
+    fine_tuning: Collected
+    evaluation: Collected
+    ops: tuple[Op, ...]
+    configs: Annotated[int, Field(ge=1)]
+    """Configs of a problem that are measured."""
+    source_matrices: Annotated[int, Field(ge=1)]
+    target_matrices: Annotated[int, Field(ge=1)]
+    seeds: Annotated[int, Field(ge=1)]
+    epochs: Annotated[int, Field(ge=1)]
+    methods: tuple[str, ...] = ()
+    """What is compared; empty for all."""
+
+    def able(self, kind: DeviceKind) -> list[str]:
+        """Give the targets that a machine with this kind of device has: hosts and simulators are everywhere."""
+        kinds = {name: find_platform(name).kind for name in self.targets}
+        return [name for name, needed in kinds.items() if needed in (None, DeviceKind.CPU, kind)]
+
+
 class Paper(Frozen):
     """What there is to run for a paper."""
 
@@ -71,6 +109,8 @@ class Paper(Frozen):
     """Implementations to compare with; those that are not in the table are left out."""
     steps: Annotated[tuple[Step, ...], Field(min_length=1)]
     """Most important first; a case of an earlier step may be named again."""
+    study: PaperStudy | None = None
+    """Of papers about models that move between platforms."""
 
     @property
     def implementations(self) -> list[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from spmark.impls.core.record import CandidateRow, Measurement
 from spmark.impls.core.recordfile import read_rows
+from spmark.impls.core.transferfacts import TransferFact, TransferResult, read_transfers
 
 _LEAST_US, _MOST_US = 1e-6, 1e13
 """A picosecond, and a hundred days."""
@@ -42,6 +43,17 @@ def read_candidates(path: Path) -> Iterator[CandidateRow]:
             yield row
         else:
             _log.warning("%s: passed over a candidate of %s: no search gives its numbers", path, row.case_id)
+
+
+def read_transfer_facts(path: Path) -> Iterator[TransferFact]:
+    """Read the facts of a study; a result with impossible times is passed over with a warning."""
+    for fact in read_transfers([path]):
+        if isinstance(fact, TransferResult) and not _are_times(
+            (fact.default_us, fact.optimum_us, fact.top1_us, fact.top5_us)
+        ):
+            _log.warning("%s: passed over a result of %s on %s: impossible times", path, fact.method, fact.matrix)
+        else:
+            yield fact
 
 
 def implausible(row: Measurement) -> str:

@@ -18,12 +18,14 @@ import pandas as pd
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.record import MatrixKind, Status
-from spmark.report.claims.published import FACTS, RANGES, Claim, Measure, Statistic
+from spmark.report.claims.published import FACTS, RANGES, TRANSFERS, Claim, Measure, Statistic
 from spmark.report.claims.study import published_study
+from spmark.report.claims.transfers import moved_number
 from spmark.report.derive.cases import PROBLEM, beside, derive, medians, spent_s
 from spmark.report.derive.means import over_matrices
 from spmark.report.derive.statistics import NOTHING, Interval
 from spmark.report.derive.tiles import published_agreement
+from spmark.report.derive.transfers import Moved
 
 _SPEEDUPS = (Statistic.GEOMEAN_SPEEDUP, Statistic.SPEEDUP_RANGE, Statistic.MIN_SPEEDUP, Statistic.MAX_SPEEDUP)
 _TIMED = (*_SPEEDUPS, Statistic.MEDIAN_MS, Statistic.MEAN_LOSS, Statistic.TIME_SPREAD)
@@ -67,6 +69,8 @@ class Records:
 
     frame: pd.DataFrame
     """As `spmark.report.load.records.current` gives it, of one device."""
+    moved: Moved | None = None
+    """Studies of moved models beside the records: what they say does not depend on the device."""
     labels: set[str] = field(init=False)
     baselines: set[str] = field(init=False)
     """Baselines that any row was measured in turn with."""
@@ -105,8 +109,8 @@ def answer(claim: Claim, records: Records, matrices: dict[str, tuple[str, ...]])
         Our matrix ids by the paper's names, as `Published` has them.
     """
     measure = claim.measure
-    if measure.statistic in FACTS:
-        return _fact(claim, records, matrices)
+    if measure.statistic in (*FACTS, *TRANSFERS):
+        return _transfer(claim, records.moved) if measure.statistic in TRANSFERS else _fact(claim, records, matrices)
     missing = _not_run(measure, records)
     if missing or measure.statistic is None:
         return Answer(missing=missing)
@@ -160,6 +164,15 @@ def _prediction(claim: Claim) -> Answer:
     interval = Interval(*(scale * end for end in (score.interval.value, score.interval.low, score.interval.high)))
     remark = f"trained and tested on the published labels, {len(score.values)} splits of the public code's kind"
     return Answer(interval, interval, len(score.values), 1.0, tuple(filter(None, [score.note])), (remark,))
+
+
+def _transfer(claim: Claim, moved: Moved | None) -> Answer:
+    """Look up a number in the studies of moved models that were reported with the records."""
+    found = moved_number(claim, moved)
+    if isinstance(found, str):
+        return Answer(missing=found)
+    differs = tuple(filter(None, [claim.measure.differs]))
+    return Answer(found.interval, found.interval, found.matrices, reservations=differs, remarks=(found.remark,))
 
 
 def _tiles(claim: Claim, device: str) -> Answer:

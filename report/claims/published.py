@@ -71,6 +71,10 @@ class Statistic(StrEnum):
     """How well a calibrated cost model predicts single tiles: ``metric`` (`spmark.report.derive.tiles`)."""
     PREDICTION = "prediction"
     """How well a predictor does: ``metric`` of ``model`` in the paper's study (`spmark.report.claims.study`)."""
+    TRANSFER_SPEEDUP = "transfer_speedup"
+    """Speed-up of ``metric`` of the moved model ``of`` over the platform's ``default``, or over another method."""
+    TRANSFER_SCORE = "transfer_score"
+    """How good the moved model ``of`` is: ``metric`` (`spmark.report.claims.transfers`)."""
     NUM_ROWS = "num_rows"
     NUM_COLS = "num_cols"
     NNZ = "nnz"
@@ -127,6 +131,12 @@ class Measure(Frozen):
     metric: str = ""
     """Which number: of a prediction, of the tiles, or of the configs."""
     train_rows: int = 0
+    target: str = ""
+    """Platform that a moved model is judged on."""
+    source_matrices: int = 0
+    """Matrices that a moved model was pre-trained on; 0 for those of most methods."""
+    target_matrices: int = 0
+    """Matrices that a moved model was fine-tuned on; 0 for those of most methods."""
     differs: str = ""
     """How our measurement differs from the paper's: the number then cannot count as reproduced."""
     none: str = ""
@@ -148,6 +158,8 @@ class Measure(Frozen):
                 "expected task, model and metric for a prediction, metric for tiles and configs, nothing else, found "
                 f"{self}"
             )
+        if bool(self.target) != (self.statistic in TRANSFERS):
+            raise ValueError(f"expected 'target' for a moved model and nothing else, found {self.target!r}")
         return self
 
 
@@ -155,7 +167,9 @@ RATIOS: Final = frozenset(s for s in Statistic if "_ratio" in s or "speedup" in 
 """Statistics that compare two: 1 means that they are alike."""
 FACTS: Final = frozenset({Statistic.NUM_ROWS, Statistic.NUM_COLS, Statistic.NNZ, Statistic.DENSITY})
 """Statistics of a matrix alone."""
-_WITHOUT_MATRICES = frozenset({Statistic.PREDICTION, Statistic.TILES})
+TRANSFERS: Final = frozenset({Statistic.TRANSFER_SPEEDUP, Statistic.TRANSFER_SCORE})
+"""Statistics of a study of moved models."""
+_WITHOUT_MATRICES = frozenset({Statistic.PREDICTION, Statistic.TILES, *TRANSFERS})
 _WITH_METRIC = frozenset({*_WITHOUT_MATRICES, Statistic.CONFIG_RANGE})
 RANGES: Final = frozenset(s for s in Statistic if "_range" in s)
 """Statistics with a least and a greatest."""

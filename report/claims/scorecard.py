@@ -15,6 +15,7 @@ from spmark.impls.core.devicespec import DeviceKind
 from spmark.report.claims.answers import Answer, Records, answer
 from spmark.report.claims.published import PAPERS, Claim, Published, load_published
 from spmark.report.claims.verdicts import NEUTRAL, WITHIN, ClaimKind, Verdict, elsewhere, groups, judge, kind_of, totals
+from spmark.report.derive.transfers import Moved
 from spmark.report.load.records import current
 from spmark.report.tables.table import Table
 
@@ -30,7 +31,7 @@ _SHOWN = (
 """Columns of the page: what a reader looks for stands where no one has to scroll."""
 
 
-def scorecard(frame: pd.DataFrame, papers: Sequence[str] = PAPERS) -> pd.DataFrame:
+def scorecard(frame: pd.DataFrame, papers: Sequence[str] = PAPERS, moved: Moved | None = None) -> pd.DataFrame:
     """Compare records with the papers' claims.
 
     Parameters
@@ -39,6 +40,8 @@ def scorecard(frame: pd.DataFrame, papers: Sequence[str] = PAPERS) -> pd.DataFra
         As `spmark.report.load.records.load_records` gives it; may be of several devices, or empty.
     papers : sequence of str
         Out of `PAPERS`.
+    moved : Moved, optional
+        Studies of moved models, which answer claims beside every device's records.
 
     Returns
     -------
@@ -58,8 +61,8 @@ def scorecard(frame: pd.DataFrame, papers: Sequence[str] = PAPERS) -> pd.DataFra
         A paper has no claims, or its file is broken.
     """
     kept = current(frame)
-    devices = [(str(device), Records(part)) for device, part in kept.groupby("device", sort=False)]
-    devices = devices or [("", Records(kept))]
+    devices = [(str(device), Records(part, moved)) for device, part in kept.groupby("device", sort=False)]
+    devices = devices or [("", Records(kept, moved))]
     in_order = sorted(map(load_published, papers), key=lambda published: published.place)
     known = [(published, groups(published)) for published in in_order]
     rows = [
@@ -71,24 +74,26 @@ def scorecard(frame: pd.DataFrame, papers: Sequence[str] = PAPERS) -> pd.DataFra
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def scorecard_tables(frame: pd.DataFrame, papers: Sequence[str] = ()) -> list[Table]:
+def scorecard_tables(frame: pd.DataFrame, papers: Sequence[str] = (), moved: Moved | None = None) -> list[Table]:
     """Give the tables for the report of one device: verdicts by paper, and every claim.
 
     Parameters
     ----------
     frame : DataFrame
-        Records of one device.
+        Records of one device; empty where only studies of moved models are reported.
     papers : sequence of str
         Out of `PAPERS`; by default the papers of which records answer more than the sizes of matrices.
+    moved : Moved, optional
+        As for `scorecard`.
 
     Returns
     -------
     list of Table
         Empty where there is no such paper, or the device gives no times.
     """
-    if frame.empty or frame["device_kind"].iloc[0] == DeviceKind.HOST_SIMT.value:
+    if (frame.empty and moved is None) or (frame["device_kind"] == DeviceKind.HOST_SIMT.value).any():
         return []
-    cards = scorecard(frame, papers or PAPERS)
+    cards = scorecard(frame, papers or PAPERS, moved)
     run = cards["verdict"] != Verdict.NOT_RUN.value
     if not papers:
         answered = set(cards.loc[run & (cards["kind"] != ClaimKind.SIZES.value), "paper"])

@@ -208,3 +208,31 @@ def break_even(build_s: float, run_us: float, baseline_build_s: float, baseline_
 def floor_us(amount: float, per_second: float) -> float:
     """Give the least time, in microseconds, of ``amount`` bytes or flops at a measured rate; NaN without a rate."""
     return amount / per_second * 1e6 if per_second > 0 else nan
+
+
+def over_seeds(values: ArrayLike, *, ratios: bool = False) -> Interval:
+    """Give the mean over seeds of a training with Student's interval.
+
+    Parameters
+    ----------
+    values : (n,) array_like
+        One for each seed; NaN where a seed has none.
+    ratios : bool
+        Take the geometric mean, and the interval of the logarithms.
+
+    Returns
+    -------
+    Interval
+        The ends are NaN with fewer than two seeds.
+    """
+    known = np.asarray(values, np.float64)
+    known = known[np.isfinite(known)]
+    if known.size == 0:
+        return NOTHING
+    drawn = np.log(known) if ratios else known
+    mean, half = float(drawn.mean()), nan
+    if drawn.size > 1:
+        student = float(special.stdtrit(drawn.size - 1, (1 + CONFIDENCE) / 2))
+        half = student * float(drawn.std(ddof=1)) / drawn.size**0.5
+    ends = (mean, mean - half, mean + half)
+    return Interval(*(float(np.exp(end)) for end in ends)) if ratios else Interval(*ends)

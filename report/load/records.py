@@ -6,7 +6,7 @@ Files are read as the suite wrote them (`spmark.impls.core.recordfile`); lines t
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,12 @@ from spmark.impls.core.recordfile import read_rows
 from spmark.report.load.asvfile import is_result_file, read_result_file
 
 _log = logging.getLogger(__name__)
-_SUFFIXES = (".jsonl", ".jsonl.gz")
-_SIDE_FILES = ("environments", "candidates", "runs.")
+SUFFIXES = (".jsonl", ".jsonl.gz")
+TRANSFERS = "transfers."
+"""How files of facts about moved models begin, which stand beside records (`spmark.report.load.transfers`)."""
+_SIDE_FILES = ("environments", "candidates", "runs.", TRANSFERS)
+_SIDE_FOLDERS = frozenset({"labels", "samples"})
+"""Folders beside records whose rows cost models learn from."""
 
 COLUMNS = (
     "sweep", "case_id", "implementation_version", "protocol_version", "flush", "device", "device_kind", "op", "matrix",
@@ -102,15 +106,26 @@ def record_files(paths: Iterable[Path]) -> list[Path]:
     for path in paths:
         if not path.exists():
             raise RecordError(f"{path}: expected a record file or a folder of records, found none; run a sweep first")
-        inside = sorted(p for p in path.rglob("*") if _holds_records(p)) if path.is_dir() else [path]
+        inside = sorted(_record_files_in(path)) if path.is_dir() else _alone(path)
         files.update(dict.fromkeys(p.resolve() for p in inside))
     return list(files)
+
+
+def _record_files_in(folder: Path) -> Iterator[Path]:
+    for path in folder.rglob("*"):
+        if not _SIDE_FOLDERS.intersection(path.relative_to(folder).parts[:-1]) and _holds_records(path):
+            yield path
+
+
+def _alone(path: Path) -> list[Path]:
+    """Give a file that a person has named, whatever its name is, unless it holds another kind of facts."""
+    return [] if path.name.startswith(TRANSFERS) else [path]
 
 
 def _holds_records(path: Path) -> bool:
     if is_result_file(path):
         return True
-    return path.is_file() and path.name.endswith(_SUFFIXES) and not path.name.startswith(_SIDE_FILES)
+    return path.is_file() and path.name.endswith(SUFFIXES) and not path.name.startswith(_SIDE_FILES)
 
 
 def _read(file: Path) -> list[dict[str, Any]]:
@@ -120,7 +135,7 @@ def _read(file: Path) -> list[dict[str, Any]]:
         ]
     known: dict[str, Environment] = {}
     for side in sorted(file.parent.glob("environments*")):
-        if side.name.endswith(_SUFFIXES):
+        if side.name.endswith(SUFFIXES):
             known.update((row.digest, row.environment) for row in read_rows(side, EnvironmentRow))
     rows = [_row(measurement, known, file) for measurement in read_measurements(file)]
     unknown = {row["environment"] for row in rows if row["facts"] is None}

@@ -15,6 +15,7 @@ from spmark.impls.core.record import Environment, Flush, Status
 from spmark.report.claims.published import PAPERS
 from spmark.report.claims.scorecard import scorecard_tables
 from spmark.report.derive.cases import baseline_names, choose_baseline, derive
+from spmark.report.derive.transfers import Moved
 from spmark.report.figures.all import draw_all
 from spmark.report.figures.costmodel import cost_model_table
 from spmark.report.figures.plot import Drawing
@@ -87,6 +88,8 @@ def compose(
     title: str | None = None,
     paper: PaperPage | None = None,
     seen: pd.DataFrame | None = None,
+    *,
+    moved: Moved | None = None,
 ) -> Report:
     """Build the report of loaded records.
 
@@ -103,6 +106,8 @@ def compose(
         Only the records of this paper's sweeps are reported; all records, with a notice, where none is of these sweeps.
     seen : DataFrame, optional
         What searches saw, as `spmark.report.load.candidates.load_candidates` gives it.
+    moved : Moved, optional
+        Studies of moved models, which answer claims beside the records.
 
     Raises
     ------
@@ -126,7 +131,7 @@ def compose(
     older = frame.groupby("device").size() - kept.groupby("device").size()
     candidates = pd.DataFrame(columns=list(COLUMNS)) if seen is None else seen
     sections = [
-        _section(str(device), part.reset_index(drop=True), baseline, int(older[device]), papers, candidates)
+        _section(str(device), part.reset_index(drop=True), baseline, int(older[device]), papers, candidates, moved)
         for device, part in kept.groupby("device", sort=False)
     ]
     return Report(heading, notices, sections)
@@ -148,6 +153,7 @@ def _section(  # noqa: PLR0917
     older: int,
     papers: Sequence[str],
     candidates: pd.DataFrame,
+    moved: Moved | None,
 ) -> Section:
     baseline = choose_baseline(frame, wanted)
     derived = derive(frame, baseline)
@@ -168,7 +174,7 @@ def _section(  # noqa: PLR0917
         roof_table(derived),
     ]
     blocks += [tables.build_table(derived, baseline), tables.flag_table(derived), tables.matrix_facts(derived)]
-    blocks += [replace(table, chapter=Chapter.SCORECARD) for table in scorecard_tables(frame, papers)]
+    blocks += [replace(table, chapter=Chapter.SCORECARD) for table in scorecard_tables(frame, papers, moved)]
     prefix = path_component(device)
     named = [replace(block, name=f"{prefix}-{block.name}") for block in blocks if _says_something(block)]
     notices = _notices(derived, baseline, wanted, older)

@@ -18,8 +18,10 @@ from spmark.impls.core.names import path_component
 from spmark.report.figures.plot import Drawing
 from spmark.report.load.candidates import load_candidates
 from spmark.report.load.records import load_records
+from spmark.report.load.transfers import load_transfers
 from spmark.report.page.content import Facts, PaperPage, Report, Section, compose
 from spmark.report.page.markdown import markdown
+from spmark.report.page.transfers import moved_of, with_studies
 from spmark.report.tables.cells import Cell, heading, shown
 from spmark.report.tables.latex import latex
 from spmark.report.tables.spreadsheet import csv_of
@@ -61,7 +63,23 @@ def write_report(
     RecordError
         Records cannot be read, the baseline is in none of them, or ``out`` cannot be written.
     """
-    return write_site(compose(load_records(folders), baseline, title, paper, load_candidates(folders)), out)
+    return write_site(report_of(folders, baseline, title, paper), out)
+
+
+def report_of(
+    folders: Sequence[Path], baseline: str | None = None, title: str | None = None, paper: PaperPage | None = None
+) -> Report:
+    """Build the report of all records and studies under ``folders``, as `write_report` writes it; may have no section.
+
+    Raises
+    ------
+    RecordError
+        Records cannot be read, or the baseline is in none of them.
+    """
+    facts = load_transfers(folders)
+    moved = moved_of(facts, paper)
+    report = compose(load_records(folders), baseline, title, paper, load_candidates(folders), moved=moved)
+    return with_studies(report, facts, moved) if moved else report
 
 
 def write_site(report: Report, out: Path) -> Path:

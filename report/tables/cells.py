@@ -26,7 +26,11 @@ HEADINGS = {
     "over_next_speedup": "over the best other choice", "paid_off_share": "pay off",
     "time_ratio": "time over it", "search_ratio": "search time over it", "rmse_us": "RMSE (µs)",
     "pearson_score": "Pearson", "log_pearson_score": "Pearson of logarithms", "spearman_score": "Spearman",
-    "bias_ratio": "predicted over measured",
+    "bias_ratio": "predicted over measured", "top1_speedup": "first choice", "top5_speedup": "best of five",
+    "optimum_speedup": "optimum", "top1_share": "first choice of optimum", "top5_share": "best of five of optimum",
+    "ape_share": "APE", "opa_score": "OPA", "opa_ceiling_score": "OPA, ceiling", "tau_score": "tau",
+    "tau_ceiling_score": "tau, ceiling", "data_cost_score": "cost of data (millions)",
+    "ahead_speedup": "baseline's time over it",
 }  # fmt: skip
 _PHASE_HEADING = "{} (s)"
 

@@ -27,20 +27,16 @@ def draw(
     SweepError
         There is no such paper.
     """
-    from spmark.report.load.candidates import load_candidates
-    from spmark.report.load.records import load_records
-    from spmark.report.page.content import compose
-    from spmark.report.page.site import write_site
+    from spmark.report.page.site import report_of, write_site
 
     folders = list(results)
     chosen = _paper(paper) if paper else None
-    records = load_records(folders)
-    if records.empty:
+    report = report_of(folders, baseline, title, chosen)
+    if not report.sections:
         raise RecordError(
             f"{', '.join(map(str, folders))}: expected records, found none; run a sweep first (spmark run quickstart) "
             "and name the folder that it says"
         )
-    report = compose(records, baseline, title, chosen, load_candidates(folders))
     index = write_site(report, out)
     if as_json:
         answer({"page": index, "notices": report.notices})

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -30,6 +30,9 @@ from spmark.suite.reproduce import (
 )
 from spmark.suite.resume import RECORDS, record_folder
 from spmark.suite.runner import run_cases
+
+if TYPE_CHECKING:
+    from spmark.suite.commands.paperstudy import StudyState
 
 
 @dataclass(frozen=True)
@@ -67,18 +70,45 @@ def reproduce_papers(name: str, budget: str, device: str, out: Path, *, dry_run:
             say(screen, f"compared without what does not exist yet: {', '.join(paper.left_out)}")
     todo = in_turns(able, spec.kind)
     environment = collect(spec if dry_run else _calibrated(spec, screen))
+    studies = {} if dry_run else _studies(able, spec, out, screen, ends=ends, as_json=as_json)
     interrupted = False if dry_run else _run(todo, out, environment, screen, device=device, ends=ends)
     rows = _rows(todo, out, environment)
-    pages = {} if dry_run else _pages(able, todo, out, environment)
+    pages = {} if dry_run else _pages(able, todo, out, environment, studies)
+    told = [{"paper": name, **asdict(one)} for name, states in studies.items() for one in states]
     if as_json:
-        answer({"missing": absent, "steps": rows, "pages": pages, "interrupted": interrupted})
+        answer({"missing": absent, "steps": rows, "studies": told, "pages": pages, "interrupted": interrupted})
     else:
         screen.print(table("Most important first", rows, plain=True))
     for page in pages.values():
         say(screen, escape(str(page)))
-    if not dry_run and any(row["left"] for row in rows):
+    if not dry_run and any(row["left"] for row in [*rows, *told]):
         say(screen, "[yellow]Some cases are left: the same command goes on from here.[/yellow]")
     return Reproduced(bool(absent), interrupted)
+
+
+def _studies(
+    papers: Sequence[Paper], spec: DeviceSpec, out: Path, screen: Console, *, ends: float, as_json: bool
+) -> dict[str, list[StudyState]]:
+    """Run the studies of papers that have one, each within half of its paper's share of the time."""
+    from spmark.suite.commands.paperstudy import run_studies
+
+    studies = {}
+    now = time.monotonic()
+    share_s = (ends - now) / len(papers) / 2
+    for paper in papers:
+        if paper.study is None:
+            continue
+        targets = paper.study.able(spec.kind)
+        absent = [name for name in paper.study.targets if name not in targets]
+        say(screen, f"{paper.name}: collecting configs and training models for {', '.join(targets)}")
+        if absent:
+            say(screen, f"{paper.name}: this machine has no device for {', '.join(absent)}")
+        folder = out / "reproduce" / paper.name
+        studies[paper.name] = run_studies(paper.study, targets, folder, now + share_s, as_json)
+        for state in studies[paper.name]:
+            if state.why:
+                complain(f"spmark: {paper.name}: the study of {state.target} cannot go on: {state.why}")
+    return studies
 
 
 def _calibrated(spec: DeviceSpec, screen: Console) -> DeviceSpec:
@@ -139,8 +169,14 @@ def _rows(todo: Sequence[StepCases], out: Path, environment: Environment) -> lis
     return rows
 
 
-def _pages(papers: Sequence[Paper], todo: Sequence[StepCases], out: Path, environment: Environment) -> dict[str, Path]:
-    """Draw each paper that has records."""
+def _pages(
+    papers: Sequence[Paper],
+    todo: Sequence[StepCases],
+    out: Path,
+    environment: Environment,
+    studies: Mapping[str, Sequence[StudyState]],
+) -> dict[str, Path]:
+    """Draw each paper that has records, or facts of a study."""
     from spmark.report.page.content import PaperPage
     from spmark.report.page.site import write_report
 
@@ -150,6 +186,7 @@ def _pages(papers: Sequence[Paper], todo: Sequence[StepCases], out: Path, enviro
         folders = [
             folder for folder in record_folders(own, out, environment.device.name) if (folder / RECORDS).exists()
         ]
+        folders += [file for state in studies.get(paper.name, ()) for file in state.folder.glob("transfers.jsonl*")]
         if folders:
             narrowed = PaperPage(paper.name, frozenset(step.sweep.name for step in own))
             page = out / "reproduce" / paper.name

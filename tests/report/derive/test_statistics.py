@@ -18,6 +18,7 @@ from spmark.report.derive.statistics import (
     geometric_mean,
     median_interval,
     median_rank,
+    over_seeds,
     ratio_interval,
 )
 
@@ -204,3 +205,19 @@ def test_large_clusters_weigh_by_their_cases():
     assert interval.value == pytest.approx(np.exp(0.1), rel=0.01)
     assert interval.low < interval.value < interval.high
     assert interval.high < np.exp(0.5)
+
+
+def test_over_seeds_is_students_interval():
+    values = [1.1, 1.3, 1.25, 0.9]
+    found = over_seeds([*values, float("nan")])
+    low, high = stats.t.interval(0.95, 3, np.mean(values), stats.sem(values))
+    assert (found.value, found.low, found.high) == pytest.approx((np.mean(values), low, high))
+    ratio = over_seeds(values, ratios=True)
+    logs = np.log(values)
+    low, high = np.exp(stats.t.interval(0.95, 3, logs.mean(), stats.sem(logs)))
+    assert (ratio.value, ratio.low, ratio.high) == pytest.approx((stats.gmean(values), low, high))
+
+
+def test_one_seed_has_no_interval_and_none_has_no_mean():
+    assert over_seeds([2.0]).value == 2.0
+    assert np.isnan([over_seeds([2.0]).low, over_seeds([2.0], ratios=True).high, over_seeds([]).value]).all()

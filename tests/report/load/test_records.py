@@ -129,3 +129,13 @@ def test_nothing_is_an_empty_frame_and_a_missing_path_an_error(tmp_path):
     assert list(load_records([tmp_path])) == list(COLUMNS)
     with pytest.raises(RecordError, match="expected a record file or a folder"):
         load_records([tmp_path / "nowhere"])
+
+
+def test_what_models_learn_from_is_no_record(records, write):
+    folder = write([records.measurement(samples_us=[1.0] * 8)])
+    for name in ("samples/cpu", "labels"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "rows.jsonl").write_text('{"platform": "cpu"}\n')
+    assert len(load_records([folder])) == 1
+    with pytest.raises(RecordError, match="expected a Measurement"):
+        load_records([folder / "labels"])
