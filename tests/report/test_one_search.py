@@ -1,4 +1,4 @@
-"""DESIGN.md's table of searches before and after the one search layer is what the published records say."""
+"""The table of impls/tuning/README.md, searches before and after the one search layer, is what the records say."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_table_says_what_the_records_say(name: str, op: Op) -> None:
         cases = len(keys)
     words = {Op.SPMM: "SpMM", Op.SDDMM: "SDDMM"}[op], f"{cases} {'layers' if name == 'lo_spmm' else 'graphs'}"
     line = " | ".join([f"| `{name}`", *words, *ratios, " + ".join(before), " + ".join(now)]) + " |"
-    table = [" ".join(text.split()) for text in (ROOT / "DESIGN.md").read_text().splitlines()]
+    table = [" ".join(text.split()) for text in (ROOT / "impls/tuning/README.md").read_text().splitlines()]
     assert " ".join(line.split()) in table, line
 
 
@@ -62,4 +62,4 @@ def test_chosen_plans_of_five_seeds_are_alike_as_the_page_says() -> None:
         deviations.append(times.std(ddof=1) / times.mean())
     few = sum(deviation < 0.02 for deviation in deviations)
     said = f"under 2 % in {few} of {len(deviations)} cases, and by {100 * max(deviations):.1f} % at most"
-    assert said in " ".join((ROOT / "DESIGN.md").read_text().split())
+    assert said in " ".join((ROOT / "impls/tuning/README.md").read_text().split())
