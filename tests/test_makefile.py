@@ -28,7 +28,7 @@ case "$*" in
     exit "${MAKE_TEST_NO_REPORT:-0}" ;;
   "-m venv .venv")
     mkdir -p .venv/bin
-    for name in python spmark basedpyright ruff clang-format hadolint shellcheck; do cp "$0" ".venv/bin/$name"; done ;;
+    for name in python spmark basedpyright ruff codespell clang-format hadolint shellcheck; do cp "$0" ".venv/bin/$name"; done ;;
 esac
 """
 
@@ -81,8 +81,8 @@ def checkout(tmp_path: Path) -> Checkout:
     [
         ("580.65.06", CUDA_13, ".[dev,gpu]"),
         ("610.1", CUDA_13, ".[dev,gpu]"),
-        ("579.99", CUDA_12, ".[lint,test,gpu-cu12]"),
-        ("525.60.13", CUDA_12, ".[lint,test,gpu-cu12]"),
+        ("579.99", CUDA_12, ".[docs,lint,test,gpu-cu12]"),
+        ("525.60.13", CUDA_12, ".[docs,lint,test,gpu-cu12]"),
         ("470.256.02", CPU, ".[dev]"),
         ("none", CPU, ".[dev]"),
     ],
@@ -185,7 +185,7 @@ def test_lint_asks_every_tool(checkout: Checkout) -> None:
     made = checkout.make("lint")
     assert made.returncode == 0, made.stderr
     tools = [line.split()[0] for line in checkout.log.read_text().splitlines() if not line.startswith("python")]
-    assert tools == ["ruff", "ruff", "hadolint", "shellcheck", "clang-format"]
+    assert tools == ["ruff", "codespell", "ruff", "hadolint", "shellcheck", "clang-format"]
 
 
 def test_types_asks_both_checkers(checkout: Checkout) -> None:

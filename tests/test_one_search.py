@@ -34,6 +34,9 @@ EXCEPTIONS = {
     },
     "stile/study/gpu.py": {"clocks": "measures the costs of single tiles, from which the cost model is fitted"},
     "liteform/study/models.py": {"clocks": "seconds that training and predicting take on the CPU: a result of a study"},
+    "dash/study/training.py": {"clocks": "seconds of epochs: a result of a study"},
+    "dash/study/embeddings.py": {"clocks": "seconds of the featuriser: a result of a study"},
+    "dash/study/methodstudy.py": {"clocks": "seconds of training and scoring: a result of a study"},
     "dash/tensorfile.py": {"cache writes": "models and checkpoints of training: a search keeps neither"},
 }
 """By file: which kind it may name, and why."""

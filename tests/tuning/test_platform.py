@@ -55,7 +55,7 @@ def test_the_host_is_raced_and_a_reason_stands_for_what_cannot_be_built() -> Non
     problem, platform = PROBLEMS[0], find_platform("cpu")
     huge = {**platform.default(problem), "ksplit": 1 << 16, "formats": "UUUU"}
     found = platform.measure(problem, [platform.default(problem), huge], find("cpu"))
-    assert len(found[0].samples_us) == 15
+    assert 2 <= len(found[0].samples_us) <= 15, "a busy machine has fewer samples of a slow config"
     assert min(found[0].samples_us) > 0
     assert bool(found[1].samples_us) != bool(found[1].reason)
 
