@@ -28,7 +28,9 @@ case "$*" in
     exit "${MAKE_TEST_NO_REPORT:-0}" ;;
   "-m venv .venv")
     mkdir -p .venv/bin
-    for name in python spmark basedpyright ruff codespell clang-format hadolint shellcheck; do cp "$0" ".venv/bin/$name"; done ;;
+    for name in python spmark basedpyright ruff codespell clang-format hadolint shellcheck; do
+      cp "$0" ".venv/bin/$name"
+    done ;;
 esac
 """
 

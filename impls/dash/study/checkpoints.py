@@ -21,7 +21,7 @@ class Epoch(Frozen):
     """One point of the curves: means over the matrices that have a value, None where no matrix has one."""
 
     prl: float | None
-    """Ranking loss on the samples of training, each matrix before its own step."""
+    """Ranking loss on the samples of training, each matrix before its first step of the epoch."""
     opa: float | None
     """Ordered pair accuracy, likewise."""
     tau: float | None

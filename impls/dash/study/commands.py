@@ -15,7 +15,7 @@ from spmark.impls.dash.study.compare import compare
 from spmark.impls.dash.study.gathering import Gathered, check_apart, gather
 from spmark.impls.dash.study.methods import MODELS, Maker
 from spmark.impls.dash.study.tasks import METHODS
-from spmark.impls.dash.study.training import Session, TrainingSettings
+from spmark.impls.dash.study.training import BATCH, Session, TrainingSettings
 from spmark.impls.dash.waco import Transfer
 from spmark.impls.dash.weights import TrainedModel, load
 from spmark.impls.dash.withtorch import best_device
@@ -84,7 +84,8 @@ class TransferTraining:
             )
 
         def settings(of: Gathered) -> TrainingSettings:
-            return TrainingSettings(epochs=job.epochs, seed=job.seed, noise=of.noise)
+            batch = BATCH if of is target else None
+            return TrainingSettings(epochs=job.epochs, seed=job.seed, noise=of.noise, batch=batch)
 
         given = _featuriser(job.featuriser, source) if job.featuriser else None
         curves: dict[str, Sequence[Epoch]] = {}

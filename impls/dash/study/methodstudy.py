@@ -21,7 +21,7 @@ from spmark.impls.dash.study.rankers import BestOnTarget, ByRule, ModelScores, R
 from spmark.impls.dash.study.samples import SampleSet
 from spmark.impls.dash.study.taskfacts import TaskFacts, TrainingMachine
 from spmark.impls.dash.study.tasks import StudyTask
-from spmark.impls.dash.study.training import Session, TrainingSettings
+from spmark.impls.dash.study.training import BATCH, Session, TrainingSettings
 from spmark.impls.dash.weights import TrainedModel
 from spmark.impls.dash.withtorch import best_device, load_torch
 
@@ -154,7 +154,8 @@ class MethodStudy:
         return self._encoders[which]
 
     def _settings(self, of: Gathered, seed: int) -> TrainingSettings:
-        return TrainingSettings(epochs=self.conduct.epochs, seed=seed, noise=of.noise)
+        batch = BATCH if of.samples.subject == self.target.samples.subject else None
+        return TrainingSettings(epochs=self.conduct.epochs, seed=seed, noise=of.noise, batch=batch)
 
     def _session(
         self,

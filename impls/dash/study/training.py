@@ -1,7 +1,9 @@
 """Pre-training on a source platform and fine-tuning on a target platform.
 
-DASH (COGNATE), section 4.2, appendix A.4 and table 3: Adam with a rate of 1e-4, 100 epochs, a margin of 1. A batch is
-all configs of one matrix, where the paper has 32 samples: the featuriser then runs once for all pairs of a matrix.
+DASH (COGNATE), section 4.2, appendix A.4 and table 3: Adam with a rate of 1e-4, 100 epochs, batches of 32 samples, a
+margin of 1. Here a batch is of one matrix. On a source platform a batch is all of the matrix's configs, so that the
+featuriser runs once for all of its pairs. On a target platform, where few matrices would give few steps, a batch is 32
+of them (`BATCH`).
 
 Pre-training changes every weight of the network, unless it is given a featuriser. Fine-tuning leaves the featuriser as
 it is, so that matrices are embedded once, and changes mapper and predictor. The latent encoder is fitted beforehand and
@@ -13,14 +15,15 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.frozen import Frozen
@@ -36,19 +39,25 @@ from spmark.impls.dash.weights import ModelCard, SampleCard, TrainedModel
 from spmark.impls.dash.withtorch import Tensor, load_torch, to_numpy
 from spmark.impls.study.orders import kendall
 
+BATCH: Final = 32
+"""Configs of a batch on a target platform."""
 _MADE_WITH = ("torch", "safetensors", "numpy")
+
+_Measures = tuple[float, float, float]
 
 
 class TrainingSettings(Frozen):
-    """How a model is trained; the defaults are the paper's, but for `noise`."""
+    """How a model is trained; the defaults are the paper's, but for `noise` and `batch`."""
 
     epochs: int = 100
     rate: float = 1e-4
     margin: float = 1.0
     noise: float = 0.0
     """Pairs of times that differ by no more than this share are left out: the A/A spread of the platform."""
+    batch: int | None = Field(default=None, ge=2)
+    """Configs of one matrix in a step; all of them by default."""
     seed: int = 0
-    """Of the first weights and of the order of matrices."""
+    """Of the first weights, and of the order of matrices and batches."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +184,21 @@ class _Batch:
         scores = network.rank(embedding, network.embed_configs(self.common, self.latent))
         return scores, ranking_loss(scores, self.slower, self.faster, margin)
 
-    def measures(self, scores: Tensor, loss: Tensor) -> tuple[float, float, float]:
+    def parts(self, size: int, noise: float, order: NDArray[np.int64]) -> Iterator[_Batch]:
+        """Divide the configs, in an order, into batches of at most ``size``."""
+        torch = load_torch()
+        for at in range(0, len(order), size):
+            chosen = order[at : at + size]
+            pairs = Pairs.of(self.seconds[chosen], noise)
+            index, slower, faster = (
+                torch.from_numpy(array).to(self.common.device) for array in (chosen, pairs.slower, pairs.faster)
+            )
+            yield replace(
+                self, common=self.common[index], latent=self.latent[index], pairs=pairs, slower=slower, faster=faster,
+                seconds=self.seconds[chosen],
+            )  # fmt: skip
+
+    def measures(self, scores: Tensor, loss: Tensor) -> _Measures:
         """Give PRL, OPA and Kendall's tau; NaN where the matrix has none."""
         if not self.pairs.slower.size:
             return float("nan"), float("nan"), float("nan")
@@ -257,27 +280,47 @@ def _epoch(
     number: int,
     prepared: float,
 ) -> Epoch:
-    """Take one step for each matrix, in an order that the seed and the number of the epoch decide."""
-    trained, held_out = [], []
+    """Take one step for each batch, in an order that the seed and the number of the epoch decide."""
+    draw = np.random.default_rng((settings.seed, number))
     started = time.perf_counter()
-    for place in np.random.default_rng((settings.seed, number)).permutation(len(batches)):
-        scores, loss = batches[place].look(network, settings.margin)
-        trained.append(batches[place].measures(scores, loss))
-        if batches[place].pairs.slower.size:
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+    if settings.batch is None:
+        trained = [
+            _step(network, optimizer, batches[place], settings.margin) for place in draw.permutation(len(batches))
+        ]
+    else:
+        trained = _looks(network, batches, settings.margin)
+        parts = [
+            part
+            for one in batches
+            for part in one.parts(settings.batch, settings.noise, draw.permutation(len(one.seconds)))
+        ]
+        for place in draw.permutation(len(parts)):
+            _step(network, optimizer, parts[place], settings.margin)
     seconds = prepared + time.perf_counter() - started
-    with load_torch().no_grad():
-        for batch in held:
-            held_out.append(batch.measures(*batch.look(network, settings.margin)))
+    held_out = _looks(network, held, settings.margin)
     names = ("prl", "opa", "tau")
     means = dict(zip(names, _means(trained), strict=True))
     means |= {f"held_{name}": mean for name, mean in zip(names, _means(held_out), strict=True)}
     return Epoch(**means, seconds=seconds)
 
 
-def _means(measures: list[tuple[float, float, float]]) -> list[float | None]:
+def _step(network: Network, optimizer: Any, batch: _Batch, margin: float) -> _Measures:
+    """Take a step, and give the measures of before; a batch without pairs changes nothing."""
+    scores, loss = batch.look(network, margin)
+    measures = batch.measures(scores, loss)
+    if batch.pairs.slower.size:
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return measures
+
+
+def _looks(network: Network, batches: Sequence[_Batch], margin: float) -> list[_Measures]:
+    with load_torch().no_grad():
+        return [batch.measures(*batch.look(network, margin)) for batch in batches]
+
+
+def _means(measures: list[_Measures]) -> list[float | None]:
     """Give the mean of each measure over the matrices that have it."""
     table = np.array(measures, np.float64).reshape(-1, 3)
     return [float(column.mean()) if (column := one[np.isfinite(one)]).size else None for one in table.T]

@@ -14,6 +14,7 @@ from spmark.impls.dash.encoders import EncoderKind, augmented, fit
 from spmark.impls.dash.featuriser import Featuriser
 from spmark.impls.dash.network import Network, NetworkSpec
 from spmark.impls.dash.predictor import PredictorKind
+from spmark.impls.dash.study import training
 from spmark.impls.dash.study.embeddings import Embeddings
 from spmark.impls.dash.study.samples import SampleSet
 from spmark.impls.dash.study.training import OutOfTime, Session, TrainingSettings, fine_tune, pretrain, retargeted
@@ -124,6 +125,32 @@ def test_fine_tuning_leaves_the_featuriser_and_the_source_s_model_as_they_are(en
     assert tuned.card.subject == TILES
     assert [card.platform for card in tuned.card.trained_on] == ["cpu", "tiles"]
     assert {"torch", "safetensors", "numpy"} == tuned.card.made_with.keys()
+
+
+def test_batches_of_a_matrix_are_steps(encoders, source):
+    settings = TrainingSettings(epochs=3, batch=8)
+    tuned, curve = fine_tune(source, encoders["tiles"], TARGET, settings)
+    again, _ = fine_tune(source, encoders["tiles"], TARGET, settings)
+    whole, whole_curve = fine_tune(source, encoders["tiles"], TARGET, TrainingSettings(epochs=3))
+    assert same(tuned, again)
+    assert not same(tuned, whole)
+    # Several steps a matrix learn faster than one, from the same samples.
+    assert curve[-1].prl < whole_curve[-1].prl
+
+
+def test_every_config_is_in_one_batch(encoders, source, monkeypatch):
+    seen, step = [], training._step
+
+    def watched(network, optimizer, batch, margin):
+        assert (batch.seconds[batch.pairs.slower] > batch.seconds[batch.pairs.faster]).all()
+        seen.append(batch.seconds)
+        return step(network, optimizer, batch, margin)
+
+    monkeypatch.setattr(training, "_step", watched)
+    fine_tune(source, encoders["tiles"], TARGET, TrainingSettings(epochs=1, batch=7))
+    assert max(map(len, seen)) == 7
+    expected = np.concatenate([one.seconds for one in TARGET.matrices])
+    assert np.array_equal(np.sort(np.concatenate(seen)), np.sort(expected))
 
 
 def test_zero_shot_is_the_source_s_network_with_the_target_s_encoder(encoders, source):
