@@ -200,13 +200,17 @@ def study(
     seeds: Annotated[int, typer.Option(min=1, help="Of the main models; variants have two at most.")] = 5,
     epochs: Annotated[int, typer.Option(min=1, help="Of each phase.")] = 100,
     budget: Annotated[str, typer.Option(metavar="TIME", help="No epoch begins after this time: 90s, 8m.")] = "8m",
+    shard: Annotated[
+        str, typer.Option(metavar="N/M", help="Every M-th seed, beginning with the N-th; a folder for each.")
+    ] = "1/1",
     out: Annotated[Path, typer.Option(help="Folder of facts, models and checkpoints.")] = Path("results/study"),
     as_json: JsonOption = False,
 ) -> None:
     """Compare models that move between platforms with what stands beside them, on the same samples and configs.
 
     Every method is trained with every seed, and judged on matrices that no training has seen. The facts stand in
-    transfers.jsonl. The same command goes on; it exits with 1 while trainings are left.
+    transfers.jsonl. The same command goes on; it exits with 1 while trainings are left. Shards train seeds on several
+    machines; [bold]spmark report[/bold] takes their folders together.
 
     [bold]spmark study METHOD --source results/samples/cpu --target target.jsonl --evaluation judging.jsonl[/bold]
     """
@@ -224,6 +228,7 @@ def study(
         seeds=seeds,
         epochs=epochs,
         budget=budget,
+        shard=shard,
         out=out,
         as_json=as_json,
     )

@@ -242,6 +242,13 @@ class StudyJob:
     """Of the source; empty where nobody knows."""
     tell: Callable[[str], None]
     """Receives a line on every epoch."""
+    shard: tuple[int, int] = (1, 1)
+    """The number of this part of the seeds, counted from 1, and the number of parts."""
+
+    def owns(self, seed: int) -> bool:
+        """Tell whether a seed is of this shard: every M-th, beginning with the N-th."""
+        number, parts = self.shard
+        return seed % parts == number - 1
 
 
 class TransferLearning(Protocol):

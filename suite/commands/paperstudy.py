@@ -102,6 +102,7 @@ def _compare(study: PaperStudy, target: str, samples: Path, out: Path, ends: flo
             seeds=study.seeds,
             epochs=study.epochs,
             budget=budget,
+            shard="1/1",
             out=out,
             as_json=False,
         )

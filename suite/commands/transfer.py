@@ -18,6 +18,7 @@ from spmark.impls.core.errors import SweepError
 from spmark.impls.core.problem import Csr, Op
 from spmark.impls.table import find_contract
 from spmark.suite.commands.console import console, say, tell
+from spmark.suite.commands.label import parsed_shard
 from spmark.suite.commands.train import labels_in
 from spmark.suite.environment import commit
 from spmark.suite.reproduce import seconds
@@ -57,6 +58,7 @@ class StudyRequest:
     seeds: int
     epochs: int
     budget: str
+    shard: str
     out: Path
     as_json: bool
 
@@ -111,7 +113,7 @@ def study_transfer(request: StudyRequest) -> int:
     Raises
     ------
     SweepError
-        The method moves between no platforms, a compared method, the operator or the budget is invalid.
+        The method moves between no platforms, a compared method, the operator, the budget or the shard is invalid.
     DatasetError
         Samples are missing, broken or too few, or a matrix that judges is trained on.
     RecordError
@@ -139,6 +141,7 @@ def study_transfer(request: StudyRequest) -> int:
         command=f"spmark study {request.method} {' '.join(words)}",
         commit=commit(),
         tell=lambda line: say(screen, escape(line)),
+        shard=parsed_shard(request.shard),
     )
     outcome = transfer.study(job)
     tell(outcome, request.as_json)

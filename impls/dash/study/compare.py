@@ -114,7 +114,7 @@ def _todo(job: StudyJob, rows: _Rows, methods: Sequence[str], file: FactFile) ->
         of = task.method, rows.op, task.seed, task.source_matrices, task.target_matrices
         return all((*of, row.matrix) in judged for row in rows.judges)
 
-    return [task for task in tasks(methods, job.seeds, *sizes) if not is_done(task)]
+    return [task for task in tasks(methods, job.seeds, *sizes) if job.owns(task.seed) and not is_done(task)]
 
 
 def _done(job: StudyJob, rows: _Rows, todo: Sequence[StudyTask], file: FactFile, lacking: dict[str, str]) -> int:

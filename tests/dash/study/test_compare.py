@@ -127,6 +127,21 @@ def killer(lines: int) -> Callable[[str], None]:
     return tell
 
 
+def test_shards_of_seeds_are_together_the_whole_study(tmp_path: Path) -> None:
+    asked = job(tmp_path, methods=("dash", "random5"), seeds=3)
+    assert study(asked).left == 0
+    facts = []
+    for number in (1, 2):
+        folder = tmp_path / f"part{number}"
+        outcome = study(replace(asked, out=folder, shard=(number, 2)))
+        assert outcome.left == 0
+        found = list(read([folder / "transfers.jsonl"]))
+        assert {one.seed for one in found if isinstance(one, TransferResult)} == ({0, 2} if number == 1 else {1})
+        facts += found
+    results = lasting([one for one in facts_of(tmp_path) if isinstance(one, TransferResult)])
+    assert lasting([one for one in facts if isinstance(one, TransferResult)]) == results
+
+
 def test_a_killed_study_goes_on_to_the_same_facts(tmp_path: Path) -> None:
     study(job(tmp_path / "straight"))
     torn, stops = tmp_path / "torn", 0
