@@ -11,14 +11,14 @@ from typing import Any, Literal
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.digest import implementation_version
-from spmark.impls.core.errors import BuildError, ProblemError, SpmarkError, UnsupportedError
+from spmark.impls.core.errors import BuildError, ProblemError, SpmarkError, SweepError, UnsupportedError
 from spmark.impls.core.interfaces import Candidate, Config, Plan, Search
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.kernels.plain import HostPlainPlan, PlainPlan, PlainProblem
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.runtime.device import calibrated, find
 from spmark.impls.runtime.target import open_target
-from spmark.impls.table import AUTO, LITERAL_VALUES, create, implementation_names, package
+from spmark.impls.table import AUTO, LITERAL_VALUES, create, implementation_names, name_of, package
 from spmark.impls.tuning.cache import PlanCache, held_results, searched, without_files
 from spmark.impls.tuning.race import Budget, Race
 from spmark.impls.tuning.strategies import exhaustive
@@ -68,7 +68,7 @@ def names_of(use: str | Sequence[str], op: Op, device: DeviceSpec, constant: boo
     Parameters
     ----------
     use : str or sequence of str
-        ``"auto"``, a name of an implementation, or several.
+        ``"auto"``, a name of an implementation or a class in a file, or several.
     op : Op
     device : DeviceSpec
     constant : bool
@@ -77,12 +77,12 @@ def names_of(use: str | Sequence[str], op: Op, device: DeviceSpec, constant: boo
     Raises
     ------
     ProblemError
-        A name is unknown; or an implementation that is named lacks the operator or the device, or would have to write
-        A's values into its code while they may change.
+        A name is unknown, or a file cannot be used. Or an implementation that is named lacks the operator or the
+        device, or would have to write A's values into its code while they may change.
     """
     if use == "auto":
         return tuple(name for name in AUTO[device.kind] if op in create(name).ops)
-    names = (use,) if isinstance(use, str) else tuple(use)
+    names = tuple(map(loaded, (use,) if isinstance(use, str) else use))
     if not names:
         raise ProblemError("expected use to name at least one implementation, found none: leave use out for 'auto'")
     known = implementation_names()
@@ -100,6 +100,20 @@ def names_of(use: str | Sequence[str], op: Op, device: DeviceSpec, constant: boo
                 f"use={name!r}: expected values='constant', since the plan's code holds A's values, found 'variable'"
             )
     return names
+
+
+def loaded(written: str) -> str:
+    """Give the name of an implementation that a person has written, after importing its file where it is in one.
+
+    Raises
+    ------
+    ProblemError
+        The file cannot be used.
+    """
+    try:
+        return name_of(written) if isinstance(written, str) else written
+    except SweepError as error:
+        raise ProblemError(f"use: {error}") from error
 
 
 def choose(
