@@ -95,6 +95,19 @@ def test_generated_pages_are_complete(generated: ModuleType) -> None:
     assert all(f"| `{field.alias or name}` |" in generated.sweep_file() for name, field in Sweep.model_fields.items())
 
 
+def test_examples_are_shown_with_what_they_do(generated: ModuleType) -> None:
+    page = generated.examples()
+    for file in sorted((ROOT / "examples").glob("*.*")):
+        assert f"| [`{file.name}`](#" in page
+        section = page.split(f"\n## {file.name}\n")[1].split("\n## ")[0]
+        if file.suffix != ".py":
+            assert section.startswith("\nRecords with pandas.\n") and section.count("```python\n") == 6
+        else:
+            assert f"python examples/{file.name}" in section.split("```")[0]
+            code = section.split("```python\n")[1].rstrip().removesuffix("```")
+            assert file.read_text().endswith("\n\n" + code)
+
+
 def test_generated_tables_have_as_many_cells_as_heads(generated: ModuleType) -> None:
     for page in (
         generated.commands,
@@ -120,6 +133,7 @@ def test_every_page_is_in_the_navigation() -> None:
 
     named = set(pages(yaml.load((ROOT / "mkdocs.yml").read_text(), Loader)["nav"]))
     made = {f"reference/{name}.md" for name in ("commands", "sweepfile", "records", "implementations", "sweeps")}
+    made |= {"howto/examples.md"}
     assert named == {str(page.relative_to(ROOT / "docs")) for page in PAGES} | made
 
 
