@@ -137,7 +137,7 @@ def examples() -> str:
     ]
     notebooks = {file.name: _notebook(file) for file in sorted(EXAMPLES.glob("*.ipynb"))}
     first = {name: text.partition("\n")[0] for name, text in {**told, **notebooks}.items()}
-    parts.append(table(("example", "what it does"), [(f"[`{n}`](#{_anchor(n)})", text) for n, text in first.items()]))
+    parts.append(table(("example", "what it does"), [(f"[{n}](#{_anchor(n)})", text) for n, text in first.items()]))
     for name, text in told.items():
         code = scripts[name].partition('"""\n')[2].strip()
         parts.append(f"## {name}\n\n{text}\n\n```python\n{code}\n```\n")

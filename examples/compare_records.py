@@ -16,7 +16,6 @@ from pathlib import Path
 from statistics import median
 
 from spmark.report.regressions.compare import CaseVerdict, compare
-from spmark.report.regressions.observe import TIME
 from spmark.report.regressions.sides import read_side
 
 
@@ -28,7 +27,7 @@ def main() -> None:
     args = parser.parse_args()
 
     comparison = compare(read_side(args.before), read_side(args.after))
-    times = [change for change in comparison.changes if change.quantity == TIME]
+    times = [change for change in comparison.changes if change.quantity == "time"]
     print(", ".join(f"{count} {verdict}" for verdict, count in Counter(one.verdict for one in times).items()))
     for change in times:
         if change.verdict is not CaseVerdict.SAME:

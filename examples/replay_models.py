@@ -16,14 +16,14 @@ from pathlib import Path
 import pandas as pd
 
 from spmark.report.derive.replay import summary
-from spmark.suite.replay import RANDOM, RECORDED, judged, replay
+from spmark.suite.replay import judged, replay
 
 
 def main() -> None:
     """Replay the models over the records that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("records", type=Path, nargs="+", help="folders with records and candidates.jsonl")
-    parser.add_argument("--model", nargs="+", default=[RECORDED, RANDOM])
+    parser.add_argument("--model", nargs="+", default=["recorded", "random"])
     args = parser.parse_args()
 
     cases = {model: judged(replay(args.records, model)) for model in args.model}

@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,8 +23,9 @@ from spmark.report.figures.plot import Plot
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
+NOTEBOOK = ROOT / "examples/records.ipynb"
 FOR_A_GPU = {"profile_plan", "search_spread"}
-PLAIN = [script for script in SCRIPTS if script.stem not in FOR_A_GPU and not script.stem.startswith("plot_")]
+ANYWHERE = [script for script in SCRIPTS if script.stem not in FOR_A_GPU]
 LONGEST = 55
 OWN = f"{ROOT}/examples/mykernel/mykernel.py:MyKernel"
 
@@ -33,6 +35,16 @@ def commands(script: Path) -> list[list[str]]:
     told = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or ""
     lines = re.findall(r"^    python (examples/.*)$", told, re.MULTILINE)
     return [shlex.split(line) for line in lines]
+
+
+def code_cells() -> list[dict[str, Any]]:
+    """Give the notebook's cells of code."""
+    return [cell for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+
+
+def code_of(cell: dict[str, Any]) -> str:
+    """Give the code of a cell."""
+    return "".join(cell["source"])
 
 
 def run(arguments: list[object], folder: Path) -> str:
@@ -71,7 +83,9 @@ PRINTED = {
 """What each command of a docstring prints, in the order of the commands."""
 
 
-@pytest.mark.parametrize("script", PLAIN, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "script", [one for one in ANYWHERE if not one.stem.startswith("plot_")], ids=lambda path: path.stem
+)
 def test_a_script_prints_what_it_promises(script: Path, folder: Path) -> None:
     if script.stem == "train_layer":
         pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -84,6 +98,21 @@ def test_a_script_is_short_and_says_how_to_run_it(script: Path) -> None:
     assert all(command[0] == f"examples/{script.name}" for command in commands(script))
     assert commands(script)
     assert len(script.read_text().splitlines()) <= LONGEST or script.stem in FOR_A_GPU
+
+
+@pytest.mark.parametrize("file", [*ANYWHERE, NOTEBOOK], ids=lambda path: path.name)
+def test_an_example_uses_public_names_alone(file: Path) -> None:
+    text = file.read_text() if file != NOTEBOOK else "\n".join(code_of(cell) for cell in code_cells())
+    tree = ast.parse(text)
+    used = {
+        f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("spmark")
+        for alias in node.names
+    }
+    used |= {f"spmark.{name}" for name in re.findall(r"(?<!from )\bspmark\.([a-z]\w*)\(", text)}
+    public = re.findall(r"^::: (\S+)$", (ROOT / "docs/reference/python.md").read_text(), re.MULTILINE)
+    assert used and used <= set(public)
 
 
 @pytest.mark.parametrize("name", ["bandwidth", "speedups"])
@@ -108,16 +137,14 @@ def test_an_own_product_of_a_named_implementation(folder: Path) -> None:
 
 def test_the_cells_of_the_notebook_give_what_their_text_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT / "examples")  # where Jupyter starts
-    cells = json.loads(Path("records.ipynb").read_text())["cells"]
-    assert all(not cell["outputs"] for cell in cells if cell["cell_type"] == "code"), "outputs are not committed"
     shown, names = [], {}
-    for cell in cells:
-        if cell["cell_type"] == "code":
-            body = ast.parse("".join(cell["source"])).body
-            last = body.pop()
-            assert isinstance(last, ast.Expr), "the last line of a cell is shown"
-            exec(compile(ast.Module(body, []), "records.ipynb", "exec"), names)
-            shown.append(eval(compile(ast.Expression(last.value), "records.ipynb", "eval"), names))
+    for cell in code_cells():
+        assert not cell["outputs"], "outputs are not committed"
+        body = ast.parse(code_of(cell)).body
+        last = body.pop()
+        assert isinstance(last, ast.Expr), "the last line of a cell is shown"
+        exec(compile(ast.Module(body, []), NOTEBOOK.name, "exec"), names)
+        shown.append(eval(compile(ast.Expression(last.value), NOTEBOOK.name, "eval"), names))
     sample, derived, winners, times, costs, plot = shown
     assert len(sample) == 5 and {"median_us", "speedup"} <= set(derived)
     assert winners.to_numpy().sum() == 70, "14 matrices and 5 widths"
