@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +24,8 @@ from spmark.suite.cli import app
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(file for file in (ROOT / "docs").rglob("*.md") if file.name != "questions.md")
 READMES = [ROOT / "README.md", ROOT / "REPRODUCING.md", ROOT / "CONTRIBUTING.md"]
+QUOTED = {"own-kernel": ROOT / "CONTRIBUTING.md"}
+"""What the Python of a page is a part of."""
 PROGRAM = re.compile(r"(?:^|[\s;])(?:\.venv/bin/)?spmark ([a-z].*)")
 
 
@@ -51,6 +54,28 @@ def test_a_command_of_the_documents_exists_with_its_options(line: str) -> None:
 
 def test_documents_name_commands() -> None:
     assert len(COMMANDS) > 30
+
+
+def python_blocks(page: Path) -> list[str]:
+    """Give the blocks of Python of a page, without the indentation of lists."""
+    return [textwrap.dedent(block) for block in re.findall(r"^ *```python\n(.*?)^ *```", page.read_text(), re.M | re.S)]
+
+
+@pytest.mark.parametrize(
+    "page",
+    # tests/api/test_snippets.py runs that page in parts, since some need a GPU.
+    [page for page in PAGES if page.name != "products.md" and python_blocks(page)],
+    ids=lambda page: page.stem,
+)
+def test_python_of_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for block in python_blocks(page):
+        if re.search(r"^(import|from) ", block, re.MULTILINE):
+            exec(compile(block, page.name, "exec"), names)
+        elif page.stem in QUOTED:
+            part = textwrap.indent(block, "   ")
+            assert part in QUOTED[page.stem].read_text(), "a part of a file stands there word for word"
 
 
 @pytest.fixture(scope="module")
