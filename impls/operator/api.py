@@ -11,7 +11,7 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import ProblemError
 from spmark.impls.core.problem import Op
 from spmark.impls.operator.arrays import library_of
-from spmark.impls.operator.choose import Asked, device_of, names_of, plan_width
+from spmark.impls.operator.choose import Asked, device_of, loaded, names_of, plan_width
 from spmark.impls.operator.compiled import ROLES, CompiledOperator
 from spmark.impls.operator.elements import ElementType
 from spmark.impls.operator.matrices import OwnedMatrix
@@ -146,7 +146,7 @@ def compile(
         if given not in known:
             raise ProblemError(none_of(name, given, known))
     spec = device_of(device)
-    names = names_of(use, Op(op), spec, values == "constant")
+    names = names_of(use if use == "auto" else loaded(use), Op(op), spec, values == "constant")
     asked = Asked(Op(op), spec, names, scaled, values, other_width, budget_s, cache)
     return _compiled(OwnedMatrix.of(a, dtype), asked, width)
 

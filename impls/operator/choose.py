@@ -62,13 +62,29 @@ def device_of(name: str | DeviceSpec) -> DeviceSpec:
     return calibrated(device) if device.kind is DeviceKind.CUDA and not device.read_bytes_per_s else device
 
 
+def loaded(use: str | Sequence[str]) -> list[str]:
+    """Import the files that a person has written in ``use``, and give names alone.
+
+    Only what a person writes comes here: names that stand in a file import nothing (`spmark.impls.table.name_of`).
+
+    Raises
+    ------
+    ProblemError
+        A file cannot be used.
+    """
+    try:
+        return [name_of(one) if isinstance(one, str) else one for one in ([use] if isinstance(use, str) else use)]
+    except SweepError as error:
+        raise ProblemError(f"use: {error}") from error
+
+
 def names_of(use: str | Sequence[str], op: Op, device: DeviceSpec, constant: bool) -> tuple[str, ...]:
     """Give the names that a person means.
 
     Parameters
     ----------
     use : str or sequence of str
-        ``"auto"``, a name of an implementation or a class in a file, or several.
+        ``"auto"``, a name of an implementation, or several.
     op : Op
     device : DeviceSpec
     constant : bool
@@ -77,12 +93,12 @@ def names_of(use: str | Sequence[str], op: Op, device: DeviceSpec, constant: boo
     Raises
     ------
     ProblemError
-        A name is unknown, or a file cannot be used. Or an implementation that is named lacks the operator or the
-        device, or would have to write A's values into its code while they may change.
+        A name is unknown; or an implementation that is named lacks the operator or the device, or would have to write
+        A's values into its code while they may change.
     """
     if use == "auto":
         return tuple(name for name in AUTO[device.kind] if op in create(name).ops)
-    names = tuple(map(loaded, (use,) if isinstance(use, str) else use))
+    names = (use,) if isinstance(use, str) else tuple(use)
     if not names:
         raise ProblemError("expected use to name at least one implementation, found none: leave use out for 'auto'")
     known = implementation_names()
@@ -100,20 +116,6 @@ def names_of(use: str | Sequence[str], op: Op, device: DeviceSpec, constant: boo
                 f"use={name!r}: expected values='constant', since the plan's code holds A's values, found 'variable'"
             )
     return names
-
-
-def loaded(written: str) -> str:
-    """Give the name of an implementation that a person has written, after importing its file where it is in one.
-
-    Raises
-    ------
-    ProblemError
-        The file cannot be used.
-    """
-    try:
-        return name_of(written) if isinstance(written, str) else written
-    except SweepError as error:
-        raise ProblemError(f"use: {error}") from error
 
 
 def choose(

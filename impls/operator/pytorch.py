@@ -277,7 +277,7 @@ class SparseMatrix:
 
 def names_with(use: str | Sequence[str], op: Op) -> str | list[str]:
     """Give the names of ``use`` that have an operator, or ``"auto"`` where none has it."""
-    names = list(map(loaded, [use] if isinstance(use, str) else use))
+    names = loaded(use)
     return "auto" if names == ["auto"] else [name for name in names if op in create(name).ops] or "auto"
 
 
