@@ -24,6 +24,7 @@ from spmark.suite.provenance import RUNS, RunRow
 from spmark.suite.resume import CANDIDATES, ENVIRONMENTS, RECORDS, History, record_folder
 from spmark.suite.roster import refusals
 from spmark.suite.rows import Failed, Result, make_row
+from spmark.suite.selection import select
 from spmark.suite.stop import StopSignals
 from spmark.suite.wire import DEFAULT_FACTORY, Setup
 from spmark.suite.worker import Interrupted, Worker
@@ -80,7 +81,7 @@ def run(
     device : {"auto", "cuda", "cpu", "host-simt"}
         ``auto`` is the GPU where there is one, else the CPU.
     options : Options, optional
-        How to run; its ``sweep``, ``device``, ``only`` and ``overrides`` count for nothing.
+        How to run; what it says of the sweep and the device counts for nothing.
     watcher : Watcher, optional
         Is told what happens.
 
@@ -90,7 +91,10 @@ def run(
         As `run_cases`.
     """
     spec = find(device)
-    cases = expand(with_files(sweep), spec.kind)
+    # `spmark provenance` writes the sweep into the file that the recorded command names.
+    told = {"sweep": f"{sweep.name}.yaml", "device": device, "overrides": ()}
+    options = (options or Options()).model_copy(update=told)
+    cases = select(expand(with_files(sweep), spec.kind), options.only)
     refused = refusals(cases, spec.kind)  # a wrong name is told before a calibration starts
     environment = collect(calibrated(spec))
     folder = record_folder(Path(out), sweep.name, spec.name)

@@ -24,6 +24,7 @@ from spmark.impls.core.recordfile import FolderLock, read_rows
 from spmark.suite import resume, runner, worker
 from spmark.suite.agenda import make_agenda
 from spmark.suite.options import Options
+from spmark.suite.provenance import RUNS, RunRow
 from spmark.suite.runner import Watcher
 
 
@@ -47,6 +48,10 @@ def test_a_sweep_in_python_runs_once(fakes, monkeypatch, tmp_path):
     assert [row.case_id for row in records(first.folder)] == [row.case_id for row in (*first.rows, *second.rows)]
     assert (len(first.rows), first.skipped) == (6, 0)
     assert second.statuses == {Status.RUN_ERROR: 2}, "a failure is tried once more"
+    (told, _) = read_rows(first.folder / RUNS, RunRow)
+    assert (told.command, told.sweep["name"]) == (("spmark", "run", "tiny.yaml", "--device", "cpu"), "tiny")
+    only = runner.run(sweep, tmp_path / "some", "cpu", Options(only=("matrix=a",)))
+    assert {row.matrix for row in only.rows} == {"a"}
     with pytest.raises(SweepError, match="expected an implementation out of"):
         runner.run(sweep.model_copy(update={"baseline": {DeviceKind.CPU: "nobody"}}), tmp_path / "other", "cpu")
     assert not (tmp_path / "other").exists()
