@@ -1,15 +1,17 @@
 """Pages of the documentation that follow from the code: MkDocs calls `on_files` before it reads any page.
 
 What can be read from the program is never written twice: commands and their options, keys of sweeps, fields of records,
-implementations with their tunables, sweeps.
+implementations with their tunables, sweeps, examples.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, get_args
 
 import typer
@@ -23,6 +25,8 @@ from spmark.impls.core.record import CandidateRow, Environment, Measurement, Pro
 from spmark.impls.table import IMPLEMENTATIONS, create
 from spmark.suite.cli import app
 
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages."""
@@ -32,6 +36,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "reference/records.md": records(),
         "reference/implementations.md": implementations(),
         "reference/sweeps.md": sweeps(),
+        "howto/examples.md": examples(),
     }
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
@@ -119,6 +124,42 @@ def sweeps() -> str:
         rows.append([f"`{name}`", sweep.title, ", ".join(sweep.ops), str(len(sweep.matrices)), dtypes])
     head = ("name", "what", "operators", "matrices", "dtypes")
     return "# Sweeps\n\n`spmark run NAME` runs one of these.\n\n" + table(head, rows)
+
+
+def examples() -> str:
+    """Write every script and notebook of `examples`, with what each shows first."""
+    scripts = {file.name: file.read_text(encoding="utf-8") for file in sorted(EXAMPLES.glob("*.py"))}
+    told = {name: ast.get_docstring(ast.parse(text)) or "" for name, text in scripts.items()}
+    parts = [
+        "# Examples\n",
+        "The folder `examples` of a checkout holds these files. The test suite runs every command below as it stands, "
+        "without a GPU; `profile_plan.py` and `search_spread.py` alone are made for one.\n",
+    ]
+    notebooks = {file.name: _notebook(file) for file in sorted(EXAMPLES.glob("*.ipynb"))}
+    first = {name: text.partition("\n")[0] for name, text in {**told, **notebooks}.items()}
+    parts.append(table(("example", "what it does"), [(f"[{n}](#{_anchor(n)})", text) for n, text in first.items()]))
+    for name, text in told.items():
+        code = scripts[name].partition('"""\n')[2].strip()
+        parts.append(f"## {name}\n\n{text}\n\n```python\n{code}\n```\n")
+    parts += [f"## {name}\n\n{text}" for name, text in notebooks.items()]
+    return "\n".join(parts)
+
+
+def _notebook(file: Path) -> str:
+    """Write the cells of a notebook, its heading as a sentence and the others one level lower."""
+    parts = []
+    for cell in json.loads(file.read_text(encoding="utf-8"))["cells"]:
+        text = "".join(cell["source"])
+        if cell["cell_type"] == "code":
+            parts.append(f"```python\n{text}\n```\n")
+        else:
+            parts.append(re.sub(r"^#(#+ )", r"##\1", re.sub(r"^# (.*)", r"\1.", text)) + "\n")
+    return "\n".join(parts)
+
+
+def _anchor(heading: str) -> str:
+    """Give the anchor that MkDocs gives a heading."""
+    return re.sub(r"[^\w-]", "", heading).lower()
 
 
 def _model(model: type[BaseModel], title: str) -> str:

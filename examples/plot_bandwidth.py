@@ -1,8 +1,9 @@
-"""A plot of your own: effective bandwidth against J, drawn from the derived frame with matplotlib alone.
+"""Draw a plot of your own from records: effective bandwidth against J, with matplotlib alone.
 
-    python examples/plot_bandwidth.py results/graphs_spmm --out out/mine
+    python examples/plot_bandwidth.py report/reference/h200/graphs_spmm
 
-`load_records` gives facts, `derive` the medians and speed-ups; colours are those of the report.
+`load_records` gives facts, `derive` the medians and speed-ups, and `looks_of` the colours of spmark's own figures. The
+script writes `bandwidth.png` and `bandwidth.csv` into `out/examples`, and prints the two paths.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+import spmark
 from spmark.report.derive.cases import choose_baseline, derive
 from spmark.report.figures.plot import looks_of
 from spmark.report.figures.style import in_style
-from spmark.report.load.records import current, load_records
+from spmark.report.load.records import current
 
 
 @in_style
@@ -26,7 +28,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("out/examples"))
     args = parser.parse_args()
 
-    frame = current(load_records(args.records))
+    frame = current(spmark.load_records(args.records))
     frame = frame[frame["device"] == frame["device"].iloc[0]].reset_index(drop=True)
     derived = derive(frame, choose_baseline(frame))
     timed = derived[derived["median_us"].notna()]
@@ -39,12 +41,12 @@ def main() -> None:
         line = best[best["label"] == label]
         ax.plot(line["width"], line["gbytes_per_s"], color=look.colour, marker=look.marker, label=label)
     ax.set_xscale("log", base=2)
-    ax.set_xlabel("J")
-    ax.set_ylabel("compulsory bytes, best matrix (GB/s)")
+    ax.set(xlabel="J", ylabel="compulsory bytes, best matrix (GB/s)")
     ax.legend()
     args.out.mkdir(parents=True, exist_ok=True)
     figure.savefig(args.out / "bandwidth.png", dpi=200)
     best.to_csv(args.out / "bandwidth.csv", index=False)
+    print(args.out / "bandwidth.png", args.out / "bandwidth.csv")
 
 
 if __name__ == "__main__":

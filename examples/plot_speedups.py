@@ -1,8 +1,9 @@
-"""Your own plot of speed-ups: one op and dtype, wider bars, a title, and the numbers beside it.
+"""Change one of spmark's figures: the speed-ups of one dtype, with a title, and the numbers beside it.
 
-    python examples/plot_speedups.py results/graphs_spmm --out out/mine
+    python examples/plot_speedups.py report/reference/h200/graphs_spmm --dtype float16
 
-A plot of spmark is a matplotlib figure with the frame of its numbers: change the figure, save or reuse the frame.
+A plot of spmark is a matplotlib figure with the frame of its numbers: change the figure, save or reuse the frame. The
+script writes `speedups.pdf`, `speedups.png` and `speedups.csv` into `out/examples`, and prints the baseline.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+import spmark
 from spmark.report.derive.cases import choose_baseline, derive
 from spmark.report.figures.speedups import speedup_per_matrix
-from spmark.report.load.records import current, load_records
+from spmark.report.load.records import current
 
 
 def main() -> None:
@@ -23,7 +25,7 @@ def main() -> None:
     parser.add_argument("--dtype", default="float32")
     args = parser.parse_args()
 
-    frame = current(load_records(args.records))
+    frame = current(spmark.load_records(args.records))
     device = frame["device"].iloc[0]
     one = frame[(frame["device"] == device) & (frame["dtype"] == args.dtype)].reset_index(drop=True)
     baseline = choose_baseline(one)
@@ -36,6 +38,7 @@ def main() -> None:
     plot.figure.savefig(args.out / "speedups.pdf")
     plot.figure.savefig(args.out / "speedups.png", dpi=200)
     plot.data.to_csv(args.out / "speedups.csv", index=False)
+    print(f"speed-ups over {baseline}, {len(plot.data)} bars in {args.out}")
 
 
 if __name__ == "__main__":

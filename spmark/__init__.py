@@ -5,7 +5,7 @@
 >>> op = spmark.compile(a, width=b.shape[1])    # for many b
 >>> c = op(b)
 
-`spmark.torch` has products with gradients.
+`spmark.torch` has products with gradients, and `load_records` reads what `spmark run` has recorded.
 
 `compile` has the reference. What a product needs is imported at the first use, so that importing the package is quick.
 """
@@ -22,13 +22,15 @@ if TYPE_CHECKING:
     from spmark.impls.operator.api import sddmm as sddmm
     from spmark.impls.operator.api import spmm as spmm
     from spmark.impls.operator.compiled import CompiledOperator as CompiledOperator
+    from spmark.report.load.records import load_records as load_records
 
 __version__ = version("spmark")
 _PLACES = {
     "CompiledOperator": "spmark.impls.operator.compiled",
+    "load_records": "spmark.report.load.records",
     **dict.fromkeys(("compile", "load", "sddmm", "spmm"), "spmark.impls.operator.api"),
 }
-__all__ = ["CompiledOperator", "__version__", "compile", "load", "sddmm", "spmm"]
+__all__ = ["CompiledOperator", "__version__", "compile", "load", "load_records", "sddmm", "spmm"]
 
 
 def __getattr__(name: str) -> Any:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
@@ -28,6 +29,7 @@ from spmark.impls.core.problem import Csr, Problem
 from spmark.impls.core.record import CandidateRow, Measurement
 from spmark.impls.table import IMPLEMENTATIONS, PLATFORMS, cost_model, cost_models, create, find_platform
 from spmark.impls.tuning.space import key_of
+from spmark.report.derive.replay import judge
 from spmark.report.load.candidates import read_seen
 from spmark.suite.collected import holds_samples, read_samples
 from spmark.suite.provenance import case_of, matrices_of, read_batches
@@ -95,6 +97,28 @@ def replay(paths: Sequence[Path], model: str, seed: int = 0, only: Sequence[str]
             replayed.unscored.append(one)
             replayed.left_out.append(LeftOut(one.case_id, why.reason, why.detail))
     return replayed
+
+
+def judged(replayed: Replayed) -> pd.DataFrame:
+    """Judge how a model ordered the configs of each problem that it scored.
+
+    Returns
+    -------
+    DataFrame
+        One row for each problem: ``case_id, implementation, source, label, candidates`` (configs that were measured),
+        and what `spmark.report.derive.replay.judge` gives. `spmark.report.derive.replay.summary` takes it.
+    """
+    return pd.DataFrame(
+        {
+            "case_id": one.case_id,
+            "implementation": one.case.implementation,
+            "source": one.case.matrix.source,
+            "label": one.case.label,
+            "candidates": len(one.measured),
+            **judge(scores, one.times_us),
+        }
+        for one, scores in replayed.scored
+    )
 
 
 def _refuse_unknown(model: str, implementations: Iterable[str]) -> None:

@@ -12,17 +12,19 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from spmark.datasets.sweep import Case, Sweep
+from spmark.datasets.sweep import Case, Sweep, expand
 from spmark.impls.core.record import Environment, EnvironmentRow, Flush, Measurement, Status
 from spmark.impls.core.recordfile import FolderLock, RecordFile
+from spmark.impls.runtime.device import calibrated, find
 from spmark.suite.agenda import Agenda, Item, make_agenda, refuse_missing_files
-from spmark.suite.environment import changes_digest
+from spmark.suite.environment import changes_digest, collect
 from spmark.suite.options import Options
-from spmark.suite.outside import files_of
+from spmark.suite.outside import files_of, with_files
 from spmark.suite.provenance import RUNS, RunRow
-from spmark.suite.resume import CANDIDATES, ENVIRONMENTS, RECORDS, History
+from spmark.suite.resume import CANDIDATES, ENVIRONMENTS, RECORDS, History, record_folder
 from spmark.suite.roster import refusals
 from spmark.suite.rows import Failed, Result, make_row
+from spmark.suite.selection import select
 from spmark.suite.stop import StopSignals
 from spmark.suite.wire import DEFAULT_FACTORY, Setup
 from spmark.suite.worker import Interrupted, Worker
@@ -59,6 +61,44 @@ class Summary:
     def statuses(self) -> Counter[Status]:
         """Records written, by how the case ended."""
         return Counter(row.status for row in self.rows)
+
+
+def run(
+    sweep: Sweep,
+    out: str | Path = "results",
+    device: str = "auto",
+    options: Options | None = None,
+    watcher: Watcher | None = None,
+) -> Summary:
+    """Run a sweep as ``spmark run`` does: what is measured already is left alone.
+
+    Parameters
+    ----------
+    sweep : Sweep
+        Made in Python, or by `Sweep.load`.
+    out : str or Path
+        Records go to ``OUT/SWEEP/DEVICE``.
+    device : {"auto", "cuda", "cpu", "host-simt"}
+        ``auto`` is the GPU where there is one, else the CPU.
+    options : Options, optional
+        How to run; what it says of the sweep and the device counts for nothing.
+    watcher : Watcher, optional
+        Is told what happens.
+
+    Raises
+    ------
+    SweepError, DeviceError, RecordError
+        As `run_cases`.
+    """
+    spec = find(device)
+    # `spmark provenance` writes the sweep into the file that the recorded command names.
+    told = {"sweep": f"{sweep.name}.yaml", "device": device, "overrides": ()}
+    options = (options or Options()).model_copy(update=told)
+    cases = select(expand(with_files(sweep), spec.kind), options.only)
+    refused = refusals(cases, spec.kind)  # a wrong name is told before a calibration starts
+    environment = collect(calibrated(spec))
+    folder = record_folder(Path(out), sweep.name, spec.name)
+    return run_cases(cases, folder, environment, options, watcher, sweep=sweep, refused=refused)
 
 
 def run_cases(

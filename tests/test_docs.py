@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +24,8 @@ from spmark.suite.cli import app
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(file for file in (ROOT / "docs").rglob("*.md") if file.name != "questions.md")
 READMES = [ROOT / "README.md", ROOT / "REPRODUCING.md", ROOT / "CONTRIBUTING.md"]
+QUOTED = {"own-kernel": ROOT / "CONTRIBUTING.md"}
+"""What the Python of a page is a part of."""
 PROGRAM = re.compile(r"(?:^|[\s;])(?:\.venv/bin/)?spmark ([a-z].*)")
 
 
@@ -51,6 +54,28 @@ def test_a_command_of_the_documents_exists_with_its_options(line: str) -> None:
 
 def test_documents_name_commands() -> None:
     assert len(COMMANDS) > 30
+
+
+def python_blocks(page: Path) -> list[str]:
+    """Give the blocks of Python of a page, without the indentation of lists."""
+    return [textwrap.dedent(block) for block in re.findall(r"^ *```python\n(.*?)^ *```", page.read_text(), re.M | re.S)]
+
+
+@pytest.mark.parametrize(
+    "page",
+    # tests/api/test_snippets.py runs that page in parts, since some need a GPU.
+    [page for page in PAGES if page.name != "products.md" and python_blocks(page)],
+    ids=lambda page: page.stem,
+)
+def test_python_of_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for block in python_blocks(page):
+        if re.search(r"^(import|from) ", block, re.MULTILINE):
+            exec(compile(block, page.name, "exec"), names)
+        elif page.stem in QUOTED:
+            part = textwrap.indent(block, "   ")
+            assert part in QUOTED[page.stem].read_text(), "a part of a file stands there word for word"
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +120,19 @@ def test_generated_pages_are_complete(generated: ModuleType) -> None:
     assert all(f"| `{field.alias or name}` |" in generated.sweep_file() for name, field in Sweep.model_fields.items())
 
 
+def test_examples_are_shown_with_what_they_do(generated: ModuleType) -> None:
+    page = generated.examples()
+    for file in sorted((ROOT / "examples").glob("*.*")):
+        assert f"| [{file.name}](#" in page
+        section = page.split(f"\n## {file.name}\n")[1].split("\n## ")[0]
+        if file.suffix != ".py":
+            assert section.startswith("\nRecords with pandas.\n") and section.count("```python\n") == 6
+        else:
+            assert f"python examples/{file.name}" in section.split("```")[0]
+            code = section.split("```python\n")[1].rstrip().removesuffix("```")
+            assert file.read_text().endswith("\n\n" + code)
+
+
 def test_generated_tables_have_as_many_cells_as_heads(generated: ModuleType) -> None:
     for page in (
         generated.commands,
@@ -120,6 +158,7 @@ def test_every_page_is_in_the_navigation() -> None:
 
     named = set(pages(yaml.load((ROOT / "mkdocs.yml").read_text(), Loader)["nav"]))
     made = {f"reference/{name}.md" for name in ("commands", "sweepfile", "records", "implementations", "sweeps")}
+    made |= {"howto/examples.md"}
     assert named == {str(page.relative_to(ROOT / "docs")) for page in PAGES} | made
 
 

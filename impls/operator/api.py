@@ -11,7 +11,7 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import ProblemError
 from spmark.impls.core.problem import Op
 from spmark.impls.operator.arrays import library_of
-from spmark.impls.operator.choose import Asked, device_of, names_of, plan_width
+from spmark.impls.operator.choose import Asked, device_of, loaded, names_of, plan_width
 from spmark.impls.operator.compiled import ROLES, CompiledOperator
 from spmark.impls.operator.elements import ElementType
 from spmark.impls.operator.matrices import OwnedMatrix
@@ -103,8 +103,8 @@ def compile(
         float32 and float16 are served by the implementations of the table. float64 and bfloat16 are served by one plain
         kernel for each operator, without a search.
     use : str or sequence of str
-        An implementation's name; or several, which are raced; or ``"auto"``, a race of those that the device's kind has
-        in `spmark.impls.table.AUTO`.
+        An implementation's name; or a class in a file, ``"./mine.py:MyKernel"``, which is imported; or several, which
+        are raced; or ``"auto"``, a race of those that the device's kind has in `spmark.impls.table.AUTO`.
     values : {"variable", "constant"}
         Whether A's values may change (`CompiledOperator.update_values`). Only with ``"constant"`` may a plan hold them
         in its code.
@@ -146,7 +146,7 @@ def compile(
         if given not in known:
             raise ProblemError(none_of(name, given, known))
     spec = device_of(device)
-    names = names_of(use, Op(op), spec, values == "constant")
+    names = names_of(use if use == "auto" else loaded(use), Op(op), spec, values == "constant")
     asked = Asked(Op(op), spec, names, scaled, values, other_width, budget_s, cache)
     return _compiled(OwnedMatrix.of(a, dtype), asked, width)
 

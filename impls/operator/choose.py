@@ -11,14 +11,14 @@ from typing import Any, Literal
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.digest import implementation_version
-from spmark.impls.core.errors import BuildError, ProblemError, SpmarkError, UnsupportedError
+from spmark.impls.core.errors import BuildError, ProblemError, SpmarkError, SweepError, UnsupportedError
 from spmark.impls.core.interfaces import Candidate, Config, Plan, Search
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.kernels.plain import HostPlainPlan, PlainPlan, PlainProblem
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.runtime.device import calibrated, find
 from spmark.impls.runtime.target import open_target
-from spmark.impls.table import AUTO, LITERAL_VALUES, create, implementation_names, package
+from spmark.impls.table import AUTO, LITERAL_VALUES, create, implementation_names, name_of, package
 from spmark.impls.tuning.cache import PlanCache, held_results, searched, without_files
 from spmark.impls.tuning.race import Budget, Race
 from spmark.impls.tuning.strategies import exhaustive
@@ -60,6 +60,22 @@ def device_of(name: str | DeviceSpec) -> DeviceSpec:
     """Find a device by its name; a GPU has its rates, which searches ask for."""
     device = find(name) if isinstance(name, str) else name
     return calibrated(device) if device.kind is DeviceKind.CUDA and not device.read_bytes_per_s else device
+
+
+def loaded(use: str | Sequence[str]) -> list[str]:
+    """Import the files that a person has written in ``use``, and give names alone.
+
+    Only what a person writes comes here: names that stand in a file import nothing (`spmark.impls.table.name_of`).
+
+    Raises
+    ------
+    ProblemError
+        A file cannot be used.
+    """
+    try:
+        return [name_of(one) if isinstance(one, str) else one for one in ([use] if isinstance(use, str) else use)]
+    except SweepError as error:
+        raise ProblemError(f"use: {error}") from error
 
 
 def names_of(use: str | Sequence[str], op: Op, device: DeviceSpec, constant: bool) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from spmark.impls.core.choices import none_of
 from spmark.impls.core.errors import BuildError, OperandError, ProblemError
 from spmark.impls.core.problem import Op
 from spmark.impls.operator.api import compile as compile_operator
+from spmark.impls.operator.choose import loaded
 from spmark.impls.operator.compiled import CompiledOperator
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.operator.torchops import register, sddmm, sddmm_out, spmm, spmm_out
@@ -276,7 +277,7 @@ class SparseMatrix:
 
 def names_with(use: str | Sequence[str], op: Op) -> str | list[str]:
     """Give the names of ``use`` that have an operator, or ``"auto"`` where none has it."""
-    names = [use] if isinstance(use, str) else list(use)
+    names = loaded(use)
     return "auto" if names == ["auto"] else [name for name in names if op in create(name).ops] or "auto"
 
 

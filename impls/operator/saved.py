@@ -143,8 +143,14 @@ def read(path: Path) -> CompiledOperator:
             f"{path}: expected the device {facts.device} ({facts.arch}), found {device.name} ({device.arch}): "
             f"{_REMEDY} on this machine"
         )
+    known = (PLAIN, *implementation_names())
     for plan in facts.plans:
-        if plan.implementation not in (PLAIN, *implementation_names()) or _version(plan.implementation) != plan.version:
+        if plan.implementation not in known:
+            raise BuildError(
+                f"{path}: expected the plan of an implementation that this process knows, found {plan.implementation}: "
+                f"{_REMEDY}, or, where it is a class in a file, compile an operator with that file first"
+            )
+        if _version(plan.implementation) != plan.version:
             raise BuildError(
                 f"{path}: expected the plan of {plan.implementation} to be of this code, spmark {__version__}, found "
                 f"one of other code, spmark {facts.spmark}: {_REMEDY}"

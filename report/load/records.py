@@ -6,7 +6,7 @@ Files are read as the suite wrote them (`spmark.impls.core.recordfile`); lines t
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ from spmark.impls.core.recordfile import read_rows
 from spmark.report.load.asvfile import is_result_file, read_result_file
 
 _log = logging.getLogger(__name__)
+Paths = str | Path | Iterable[str | Path]
+"""One file or folder, or several."""
 SUFFIXES = (".jsonl", ".jsonl.gz")
 TRANSFERS = "transfers."
 """How files of facts about moved models begin, which stand beside records (`spmark.report.load.transfers`)."""
@@ -48,12 +50,12 @@ _SAMPLES = ("samples_us", "warm_samples_us", "graph_samples_us")
 _COPIED = [name for name in COLUMNS if name in Measurement.model_fields]
 
 
-def load_records(paths: Sequence[Path]) -> pd.DataFrame:
+def load_records(paths: Paths) -> pd.DataFrame:
     """Read records into a frame of `COLUMNS`.
 
     Parameters
     ----------
-    paths : sequence of Path
+    paths : str, Path or several of these
         Record files (``.jsonl``, ``.jsonl.gz``) and result files of airspeed velocity (`spmark.report.load.asvfile`),
         or folders that are searched for them at any depth; environments are read from the folder of each record file.
 
@@ -76,7 +78,7 @@ def load_records(paths: Sequence[Path]) -> pd.DataFrame:
     return _named_apart(frame)
 
 
-def load_every_run(paths: Sequence[Path]) -> pd.DataFrame:
+def load_every_run(paths: Paths) -> pd.DataFrame:
     """Read records like `load_records`, but keep every run of a case, oldest first."""
     rows = [row for file in record_files(paths) for row in _read(file)]
     return pd.DataFrame(rows, columns=list(COLUMNS)).sort_values("started_at", kind="stable", ignore_index=True)
@@ -94,7 +96,7 @@ def current(frame: pd.DataFrame) -> pd.DataFrame:
     return kept.drop_duplicates(["device", "case_id"], keep="last", ignore_index=True)
 
 
-def record_files(paths: Iterable[Path]) -> list[Path]:
+def record_files(paths: Paths) -> list[Path]:
     """List the record files among and under ``paths``, each once.
 
     Raises
@@ -103,7 +105,7 @@ def record_files(paths: Iterable[Path]) -> list[Path]:
         A path does not exist.
     """
     files: dict[Path, None] = {}
-    for path in paths:
+    for path in map(Path, [paths] if isinstance(paths, str | Path) else paths):
         if not path.exists():
             raise RecordError(f"{path}: expected a record file or a folder of records, found none; run a sweep first")
         inside = sorted(_record_files_in(path)) if path.is_dir() else _alone(path)

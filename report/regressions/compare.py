@@ -20,7 +20,7 @@ from spmark.report.derive.statistics import FEWEST_SAMPLES, NOTHING, Interval
 from spmark.report.regressions.difference import ERROR_RATE, Difference, adjusted, difference
 from spmark.report.regressions.observe import PHASE, SPEEDUP, TIME
 from spmark.report.regressions.sides import Side, alone, differences, paired
-from spmark.report.regressions.spreadmodel import SpreadModel
+from spmark.report.regressions.spreadmodel import SpreadModel, known_spread
 
 UNGATED = frozenset({SPEEDUP, PHASE + "upload"})
 """Quantities that are shown but fail no gate: a speed-up falls when the baseline becomes faster, and the time of an
@@ -90,7 +90,7 @@ class Comparison:
 def compare(
     before: Side,
     after: Side,
-    models: tuple[SpreadModel, SpreadModel],
+    models: tuple[SpreadModel, SpreadModel] | None = None,
     *,
     across: bool = False,
     least: float = LEAST_CHANGE,
@@ -101,8 +101,8 @@ def compare(
     ----------
     before, after : Side
         See `spmark.report.regressions.sides.read_side`.
-    models : (SpreadModel, SpreadModel)
-        What runs of the same code differ by, on the device of either side.
+    models : (SpreadModel, SpreadModel), optional
+        What runs of the same code differ by, on the device of either side; by default what ships for that device.
     across : bool
         Compare devices, drivers or protocols: speed-ups over the baseline only.
     least : float
@@ -113,6 +113,7 @@ def compare(
     RecordError
         The sides may not be compared, or share no case.
     """
+    models = models or (known_spread(before.device), known_spread(after.device))
     changes: list[Change] = []
     tests: list[tuple[Change, Difference]] = []
     for old, new in paired(before, after, across):

@@ -40,13 +40,18 @@ class Side:
     environments: tuple[Environment, ...]
 
     @property
+    def device(self) -> str:
+        """The device, the first by name of several."""
+        return min(self.contexts).device
+
+    @property
     def contexts(self) -> frozenset[Context]:
         """What the cases were measured under."""
         columns = self.cases[["device", "driver", "protocol_version"]]
         return frozenset(Context(*row) for row in columns.itertuples(index=False))
 
 
-def read_side(path: Path) -> Side:
+def read_side(path: str | Path) -> Side:
     """Read a folder or file of records; of each case the newest version counts, and all its runs.
 
     Raises
@@ -54,7 +59,7 @@ def read_side(path: Path) -> Side:
     RecordError
         There are no records, or some have no environment to say which driver they ran with.
     """
-    frame = load_every_run([path])
+    frame = load_every_run(path)
     if frame.empty:
         raise RecordError(f"{path}: expected records to compare, found none; run a sweep first")
     unknown = int(frame["facts"].isna().sum())

@@ -111,6 +111,11 @@ def shipped_spread(device: str) -> SpreadModel | None:
     return read_spread(path) if path.is_file() else None
 
 
+def known_spread(device: str) -> SpreadModel:
+    """Give the shipped model of a device, or the default one."""
+    return shipped_spread(device) or default_spread(device)
+
+
 def read_spread(path: Path) -> SpreadModel:
     """Read a model from JSON.
 

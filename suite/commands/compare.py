@@ -61,9 +61,9 @@ def compare_records(request: CompareRequest) -> int:
 
 def _models(sides: Sequence[Side], source: Path | None) -> list[SpreadModel]:
     """Give the spread of runs of one code on either side: as asked for, else as shipped, else the default."""
-    from spmark.report.regressions.spreadmodel import default_spread, fit_spread, read_spread, shipped_spread
+    from spmark.report.regressions.spreadmodel import fit_spread, known_spread, read_spread
 
-    devices = [min(side.contexts).device for side in sides]
+    devices = [side.device for side in sides]
     given = None
     if source is not None:
         given = read_spread(source) if source.suffix == ".json" else fit_spread([source])
@@ -71,10 +71,7 @@ def _models(sides: Sequence[Side], source: Path | None) -> list[SpreadModel]:
             raise RecordError(
                 f"{source}: expected repeated runs on {' or '.join(dict.fromkeys(devices))}, found {given.device}"
             )
-    return [
-        given if given is not None and given.device == device else shipped_spread(device) or default_spread(device)
-        for device in devices
-    ]
+    return [given if given is not None and given.device == device else known_spread(device) for device in devices]
 
 
 def _as_json(comparison: Comparison, models: Sequence[SpreadModel]) -> dict[str, Any]:

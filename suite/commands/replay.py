@@ -18,6 +18,8 @@ from spmark.impls.core.guard import reading
 from spmark.suite.commands.console import answer, console, say, table
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from spmark.suite.replay import Replayed
     from spmark.suite.searched import LeftOut
 
@@ -49,20 +51,21 @@ def replay_records(request: ReplayRequest) -> None:
     SweepError
         The model, a filter or the format of the export is unknown.
     """
-    from spmark.suite.replay import replay
+    from spmark.report.derive.replay import summary
+    from spmark.suite.replay import judged, replay
 
     if request.export and request.export[0] != T4:
         raise SweepError(f"--export {request.export[0]}: expected the format {T4}, found {request.export[0]!r}")
     screen = console(request.as_json)
     with screen.status(escape(f"replaying {request.model}")):
         replayed = replay(request.results, request.model, request.seed, request.only)
-    cases = _judged(replayed)
-    groups = _summary(cases)
+    cases = judged(replayed)
+    groups = _rows(summary(cases)) if len(cases) else []
     notes = {one.case.implementation: one.note for one, _ in replayed.scored if one.note}
     if request.export:
         _write(replayed, request.export[1])
     if request.as_json:
-        told = {"model": request.model, "seed": request.seed, "summary": _plain(groups), "cases": _plain(cases)}
+        told = {"model": request.model, "seed": request.seed, "summary": _plain(groups), "cases": _plain(_rows(cases))}
         answer(told | {"notes": notes, "left_out": [asdict(one) for one in replayed.left_out]})
         return
     if groups:
@@ -75,29 +78,8 @@ def replay_records(request: ReplayRequest) -> None:
         say(screen, escape(str(request.export[1])))
 
 
-def _judged(replayed: Replayed) -> list[dict[str, Any]]:
-    from spmark.report.derive.replay import judge
-
-    return [
-        {
-            "case_id": one.case_id,
-            "implementation": one.case.implementation,
-            "source": one.case.matrix.source,
-            "label": one.case.label,
-            "candidates": len(one.measured),
-            **judge(scores, one.times_us),
-        }
-        for one, scores in replayed.scored
-    ]
-
-
-def _summary(cases: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    import pandas as pd
-
-    from spmark.report.derive.replay import summary
-
-    groups = summary(pd.DataFrame(cases)).to_dict("records") if cases else []
-    return [{str(name): value for name, value in row.items()} for row in groups]
+def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from outside_code import nothing_loaded
 
 import spmark
 from spmark.impls.core.errors import BuildError
@@ -72,6 +73,17 @@ def test_named_ones_alone_compete(a: Any, made_up_times: None) -> None:
     assert "blas_cpu: not measured: not tried: the search's budget ended after 1 candidates" in told
     assert "numba_cpu" not in told
     assert "times as fast" not in told
+
+
+@pytest.mark.usefixtures(nothing_loaded.__name__)
+def test_a_class_in_a_file_competes(a: Any, b: np.ndarray, close: Any) -> None:
+    own = f"{Path(__file__).parents[2]}/examples/mykernel/mykernel.py:MyKernel"
+    for device in ("cpu", "host-simt"):
+        op = spmark.compile(a, width=6, use=own, device=device)
+        close(op(b), a.astype(np.float64) @ b)
+        assert "J = 6: mykernel" in op.explain()
+    told = spmark.compile(a, width=6, use=["scipy_cpu", own], device="cpu", cache=False).explain()
+    assert "    mykernel: " in told
 
 
 def test_without_a_budget_the_first_that_fits_is_taken(a: Any, monkeypatch: pytest.MonkeyPatch) -> None:

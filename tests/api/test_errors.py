@@ -61,6 +61,7 @@ def test_matrices(given: Any, error: type[Exception], message: str) -> None:
         ({"use": "scipy"}, ProblemError, r"expected use out of auto, cusparse, .* \(did you mean scipy_cpu\?\)"),
         ({"use": []}, ProblemError, "expected use to name at least one implementation, found none"),
         ({"use": ["scipy_cpu", 3]}, ProblemError, "expected use out of .* found 3"),
+        ({"use": "nowhere.py:Mine"}, ProblemError, r"use: .*nowhere\.py"),
         (
             {"use": "direct"},
             ProblemError,

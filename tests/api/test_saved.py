@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from outside_code import nothing_loaded
 
 import spmark
-from spmark.impls.core.errors import BuildError, DeviceError
+from spmark.impls.core.errors import BuildError, DeviceError, ProblemError
 from spmark.impls.operator import choose, saved
+from spmark.impls.outside import LOADED
 
 
 @pytest.fixture
@@ -131,7 +133,7 @@ def test_other_code_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         (
             {"plans": [{"width": 6, "implementation": "x", "version": ""}]},
             BuildError,
-            "expected the plan of x to be of",
+            "expected the plan of an implementation that this process knows, found x: ",
         ),
         ({"names": ["nobody"]}, ValueError, "expected use out of auto, .* found 'nobody'"),
         ({"more": 1}, BuildError, "expected a compiled operator, found something else"),
@@ -160,3 +162,21 @@ def test_a_file_that_cannot_be_written_is_an_error(a: Any, tmp_path: Path) -> No
         op.save(tmp_path / "file" / "op")
     op.save(tmp_path / "new" / "folder" / "op")
     assert [one.name for one in tmp_path.glob("new/folder/*")] == ["op"], "no partial file stays"
+
+
+@pytest.mark.usefixtures(nothing_loaded.__name__)
+def test_a_file_imports_no_code_and_names_what_is_missing(path: Path, a: Any, tmp_path: Path) -> None:
+    own = f"{Path(__file__).parents[2]}/examples/mykernel/mykernel.py:MyKernel"
+    trap = tmp_path / "trap.py"
+    trap.write_text("raise SystemExit('imported')")
+    for name in (own, f"{trap}:MyKernel"):
+        with pytest.raises(ProblemError, match="expected use out of"):
+            spmark.load(changed(path, names=[name]))
+    for name in (own, f"{trap}:MyKernel"):
+        with pytest.raises(BuildError, match="expected the plan of an implementation that this process knows, found"):
+            spmark.load(changed(path, plans=[{"width": 6, "implementation": name, "version": ""}]))
+    spmark.compile(a, width=6, use=own, device="cpu").save(tmp_path / "own.op")
+    assert "J = 6: mykernel" in spmark.load(tmp_path / "own.op").explain(), "compile has imported the file"
+    LOADED.clear()
+    with pytest.raises(BuildError, match=r"found mykernel: .* compile an operator with that file first"):
+        spmark.load(tmp_path / "own.op")

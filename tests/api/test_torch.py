@@ -357,6 +357,8 @@ def test_what_an_implementation_lacks_is_left_to_others(small: Any) -> None:
     assert names_with(["direct", "rowsplit"], Op.SPMM) == ["direct", "rowsplit"]
     assert names_with(["direct", "rowsplit"], Op.SDDMM) == ["rowsplit"]
     assert names_with("direct", Op.SDDMM) == names_with("auto", Op.SPMM) == "auto"
+    with pytest.raises(ProblemError, match=r"use: .*nowhere\.py"):
+        names_with("nowhere.py:Mine", Op.SPMM)
     with pytest.raises(SweepError, match=r"expected an implementation out of .* found 'nobody'"):
         SparseMatrix(small, use="nobody").spmm(drawn(5, 2))
 

@@ -28,7 +28,7 @@ from spmark.impls.runtime.device import shipped_calibration
 from spmark.impls.table import cost_model, create
 from spmark.suite import cli
 from spmark.suite.provenance import RUNS, RunRow
-from spmark.suite.replay import RANDOM, RECORDED, Replayed, replay
+from spmark.suite.replay import RANDOM, RECORDED, Replayed, judged, replay
 from spmark.suite.t4 import t4
 
 H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
@@ -206,6 +206,19 @@ def test_an_unknown_model_and_a_filter_that_leaves_nothing_are_refused(write: Ca
         replay([folder], RECORDED, only=["width=7"])
     with pytest.raises(RecordError, match="expected a record file"):
         replay([folder / "none"], RECORDED)
+
+
+def test_judgements_are_a_row_for_each_problem(write: Callable[..., Path]) -> None:
+    seen = [
+        (config, float(score), [us])
+        for config, score, us in zip(SIZES, (3, 1, 2, 4), (9.0, 6.0, 5.0, 7.0), strict=True)
+    ]
+    frame = judged(replay([write((record(), seen))], RECORDED))
+    (row,) = frame.to_dict("records")
+    assert (row["implementation"], row["source"], row["candidates"]) == ("lo_spmm", "patterns", 4)
+    assert row["regret"] == pytest.approx(0.2)
+    assert (row["top_1"], row["top_5"]) == (0, 1)
+    assert judged(Replayed()).empty
 
 
 def test_filters_keep_cases(write: Callable[..., Path]) -> None:

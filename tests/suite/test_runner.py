@@ -8,19 +8,23 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
+import yaml
 
+from spmark.datasets.sweepfile import checked_sweep
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DeviceError, RecordError, SweepError
 from spmark.impls.core.problem import Op
 from spmark.impls.core.record import CandidateRow, EnvironmentRow, Flush, Measurement, Status
 from spmark.impls.core.recordfile import FolderLock, read_rows
-from spmark.suite import resume, worker
+from spmark.suite import resume, runner, worker
 from spmark.suite.agenda import make_agenda
 from spmark.suite.options import Options
+from spmark.suite.provenance import RUNS, RunRow
 from spmark.suite.runner import Watcher
 
 
@@ -32,6 +36,25 @@ def run(fakes, tmp_path):
         return fakes.run_cases(cases, tmp_path / "r", environment or fakes.environment(), watcher, **fields)
 
     return run
+
+
+def test_a_sweep_in_python_runs_once(fakes, monkeypatch, tmp_path):
+    monkeypatch.setattr(runner, "find", {"cpu": fakes.CPU}.__getitem__)
+    monkeypatch.setattr(runner, "calibrated", lambda device: device)
+    monkeypatch.setattr(runner, "run_cases", partial(runner.run_cases, factory=fakes.FACTORY))
+    sweep = checked_sweep(yaml.safe_load(fakes.SWEEP), tmp_path / "tiny.yaml")
+    first, second = (runner.run(sweep, str(tmp_path / "out"), "cpu") for _ in range(2))
+    assert first.folder == tmp_path / "out" / "tiny" / "fake-cpu"
+    assert [row.case_id for row in records(first.folder)] == [row.case_id for row in (*first.rows, *second.rows)]
+    assert (len(first.rows), first.skipped) == (6, 0)
+    assert second.statuses == {Status.RUN_ERROR: 2}, "a failure is tried once more"
+    (told, _) = read_rows(first.folder / RUNS, RunRow)
+    assert (told.command, told.sweep["name"]) == (("spmark", "run", "tiny.yaml", "--device", "cpu"), "tiny")
+    only = runner.run(sweep, tmp_path / "some", "cpu", Options(only=("matrix=a",)))
+    assert {row.matrix for row in only.rows} == {"a"}
+    with pytest.raises(SweepError, match="expected an implementation out of"):
+        runner.run(sweep.model_copy(update={"baseline": {DeviceKind.CPU: "nobody"}}), tmp_path / "other", "cpu")
+    assert not (tmp_path / "other").exists()
 
 
 def records(folder: Path) -> list[Measurement]:

@@ -7,6 +7,7 @@ import json
 from datetime import timedelta
 from math import isnan
 
+import pandas as pd
 import pytest
 
 from spmark.impls.core.errors import RecordError
@@ -29,6 +30,15 @@ def test_one_row_per_case_with_facts_and_rates(records, write):
         assert loaded["copy_bytes_per_s"] == 4e12
         assert loaded["flops_per_s"] == (8e14 if row.dtype is DType.FLOAT16 else 6e13)
         assert loaded["sweep"] == "graphs_spmm"
+
+
+def test_a_path_may_be_text_and_stand_alone(records, write):
+    folder = write(records.sweep())
+    whole = load_records([folder])
+    for paths in (folder, str(folder), [str(folder)], (folder / "records.jsonl", str(folder))):
+        pd.testing.assert_frame_equal(load_records(paths), whole)
+    with pytest.raises(RecordError, match="nowhere: expected a record file or a folder of records, found none"):
+        load_records("nowhere")
 
 
 def test_a_failure_gives_way_to_a_later_success_and_the_newest_wins(records, write):

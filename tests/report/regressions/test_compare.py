@@ -21,6 +21,7 @@ from spmark.report.regressions.spreadmodel import (
     default_spread,
     fit_frame,
     fit_spread,
+    known_spread,
     read_spread,
     shipped_spread,
     write_spread,
@@ -50,6 +51,14 @@ def fitted(repeated):
 def sides(frame, runs, factor=1.0):
     slower = frame.assign(samples_us=[factor * samples for samples in frame["samples_us"]])
     return [side_of(slower[slower["run"] == run], f"run {run}") for run in runs]
+
+
+def test_without_models_those_that_ship_are_taken(repeated):
+    before, after = sides(repeated, (0, 1))
+    shipped = shipped_spread("nvidia-h200")
+    assert before.device == "nvidia-h200"
+    assert compare(before, after) == compare(before, after, (shipped, shipped))
+    assert known_spread("test-gpu") == default_spread("test-gpu")
 
 
 def verdicts(pairs, model):
