@@ -27,9 +27,12 @@ def main() -> None:
     asked = parser.parse_args()
     if chromium() is None:
         raise SystemExit("expected a Chromium that starts, found none: make browser installs one")
+    paths = sorted(asked.site.rglob("*.html"))
+    if not paths:
+        raise SystemExit(f"{asked.site}: expected the pages of a site, found none: make quickstart writes some")
     asked.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as profile, browser(Path(profile)) as page:
-        for path in sorted(asked.site.rglob("*.html")):
+        for path in paths:
             name = "-".join(path.relative_to(asked.site).with_suffix("").parts)
             for width in WIDTHS:
                 for scheme in SCHEMES:

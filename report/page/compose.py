@@ -139,7 +139,7 @@ def _of_sweep(derived: pd.DataFrame, baseline: str | None, prefix: str, seen: pd
     ]
     blocks += [tables.build_table(derived, baseline), tables.flag_table(derived), tables.matrix_facts(derived)]
     device, sweep = str(derived["device"].iloc[0]), str(derived["sweep"].iloc[0])
-    facts = facts_of(derived, kind, baseline)
+    facts = [*facts_of(derived, kind, baseline), ("Versions", versions_of(derived))]
     return Section(device, MEASURED[kind], facts, [], _named(blocks, prefix), sweep, points_of(derived))
 
 

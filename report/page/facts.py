@@ -97,7 +97,6 @@ def facts_of(derived: pd.DataFrame, kind: DeviceKind, baseline: str | None) -> F
                 "Measured",
                 f"{derived['started_at'].min():%Y-%m-%d %H:%M} to {derived['started_at'].max():%Y-%m-%d %H:%M} UTC",
             ),
-            ("Versions", versions_of(derived)),
             ("Flush", _joined(_FLUSHED[Flush(flush)] for flush in derived["flush"])),
             ("Seed", _joined(derived["seed"])),
             ("Other work", _other_work(derived)),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +22,8 @@ from spmark.report.page.site import write_report, write_site
 from spmark.report.tables.table import Chapter
 
 pytestmark = needs_chromium
-LO_SPMM = Path(__file__).parents[3] / "report" / "reference" / "h200" / "lo_spmm_fig11_search_time_c"
+ROOT = Path(__file__).parents[3]
+LO_SPMM = ROOT / "report" / "reference" / "h200" / "lo_spmm_fig11_search_time_c"
 ROWS = "[...document.querySelector('table').tBodies[0].rows]"
 CELLS = ROWS + ".map(row => row.cells[{0}].dataset.v ?? row.cells[{0}].textContent)"
 CLICK = "document.querySelectorAll('table')[0].tHead.rows[0].cells[{0}].firstElementChild.click()"
@@ -191,3 +196,18 @@ def test_verdict_and_both_numbers_of_a_claim_are_seen_without_scrolling(tmp_path
     assert list(totals)[:2] == ["paper", "kind"]
     assert max(totals.values()) < 1200
     assert max(claims[name] for name in ("verdict", "ours", "published", "what")) < 1200
+
+
+def test_pictures_are_taken_of_every_page_at_both_widths_in_both_schemes(site, tmp_path):
+    small = tmp_path / "site"
+    shutil.copytree(site / "sweeps", small / "sweeps", ignore=lambda _, names: {"index.html"} & set(names))
+    command = [sys.executable, ROOT / "scripts" / "screenshots.py", small, tmp_path / "out"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "tests")}
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+    assert ended.returncode == 0, ended.stderr
+    pictures = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert len(pictures) == 2 * 2 * 2
+    for name, data in pictures.items():
+        assert data.startswith(b"\x89PNG")
+        assert int.from_bytes(data[16:20], "big") == (400 if "-400-" in name else 1400)
+    assert pictures["sweeps-graphs_spmm-cases-400-dark.png"] != pictures["sweeps-graphs_spmm-cases-400-light.png"]
