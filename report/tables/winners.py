@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
 from spmark.report.derive.cases import PROBLEM
@@ -18,6 +17,8 @@ from spmark.report.tables.table import Table
 COLUMNS = (
     "op", "dtype", "matrix", "width", "implementation", "speedup", "wins", "matrices", "next", "next_speedup",
 )  # fmt: skip
+_RIVALS = 3
+"""Implementations that were tried on a matrix of the map, where any matrix has so many."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,14 @@ def winners(derived: pd.DataFrame) -> pd.DataFrame:
     DataFrame
         `COLUMNS`, by op, dtype, matrix (in the order of figures, `groups_of`) and J. An implementation counts with its
         fastest label. ``wins`` of the ``matrices`` of a pool are the winner's, and ``speedup`` is the geometric mean of
-        its speed-ups over these matrices; ``next`` is the second on the same terms, empty where there is none.
+        its speed-ups over these matrices; ``next`` is the second on the same terms.
+
+        Matrices on which fewer than three implementations were tried, as in studies of one system, are left out where
+        others are there; so is each J with one implementation alone.
     """
-    rows = derived[derived["speedup"].notna()]
+    tried = derived.groupby(["op", "dtype", "matrix"])["implementation"].transform("nunique")
+    rows = derived[derived["speedup"].notna() & (tried >= min(_RIVALS, tried.max()))]
+    rows = rows[rows.groupby(list(PROBLEM))["implementation"].transform("nunique") > 1]
     if rows.empty:
         return pd.DataFrame(columns=list(COLUMNS))
     ranked = rows.sort_values(["speedup", "label"], ascending=[False, True], kind="stable")
@@ -60,6 +66,7 @@ def winner_map(derived: pd.DataFrame, baseline: str) -> WinnerMap:
     """Give `winners` as a block of a page, with a note for the reader."""
     note = (
         f"The fastest implementation for each matrix and J, with its speed-up over {baseline}, which is 1× itself. "
+        f"Matrices on which fewer than {_RIVALS} implementations were tried are left out where others are there. "
         "Where matrices are many, layers of one source and sparsity are pooled: the name is that of the implementation "
         "that wins on most of them."
     )
@@ -72,5 +79,5 @@ def _winner(rows: pd.DataFrame) -> tuple[object, ...]:
     standing = pd.DataFrame({"wins": by["first"].sum(), "speedup": by["speedup"].agg(mean_of)})
     standing = standing.sort_values(["wins", "speedup"], ascending=False, kind="stable")
     best, others = standing.iloc[0], standing.iloc[1:]
-    second = (others.index[0], others["speedup"].iloc[0]) if len(others) else ("", np.nan)
-    return standing.index[0], best["speedup"], int(best["wins"]), rows["matrix"].nunique(), *second
+    wins, matrices = int(best["wins"]), rows["matrix"].nunique()
+    return standing.index[0], best["speedup"], wins, matrices, others.index[0], others["speedup"].iloc[0]

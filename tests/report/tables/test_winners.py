@@ -64,6 +64,13 @@ def test_of_pooled_layers_the_name_is_what_wins_most_often(found: Callable[..., 
     assert row["speedup"] == pytest.approx((2 ** (layers - 1) * 4) ** (1 / layers))
 
 
+def test_a_matrix_of_few_rivals_gives_way_to_those_of_many(found: Callable[..., pd.DataFrame]) -> None:
+    few = {("s/few", "stile"): 5.0, ("s/few", "cusparse_best"): 10.0, ("s/alone", "stile"): 5.0}
+    many = {("s/many", label): us for label, us in (("stile", 5.0), ("gespmm", 6.0), ("cusparse_best", 10.0))}
+    assert list(found(few)["matrix"]) == ["s/few"]
+    assert list(found(few | many)["matrix"]) == ["s/many"]
+
+
 def test_panels_and_matrices_stand_in_the_order_of_figures(records: ModuleType, write: Callable[..., Path]) -> None:
     rows = records.sweep(ops=(Op.SDDMM, Op.SPMM), dtypes=(DType.FLOAT16, DType.FLOAT32), widths=(128, 32), samples=8)
     derived = derive(load_records([write(rows)]), "cusparse_best")
