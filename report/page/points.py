@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from spmark.report.derive.groups import by_size, panels_of
-from spmark.report.figures.plot import looks_of
+from spmark.report.figures.style import looks
 
 MOST_POINTS = 12_000
 """Points of a chart: a page that holds them stays below a megabyte."""
@@ -40,8 +40,8 @@ def points_of(derived: pd.DataFrame) -> Points | None:
     if timed.empty:
         return None
     rows = timed.head(MOST_POINTS)
-    looks = looks_of(rows)
-    series = {label: place for place, label in enumerate(looks)}
+    named = looks(set(zip(rows["label"], rows["implementation"], strict=True)))
+    series = {label: place for place, label in enumerate(named)}
     sizes = {matrix: place for place, matrix in enumerate(by_size(rows))}
     panels = []
     for (op, dtype), part in panels_of(rows):
@@ -57,8 +57,8 @@ def points_of(derived: pd.DataFrame) -> Points | None:
             for row in ordered[["label", "matrix", "width", "median_us", "speedup"]].to_dict("records")
         ]
         panels.append({"name": f"{op} {dtype}", "cases": [list(problem) for problem in problems], "points": points})
-    named = [{"label": label, "colour": look.colour} for label, look in looks.items()]
-    return Points(named, panels, len(timed) - len(rows))
+    legend = [{"label": label, "colour": look.colour} for label, look in named.items()]
+    return Points(legend, panels, len(timed) - len(rows))
 
 
 def _short(number: float) -> float | None:

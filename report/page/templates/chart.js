@@ -43,6 +43,8 @@ for (const place of document.querySelectorAll(".chart")) {
       axis.ticks.color = axis.title.color = colour("--quiet");
       axis.grid = { ...axis.grid, color: colour("--line") };
     }
+    // A ring keeps dark points apart from a dark page.
+    chart.options.elements.point.borderColor = colour("--quiet");
     chart.update();
   };
   const draw = () => {
@@ -52,7 +54,6 @@ for (const place of document.querySelectorAll(".chart")) {
       label,
       hidden: hidden.has(label),
       backgroundColor: colour,
-      borderColor: colour,
       data: of.points
         .filter(point => point[0] === number && point[which] !== null)
         .map(point => ({ x: point[1], y: point[which], us: point[2], speedup: point[3] })),
@@ -61,7 +62,7 @@ for (const place of document.querySelectorAll(".chart")) {
     chart.options.scales.y.title.text = value.selectedOptions[0].text;
     legend.replaceChildren(...chart.data.datasets.map(dataset => {
       const button = document.createElement("button"), dot = document.createElement("i");
-      dot.style.background = dataset.borderColor;
+      dot.style.background = dataset.backgroundColor;
       button.append(dot, dataset.label);
       button.setAttribute("aria-pressed", !dataset.hidden);
       button.addEventListener("click", () => {
