@@ -11,11 +11,11 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
+from html import escape
 from math import isinf
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import escape
 
 from spmark.impls.core.names import path_component
 from spmark.report.derive.groups import panels_of
