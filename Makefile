@@ -37,7 +37,7 @@ SOURCES := pyproject.toml scripts/build_backend.py
 CUDA_FILES := find $(PACKAGES) tests -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.hpp'
 
 .DELETE_ON_ERROR:
-.PHONY: help quickstart figures docs install browser test test-rest test-all lint format types wheel extras clean
+.PHONY: help quickstart figures screenshots docs install browser test test-rest test-all lint format types wheel extras clean
 
 help: ## say what there is
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{ printf "%-12s%s\n", $$1, $$2 }'
@@ -56,6 +56,9 @@ figures: .venv/.run-$(EXTRA) ## redraw README's figures from the published recor
 	    cp "$$page"/figures/*-"$$figure".png "$$folder/$$figure.png"; \
 	  done; \
 	done
+
+screenshots: .venv/.dev-$(EXTRA) ## take pictures of the pages of out/quickstart, wide and narrow, light and dark
+	@PYTHONPATH=tests $(BIN)/python scripts/screenshots.py out/quickstart out/screenshots
 
 # A link that leads nowhere ends it. The library's maintainers announce its successor in every build.
 docs: .venv/.dev-$(EXTRA) ## build the documents into out/docs

@@ -33,14 +33,16 @@ def report(
     *,
     out: Annotated[Path, typer.Option(help="Folder for the site, its figures and tables.")] = Path("out/report"),
     baseline: Annotated[str | None, typer.Option(help="Implementation that speed-ups are over.")] = None,
-    title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the first page.")] = None,
     paper: Annotated[
         str | None, typer.Option(metavar="NAME", help="Keep the sweeps and the claims of one paper.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Draw records: a self-contained site with figures, tables, every failure and the papers' claims beside ours.
+    """Draw records: a site that needs no network, with every failure and the papers' claims beside ours.
 
+    The first page says which implementation is fastest for each matrix and J, and leads to a page for each sweep.
+    Tables have filters, and charts say the numbers of each point.
     Figures come as SVG and PNG with their data as CSV, tables as CSV, Markdown and LaTeX.
 
     Example: [bold]spmark report results/quickstart --out out/quickstart[/bold]

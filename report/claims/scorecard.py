@@ -20,6 +20,8 @@ from spmark.report.load.records import current
 from spmark.report.tables.table import Table
 
 _SAME = 5e-4
+_ANSWERED_ANYWAY = (ClaimKind.SIZES.value, ClaimKind.STUDY.value)
+"""Kinds of claims that any record of a matrix, or a shipped study, answers."""
 COLUMNS = (
     "paper", "kind", "group", "claim", "where", "what", "conditions", "gpu", "unit", "published", "published_low",
     "published_high", "ours", "ours_value", "ours_low", "ours_high", "cases", "device", "verdict", "why",
@@ -82,7 +84,7 @@ def scorecard_tables(frame: pd.DataFrame, papers: Sequence[str] = (), moved: Mov
     frame : DataFrame
         Records of one device; empty where only studies of moved models are reported.
     papers : sequence of str
-        Out of `PAPERS`; by default the papers of which records answer more than the sizes of matrices.
+        Out of `PAPERS`; by default the papers of which these records answer more than the sizes of matrices.
     moved : Moved, optional
         As for `scorecard`.
 
@@ -96,7 +98,7 @@ def scorecard_tables(frame: pd.DataFrame, papers: Sequence[str] = (), moved: Mov
     cards = scorecard(frame, papers or PAPERS, moved)
     run = cards["verdict"] != Verdict.NOT_RUN.value
     if not papers:
-        answered = set(cards.loc[run & (cards["kind"] != ClaimKind.SIZES.value), "paper"])
+        answered = set(cards.loc[run & ~cards["kind"].isin(_ANSWERED_ANYWAY), "paper"])
         cards = cards[cards["paper"].isin(answered)]
     if cards.empty:
         return []

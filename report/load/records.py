@@ -50,7 +50,7 @@ _SAMPLES = ("samples_us", "warm_samples_us", "graph_samples_us")
 _COPIED = [name for name in COLUMNS if name in Measurement.model_fields]
 
 
-def load_records(paths: Paths) -> pd.DataFrame:
+def load_records(paths: Paths, *, by_sweep: bool = False) -> pd.DataFrame:
     """Read records into a frame of `COLUMNS`.
 
     Parameters
@@ -58,6 +58,8 @@ def load_records(paths: Paths) -> pd.DataFrame:
     paths : str, Path or several of these
         Record files (``.jsonl``, ``.jsonl.gz``) and result files of airspeed velocity (`spmark.report.load.asvfile`),
         or folders that are searched for them at any depth; environments are read from the folder of each record file.
+    by_sweep : bool
+        Whether a case that several sweeps have recorded keeps a row for each.
 
     Returns
     -------
@@ -72,9 +74,8 @@ def load_records(paths: Paths) -> pd.DataFrame:
         A path is missing, a file cannot be read, or a complete line is not a record.
     """
     frame = load_every_run(paths)
-    frame = frame.drop_duplicates(
-        ["device", "case_id", "implementation_version", "flush"], keep="last", ignore_index=True
-    )
+    keys = ["device", "case_id", "implementation_version", "flush", *(["sweep"] if by_sweep else [])]
+    frame = frame.drop_duplicates(keys, keep="last", ignore_index=True)
     return _named_apart(frame)
 
 

@@ -26,8 +26,9 @@ def markdown(report: Report, figures: PurePosixPath, csv: PurePosixPath) -> str:
         Folders of the figures and the CSV files, as seen from the page.
     """
     parts = [f"# {_safe(report.title)}", *(f"> {_safe(notice)}" for notice in report.notices)]
+    titles = {sweep.name: f"{sweep.title}: " for sweep in report.sweeps}
     for section in report.sections:
-        parts += [f"## {_safe(section.device)}", _safe(section.measured)]
+        parts += [f"## {_safe(titles.get(section.sweep, '') + section.device)}", _safe(section.measured)]
         parts.append(_rows(["", ""], [[f"**{_safe(name)}**", _safe(text)] for name, text in section.facts]))
         parts += [f"> {_safe(notice)}" for notice in section.notices]
         for block in section.blocks:

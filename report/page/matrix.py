@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from spmark.report.figures.plot import render
 from spmark.report.figures.spy import degree_histogram, spy
-from spmark.report.page.content import Facts, Report, Section
+from spmark.report.page.content import Report, Section
+from spmark.report.page.facts import Facts
 
 
 def matrix_report(

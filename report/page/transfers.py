@@ -16,7 +16,8 @@ from spmark.report.figures.plot import Drawing, render
 from spmark.report.figures.transfers import moved_plots, undrawn
 from spmark.report.load.records import load_records
 from spmark.report.load.transfers import TransferFacts
-from spmark.report.page.content import NO_RECORDS, Facts, PaperPage, Report, Section
+from spmark.report.page.content import NO_RECORDS, PaperPage, Report, Section, SweepPage
+from spmark.report.page.facts import Facts
 from spmark.report.tables.table import Chapter, Table
 from spmark.report.tables.transfers import compared_table, cost_table, gain_table, size_table
 
@@ -41,15 +42,19 @@ def moved_of(facts: TransferFacts, paper: PaperPage | None) -> Moved | None:
 def with_studies(report: Report, facts: TransferFacts, moved: Moved) -> Report:
     """Add a section about studies to a report, and say first how the subject stands beside its baselines.
 
-    The scorecard of a device has the answers of studies; without a device the section has a scorecard of its own.
+    Beside records the section has a page of its own, and the scorecard of a device has the answers of studies. Alone it
+    stands on the landing page and has a scorecard of its own.
     """
-    kept = [notice for notice in report.notices if notice != NO_RECORDS]
-    section, title = moved_section(facts, moved), report.title
-    if not report.sections:
-        title = f"{title}: {_NAME}" if title == "spmark" else title
-        cards = scorecard_tables(load_records([]), [known_methods().subject], moved)
-        section.blocks.extend(replace(card, chapter=Chapter.SCORECARD) for card in cards)
-    return Report(title, [*standing(moved), *kept], [*report.sections, section])
+    notices = [*standing(moved), *(notice for notice in report.notices if notice != NO_RECORDS)]
+    section = moved_section(facts, moved)
+    if report.sections:
+        page = SweepPage(_NAME, _NAME.capitalize())
+        sections = [*report.sections, replace(section, sweep=page.name)]
+        return replace(report, notices=notices, sections=sections, sweeps=(*report.sweeps, page))
+    cards = scorecard_tables(load_records([]), [known_methods().subject], moved)
+    section.blocks.extend(replace(card, chapter=Chapter.SCORECARD) for card in cards)
+    title = f"{report.title}: {_NAME}" if report.title == "spmark" else report.title
+    return Report(title, notices, [section])
 
 
 def moved_section(facts: TransferFacts, moved: Moved) -> Section:

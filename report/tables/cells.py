@@ -33,12 +33,14 @@ HEADINGS = {
     "ahead_speedup": "baseline's time over it",
 }  # fmt: skip
 _PHASE_HEADING = "{} (s)"
+_TIME_HEADING = "{} (µs)"
 
 
 def heading(column: str) -> str:
     """Give the heading of a column."""
-    if column.endswith("_s") and column not in HEADINGS:
-        return _PHASE_HEADING.format(column.removesuffix("_s"))
+    for ending, form in (("_s", _PHASE_HEADING), ("_us", _TIME_HEADING)):
+        if column.endswith(ending) and column not in HEADINGS:
+            return form.format(column.removesuffix(ending))
     return HEADINGS.get(column, column.replace("_", " "))
 
 

@@ -42,7 +42,10 @@ def mean_tables(derived: pd.DataFrame, baseline: str) -> list[Table]:
         of_matrix = "matrix" in by
         means = mean_speedups(derived, by) if of_matrix else mean_speedups_by_kind(derived, by)
         note = _MEAN_NOTE.format(baseline=baseline, unit="widths" if of_matrix else "matrices")
-        made.append(Table(name, title, note + ("" if of_matrix else _KIND_NOTE), _as_shown(means)))
+        note += "" if of_matrix else _KIND_NOTE
+        unknown = sorted(set(means["label"]) - set(means.loc[means["cases"] > 0, "label"]))
+        note += f" Without any speed-up, so without a row: {', '.join(unknown)}." if unknown else ""
+        made.append(Table(name, title, note, _as_shown(means[means["cases"] > 0])))
     return made
 
 
@@ -58,6 +61,16 @@ def case_table(derived: pd.DataFrame) -> Table:
     frame = derived[list(_CASE_COLUMNS)].sort_values(["matrix", "op", "dtype", "width", "label"], kind="stable")
     shown = _filled(frame.assign(config=_configs(frame)))
     return Table("cases", "Every case, by matrix and J", note, shown, Chapter.CASES)
+
+
+def times_table(derived: pd.DataFrame) -> Table:
+    """Give the median time of every case, with a column for each label: absolute times side by side."""
+    rows = derived[derived["median_us"].notna()]
+    problem = ["op", "dtype", "matrix", "width"]
+    wide = rows.pivot_table("median_us", problem, "label", aggfunc="last", sort=False) if len(rows) else pd.DataFrame()
+    shown = wide.add_suffix("_us").reset_index().sort_values(problem, kind="stable") if len(wide) else wide
+    note = "Median time of a run in µs from a cold cache; empty where a case has no time."
+    return Table("times", "Absolute times", note, shown.rename_axis(columns=None))
 
 
 def build_table(derived: pd.DataFrame, baseline: str | None) -> Table:

@@ -28,6 +28,8 @@ class Table:
     frame: pd.DataFrame
     """Columns ``x_low`` and ``x_high`` are the ends of ``x``'s interval."""
     chapter: Chapter = Chapter.SUMMARY
+    headline: bool = False
+    """Whether the table stands on the summary, too."""
 
 
 def first_line(text: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from spmark.impls.core.errors import DatasetError, RecordError
 from spmark.impls.table import BASELINES
 from spmark.report.load.records import load_records
-from spmark.report.page.content import compose
+from spmark.report.page.compose import compose
 from spmark.report.page.site import write_site
 
 

@@ -28,10 +28,11 @@ def draw(
         There is no such paper.
     """
     from spmark.report.page.site import report_of, write_site
+    from spmark.suite.listed import PackagedSweeps
 
     folders = list(results)
     chosen = _paper(paper) if paper else None
-    report = report_of(folders, baseline, title, chosen)
+    report = report_of(folders, baseline, title, chosen, listed=PackagedSweeps())
     if not report.sections:
         raise RecordError(
             f"{', '.join(map(str, folders))}: expected records, found none; run a sweep first (spmark run quickstart) "

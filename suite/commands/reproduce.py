@@ -179,6 +179,7 @@ def _pages(
     """Draw each paper that has records, or facts of a study."""
     from spmark.report.page.content import PaperPage
     from spmark.report.page.site import write_report
+    from spmark.suite.listed import PackagedSweeps
 
     pages = {}
     for paper in papers:
@@ -190,5 +191,5 @@ def _pages(
         if folders:
             narrowed = PaperPage(paper.name, frozenset(step.sweep.name for step in own))
             page = out / "reproduce" / paper.name
-            pages[paper.name] = write_report(folders, page, title=paper.title, paper=narrowed)
+            pages[paper.name] = write_report(folders, page, title=paper.title, paper=narrowed, listed=PackagedSweeps())
     return pages

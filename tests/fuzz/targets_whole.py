@@ -119,7 +119,7 @@ def _whole_result() -> list[bytes]:
 
 def _loaded_seeds() -> list[bytes]:
     """Load what draws before the watch begins: matplotlib makes a folder for its settings when it is imported."""
-    importlib.import_module("spmark.report.page.content")
+    importlib.import_module("spmark.report.page.site")
     return seeds.whole()
 
 

@@ -188,9 +188,11 @@ def test_the_regression_is_on_its_page(show, html):
 
 @needs_chromium
 def test_our_page_draws(show):
-    dom = show("/speedups/index.html", "[...document.images].every(image => image.complete && image.naturalWidth)")
-    assert "<figure" in dom
+    dom = show("/speedups/index.html", "document.querySelector('a[href=\"sweeps/asv/index.html\"]')")
     assert "cusparse_best" in dom
+    drawn = "document.images.length && [...document.images].every(image => image.complete && image.naturalWidth)"
+    dom = show("/speedups/sweeps/asv/index.html", f"{drawn} && document.querySelector('.chart:not([hidden])')")
+    assert "<figure" in dom
 
 
 def test_another_tarball_is_refused(tmp_path, tarballs):

@@ -29,7 +29,8 @@ def page(tmp_path, repository, commit):
 
 
 def test_each_machine_has_its_own_baseline(page):
-    text = (page / "index.html").read_text()
+    assert 'href="sweeps/asv/index.html"' in (page / "index.html").read_text()
+    text = (page / "sweeps" / "asv" / "index.html").read_text()
     assert "Geometric-mean speed-up over cusparse_best" in text
     assert "Geometric-mean speed-up over scipy_cpu" in text
     assert "No record names a baseline" not in text

@@ -14,10 +14,11 @@ from spmark.impls.core.errors import RecordError
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import Flush, Status
 from spmark.report.load.records import load_records
-from spmark.report.page.content import PaperPage
+from spmark.report.page.content import ListedSweep, PaperPage
 from spmark.report.page.site import write_report
 from spmark.report.tables.summary import short_table
 
+SWEEP = "sweeps/graphs_spmm"
 HOSTILE = "ptxas fatal: <script>alert('x')</script> | `y` & 5 < 6\nsecond line </td></table> $title"
 
 
@@ -63,20 +64,57 @@ def report(records, tmp_path_factory):
 
 
 def whole(index):
+    """Give the source of all pages of a site."""
+    return "\n".join(path.read_text() for path in sorted(index.parent.rglob("*.html")))
+
+
+def words(index):
     """Give the text of all pages of a site."""
-    return "\n".join(path.read_text() for path in sorted(index.parent.glob("*.html")))
+    return " ".join(text for path in sorted(index.parent.rglob("*.html")) for text in read(path).text)
 
 
-def test_the_page_asks_for_nothing_outside_itself(report):
+def test_no_page_asks_for_anything_outside_the_site(report):
     index = report[2]
-    assert {path.stem for path in index.parent.glob("*.html")} >= {"index", "cases", "failures"}
-    for path in index.parent.glob("*.html"):
+    pages = {path.relative_to(index.parent).as_posix() for path in index.parent.rglob("*.html")}
+    assert pages == {
+        "index.html",
+        *(f"{SWEEP}/{name}.html" for name in ("index", "cases", "failures")),
+    }
+    for page in pages:
+        path = index.parent / page
         assert not re.findall(r"https?://|url\(|@import|//cdn", path.read_text())
         for address in read(path).addresses:
-            assert address.startswith(("data:", "#")) or (index.parent / address).is_file()
-    reader = read(index)
+            assert address.startswith(("data:", "#")) or (path.parent / address).is_file(), (page, address)
+    reader = read(index.parent / SWEEP / "index.html")
     assert reader.tags.count("img") == reader.tags.count("source") == 1 + 5 + 4
+    assert "img" not in read(index).tags
     assert len(list((index.parent / "figures").glob("*.csv"))) == 10
+
+
+def test_the_library_of_charts_comes_with_its_licence(report):
+    vendor = report[2].parent / "vendor"
+    assert {path.name for path in vendor.iterdir()} == {"chart.umd.min.js", "LICENSE.md"}
+    library = (vendor / "chart.umd.min.js").read_bytes()
+    assert b"Released under the MIT License" in library[:200]
+    assert len(library) < 250_000
+    assert "MIT License" in (vendor / "LICENSE.md").read_text()
+
+
+def test_the_landing_page_leads_to_its_sweep_and_names_the_fastest(report):
+    index = report[2]
+    text = index.read_text()
+    assert len(text) < 60_000
+    assert f'href="{SWEEP}/index.html"' in text
+    winners = pd.read_csv(index.parent / "tables" / "test-gpu-winners.csv")
+    cases = pd.read_csv(index.parent / "tables" / "test-gpu-cases.csv")
+    problem = ["op", "dtype", "matrix", "width"]
+    best = cases.sort_values("speedup", ascending=False).dropna(subset="speedup").drop_duplicates(problem)
+    best = best.set_index(problem)
+    assert len(winners) == len(best)
+    for place in winners.to_dict("records"):
+        fastest = best.loc[tuple(place[name] for name in problem)]
+        assert (place["implementation"], place["speedup"]) == (fastest["label"], fastest["speedup"])
+        assert f"{place['speedup']:#.3g}×" in text
 
 
 def test_every_failure_stands_with_its_reason_escaped(report):
@@ -85,7 +123,7 @@ def test_every_failure_stands_with_its_reason_escaped(report):
     table = pd.read_csv(index.parent / "tables" / "test-gpu-failures.csv", keep_default_na=False)
     assert sorted(table["case_id"]) == sorted(row.case_id for row in failed)
     assert sorted(table["reason"]) == sorted(row.reason for row in failed)
-    html, markdown = (index.parent / "failures.html").read_text(), (index.parent / "report.md").read_text()
+    html, markdown = (index.parent / SWEEP / "failures.html").read_text(), (index.parent / "report.md").read_text()
     assert html.count("<script>") == 1
     assert "<script>" not in markdown
     text = unescape(re.sub(r"<[^>]+>", "", html))
@@ -95,7 +133,7 @@ def test_every_failure_stands_with_its_reason_escaped(report):
         assert row.case_id.replace("_", "\\_") in markdown
     groups = pd.read_csv(index.parent / "tables" / "test-gpu-failure-groups.csv")
     assert groups["cases"].sum() == len(failed)
-    assert f"{len(failed)} of {len(rows)} cases have no result" in index.read_text()
+    assert f"{len(failed)} of {len(rows)} cases have no result" in whole(index)
 
 
 def test_markdown_tables_keep_their_columns(report):
@@ -111,7 +149,7 @@ def test_two_runs_give_the_same_bytes(report, tmp_path):
     folder, _, index = report
     again = write_report([folder], tmp_path / "again").parent
     files = sorted(path.relative_to(again) for path in again.rglob("*") if path.is_file())
-    assert {path.suffix for path in files} == {".html", ".md", ".png", ".svg", ".csv", ".tex"}
+    assert {path.suffix for path in files} == {".html", ".js", ".md", ".png", ".svg", ".csv", ".tex"}
     assert files == sorted(p.relative_to(index.parent) for p in index.parent.rglob("*") if p.is_file())
     for path in files:
         assert (again / path).read_bytes() == (index.parent / path).read_bytes(), path
@@ -149,7 +187,7 @@ def test_pages_without_a_gpu_make_sense(records, write, tmp_path, kind):
     if kind is DeviceKind.HOST_SIMT:
         rows = [row.model_copy(update={"samples_us": [], "baseline": None}) for row in rows]
     index = write_report([write(rows, spec)], tmp_path / "out")
-    text = " ".join(read(index).text)
+    text = words(index)
     assert ("Speed-up over everything" in text) == (kind is DeviceKind.CPU)
     assert ("speed-ups over scipy_cpu" in text) == (kind is DeviceKind.CPU)
     assert ("Checked results" in text) == (kind is DeviceKind.HOST_SIMT)
@@ -162,10 +200,11 @@ def test_two_devices_get_a_section_each(records, write, tmp_path):
     rows = records.sweep(implementations=("scipy_cpu", "numba_cpu"), baseline="scipy_cpu")
     folders = [write(records.sweep()), write([row.model_copy(update=changes) for row in rows], cpu)]
     index = write_report(folders, tmp_path / "out", baseline="cusparse_best")
-    reader = read(index)
-    assert [tag for tag in reader.tags if tag == "section"] == ["section"] * 2
-    assert {"#laptop", "#test-gpu"} <= set(reader.addresses)
-    assert "No record here is of the baseline cusparse_best: speed-ups are over scipy_cpu." in " ".join(reader.text)
+    for path in (index, index.parent / SWEEP / "index.html"):
+        reader = read(path)
+        assert [tag for tag in reader.tags if tag == "section"] == ["section"] * 2
+        assert {"#laptop", "#test-gpu"} <= set(reader.addresses)
+    assert "No record here is of the baseline cusparse_best: speed-ups are over scipy_cpu." in words(index)
 
 
 def test_a_page_says_how_caches_were_emptied_where_it_is_not_the_default(records, tmp_path):
@@ -174,7 +213,7 @@ def test_a_page_says_how_caches_were_emptied_where_it_is_not_the_default(records
     said = "another as large as the cache is read"
     written, other = (records.write_records(tmp_path / name, of) for name, of in (("w", rows), ("r", read_rows)))
     for name, folders, shown in (("one", [written], False), ("two", [other], True), ("both", [written, other], False)):
-        text = " ".join(read(write_report(folders, tmp_path / "out" / name)).text)
+        text = words(write_report(folders, tmp_path / "out" / name))
         assert (said in text) == shown
         assert ("or of another flush, are left out" in text) == (len(folders) == 2)
 
@@ -184,7 +223,7 @@ def test_nothing_and_nothing_but_failures_say_so(records, write, tmp_path):
     assert "There are no records here" in empty
     rows = [records.measurement(status=Status.BUILD_ERROR, width=width) for width in (1, 2)]
     failed = write_report([write(rows)], tmp_path / "failed")
-    assert "No case has a result" in failed.read_text()
+    assert "No case has a result" in whole(failed)
     assert not list((failed.parent / "figures").iterdir())
 
 
@@ -211,10 +250,13 @@ def test_two_gpus_are_never_in_one_mean(records, write, tmp_path):
 def test_a_page_that_is_no_longer_needed_goes(records, write, tmp_path):
     failed = records.measurement(status=Status.BUILD_ERROR)
     index = write_report([write([failed])], tmp_path / "out")
-    assert (index.parent / "failures.html").is_file()
+    assert (index.parent / SWEEP / "failures.html").is_file()
+    for own in ("notes.html", "sweeps/notes.html"):
+        (index.parent / own).write_text("a person's")
     (tmp_path / "nothing").mkdir()
     write_report([tmp_path / "nothing"], tmp_path / "out")
-    assert [path.name for path in index.parent.glob("*.html")] == ["index.html"]
+    assert {path.name for path in index.parent.rglob("*.html")} == {"index.html", "notes.html"}
+    assert (index.parent / "sweeps" / "notes.html").is_file()
 
 
 def test_a_paper_keeps_its_sweeps_or_says_that_there_are_none(records, tmp_path):
@@ -240,9 +282,9 @@ def test_an_unknown_baseline_and_an_unwritable_folder_are_errors(records, write,
 
 def test_title_and_baseline_can_be_chosen(records, write, tmp_path):
     folder = write(records.sweep(widths=(32,), samples=8))
-    text = write_report([folder], tmp_path / "b", baseline="gespmm", title="Mine & <yours>").read_text()
+    text = whole(write_report([folder], tmp_path / "b", baseline="gespmm", title="Mine & <yours>"))
     assert "<h1>Mine &amp; &lt;yours&gt;</h1>" in text
-    assert "use the baseline&#x27;s own record" in text
+    assert "use the baseline&#39;s own record" in text
 
 
 def test_the_short_table_sums_up(report):
@@ -261,8 +303,8 @@ def test_the_page_says_what_else_the_host_did(records, write, tmp_path):
         records.measurement(label="calm", samples_us=[10.0] * 30, free_cores=15.9),
         records.measurement(label="old", samples_us=[10.0] * 30),
     ]
-    text = write_report([write(rows)], tmp_path / "out").read_text()
-    assert "at most 6.5 of the host&#x27;s cores, in 2 cases that tell" in text
+    text = whole(write_report([write(rows)], tmp_path / "out"))
+    assert "at most 6.5 of the host&#39;s cores, in 2 cases that tell" in text
     assert "1 cases ran on a throttled device or a busy machine" in text
 
 
@@ -271,3 +313,55 @@ def test_the_page_holds_what_searches_saw(searched_folder, tmp_path):
     for name in ("choices", "agreement"):
         assert (tmp_path / "site" / "tables" / f"test-gpu-{name}.csv").is_file()
     assert (tmp_path / "site" / "figures" / "test-gpu-predicted-times.png").is_file()
+
+
+def test_a_case_of_two_sweeps_stands_on_both_pages(records, tmp_path):
+    rows = records.sweep(widths=(32,), samples=8)
+    folders = [records.write_records(tmp_path, rows, sweep_name=name) for name in ("mine", "yours")]
+    index = write_report(folders, tmp_path / "out")
+    for name in ("mine", "yours"):
+        cases = pd.read_csv(index.parent / "tables" / f"test-gpu-{name}-cases.csv")
+        assert len(cases) == len(rows)
+        assert (index.parent / "sweeps" / name / "index.html").is_file()
+    assert len(pd.read_csv(index.parent / "tables" / "test-gpu-winners.csv")) == 3
+    assert "rows of older versions" not in whole(index)
+
+
+def test_what_a_packaged_sweep_says_stands_on_its_page(records, write, tmp_path):
+    rows = records.sweep(widths=(32,), samples=8)
+    cases = frozenset({*(row.case_id for row in rows), "spmm/never/run"})
+    listed = {"graphs_spmm": ListedSweep("Graphs & more", "What <this> is.", cases)}
+    index = write_report([write(rows)], tmp_path / "out", listed=listed)
+    page = (index.parent / SWEEP / "index.html").read_text()
+    assert "<h1>Graphs &amp; more</h1>" in page
+    assert "What &lt;this&gt; is." in page
+    for text in (page, index.read_text()):
+        assert "9 of 10" in text
+    assert "gespmm v1" in index.read_text()
+
+
+def test_no_page_has_a_megabyte_and_no_row_is_lost(records, tmp_path):
+    reason = "a reason of some length, with <markup> & more " * 120
+    rows = [
+        records.measurement(status=Status.TIMEOUT, reason=f"{reason}{width}", width=width) for width in range(1, 300)
+    ]
+    index = write_report([records.write_records(tmp_path, rows)], tmp_path / "out")
+    pages = sorted(index.parent.rglob("*.html"))
+    assert max(path.stat().st_size for path in pages) < 1_000_000
+    of_failures = [path for path in pages if path.name.startswith("failures")]
+    assert len(of_failures) > 1
+    text = "".join(path.read_text() for path in of_failures)
+    assert all(f"{row.case_id}<" in text for row in rows)
+    assert "Rows 1 to " in text
+    assert 'href="../../sweeps/graphs_spmm/failures-2.html"' in text
+
+
+def test_records_that_answer_no_claim_have_no_scorecard(records, write, tmp_path):
+    spec = records.device_spec("laptop", DeviceKind.CPU)
+    rows = [
+        row.model_copy(update={"device": spec.name, "device_kind": DeviceKind.CPU})
+        for row in records.sweep(implementations=("scipy_cpu", "numba_cpu"), baseline="scipy_cpu")
+    ]
+    index = write_report([write(rows, spec)], tmp_path / "out")
+    assert not (index.parent / "scorecard.html").exists()
+    assert "not run" not in whole(index)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from browser import browser, needs_chromium
 
@@ -17,10 +22,16 @@ from spmark.report.page.site import write_report, write_site
 from spmark.report.tables.table import Chapter
 
 pytestmark = needs_chromium
-LO_SPMM = Path(__file__).parents[3] / "report" / "reference" / "h200" / "lo_spmm_fig11_search_time_c"
+ROOT = Path(__file__).parents[3]
+LO_SPMM = ROOT / "report" / "reference" / "h200" / "lo_spmm_fig11_search_time_c"
 ROWS = "[...document.querySelector('table').tBodies[0].rows]"
 CELLS = ROWS + ".map(row => row.cells[{0}].dataset.v ?? row.cells[{0}].textContent)"
 CLICK = "document.querySelectorAll('table')[0].tHead.rows[0].cells[{0}].firstElementChild.click()"
+
+
+SWEEP = "sweeps/graphs_spmm"
+PAGES = ["index", *(f"{SWEEP}/{name}" for name in ("index", "cases", "failures"))]
+SHOWN = "[...document.querySelector('.rows tbody').rows].filter(row => !row.hidden).length"
 
 
 @pytest.fixture(scope="module")
@@ -37,28 +48,52 @@ def page(tmp_path_factory):
         yield opened
 
 
-@pytest.mark.parametrize("name", ["index", "cases", "failures"])
-def test_a_page_opens_from_disk_without_errors_or_requests(page, site, name):
+@pytest.fixture
+def sweep(page, site):
+    """Give the page of the sweep, freshly opened."""
+    page.open(site / SWEEP / "index.html")
+    return page
+
+
+def sized(page, width, scheme="light"):
+    page.call("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=width < 600)
+    page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_opens_from_disk_without_errors_or_requests_elsewhere(page, site, name):
     path = site / f"{name}.html"
     page.open(path)
     assert page.script("document.readyState") == "complete"
     assert page.errors() == []
-    assert page.requests() == [path.as_uri()]
+    assert all(address.startswith(f"{site.as_uri()}/") for address in page.requests())
     drawn = page.script("[...document.images].map(image => image.complete && image.naturalWidth > 100)")
     assert all(drawn)
-    assert bool(drawn) == (name == "index")
+    assert bool(drawn) == (name == f"{SWEEP}/index")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1400, 400])
+def test_no_page_is_wider_than_the_screen(site, tmp_path, width, scheme):
+    with browser(tmp_path / "profile") as page:
+        sized(page, width, scheme)
+        for name in PAGES:
+            page.open(site / f"{name}.html")
+            assert page.script("document.documentElement.scrollWidth") <= width, name
+            assert page.errors() == [], name
 
 
 def test_pages_lead_to_each_other_and_to_files(page, site):
-    page.open(site / "index.html")
-    links = page.script("[...document.links].map(link => link.getAttribute('href'))")
-    assert {"cases.html", "failures.html"} <= set(links)
-    outside = [link for link in links if not link.startswith("#") and not (site / link).is_file()]
-    assert outside == []
+    for name in PAGES:
+        page.open(site / f"{name}.html")
+        links = page.script("[...document.links].map(link => link.getAttribute('href'))")
+        folder = (site / name).parent
+        assert [link for link in links if not link.startswith("#") and not (folder / link).is_file()] == []
+    assert {"../../index.html", f"../../{SWEEP}/cases.html"} <= set(links)
 
 
 def test_tables_sort_by_number_and_back(page, site):
-    page.open(site / "cases.html")
+    page.open(site / SWEEP / "cases.html")
     heads = page.script("[...document.querySelector('table').tHead.rows[0].cells].map(cell => cell.textContent)")
     place = heads.index("median (µs)")
     before = [float(value) for value in page.script(CELLS.format(place)) if value]
@@ -76,17 +111,74 @@ def test_tables_sort_by_number_and_back(page, site):
     assert page.errors() == []
 
 
+def test_a_filter_shows_the_rows_that_hold_every_word(page, site):
+    page.open(site / SWEEP / "cases.html")
+    whole = page.script(SHOWN)
+    typed = (
+        "const box = document.querySelector('.filter input'); box.value = '{}'; box.dispatchEvent(new Event('input'))"
+    )
+    page.script("{" + typed.format("ARXIV gespmm") + "}")
+    assert page.script(SHOWN) == 2
+    assert page.script("document.querySelector('.filter').textContent") == f"Filter 2 of {whole} rows"
+    page.script("{" + typed.format("") + "}")
+    assert page.script(SHOWN) == whole > 8
+
+
+def test_a_point_of_the_chart_says_its_numbers(sweep, site):
+    assert sweep.script("document.querySelectorAll('.chart:not([hidden]) canvas').length") == 1
+    labels = sweep.script("[...document.querySelectorAll('.legend button')].map(button => button.textContent)")
+    assert labels == ["cusparse_best", "gespmm", "sparsetir"]
+    sweep.script("document.querySelector('canvas').scrollIntoView()")
+    place = sweep.script(
+        "(() => { const chart = Chart.getChart(document.querySelector('canvas')), at = chart.getDatasetMeta(1).data[0],"
+        " box = chart.canvas.getBoundingClientRect(); return [box.x + at.x, box.y + at.y]; })()"
+    )
+    sweep.call("Input.dispatchMouseEvent", type="mouseMoved", x=place[0], y=place[1])
+    sweep.wait("Chart.getChart(document.querySelector('canvas')).tooltip.opacity > 0")
+    tip = "Chart.getChart(document.querySelector('canvas')).tooltip"
+    (title,) = sweep.script(f"{tip}.title")
+    lines = sweep.script(f"{tip}.body.flatMap(part => part.lines)")
+    cases = pd.read_csv(site / "tables" / "test-gpu-cases.csv").set_index(["matrix", "width", "label"])
+    matrix, width, panel = title.split(", ")
+    assert panel == "spmm float32"
+    case = cases.loc[matrix, int(width.removeprefix("J = ")), "gespmm"]
+    said = next(line for line in lines if line.startswith("gespmm"))
+    assert said == f"gespmm: {case['median_us']:.4g} µs, speed-up {case['speedup']:.4g}×"
+    assert sweep.errors() == []
+
+
+def test_a_name_below_the_chart_hides_its_points_and_speedups_can_be_drawn(sweep):
+    visible = "Chart.getChart(document.querySelector('canvas')).getVisibleDatasetCount()"
+    assert sweep.script(visible) == 3
+    sweep.script("document.querySelector('.legend button').click()")
+    assert sweep.script(visible) == 2
+    pressed = "document.querySelector('.legend button').getAttribute('aria-pressed')"
+    assert sweep.script(pressed) == "false"
+    choose = "const [, which] = document.querySelectorAll('.chart select'); which.value = '3';"
+    sweep.script("{" + choose + "which.dispatchEvent(new Event('change'))}")
+    assert sweep.script("Chart.getChart(document.querySelector('canvas')).options.scales.y.title.text") == "speed-up"
+    # What was hidden stays hidden.
+    assert sweep.script(visible) == 2
+
+
+def test_without_scripts_the_page_has_its_figures_and_rows(page, site):
+    page.call("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        page.open(site / SWEEP / "index.html")
+    finally:
+        page.call("Emulation.setScriptExecutionDisabled", value=False)
+    assert page.script("document.querySelector('.chart').hidden")
+    assert page.script("document.images.length") > 1
+    assert page.script("document.querySelectorAll('tbody tr').length") > 8
+    assert page.script("document.querySelectorAll('.filter').length") == 0
+
+
 def test_a_telephone_gets_the_narrow_figures(site, tmp_path):
-    shown = "document.querySelector('figure img').currentSrc.length"
-    narrow = "document.querySelector('figure source').srcset.length"
     with browser(tmp_path / "profile") as page:
-        page.call("Emulation.setDeviceMetricsOverride", width=400, height=800, deviceScaleFactor=1, mobile=True)
-        page.open(site / "index.html")
-        assert page.script(shown) == page.script(narrow)
-        assert page.script("document.documentElement.scrollWidth") <= 420
-        page.call("Emulation.setDeviceMetricsOverride", width=1200, height=800, deviceScaleFactor=1, mobile=False)
-        page.open(site / "index.html")
-        assert page.script(shown) != page.script(narrow)
+        for width, narrow in ((400, True), (1200, False)):
+            sized(page, width)
+            page.open(site / SWEEP / "index.html")
+            assert page.script("document.querySelector('figure img').currentSrc").endswith("-narrow.svg") == narrow
 
 
 def test_verdict_and_both_numbers_of_a_claim_are_seen_without_scrolling(tmp_path):
@@ -104,3 +196,18 @@ def test_verdict_and_both_numbers_of_a_claim_are_seen_without_scrolling(tmp_path
     assert list(totals)[:2] == ["paper", "kind"]
     assert max(totals.values()) < 1200
     assert max(claims[name] for name in ("verdict", "ours", "published", "what")) < 1200
+
+
+def test_pictures_are_taken_of_every_page_at_both_widths_in_both_schemes(site, tmp_path):
+    small = tmp_path / "site"
+    shutil.copytree(site / "sweeps", small / "sweeps", ignore=lambda _, names: {"index.html"} & set(names))
+    command = [sys.executable, ROOT / "scripts" / "screenshots.py", small, tmp_path / "out"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "tests")}
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+    assert ended.returncode == 0, ended.stderr
+    pictures = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert len(pictures) == 2 * 2 * 2
+    for name, data in pictures.items():
+        assert data.startswith(b"\x89PNG")
+        assert int.from_bytes(data[16:20], "big") == (400 if "-400-" in name else 1400)
+    assert pictures["sweeps-graphs_spmm-cases-400-dark.png"] != pictures["sweeps-graphs_spmm-cases-400-light.png"]

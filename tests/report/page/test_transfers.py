@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -93,10 +94,11 @@ def test_records_and_studies_share_a_page(records: Any, write: Any, tmp_path: Pa
     folder = write(records.sweep(matrices=("ogb/arxiv",), widths=(32,), samples=8))
     moved_fakes.write(folder, list(few()))
     report = report_of([folder])
-    assert [section.device for section in report.sections] == ["test-gpu", "moved cost models"]
+    assert [section.device for section in report.sections] == ["test-gpu", "test-gpu", "moved cost models"]
     assert report.notices[0].startswith("DASH is ahead")
-    text = write_site(report, tmp_path / "site").read_text()
-    assert 'id="dash_fig5_per_matrix"' in text
+    landing = write_site(report, tmp_path / "site")
+    (page,) = (link for link in re.findall('href="(sweeps/[^"]*)"', landing.read_text()) if "moved" in link)
+    assert 'id="dash_fig5_per_matrix"' in (landing.parent / page).read_text()
     claims = next(block for block in report.sections[0].blocks if block.name.endswith("-claims"))
     answered = claims.frame.set_index("claim")
     assert answered.loc["gpu-spmm-top1", "verdict"] != "not run"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, nan
 
 import pytest
 
-from spmark.impls.core.record import Baseline
+from spmark.impls.core.record import Baseline, Status
 from spmark.report.derive.cases import derive
 from spmark.report.load.records import load_records
-from spmark.report.tables.results import break_even_table
+from spmark.report.tables.cells import heading
+from spmark.report.tables.results import break_even_table, mean_tables, times_table
 
 # Matrix: time of a run and seconds of choosing; the baseline takes 10 us.
 PLANS = {"a": (5.0, 1.0), "b": (9.0, 1.0), "c": (8.0, 4.0), "d": (12.0, 1.0)}
@@ -32,3 +33,27 @@ def test_the_median_counts_plans_that_never_pay_off(records, write):
     assert frame.loc["liteform", "break_even_runs_with_compile"] == pytest.approx(2_250_000)
     assert frame.loc["liteform", ["cases", "paid_off_share"]].tolist() == [4, 0.75]
     assert frame.loc["slower", "break_even_runs"] == inf
+
+
+def test_times_stand_side_by_side(records, write):
+    times = {("b", "gespmm"): 5.0, ("a", "gespmm"): 7.0, ("a", "my_label"): 9.0}
+    rows = [
+        records.measurement(matrix=matrix, label=label, samples_us=[us] * 8) for (matrix, label), us in times.items()
+    ]
+    rows.append(records.measurement(matrix="c", status=Status.TIMEOUT))
+    frame = times_table(derive(load_records([write(rows)]), None)).frame
+    assert [heading(column) for column in frame] == ["op", "dtype", "matrix", "J", "gespmm (µs)", "my_label (µs)"]
+    assert frame["matrix"].tolist() == ["ogb/a", "ogb/b"]
+    assert frame["gespmm_us"].tolist() == [7.0, 5.0]
+    assert frame["my_label_us"].tolist() == pytest.approx([9.0, nan], nan_ok=True)
+
+
+def test_what_has_no_speedup_has_no_row_and_is_named(records, write):
+    rows = records.sweep(widths=(32,), samples=8)
+    rows += [
+        records.measurement(implementation=name, status=Status.UNSUPPORTED, width=32) for name in ("dgl", "cublas")
+    ]
+    for table in mean_tables(derive(load_records([write(rows)]), "cusparse_best"), "cusparse_best"):
+        assert set(table.frame["label"]) == {"gespmm", "sparsetir"}
+        assert table.frame["own_cases"].gt(0).all()
+        assert table.note.endswith("Without any speed-up, so without a row: cublas, dgl.")

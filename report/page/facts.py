@@ -1,0 +1,153 @@
+"""What a section says beside its figures and tables: facts of machine and run, and notices for its reader."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import pandas as pd
+
+from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.record import Environment, Flush, Status
+
+Facts = list[tuple[str, str]]
+_DIGITS = 8
+"""First digits of an implementation's version, which is a digest."""
+MEASURED = {
+    DeviceKind.CUDA: (
+        "Each sample is one launch between CUDA events from a cold L2: its persisting part is reset and a buffer of at "
+        "least twice its size is written before. Every result was checked against a float64 reference before it was "
+        "timed, the baseline was measured in turn with the case, and all samples are kept."
+    ),
+    DeviceKind.CPU: (
+        "Each sample is one run from a cold last-level cache. Every result was checked against a float64 reference "
+        "before it was timed, the baseline was measured in turn with the case, and all samples are kept."
+    ),
+    DeviceKind.HOST_SIMT: (
+        "The kernels ran on the host's cores under sanitizers. This shows that results and memory accesses are right; "
+        "it gives no times."
+    ),
+}
+_FLUSHED = {Flush.WRITE: "", Flush.READ: "after the buffer was written, another as large as the cache is read"}
+
+
+def notices_of(derived: pd.DataFrame, baseline: str | None, wanted: str | None, older: int) -> list[str]:
+    """Say what a reader must know before believing a number.
+
+    Parameters
+    ----------
+    derived : DataFrame
+        As `spmark.report.derive.cases.derive` gives it.
+    baseline : str or None
+        What its speed-ups are over.
+    wanted : str or None
+        The baseline that was asked for.
+    older : int
+        Rows that were left out as older.
+    """
+    failed = Counter(derived.loc[derived["status"] != Status.OK.value, "status"])
+    notices = []
+    if failed.total() == len(derived):
+        notices.append("No case has a result: all of them failed, for the reasons below.")
+    elif failed:
+        counts = ", ".join(f"{count} {status}" for status, count in sorted(failed.items()))
+        notices.append(
+            f"{failed.total()} of {len(derived)} cases have no result ({counts}); each is listed among the failures."
+        )
+    if wanted and baseline != wanted:
+        notices.append(f"No record here is of the baseline {wanted}: speed-ups are over {baseline or 'nothing'}.")
+    if baseline is None:
+        notices.append("No record names a baseline: there are no speed-ups. Choose one to compare with.")
+    lent = int((derived["speedup_from"] == "record").sum())
+    if lent:
+        notices.append(
+            f"{lent} speed-ups over {baseline} use the baseline's own record, not samples taken in turn with the case: "
+            "they carry the drift between two moments."
+        )
+    flagged = int((derived["flags"] != "").sum())
+    if flagged:
+        notices.append(
+            f"{flagged} cases ran on a throttled device or a busy machine, or have a wide interval; they are listed "
+            "among the cases."
+        )
+    versions = derived.groupby("implementation")["implementation_version"].nunique()
+    mixed = sorted(str(name) for name in versions[versions > 1].index)
+    if mixed:
+        notices.append(f"Cases of more than one version stand beside each other for {', '.join(mixed)}.")
+    if older:
+        notices.append(
+            f"{older} rows of older versions of the code or the protocol, or of another flush, are left out."
+        )
+    return notices
+
+
+def facts_of(derived: pd.DataFrame, kind: DeviceKind, baseline: str | None) -> Facts:
+    """Give machine, software and run of one device's cases, as far as records tell."""
+    pairs = zip(derived["environment"], derived["facts"], strict=True)
+    environments = list({digest: facts for digest, facts in pairs if facts is not None}.values())
+    return [
+        (name, text)
+        for name, text in (
+            ("Device", f"{derived['device'].iloc[0]} ({kind.value})"),
+            *_environment_facts(environments),
+            ("Cases", f"{len(derived):,}, of which {int((derived['status'] == Status.OK.value).sum()):,} ok"),
+            ("Baseline", baseline or "none"),
+            ("Protocol", _joined(sorted(derived["protocol_version"]))),
+            (
+                "Measured",
+                f"{derived['started_at'].min():%Y-%m-%d %H:%M} to {derived['started_at'].max():%Y-%m-%d %H:%M} UTC",
+            ),
+            ("Flush", _joined(_FLUSHED[Flush(flush)] for flush in derived["flush"])),
+            ("Seed", _joined(derived["seed"])),
+            ("Other work", _other_work(derived)),
+        )
+        if text
+    ]
+
+
+def versions_of(derived: pd.DataFrame) -> str:
+    """Name the implementations with the first digits of each of their versions."""
+    versions = derived.groupby("implementation")["implementation_version"].unique()
+    return ", ".join(f"{name} {'/'.join(sorted(v[:_DIGITS] for v in of))}" for name, of in versions.items())
+
+
+def _other_work(derived: pd.DataFrame) -> str:
+    """Say what other processes took of the host while cases were measured; empty where no record tells."""
+    known = derived[derived["free_cores"].notna()]
+    if known.empty:
+        return ""
+    return f"at most {known['taken_cores'].max():.1f} of the host's cores, in {len(known)} cases that tell"
+
+
+def _environment_facts(environments: list[Environment]) -> Facts:
+    if not environments:
+        return [("Environment", "not recorded")]
+    devices = [environment.device for environment in environments]
+    return [
+        ("Driver", _joined(e.driver for e in environments)),
+        ("CUDA", _joined(e.cuda for e in environments)),
+        (
+            "Architecture",
+            _joined(f"{d.arch}, {d.num_sms} {'SMs' if d.compute_capability else 'cores'}" for d in devices),
+        ),
+        (
+            "Memory",
+            _joined(f"{d.memory_bytes / 1e9:,.0f} GB, last-level cache {d.l2_bytes / 1e6:,.0f} MB" for d in devices),
+        ),
+        ("Copy bandwidth", _joined(f"{d.copy_bytes_per_s / 1e9:,.0f} GB/s" for d in devices if d.copy_bytes_per_s)),
+        ("float32 rate", _joined(f"{d.fma_flops_per_s / 1e9:,.0f} GFLOP/s" for d in devices if d.fma_flops_per_s)),
+        (
+            "Matrix-unit rates",
+            _joined(f"{t} {r / 1e9:,.0f} GFLOP/s" for d in devices for t, r in d.tensor_flops_per_s.items()),
+        ),
+        (
+            "Host",
+            _joined(f"{e.cpu}, {e.cores} cores, {e.memory_bytes / 1e9:,.0f} GB, {e.system}" for e in environments),
+        ),
+        ("Packages", _joined(f"{name} {version}" for e in environments for name, version in e.packages.items())),
+        ("Commit", _joined(e.commit for e in environments)),
+    ]
+
+
+def _joined(values: Iterable[object]) -> str:
+    return ", ".join(dict.fromkeys(str(value) for value in values if str(value)))

@@ -1,0 +1,55 @@
+"""Take pictures of every page of a site at the widths of a screen and a telephone, light and dark.
+
+``PYTHONPATH=tests python scripts/screenshots.py SITE OUT`` drives the Chromium of ``make browser`` and writes
+``OUT/PAGE-WIDTH-SCHEME.png``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import tempfile
+from pathlib import Path
+
+from browser import Page, browser, chromium
+
+WIDTHS = (1400, 400)
+SCHEMES = ("light", "dark")
+TALLEST = 6000
+"""Pixels from which a picture is cut off."""
+
+
+def main() -> None:
+    """Take the pictures of the site that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("site", type=Path, help="Folder of the pages.")
+    parser.add_argument("out", type=Path, help="Folder of the pictures.")
+    asked = parser.parse_args()
+    if chromium() is None:
+        raise SystemExit("expected a Chromium that starts, found none: make browser installs one")
+    paths = sorted(asked.site.rglob("*.html"))
+    if not paths:
+        raise SystemExit(f"{asked.site}: expected the pages of a site, found none: make quickstart writes some")
+    asked.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as profile, browser(Path(profile)) as page:
+        for path in paths:
+            name = "-".join(path.relative_to(asked.site).with_suffix("").parts)
+            for width in WIDTHS:
+                for scheme in SCHEMES:
+                    (asked.out / f"{name}-{width}-{scheme}.png").write_bytes(picture(page, path, width, scheme))
+
+
+def picture(page: Page, path: Path, width: int, scheme: str) -> bytes:
+    """Give the whole page as PNG."""
+    page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    size = {"width": width, "deviceScaleFactor": 1, "mobile": width < 600}
+    page.call("Emulation.setDeviceMetricsOverride", height=900, **size)
+    page.open(path)
+    height = min(TALLEST, page.script("document.documentElement.scrollHeight"))
+    page.call("Emulation.setDeviceMetricsOverride", height=height, **size)
+    taken = page.call("Page.captureScreenshot", format="png")
+    return base64.b64decode(taken["data"])
+
+
+if __name__ == "__main__":
+    main()

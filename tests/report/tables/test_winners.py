@@ -1,0 +1,88 @@
+"""The map of winners: by hand for single matrices, and for pooled layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from spmark.impls.core.problem import DType, Op
+from spmark.impls.core.record import Baseline
+from spmark.report.derive.cases import derive
+from spmark.report.derive.groups import MOST_GROUPS
+from spmark.report.load.records import load_records
+from spmark.report.tables.winners import COLUMNS, winner_map, winners
+
+BASE = Baseline(implementation="cusparse_best", config={}, samples_us=[10.0] * 8)
+
+
+@pytest.fixture
+def found(records: ModuleType, write: Callable[..., Path]) -> Callable[..., pd.DataFrame]:
+    """Give the winners of times in µs by (matrix, label), each against a baseline of 10 µs."""
+
+    def make(times: dict[tuple[str, str], float], **changes: Any) -> pd.DataFrame:
+        matrices = list(dict.fromkeys(matrix for matrix, _ in times))
+        rows = [
+            records.measurement(
+                matrix=matrix.partition("/")[2] or matrix, source=matrix.partition("/")[0], label=label,
+                matrix_hash=f"{matrices.index(matrix):064x}", implementation=label.partition(":")[0],
+                samples_us=[us] * 8, **({} if label == "cusparse_best" else {"baseline": BASE}), **changes,
+            )
+            for (matrix, label), us in times.items()
+        ]  # fmt: skip
+        return winners(derive(load_records([write(rows)]), "cusparse_best"))
+
+    return make
+
+
+def test_an_implementation_counts_with_its_fastest_label(found: Callable[..., pd.DataFrame]) -> None:
+    times = {("s/a", "stile"): 5.0, ("s/a", "stile:one"): 4.0, ("s/a", "gespmm"): 4.5, ("s/a", "cusparse_best"): 10.0}
+    (row,) = found(times).to_dict("records")
+    assert tuple(row) == COLUMNS
+    assert (row["implementation"], row["next"], row["wins"], row["matrices"]) == ("stile", "gespmm", 1, 1)
+    assert (row["speedup"], row["next_speedup"]) == pytest.approx((2.5, 10 / 4.5))
+
+
+def test_the_baseline_wins_where_nothing_is_faster(found: Callable[..., pd.DataFrame]) -> None:
+    times = {("s/a", "stile"): 12.0, ("s/a", "cusparse_best"): 10.0}
+    (row,) = found(times).to_dict("records")
+    assert (row["implementation"], row["speedup"], row["next"]) == ("cusparse_best", 1.0, "stile")
+
+
+def test_of_pooled_layers_the_name_is_what_wins_most_often(found: Callable[..., pd.DataFrame]) -> None:
+    times = {(f"dnn/layer{number}@0.9", "stile"): 5.0 for number in range(MOST_GROUPS + 1)}
+    times |= {(matrix, "gespmm"): 8.0 for matrix, _ in list(times)}
+    times |= {("dnn/layer0@0.9", "gespmm"): 0.1, ("dnn/layer1@0.9", "stile"): 2.5}
+    (row,) = found(times).to_dict("records")
+    layers = MOST_GROUPS + 1
+    assert (row["matrix"], row["implementation"]) == ("dnn 90 %", "stile")
+    assert (row["wins"], row["matrices"]) == (layers - 1, layers)
+    assert row["speedup"] == pytest.approx((2 ** (layers - 1) * 4) ** (1 / layers))
+
+
+def test_a_matrix_of_few_rivals_gives_way_to_those_of_many(found: Callable[..., pd.DataFrame]) -> None:
+    few = {("s/few", "stile"): 5.0, ("s/few", "cusparse_best"): 10.0, ("s/alone", "stile"): 5.0}
+    many = {("s/many", label): us for label, us in (("stile", 5.0), ("gespmm", 6.0), ("cusparse_best", 10.0))}
+    assert list(found(few)["matrix"]) == ["s/few"]
+    assert list(found(few | many)["matrix"]) == ["s/many"]
+
+
+def test_panels_and_matrices_stand_in_the_order_of_figures(records: ModuleType, write: Callable[..., Path]) -> None:
+    rows = records.sweep(ops=(Op.SDDMM, Op.SPMM), dtypes=(DType.FLOAT16, DType.FLOAT32), widths=(128, 32), samples=8)
+    derived = derive(load_records([write(rows)]), "cusparse_best")
+    block = winner_map(derived, "cusparse_best")
+    assert "over cusparse_best" in block.note
+    panels = list(dict.fromkeys(zip(block.frame["op"], block.frame["dtype"], strict=True)))
+    assert panels == [("spmm", "float32"), ("spmm", "float16"), ("sddmm", "float32"), ("sddmm", "float16")]
+    first = block.frame.head(6)
+    assert list(first["matrix"]) == ["planetoid/cora"] * 2 + ["ogb/arxiv"] * 2 + ["snap/web-NotreDame"] * 2
+    assert list(first["width"]) == [32, 128] * 3
+
+
+def test_without_speedups_nothing_wins(records: ModuleType, write: Callable[..., Path]) -> None:
+    frame = load_records([write([records.measurement(samples_us=[1.0] * 8)])])
+    assert winners(derive(frame, None)).empty

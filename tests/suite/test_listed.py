@@ -1,0 +1,29 @@
+"""What pages say of packaged sweeps."""
+
+from __future__ import annotations
+
+from spmark.datasets.sweep import Sweep, expand
+from spmark.datasets.sweepfile import packaged_sweeps
+from spmark.impls.core.devicespec import DeviceKind
+from spmark.suite.listed import PackagedSweeps
+
+
+def test_a_packaged_sweep_says_its_title_first_comment_and_cases() -> None:
+    listed = PackagedSweeps()
+    assert list(listed) == list(packaged_sweeps())
+    assert len(listed) == len(packaged_sweeps())
+    quickstart = listed["quickstart"]
+    sweep = Sweep.load("quickstart")
+    assert quickstart.title == sweep.title
+    assert quickstart.about.startswith("Real inputs of the papers that need no download: attention masks")
+    for kind in (DeviceKind.CPU, DeviceKind.CUDA):
+        assert quickstart.cases == {case.case_id for case in expand(sweep, kind)}
+
+
+def test_a_comment_of_several_lines_is_one_text_and_other_names_are_unknown() -> None:
+    listed = PackagedSweeps()
+    about = listed["dash_source"].about
+    assert "#" not in about and "\n" not in about and "  " not in about
+    assert about.endswith(".")
+    assert listed["smoke"].about == ""
+    assert listed.get("mine") is None
