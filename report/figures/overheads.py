@@ -23,8 +23,8 @@ MOST_PANELS = 12
 TOTAL = "all"
 _LOOKS = MappingProxyType(
     {
-        "features": Look("#56b4e9", "o"), "select": Look("#cc79a7", "s"), "search": Look("#d55e00", "^"),
-        "convert": Look("#009e73", "v"), "compile": Look("#e69f00", "D"), "upload": Look("#999999", "x"),
+        "features": Look("#4a8fb8", "o"), "select": Look("#cc79a7", "s"), "search": Look("#d55e00", "^"),
+        "convert": Look("#009e73", "v"), "compile": Look("#c48706", "D"), "upload": Look("#8a8a8a", "x"),
         TOTAL: Look("#000000", "."),
     }
 )  # fmt: skip

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm
+from matplotlib.colors import ListedColormap, LogNorm
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.ticker import FuncFormatter
@@ -27,6 +27,8 @@ MOST_BINS = 320
 """Bins of the longer side."""
 _SLIMMEST = 1 / 4
 """Least ratio of the drawn sides: slimmer matrices are drawn with this ratio."""
+_PALEST = 0.41
+"""Where the colours of bins begin in their map: paler ones would fade into the white of empty bins."""
 _ROWS: Any = {"color": "#0072b2", "marker": "o", "markeredgecolor": "black", "markeredgewidth": 0.4}
 _COLS: Any = {"color": "#d55e00", "marker": "s", "markerfacecolor": "none", "markersize": 7, "linestyle": "--"}
 
@@ -140,7 +142,7 @@ def draw_bins(ax: Axes, image: NDArray[Any], shape: tuple[int, int], shades: int
     if image.ndim == 2:
         lowest = min(float(image[image > 0].min(initial=1.0)), 0.5)
         greatest = max(float(image.max(initial=0)), 1.01 * lowest) if shades else 1.0
-        colours = colormaps["viridis_r"].resampled(shades or 256)
+        colours = ListedColormap(colormaps["viridis_r"](np.linspace(_PALEST, 1, shades or 256)))
         look = {"cmap": colours, "norm": LogNorm(lowest, greatest)}
         image = np.where(image > 0, image, np.nan)
     extent = (0, shape[1], shape[0], 0)

@@ -29,7 +29,7 @@ from spmark.report.figures.panels import (
 from spmark.report.figures.plot import Plot
 from spmark.report.figures.style import WIDTH_IN, Look, in_style
 
-_CHOICES = {SAID["top1"]: Look("#0072b2", "o"), SAID["top5"]: Look("#9ecae1", "s", "////")}
+_CHOICES = {SAID["top1"]: Look("#0072b2", "o"), SAID["top5"]: Look("#6690ad", "s", "////")}
 _OPTIMUM = "optimum"
 _SCORES = {"prl": ("ranking loss", "#d55e00"), "opa": ("OPA", "#0072b2"), "tau": ("tau", "#009e73")}
 _HELD = "held_"

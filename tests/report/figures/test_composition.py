@@ -10,7 +10,7 @@ from problems import matrices, random_csr
 from spmark.impls.core.stores import Held, StoreKind, Stores
 from spmark.report.figures.composition import composition, shares_of, store_colours, store_counts
 from spmark.report.figures.spy import spy_counts
-from spmark.report.figures.style import COLUMN_IN, WIDTH_IN
+from spmark.report.figures.style import COLUMN_IN, LEAST_CONTRAST, WIDTH_IN, contrast
 
 SECONDS = (2.0, 1.0, 0.5, 0.5)
 
@@ -90,6 +90,7 @@ def test_each_store_has_a_colour_of_its_own():
     colours = store_colours(stores.parts)
     assert len(set(colours)) == len(names)
     assert min(np.linalg.norm(np.subtract(to_rgb(a), to_rgb(b))) for a in colours for b in colours if a != b) > 0.04
+    assert min(map(contrast, colours)) >= LEAST_CONTRAST
 
 
 def test_what_no_model_prices_has_no_bar_of_time():
