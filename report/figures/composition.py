@@ -126,7 +126,12 @@ def composition(
     )
     if "time_share" not in bars:
         caption += " No model tells the time of each store." if len(stores.parts) > 1 else " One store takes all time."
-    return Plot(f"composition-{name}", caption, figure, data)
+    finding = ""
+    if stores.nnz:
+        most = data[data["nnz"] == data["nnz"].max()]
+        tie = ", a tie" if len(most) > 1 else ""
+        finding = f"Most non-zeros, {most['nnz_share'].iloc[0]:.0%}, are in {' and '.join(most['store'])}{tie}."
+    return Plot(f"composition-{name}", caption, figure, data, f"Which store of {name} serves which non-zeros", finding)
 
 
 def shares_of(stores: Stores) -> pd.DataFrame:

@@ -30,6 +30,8 @@ COLUMN_IN = 3.5
 DPI = 200
 LEAST_CONTRAST = 3.0
 """Of every colour against the white of a figure, which pages keep in their dark scheme."""
+_DARK = 4.5
+"""Contrast against white from which a black hatch would not be seen."""
 RC: Any = MappingProxyType(
     {
         "font.family": "DejaVu Sans", "font.size": 8.5, "axes.titlesize": 9, "axes.labelsize": 8.5,
@@ -65,6 +67,11 @@ class Look:
     colour: str
     marker: str
     hatch: str = ""
+
+    @property
+    def edge(self) -> str:
+        """Give the colour of a bar's edge, which is also its hatch's: white on hatched bars that are dark."""
+        return "white" if self.hatch and contrast(self.colour) > _DARK else "black"
 
 
 _NAMED = files("spmark.report").joinpath("looks.yaml").read_text(encoding="utf-8")
