@@ -37,6 +37,16 @@ class Plot:
     finding: str = ""
     """Who is ahead and by how much, in one sentence that follows from the data."""
 
+    @in_style
+    def _repr_svg_(self) -> str:
+        """Show the plot in a notebook."""
+        return _svg(self).decode()
+
+    @in_style
+    def _repr_png_(self) -> bytes:
+        """Show the plot where a notebook draws no SVG."""
+        return _png(self)
+
 
 @dataclass(frozen=True)
 class Drawing:

@@ -1,11 +1,26 @@
-"""What plots share: the series that they draw, and what they say."""
+"""What plots share: how they show themselves in a notebook, the series that they draw, and what they say."""
 
 from __future__ import annotations
 
+from io import BytesIO
+from xml.etree import ElementTree
+
+import matplotlib as mpl
 import pandas as pd
+from matplotlib import image
 
 from spmark.report.figures.plot import MOST_SERIES, looks_of, not_drawn, render
 from spmark.report.figures.speedups import speedup_per_matrix
+from spmark.report.figures.style import WIDTH_IN
+
+
+def test_a_plot_shows_itself_in_a_notebook(derived):
+    plot = speedup_per_matrix(derived, "cusparse_best")
+    svg = plot._repr_svg_()
+    assert ElementTree.fromstring(svg).tag.endswith("svg")
+    with mpl.rc_context({"font.size": 30, "svg.fonttype": "none"}):
+        assert speedup_per_matrix(derived, "cusparse_best")._repr_svg_() == svg
+    assert image.imread(BytesIO(plot._repr_png_())).shape[1] == plot.figure.dpi * WIDTH_IN
 
 
 def test_what_a_figure_says_goes_with_its_files(derived):
