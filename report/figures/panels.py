@@ -114,7 +114,7 @@ _HANDLES: Mapping[Keys, Callable[[Look], Patch | Line2D]] = {
 
 
 def line_style(look: Look) -> dict[str, Any]:
-    """Give the further style of a line or a cross: dark edges for pale markers, dashes for further configs."""
+    """Give the further style of a line: dark edges for pale markers, dashes for further configs."""
     return {"markeredgecolor": "black", "markeredgewidth": 0.4, "linestyle": DASHES[look.hatch]}
 
 

@@ -19,6 +19,7 @@ from matplotlib.image import AxesImage
 from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 
+from spmark.report.figures.findings import counted
 from spmark.report.figures.names import broken
 from spmark.report.figures.panels import log_ticks, said
 from spmark.report.figures.plot import Plot
@@ -188,8 +189,8 @@ def degree_histogram(
         ax.plot(place, part["count"], label=side, **look)
     ax.set_xscale("log")
     ax.set_yscale("log")
-    log_ticks(ax.xaxis, [1, max(10, int(data["longest"].max()))])
-    log_ticks(ax.yaxis, [1, max(10, int(data["count"].max()))])
+    log_ticks(ax.xaxis, ax.get_xlim())
+    log_ticks(ax.yaxis, ax.get_ylim())
     if (data.loc[data["longest"] == 0, "count"] > 0).any():
         ax.axvspan(ax.get_xlim()[0], 0.71, color="#f3f3f3", zorder=-1, linewidth=0)
         ax.text(0.5, 1.01, "empty", transform=ax.get_xaxis_transform(), ha="center", va="bottom", fontsize=7)
@@ -200,12 +201,11 @@ def degree_histogram(
     caption = (
         "Rows and columns by their non-zeros, in bins from a power of two to the next; empty ones stand on their own."
     )
-    longest = ", ".join(
-        f"the longest {one} has {int(lengths.max(initial=0)):,} non-zeros, the median one {np.median(lengths):g}"
+    finding = " ".join(
+        f"The longest {one} has {counted(int(lengths.max()), 'non-zero')}, the median one {np.median(lengths):g}."
         for one, lengths in (("row", row_lengths), ("column", col_lengths))
         if lengths.size
     )
-    finding = longest[:1].upper() + longest[1:] + "." if longest else ""
     return Plot("degrees", caption, figure, data, "Lengths of rows and columns", finding)
 
 

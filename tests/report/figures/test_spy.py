@@ -54,8 +54,8 @@ def test_texts_stay_apart(shape, width_in):
     lengths = np.array([0, 1, 3, 70_000])
     plot = degree_histogram(lengths, lengths[1:], width_in)
     assert_readable(plot.figure)
-    longest = "The longest row has 70,000 non-zeros, the median one 2"
-    assert plot.finding == f"{longest}, the longest column has 70,000 non-zeros, the median one 3."
+    row, column = (f"The longest {one} has 70,000 non-zeros, the median one" for one in ("row", "column"))
+    assert plot.finding == f"{row} 2. {column} 3."
 
 
 def test_lengths_are_counted_in_doubling_bins():
