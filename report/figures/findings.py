@@ -110,18 +110,18 @@ def most_matrices(cases: pd.DataFrame, column: str) -> str:
     told = []
     for (op, dtype), part in panels_of(cases):
         means = part.groupby(["matrix", "label"])[column].agg(mean_of).unstack("label")
-        first, ordered = means.idxmax(axis=1), np.sort(means.fillna(0).to_numpy(), axis=1)
+        first, ordered = means.idxmax(axis=1), np.sort(means.to_numpy(), axis=1)  # NaN last
         wins = first.value_counts().sort_index().sort_values(ascending=False, kind="stable")
-        ahead = (ordered[:, -1] / ordered[:, -2])[(first == wins.index[0]).to_numpy()] if means.shape[1] > 1 else []
-        by = (
-            f", by a factor of {_factor(mean_of(ahead))} in the mean" if len(ahead) and np.isfinite(ahead).all() else ""
-        )
-        others = [f"{label} on {count}" for label, count in wins.iloc[1:4].items()]
+        count = means.notna().sum(axis=1).to_numpy()
+        mine = ((first == wins.index[0]) & (count > 1)).to_numpy()
+        ahead = [row[n - 1] / row[n - 2] for row, n in zip(ordered[mine], count[mine], strict=True)]
+        by = f", by a factor of {_factor(mean_of(ahead))} in the mean" if ahead else ""
+        others = [f"{label} on {matrices}" for label, matrices in wins.iloc[1:4].items()]
+        rest = f"; {', '.join(others)}" if others else ""
         tie = ", a tie" if len(wins) > 1 and wins.iloc[0] == wins.iloc[1] else ""
         head = f"{wins.index[0]} is fastest on {wins.iloc[0]} of {counted(len(means), 'matrix', 'matrices')}{by}"
-        rest = f"; {', '.join(others)}" if others else ""
         told.append(f"{op}, {dtype}: {head}{rest}{tie}")
-    return sentence(told, "; ")
+    return sentence(told)
 
 
 def at_widths(cases: pd.DataFrame, column: str) -> str:
@@ -151,9 +151,9 @@ def said_seconds(seconds: float) -> str:
     return f"{amount:,.0f} {unit}" if amount >= 9.95 else f"{amount:.2g} {unit}"
 
 
-def sentence(parts: Sequence[str], between: str = "; ") -> str:
+def sentence(parts: Sequence[str]) -> str:
     """Join parts to a sentence with its full stop; empty without parts."""
-    return f"{between.join(parts)}." if parts else ""
+    return f"{'; '.join(parts)}." if parts else ""
 
 
 def counted(count: int, one: str, several: str = "") -> str:
