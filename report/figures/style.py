@@ -31,7 +31,7 @@ DPI = 200
 LEAST_CONTRAST = 3.0
 """Of every colour against the white of a figure, which pages keep in their dark scheme."""
 _DARK = 4.5
-"""Contrast against white from which a black hatch would not be seen."""
+"""Contrast against white of a dark colour: a black hatch would not be seen, and there is room for paler shades."""
 RC: Any = MappingProxyType(
     {
         "font.family": "DejaVu Sans", "font.size": 8.5, "axes.titlesize": 9, "axes.labelsize": 8.5,
@@ -138,9 +138,10 @@ def _spare(names: Iterable[str]) -> dict[str, Look]:
 def _variant(look: Look, position: int) -> Look:
     if position == 0:
         return look
-    share = 1 - 0.7 ** min(-(-position // 2), 3)
-    # Odd positions are paler, as far as the contrast allows, even ones darker.
-    shades = [_mixed(look.colour, position % 2, share * step / 10) for step in range(10, -1, -1)]
+    # Odd positions of a dark colour are paler, as far as the contrast allows; all others are darker.
+    dark = contrast(look.colour) > _DARK
+    share = 1 - 0.7 ** min(-(-position // 2) if dark else position, 3)
+    shades = [_mixed(look.colour, position % 2 if dark else 0, share * step / 10) for step in range(10, -1, -1)]
     colour = next((shade for shade in shades if contrast(shade) >= LEAST_CONTRAST), look.colour)
     others = [marker for marker in _MARKERS if marker != look.marker]
     return Look(colour, others[position % len(others)], _HATCHES[position % len(_HATCHES)])

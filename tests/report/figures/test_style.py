@@ -64,6 +64,7 @@ def test_unknown_implementations_and_further_configs_differ():
     configs = looks([("gespmm", "gespmm"), ("wide", "gespmm"), ("narrow", "gespmm")])
     assert list(configs) == ["gespmm", "narrow", "wide"]
     assert len({(look.colour, look.hatch) for look in configs.values()}) == 3
+    assert all(len({look.colour for look in looks([(f"{n}{i}", n) for i in range(3)]).values()}) > 1 for n in LOOKS)
     assert len({look.marker for look in configs.values()}) == 3
     assert len({str(DASHES[look.hatch]) for look in configs.values()}) == 3
     assert len(looks([(f"n{i}", f"n{i}") for i in range(9)])) == 9
