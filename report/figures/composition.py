@@ -29,11 +29,11 @@ MOST_BINS = 96
 """Bins of the longer side: more would make a page of several pictures heavy."""
 _MAPS: Mapping[StoreKind, tuple[str, float, float]] = {
     StoreKind.BLOCK: ("Blues", 0.95, 0.6),
-    StoreKind.BUCKET: ("YlOrRd", 0.2, 0.95),
-    StoreKind.ROW: ("Greens", 0.65, 0.95),
+    StoreKind.BUCKET: ("YlOrRd", 0.6, 1.0),
+    StoreKind.ROW: ("Greens", 0.68, 0.95),
     StoreKind.LITERAL: ("RdPu", 0.65, 0.95),
 }
-"""Of each kind a colour map, and where the shades of its first and last store stand in the map."""
+"""Of each kind a colour map, and where the shades of its first and last store stand in the map; no shade is pale."""
 _PADDING: Any = {"facecolor": "white", "edgecolor": "#8a8a8a", "hatch": "////"}
 _SHADES = 8
 _BAR_IN = 0.27
@@ -126,7 +126,12 @@ def composition(
     )
     if "time_share" not in bars:
         caption += " No model tells the time of each store." if len(stores.parts) > 1 else " One store takes all time."
-    return Plot(f"composition-{name}", caption, figure, data)
+    finding = ""
+    if stores.nnz:
+        most = data[data["nnz"] == data["nnz"].max()]
+        tie = ", a tie" if len(most) > 1 else ""
+        finding = f"Most non-zeros, {most['nnz_share'].iloc[0]:.0%}, are in {' and '.join(most['store'])}{tie}."
+    return Plot(f"composition-{name}", caption, figure, data, f"Which store of {name} serves which non-zeros", finding)
 
 
 def shares_of(stores: Stores) -> pd.DataFrame:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import MaxNLocator
 
 from spmark.report.derive.statistics import mean_of
-from spmark.report.figures.panels import grid
+from spmark.report.figures.names import broken
+from spmark.report.figures.panels import grid, panel_room_in, value_ticks
 from spmark.report.figures.plot import Plot
 from spmark.report.figures.style import WIDTH_IN, Look, in_style
 from spmark.report.tables.table import Table
@@ -21,6 +22,7 @@ _PROBLEM = ["op", "dtype", "matrix", "width", "cost_by"]
 _DEFAULT = "default"
 _LOOKS = {"cost": Look("#0072b2", "o", "////"), "time": Look("#d55e00", "s")}
 _FEWEST = 3
+_TITLE_POINTS = 9.0
 
 
 def priced(derived: pd.DataFrame) -> pd.DataFrame:
@@ -96,19 +98,22 @@ def cost_model(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
     ends = least(rows)
     models = list(dict.fromkeys(ends["cost_by"]))
     figure, axes = grid(2 * len(models), _LOOKS, "lines", width_in, 2.1)
-    captions = [
-        _draw(axes[2 * at], axes[2 * at + 1], rows[rows["cost_by"] == model], ends[ends["cost_by"] == model], model)
-        for at, model in enumerate(models)
-    ]
+    for at, model in enumerate(models):
+        own, least_of = rows[rows["cost_by"] == model], ends[ends["cost_by"] == model]
+        _draw(axes[2 * at], axes[2 * at + 1], own, least_of, model, panel_room_in(width_in))
     caption = (
         "Cost model and measured time over the width of the widest bucket, each over its least: the largest matrix on "
-        "the left; on the right, how far the width of least cost is from that of least time. " + " ".join(captions)
+        "the left; on the right, how far the width of least cost is from that of least time."
     )
-    return Plot("cost-model", caption, figure, rows.merge(ends.drop(columns="nnz"), on=_PROBLEM))
+    finding = " ".join(_told(ends[ends["cost_by"] == model], model) for model in models)
+    data = rows.merge(ends.drop(columns="nnz"), on=_PROBLEM)
+    return Plot("cost-model", caption, figure, data, "Widths of least cost and of least time", finding)
 
 
-def _draw(curve: Axes, bars: Axes, rows: pd.DataFrame, ends: pd.DataFrame, model: str) -> str:
-    """Draw the two panels of one cost model; give what the caption says of them."""
+def _draw(  # noqa: PLR0917
+    curve: Axes, bars: Axes, rows: pd.DataFrame, ends: pd.DataFrame, model: str, room_in: float
+) -> None:
+    """Draw the two panels of one cost model."""
     largest = ends.sort_values(["nnz", "width"]).iloc[-1]
     shown = rows[(rows[_PROBLEM] == largest[_PROBLEM]).all(axis=1)]
     by = "" if model == _DEFAULT else f", cost: {model}"
@@ -117,27 +122,30 @@ def _draw(curve: Axes, bars: Axes, rows: pd.DataFrame, ends: pd.DataFrame, model
         curve.plot(
             shown["max_width"], shown[column] / shown[column].min(), look.marker, color=look.colour, linestyle="-"
         )
-    curve.set_title(f"{largest['matrix']}, J = {largest['width']}{by}", loc="left")
+    curve.set_title(broken(f"{largest['matrix']}, J = {largest['width']}{by}", room_in, _TITLE_POINTS), loc="left")
     curve.set_xscale("log", base=2)
-    curve.xaxis.set_major_locator(FixedLocator(list(shown["max_width"])))
-    curve.xaxis.set_minor_locator(NullLocator())
-    curve.xaxis.set_major_formatter(FuncFormatter(lambda width, _: f"{width:.0f}"))
+    value_ticks(curve.xaxis, list(shown["max_width"]), room_in, log=True)
     curve.set_xlabel("widest bucket")
     curve.set_ylabel("over its least")
     curve.grid(axis="y")
     steps, counts = np.unique(ends["steps"], return_counts=True)
     bars.bar(steps, counts, color=_LOOKS["time"].colour, edgecolor="black", linewidth=0.3, width=0.8)
-    bars.set_title(f"all matrices and J{by}", loc="left")
-    bars.set_xlabel("powers of two from least time to least cost")
+    bars.set_title(broken(f"all matrices and J{by}", room_in, _TITLE_POINTS), loc="left")
+    bars.set_xlabel(broken("powers of two from least time to least cost", room_in))
     bars.set_ylabel("cases")
     bars.xaxis.set_major_locator(MaxNLocator(integer=True))
     bars.yaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _told(ends: pd.DataFrame, model: str) -> str:
+    """Say in one sentence how near the widths of least cost and of least time are."""
     close = ends["steps"].abs() <= 1
     near, everywhere = float(close.mean()), float(close.groupby([ends["matrix"]]).all().mean())
     regret = mean_of(1 + ends["regret"]) - 1
-    named = "These widths" if model == _DEFAULT else f"With cost: {model} these widths"
+    named = "The widths" if model == _DEFAULT else f"With cost: {model} the widths"
     return (
-        f"{named} are equal or neighbours in {near:.0%} of the cases, and at every J on {everywhere:.0%} of "
+        f"{named} of least cost and of least time are equal or neighbours "
+        f"in {near:.0%} of the cases, and at every J on {everywhere:.0%} of "
         f"{ends['matrix'].nunique()} matrices, in {len(ends)} cases; the width of least cost takes {regret:.1%} longer "
         "in the mean."
     )

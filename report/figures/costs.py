@@ -7,7 +7,7 @@ result is kept on disk for the next matrix.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import ceil, isfinite, log10
+from math import ceil, isfinite, log, log10
 
 import numpy as np
 import pandas as pd
@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from spmark.report.derive.cases import SPENT_PHASES, spent_s
 from spmark.report.derive.groups import in_panel_order, panels_of
+from spmark.report.figures.findings import NO_LEAD, lead_of, leading, said_seconds, sentence
 from spmark.report.figures.panels import grid, line_style, log_ticks, said, scattered, titled
-from spmark.report.figures.plot import Plot, looks_of
+from spmark.report.figures.plot import Plot, looks_of, not_drawn
 from spmark.report.figures.style import WIDTH_IN, Look, in_style
 
 _BREAK_EVEN = ("break_even_runs", "break_even_runs_with_compile")
@@ -47,8 +48,9 @@ def search_time(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
     data = rows[columns].assign(**phases)
     data = in_panel_order(data.assign(spent_s=data[list(phases)].sum(axis=1)))
     series = looks_of(data)
-    figure, axes = grid(len(panels_of(data)), series, "points", width_in, 2.2)
-    for ax, part in titled(axes, data):
+    drawn = data[data["label"].isin(series)]
+    figure, axes = grid(len(panels_of(drawn)), series, "points", width_in, 2.2)
+    for ax, part in titled(axes, drawn):
         scattered(ax, part, "median_us", "spent_s", series)
         _whole_decades(ax, part)
         _runs_lines(ax)
@@ -58,7 +60,10 @@ def search_time(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
         f"Seconds from a matrix to its plan ({', '.join(SPENT_PHASES)}) against the median time of one run, one point "
         "per case that searched. Dotted lines: the search costs as much as this many runs."
     )
-    return Plot("search-time", caption, figure, data)
+    spent = rows.assign(spent_s=spent_s(rows["phases_s"]))
+    finding = leading(spent, "spent_s", "searches the shortest", said_seconds, less=True)
+    heading = "Time of the search against the time of one run"
+    return Plot("search-time", caption + not_drawn(data), figure, data, heading, finding)
 
 
 def _whole_decades(ax: Axes, part: pd.DataFrame) -> None:
@@ -78,10 +83,12 @@ def _runs_lines(ax: Axes) -> None:
         ax.plot([start, end], [start * runs * 1e-6, end * runs * 1e-6], ":", color="#808080", linewidth=0.8, zorder=1)
         # The name stands where the line leaves the panel, unless the line has only just entered.
         if end / start > 3:
+            leaves_right = end == right
             ax.annotate(
-                f"{said(runs)} run{'s' if runs > 1 else ''}", (end, end * runs * 1e-6), (-3, -3), ha="right", va="top",
-                textcoords="offset points", fontsize=7, color="#505050", zorder=2,
-                bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none"},
+                f"{said(runs)} run{'s' if runs > 1 else ''}", (end, end * runs * 1e-6), (3 if leaves_right else -3, -3),
+                ha="left" if leaves_right else "right", va="center" if leaves_right else "top",
+                textcoords="offset points", fontsize=7, color="#505050", zorder=5,
+                bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.8},
             )  # fmt: skip
 
 
@@ -105,8 +112,9 @@ def break_even(derived: pd.DataFrame, baseline: str, width_in: float = WIDTH_IN)
     counts = data[list(_BREAK_EVEN)].to_numpy(np.float64)
     most = max(1e3, float(counts[np.isfinite(counts)].max(initial=1.0)))
     end = 10.0 ** ceil(log10(most) + 0.2)
-    figure, axes = grid(len(panels_of(data)), series, "lines", width_in, 1.9)
-    for ax, part in titled(axes, data):
+    drawn = data[data["label"].isin(series)]
+    figure, axes = grid(len(panels_of(drawn)), series, "lines", width_in, 1.9)
+    for ax, part in titled(axes, drawn):
         ax.set_xscale("log")
         _steps(ax, part, series, end)
         ax.set_xlim(1, end)
@@ -121,7 +129,27 @@ def break_even(derived: pd.DataFrame, baseline: str, width_in: float = WIDTH_IN)
         "many runs (dotted: with compiling as well). What starts at the left edge costs nothing before its first run, "
         f"and what never reaches 100 % is slower than {baseline} in the other cases."
     )
-    return Plot("break-even", caption, figure, data)
+    heading = f"Runs until a plan has paid off against {baseline}"
+    return Plot("break-even", caption + not_drawn(data), figure, data, heading, _most_paid_off(rows))
+
+
+def _most_paid_off(rows: pd.DataFrame) -> str:
+    """Say in one sentence who pays off in the most cases."""
+    told = []
+    for (op, dtype), part in panels_of(rows):
+        paid = part.assign(paid=np.isfinite(part[_BREAK_EVEN[0]]))
+        # The mean of shares is that of logarithms of their exponentials: one comparison serves ratios and shares.
+        lead = lead_of(paid.assign(paid_exp=np.exp(paid["paid"].astype(float))), "paid_exp")
+        if lead is None:
+            told.append(f"{op}, {dtype}: {NO_LEAD}")
+            continue
+        first, second = (f"{log(mean):.0%}" for mean in (lead.first_mean, lead.second_mean))
+        runs = paid.loc[(paid["label"] == lead.first) & paid["paid"], _BREAK_EVEN[0]]
+        after = f", half of these within {said(ceil(runs.median()))} runs" if len(runs) else ""
+        who = f"{lead.first} pays off in {first} of the cases{after}"
+        beside = f"; {lead.second} does in {second}{', a tie' * lead.tied}" if lead.second else ""
+        told.append(f"{op}, {dtype}: {who}{beside}")
+    return sentence(told)
 
 
 def _steps(ax: Axes, part: pd.DataFrame, series: Mapping[str, Look], end: float) -> None:

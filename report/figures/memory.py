@@ -9,10 +9,12 @@ import pandas as pd
 
 from spmark.impls.core.record import Status
 from spmark.report.derive.cases import beside
-from spmark.report.derive.groups import MOST_POOLED, groups_of, in_panel_order
+from spmark.report.derive.groups import MOST_POOLED, groups_of, in_panel_order, panels_of
 from spmark.report.derive.statistics import mean_of
-from spmark.report.figures.panels import by_group, ratio_axis
-from spmark.report.figures.plot import Plot
+from spmark.report.figures.bars import by_group, said_ratio
+from spmark.report.figures.findings import beside_baseline, leading
+from spmark.report.figures.panels import ratio_axis, sorted_curves, stacked, titled
+from spmark.report.figures.plot import Plot, looks_of, not_drawn
 from spmark.report.figures.style import WIDTH_IN, in_style
 
 
@@ -56,15 +58,23 @@ def memory_per_matrix(derived: pd.DataFrame, baseline: str, width_in: float = WI
     data = ratios.agg(memory_ratio=mean_of, least="min", greatest="max", cases="size").reset_index()
     data = in_panel_order(data)
     curves = len(order) > MOST_POOLED
-    figure, panels = by_group(data, ("memory_ratio", "least", "greatest"), order, width_in, curves=curves)
-    for ax, _ in panels:
-        ax.set_ylabel(f"bytes over\n{baseline}'s")
-        ratio_axis(ax)
+    axis = f"bytes over\n{baseline}'s"
     if curves:
-        ax.set_xlabel("matrices, sorted by memory")
+        series = looks_of(data)
+        figure, axes = stacked(len(panels_of(data)), series, "lines", width_in)
+        for ax, part in titled(axes, data):
+            sorted_curves(ax, part, "memory_ratio", series)
+            ax.set_ylabel(axis)
+            ratio_axis(ax)
+        axes[-1].set_xlabel("matrices, sorted by memory")
+    else:
+        figure = by_group(data, ("memory_ratio", "least", "greatest"), order, width_in, axis=axis)
     caption = (
         f"Device memory of a plan over that of {baseline}'s (1.0): the matrix in its format, workspaces and code, "
         "without the dense operands, which all share. Geometric mean over the widths of a matrix"
         + ("." if curves else ", or over all layers of a sparsity; whiskers reach from the least to the greatest.")
     )
-    return Plot("memory-per-matrix", caption, figure, data)
+    cases = beside_baseline(rows, baseline, "memory_ratio")
+    finding = leading(cases, "memory_ratio", "takes the least memory", said_ratio, less=True)
+    heading = f"Memory of a plan over that of {baseline}"
+    return Plot("memory-per-matrix", caption + not_drawn(data), figure, data, heading, finding)

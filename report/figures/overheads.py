@@ -15,7 +15,9 @@ from matplotlib.ticker import FuncFormatter
 from spmark.impls.core.interfaces import PHASES
 from spmark.report.derive.cases import spent_s
 from spmark.report.derive.groups import in_panel_order, panels_of
-from spmark.report.figures.panels import grid, log_ticks
+from spmark.report.figures.findings import leading, said_seconds
+from spmark.report.figures.names import broken
+from spmark.report.figures.panels import grid, log_ticks, panel_room_in
 from spmark.report.figures.plot import Plot
 from spmark.report.figures.style import COLUMN_IN, WIDTH_IN, Look, in_style
 
@@ -23,8 +25,8 @@ MOST_PANELS = 12
 TOTAL = "all"
 _LOOKS = MappingProxyType(
     {
-        "features": Look("#56b4e9", "o"), "select": Look("#cc79a7", "s"), "search": Look("#d55e00", "^"),
-        "convert": Look("#009e73", "v"), "compile": Look("#e69f00", "D"), "upload": Look("#999999", "x"),
+        "features": Look("#4a8fb8", "o"), "select": Look("#cc79a7", "s"), "search": Look("#d55e00", "^"),
+        "convert": Look("#009e73", "v"), "compile": Look("#c48706", "D"), "upload": Look("#8a8a8a", "x"),
         TOTAL: Look("#000000", "."),
     }
 )  # fmt: skip
@@ -32,6 +34,7 @@ _PANEL_PHASES = ("features", "search")
 """A label has a panel where a plan spent time in one of these. Other phases give none: most plans convert, and a
 library's plan asks for its buffer under ``select``."""
 _LEAST_S = 1e-5
+_TITLE_POINTS = 8.5
 
 
 def built(derived: pd.DataFrame) -> pd.DataFrame:
@@ -77,13 +80,14 @@ def overhead_by_phase(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot
         (f"{label}: {op}, {dtype}", part)
         for (op, dtype), panel in panels_of(data)
         for label, part in panel.groupby("label", sort=True)
-    ][:MOST_PANELS]
+    ]
+    cells, left_out = cells[:MOST_PANELS], [title for title, _ in cells[MOST_PANELS:]]
     present = {phase: look for phase, look in _LOOKS.items() if phase in set(data["phase"])}
     figure, axes = grid(len(cells), present, "points", width_in, 1.7)
     seconds = data["seconds"].clip(lower=_LEAST_S)
     low, high = 10.0 ** np.floor(np.log10(seconds.min())), 10.0 ** np.ceil(np.log10(seconds.max() * 1.01))
     for ax, (title, part) in zip(axes, cells, strict=True):
-        ax.set_title(title, loc="left", fontsize=8.5)
+        ax.set_title(broken(title, panel_room_in(width_in), _TITLE_POINTS), loc="left", fontsize=_TITLE_POINTS)
         ax.set_xscale("log")
         ax.set_yscale("log")
         for phase, look in present.items():
@@ -94,7 +98,7 @@ def overhead_by_phase(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot
             )
         ax.set_ylim(low, high)
         log_ticks(ax.yaxis, [low, high], 5)
-        ax.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: _said(seconds)))
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: said_seconds(seconds)))
         log_ticks(ax.xaxis, data["nnz"], 5 if width_in > COLUMN_IN else 4)
         ax.grid(axis="y")
         ax.set_xlabel("non-zeros")
@@ -102,9 +106,8 @@ def overhead_by_phase(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot
         "Time of building by phase, over the non-zeros of the matrix, medians over J; the line is the sum of all "
         f"phases. What is below {_LEAST_S * 1e6:g} µs stands at the lower edge."
     )
-    return Plot("overhead-by-phase", caption, figure, data)
-
-
-def _said(seconds: float) -> str:
-    unit, scale = next(((u, s) for u, s in (("s", 1.0), ("ms", 1e-3)) if seconds >= 0.99 * s), ("µs", 1e-6))
-    return f"{seconds / scale:,.0f} {unit}"
+    if left_out:
+        caption += f" Of too many labels these are in the numbers alone: {'; '.join(left_out)}."
+    totals = data[data["phase"] == TOTAL]
+    finding = leading(totals, "seconds", "builds in the least time", said_seconds, less=True, case=("matrix",))
+    return Plot("overhead-by-phase", caption, figure, data, "Time of building by phase", finding)

@@ -18,6 +18,9 @@ from matplotlib.figure import Figure
 from spmark.report.figures.style import COLUMN_IN, WIDTH_IN, Look, in_style, looks
 from spmark.report.tables.spreadsheet import csv_of
 
+MOST_SERIES = 12
+"""Labels that one figure shows: a legend of more hides the plot, and colours of more look alike."""
+
 
 @dataclass(frozen=True, eq=False)
 class Plot:
@@ -29,6 +32,20 @@ class Plot:
     figure: Figure
     data: pd.DataFrame
     """One row per bar, point or step, at full precision."""
+    heading: str = ""
+    """What the figure shows, in a few words."""
+    finding: str = ""
+    """Who is ahead and by how much, in one sentence that follows from the data."""
+
+    @in_style
+    def _repr_svg_(self) -> str:
+        """Show the plot in a notebook."""
+        return _svg(self).decode()
+
+    @in_style
+    def _repr_png_(self) -> bytes:
+        """Show the plot where a notebook draws no SVG."""
+        return _png(self)
 
 
 @dataclass(frozen=True)
@@ -44,6 +61,10 @@ class Drawing:
     """The same numbers laid out for one column of a paper, or a telephone."""
     csv: str
     """The numbers that are drawn."""
+    heading: str = ""
+    """What the figure shows, in a few words."""
+    finding: str = ""
+    """Who is ahead and by how much, in one sentence."""
 
 
 @in_style
@@ -56,12 +77,18 @@ def render(draw: Callable[[float], Plot]) -> Drawing:
         Gives the plot for a width in inches.
     """
     wide, narrow = draw(WIDTH_IN), draw(COLUMN_IN)
-    # The canvases print: `Figure.savefig` would draw every figure once more to lay it out first.
-    png = BytesIO()
-    FigureCanvasAgg(wide.figure).print_png(png, metadata={"Software": None})  # type: ignore[no-untyped-call]
+    png = _png(wide)
     # Laid out once: finding room for every label takes longer than drawing.
     wide.figure.set_layout_engine("none")
-    return Drawing(wide.name, wide.caption, png.getvalue(), _svg(wide), _svg(narrow), csv_of(wide.data))
+    words = (wide.name, wide.caption), (wide.heading, wide.finding)
+    return Drawing(*words[0], png, _svg(wide), _svg(narrow), csv_of(wide.data), *words[1])
+
+
+# The canvases print: `Figure.savefig` would draw every figure once more to lay it out first.
+def _png(plot: Plot) -> bytes:
+    file = BytesIO()
+    FigureCanvasAgg(plot.figure).print_png(file, metadata={"Software": None})  # type: ignore[no-untyped-call]
+    return file.getvalue()
 
 
 def _svg(plot: Plot) -> bytes:
@@ -71,5 +98,25 @@ def _svg(plot: Plot) -> bytes:
 
 
 def looks_of(frame: pd.DataFrame) -> dict[str, Look]:
-    """Give the look of every label of a frame."""
-    return looks(set(zip(frame["label"], frame["implementation"], strict=True)))
+    """Give the look of every label of a frame that is drawn: of `MOST_SERIES` at most.
+
+    Where labels are more, those that bear their implementation's name come before further configs, and those with more
+    rows before others; the rest are `not_drawn`.
+    """
+    every = looks(set(zip(frame["label"], frame["implementation"], strict=True)))
+    if len(every) <= MOST_SERIES:
+        return every
+    own = set(frame.loc[frame["label"] == frame["implementation"], "label"])
+    rows = frame["label"].value_counts()
+    chosen = sorted(every, key=lambda label: (label not in own, -int(rows[label])))[:MOST_SERIES]
+    return {label: look for label, look in every.items() if label in chosen}
+
+
+def not_drawn(frame: pd.DataFrame) -> str:
+    """Name the labels of a frame that `looks_of` leaves out, as a sentence of a caption; empty without any."""
+    left_out = sorted(set(frame["label"]) - set(looks_of(frame)))
+    return (
+        f" Of too many labels these {len(left_out)} are in the numbers alone: {', '.join(left_out)}."
+        if left_out
+        else ""
+    )

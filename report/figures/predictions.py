@@ -18,7 +18,7 @@ from spmark.report.derive.groups import in_panel_order, panels_of
 from spmark.report.derive.statistics import mean_of
 from spmark.report.derive.tiles import TileAgreement
 from spmark.report.figures.panels import grid, log_ticks, scattered, titled
-from spmark.report.figures.plot import Plot, looks_of
+from spmark.report.figures.plot import Plot, looks_of, not_drawn
 from spmark.report.figures.style import WIDTH_IN, in_style
 from spmark.report.tables.table import Table
 
@@ -108,9 +108,10 @@ def predicted_times(seen: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
     )
     caption = (
         "Time that a cost model predicts for a plan against what the search measured; plans of one case with the same "
-        "prediction are one point, the fastest. Dotted: as predicted." + (f" Pearson and RMSE: {said}." if said else "")
+        "prediction are one point, the fastest. Dotted: as predicted." + not_drawn(data)
     )
-    return Plot("predicted-times", caption, _against(data, width_in), data)
+    finding = f"Pearson's correlation and root mean square error are for {said}." if said else ""
+    return Plot("predicted-times", caption, _against(data, width_in), data, "Predicted and measured times", finding)
 
 
 def tiles_held_out(seen: pd.DataFrame, agreements: Sequence[TileAgreement]) -> pd.DataFrame:
@@ -158,16 +159,18 @@ def tile_times(tiles: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
     )
     caption = (
         "Time that a cost model predicts for a single tile on one multiprocessor against what the calibration of this "
-        f"device measured; the model was fitted to other tiles. Dotted: as predicted. Pearson: {said}."
+        "device measured; the model was fitted to other tiles. Dotted: as predicted."
     )
-    return Plot("tile-times", caption, _against(data, width_in), data)
+    finding, heading = f"Pearson's correlation is for {said}.", "Predicted and measured times of single tiles"
+    return Plot("tile-times", caption, _against(data, width_in), data, heading, finding)
 
 
 def _against(data: pd.DataFrame, width_in: float) -> Figure:
     """Draw ``measured_us`` against ``predicted_us``, a panel for each op and dtype."""
     series = looks_of(data)
-    figure, axes = grid(len(panels_of(data)), series, "points", width_in, 2.3)
-    for ax, part in titled(axes, data):
+    drawn = data[data["label"].isin(series)]
+    figure, axes = grid(len(panels_of(drawn)), series, "points", width_in, 2.3)
+    for ax, part in titled(axes, drawn):
         scattered(ax, part, _PREDICTED, "measured_us", series, markersize=3, alpha=0.7, markeredgewidth=0.2)
         values = part[[_PREDICTED, "measured_us"]].to_numpy(np.float64)
         ends = [float(values.min()) / 1.3, float(values.max()) * 1.3]

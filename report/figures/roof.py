@@ -22,8 +22,11 @@ from spmark.report.derive.roof import (
     measured_times,
     under_roof,
 )
-from spmark.report.figures.panels import bar_places, grouped_bars, name_groups, stacked, titled
-from spmark.report.figures.plot import Plot, looks_of
+from spmark.report.figures.bars import Places, grouped_bars, write_value
+from spmark.report.figures.findings import leading
+from spmark.report.figures.names import name_groups
+from spmark.report.figures.panels import axes_in, stacked, titled
+from spmark.report.figures.plot import Plot, looks_of, not_drawn
 from spmark.report.figures.style import WIDTH_IN, in_style
 from spmark.report.tables.table import Chapter, Table
 
@@ -35,6 +38,12 @@ _MARKS = {
     Bound.BEYOND: ("v", "▽ beyond L2"),
 }
 """Marker of a case, and the words for it in the legend's title, by the bound that holds."""
+_HEADINGS = {
+    "frozen-roof": f"Share of the frozen roof of {FROZEN_DEVICE}",
+    "roofline": "Share of the roof of the device's measured rates",
+}
+_TOP = 1.3
+"""Where the axis of shares ends: the values of means stand above the roof."""
 _TIMES = {"frozen": frozen_times, "measured": measured_times}
 _NOT_CALIBRATED = {Bound.LAUNCH: "the launch and the first loads", Bound.GATHER: "gathering rows"}
 
@@ -104,17 +113,22 @@ def _lacking(times: pd.DataFrame, bound: Bound) -> bool:
 
 def _drawn(name: str, about: str, cases: pd.DataFrame, width_in: float) -> Plot:
     cases, means = in_panel_order(cases), in_panel_order(mean_shares(cases))
-    series, bounds = looks_of(cases), set(cases["bound"])
+    series = looks_of(cases)
+    drawn, bounds = cases[cases["label"].isin(series)], set(cases["bound"])
     title = "  ".join(words for bound, (_, words) in _MARKS.items() if bound in bounds)
-    figure, axes = stacked(len(panels_of(cases)), series, "bars", SIDES, width_in, title=title)
+    figure, axes = stacked(len(panels_of(drawn)), series, "bars", width_in, title=title)
     rows = means.rename(columns={"roof_share": "value", "roof_share_low": "low", "roof_share_high": "high"})
-    for (ax, part), (_, points) in zip(titled(axes, rows), panels_of(cases), strict=True):
+    rows = rows[rows["label"].isin(series)].assign(wide=False)
+    for (ax, part), (_, points) in zip(titled(axes, rows), panels_of(drawn), strict=True):
         sides = [side for side in SIDES if side in set(part["side"])]
-        grouped_bars(ax, part.assign(group=part["side"], wide=False), sides, series, start=0.0)
-        _points(ax, points, sides, bar_places(series))
-        name_groups(ax, sides, [f"n = {part.loc[part['side'] == side, 'cases'].max()}" for side in sides], width_in)
+        room_in = axes_in(width_in) / len(sides)
+        bar, places = grouped_bars(ax, part.assign(group=part["side"]), sides, series, room_in, start=0.0)
+        _points(ax, points, bar, places)
+        _values(ax, part, places, bar * room_in)
+        name_groups(ax, sides, [f"n = {part.loc[part['side'] == side, 'cases'].max()}" for side in sides], room_in)
         ax.set_ylabel("share of roof")
-        ax.set_ylim(0, 1.05)
+        ax.set_ylim(0, _TOP)
+        ax.set_yticks([0, 0.25, 0.5, 0.75, 1])
         ax.grid(axis="y")
         ax.axhline(1, color="black", linewidth=0.8)
         ax.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
@@ -122,19 +136,29 @@ def _drawn(name: str, about: str, cases: pd.DataFrame, width_in: float) -> Plot:
         f"{about} A share is at most 1: a kernel that finds rows in L1 can pass the roof. Bars are geometric means "
         "with 95 % intervals over matrices, of the cases whose roof lies over and under the time that stands below; n "
         f"is the most cases of a bar. Points are cases, by the bound that holds: "
-        f"{', '.join(f'{words[0]} {bound}' for bound, (_, words) in _MARKS.items() if bound in bounds)}."
+        f"{', '.join(f'{words[0]} {bound}' for bound, (_, words) in _MARKS.items() if bound in bounds)}. The means "
+        "stand above their bars."
     )
-    return Plot(name, caption, figure, cases)
+    leads, case = "comes nearest to the roof", ("matrix", "width")
+    finding = leading(cases, "share", leads, lambda share: f"{share:.0%}", case=case)
+    return Plot(name, caption + not_drawn(cases), figure, cases, _HEADINGS.get(name, ""), finding)
 
 
-def _points(ax: Axes, cases: pd.DataFrame, sides: list[str], places: tuple[float, dict[str, float]]) -> None:
+def _values(ax: Axes, means: pd.DataFrame, places: Places, bar_in: float) -> None:
+    """Write the means above the roof, where no point stands; upright over narrow bars."""
+    for row in means.to_dict("records"):
+        place = places.get((row["side"], row["label"]))
+        if place is not None:
+            write_value(ax, (place, 1.03), f"{row['value']:.0%}", bar_in)
+
+
+def _points(ax: Axes, cases: pd.DataFrame, bar: float, places: Places) -> None:
     """Draw the cases over their bars, in rising order from left to right."""
-    bar, offsets = places
     for key, part in cases.groupby(["side", "label"]):
         side, label = map(str, cast("tuple[str, str]", key))
         rising = part.sort_values("share", kind="stable")
         spread = (np.arange(len(rising)) + 0.5) / len(rising) - 0.5
-        x = sides.index(side) + offsets[label] + 0.8 * bar * spread
+        x = places[side, label] + 0.8 * bar * spread
         for bound, (marker, _) in _MARKS.items():
             here = (rising["bound"] == bound).to_numpy()
             ax.plot(x[here], rising.loc[here, "share"], marker, color="black", markersize=2.5, markerfacecolor="white",

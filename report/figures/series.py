@@ -15,14 +15,17 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from spmark.impls.core.record import MatrixKind
 from spmark.report.derive.groups import in_panel_order
-from spmark.report.figures.panels import grid, line_style, said
-from spmark.report.figures.plot import Plot, looks_of
+from spmark.report.figures.findings import leading, said_seconds
+from spmark.report.figures.names import broken
+from spmark.report.figures.panels import grid, line_style, panel_room_in, said, value_ticks
+from spmark.report.figures.plot import Plot, looks_of, not_drawn
 from spmark.report.figures.style import WIDTH_IN, in_style
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _FEWEST = 3
 _MOST_PANELS = 12
 _FAR_APART = 4.0
+_TITLE_POINTS = 7.5
 _KEYS = ["op", "dtype", "width", "series"]
 
 
@@ -87,19 +90,19 @@ def time_over_series(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
     """
     data = series_of(derived)
     looks = looks_of(data)
-    cells = list(data.groupby(_KEYS, sort=False))
+    cells = list(data[data["label"].isin(looks)].groupby(_KEYS, sort=False))
     several = data[["op", "dtype"]].drop_duplicates().shape[0] > 1
     figure, axes = grid(len(cells), looks, "lines", width_in, 1.9)
+    room_in = panel_room_in(width_in)
     for ax, ((op, dtype, width, name), part) in zip(axes, cells, strict=True):
         bare = str(name).split("/", 1)[-1]
-        ax.set_title(f"{bare}, J = {width}" + (f", {op}, {dtype}" if several else ""), loc="left", fontsize=7.5)
+        title = f"{bare}, J = {width}" + (f", {op}, {dtype}" if several else "")
+        ax.set_title(broken(title, room_in, _TITLE_POINTS), loc="left", fontsize=_TITLE_POINTS)
         at = sorted(part["at"].unique())
         logarithmic = at[0] > 0 and at[-1] / at[0] >= 8
         if logarithmic:
             ax.set_xscale("log", base=2)
-            ax.xaxis.set_minor_locator(NullLocator())
-        ax.xaxis.set_major_locator(FixedLocator(at))
-        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        value_ticks(ax.xaxis, at, room_in, log=logarithmic)
         for label, look in looks.items():
             line = part[part["label"] == label]
             style = line_style(look)
@@ -113,7 +116,10 @@ def time_over_series(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
         "Median time of one run, with its 95 % interval, over the number in the matrix's name that varies (*); the "
         "matrices of one panel are drawn by the same rule."
     )
-    return Plot("time-over-series", caption, figure, data)
+    say, case = (lambda us: said_seconds(us * 1e-6)), ("matrix", "width")
+    finding = leading(data, "median_us", "is fastest", say, less=True, case=case)
+    heading = "Time of one run over the number that varies"
+    return Plot("time-over-series", caption + not_drawn(data), figure, data, heading, finding)
 
 
 def _times_axis(ax: Axes, low: float, high: float) -> None:

@@ -18,29 +18,28 @@ from spmark.impls.core.record import MatrixKind
 from spmark.report.derive.cases import WIDE_MARK, WIDE_SPEEDUP
 from spmark.report.derive.groups import ALL, MOST_GROUPS, MOST_POOLED, by_size, groups_of, in_panel_order, panels_of
 from spmark.report.derive.means import MOSTLY, kinds, mean_speedups, mean_speedups_by_kind
+from spmark.report.figures.bars import by_group, said_ratio, without_bars
+from spmark.report.figures.findings import at_widths, beside_baseline, leading, most_matrices
+from spmark.report.figures.names import broken, short_names
 from spmark.report.figures.panels import (
-    Keys,
-    broken,
+    axes_in,
     figure_with_legend,
-    grouped_bars,
     line_style,
     log_ticks,
-    name_groups,
     ratio_axis,
-    short_names,
     sorted_curves,
     stacked,
     titled,
     width_axis,
 )
-from spmark.report.figures.plot import Plot, looks_of
+from spmark.report.figures.plot import Plot, looks_of, not_drawn
 from spmark.report.figures.style import COLUMN_IN, WIDTH_IN, Look, in_style
 
 LEAST_BAR = 1 / 6
 """Bars of speed-ups are cut here: a dense product on a graph would make all others look alike."""
-LEAST_POINT = 1 / 8
+LEAST_POINT = 1 / 10
 """Points below are drawn at the edge, and lines leave their panel there."""
-_TITLE_LETTERS = 20
+_TITLE_POINTS = 8.0
 _COMMON = {f"common_{name}": name for name in ("speedup", "speedup_low", "speedup_high", "cases")}
 _MADE = (MatrixKind.SYNTHETIC.value, MatrixKind.TWIN.value)
 
@@ -68,41 +67,49 @@ def speedup_per_matrix(derived: pd.DataFrame, baseline: str, width_in: float = W
         matrices = by_size(rivals)
     data = _means_per_matrix(derived, pooled=not curves)
     totals = [group for group in dict.fromkeys(data["group"]) if group not in matrices]
-    series, groups = looks_of(rivals), [] if curves else [*matrices, *totals]
-    wide = not curves and bool((data["wide_share"] >= MOSTLY).any())
-    legend = f"{WIDE_MARK} half of its cases vary by more than ±{WIDE_SPEEDUP:.0%}" if wide else ""
-    keys: Keys = "lines" if curves else "bars"
-    figure, axes = stacked(len(panels_of(data)), series, keys, groups, width_in, title=legend)
-    for ax, part in titled(axes, data):
-        ax.set_ylabel(f"speed-up over\n{baseline}")
-        if curves:
-            sorted_curves(ax, part[part["group"].isin(matrices)], "speedup", series)
-        else:
-            here = set(part["group"])
-            _bars(ax, part, [group for group in groups if group in here], series, width_in)
-        ratio_axis(ax, LEAST_BAR)
+    axis = f"speed-up over\n{baseline}"
     if curves:
-        axes[-1].set_xlabel("matrices, sorted by speed-up")
+        figure = _curves(data[data["group"].isin(matrices)], axis, width_in)
         caption = (
             f"Geometric-mean speed-up over {baseline} (1.0) of each matrix ({kinds(rivals)}), sorted for every "
             "implementation on its own."
         )
     else:
+        wide = data["wide_share"] >= MOSTLY
+        legend = f"{WIDE_MARK} half of its cases vary by more than ±{WIDE_SPEEDUP:.0%}" if wide.any() else ""
+        figure = by_group(
+            data.assign(wide=wide), ("speedup", "speedup_low", "speedup_high"), [*matrices, *totals], width_in,
+            axis=axis, least=LEAST_BAR, below=_counts, title=legend,
+        )  # fmt: skip
         layers = ", and of all layers of a sparsity (per cent of zeros) together" if pools else ""
         caption = (
             f"Geometric-mean speed-up over {baseline} (1.0) per matrix{layers}; whiskers are 95 % bootstrap intervals "
             f"over its widths, and over matrices in {'these and ' if pools else ''}the shaded groups, which are "
             f"means over all matrices of a kind{' and over all kinds mixed' if len(totals) > 1 else ''}. Every bar "
             "of a group is over the same cases, those that all implementations with a bar in it solved: their number n "
-            "stands under the name. A cross marks an implementation that solved no more than half of what any solved "
-            "(its own mean stands in the table), and a bar that would leave the panel ends in its value."
+            "stands under the name. Who solved no more than half of what any solved has no bar, but a mean of its own "
+            f"in the table. Bars end at {LEAST_BAR:.2g}, with the value above where there is room."
+            + without_bars(data, "speedup")
         )
-        if wide:
+        if wide.any():
             caption += (
                 f" {WIDE_MARK} marks a bar of which at least half of the cases have a 95 % interval that reaches more "
                 f"than {WIDE_SPEEDUP:.0%} from the case's speed-up to either side: a busy machine, or runs that differ."
             )
-    return Plot("speedup-per-matrix", caption, figure, data)
+    finding = leading(beside_baseline(rivals, baseline, "speedup"), "speedup", "is fastest", said_ratio)
+    heading = f"Speed-up over {baseline} on each matrix"
+    return Plot("speedup-per-matrix", caption + not_drawn(data), figure, data, heading, finding)
+
+
+def _curves(data: pd.DataFrame, axis: str, width_in: float) -> Figure:
+    series = looks_of(data)
+    figure, axes = stacked(len(panels_of(data)), series, "lines", width_in)
+    for ax, part in titled(axes, data):
+        ax.set_ylabel(axis)
+        sorted_curves(ax, part, "speedup", series)
+        ratio_axis(ax, LEAST_BAR)
+    axes[-1].set_xlabel("matrices, sorted by speed-up")
+    return figure
 
 
 def _means_per_matrix(derived: pd.DataFrame, *, pooled: bool) -> pd.DataFrame:
@@ -121,12 +128,9 @@ def _means_per_matrix(derived: pd.DataFrame, *, pooled: bool) -> pd.DataFrame:
     return in_panel_order(data[[*columns, "left_out"]])
 
 
-def _bars(ax: Axes, data: pd.DataFrame, groups: Sequence[str], series: Mapping[str, Look], width_in: float) -> None:
-    rows = data.rename(columns={"speedup": "value", "speedup_low": "low", "speedup_high": "high"})
-    grouped_bars(ax, rows.assign(wide=data["wide_share"] >= MOSTLY), groups, series, start=1.0, least=LEAST_BAR)
+def _counts(data: pd.DataFrame, groups: Sequence[str]) -> list[str]:
     counts = data.groupby("group")[["cases", "problems"]].max().loc[list(groups)]
-    below = [f"n = {cases}" + f" of {problems}" * (cases < problems) for cases, problems in counts.to_numpy().tolist()]
-    name_groups(ax, groups, below, width_in)
+    return [f"n = {cases}" + f" of {problems}" * (cases < problems) for cases, problems in counts.to_numpy().tolist()]
 
 
 @in_style
@@ -157,15 +161,21 @@ def speedup_per_width(derived: pd.DataFrame, baseline: str, op: str, dtype: str,
         data = part[~part["is_baseline"]].assign(panel=lambda rows: rows["matrix"], cases=1)
         data = data.sort_values(["matrix", "label", "width"], kind="stable")
         names = short_names(matrices)
-        panels = [(broken(name, _TITLE_LETTERS), matrix) for name, matrix in zip(names, matrices, strict=True)]
+        panels = list(zip(names, matrices, strict=True))
         caption = f"Speed-up over {baseline} (1.0) against J: {op}, {dtype}; whiskers are 95 % intervals."
     if (data["speedup"] < LEAST_POINT).any():
-        caption += f" Lines that leave the panel go below 1/{1 / LEAST_POINT:g}."
+        caption += f" Lines that leave the panel go below {LEAST_POINT:g}."
     columns = ["op", "dtype", "panel", "width", "label", "implementation", *_COMMON.values()]
     data = data[data["speedup"].notna()][columns].reset_index(drop=True)
-    cells = [(title, data[data["panel"] == panel]) for title, panel in panels]
-    figure = _small_multiples(cells, looks_of(data), f"{op}, {dtype}: speed-up over {baseline}", width_in)
-    return Plot(f"speedup-per-width-{op}-{dtype}", caption, figure, data)
+    series = looks_of(data)
+    drawn = data[data["label"].isin(series)]
+    cells = [(title, drawn[drawn["panel"] == panel]) for title, panel in panels]
+    figure = _small_multiples(cells, series, f"{op}, {dtype}: speed-up over {baseline}", width_in)
+    rivals = part[~part["is_baseline"]]
+    finding = at_widths(beside_baseline(rivals, baseline, "speedup"), "speedup")
+    heading = f"Speed-up over {baseline} against J: {op}, {dtype}"
+    name = f"speedup-per-width-{op}-{dtype}"
+    return Plot(name, caption + not_drawn(data), figure, data, heading, finding)
 
 
 def _small_multiples(
@@ -177,6 +187,7 @@ def _small_multiples(
     wide = width_in if columns > 2 or most == 2 else width_in * 0.5 * columns
     figure = figure_with_legend(wide, 1.75 * rows, series, "lines", title=title)
     axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    room_in = axes_in(wide) / columns - 0.15
     for ax in axes.flat[len(cells) :]:
         ax.set_visible(False)
     for index, (ax, (name, part)) in enumerate(zip(axes.flat, cells, strict=False)):
@@ -188,7 +199,7 @@ def _small_multiples(
             x, y = line["width"].to_numpy(np.float64) * nudge, line["speedup"].to_numpy(np.float64)
             ax.plot(x, y, color=look.colour, marker=look.marker, zorder=3, **line_style(look))
             ax.vlines(x, line["speedup_low"], line["speedup_high"], color=look.colour, linewidth=1, zorder=2)
-        ax.set_title(name, fontsize=8.5)
+        ax.set_title(broken(name, room_in, _TITLE_POINTS), fontsize=_TITLE_POINTS)
         if index % columns == 0:
             ax.set_ylabel("speed-up")
         if index + columns >= len(cells):
@@ -196,7 +207,7 @@ def _small_multiples(
             ax.tick_params(labelbottom=True)
     widths = sorted({int(width) for _, part in cells for width in part["width"]})
     for ax in axes.flat[: len(cells)]:
-        width_axis(ax, widths)
+        width_axis(ax, widths, room_in)
         ratio_axis(ax, LEAST_POINT / 1.15)
     return figure
 
@@ -220,7 +231,8 @@ def speedup_over_size(derived: pd.DataFrame, baseline: str, width_in: float = WI
     )
     columns = ["op", "dtype", "matrix", "kinds", "nnz", "mean_row", "label", "implementation"]
     data = data[[*columns, "speedup", "speedup_low", "speedup_high", "cases"]]
-    series, panels = looks_of(data), panels_of(data)
+    series = looks_of(data)
+    panels = panels_of(data[data["label"].isin(series)])
     figure = figure_with_legend(width_in, 1.9 * len(panels), series, "points")
     axes = figure.subplots(len(panels), 2, sharex="col", sharey="row", squeeze=False)
     for row, ((op, dtype), part) in zip(axes, panels, strict=True):
@@ -237,9 +249,12 @@ def speedup_over_size(derived: pd.DataFrame, baseline: str, width_in: float = WI
     caption = (
         f"Geometric-mean speed-up over {baseline} (1.0) of each matrix, over the widths that the implementation "
         "solved, against its non-zeros and its mean row. Hollow points are synthetic matrices and twins; points below "
-        f"1/{1 / LEAST_POINT:g} stand at the lower edge."
+        f"{LEAST_POINT:g} stand at the lower edge."
     )
-    return Plot("speedup-over-size", caption, figure, data)
+    rivals = derived[~derived["is_baseline"]]
+    finding = most_matrices(beside_baseline(rivals, baseline, "speedup"), "speedup")
+    heading = f"Speed-up over {baseline} against the size of the matrix"
+    return Plot("speedup-over-size", caption + not_drawn(data), figure, data, heading, finding)
 
 
 def _points(ax: Axes, part: pd.DataFrame, column: str, series: Mapping[str, Look]) -> None:

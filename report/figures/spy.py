@@ -13,12 +13,14 @@ import numpy as np
 import pandas as pd
 from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm
+from matplotlib.colors import ListedColormap, LogNorm
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 
+from spmark.report.figures.findings import counted
+from spmark.report.figures.names import broken
 from spmark.report.figures.panels import log_ticks, said
 from spmark.report.figures.plot import Plot
 from spmark.report.figures.style import DPI, WIDTH_IN, in_style
@@ -27,6 +29,10 @@ MOST_BINS = 320
 """Bins of the longer side."""
 _SLIMMEST = 1 / 4
 """Least ratio of the drawn sides: slimmer matrices are drawn with this ratio."""
+_LEAST_IN = 1.9
+"""Least height of a spy plot: the name of its colours has room there."""
+_PALEST = 0.41
+"""Where the colours of bins begin in their map: paler ones would fade into the white of empty bins."""
 _ROWS: Any = {"color": "#0072b2", "marker": "o", "markeredgecolor": "black", "markeredgewidth": 0.4}
 _COLS: Any = {"color": "#d55e00", "marker": "s", "markerfacecolor": "none", "markersize": 7, "linestyle": "--"}
 
@@ -89,14 +95,14 @@ def spy(counts: NDArray[np.int64], shape: tuple[int, int], width_in: float = WID
     slimness = slimness_of(shape)
     side_in = min(width_in, 5.0) - 1.4
     width, height = (side_in, side_in * slimness) if slimness <= 1 else (side_in / slimness, side_in)
-    figure = Figure(figsize=(min(width_in, width + 1.5), height + 0.7), dpi=DPI, layout="constrained")
+    figure = Figure(figsize=(min(width_in, width + 1.7), max(height + 0.7, _LEAST_IN)), dpi=DPI, layout="constrained")
     ax = figure.subplots()
     lowest = float(share[share > 0].min(initial=1.0))
     drawn = draw_bins(ax, share, shape)
     ax.set_box_aspect(height / width)
     bar = figure.colorbar(drawn, ax=ax, shrink=0.9, pad=0.02)
     log_ticks(bar.ax.yaxis, [min(lowest, 0.5), 1.0])
-    bar.set_label("share of cells that are non-zero")
+    bar.set_label(broken("share of cells that are non-zero", 0.8 * (figure.get_figheight() - 0.5)))
     bar.outline.set_visible(False)
     down, across = np.nonzero(counts)
     data = pd.DataFrame(
@@ -108,7 +114,9 @@ def spy(counts: NDArray[np.int64], shape: tuple[int, int], width_in: float = WID
     caption = (
         f"Non-zeros of {shape[0]:,} x {shape[1]:,} in {counts.shape[0]} x {counts.shape[1]} bins; white bins are empty."
     )
-    return Plot("spy", caption, figure, data)
+    empty, cells = float((counts == 0).mean()), int(shape[0]) * int(shape[1])
+    finding = f"{counts.sum() / cells:.2g} of all cells are non-zero, and {empty:.0%} of the bins are empty."
+    return Plot("spy", caption, figure, data, "Where the non-zeros are", finding)
 
 
 def share_of_cells(counts: NDArray[np.int64], shape: tuple[int, int]) -> NDArray[np.float64]:
@@ -140,7 +148,7 @@ def draw_bins(ax: Axes, image: NDArray[Any], shape: tuple[int, int], shades: int
     if image.ndim == 2:
         lowest = min(float(image[image > 0].min(initial=1.0)), 0.5)
         greatest = max(float(image.max(initial=0)), 1.01 * lowest) if shades else 1.0
-        colours = colormaps["viridis_r"].resampled(shades or 256)
+        colours = ListedColormap(colormaps["viridis_r"](np.linspace(_PALEST, 1, shades or 256)))
         look = {"cmap": colours, "norm": LogNorm(lowest, greatest)}
         image = np.where(image > 0, image, np.nan)
     extent = (0, shape[1], shape[0], 0)
@@ -151,7 +159,9 @@ def draw_bins(ax: Axes, image: NDArray[Any], shape: tuple[int, int], shades: int
     ax.set_ylabel("row")
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda place, _: said(place)))
-    ax.locator_params(nbins=5)
+    slimness = slimness_of(shape)
+    ax.locator_params(axis="x", nbins=5 if slimness < 2 else 2)
+    ax.locator_params(axis="y", nbins=5 if slimness > 1 / 2 else 2)
     return drawn
 
 
@@ -179,19 +189,24 @@ def degree_histogram(
         ax.plot(place, part["count"], label=side, **look)
     ax.set_xscale("log")
     ax.set_yscale("log")
-    log_ticks(ax.xaxis, [1, max(10, int(data["longest"].max()))])
-    log_ticks(ax.yaxis, [1, max(10, int(data["count"].max()))])
+    log_ticks(ax.xaxis, ax.get_xlim())
+    log_ticks(ax.yaxis, ax.get_ylim())
     if (data.loc[data["longest"] == 0, "count"] > 0).any():
         ax.axvspan(ax.get_xlim()[0], 0.71, color="#f3f3f3", zorder=-1, linewidth=0)
         ax.text(0.5, 1.01, "empty", transform=ax.get_xaxis_transform(), ha="center", va="bottom", fontsize=7)
     ax.grid()
     ax.set_xlabel("non-zeros in it")
     ax.set_ylabel("number")
-    ax.legend()
+    figure.legend(loc="outside upper center", ncols=2)
     caption = (
         "Rows and columns by their non-zeros, in bins from a power of two to the next; empty ones stand on their own."
     )
-    return Plot("degrees", caption, figure, data)
+    finding = " ".join(
+        f"The longest {one} has {counted(int(lengths.max()), 'non-zero')}, the median one {np.median(lengths):g}."
+        for one, lengths in (("row", row_lengths), ("column", col_lengths))
+        if lengths.size
+    )
+    return Plot("degrees", caption, figure, data, "Lengths of rows and columns", finding)
 
 
 def _doubling(side: str, lengths: NDArray[np.integer]) -> pd.DataFrame:

@@ -28,6 +28,10 @@ WIDTH_IN = 7.0
 COLUMN_IN = 3.5
 """Width of one column of a paper, and of a telephone: letters of 8 points are 13 pixels high on 400 pixels."""
 DPI = 200
+LEAST_CONTRAST = 3.0
+"""Of every colour against the white of a figure, which pages keep in their dark scheme."""
+_DARK = 4.5
+"""Contrast against white of a dark colour: a black hatch would not be seen, and there is room for paler shades."""
 RC: Any = MappingProxyType(
     {
         "font.family": "DejaVu Sans", "font.size": 8.5, "axes.titlesize": 9, "axes.labelsize": 8.5,
@@ -64,6 +68,11 @@ class Look:
     marker: str
     hatch: str = ""
 
+    @property
+    def edge(self) -> str:
+        """Give the colour of a bar's edge, which is also its hatch's: white on hatched bars that are dark."""
+        return "white" if self.hatch and contrast(self.colour) > _DARK else "black"
+
 
 _NAMED = files("spmark.report").joinpath("looks.yaml").read_text(encoding="utf-8")
 LOOKS: Mapping[str, Look] = {
@@ -73,7 +82,7 @@ LOOKS: Mapping[str, Look] = {
 _SPARE = tuple(
     Look(*of)
     for of in (
-        ("#882255", "h"), ("#88ccee", "p"), ("#117733", "8"), ("#ff9da7", "H"), ("#999933", "o"), ("#aa4499", "^"),
+        ("#882255", "h"), ("#4a8fb8", "p"), ("#117733", "8"), ("#e0607a", "H"), ("#8a8a2e", "o"), ("#aa4499", "^"),
     )
 )  # fmt: skip
 _HATCHES = ("", "////", "....", "xxxx", "----", "||||")
@@ -91,9 +100,9 @@ def looks(series: Iterable[tuple[str, str]]) -> dict[str, Look]:
     Parameters
     ----------
     series : iterable of (label, implementation)
-        What a figure shows. Further labels of one implementation are paler and hatched, with markers and dashes of
-        their own; an implementation that `LOOKS` does not know takes a spare look by the digest of its name, the next
-        free one where two meet.
+        What a figure shows. Further labels of one implementation are paler or darker, and hatched, with markers and
+        dashes of their own; an implementation that `LOOKS` does not know takes a spare look by the digest of its name,
+        the next free one where two meet.
 
     Returns
     -------
@@ -129,7 +138,27 @@ def _spare(names: Iterable[str]) -> dict[str, Look]:
 def _variant(look: Look, position: int) -> Look:
     if position == 0:
         return look
-    paleness = 1 - 0.7 ** min(position, 4)
-    red, green, blue = (channel + (1 - channel) * paleness for channel in to_rgb(look.colour))
+    # Odd positions of a dark colour are paler, as far as the contrast allows; all others are darker.
+    dark = contrast(look.colour) > _DARK
+    share = 1 - 0.7 ** min(-(-position // 2) if dark else position, 3)
+    shades = [_mixed(look.colour, position % 2 if dark else 0, share * step / 10) for step in range(10, -1, -1)]
+    colour = next((shade for shade in shades if contrast(shade) >= LEAST_CONTRAST), look.colour)
     others = [marker for marker in _MARKERS if marker != look.marker]
-    return Look(to_hex((red, green, blue)), others[position % len(others)], _HATCHES[position % len(_HATCHES)])
+    return Look(colour, others[position % len(others)], _HATCHES[position % len(_HATCHES)])
+
+
+def _mixed(colour: str, channel: float, share: float) -> str:
+    """Mix a share of black (0) or white (1) into a colour."""
+    red, green, blue = (own + (channel - own) * share for own in to_rgb(colour))
+    return to_hex((red, green, blue))
+
+
+def contrast(colour: str, background: str = "#ffffff") -> float:
+    """Give the contrast of two colours, from 1 to 21 (WCAG 2.2, success criterion 1.4.11)."""
+    low, high = sorted(map(_luminance, (colour, background)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    linear = (own / 12.92 if own <= 0.04045 else ((own + 0.055) / 1.055) ** 2.4 for own in to_rgb(colour))
+    return sum(weight * own for weight, own in zip((0.2126, 0.7152, 0.0722), linear, strict=True))

@@ -7,33 +7,40 @@ After figures 4 to 12 of the paper that ``methods.yaml`` names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from math import isfinite, nan
 from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import MaxNLocator
 
 from spmark.report.derive.methods import SAID, Choice, MovedFigure, known_methods
+from spmark.report.derive.statistics import mean_of
 from spmark.report.derive.transfers import MISSING, PANEL, Moved, panels_of
+from spmark.report.figures.bars import grouped_bars, without_bars
+from spmark.report.figures.findings import sentence
+from spmark.report.figures.names import name_groups, names_in
 from spmark.report.figures.panels import (
+    axes_in,
+    column,
     grid,
-    grouped_bars,
     line_style,
-    name_groups,
+    panel_room_in,
     ratio_axis,
     stacked,
+    value_ticks,
 )
 from spmark.report.figures.plot import Plot
 from spmark.report.figures.style import WIDTH_IN, Look, in_style
 
-_CHOICES = {SAID["top1"]: Look("#0072b2", "o"), SAID["top5"]: Look("#9ecae1", "s", "////")}
+_CHOICES = {SAID["top1"]: Look("#0072b2", "o"), SAID["top5"]: Look("#6690ad", "s", "////")}
 _OPTIMUM = "optimum"
 _SCORES = {"prl": ("ranking loss", "#d55e00"), "opa": ("OPA", "#0072b2"), "tau": ("tau", "#009e73")}
 _HELD = "held_"
 _PANEL_IN = 2.2
+_BARS_IN = 1.9
 _BEYOND = 1.25
 """What a logarithmic axis shows beyond its values, as a factor."""
 _MARGIN = 0.08
@@ -59,25 +66,50 @@ def undrawn(moved: Moved) -> list[str]:
 def method_bars(moved: Moved, figure: MovedFigure, width_in: float = WIDTH_IN) -> Plot:
     """Draw the speed-up over the default of each method's first choice and best of five, baselines behind."""
     data = bars_of(moved, figure)
-    groups = list(dict.fromkeys(data["group"]))
-    panels = panels_of(data)
-    canvas, axes = stacked(len(panels), _CHOICES, "bars", groups, width_in)
-    for ax, (title, part) in zip(axes, panels, strict=True):
-        here = [group for group in groups if group in set(part["group"])]
-        grouped_bars(ax, part.assign(wide=False), here, _CHOICES, start=1.0)
+    panels = [(title, part, list(dict.fromkeys(part["group"]))) for title, part in panels_of(data)]
+    rooms = [axes_in(width_in) / len(here) for _, _, here in panels]
+    heights = [_BARS_IN + names_in(here, (), room) for (_, _, here), room in zip(panels, rooms, strict=True)]
+    canvas, axes = column(heights, _CHOICES, "bars", width_in)
+    for ax, (title, part, here), room_in in zip(axes, panels, rooms, strict=True):
+        _limits(ax, part["value"], part["optimum_speedup"])
+        whiskers = part[["low", "high"]].clip(*ax.get_ylim())
+        grouped_bars(ax, part.assign(wide=False, **whiskers), here, _CHOICES, room_in, start=1.0, valued=here)
         own = sum(not baseline for baseline in part.drop_duplicates("group")["is_baseline"])
         ax.axvspan(own - 0.5, len(here) - 0.45, color="#f3f3f3", zorder=-1, linewidth=0)
         _optimum(ax, part["optimum_speedup"].iloc[0])
-        name_groups(ax, here, (), width_in)
+        name_groups(ax, here, (), room_in)
         _limits(ax, part["value"], part["optimum_speedup"])
-        ratio_axis(ax)
+        ratio_axis(ax, headroom=0.35)
         ax.set_ylabel("speed-up")
         ax.set_title(f"{title}\noptimum {part['optimum_speedup'].iloc[0]:.3g}×", loc="left")
     caption = (
         f"{figure.shows}: speed-up over the platform's default config, geometric means over matrices. Grey: baselines. "
-        "Dashed: the optimum of the same configs. Crosses: no result."
+        "Dashed: the optimum of the same configs." + without_bars(data, "value")
     )
-    return Plot(figure.name, _told(caption, _seeds(data), _beside(moved)), canvas, data)
+    finding = _ahead(moved, set(data["method"]))
+    return Plot(figure.name, _told(caption, _seeds(data), _beside(moved)), canvas, data, figure.shows, finding)
+
+
+def _ahead(moved: Moved, among: Collection[str]) -> str:
+    """Say in one sentence whose first choice is fastest; a tie where the next is within the interval over seeds."""
+    told = []
+    for title, part in panels_of(moved.gains[moved.gains["headline"]]):
+        known = part[part["method"].isin(among) & part["top1_speedup"].notna()]
+        if known.empty:
+            continue
+        first, *others = known.sort_values(["top1_speedup", "method"], ascending=[False, True]).to_dict("records")
+        said = f"{known_methods().title(first['method'])} with {first['top1_speedup']:.2f}×"
+        if not others:
+            told.append(f"{title}: {said} alone")
+            continue
+        second = others[0]
+        factor = first["top1_speedup"] / second["top1_speedup"]
+        tie = ", a tie within the interval over seeds" if first["top1_speedup_low"] <= second["top1_speedup"] else ""
+        told.append(
+            f"{title}: {said} before {known_methods().title(second['method'])} with {second['top1_speedup']:.2f}×, "
+            f"a factor of {factor:.2f}{tie}"
+        )
+    return sentence(told)
 
 
 def bars_of(moved: Moved, figure: MovedFigure) -> pd.DataFrame:
@@ -115,7 +147,7 @@ def each_matrix(moved: Moved, figure: MovedFigure, width_in: float = WIDTH_IN) -
     panels = panels_of(data)
     names = [method for method in methods.methods if method in set(data["label"])]
     series = {_named(name): _look(name) for name in names} | {_OPTIMUM: Look("#000000", "_")}
-    canvas, axes = stacked(len(panels), series, "points", (), width_in)
+    canvas, axes = stacked(len(panels), series, "points", width_in)
     for ax, (title, part) in zip(axes, panels, strict=True):
         optimum = part.drop_duplicates("matrix").sort_values("rank")
         ax.step(optimum["rank"], optimum["optimum_speedup"], where="mid", color="#000000", linewidth=0.8)
@@ -134,7 +166,12 @@ def each_matrix(moved: Moved, figure: MovedFigure, width_in: float = WIDTH_IN) -
         f"{figure.shows}: speed-up over the default of {methods.title(methods.subject)}'s first choice, in rising "
         "order, with the baselines on the same matrix and the optimum as steps; geometric means over seeds."
     )
-    return Plot(figure.name, _told(caption, _beside(moved)), canvas, data)
+    told = []
+    for title, part in panels_of(data):
+        own = part[part["label"] == methods.subject]
+        share = mean_of(own["speedup"] / own["optimum_speedup"])
+        told.append(f"{title}: {methods.title(methods.subject)} reaches {share:.0%} of the optimum in the mean")
+    return Plot(figure.name, _told(caption, _beside(moved)), canvas, data, figure.shows, sentence(told))
 
 
 def _ranked(moved: Moved) -> pd.DataFrame:
@@ -183,7 +220,8 @@ def training_curves(moved: Moved, figure: MovedFigure, width_in: float = WIDTH_I
         "of the evaluation samples held against the second half, which no order of configs exceeds reliably. Bands "
         "that leave the panel are cut."
     )
-    return Plot(figure.name, _told(caption, _scores_beside(moved), _beside(moved)), canvas, moved.curves)
+    finding = _scores_beside(moved)
+    return Plot(figure.name, _told(caption, _beside(moved)), canvas, moved.curves, figure.shows, finding)
 
 
 def _ceilings(moved: Moved, part: pd.DataFrame) -> Iterator[tuple[str, float]]:
@@ -233,9 +271,7 @@ def over_sizes(moved: Moved, figure: MovedFigure, width_in: float = WIDTH_IN) ->
         ratio_axis(ax)
         ax.set_xscale("log")
         ticks = sorted(set(part.loc[part["matrices_used"] > 0, "matrices_used"]))
-        ax.xaxis.set_major_locator(FixedLocator([float(tick) for tick in ticks]))
-        ax.xaxis.set_minor_locator(NullLocator())
-        ax.xaxis.set_major_formatter(FuncFormatter(lambda count, _: f"{count:g}"))
+        value_ticks(ax.xaxis, ticks, panel_room_in(width_in), log=True)
         ax.set_xlabel(f"{figure.axis.split('_')[0]} matrices")
         ax.set_ylabel("speed-up")
         ax.set_title(title, loc="left")
@@ -243,7 +279,8 @@ def over_sizes(moved: Moved, figure: MovedFigure, width_in: float = WIDTH_IN) ->
         f"{figure.shows}: speed-up of the first choice over the default config, geometric means over matrices. "
         "Level lines do not depend on the number. Dashed: the optimum."
     )
-    return Plot(figure.name, _told(caption, _seeds(data), _beside(moved)), canvas, data)
+    finding = _ahead(moved, names)
+    return Plot(figure.name, _told(caption, _seeds(data), _beside(moved)), canvas, data, figure.shows, finding)
 
 
 def sizes_of(moved: Moved, figure: MovedFigure) -> pd.DataFrame:

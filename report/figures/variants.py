@@ -12,8 +12,9 @@ import pandas as pd
 from spmark.report.derive.cases import SPENT_PHASES, beside, spent_s
 from spmark.report.derive.groups import ALL, MOST_POOLED, groups_of, in_panel_order
 from spmark.report.derive.means import over_matrices
-from spmark.report.figures.panels import by_group, ratio_axis
-from spmark.report.figures.plot import Plot
+from spmark.report.figures.bars import by_group, said_ratio
+from spmark.report.figures.findings import CASE, leading
+from spmark.report.figures.plot import Plot, not_drawn
 from spmark.report.figures.style import WIDTH_IN, in_style
 from spmark.report.tables.table import Table
 
@@ -115,17 +116,26 @@ def variant_ratios(derived: pd.DataFrame, ratio: str, width_in: float = WIDTH_IN
     data = data.loc[data[ratio].notna(), [*_COLUMNS[:7], *columns]].reset_index(drop=True)
     what = "time" if ratio == "time_ratio" else "search time"
     firsts = ", ".join(dict.fromkeys(data["over"]))
-    figure, panels = by_group(data, columns, list(dict.fromkeys(data["group"])), width_in)
-    for ax, _ in panels:
-        ax.set_ylabel(f"{what} over\n{firsts if len(firsts) <= _MOST_LETTERS else 'the first'}")
-        ratio_axis(ax)
+    axis = f"{what} over\n{firsts if len(firsts) <= _MOST_LETTERS else 'the first'}"
+    figure = by_group(data, columns, list(dict.fromkeys(data["group"])), width_in, axis=axis)
     spent = "" if ratio == "time_ratio" else f" ({', '.join(SPENT_PHASES)})"
     caption = (
         f"Geometric-mean {what}{spent} of each config over that of {firsts} (1.0): above 1 it takes longer. Whiskers "
         "are 95 % intervals over the widths of a matrix, and over matrices in pools of layers and in the shaded group, "
         "over the cases that both solved."
     )
-    return Plot(_NAMES[ratio], caption, figure, data)
+    leads = "is fastest" if ratio == "time_ratio" else "searches the shortest"
+    told = [leading(part, ratio, leads, said_ratio, less=True) for part in _with_firsts(variant_cases(derived), ratio)]
+    heading = f"{what.capitalize()} of each config over that of {firsts}"
+    return Plot(_NAMES[ratio], caption + not_drawn(data), figure, data, heading, " ".join(told))
+
+
+def _with_firsts(cases: pd.DataFrame, ratio: str) -> list[pd.DataFrame]:
+    """Give the cases of each first label's configs, with those of the first label itself, whose ratio is 1."""
+    known = cases[cases[ratio].notna()]
+    own = known.drop_duplicates(["op", "dtype", *CASE, "over"])
+    both = pd.concat([known, own.assign(label=own["over"], **{ratio: 1.0})], ignore_index=True)
+    return [part for _, part in both.groupby("over", sort=True)]
 
 
 def drawable(derived: pd.DataFrame, ratio: str) -> bool:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from io import BytesIO
-from itertools import combinations
 from xml.etree import ElementTree
 
 import pytest
-from matplotlib import image, rc_context
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.text import Text
+from figure_texts import assert_readable
+from matplotlib import image
 
 from spmark.impls.core.problem import DType, Op
 from spmark.report.derive.cases import derive
@@ -19,7 +17,7 @@ from spmark.report.derive.groups import MOST_GROUPS
 from spmark.report.figures import all as figures
 from spmark.report.figures.all import draw_all
 from spmark.report.figures.speedups import speedup_per_matrix
-from spmark.report.figures.style import COLUMN_IN, RC, WIDTH_IN
+from spmark.report.figures.style import COLUMN_IN, WIDTH_IN
 from spmark.report.load.records import load_records
 
 GRAPHS = (
@@ -106,29 +104,8 @@ def test_no_text_runs_into_other_text(derived_of, matrices, width_in):
     derived = derived_of(matrices=matrices, implementations=names, ops=(Op.SPMM, Op.SDDMM), samples=8)
     drawn = [plot(width_in).figure for plot in figures._plots(derived, "cusparse_best")]
     assert len(drawn) == (8 if len(matrices) > 1 else 7)
-    with rc_context(dict(RC)):
-        for figure in drawn:
-            canvas = FigureCanvasAgg(figure)
-            canvas.draw()
-            page = figure.bbox
-            boxes = [(text.get_text(), text.get_window_extent(canvas.get_renderer())) for text in straight(figure)]
-            assert len(boxes) > 5
-            for text, box in boxes:
-                assert box.x0 >= -1 and box.x1 <= page.x1 + 1 and box.y0 >= -1 and box.y1 <= page.y1 + 1, text
-            for (a, one), (b, two) in combinations(boxes, 2):
-                assert not one.padded(-1).overlaps(two.padded(-1)), (a, b)
-
-
-def straight(figure):
-    """Give the texts that are drawn level or upright: tick labels beyond an axis are made but not drawn."""
-    (legend,) = figure.legends
-    texts = [*legend.get_texts(), legend.get_title()]
-    for ax in figure.axes:
-        if ax.get_visible():
-            texts += [*(t for t in ax.get_children() if isinstance(t, Text)), ax.xaxis.label, ax.yaxis.label]
-            for place, axis, (low, high) in ((0, ax.xaxis, ax.get_xlim()), (1, ax.yaxis, ax.get_ylim())):
-                texts += [t for t in axis.get_majorticklabels() if low <= t.get_position()[place] <= high]
-    return [t for t in texts if t.get_visible() and t.get_text().strip() and t.get_rotation() % 90 == 0]
+    for figure in drawn:
+        assert_readable(figure)
 
 
 def test_drawing_needs_no_global_state():

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from figure_texts import assert_readable
 from matplotlib.colors import to_rgb
 from problems import matrices, random_csr
 
 from spmark.impls.core.stores import Held, StoreKind, Stores
 from spmark.report.figures.composition import composition, shares_of, store_colours, store_counts
 from spmark.report.figures.spy import spy_counts
-from spmark.report.figures.style import COLUMN_IN, WIDTH_IN
+from spmark.report.figures.style import COLUMN_IN, LEAST_CONTRAST, WIDTH_IN, contrast
 
 SECONDS = (2.0, 1.0, 0.5, 0.5)
 
@@ -90,6 +91,7 @@ def test_each_store_has_a_colour_of_its_own():
     colours = store_colours(stores.parts)
     assert len(set(colours)) == len(names)
     assert min(np.linalg.norm(np.subtract(to_rgb(a), to_rgb(b))) for a in colours for b in colours if a != b) > 0.04
+    assert min(map(contrast, colours)) >= LEAST_CONTRAST
 
 
 def test_what_no_model_prices_has_no_bar_of_time():
@@ -99,3 +101,16 @@ def test_what_no_model_prices_has_no_bar_of_time():
     counts = store_counts(matrix.shape, matrix.indptr, matrix.indices, four_stores(40))
     plot = composition("mine", four_stores(40), counts, matrix.shape)
     assert "No model tells the time of each store" in plot.caption
+
+
+@pytest.mark.parametrize("width_in", [WIDTH_IN, COLUMN_IN])
+@pytest.mark.parametrize("shape", [(3_000, 4_000), (100, 3_000_000), (3_000_000, 100)])
+def test_texts_stay_apart(shape: tuple[int, int], width_in: float) -> None:
+    names = [(StoreKind.BUCKET, f"bucket of {1 << power}") for power in range(11)]
+    names += [(StoreKind.BLOCK, "blocks of 16 x 16"), (StoreKind.ROW, "rows by threads"), (StoreKind.LITERAL, "code")]
+    held = [Held(kind, name, 2, np.array([at])) for at, (kind, name) in enumerate(names[:-1])]
+    stores = Stores.of(16, [*held, Held(*names[-1], 3, np.arange(13, 16))])
+    counts = np.eye(14, dtype=np.int64).reshape(2, 7, 14)
+    plot = composition("a name", stores, counts, shape, width_in)
+    assert_readable(plot.figure)
+    assert plot.finding == "Most non-zeros, 19%, are in code."

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
+from figure_texts import assert_readable
 
 from spmark.impls.core.record import ProblemFacts
 from spmark.report.derive.cases import derive
 from spmark.report.figures.costmodel import cost_model, cost_model_table, least, priced
+from spmark.report.figures.style import COLUMN_IN, WIDTH_IN
 from spmark.report.load.records import load_records
 
 # Cost and time by matrix and width.
@@ -55,12 +57,21 @@ def test_the_least_by_cost_and_by_time(derived) -> None:
     assert ends.loc["ogb/large", ["by_cost", "by_time", "steps"]].tolist() == [8, 64, -3]
 
 
-def test_the_caption_counts_neighbours(derived) -> None:
+def test_the_finding_counts_neighbours(derived) -> None:
     plot = cost_model(derived)
-    assert "in 2 cases" in plot.caption
-    assert "neighbours in 50% of the cases, and at every J on 50% of 2 matrices" in plot.caption
-    assert "50.0% longer" in plot.caption
+    assert "in 2 cases" in plot.finding
+    assert "neighbours in 50% of the cases, and at every J on 50% of 2 matrices" in plot.finding
+    assert "50.0% longer" in plot.finding
     assert len(plot.data) == 6
+
+
+@pytest.mark.parametrize("width_in", [WIDTH_IN, COLUMN_IN])
+def test_texts_stay_apart(derived, width_in: float) -> None:
+    long = derived.assign(
+        matrix=derived["matrix"] + "_with_a_name_that_no_panel_holds",
+        requested=[{**(requested or {}), "cost": "paper"} for requested in derived["requested"]],
+    )
+    assert_readable(cost_model(pd.concat([derived, long], ignore_index=True), width_in).figure)
 
 
 def test_the_table_says_which_are_neighbours(derived) -> None:
@@ -81,5 +92,5 @@ def test_each_cost_model_has_panels_and_a_row_of_its_own(derived) -> None:
     assert small[["by_cost", "by_time"]].to_numpy().tolist() == [[16, 8]]
     plot = cost_model(both)
     assert len(plot.figure.axes) == 4
-    assert "With cost: paper these widths" in plot.caption
+    assert "With cost: paper the widths" in plot.finding
     assert len(plot.data) == 12

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 from matplotlib.figure import Figure
 
-from spmark.report.figures import panels
+from spmark.report.figures import names, panels
 from spmark.report.figures.style import looks
 
 
 def test_names_are_shortened_only_where_they_stay_apart():
-    assert panels.short_names(["ogb/arxiv", "dgl/ppi"]) == ["arxiv", "ppi"]
-    assert panels.short_names(["ogb/arxiv", "twin/arxiv"]) == ["ogb/arxiv", "twin/arxiv"]
+    assert names.short_names(["ogb/arxiv", "dgl/ppi"]) == ["arxiv", "ppi"]
+    assert names.short_names(["ogb/arxiv", "twin/arxiv"]) == ["ogb/arxiv", "twin/arxiv"]
 
 
 def test_ratio_axes_have_ticks_on_both_sides_of_one():
-    for low, high in ((0.95, 1.05), (0.6, 3), (0.01, 200)):
+    for low, high in ((0.95, 1.05), (0.6, 3), (0.95, 3), (0.3, 1.02), (0.01, 200)):
         _, (ax,) = panels.stacked(1, looks([("a", "a")]), "lines")
         ax.plot([1, 2], [low, high])
         panels.ratio_axis(ax)
@@ -24,6 +24,8 @@ def test_ratio_axes_have_ticks_on_both_sides_of_one():
         assert 3 <= len(ticks) <= 9
         assert min(ticks) < 1 < max(ticks)
         assert 1 in ticks
+        if high / low > 2.5:
+            assert all(f"{tick:e}"[0] in "125" for tick in ticks)
 
 
 @pytest.mark.parametrize(
@@ -42,3 +44,18 @@ def test_a_narrow_axis_has_more_than_one_label(values: list[float], most: int, l
     ax.set_xlim(*values)
     panels.log_ticks(ax.xaxis, values, most)
     assert [ax.xaxis.get_major_formatter()(place, 0) for place in ax.xaxis.get_majorticklocs()] == labels
+
+
+def test_names_are_broken_where_they_may_be():
+    assert names.broken("dnn_layers 70 %", 0.5) == "dnn_\nlayers\n70 %"
+    assert names.broken("block@0.93, J = 512", 0.1) == "block@\n0.93,\nJ = 512"
+    assert names.broken("short", 0.1) == "short"
+
+
+def test_ticks_at_values_keep_those_that_have_room():
+    ax = Figure().subplots()
+    values = [0.7, 0.8, 0.9, 0.93, 0.95, 0.98]
+    panels.value_ticks(ax.xaxis, values, 6.0, log=False)
+    assert list(ax.get_xticks()) == values
+    panels.value_ticks(ax.xaxis, values, 1.5, log=False)
+    assert list(ax.get_xticks()) == [0.7, 0.8, 0.9, 0.98]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
+from figure_texts import assert_readable
 
 from spmark.report.derive.tiles import TileAgreement
 from spmark.report.figures.predictions import agreement, predicted, predicted_times, tile_times, tiles_held_out
+from spmark.report.figures.style import COLUMN_IN, WIDTH_IN
 
 
 def test_of_one_prediction_the_fastest_plan_counts(seen):
@@ -30,8 +33,14 @@ def test_two_plans_have_no_correlation(seen):
 
 def test_predicted_times_are_drawn_with_their_agreement(seen):
     plot = predicted_times(seen)
-    assert "7 plans of 3 cases" in plot.caption
+    assert "7 plans of 3 cases" in plot.finding
     assert sorted(plot.data["measured_us"]) == [4.5, 6, 9, 10, 30, 50, 60]
+
+
+@pytest.mark.parametrize("width_in", [WIDTH_IN, COLUMN_IN])
+def test_texts_stay_apart(seen, width_in):
+    more = [seen.assign(op=op, label=f"{op}_with_a_long_name") for op in ("sddmm", "sddmm-scaled")]
+    assert_readable(predicted_times(pd.concat([seen, *more], ignore_index=True), width_in).figure)
 
 
 def agreement_of(operator: str, dtype: str, pairs: list[tuple[float, float]]) -> TileAgreement:
@@ -50,7 +59,7 @@ def test_single_tiles_are_those_of_the_plans_operator_and_dtype(seen):
     assert set(tiles["implementation"]) == set(plans["implementation"])
     plot = tile_times(tiles)
     x, y = np.array(pairs).T
-    assert f"{np.corrcoef(x, y)[0, 1]:.3f} over 3 tiles" in plot.caption
+    assert f"{np.corrcoef(x, y)[0, 1]:.3f} over 3 tiles" in plot.finding
     assert plot.data["measured_us"].tolist() == [1.1, 1.9, 4.4]
 
 

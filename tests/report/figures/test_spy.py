@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from figure_texts import assert_readable
 from scipy import sparse
 
 from spmark.report.figures.spy import degree_histogram, spy, spy_counts
+from spmark.report.figures.style import COLUMN_IN, WIDTH_IN
 
 
 def random_csr(shape, density, seed=0):
@@ -30,7 +32,9 @@ def test_an_empty_matrix_is_white():
     counts = spy_counts((9, 4), np.zeros(10, np.int32), np.empty(0, np.int32))
     assert counts.shape == (9, 4)
     assert not counts.any()
-    assert spy(counts, (9, 4)).data.empty
+    plot = spy(counts, (9, 4))
+    assert plot.data.empty
+    assert plot.finding == "0 of all cells are non-zero, and 100% of the bins are empty."
 
 
 def test_a_spy_plot_keeps_the_counts_with_their_ranges():
@@ -40,6 +44,18 @@ def test_a_spy_plot_keeps_the_counts_with_their_ranges():
     first = data.iloc[0]
     dense = matrix.toarray()[first["row"] : first["row_end"], first["col"] : first["col_end"]]
     assert np.count_nonzero(dense) == first["nnz"]
+
+
+@pytest.mark.parametrize("width_in", [WIDTH_IN, COLUMN_IN])
+@pytest.mark.parametrize("shape", [(3_000, 2_000), (100, 3_000_000)])
+def test_texts_stay_apart(shape, width_in):
+    counts = np.arange(48).reshape(6, 8)
+    assert_readable(spy(counts, shape, width_in).figure)
+    lengths = np.array([0, 1, 3, 70_000])
+    plot = degree_histogram(lengths, lengths[1:], width_in)
+    assert_readable(plot.figure)
+    row, column = (f"The longest {one} has 70,000 non-zeros, the median one" for one in ("row", "column"))
+    assert plot.finding == f"{row} 2. {column} 3."
 
 
 def test_lengths_are_counted_in_doubling_bins():

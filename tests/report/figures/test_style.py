@@ -9,7 +9,8 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from spmark.impls.table import IMPLEMENTATIONS
-from spmark.report.figures.style import DASHES, LOOKS, looks
+from spmark.report.derive.methods import known_methods
+from spmark.report.figures.style import DASHES, LEAST_CONTRAST, LOOKS, contrast, looks
 
 GPU = (
     "cusparse_best", "cusparse", "cublas", "gespmm", "dgl", "sparsetir", "stile", "liteform", "lo_spmm", "dash",
@@ -63,6 +64,20 @@ def test_unknown_implementations_and_further_configs_differ():
     configs = looks([("gespmm", "gespmm"), ("wide", "gespmm"), ("narrow", "gespmm")])
     assert list(configs) == ["gespmm", "narrow", "wide"]
     assert len({(look.colour, look.hatch) for look in configs.values()}) == 3
+    assert all(len({look.colour for look in looks([(f"{n}{i}", n) for i in range(3)]).values()}) > 1 for n in LOOKS)
     assert len({look.marker for look in configs.values()}) == 3
     assert len({str(DASHES[look.hatch]) for look in configs.values()}) == 3
     assert len(looks([(f"n{i}", f"n{i}") for i in range(9)])) == 9
+
+
+def test_contrast_is_that_of_the_web():
+    assert contrast("#ffffff") == 1
+    assert contrast("#000000") == pytest.approx(21)
+    assert contrast("#ffffff", "#777777") == pytest.approx(4.48, abs=0.01)
+
+
+def test_no_colour_fades_into_the_figure():
+    many = [(f"{name}{i}", name) for name in [*LOOKS, *(f"new{j}" for j in range(6))] for i in range(9)]
+    colours = {label: look.colour for label, look in looks(many).items()}
+    colours |= {name: about.colour for name, about in known_methods().methods.items()}
+    assert {label: colour for label, colour in colours.items() if contrast(colour) < LEAST_CONTRAST} == {}

@@ -1,0 +1,161 @@
+"""Who is ahead in a figure and by how much, in a sentence that follows from the figure's cases.
+
+Two labels are compared on common cases by the interval of their ratio. What differs between matrices, which is far more
+than what differs between labels, then cancels. Where the interval holds 1 the sentence speaks of a tie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from spmark.report.derive.groups import panels_of
+from spmark.report.derive.means import over_matrices
+from spmark.report.derive.statistics import Interval, mean_of
+
+CASE = ("matrix", "width", "seed")
+_RATIO = "ratio"
+NO_LEAD = "no case is common to all labels with most cases, so that none leads"
+Say = Callable[[float], str]
+
+
+@dataclass(frozen=True)
+class Lead:
+    """The two labels with the best means over the cases that all labels with most cases share."""
+
+    first: str
+    first_mean: float
+    second: str
+    """Empty where there is one label alone."""
+    second_mean: float
+    factor: Interval
+    """How much better the first is than the second, at least 1."""
+    cases: int
+
+    @property
+    def tied(self) -> bool:
+        """Whether the interval of the factor holds 1, or the factor is 1."""
+        return self.factor.value <= 1 or self.factor.low <= 1
+
+    def told(self, leads: str, say: Say) -> str:
+        """Say who leads, with a verb (``is fastest``) and a way to write a mean."""
+        first, second = f"{self.first} {leads} with {say(self.first_mean)}", say(self.second_mean)
+        if not self.second:
+            return first
+        factor = f"a factor of {_factor(self.factor.value)}"
+        if np.isfinite(self.factor.low):
+            factor += f" (95 % interval {_factor(self.factor.low)} to {_factor(self.factor.high)})"
+        if self.tied:
+            return f"{self.first} with {say(self.first_mean)} and {self.second} with {second} tie, {factor} apart"
+        return f"{first}, before {self.second} with {second}, {factor}"
+
+
+def lead_of(cases: pd.DataFrame, column: str, *, less: bool = False, case: Sequence[str] = CASE) -> Lead | None:
+    """Compare labels by the geometric means of a column.
+
+    Parameters
+    ----------
+    cases : DataFrame
+        Of one op and dtype: ``label``, ``matrix``, the ``column``, positive or NaN, and the columns of ``case``.
+    column : str
+        What is compared.
+    less : bool
+        The least mean leads.
+    case : sequence of str
+        Columns that tell the cases apart.
+
+    Returns
+    -------
+    Lead or None
+        Out of the labels that have more than half of the cases; None where these share no case.
+    """
+    table = cases.pivot_table(index=list(case), columns="label", values=column, aggfunc="last")
+    common = table.loc[:, 2 * table.notna().sum() > len(table)].dropna()
+    if common.empty:
+        return None
+    means = {str(label): mean_of(common[label]) for label in common}
+    first, *others = sorted(means, key=lambda label: (means[label] if less else -means[label], label))
+    if not others:
+        return Lead(first, means[first], "", means[first], Interval(1, 1, 1), len(common))
+    second = others[0]
+    ratio = common[second] / common[first] if less else common[first] / common[second]
+    factor = over_matrices(ratio.rename(_RATIO).reset_index(), _RATIO)
+    return Lead(first, means[first], second, means[second], factor, len(common))
+
+
+def leading(
+    cases: pd.DataFrame, column: str, leads: str, say: Say, *, less: bool = False, case: Sequence[str] = CASE
+) -> str:
+    """Say in one sentence who leads for each op and dtype; the parameters are those of `lead_of` and `Lead.told`."""
+    told = []
+    for (op, dtype), part in panels_of(cases):
+        lead = lead_of(part, column, less=less, case=case)
+        who = f"{lead.told(leads, say)}, over {counted(lead.cases, 'case')}" if lead else NO_LEAD
+        told.append(f"{op}, {dtype}: {who}")
+    return sentence(told)
+
+
+def beside_baseline(rivals: pd.DataFrame, baseline: str, column: str) -> pd.DataFrame:
+    """Give the rows that have a ratio to the baseline, and the baseline's own, whose ratio is 1."""
+    known = rivals[rivals[column].notna()]
+    own = known.drop_duplicates(["op", "dtype", *CASE]).assign(label=baseline, **{column: 1.0})
+    return pd.concat([known, own], ignore_index=True)
+
+
+def most_matrices(cases: pd.DataFrame, column: str) -> str:
+    """Say in one sentence on how many matrices each label has the greatest mean, and by how much."""
+    told = []
+    for (op, dtype), part in panels_of(cases):
+        means = part.groupby(["matrix", "label"])[column].agg(mean_of).unstack("label")
+        first, ordered = means.idxmax(axis=1), np.sort(means.to_numpy(), axis=1)  # NaN last
+        wins = first.value_counts().sort_index().sort_values(ascending=False, kind="stable")
+        count = means.notna().sum(axis=1).to_numpy()
+        mine = ((first == wins.index[0]) & (count > 1)).to_numpy()
+        ahead = [row[n - 1] / row[n - 2] for row, n in zip(ordered[mine], count[mine], strict=True)]
+        by = f", by a factor of {_factor(mean_of(ahead))} in the mean" if ahead else ""
+        others = [f"{label} on {matrices}" for label, matrices in wins.iloc[1:4].items()]
+        rest = f"; {', '.join(others)}" if others else ""
+        tie = ", a tie" if len(wins) > 1 and wins.iloc[0] == wins.iloc[1] else ""
+        head = f"{wins.index[0]} is fastest on {wins.iloc[0]} of {counted(len(means), 'matrix', 'matrices')}{by}"
+        told.append(f"{op}, {dtype}: {head}{rest}{tie}")
+    return sentence(told)
+
+
+def at_widths(cases: pd.DataFrame, column: str) -> str:
+    """Say in one sentence who leads at each J, and by how much; the cases are of one op and dtype."""
+    at: dict[str, list[tuple[int, float]]] = {}
+    for width, part in cases.groupby("width"):
+        lead = lead_of(part, column)
+        if lead is not None:
+            who = f"{lead.first} and {lead.second} tie" if lead.tied and lead.second else f"{lead.first} is fastest"
+            at.setdefault(who, []).append((int(str(width)), lead.factor.value))
+    told = [] if at else [NO_LEAD]
+    for who, factors in at.items():
+        low, high = (_factor(end([factor for _, factor in factors])) for end in (min, max))
+        span = low if low == high else f"{low} to {high}"
+        told.append(f"{who} at J = {', '.join(str(width) for width, _ in factors)}, a factor of {span} from the next")
+    return sentence(told)
+
+
+def _factor(factor: float) -> str:
+    return f"{factor:.2f}" if factor < 10 else f"{factor:.3g}"
+
+
+def said_seconds(seconds: float) -> str:
+    """Write a time with its unit."""
+    unit, scale = next(((u, s) for u, s in (("s", 1.0), ("ms", 1e-3)) if seconds >= 0.99 * s), ("µs", 1e-6))
+    amount = seconds / scale
+    return f"{amount:,.0f} {unit}" if amount >= 9.95 else f"{amount:.2g} {unit}"
+
+
+def sentence(parts: Sequence[str]) -> str:
+    """Join parts to a sentence with its full stop; empty without parts."""
+    return f"{'; '.join(parts)}." if parts else ""
+
+
+def counted(count: int, one: str, several: str = "") -> str:
+    """Write a number with its noun."""
+    return f"{count:,} {one if count == 1 else several or one + 's'}"

@@ -1,0 +1,83 @@
+"""Whether a figure can be read: its texts stay apart and on the canvas, and its legend stays off the axes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from numpy.typing import NDArray
+
+from spmark.report.figures.style import RC
+
+Corners = NDArray[np.float64]
+SLACK = 1.5
+"""Pixels by which two texts may reach into each other: the white around letters."""
+
+
+def assert_readable(figure: Figure, fewest: int = 5) -> None:
+    """Lay a figure out, and hold up that every text can be read."""
+    with rc_context(dict(RC)):
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        drawn = [(text.get_text(), corners(text, canvas)) for text in texts(figure)]
+        assert len(drawn) >= fewest, [text for text, _ in drawn]
+        for text, box in drawn:
+            assert box.min() >= -SLACK and (box.max(axis=0) <= np.array(figure.bbox.max) + SLACK).all(), (
+                f"{text!r} leaves the canvas: {box.round()} of {figure.bbox.max}"
+            )
+        for (a, one), (b, two) in combinations(drawn, 2):
+            assert apart(one, two), f"{a!r} runs into {b!r}: {one.round()} and {two.round()}"
+        for legend in figure.legends:
+            box = legend.get_window_extent(canvas.get_renderer())
+            for ax in figure.axes:
+                assert not ax.get_visible() or not box.padded(-SLACK).overlaps(ax.bbox), "a legend lies over axes"
+
+
+def texts(figure: Figure) -> Iterator[Text]:
+    """Give the texts that are drawn: tick labels beyond an axis are made but not drawn."""
+    found: list[Text] = []
+    for legend in figure.legends:
+        found += [*legend.get_texts(), legend.get_title()]
+    for ax in (ax for ax in figure.axes if ax.get_visible()):
+        found += [t for t in ax.get_children() if isinstance(t, Text)]
+        if (inner := ax.get_legend()) is not None:
+            found += inner.get_texts()
+        if not ax.axison:
+            continue
+        found += [ax.xaxis.label, ax.yaxis.label]
+        for place, axis, ends in ((0, ax.xaxis, ax.get_xlim()), (1, ax.yaxis, ax.get_ylim())):
+            ticks = axis.get_majorticklabels()
+            found += [t for t in ticks if min(ends) <= t.get_position()[place] <= max(ends)]
+    return (t for t in found if t.get_visible() and t.get_text().strip())
+
+
+def corners(text: Text, canvas: FigureCanvasAgg) -> Corners:
+    """Give the four corners of a text as it is drawn, in pixels, also where it is turned by any angle."""
+    angle = text.get_rotation()
+    if angle % 90:
+        text.set_rotation(0)
+    box = text.get_window_extent(canvas.get_renderer())
+    flat = np.array([(box.x0, box.y0), (box.x1, box.y0), (box.x1, box.y1), (box.x0, box.y1)])
+    if not angle % 90:
+        return flat
+    text.set_rotation(angle)
+    assert text.get_rotation_mode() == "anchor"
+    cos, sin = np.cos(np.radians(angle)), np.sin(np.radians(angle))
+    anchor = np.asarray(text.get_transform().transform(text.get_position()))
+    turned: Corners = (flat - anchor) @ np.array([[cos, sin], [-sin, cos]]) + anchor
+    return turned
+
+
+def apart(one: Corners, two: Corners) -> bool:
+    """Tell whether a line parts two rectangles, which may touch by `SLACK` pixels."""
+    for side in (*np.diff(one, axis=0)[:2], *np.diff(two, axis=0)[:2]):
+        normal = np.array([-side[1], side[0]]) / (np.hypot(*side) or 1.0)
+        a, b = one @ normal, two @ normal
+        if min(a.max(), b.max()) - max(a.min(), b.min()) <= 2 * SLACK:
+            return True
+    return False

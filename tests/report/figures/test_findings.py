@@ -1,0 +1,114 @@
+"""Who is ahead in a figure, by hand."""
+
+from __future__ import annotations
+
+from math import nan
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from spmark.report.figures.findings import (
+    NO_LEAD,
+    at_widths,
+    beside_baseline,
+    lead_of,
+    leading,
+    most_matrices,
+    said_seconds,
+)
+
+
+def cases(*labels: str, **values: list[float]) -> pd.DataFrame:
+    """Give a speed-up of each label on each matrix at J = 32; NaN is a failure."""
+    rows = [
+        {"op": "spmm", "dtype": "float32", "matrix": f"m{at}", "width": 32, "seed": 0, "label": label, "speedup": value}
+        for label in labels or values
+        for at, value in enumerate(values[label])
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_the_greatest_mean_leads_by_the_ratio_on_common_cases():
+    rows = cases(a=[2, 8, nan], b=[1, 4, 100], c=[1, 1, 1])
+    lead = lead_of(rows, "speedup")
+    assert lead is not None
+    assert (lead.first, lead.second, lead.cases) == ("a", "b", 2)
+    assert (lead.first_mean, lead.second_mean) == pytest.approx((4, 2))
+    assert (lead.factor.value, lead.factor.low, lead.factor.high) == pytest.approx((2, 2, 2))
+    assert not lead.tied
+    said = "a is fastest with 4.0×, before b with 2.0×, a factor of 2.00 (95 % interval 2.00 to 2.00)"
+    assert lead.told("is fastest", lambda mean: f"{mean:.1f}×") == said
+
+
+def test_the_least_leads_where_less_is_better():
+    rows = cases(a=[2, 8], b=[1, 4])
+    lead = lead_of(rows, "speedup", less=True)
+    assert lead is not None
+    assert (lead.first, lead.second) == ("b", "a")
+    assert lead.factor.value == pytest.approx(2)
+
+
+def test_a_difference_within_the_interval_is_a_tie():
+    rng = np.random.default_rng(1)
+    base = rng.lognormal(0, 1, 20)
+    rows = cases(a=list(base * rng.lognormal(0.01, 0.2, 20)), b=list(base))
+    said = leading(rows, "speedup", "is fastest", lambda mean: f"{mean:.2f}×")
+    assert " tie, a factor of " in said
+    # Matrices differ by far more than the two labels: what one gains on each of them is no tie.
+    apart = cases(a=list(base * 1.05 * rng.lognormal(0, 0.01, 20)), b=list(base))
+    said = leading(apart, "speedup", "is fastest", lambda mean: f"{mean:.2f}×")
+    assert said.startswith("spmm, float32: a is fastest with ")
+    assert said.endswith(", over 20 cases.")
+
+
+def test_equal_labels_tie_also_without_an_interval():
+    lead = lead_of(cases(a=[2.0], b=[2.0]), "speedup")
+    assert lead is not None
+    assert lead.tied
+    assert "interval" not in lead.told("leads", str)
+
+
+def test_who_solved_no_more_than_half_leads_nothing():
+    lead = lead_of(cases(a=[1, 1, 1, 1], b=[9, nan, nan, nan]), "speedup")
+    assert lead is not None
+    assert (lead.first, lead.second, lead.cases) == ("a", "", 4)
+
+
+def test_without_common_cases_none_leads():
+    rows = cases(a=[1, 1, nan], b=[nan, 1, 1], c=[1, nan, 1])
+    assert lead_of(rows, "speedup") is None
+    assert leading(rows, "speedup", "is fastest", str) == f"spmm, float32: {NO_LEAD}."
+    assert at_widths(rows, "speedup") == f"{NO_LEAD}."
+
+
+def test_the_baseline_stands_beside_with_a_ratio_of_one():
+    rows = beside_baseline(cases(a=[0.5, 0.5, nan]), "base", "speedup")
+    assert rows.groupby("label")["speedup"].agg(list).to_dict() == {"a": [0.5, 0.5], "base": [1.0, 1.0]}
+    lead = lead_of(rows, "speedup")
+    assert lead is not None
+    assert lead.first == "base"
+
+
+def test_matrices_are_counted_for_each_label():
+    rows = cases(a=[2, 8, 1], b=[1, 4, 3])
+    said = "spmm, float32: a is fastest on 2 of 3 matrices, by a factor of 2.00 in the mean; b on 1."
+    assert most_matrices(rows, "speedup") == said
+    assert most_matrices(cases(a=[2, 1], b=[1, 2]), "speedup").endswith("b on 1, a tie.")
+
+
+def test_each_width_has_a_leader():
+    rows = cases(a=[2, 4], b=[1, 2])
+    wide = cases(a=[1, 1], b=[3, 6]).assign(width=64)
+    even = cases(a=[1, 1], b=[1, 1]).assign(width=128)
+    said = (
+        "a is fastest at J = 32, a factor of 2.00 from the next; b is fastest at J = 64, a factor of 4.24 from the "
+        "next; a and b tie at J = 128, a factor of 1.00 from the next."
+    )
+    assert at_widths(pd.concat([rows, wide, even]), "speedup") == said
+
+
+def test_times_have_units():
+    assert [said_seconds(time) for time in (3e-6, 1.25e-3, 0.5, 12.0, 4000)] == [
+        "3 µs", "1.2 ms", "500 ms", "12 s", "4,000 s",
+    ]  # fmt: skip
