@@ -100,12 +100,13 @@ def implementations() -> str:
         "`spmark doctor` says which of these can run on a machine, and why the others cannot. The README in each "
         "folder below `impls/` says how a system works and where it deviates from its paper.\n",
     ]
-    for name in IMPLEMENTATIONS:
-        made: Any = create(name)
-        kinds = ", ".join(sorted(str(kind) for kind in made.devices))
-        operators = ", ".join(sorted(str(op) for op in made.ops))
-        parts += [f"## {name}\n", f"{_first(type(made))} Operators: {operators}. Devices: {kinds}.\n"]
-        rows = [[f"`{field}`", text, f"`{getattr(made, field)!s}`"] for field, text in _tunables(type(made)).items()]
+    made = {name: create(name) for name in IMPLEMENTATIONS}
+    overview = [[f"[`{name}`](#{name})", *_reach(one), _first(type(one))] for name, one in made.items()]
+    parts.append(table(("name", "devices", "operators", "what it is"), overview))
+    for name, one in made.items():
+        devices, operators = _reach(one)
+        parts += [f"## {name}\n", f"{_first(type(one))} Operators: {operators}. Devices: {devices}.\n"]
+        rows = [[f"`{field}`", text, f"`{getattr(one, field)!s}`"] for field, text in _tunables(type(one)).items()]
         parts.append(table(("tunable", "meaning", "default"), rows) if rows else "")
     return "\n".join(parts)
 
@@ -145,6 +146,11 @@ def _tunables(kind: type[Any]) -> Mapping[str, str]:
             said = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
             found[field.target.id] = str(after.value.value) if said else ""
     return {name: text for name, text in found.items() if name in getattr(kind, "__dataclass_fields__", {})}
+
+
+def _reach(made: Any) -> tuple[str, str]:
+    """Give the devices and the operators of an implementation."""
+    return ", ".join(sorted(map(str, made.devices))), ", ".join(sorted(map(str, made.ops)))
 
 
 def _first(kind: type[Any]) -> str:

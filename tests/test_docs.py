@@ -87,6 +87,7 @@ def test_generated_pages_are_complete(generated: ModuleType) -> None:
             assert all(f"`{option}`" in commands for option in parameter.opts if option.startswith("--"))
     implementations = generated.implementations()
     assert all(f"## {name}\n" in implementations for name in IMPLEMENTATIONS)
+    assert all(f"| [`{name}`](#{name}) |" in implementations for name in IMPLEMENTATIONS)
     assert "| `c` |" in implementations
     assert all(f"| `{name}` |" in generated.sweeps() for name in packaged_sweeps())
     assert all(
