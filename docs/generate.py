@@ -1,6 +1,6 @@
 """Pages of the documentation that follow from the code: MkDocs calls `on_files` before it reads any page.
 
-What can be read from the program is never written twice: commands and their options, keys of sweeps, fields of records,
+Notes link published figures where the repository has them. The site has copies of these figures. What can be read from the program is never written twice: commands and their options, keys of sweeps, fields of records,
 implementations with their tunables, sweeps.
 """
 
@@ -10,6 +10,7 @@ import ast
 import inspect
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, get_args
 
 import typer
@@ -23,6 +24,9 @@ from spmark.impls.core.record import CandidateRow, Environment, Measurement, Pro
 from spmark.impls.table import IMPLEMENTATIONS, create
 from spmark.suite.cli import app
 
+ROOT = Path(__file__).parents[1]
+FIGURES = "report/reference/h200"
+
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages."""
@@ -35,7 +39,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     }
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
+    for figure in sorted((ROOT / FIGURES).glob("*/*.png")):
+        place = str(figure.relative_to(ROOT / FIGURES))
+        files.append(File.generated(config, f"figures/{place}", abs_src_path=str(figure)))
     return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Let links to published figures lead to the site's copies."""
+    return markdown.replace(f"](../../{FIGURES}/", "](../figures/")
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

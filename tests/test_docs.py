@@ -96,6 +96,12 @@ def test_generated_pages_are_complete(generated: ModuleType) -> None:
     assert all(f"| `{field.alias or name}` |" in generated.sweep_file() for name, field in Sweep.model_fields.items())
 
 
+def test_notes_link_the_site_s_copies_of_figures(generated: ModuleType) -> None:
+    link = "[SpMM](../../report/reference/h200/stile_fig7_spmm/speedup.png)"
+    assert link in " ".join((ROOT / "docs/notes/stile.md").read_text().split())
+    assert generated.on_page_markdown(link, page=None) == "[SpMM](../figures/stile_fig7_spmm/speedup.png)"
+
+
 def test_generated_tables_have_as_many_cells_as_heads(generated: ModuleType) -> None:
     for page in (
         generated.commands,
