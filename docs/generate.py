@@ -1,7 +1,8 @@
 """Pages of the documentation that follow from the code: MkDocs calls `on_files` before it reads any page.
 
-Notes link published figures where the repository has them. The site has copies of these figures. What can be read from the program is never written twice: commands and their options, keys of sweeps, fields of records,
-implementations with their tunables, sweeps.
+Notes link published figures where the repository has them, and the site has copies of these figures. What can be read
+from the program is never written twice: commands and their options, keys of sweeps, fields of records, implementations
+with their tunables, sweeps.
 """
 
 from __future__ import annotations
