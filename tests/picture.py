@@ -31,7 +31,7 @@ def main() -> None:
             page.open(site / "index.html")
             view = {"width": SIZE[0], "height": SIZE[1], "deviceScaleFactor": 1, "mobile": False}
             page.call("Emulation.setDeviceMetricsOverride", **view)
-            page.script("document.querySelector('figure').scrollIntoView()")
+            page.script("(document.querySelector('figure') ?? document.body).scrollIntoView()")
             taken = page.call("Page.captureScreenshot", format="png")
     PICTURE.write_bytes(base64.b64decode(taken["data"]))
 

@@ -23,6 +23,7 @@ from spmark.suite.cli import app
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(file for file in (ROOT / "docs").rglob("*.md") if file.name != "questions.md")
 READMES = [ROOT / "README.md", ROOT / "REPRODUCING.md", ROOT / "CONTRIBUTING.md"]
+PROSE = [*PAGES, ROOT / "README.md", ROOT / "REPRODUCING.md", *sorted((ROOT / "impls").glob("*/README.md"))]
 PROGRAM = re.compile(r"(?:^|[\s;])(?:\.venv/bin/)?spmark ([a-z].*)")
 
 
@@ -130,10 +131,10 @@ def test_every_page_is_in_the_navigation() -> None:
     assert named == {str(page.relative_to(ROOT / "docs")) for page in PAGES} | made
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: str(page.relative_to(ROOT)))
 def test_paragraphs_and_sentences_are_short(page: Path) -> None:
-    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
-    for paragraph in re.split(r"\n\s*\n|\n(?=- |\d+\. )", text):
+    text = re.sub(r"```.*?```|<!--.*?-->\n", "", page.read_text(), flags=re.DOTALL)
+    for paragraph in re.split(r"\n\s*\n|\n(?= *- | *\d+\. )", text):
         if not paragraph.lstrip().startswith(("|", "#", ":::")):
             assert len(paragraph.split()) <= 60, paragraph
     sentences = re.split(r"(?<=[.:?!])\s+", re.sub(r"^(\||#|:::).*$", "", text, flags=re.MULTILINE))
