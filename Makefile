@@ -37,7 +37,7 @@ SOURCES := pyproject.toml scripts/build_backend.py
 CUDA_FILES := find $(PACKAGES) tests -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.hpp'
 
 .DELETE_ON_ERROR:
-.PHONY: help quickstart figures docs install browser test test-rest test-all lint format types wheel extras clean
+.PHONY: help quickstart figures picture docs install browser test test-rest test-all lint format types wheel extras clean
 
 help: ## say what there is
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{ printf "%-12s%s\n", $$1, $$2 }'
@@ -47,7 +47,7 @@ quickstart: .venv/.run-$(EXTRA) ## install, run a small sweep, draw its page und
 
 # The speed-ups of every published sweep (repeated runs of one code, which are no sweep, have files of other names), and the
 # figures that figures.txt names for it.
-figures: .venv/.run-$(EXTRA) ## redraw README's figures from the published records
+figures: .venv/.run-$(EXTRA) ## redraw figures and README's table from the published records
 	@set -e; for records in report/reference/*/*/records.jsonl.gz; do \
 	  folder=$${records%/*}; page=out/$${folder#report/}; \
 	  $(BIN)/spmark report "$$folder" --out "$$page"; \
@@ -56,6 +56,10 @@ figures: .venv/.run-$(EXTRA) ## redraw README's figures from the published recor
 	    cp "$$page"/figures/*-"$$figure".png "$$folder/$$figure.png"; \
 	  done; \
 	done
+	@$(BIN)/python scripts/results_table.py
+
+picture: .venv/.dev-$(EXTRA) ## draw README's picture of a site anew; needs make browser
+	@$(BIN)/python tests/picture.py
 
 # A link that leads nowhere ends it. The library's maintainers announce its successor in every build.
 docs: .venv/.dev-$(EXTRA) ## build the documents into out/docs
