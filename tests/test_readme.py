@@ -10,10 +10,8 @@ from scripts_by_name import load_script
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-PAGES = sorted(
-    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "impls").glob("*/README.md")],
-)
-MADE = {f"docs/reference/{name}.md" for name in ("commands", "implementations", "records", "sweepfile", "sweeps")}
+# `make docs` checks the links inside of the site; notes link figures outside of it.
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/notes/*.md"), *ROOT.glob("impls/*/README.md")])
 
 
 def test_the_table_of_results_is_what_the_records_say() -> None:
@@ -29,5 +27,4 @@ def test_links_lead_to_files(page: Path) -> None:
     text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL)
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
         if "://" not in target:
-            place = (page.parent / target).resolve()
-            assert place.exists() or str(place.relative_to(ROOT)) in MADE, f"{page}: no file {target}"
+            assert (page.parent / target).exists(), f"{page}: no file {target}"
