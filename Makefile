@@ -37,7 +37,7 @@ SOURCES := pyproject.toml scripts/build_backend.py
 CUDA_FILES := find $(PACKAGES) tests -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.hpp'
 
 .DELETE_ON_ERROR:
-.PHONY: help quickstart figures screenshots docs install browser test test-rest test-all lint format types wheel extras clean
+.PHONY: help quickstart figures picture screenshots docs install browser test test-rest test-all lint format types wheel extras clean
 
 help: ## say what there is
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{ printf "%-12s%s\n", $$1, $$2 }'
@@ -47,7 +47,7 @@ quickstart: .venv/.run-$(EXTRA) ## install, run a small sweep, draw its page und
 
 # The speed-ups of every published sweep (repeated runs of one code, which are no sweep, have files of other names), and the
 # figures that figures.txt names for it.
-figures: .venv/.run-$(EXTRA) ## redraw README's figures from the published records
+figures: .venv/.run-$(EXTRA) ## redraw figures and README's table from the published records
 	@set -e; for records in report/reference/*/*/records.jsonl.gz; do \
 	  folder=$${records%/*}; page=out/$${folder#report/}; \
 	  $(BIN)/spmark report "$$folder" --out "$$page"; \
@@ -56,6 +56,10 @@ figures: .venv/.run-$(EXTRA) ## redraw README's figures from the published recor
 	    cp "$$page"/figures/*-"$$figure".png "$$folder/$$figure.png"; \
 	  done; \
 	done
+	@$(BIN)/python scripts/results_table.py
+
+picture: .venv/.dev-$(EXTRA) ## draw README's picture of a site anew; needs make browser
+	@$(BIN)/python tests/picture.py
 
 screenshots: .venv/.dev-$(EXTRA) ## take pictures of the pages of out/quickstart, wide and narrow, light and dark
 	@PYTHONPATH=tests $(BIN)/python scripts/screenshots.py out/quickstart out/screenshots

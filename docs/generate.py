@@ -1,7 +1,8 @@
 """Pages of the documentation that follow from the code: MkDocs calls `on_files` before it reads any page.
 
-What can be read from the program is never written twice: commands and their options, keys of sweeps, fields of records,
-implementations with their tunables, sweeps, examples.
+Notes link published figures where the repository has them, and the site has copies of these figures. What can be read
+from the program is never written twice: commands and their options, keys of sweeps, fields of records, implementations
+with their tunables, sweeps, examples.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from spmark.impls.core.record import CandidateRow, Environment, Measurement, Pro
 from spmark.impls.table import IMPLEMENTATIONS, create
 from spmark.suite.cli import app
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
+FIGURES = "report/reference/h200"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -40,7 +43,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     }
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
+    for figure in sorted((ROOT / FIGURES).glob("*/*.png")):
+        place = str(figure.relative_to(ROOT / FIGURES))
+        files.append(File.generated(config, f"figures/{place}", abs_src_path=str(figure)))
     return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Let links to published figures lead to the site's copies."""
+    return markdown.replace(f"](../../{FIGURES}/", "](../figures/")
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -105,12 +116,13 @@ def implementations() -> str:
         "`spmark doctor` says which of these can run on a machine, and why the others cannot. The README in each "
         "folder below `impls/` says how a system works and where it deviates from its paper.\n",
     ]
-    for name in IMPLEMENTATIONS:
-        made: Any = create(name)
-        kinds = ", ".join(sorted(str(kind) for kind in made.devices))
-        operators = ", ".join(sorted(str(op) for op in made.ops))
-        parts += [f"## {name}\n", f"{_first(type(made))} Operators: {operators}. Devices: {kinds}.\n"]
-        rows = [[f"`{field}`", text, f"`{getattr(made, field)!s}`"] for field, text in _tunables(type(made)).items()]
+    made = {name: create(name) for name in IMPLEMENTATIONS}
+    overview = [[f"[`{name}`](#{name})", *_reach(one), _first(type(one))] for name, one in made.items()]
+    parts.append(table(("name", "devices", "operators", "what it is"), overview))
+    for name, one in made.items():
+        devices, operators = _reach(one)
+        parts += [f"## {name}\n", f"{_first(type(one))} Operators: {operators}. Devices: {devices}.\n"]
+        rows = [[f"`{field}`", text, f"`{getattr(one, field)!s}`"] for field, text in _tunables(type(one)).items()]
         parts.append(table(("tunable", "meaning", "default"), rows) if rows else "")
     return "\n".join(parts)
 
@@ -186,6 +198,11 @@ def _tunables(kind: type[Any]) -> Mapping[str, str]:
             said = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
             found[field.target.id] = str(after.value.value) if said else ""
     return {name: text for name, text in found.items() if name in getattr(kind, "__dataclass_fields__", {})}
+
+
+def _reach(made: Any) -> tuple[str, str]:
+    """Give the devices and the operators of an implementation."""
+    return ", ".join(sorted(map(str, made.devices))), ", ".join(sorted(map(str, made.ops)))
 
 
 def _first(kind: type[Any]) -> str:

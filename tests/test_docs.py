@@ -24,8 +24,9 @@ from spmark.suite.cli import app
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(file for file in (ROOT / "docs").rglob("*.md") if file.name != "questions.md")
 READMES = [ROOT / "README.md", ROOT / "REPRODUCING.md", ROOT / "CONTRIBUTING.md"]
-QUOTED = {"own-kernel": ROOT / "CONTRIBUTING.md"}
+QUOTED = {"own-kernel": ROOT / "examples/mykernel/mykernel.py"}
 """What the Python of a page is a part of."""
+PROSE = [*PAGES, ROOT / "README.md", ROOT / "REPRODUCING.md", *sorted((ROOT / "impls").glob("*/README.md"))]
 PROGRAM = re.compile(r"(?:^|[\s;])(?:\.venv/bin/)?spmark ([a-z].*)")
 
 
@@ -63,8 +64,8 @@ def python_blocks(page: Path) -> list[str]:
 
 @pytest.mark.parametrize(
     "page",
-    # tests/api/test_snippets.py runs that page in parts, since some need a GPU.
-    [page for page in PAGES if page.name != "products.md" and python_blocks(page)],
+    # tests/api/test_snippets.py and tests/test_walkthroughs.py run these pages in parts.
+    [page for page in PAGES if not page.stem.startswith(("products", "contribute-")) and python_blocks(page)],
     ids=lambda page: page.stem,
 )
 def test_python_of_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,8 +75,7 @@ def test_python_of_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path, mo
         if re.search(r"^(import|from) ", block, re.MULTILINE):
             exec(compile(block, page.name, "exec"), names)
         elif page.stem in QUOTED:
-            part = textwrap.indent(block, "   ")
-            assert part in QUOTED[page.stem].read_text(), "a part of a file stands there word for word"
+            assert block in QUOTED[page.stem].read_text(), "a part of a file stands there word for word"
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +112,7 @@ def test_generated_pages_are_complete(generated: ModuleType) -> None:
             assert all(f"`{option}`" in commands for option in parameter.opts if option.startswith("--"))
     implementations = generated.implementations()
     assert all(f"## {name}\n" in implementations for name in IMPLEMENTATIONS)
+    assert all(f"| [`{name}`](#{name}) |" in implementations for name in IMPLEMENTATIONS)
     assert "| `c` |" in implementations
     assert all(f"| `{name}` |" in generated.sweeps() for name in packaged_sweeps())
     assert all(
@@ -131,6 +132,12 @@ def test_examples_are_shown_with_what_they_do(generated: ModuleType) -> None:
             assert f"python examples/{file.name}" in section.split("```")[0]
             code = section.split("```python\n")[1].rstrip().removesuffix("```")
             assert file.read_text().endswith("\n\n" + code)
+
+
+def test_notes_link_the_site_s_copies_of_figures(generated: ModuleType) -> None:
+    link = "[SpMM](../../report/reference/h200/stile_fig7_spmm/speedup.png)"
+    assert link in " ".join((ROOT / "docs/notes/stile.md").read_text().split())
+    assert generated.on_page_markdown(link, page=None) == "[SpMM](../figures/stile_fig7_spmm/speedup.png)"
 
 
 def test_generated_tables_have_as_many_cells_as_heads(generated: ModuleType) -> None:
@@ -162,10 +169,10 @@ def test_every_page_is_in_the_navigation() -> None:
     assert named == {str(page.relative_to(ROOT / "docs")) for page in PAGES} | made
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: str(page.relative_to(ROOT)))
 def test_paragraphs_and_sentences_are_short(page: Path) -> None:
-    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
-    for paragraph in re.split(r"\n\s*\n|\n(?=- |\d+\. )", text):
+    text = re.sub(r"```.*?```|<!--.*?-->\n", "", page.read_text(), flags=re.DOTALL)
+    for paragraph in re.split(r"\n\s*\n|\n(?= *- | *\d+\. )", text):
         if not paragraph.lstrip().startswith(("|", "#", ":::")):
             assert len(paragraph.split()) <= 60, paragraph
     sentences = re.split(r"(?<=[.:?!])\s+", re.sub(r"^(\||#|:::).*$", "", text, flags=re.MULTILINE))

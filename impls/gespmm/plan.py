@@ -23,7 +23,7 @@ _SDDMM_VECTOR = {DType.FLOAT32: 2, DType.FLOAT16: 8}
 
 
 def sddmm_vector_and_lanes(width: int, dtype: DType) -> tuple[int, int]:
-    """Choose elements of a load and lanes of a non-zero by times measured on an H200 (README).
+    """Choose elements of a load and lanes of a non-zero by times measured on an H200 (docs/notes/gespmm.md).
 
     Four non-zeros at once fill the registers, so that float32 is loaded 8 bytes at a time. Few lanes leave few sums to
     add.

@@ -40,7 +40,7 @@ _MOST_TILES, _DEEP_TILES = 6, 2
 """Tiles of `direct_starts`, and tiles of `direct_deep`."""
 _UNEVEN, _USUAL = (1.5, 2, 3, 4, 6, 8), 4
 """Multiples of the mean length beyond which a row may be long, and the multiple taken without a search. On an H200 the
-fastest was 1.5 to 4 at J = 32 and 128 and up to 8 at J = 512 (four matrices of the tuning half, as the README says)."""
+fastest was 1.5 to 4 at J = 32 and 128 and up to 8 at J = 512 (four matrices of the tuning half)."""
 _LEAST_LONG = 8
 """Least value of ``longest`` by rule or in a search."""
 SHORT = 8

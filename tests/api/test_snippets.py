@@ -35,9 +35,14 @@ def test_pytorch() -> None:
     run("PyTorch")
 
 
+def test_an_implementation() -> None:
+    run("An implementation as it is")
+
+
 def test_no_snippet_is_left_out() -> None:
     assert [title for title, blocks in snippets().items() if blocks] == [
         "SciPy and NumPy",
         "CuPy",
         "PyTorch",
+        "An implementation as it is",
     ]

@@ -113,7 +113,7 @@ def test_more_alike_rows_need_fewer_loads() -> None:
     [(0.0, 1.0, 13_771, 15_581), (0.6, 3.0, 12_554, 14_771), (0.9, 1.0, 9_505, 15_578)],
 )
 def test_loads_of_figure_6_s_matrix(similarity: float, ratio: float, greedy: int, plain: int) -> None:
-    """Its full size; the sums that the folder's README tells."""
+    """Its full size; the sums that docs/notes/lo_spmm.md tells."""
     spec = MatrixSpec(source="patterns", name="similar_1024", args={"similarity": similarity, "ratio": ratio})
     matrix = load_matrix(spec, Cache.default(), 0).csr
     nnz, nnc = count_tiles(matrix, deal_rows(matrix, 32))

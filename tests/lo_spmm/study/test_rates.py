@@ -1,4 +1,4 @@
-"""The fit of the estimate's rates: made-up rates come back, and the shipped rows say what the README says of them."""
+"""The fit of the estimate's rates: made-up rates come back, and the shipped rows say what the notes say of them."""
 
 from __future__ import annotations
 

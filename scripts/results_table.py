@@ -1,0 +1,104 @@
+"""Write README's table of results anew from the records that are published for an H200.
+
+    python scripts/results_table.py
+
+A mean is geometric, over the cases that the system solved. `tests/test_readme.py` holds the table against the records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from spmark.report.derive.cases import derive, spent_s
+from spmark.report.derive.means import mean_speedups
+from spmark.report.derive.statistics import mean_of
+from spmark.report.load.records import current, load_records
+from spmark.report.tables.peers import over_best_other
+
+ROOT = Path(__file__).parents[1]
+_RECORDS = ROOT / "report/reference/h200"
+_BEGIN, _END = "<!-- scripts/results_table.py writes this table -->\n", "<!-- end of the table -->\n"
+_HEAD = (
+    "| system | product | numbers | paper's matrices | unseen matrices | over best other | search | cases |\n"
+    "|---|---|---|---|---|---|---|---|\n"
+)
+_LABELS: Mapping[str, str] = {
+    "SparseTIR": "sparsetir", "STile": "stile", "LiteForm": "liteform", "LO-SpMM": "lo_spmm",
+}  # fmt: skip
+_PRODUCTS: Mapping[str, str] = {"spmm": "SpMM", "sddmm": "SDDMM"}
+_ROWS = (
+    ("SparseTIR", "spmm", "float32", "sparsetir_fig13_spmm", "judging_graphs"),
+    ("SparseTIR", "spmm", "float16", "sparsetir_fig13_spmm", "judging_graphs"),
+    ("SparseTIR", "sddmm", "float32", "sparsetir_fig14_sddmm", "judging_graphs"),
+    ("SparseTIR", "sddmm", "float16", "sparsetir_fig14_sddmm", "judging_graphs"),
+    ("STile", "spmm", "float16", "stile_fig7_spmm", "judging_graphs"),
+    ("STile", "sddmm", "float16", "stile_fig9_sddmm", "judging_graphs"),
+    ("LiteForm", "spmm", "float32", "liteform_fig6_speedup", "judging_graphs"),
+    ("LO-SpMM", "spmm", "float32", "lo_spmm_fig10_speedup", "judging_layers"),
+)
+"""System, operator, dtype, sweep of the paper's matrices, sweep of matrices to which nothing was fitted."""
+
+
+def main() -> None:
+    """Put the table between its marks in the README."""
+    readme = ROOT / "README.md"
+    readme.write_text(rewritten(readme.read_text()))
+
+
+def rewritten(readme: str) -> str:
+    """Give the README with the table as the records have it."""
+    before, rest = readme.split(_BEGIN)
+    return before + _BEGIN + table() + _END + rest.split(_END)[1]
+
+
+def table() -> str:
+    """Give the table in Markdown."""
+    return _HEAD + "".join(f"| {' | '.join(cells)} |\n" for cells in _rows())
+
+
+def _rows() -> Iterator[tuple[str, ...]]:
+    for system, op, dtype, paper, unseen in _ROWS:
+        key = (op, dtype, _LABELS[system])
+        published, judged = (_means(sweep).loc[key] for sweep in (paper, unseen))
+        ahead = over_best_other(_derived(unseen)).set_index(["op", "dtype", "label"]).sort_index().loc[key]
+        yield (
+            system,
+            _PRODUCTS[op],
+            dtype,
+            _shown(published),
+            _shown(judged),
+            f"{mean_of(ahead['over_best']):.2f}",
+            _seconds(float(spent_s(ahead["phases_s"]).median())),
+            f"{_counted(published)}; {_counted(judged)}",
+        )
+
+
+@cache
+def _derived(sweep: str) -> pd.DataFrame:
+    return derive(current(load_records([_RECORDS / sweep])), "cusparse_best")
+
+
+@cache
+def _means(sweep: str) -> pd.DataFrame:
+    return mean_speedups(_derived(sweep)).set_index(["op", "dtype", "label"])
+
+
+def _shown(mean: pd.Series[Any]) -> str:
+    return f"{mean['speedup']:.2f} [{mean['speedup_low']:.2f}, {mean['speedup_high']:.2f}]"
+
+
+def _counted(mean: pd.Series[Any]) -> str:
+    return str(mean["cases"]) if mean["cases"] == mean["problems"] else f"{mean['cases']} of {mean['problems']}"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1e3:.0f} ms"
+
+
+if __name__ == "__main__":
+    main()
