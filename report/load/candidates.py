@@ -5,12 +5,17 @@ Only medians are kept: a sweep's side file holds tens of thousands of sample lis
 
 from __future__ import annotations
 
+import gc
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import groupby
 from math import nan
+from operator import attrgetter
 from pathlib import Path
+from statistics import median
+from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from spmark.impls.core.plausible import read_candidates
@@ -36,8 +41,16 @@ def read_seen(paths: Sequence[Path]) -> Iterator[CandidateRow]:
             yield from read_candidates(side)
 
 
-def load_candidates(paths: Sequence[Path]) -> pd.DataFrame:
+def load_candidates(paths: Sequence[Path], records: pd.DataFrame | None = None) -> pd.DataFrame:
     """Read the candidates beside every record file among and under ``paths``.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        As `spmark.report.load.records.load_records` takes them.
+    records : DataFrame, optional
+        As `spmark.report.load.records.load_records` gives it. Only candidates that `measured` can use are then kept:
+        those of the records' cases that were timed.
 
     Returns
     -------
@@ -50,13 +63,39 @@ def load_candidates(paths: Sequence[Path]) -> pd.DataFrame:
     RecordError
         A path is missing, a file cannot be read, or a complete line is not a candidate.
     """
-    rows = [
-        (row.case_id, row.implementation_version, row.environment, row.config, row.predicted, _median(row.samples_us))
-        for row in read_seen(paths)
-    ]
-    frame = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"predicted": float, "seen_us": float})
-    text = frame["candidate"].map(lambda config: json.dumps(config, sort_keys=True, default=str))
-    return frame[~frame[_OF_CASE].assign(text=text).duplicated(keep="last")].reset_index(drop=True)
+    known = None if records is None else set(records[_OF_CASE].itertuples(index=False, name=None))
+    cases: dict[tuple[str, ...], dict[Hashable, tuple[Any, float | None, float]]] = {}
+    with _without_collecting():
+        for case, of_case in groupby(read_seen(paths), attrgetter(*_OF_CASE)):
+            newest = cases.setdefault(case, {})
+            for row in of_case if known is None or case in known else ():
+                config = _identity(row.config)
+                newest.pop(config, None)  # the newer row stands last
+                newest[config] = row.config, row.predicted, median(row.samples_us) if row.samples_us else nan
+        rows = [
+            (*case, *seen) for case, newest in cases.items() for seen in newest.values() if known is None or seen[2] > 0
+        ]
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"predicted": float, "seen_us": float})
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Hold back the collector of cycles, which would walk over all rows that were read, time and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _identity(config: Mapping[str, Any]) -> Hashable:
+    """Give what equal configs share."""
+    try:
+        return frozenset(config.items())
+    except TypeError:  # a value holds further values
+        return json.dumps(config, sort_keys=True, default=str)
 
 
 def measured(derived: pd.DataFrame, candidates: pd.DataFrame) -> pd.DataFrame:
@@ -78,7 +117,3 @@ def measured(derived: pd.DataFrame, candidates: pd.DataFrame) -> pd.DataFrame:
     timed = candidates[candidates["seen_us"] > 0]
     cases = derived.loc[derived["median_us"].notna(), [*_OF_CASE, *_TOLD]]
     return timed.merge(cases, on=_OF_CASE, validate="many_to_one")
-
-
-def _median(samples_us: Sequence[float]) -> float:
-    return float(np.median(samples_us)) if samples_us else nan

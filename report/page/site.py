@@ -78,7 +78,8 @@ def report_of(
     """
     facts = load_transfers(folders)
     moved = moved_of(facts, paper)
-    report = compose(load_records(folders), baseline, title, paper, load_candidates(folders), moved=moved)
+    records = load_records(folders)
+    report = compose(records, baseline, title, paper, load_candidates(folders, records), moved=moved)
     return with_studies(report, facts, moved) if moved else report
 
 
