@@ -9,7 +9,7 @@ import gc
 import json
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import groupby
+from itertools import count, groupby
 from math import nan
 from operator import attrgetter
 from pathlib import Path
@@ -24,7 +24,8 @@ from spmark.report.load.records import record_files
 
 COLUMNS = ("case_id", "implementation_version", "environment", "candidate", "predicted", "seen_us")
 """Columns of `load_candidates`; ``candidate`` is the config, ``seen_us`` its median, NaN where it was only scored."""
-_OF_CASE = ["case_id", "implementation_version", "environment"]
+OF_CASE = ("case_id", "implementation_version", "environment")
+"""Columns that tell the case of a candidate."""
 _TOLD = ["op", "dtype", "matrix", "matrix_kind", "nnz", "width", "seed", "label", "implementation", "config"]
 
 
@@ -49,7 +50,7 @@ def load_candidates(paths: Sequence[Path], records: pd.DataFrame | None = None) 
     paths : sequence of Path
         As `spmark.report.load.records.load_records` takes them.
     records : DataFrame, optional
-        As `spmark.report.load.records.load_records` gives it. Only candidates that `measured` can use are then kept:
+        With the columns `OF_CASE`. Only candidates that `measured` can use are then kept:
         those of the records' cases that were timed.
 
     Returns
@@ -63,19 +64,19 @@ def load_candidates(paths: Sequence[Path], records: pd.DataFrame | None = None) 
     RecordError
         A path is missing, a file cannot be read, or a complete line is not a candidate.
     """
-    known = None if records is None else set(records[_OF_CASE].itertuples(index=False, name=None))
-    cases: dict[tuple[str, ...], dict[Hashable, tuple[Any, float | None, float]]] = {}
+    known = None if records is None else set(records[list(OF_CASE)].itertuples(index=False, name=None))
+    cases: dict[tuple[str, ...], dict[Hashable, tuple[int, Any, float | None, float]]] = {}
+    place = count()
     with _without_collecting():
-        for case, of_case in groupby(read_seen(paths), attrgetter(*_OF_CASE)):
+        for case, of_case in groupby(read_seen(paths), attrgetter(*OF_CASE)):
             newest = cases.setdefault(case, {})
             for row in of_case if known is None or case in known else ():
-                config = _identity(row.config)
-                newest.pop(config, None)  # the newer row stands last
-                newest[config] = row.config, row.predicted, median(row.samples_us) if row.samples_us else nan
-        rows = [
-            (*case, *seen) for case, newest in cases.items() for seen in newest.values() if known is None or seen[2] > 0
-        ]
-    return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"predicted": float, "seen_us": float})
+                seen_us = median(row.samples_us) if row.samples_us else nan
+                newest[_identity(row.config)] = next(place), row.config, row.predicted, seen_us
+        kept = ((case, seen) for case, newest in cases.items() for seen in newest.values())
+        rows = [(seen[0], *case, *seen[1:]) for case, seen in kept if known is None or seen[-1] > 0]
+    frame = pd.DataFrame(rows, columns=["place", *COLUMNS]).astype({"predicted": float, "seen_us": float})
+    return frame.sort_values("place", ignore_index=True).drop(columns="place")
 
 
 @contextmanager
@@ -115,5 +116,5 @@ def measured(derived: pd.DataFrame, candidates: pd.DataFrame) -> pd.DataFrame:
         the plan of the case chose; cases without a result are left out.
     """
     timed = candidates[candidates["seen_us"] > 0]
-    cases = derived.loc[derived["median_us"].notna(), [*_OF_CASE, *_TOLD]]
-    return timed.merge(cases, on=_OF_CASE, validate="many_to_one")
+    cases = derived.loc[derived["median_us"].notna(), [*OF_CASE, *_TOLD]]
+    return timed.merge(cases, on=list(OF_CASE), validate="many_to_one")

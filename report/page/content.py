@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 
 import pandas as pd
 
@@ -16,7 +19,7 @@ from spmark.report.claims.published import PAPERS
 from spmark.report.claims.scorecard import scorecard_tables
 from spmark.report.derive.cases import baseline_names, choose_baseline, derive
 from spmark.report.derive.transfers import Moved
-from spmark.report.figures.all import draw_all
+from spmark.report.figures.all import start_drawing
 from spmark.report.figures.costmodel import cost_model_table
 from spmark.report.figures.plot import Drawing
 from spmark.report.figures.predictions import agreement_table
@@ -30,6 +33,7 @@ from spmark.report.tables.extrapolated import extrapolated_table
 from spmark.report.tables.peers import best_other_table
 from spmark.report.tables.table import Chapter, Table
 
+_log = logging.getLogger(__name__)
 Facts = list[tuple[str, str]]
 NO_RECORDS = "There are no records here: nothing was measured yet, so there is nothing to show."
 _MEASURED = {
@@ -87,9 +91,10 @@ def compose(
     baseline: str | None = None,
     title: str | None = None,
     paper: PaperPage | None = None,
-    seen: pd.DataFrame | None = None,
+    seen: Callable[[], pd.DataFrame] | None = None,
     *,
     moved: Moved | None = None,
+    pool: Executor | None = None,
 ) -> Report:
     """Build the report of loaded records.
 
@@ -104,10 +109,13 @@ def compose(
         The sweeps' names by default, or the paper's.
     paper : PaperPage, optional
         Only the records of this paper's sweeps are reported; all records, with a notice, where none is of these sweeps.
-    seen : DataFrame, optional
-        What searches saw, as `spmark.report.load.candidates.load_candidates` gives it.
+    seen : callable, optional
+        Gives what searches saw, as `spmark.report.load.candidates.load_candidates` does. It is called late, so that
+        another process can read meanwhile.
     moved : Moved, optional
         Studies of moved models, which answer claims beside the records.
+    pool : Executor, optional
+        Draws the figures; this process does by default.
 
     Raises
     ------
@@ -129,9 +137,11 @@ def compose(
         )
     papers = (paper.name,) if paper and paper.name in PAPERS else PAPERS
     older = frame.groupby("device").size() - kept.groupby("device").size()
-    candidates = pd.DataFrame(columns=list(COLUMNS)) if seen is None else seen
+    candidates = cache(seen or partial(pd.DataFrame, columns=list(COLUMNS)))
     sections = [
-        _section(str(device), part.reset_index(drop=True), baseline, int(older[device]), papers, candidates, moved)
+        _section(
+            str(device), part.reset_index(drop=True), baseline, int(older[device]), papers, candidates, moved, pool
+        )
         for device, part in kept.groupby("device", sort=False)
     ]
     return Report(heading, notices, sections)
@@ -152,14 +162,19 @@ def _section(  # noqa: PLR0917
     wanted: str | None,
     older: int,
     papers: Sequence[str],
-    candidates: pd.DataFrame,
+    candidates: Callable[[], pd.DataFrame],
     moved: Moved | None,
+    pool: Executor | None,
 ) -> Section:
+    _log.info("%s: deriving speed-ups", device)
     baseline = choose_baseline(frame, wanted)
     derived = derive(frame, baseline)
     kind = DeviceKind(frame["device_kind"].iloc[0])
-    seen = measured(derived, candidates)
-    blocks: list[Drawing | Table] = [*draw_all(derived, baseline, seen)]
+    _log.info("%s: reading what searches saw", device)
+    seen = measured(derived, candidates())
+    figures = start_drawing(derived, baseline, seen, pool)
+    _log.info("%s: making tables", device)
+    blocks: list[Drawing | Table] = []
     if baseline:
         blocks += [*tables.mean_tables(derived, baseline), tables.break_even_table(derived, baseline)]
         blocks.append(best_other_table(derived))
@@ -174,9 +189,11 @@ def _section(  # noqa: PLR0917
         roof_table(derived),
     ]
     blocks += [tables.build_table(derived, baseline), tables.flag_table(derived), tables.matrix_facts(derived)]
+    _log.info("%s: answering the papers' claims", device)
     blocks += [replace(table, chapter=Chapter.SCORECARD) for table in scorecard_tables(frame, papers, moved)]
+    _log.info("%s: drawing figures", device)
     prefix = path_component(device)
-    named = [replace(block, name=f"{prefix}-{block.name}") for block in blocks if _says_something(block)]
+    named = [replace(block, name=f"{prefix}-{block.name}") for block in (*figures, *blocks) if _says_something(block)]
     notices = _notices(derived, baseline, wanted, older)
     return Section(device, _MEASURED[kind], _facts(derived, kind, baseline), notices, named)
 

@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 import base64
+import logging
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from functools import partial
 from html import escape
 from importlib.resources import files
 from math import isinf
@@ -16,7 +19,7 @@ from string import Template
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.names import path_component
 from spmark.report.figures.plot import Drawing
-from spmark.report.load.candidates import load_candidates
+from spmark.report.load.candidates import OF_CASE, load_candidates
 from spmark.report.load.records import load_records
 from spmark.report.load.transfers import load_transfers
 from spmark.report.page.content import Facts, PaperPage, Report, Section, compose
@@ -27,6 +30,9 @@ from spmark.report.tables.latex import latex
 from spmark.report.tables.spreadsheet import csv_of
 from spmark.report.tables.table import Chapter, Table, first_line
 
+_log = logging.getLogger(__name__)
+WORTH_HELPERS = 500
+"""Records below which other processes take longer to start than they save."""
 _FIGURES, _TABLES = "figures", "tables"
 _DATA = ("data (CSV)", ".csv")
 
@@ -67,9 +73,20 @@ def write_report(
 
 
 def report_of(
-    folders: Sequence[Path], baseline: str | None = None, title: str | None = None, paper: PaperPage | None = None
+    folders: Sequence[Path],
+    baseline: str | None = None,
+    title: str | None = None,
+    paper: PaperPage | None = None,
+    pool: Executor | None = None,
 ) -> Report:
     """Build the report of all records and studies under ``folders``, as `write_report` writes it; may have no section.
+
+    Parameters
+    ----------
+    folders, baseline, title, paper
+        As for `write_report`.
+    pool : Executor, optional
+        Processes that read and draw where there are at least `WORTH_HELPERS` records.
 
     Raises
     ------
@@ -78,8 +95,13 @@ def report_of(
     """
     facts = load_transfers(folders)
     moved = moved_of(facts, paper)
+    _log.info("reading records")
     records = load_records(folders)
-    report = compose(records, baseline, title, paper, load_candidates(folders, records), moved=moved)
+    if len(records) < WORTH_HELPERS:
+        pool = None
+    reading = (folders, records[list(OF_CASE)])
+    seen = pool.submit(load_candidates, *reading).result if pool else partial(load_candidates, *reading)
+    report = compose(records, baseline, title, paper, seen, moved=moved, pool=pool)
     return with_studies(report, facts, moved) if moved else report
 
 
@@ -105,6 +127,7 @@ def write_site(report: Report, out: Path) -> Path:
     RecordError
         ``out`` cannot be written.
     """
+    _log.info("writing pages, figures and tables")
     made = pages(report)
     try:
         for folder in (_FIGURES, _TABLES):

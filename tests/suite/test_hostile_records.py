@@ -22,6 +22,7 @@ from spmark.suite import cli
 from spmark.suite.asv.importer import import_records
 from spmark.suite.cli_options import ExitCode
 from spmark.suite.commands.console import console, say, table
+from spmark.suite.logs import Printable
 from spmark.suite.options import Options
 from spmark.suite.provenance import RUNS, RunRow, command_line, is_run, read_batches
 from spmark.suite.recipe import recipe
@@ -243,7 +244,7 @@ def test_messages_and_warnings_are_printable(capfd):
     screen = console(False)
     say(screen, f"a{ESCAPES}\nb")
     screen.print(table(f"t{ESCAPES}", [{f"k{ESCAPES}": f"v{ESCAPES}"}], plain=True))
-    line = cli._Printable("%(message)s").format(logging.makeLogRecord({"msg": "x %s", "args": (ESCAPES,)}))
+    line = Printable("%(message)s").format(logging.makeLogRecord({"msg": "x %s", "args": (ESCAPES,)}))
     assert line.isprintable()
     shown = capfd.readouterr().out
     assert "\\x1b" in shown
