@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 from collections.abc import Iterator
@@ -52,4 +53,5 @@ def helpers(*modules: str) -> Iterator[Executor | None]:
 def _set_up(level: int) -> None:
     """Speak as the parent does, and leave it to the parent to answer Ctrl-C."""
     log_to_screen(level)
+    gc.freeze()  # what all helpers have imported need not be walked over again and again
     signal.signal(signal.SIGINT, signal.SIG_IGN)

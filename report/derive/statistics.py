@@ -7,7 +7,7 @@ resampling is seeded, so that the same records give the same report.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import ceil, inf, nan
 
 import numpy as np
@@ -46,6 +46,7 @@ class Interval:
 NOTHING = Interval(nan, nan, nan)
 
 
+@cache
 def median_rank(count: int, confidence: float = CONFIDENCE) -> int:
     """Give the rank r for which the r-th smallest and r-th largest of ``count`` samples enclose the median.
 
