@@ -81,7 +81,7 @@ def agreement(plans: pd.DataFrame) -> pd.DataFrame:
 
 def _rank_correlation(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
     """Give Spearman's correlation. To import SciPy's statistics takes as long as to draw a figure."""
-    return float(np.corrcoef(*(pd.Series(values).rank() for values in (x, y)))[0, 1])
+    return float(np.corrcoef(pd.Series(x).rank().to_numpy(), pd.Series(y).rank().to_numpy())[0, 1])
 
 
 def agreement_table(seen: pd.DataFrame) -> Table:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
@@ -130,12 +127,12 @@ def _drawn(name: str, about: str, cases: pd.DataFrame, width_in: float) -> Plot:
 def _points(ax: Axes, cases: pd.DataFrame, sides: list[str], places: tuple[float, dict[str, float]]) -> None:
     """Draw the cases over their bars, in rising order from left to right."""
     bar, offsets = places
-    for key, part in cases.groupby(["side", "label"]):
-        side, label = map(str, cast("tuple[str, str]", key))
-        rising = part.sort_values("share", kind="stable")
-        spread = (np.arange(len(rising)) + 0.5) / len(rising) - 0.5
-        x = sides.index(side) + offsets[label] + 0.8 * bar * spread
-        for bound, (marker, _) in _MARKS.items():
-            here = (rising["bound"] == bound).to_numpy()
+    rising = cases.sort_values("share", kind="stable")
+    of_bar = rising.groupby(["side", "label"])["share"]
+    spread = (of_bar.cumcount() + 0.5) / of_bar.transform("size") - 0.5
+    x = rising["side"].map(sides.index) + rising["label"].map(offsets) + 0.8 * bar * spread
+    for bound, (marker, _) in _MARKS.items():
+        here = rising["bound"] == bound
+        if here.any():
             ax.plot(x[here], rising.loc[here, "share"], marker, color="black", markersize=2.5, markerfacecolor="white",
                     markeredgewidth=0.4, zorder=4)  # fmt: skip
