@@ -170,15 +170,16 @@ def _section(  # noqa: PLR0917
     baseline = choose_baseline(frame, wanted)
     derived = derive(frame, baseline)
     kind = DeviceKind(frame["device_kind"].iloc[0])
-    _log.info("%s: reading what searches saw", device)
-    seen = measured(derived, candidates())
-    figures = start_drawing(derived, baseline, seen, pool)
     _log.info("%s: making tables", device)
     blocks: list[Drawing | Table] = []
     if baseline:
         blocks += [*tables.mean_tables(derived, baseline), tables.break_even_table(derived, baseline)]
         blocks.append(best_other_table(derived))
     blocks += [variant_table(derived), cost_model_table(derived), extrapolated_table(derived)]
+    # Late, since another process may still be reading.
+    _log.info("%s: reading what searches saw", device)
+    seen = measured(derived, candidates())
+    figures = start_drawing(derived, baseline, seen, pool)
     blocks += [agreement_table(seen), choice_table(seen)]
     if kind is DeviceKind.HOST_SIMT:
         blocks.append(tables.checked_table(derived))
