@@ -14,6 +14,7 @@ import typer
 
 from spmark.suite import cli_history, cli_machine, cli_models, cli_reports, cli_sweeps
 from spmark.suite.cli_options import EXIT_CODES, ExitCode
+from spmark.suite.logs import log_to_screen
 
 app = typer.Typer(
     name="spmark",
@@ -26,15 +27,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-class _Printable(logging.Formatter):
-    """Spells control characters: warnings quote records that others made."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        from spmark.impls.core.names import printable
-
-        return printable(super().format(record), "\n\t")
 
 
 def _version(wanted: bool) -> None:
@@ -51,12 +43,7 @@ def root(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
 ) -> None:
     """Set up logging for every command."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(_Printable("%(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, handlers=[handler])
-    logging.captureWarnings(True)  # libraries quote what they draw
-    for noisy in ("matplotlib", "numba", "urllib3", "asyncio"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    log_to_screen(logging.DEBUG if debug else logging.WARNING)
 
 
 for group in (cli_machine, cli_sweeps, cli_reports, cli_history, cli_models):

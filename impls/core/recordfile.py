@@ -119,14 +119,17 @@ def _rows(lines: Iterable[bytes], path: Path, kind: type[Row]) -> Iterator[Row]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        with reading(f"{path}:{number}", f"a {kind.__name__}", RecordError):
-            try:
-                row = parse_model(kind, line)
-            except NoJsonError:
-                _log.warning("%s:%d: passed over a line that was cut off (%d bytes)", path, number, len(line))
-                continue
-            except ValidationError as error:
-                raise RecordError(f"{path}:{number}: expected a {kind.__name__}\n{error}") from error
+        try:
+            row = parse_model(kind, line)
+        except NoJsonError:
+            _log.warning("%s:%d: passed over a line that was cut off (%d bytes)", path, number, len(line))
+            continue
+        except ValidationError as error:
+            raise RecordError(f"{path}:{number}: expected a {kind.__name__}\n{error}") from error
+        except Exception:
+            # The guard is entered after the fault: to enter the guard takes as long as to parse a line.
+            with reading(f"{path}:{number}", f"a {kind.__name__}", RecordError):
+                raise
         yield row
 
 

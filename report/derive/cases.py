@@ -6,6 +6,7 @@ baseline. Otherwise the baseline's own record of the same problem is used.
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import isnan, nan
@@ -131,7 +132,7 @@ def spent_s(phases_s: pd.Series[Any], phases: Sequence[str] = SPENT_PHASES) -> p
 
 def medians(samples_us: pd.Series[Any]) -> pd.Series[float]:
     """Give the median of each row's samples; NaN where a row has none."""
-    return samples_us.map(lambda taken: np.median(taken) if len(taken) else nan).astype(float)
+    return samples_us.map(lambda taken: statistics.median(taken.tolist()) if len(taken) else nan).astype(float)
 
 
 def _intervals(name: str, intervals: Iterable[Interval], index: pd.Index) -> Columns:

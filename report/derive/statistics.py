@@ -7,6 +7,7 @@ resampling is seeded, so that the same records give the same report.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from math import ceil, inf, nan
 
 import numpy as np
@@ -45,6 +46,7 @@ class Interval:
 NOTHING = Interval(nan, nan, nan)
 
 
+@cache
 def median_rank(count: int, confidence: float = CONFIDENCE) -> int:
     """Give the rank r for which the r-th smallest and r-th largest of ``count`` samples enclose the median.
 
@@ -170,16 +172,29 @@ def geometric_mean(ratios: ArrayLike, clusters: ArrayLike | None = None, seed: i
     mean = float(np.exp(logs.mean()))
     if sums.size < 2:
         return Interval(mean, nan, nan)
+    return Interval(mean, *_ends_of_mean(sums.tobytes(), counts.tobytes(), seed))
+
+
+@lru_cache(maxsize=1 << 14)
+def _ends_of_mean(sums: bytes, counts: bytes, seed: int) -> tuple[float, float]:
+    """Give the interval of a geometric mean from each cluster's sum of logarithms and number of cases.
+
+    A report asks for most intervals several times, in figures of two widths and in tables.
+    """
+    of_clusters, cases = np.frombuffer(sums, np.float64), np.frombuffer(counts, np.intp)
+    clusters, alike = of_clusters.size, cases.min() == cases.max()
     rng = np.random.default_rng(seed)
-    step = max(1, _CHUNK // sums.size)
+    step = max(1, _CHUNK // clusters)
     parts = []
     for start in range(0, _MEAN_RESAMPLES, step):
-        draw = rng.integers(sums.size, size=(min(step, _MEAN_RESAMPLES - start), sums.size), dtype=np.int32)
-        parts.append(sums[draw].sum(axis=1) / counts[draw].sum(axis=1))
-    student = special.stdtrit(sums.size - 1, (1 + CONFIDENCE) / 2)
-    tail = float(special.ndtr(-student * np.sqrt(sums.size / (sums.size - 1))))
+        draw = rng.integers(clusters, size=(min(step, _MEAN_RESAMPLES - start), clusters), dtype=np.int32)
+        # Clusters of one size need no second gathering.
+        drawn = clusters * cases[0] if alike else cases.take(draw).sum(axis=1)
+        parts.append(of_clusters.take(draw).sum(axis=1) / drawn)
+    student = special.stdtrit(clusters - 1, (1 + CONFIDENCE) / 2)
+    tail = float(special.ndtr(-student * np.sqrt(clusters / (clusters - 1))))
     low, high = np.exp(np.quantile(np.concatenate(parts), [tail, 1 - tail]))
-    return Interval(mean, float(low), float(high))
+    return float(low), float(high)
 
 
 def mean_of(ratios: ArrayLike) -> float:

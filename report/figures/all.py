@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
 
@@ -14,16 +16,27 @@ from spmark.report.figures.costmodel import cost_model, priced
 from spmark.report.figures.costs import break_even, search_time, searched
 from spmark.report.figures.memory import memory_per_matrix, memory_ratios
 from spmark.report.figures.overheads import built, overhead_by_phase
-from spmark.report.figures.plot import Drawing, Plot, render
+from spmark.report.figures.plot import Drawing, Plot, render_each
 from spmark.report.figures.predictions import predicted, predicted_times, tile_times, tiles_held_out
 from spmark.report.figures.roof import frozen_roof, has_roof, measured_roof
 from spmark.report.figures.series import series_of, time_over_series
 from spmark.report.figures.speedups import speedup_over_size, speedup_per_matrix, speedup_per_width
 from spmark.report.figures.variants import RATIOS, drawable, variant_ratios
 
+_log = logging.getLogger(__name__)
+_NEVER_DRAWN = ["samples_us", "warm_samples_us", "graph_samples_us", "baseline_samples_us"]
+"""Columns that no figure reads, and that are most of what another process would be sent."""
+
 
 def draw_all(derived: pd.DataFrame, baseline: str | None, seen: pd.DataFrame | None = None) -> list[Drawing]:
-    """Draw every figure that the records of one device can fill.
+    """Draw every figure that the records of one device can fill; see `start_drawing`."""
+    return list(start_drawing(derived, baseline, seen))
+
+
+def start_drawing(
+    derived: pd.DataFrame, baseline: str | None, seen: pd.DataFrame | None = None, pool: Executor | None = None
+) -> Iterator[Drawing]:
+    """Give every figure that the records of one device can fill.
 
     Parameters
     ----------
@@ -33,12 +46,20 @@ def draw_all(derived: pd.DataFrame, baseline: str | None, seen: pd.DataFrame | N
         What the speed-ups are over, for captions and axes.
     seen : DataFrame, optional
         What searches measured, as `spmark.report.load.candidates.measured` gives it.
+    pool : Executor, optional
+        As for `spmark.report.figures.plot.render_each`.
     """
+    derived = derived.drop(columns=_NEVER_DRAWN)
     resultless = sorted(set(derived["label"]) - set(derived.loc[derived["median_us"].notna(), "label"]))
     derived = derived[~derived["label"].isin(resultless)]
-    drawings = [render(plot) for plot in _plots(derived, baseline, seen)]
     left_out = f" Without any result here, so not drawn: {', '.join(resultless)}." if resultless else ""
-    return [replace(drawing, caption=drawing.caption + left_out) for drawing in drawings]
+    return _captioned(render_each(_plots(derived, baseline, seen), pool), left_out)
+
+
+def _captioned(drawings: Iterator[Drawing], further: str) -> Iterator[Drawing]:
+    for drawing in drawings:
+        _log.info("drawing figures: %s is done", drawing.name)
+        yield replace(drawing, caption=drawing.caption + further)
 
 
 def _plots(

@@ -6,7 +6,8 @@ frame.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from io import BytesIO
 
@@ -65,6 +66,20 @@ class Drawing:
     """What the figure shows, in a few words."""
     finding: str = ""
     """Who is ahead and by how much, in one sentence."""
+
+
+def render_each(draws: Iterable[Callable[[float], Plot]], pool: Executor | None = None) -> Iterator[Drawing]:
+    """Draw plots at both widths, in order; the number of processes does not change a byte.
+
+    Parameters
+    ----------
+    draws : iterable of callable
+        Each as for `render`; for a pool of processes each must be picklable.
+    pool : Executor, optional
+        Draws all plots from now on, while the caller does other things. Without a pool each plot is drawn when the
+        iterator comes to the plot.
+    """
+    return pool.map(render, draws) if pool else map(render, draws)
 
 
 @in_style

@@ -12,7 +12,7 @@ from math import nan
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from scipy import stats
+from numpy.typing import NDArray
 
 from spmark.report.derive.groups import in_panel_order, panels_of
 from spmark.report.derive.statistics import mean_of
@@ -73,10 +73,15 @@ def agreement(plans: pd.DataFrame) -> pd.DataFrame:
             x, y = part[_PREDICTED].to_numpy(np.float64), part["measured_us"].to_numpy(np.float64)
             if min(np.unique(x).size, np.unique(y).size) < _FEWEST:
                 continue
-            scores = np.corrcoef(x, y)[0, 1], np.corrcoef(np.log(x), np.log(y))[0, 1], stats.spearmanr(x, y).statistic
+            scores = np.corrcoef(x, y)[0, 1], np.corrcoef(np.log(x), np.log(y))[0, 1], _rank_correlation(x, y)
             error, bias = np.sqrt(np.mean((x - y) ** 2)), mean_of(x / y)
             rows.append((op, dtype, label, part.groupby(_CASE).ngroups, len(part), *scores, error, bias))
     return pd.DataFrame(rows, columns=_AGREEMENT)
+
+
+def _rank_correlation(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+    """Give Spearman's correlation. To import SciPy's statistics takes as long as to draw a figure."""
+    return float(np.corrcoef(pd.Series(x).rank().to_numpy(), pd.Series(y).rank().to_numpy())[0, 1])
 
 
 def agreement_table(seen: pd.DataFrame) -> Table:

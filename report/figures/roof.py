@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -154,12 +152,13 @@ def _values(ax: Axes, means: pd.DataFrame, places: Places, bar_in: float) -> Non
 
 def _points(ax: Axes, cases: pd.DataFrame, bar: float, places: Places) -> None:
     """Draw the cases over their bars, in rising order from left to right."""
-    for key, part in cases.groupby(["side", "label"]):
-        side, label = map(str, cast("tuple[str, str]", key))
-        rising = part.sort_values("share", kind="stable")
-        spread = (np.arange(len(rising)) + 0.5) / len(rising) - 0.5
-        x = places[side, label] + 0.8 * bar * spread
-        for bound, (marker, _) in _MARKS.items():
-            here = (rising["bound"] == bound).to_numpy()
+    rising = cases.sort_values("share", kind="stable")
+    of_bar = rising.groupby(["side", "label"])["share"]
+    spread = (of_bar.cumcount() + 0.5) / of_bar.transform("size") - 0.5
+    at = np.array([places[key] for key in zip(rising["side"], rising["label"], strict=True)])
+    x = at + 0.8 * bar * spread
+    for bound, (marker, _) in _MARKS.items():
+        here = rising["bound"] == bound
+        if here.any():
             ax.plot(x[here], rising.loc[here, "share"], marker, color="black", markersize=2.5, markerfacecolor="white",
                     markeredgewidth=0.4, zorder=4)  # fmt: skip

@@ -262,6 +262,8 @@ def _points(ax: Axes, part: pd.DataFrame, column: str, series: Mapping[str, Look
     for label, look in series.items():
         for made in (False, True):
             points = part[(part["label"] == label) & (part["kinds"].isin(_MADE) == made)]
+            if points.empty:
+                continue
             ax.plot(
                 points[column], points["speedup"].clip(lower=LEAST_POINT), look.marker, zorder=3,
                 markerfacecolor="white" if made else look.colour,

@@ -5,12 +5,17 @@ Only medians are kept: a sweep's side file holds tens of thousands of sample lis
 
 from __future__ import annotations
 
+import gc
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import count, groupby
 from math import nan
+from operator import attrgetter
 from pathlib import Path
+from statistics import median
+from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from spmark.impls.core.plausible import read_candidates
@@ -19,7 +24,8 @@ from spmark.report.load.records import record_files
 
 COLUMNS = ("case_id", "implementation_version", "environment", "candidate", "predicted", "seen_us")
 """Columns of `load_candidates`; ``candidate`` is the config, ``seen_us`` its median, NaN where it was only scored."""
-_OF_CASE = ["case_id", "implementation_version", "environment"]
+OF_CASE = ("case_id", "implementation_version", "environment")
+"""Columns that tell the case of a candidate."""
 _TOLD = ["op", "dtype", "matrix", "matrix_kind", "nnz", "width", "seed", "label", "implementation", "config"]
 
 
@@ -36,8 +42,16 @@ def read_seen(paths: Sequence[Path]) -> Iterator[CandidateRow]:
             yield from read_candidates(side)
 
 
-def load_candidates(paths: Sequence[Path]) -> pd.DataFrame:
+def load_candidates(paths: Sequence[Path], records: pd.DataFrame | None = None) -> pd.DataFrame:
     """Read the candidates beside every record file among and under ``paths``.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        As `spmark.report.load.records.load_records` takes them.
+    records : DataFrame, optional
+        With the columns `OF_CASE`. Only candidates that `measured` can use are then kept:
+        those of the records' cases that were timed.
 
     Returns
     -------
@@ -50,13 +64,39 @@ def load_candidates(paths: Sequence[Path]) -> pd.DataFrame:
     RecordError
         A path is missing, a file cannot be read, or a complete line is not a candidate.
     """
-    rows = [
-        (row.case_id, row.implementation_version, row.environment, row.config, row.predicted, _median(row.samples_us))
-        for row in read_seen(paths)
-    ]
-    frame = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"predicted": float, "seen_us": float})
-    text = frame["candidate"].map(lambda config: json.dumps(config, sort_keys=True, default=str))
-    return frame[~frame[_OF_CASE].assign(text=text).duplicated(keep="last")].reset_index(drop=True)
+    known = None if records is None else set(records[list(OF_CASE)].itertuples(index=False, name=None))
+    cases: dict[tuple[str, ...], dict[Hashable, tuple[int, Any, float | None, float]]] = {}
+    place = count()
+    with _without_collecting():
+        for case, of_case in groupby(read_seen(paths), attrgetter(*OF_CASE)):
+            newest = cases.setdefault(case, {})
+            for row in of_case if known is None or case in known else ():
+                seen_us = median(row.samples_us) if row.samples_us else nan
+                newest[_identity(row.config)] = next(place), row.config, row.predicted, seen_us
+        kept = ((case, seen) for case, newest in cases.items() for seen in newest.values())
+        rows = [(seen[0], *case, *seen[1:]) for case, seen in kept if known is None or seen[-1] > 0]
+    frame = pd.DataFrame(rows, columns=["place", *COLUMNS]).astype({"predicted": float, "seen_us": float})
+    return frame.sort_values("place", ignore_index=True).drop(columns="place")
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Hold back the collector of cycles, which would walk over all rows that were read, time and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _identity(config: Mapping[str, Any]) -> Hashable:
+    """Give what equal configs share."""
+    try:
+        return frozenset(config.items())
+    except TypeError:  # a value holds further values
+        return json.dumps(config, sort_keys=True, default=str)
 
 
 def measured(derived: pd.DataFrame, candidates: pd.DataFrame) -> pd.DataFrame:
@@ -76,9 +116,5 @@ def measured(derived: pd.DataFrame, candidates: pd.DataFrame) -> pd.DataFrame:
         the plan of the case chose; cases without a result are left out.
     """
     timed = candidates[candidates["seen_us"] > 0]
-    cases = derived.loc[derived["median_us"].notna(), [*_OF_CASE, *_TOLD]]
-    return timed.merge(cases, on=_OF_CASE, validate="many_to_one")
-
-
-def _median(samples_us: Sequence[float]) -> float:
-    return float(np.median(samples_us)) if samples_us else nan
+    cases = derived.loc[derived["median_us"].notna(), [*OF_CASE, *_TOLD]]
+    return timed.merge(cases, on=list(OF_CASE), validate="many_to_one")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 
 import pandas as pd
@@ -17,7 +20,7 @@ from spmark.report.claims.scorecard import scorecard_tables
 from spmark.report.claims.verdicts import Verdict
 from spmark.report.derive.cases import baseline_names, choose_baseline, derive
 from spmark.report.derive.transfers import Moved
-from spmark.report.figures.all import draw_all
+from spmark.report.figures.all import start_drawing
 from spmark.report.figures.costmodel import cost_model_table
 from spmark.report.figures.plot import Drawing
 from spmark.report.figures.predictions import agreement_table
@@ -36,16 +39,36 @@ from spmark.report.tables.systems import systems_table
 from spmark.report.tables.table import Chapter, Table
 from spmark.report.tables.winners import winner_map
 
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class _Derived:
+    """One device's cases of one sweep."""
+
+    sweep: str
+    cases: pd.DataFrame
+    baseline: str | None
+    prefix: str
+    """Of the names of figures and tables."""
+    older: int
+    """Rows that are left out, being of older code, of another protocol or of another flush."""
+
+    @property
+    def device(self) -> str:
+        return str(self.cases["device"].iloc[0])
+
 
 def compose(
     frame: pd.DataFrame,
     baseline: str | None = None,
     title: str | None = None,
     paper: PaperPage | None = None,
-    seen: pd.DataFrame | None = None,
+    seen: Callable[[], pd.DataFrame] | None = None,
     *,
     moved: Moved | None = None,
     listed: Mapping[str, ListedSweep] = MappingProxyType({}),
+    pool: Executor | None = None,
 ) -> Report:
     """Build the report of loaded records: for each device an overview, and a section for each sweep.
 
@@ -60,12 +83,15 @@ def compose(
         The sweep's name or the number of sweeps by default, or the paper's name.
     paper : PaperPage, optional
         Only the records of this paper's sweeps are reported; all records, with a notice, where none is of these sweeps.
-    seen : DataFrame, optional
-        What searches saw, as `spmark.report.load.candidates.load_candidates` gives it.
+    seen : callable, optional
+        Gives what searches saw, as `spmark.report.load.candidates.load_candidates` does. It is called late, so that
+        another process can read meanwhile.
     moved : Moved, optional
         Studies of moved models, which answer claims beside the records.
     listed : mapping of str to ListedSweep
         What is known of packaged sweeps, by name.
+    pool : Executor, optional
+        Draws the figures; this process does by default.
 
     Raises
     ------
@@ -86,29 +112,41 @@ def compose(
             f"expected a baseline out of {', '.join(baseline_names(kept))}, found {baseline!r} in none of the records"
         )
     papers = (paper.name,) if paper and paper.name in PAPERS else ()
-    candidates = pd.DataFrame(columns=list(COLUMNS)) if seen is None else seen
-    overviews: list[Section] = []
-    sections: list[Section] = []
-    collected: dict[str, list[Coverage]] = {name: [] for name in names}
+    _log.info("deriving speed-ups")
+    of_sweeps = list(_derived(frame, baseline, alone=len(names) == 1))
+    # Late, since another process may still be reading.
+    _log.info("reading what searches saw")
+    candidates = (seen or partial(pd.DataFrame, columns=list(COLUMNS)))()
+    saw = [measured(of.cases, candidates) for of in of_sweeps]
+    figures = [start_drawing(of.cases, of.baseline, one, pool) for of, one in zip(of_sweeps, saw, strict=True)]
+    overviews = []
     for device, rows in frame.groupby("device", sort=False):
+        _log.info("%s: answering the papers' claims", device)
         whole = choose_baseline(kept[kept["device"] == device], baseline)
-        pooled = []
-        for name, part in rows.groupby("sweep"):
-            now = current(part)
-            chosen = choose_baseline(now, baseline)
-            derived = derive(now, chosen)
-            prefix = "-".join(map(path_component, (str(device), *([str(name)] if len(names) > 1 else []))))
-            section = _of_sweep(derived, chosen, prefix, measured(derived, candidates))
-            notes = notices_of(derived, chosen, baseline, len(part) - len(derived))
-            sections.append(replace(section, notices=notes))
-            collected[str(name)].append(_collected(derived, listed.get(str(name))))
-            pooled += [derived] if chosen == whole else []
         cards = _answered_tables(rows, papers, moved)
+        pooled = [of.cases for of in of_sweeps if of.device == device and of.baseline == whole]
         # No sweep need have the baseline that most rows of all sweeps name.
         pooled = pooled or [derive(kept[kept["device"] == device].reset_index(drop=True), whole)]
         overviews.append(_overview(current(pd.concat(pooled, ignore_index=True)), whole, cards))
+    sections: list[Section] = []
+    collected: dict[str, list[Coverage]] = {name: [] for name in names}
+    for of, one, drawn in zip(of_sweeps, saw, figures, strict=True):
+        _log.info("%s: making the page of %s", of.device, of.sweep)
+        notes = notices_of(of.cases, of.baseline, baseline, of.older)
+        sections.append(replace(_of_sweep(of, one, drawn), notices=notes))
+        collected[of.sweep].append(_collected(of.cases, listed.get(of.sweep)))
     pages = tuple(_page(name, listed.get(name), collected[name]) for name in names)
     return Report(heading, notices, [*overviews, *sections], pages)
+
+
+def _derived(frame: pd.DataFrame, wanted: str | None, *, alone: bool) -> Iterator[_Derived]:
+    """Give the current cases of each device and sweep with their derived columns; names of several sweeps differ."""
+    for device, rows in frame.groupby("device", sort=False):
+        for name, part in rows.groupby("sweep"):
+            now = current(part)
+            baseline = choose_baseline(now, wanted)
+            prefix = "-".join(map(path_component, (str(device), *([] if alone else [str(name)]))))
+            yield _Derived(str(name), derive(now, baseline), baseline, prefix, len(part) - len(now))
 
 
 def _of_paper(frame: pd.DataFrame, paper: PaperPage) -> tuple[pd.DataFrame, list[str]]:
@@ -120,10 +158,11 @@ def _of_paper(frame: pd.DataFrame, paper: PaperPage) -> tuple[pd.DataFrame, list
     return frame, [f"No record here is of a sweep of {paper.name} ({known}): all records are shown."]
 
 
-def _of_sweep(derived: pd.DataFrame, baseline: str | None, prefix: str, seen: pd.DataFrame) -> Section:
-    """Give the section of one device's cases of one sweep; its blocks' names begin with ``prefix``."""
+def _of_sweep(of: _Derived, seen: pd.DataFrame, figures: Iterator[Drawing]) -> Section:
+    """Give the section of one device's cases of one sweep; its figures may still be in the making."""
+    derived, baseline = of.cases, of.baseline
     kind = DeviceKind(derived["device_kind"].iloc[0])
-    blocks: list[Drawing | Table] = [*draw_all(derived, baseline, seen), tables.times_table(derived)]
+    blocks: list[Drawing | Table] = [tables.times_table(derived)]
     if baseline:
         blocks += [*tables.mean_tables(derived, baseline), tables.break_even_table(derived, baseline)]
         blocks.append(best_other_table(derived))
@@ -138,9 +177,9 @@ def _of_sweep(derived: pd.DataFrame, baseline: str | None, prefix: str, seen: pd
         roof_table(derived),
     ]
     blocks += [tables.build_table(derived, baseline), tables.flag_table(derived), tables.matrix_facts(derived)]
-    device, sweep = str(derived["device"].iloc[0]), str(derived["sweep"].iloc[0])
     facts = [*facts_of(derived, kind, baseline), ("Versions", versions_of(derived))]
-    return Section(device, MEASURED[kind], facts, [], _named(blocks, prefix), sweep, points_of(derived))
+    named = _named([*figures, *blocks], of.prefix)
+    return Section(of.device, MEASURED[kind], facts, [], named, of.sweep, points_of(derived))
 
 
 def _overview(pooled: pd.DataFrame, baseline: str | None, cards: Sequence[Table]) -> Section:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from functools import partial
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
 from spmark.impls.core.errors import RecordError
 from spmark.report.figures.plot import Drawing
-from spmark.report.load.candidates import load_candidates
+from spmark.report.load.candidates import OF_CASE, load_candidates
 from spmark.report.load.records import load_records
 from spmark.report.load.transfers import load_transfers
 from spmark.report.page.compose import compose
@@ -25,6 +28,9 @@ from spmark.report.tables.table import Chapter, Table
 _INDEX = f"{Chapter.SUMMARY.value}.html"
 _OURS = re.compile(rf"({'|'.join(Chapter)})(-\d+)?\.html")
 """Names of our pages."""
+_log = logging.getLogger(__name__)
+WORTH_HELPERS = 500
+"""Records below which other processes take longer to start than they save."""
 
 
 def write_report(
@@ -73,8 +79,16 @@ def report_of(
     paper: PaperPage | None = None,
     *,
     listed: Mapping[str, ListedSweep] = MappingProxyType({}),
+    pool: Executor | None = None,
 ) -> Report:
     """Build the report of all records and studies under ``folders``, as `write_report` writes it; may have no section.
+
+    Parameters
+    ----------
+    folders, baseline, title, paper
+        As for `write_report`.
+    pool : Executor, optional
+        Processes that read and draw where there are at least `WORTH_HELPERS` records.
 
     Raises
     ------
@@ -83,8 +97,13 @@ def report_of(
     """
     facts = load_transfers(folders)
     moved = moved_of(facts, paper)
-    frame = load_records(folders, by_sweep=True)
-    report = compose(frame, baseline, title, paper, load_candidates(folders), moved=moved, listed=listed)
+    _log.info("reading records")
+    records = load_records(folders, by_sweep=True)
+    if len(records) < WORTH_HELPERS:
+        pool = None
+    reading = (folders, records[list(OF_CASE)])
+    seen = pool.submit(load_candidates, *reading).result if pool else partial(load_candidates, *reading)
+    report = compose(records, baseline, title, paper, seen, moved=moved, listed=listed, pool=pool)
     return with_studies(report, facts, moved) if moved else report
 
 
@@ -110,6 +129,7 @@ def write_site(report: Report, out: Path) -> Path:
     RecordError
         ``out`` cannot be written.
     """
+    _log.info("writing pages, figures and tables")
     made = pages(report)
     try:
         for folder in (FIGURES, TABLES):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, partial
+from itertools import repeat
 from math import isinf, isnan
 from typing import Any
 
@@ -56,11 +58,9 @@ class Cell:
 def shown(frame: pd.DataFrame) -> tuple[list[str], list[list[Cell]]]:
     """Give the columns that a table shows, and its cells row by row: ends of intervals are part of their column."""
     columns = [str(name) for name in frame if not _is_end(str(name), frame)]
-    rows = [
-        [_cell(column, row[column], row.get(f"{column}_low"), row.get(f"{column}_high")) for column in columns]
-        for row in frame.to_dict("records")
-    ]
-    return columns, rows
+    ends = [[frame.get(f"{column}_{end}", repeat(None)) for end in ("low", "high")] for column in columns]
+    cells = [map(partial(_cell, column), frame[column], *of) for column, of in zip(columns, ends, strict=True)]
+    return columns, [list(row) for row in zip(*cells, strict=True)]
 
 
 def _is_end(name: str, frame: pd.DataFrame) -> bool:
@@ -92,10 +92,12 @@ def number(column: str, value: float) -> str:
     """Give a number in the unit that its column's name says."""
     if isinf(value):
         return "never"
-    for ending, form in _FORMS:
-        if column.endswith(ending):
-            return form(value)
-    return f"{value:,.0f}"
+    return _form(column)(value)
+
+
+@cache
+def _form(column: str) -> Callable[[float], str]:
+    return next((form for ending, form in _FORMS if column.endswith(ending)), "{:,.0f}".format)
 
 
 def _digits(value: float) -> str:

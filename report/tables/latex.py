@@ -10,12 +10,12 @@ from spmark.report.tables.table import Table, first_line
 
 MOST_ROWS = 40
 """Rows up to which a table stands on one page."""
-_ESCAPED = {
+_ESCAPED = str.maketrans({
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
     "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
     "|": r"\textbar{}", '"': r"\textquotedbl{}", "×": r"$\times$", "µ": r"$\mu$", "±": r"$\pm$", "–": "--",
-    "‘": "`", "’": "'", "…": r"\dots{}", "[": "{[}", "]": "{]}",
-}  # fmt: skip
+    "‘": "`", "’": "'", "…": r"\dots{}", "[": "{[}", "]": "{]}", "\0": "{}",
+})  # fmt: skip
 
 
 def latex(table: Table) -> str:
@@ -50,8 +50,7 @@ def escape(text: str) -> str:
     """Give text that LaTeX sets as it is; a letter outside ASCII that has no command becomes a question mark."""
     # Two hyphens would become a dash.
     plain = " ".join(text.split()).replace("--", "-\0-")
-    letters = (_ESCAPED.get(letter, letter if letter.isascii() else "?") for letter in plain)
-    return "".join(letters).replace("\0", "{}")
+    return plain.translate(_ESCAPED).encode("ascii", "replace").decode()
 
 
 def _cell(cell: Cell) -> str:

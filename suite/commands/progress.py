@@ -1,7 +1,8 @@
-"""The progress bar of a run: how far, how long still, and what the child is doing."""
+"""What runs and reports are doing: the progress bar of a run, and the stages of a report."""
 
 from __future__ import annotations
 
+import logging
 from typing import Self
 
 from rich.console import Console
@@ -56,3 +57,29 @@ class Bar(Watcher):
         if row.status not in FINAL:
             first = row.reason.splitlines()[0] if row.reason else ""
             say(self._console, f"[red]{row.status}[/red] {escape(row.case_id)}: {escape(first)}")
+
+
+class Stages(logging.Handler):
+    """Shows the newest message of a logger on the last line of a terminal, until the work is done."""
+
+    def __init__(self, console: Console, logger: str) -> None:
+        super().__init__(logging.INFO)
+        self._status = console.status("")
+        self._logger = logging.getLogger(logger)
+        self._level = self._logger.level
+
+    def __enter__(self) -> Self:
+        self._logger.addHandler(self)
+        self._logger.setLevel(min(self._logger.getEffectiveLevel(), logging.INFO))
+        self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._status.stop()
+        self._logger.setLevel(self._level)
+        self._logger.removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show a message of a stage; warnings go to standard error anyway."""
+        if record.levelno == logging.INFO:
+            self._status.update(printable(escape(record.getMessage())))

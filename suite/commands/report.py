@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,11 @@ from rich.markup import escape
 
 from spmark.impls.core.errors import RecordError
 from spmark.suite.commands.console import answer, console, say
+from spmark.suite.commands.progress import Stages
+from spmark.suite.helpers import helpers
 
 if TYPE_CHECKING:
-    from spmark.report.page.content import PaperPage
+    from spmark.report.page.content import PaperPage, Report
 
 
 def draw(
@@ -27,25 +30,32 @@ def draw(
     SweepError
         There is no such paper.
     """
+    screen = console(as_json)
+    with nullcontext() if as_json else Stages(screen, "spmark.report"):
+        report, index = _written(list(results), out, baseline, title, paper)
+    if as_json:
+        answer({"page": index, "notices": report.notices})
+        return
+    for notice in report.notices:
+        say(screen, escape(notice))
+    say(screen, escape(str(index)))
+
+
+def _written(
+    folders: Sequence[Path], out: Path, baseline: str | None, title: str | None, paper: str | None
+) -> tuple[Report, Path]:
     from spmark.report.page.site import report_of, write_site
     from spmark.suite.listed import PackagedSweeps
 
-    folders = list(results)
     chosen = _paper(paper) if paper else None
-    report = report_of(folders, baseline, title, chosen, listed=PackagedSweeps())
+    with helpers("spmark.report.figures.all") as pool:
+        report = report_of(folders, baseline, title, chosen, listed=PackagedSweeps(), pool=pool)
     if not report.sections:
         raise RecordError(
             f"{', '.join(map(str, folders))}: expected records, found none; run a sweep first (spmark run quickstart) "
             "and name the folder that it says"
         )
-    index = write_site(report, out)
-    if as_json:
-        answer({"page": index, "notices": report.notices})
-        return
-    screen = console(as_json)
-    for notice in report.notices:
-        say(screen, escape(notice))
-    say(screen, escape(str(index)))
+    return report, write_site(report, out)
 
 
 def _paper(name: str) -> PaperPage:

@@ -8,9 +8,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, model_validator
 
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.recordfile import FolderLock, RecordFile, read_rows
@@ -126,6 +127,19 @@ def test_line_of_another_kind_is_an_error(tmp_path: Path) -> None:
     path.write_text('{"number": 1}\n\n{"number": "many"}\n')
     with pytest.raises(RecordError, match=r"rows\.jsonl:3: expected a Row\n(.|\n)*number"):
         numbers(path)
+
+
+def test_a_fault_of_the_parser_names_the_line(tmp_path: Path) -> None:
+    class Odd(BaseModel):
+        @model_validator(mode="before")
+        @classmethod
+        def fails(cls, data: Any) -> Any:
+            raise RecursionError(data)
+
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n{}\n")
+    with pytest.raises(RecordError, match=r"rows.jsonl:2: expected a Odd, found parts that are nested too deeply"):
+        list(read_rows(path, Odd))
 
 
 def test_missing_and_unwritable(tmp_path: Path) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import math
 
 import pytest
+from pandas.testing import assert_frame_equal
 
+from spmark.impls.core.record import CandidateRow
+from spmark.impls.core.recordfile import RecordFile
 from spmark.report.derive.cases import derive
 from spmark.report.load.candidates import load_candidates, measured
 from spmark.report.load.records import load_records
@@ -21,6 +25,39 @@ def test_the_newer_row_of_a_config_counts(searched_folder):
 def test_only_measured_candidates_of_cases_with_a_result_are_kept(seen):
     assert sorted(seen["matrix"].value_counts().items()) == [("ogb/a", 4), ("ogb/b", 2), ("ogb/c", 2)]
     assert seen["seen_us"].max() == 60.0
+
+
+def test_of_records_only_what_can_be_used_is_read(searched_folder, seen):
+    records = load_records([searched_folder])
+    of_records = load_candidates([searched_folder], records)
+    assert (of_records["seen_us"] > 0).all()
+    assert_frame_equal(measured(derive(records, None), of_records), seen)
+    assert load_candidates([searched_folder], records[records["matrix"] == "ogb/b"])["candidate"].map(
+        lambda config: config["formats"]
+    ).to_list() == ["mixed", "blocks"]
+    assert load_candidates([searched_folder], records.iloc[:0]).empty
+
+
+@pytest.mark.parametrize("key", [8, [8, {"a": 1}]])
+def test_a_newer_row_without_times_replaces_an_older_one(key, records, write):
+    place = write([records.measurement(samples_us=[1.0])])
+    (row,) = load_records([place]).to_dict("records")
+    about = {name: row[name] for name in ("case_id", "implementation_version", "environment")}
+    with RecordFile(place / "candidates.jsonl") as file:
+        for config, samples_us in (({"a": 1, "b": key}, [2.0]), ({"b": 9}, [3.0]), ({"b": key, "a": 1}, [])):
+            file.append(CandidateRow(**about, config=config, samples_us=samples_us))
+    assert load_candidates([place])["candidate"].to_list() == [{"b": 9}, {"b": key, "a": 1}]
+    assert load_candidates([place], load_records([place]))["seen_us"].to_list() == [3.0]
+
+
+def test_the_collector_is_left_as_it_was(searched_folder):
+    for was in (True, False):
+        (gc.enable if was else gc.disable)()
+        try:
+            load_candidates([searched_folder])
+            assert gc.isenabled() is was
+        finally:
+            gc.enable()
 
 
 def test_no_side_file_is_no_candidate(records, write):

@@ -1,0 +1,57 @@
+"""Helper processes of a command: one for each core that this process may use."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import signal
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import get_context
+
+from spmark.impls.core.cores import allowed_cores
+from spmark.impls.core.errors import SpmarkError
+from spmark.suite.logs import log_to_screen
+
+
+@contextmanager
+def helpers(*modules: str) -> Iterator[Executor | None]:
+    """Give a pool of processes, which start with the first call; None on one core.
+
+    The program must be importable: a script needs its guard (``if __name__ == "__main__"``).
+
+    Parameters
+    ----------
+    modules : str
+        Imported once for all helpers.
+
+    Raises
+    ------
+    SpmarkError
+        A helper was killed.
+    """
+    cores = len(allowed_cores())
+    if cores == 1:
+        yield None
+        return
+    context = get_context("forkserver")
+    context.set_forkserver_preload([*modules])
+    pool = ProcessPoolExecutor(cores, context, _set_up, (logging.getLogger().level,))
+    try:
+        yield pool
+    except BrokenProcessPool as error:
+        raise SpmarkError(
+            "a helper process was ended from outside, for want of memory perhaps: free some memory, or allow one core "
+            "(taskset -c 0), which needs no helpers"
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _set_up(level: int) -> None:
+    """Speak as the parent does, and leave it to the parent to answer Ctrl-C."""
+    log_to_screen(level)
+    gc.freeze()  # what all helpers have imported need not be walked over again and again
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,36 @@
+"""Helper processes: their answers, their absence on one core, and the message when one is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from spmark.impls.core.errors import SpmarkError
+from spmark.suite import helpers as module
+from spmark.suite.helpers import helpers
+
+
+@pytest.fixture
+def two_cores(monkeypatch):
+    monkeypatch.setattr(module, "allowed_cores", lambda: [0, 1])
+
+
+def test_helpers_are_other_processes(two_cores):
+    with helpers() as pool:
+        assert pool is not None
+        assert list(pool.map(abs, (-1, 2, -3))) == [1, 2, 3]
+        assert pool.submit(os.getpid).result() != os.getpid()
+        assert pool.submit(signal.getsignal, signal.SIGINT).result() == signal.SIG_IGN
+
+
+def test_one_core_has_no_helpers(monkeypatch):
+    monkeypatch.setattr(module, "allowed_cores", lambda: [0])
+    with helpers() as pool:
+        assert pool is None
+
+
+def test_a_killed_helper_is_one_message(two_cores):
+    with pytest.raises(SpmarkError, match="a helper process was ended from outside"), helpers() as pool:
+        pool.submit(os._exit, 1).result()
