@@ -19,7 +19,7 @@ Key = tuple[str, str, str]
 
 @pytest.fixture(scope="module")
 def rows() -> list[CollectedRow]:
-    return [row for name in ("cpu", "cuda") for row in read_collected([FOLDER / f"{name}.jsonl.gz"])]
+    return [row for name in ("cpu", "cuda", "spade_sim") for row in read_collected([FOLDER / f"{name}.jsonl.gz"])]
 
 
 def gains(rows: list[CollectedRow]) -> dict[Key, list[float]]:
@@ -38,6 +38,8 @@ def gains(rows: list[CollectedRow]) -> dict[Key, list[float]]:
     [
         ("`cuda`, 60 evaluation matrices", "cuda", "real"),
         ("`cuda`, 5 target matrices", "cuda", "seeded"),
+        ("`spade_sim`, 60 evaluation matrices", "spade_sim", "real"),
+        ("`spade_sim`, 5 target matrices", "spade_sim", "seeded"),
         ("`cpu`, seeded source matrices", "cpu", "seeded"),
         ("`cpu`, real source matrices", "cpu", "real"),
     ],
