@@ -18,17 +18,18 @@ from browser import browser
 ROOT = Path(__file__).parents[1]
 RECORDS = "report/reference/h200/liteform_fig6_speedup"
 PICTURE = ROOT / "docs/images/site.png"
-SIZE = (1200, 545)
+SIZE = (1200, 490)
 
 
 def main() -> None:
-    """Draw the site, open its first page, and keep what a reader sees first."""
+    """Draw the site, open the page of its sweep, and keep the first figure."""
     with tempfile.TemporaryDirectory() as folder:
         site = Path(folder) / "site"
         program = "from spmark.suite.cli import main; main()"
         subprocess.run([sys.executable, "-c", program, "report", RECORDS, "--out", site], cwd=ROOT, check=True)
         with browser(Path(folder) / "profile", SIZE[0]) as page:
-            page.open(site / "index.html")
+            [sweep] = (site / "sweeps").iterdir()
+            page.open(sweep / "index.html")
             view = {"width": SIZE[0], "height": SIZE[1], "deviceScaleFactor": 1, "mobile": False}
             page.call("Emulation.setDeviceMetricsOverride", **view)
             page.script("(document.querySelector('figure') ?? document.body).scrollIntoView()")
