@@ -28,12 +28,7 @@ _NEVER_DRAWN = ["samples_us", "warm_samples_us", "graph_samples_us", "baseline_s
 """Columns that no figure reads, and that are most of what another process would be sent."""
 
 
-def draw_all(derived: pd.DataFrame, baseline: str | None, seen: pd.DataFrame | None = None) -> list[Drawing]:
-    """Draw every figure that the records of one device can fill; see `start_drawing`."""
-    return list(start_drawing(derived, baseline, seen))
-
-
-def start_drawing(
+def draw_all(
     derived: pd.DataFrame, baseline: str | None, seen: pd.DataFrame | None = None, pool: Executor | None = None
 ) -> Iterator[Drawing]:
     """Give every figure that the records of one device can fill.

@@ -20,7 +20,7 @@ from spmark.report.claims.scorecard import scorecard_tables
 from spmark.report.claims.verdicts import Verdict
 from spmark.report.derive.cases import baseline_names, choose_baseline, derive
 from spmark.report.derive.transfers import Moved
-from spmark.report.figures.all import start_drawing
+from spmark.report.figures.all import draw_all
 from spmark.report.figures.costmodel import cost_model_table
 from spmark.report.figures.plot import Drawing
 from spmark.report.figures.predictions import agreement_table
@@ -118,7 +118,7 @@ def compose(
     _log.info("reading what searches saw")
     candidates = (seen or partial(pd.DataFrame, columns=list(COLUMNS)))()
     saw = [measured(of.cases, candidates) for of in of_sweeps]
-    figures = [start_drawing(of.cases, of.baseline, one, pool) for of, one in zip(of_sweeps, saw, strict=True)]
+    figures = [draw_all(of.cases, of.baseline, one, pool) for of, one in zip(of_sweeps, saw, strict=True)]
     overviews = []
     for device, rows in frame.groupby("device", sort=False):
         _log.info("%s: answering the papers' claims", device)

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import moved_fakes
 import numpy as np
 import pandas as pd
 import pytest
@@ -29,10 +30,14 @@ from spmark.impls.core.record import (
     Status,
 )
 from spmark.impls.core.recordfile import RecordFile
+from spmark.impls.core.transferfacts import TransferFact
 from spmark.report.claims.study import RatioRow, ScoreRow, Study, StudySource
 from spmark.report.derive.cases import derive
+from spmark.report.derive.methods import known_methods
+from spmark.report.derive.transfers import Moved, derive_moved
 from spmark.report.load.candidates import load_candidates, measured
 from spmark.report.load.records import load_records
+from spmark.report.load.transfers import load_transfers
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -273,3 +278,14 @@ def study() -> Study:
                      selected_geomeans=(1.9, 2.0, 2.1)),
         ),
     )  # fmt: skip
+
+
+@pytest.fixture
+def moved(tmp_path: Path) -> Callable[..., Moved]:
+    """Give what pages show of a study, derived from facts that went through a file."""
+
+    def make(*facts: TransferFact) -> Moved:
+        loaded = load_transfers([moved_fakes.write(tmp_path, facts)])
+        return derive_moved(loaded.results, loaded.curves, known_methods())
+
+    return make

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import moved_fakes
@@ -11,22 +10,10 @@ import pytest
 from scipy import stats
 
 from spmark.impls.core.problem import Op
-from spmark.impls.core.transferfacts import TransferFact
-from spmark.report.derive.methods import known_methods
-from spmark.report.derive.transfers import AHEAD, BEHIND, MISSING, NOT_CLEARLY, Moved, derive_moved, panels_of
-from spmark.report.load.transfers import load_transfers
+from spmark.report.derive.transfers import AHEAD, BEHIND, MISSING, NOT_CLEARLY, Moved, panels_of
 
 MEAN_GAIN = float((0.4 * np.random.default_rng(7).uniform(0.5, 1.5, 6)).mean())
 """Mean logarithm of the optimum's speed-up over the six matrices."""
-
-
-@pytest.fixture
-def moved(tmp_path: Path) -> Any:
-    def make(*facts: TransferFact) -> Moved:
-        loaded = load_transfers([moved_fakes.write(tmp_path, facts)])
-        return derive_moved(loaded.results, loaded.curves, known_methods())
-
-    return make
 
 
 def row_of(of: Moved, method: str, **sizes: int) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def test_matrices_of_unknown_size_are_not_drawn_over_it(derived_of):
 
 def test_bytes_are_images_and_repeat(derived_of):
     derived = derived_of(widths=(32,))
-    first, second = (draw_all(derived, "cusparse_best") for _ in range(2))
+    first, second = (list(draw_all(derived, "cusparse_best")) for _ in range(2))
     assert first == second
     for drawing in first:
         assert image.imread(BytesIO(drawing.png)).shape[1] == 1400

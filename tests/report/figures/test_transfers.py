@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import moved_fakes
@@ -12,9 +11,7 @@ import pytest
 from figure_texts import assert_readable
 
 from spmark.impls.core.problem import Op
-from spmark.impls.core.transferfacts import TransferFact
 from spmark.report.derive.methods import MovedFigure, known_methods
-from spmark.report.derive.transfers import Moved, derive_moved
 from spmark.report.figures.style import COLUMN_IN, WIDTH_IN
 from spmark.report.figures.transfers import (
     bars_of,
@@ -26,19 +23,9 @@ from spmark.report.figures.transfers import (
     training_curves,
     undrawn,
 )
-from spmark.report.load.transfers import load_transfers
 
 MEAN_GAIN = float((0.4 * np.random.default_rng(7).uniform(0.5, 1.5, 6)).mean())
 FIGURES = {figure.name: figure for figure in known_methods().figures}
-
-
-@pytest.fixture
-def moved(tmp_path: Path) -> Any:
-    def make(*facts: TransferFact) -> Moved:
-        loaded = load_transfers([moved_fakes.write(tmp_path, facts)])
-        return derive_moved(loaded.results, loaded.curves, known_methods())
-
-    return make
 
 
 def figure(part: str) -> MovedFigure:

@@ -11,24 +11,13 @@ import pandas as pd
 import pytest
 
 from spmark.impls.core.problem import Op
-from spmark.impls.core.transferfacts import TransferFact
 from spmark.report.derive.methods import known_methods
-from spmark.report.derive.transfers import Moved, derive_moved
 from spmark.report.load.transfers import load_transfers
 from spmark.report.tables.cells import heading
 from spmark.report.tables.transfers import compared_table, cost_table, gain_table, size_table
 
 MEAN_GAIN = float((0.4 * np.random.default_rng(7).uniform(0.5, 1.5, 6)).mean())
 METHODS = known_methods()
-
-
-@pytest.fixture
-def moved(tmp_path: Path) -> Any:
-    def make(*facts: TransferFact) -> Moved:
-        loaded = load_transfers([moved_fakes.write(tmp_path, facts)])
-        return derive_moved(loaded.results, loaded.curves, METHODS)
-
-    return make
 
 
 def test_gains_have_the_best_first_and_panels_in_order(moved: Any) -> None:
