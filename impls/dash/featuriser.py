@@ -85,21 +85,20 @@ def _look_dash(layers: Layers, pyramid: Pyramid) -> list[Tensor]:
     for level, (channels, norm) in enumerate(zip(BLOCKS, layers["norms"], strict=True)):
         for _ in channels:
             taps = pyramid.taps(level, kernel)
-            features = convolve(features, taps, pyramid.level(level).size, next(convolutions)).relu()
+            features = convolve(features, taps, next(convolutions)).relu()
             kernel = _KERNEL
         if level + 1 < len(BLOCKS):
-            features = pool(features, pyramid.children(level), pyramid.level(level + 1).size)
+            features = pool(features, pyramid.children(level))
         features = norm(features)
     return [average(features)]
 
 
 def _look_waco(layers: Layers, pyramid: Pyramid) -> list[Tensor]:
     first, *rest = layers["convolutions"]
-    features = convolve(pyramid.features, pyramid.taps(0, _FIRST_KERNEL), pyramid.level(0).size, first).relu()
+    features = convolve(pyramid.features, pyramid.taps(0, _FIRST_KERNEL), first).relu()
     averages = [average(features)]
     for level, layer in enumerate(rest):
-        taps = pyramid.strided(level, _KERNEL)
-        features = convolve(features, taps, pyramid.level(level + 1).size, layer).relu()
+        features = convolve(features, pyramid.strided(level, _KERNEL), layer).relu()
         averages.append(average(features))
     return averages
 

@@ -86,6 +86,11 @@ class Network:
         """Score embedded configs of an embedded matrix, (n,); a higher score stands for a slower config."""
         return predictor.rank(self.spec.predictor, self.layers["predictor"], matrix, configs)
 
+    def wait(self) -> None:
+        """Wait until the device has done what it was asked for; a processor has."""
+        if self.device != "cpu":
+            load_torch().cuda.synchronize(self.device)
+
     def parameters(self, with_featuriser: bool = True) -> list[Tensor]:
         """Give the parameters that training may change, in a fixed order."""
         return list((self.layers if with_featuriser else self.layers["predictor"]).parameters())

@@ -1,21 +1,56 @@
-"""Sparse convolutions on PyTorch alone: tables of neighbours, then gather, multiply and scatter.
+"""Sparse convolutions on PyTorch alone, by tables of neighbours.
 
 Graham and van der Maaten, "Submanifold Sparse Convolutional Networks", 2017: a convolution of stride 1 has a result at
 the active sites and nowhere else, so that the pattern does not grow from layer to layer. Sites lie sorted by a key, so
 that a neighbour is found by binary search. A table serves every layer of its resolution.
+
+A processor gathers, multiplies and adds once for each offset of the kernel, over the neighbours that there are. A GPU
+takes all offsets at once, with zeros for neighbours that there are not: such zeros cost it less than more launches do.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from spmark.impls.dash.sites import Sites
 from spmark.impls.dash.withtorch import Layers, Tensor, load_torch
 
 _BORDER = 2
 """Columns on either side of the grid that no site has: half of the largest kernel."""
-Taps = list[tuple[Tensor, Tensor]]
-"""For each offset of a kernel, row by row: places in the result and in the input that meet, two (m,) int32 tensors."""
+
+
+@dataclass(frozen=True, eq=False)
+class Taps:
+    """Which sites of the input meet which sites of the result, for the offsets of a kernel, row by row."""
+
+    sources: Tensor
+    """(offsets, n) int64: the input's site for each site of the result; any site where there is none."""
+    found: Tensor
+    """(offsets, n) bool: whether there is one."""
+
+    @property
+    def size(self) -> int:
+        """Sites of the result."""
+        return int(self.sources.shape[1])
+
+    @cached_property
+    def pairs(self) -> list[tuple[Tensor, Tensor]]:
+        """For each offset, places in the result and in the input that meet, two (m,) int32 tensors."""
+        counts = self.found.sum(1).tolist()
+        places = self.found.nonzero()[:, 1].int().split(counts)
+        return list(zip(places, self.sources[self.found].int().split(counts), strict=True))
+
+    @cached_property
+    def _by_place(self) -> tuple[Tensor, Tensor]:
+        """Sources, (n * offsets,), and 1 for each one that there is, (n, offsets, 1) float32."""
+        return self.sources.T.reshape(-1), self.found.T.unsqueeze(2).float()
+
+    def gathered(self, features: Tensor) -> Tensor:
+        """Give the features that every site meets, (n, offsets, channels), zeros where there are none."""
+        sources, there = self._by_place
+        shape = self.size, len(self.sources), features.shape[1]
+        return features.index_select(0, sources).view(shape) * there
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,9 +90,7 @@ class Resolution:
         own = self.keys(self.rows, self.cols)
         sources = torch.searchsorted(own, wanted).clamp_(max=max(0, self.size - 1))
         found = own[sources] == wanted if self.size else torch.zeros_like(wanted, dtype=torch.bool)
-        counts = found.sum(1).tolist()
-        places = found.nonzero()[:, 1].int().split(counts)
-        return list(zip(places, sources[found].int().split(counts), strict=True))
+        return Taps(sources, found)
 
 
 class Pyramid:
@@ -102,38 +135,41 @@ class Pyramid:
         return self._tables[key]
 
 
-def convolve(features: Tensor, taps: Taps, size: int, layer: Layers) -> Tensor:
+def convolve(features: Tensor, taps: Taps, layer: Layers) -> Tensor:
     """Convolve.
 
     Parameters
     ----------
     features : (n, channels) tensor
     taps : Taps
-    size : int
-        Sites of the result.
     layer : torch.nn.Linear
-        From ``len(taps) * channels`` to the channels of the result, the channels of the first offset first.
+        From ``offsets * channels`` to the channels of the result, the channels of the first offset first.
 
     Returns
     -------
-    (size, result's channels) tensor
+    (taps.size, result's channels) tensor
     """
-    weights = layer.weight.view(layer.out_features, len(taps), features.shape[1]).unbind(1)
-    result = layer.bias.expand(size, -1).clone()
-    for (places, sources), weight in zip(taps, weights, strict=True):
+    return (convolve_at_once if features.is_cuda else convolve_by_offset)(features, taps, layer)
+
+
+def convolve_at_once(features: Tensor, taps: Taps, layer: Layers) -> Tensor:
+    """Convolve as a GPU does it: one gather, one product."""
+    return layer(taps.gathered(features).flatten(1))
+
+
+def convolve_by_offset(features: Tensor, taps: Taps, layer: Layers) -> Tensor:
+    """Convolve as a processor does it: a gather, a product and a scatter for each offset."""
+    weights = layer.weight.view(layer.out_features, len(taps.pairs), features.shape[1]).unbind(1)
+    result = layer.bias.expand(taps.size, -1).clone()
+    for (places, sources), weight in zip(taps.pairs, weights, strict=True):
         if len(places):
             result.index_add_(0, places, features.index_select(0, sources) @ weight.T)
     return result
 
 
-def pool(features: Tensor, children: Taps, size: int) -> Tensor:
-    """Give the greatest of the sites that each coarser site covers, (size, channels); features must be 0 or more."""
-    torch = load_torch()
-    corners = []
-    for places, sources in children:
-        corner = features.new_zeros(size, features.shape[1])
-        corners.append(corner.index_add(0, places, features.index_select(0, sources)))
-    return torch.stack(corners).amax(0)
+def pool(features: Tensor, children: Taps) -> Tensor:
+    """Give the greatest of the sites that each coarser site covers, (n, channels); features must be 0 or more."""
+    return children.gathered(features).amax(1)
 
 
 def average(features: Tensor) -> Tensor:

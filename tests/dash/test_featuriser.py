@@ -10,7 +10,7 @@ from scipy import sparse
 from spmark.impls.core.problem import Csr, Problem
 from spmark.impls.dash.featuriser import BLOCKS, EMBEDDING, Featuriser, Pattern, build, embed
 from spmark.impls.dash.sites import down_sample, sizes
-from spmark.impls.dash.sparseconv import Pyramid, convolve
+from spmark.impls.dash.sparseconv import Pyramid, convolve_at_once, convolve_by_offset
 from spmark.impls.dash.withtorch import seeded
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra dash)")
@@ -54,18 +54,23 @@ def grid_of(problem: Problem) -> tuple[int, int]:
     return down_sample(problem.matrix).grid
 
 
+ways = pytest.mark.parametrize("convolve", [convolve_at_once, convolve_by_offset])
+
+
+@ways
 @pytest.mark.parametrize("kernel", [3, 5])
-def test_a_convolution_is_the_dense_one_at_active_sites(problem, kernel):
+def test_a_convolution_is_the_dense_one_at_active_sites(problem, kernel, convolve):
     with seeded(0):
         layer = torch.nn.Linear(kernel * kernel * 3, 7)
     pyramid = Pyramid(down_sample(problem.matrix))
     level = pyramid.level(0)
-    found = convolve(pyramid.features, pyramid.taps(0, kernel), level.size, layer)
+    found = convolve(pyramid.features, pyramid.taps(0, kernel), layer)
     expected = dense_convolution(dense_of(pyramid, grid_of(problem))[0], layer)[0][:, level.rows, level.cols].T
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_gradients_are_those_of_the_dense_convolution():
+@ways
+def test_gradients_are_those_of_the_dense_convolution(convolve):
     problem = Problem("spmm", random_csr(2, (12, 17), 0.3), 4)
     pyramid = Pyramid(down_sample(problem.matrix))
     level = pyramid.level(0)
@@ -73,7 +78,7 @@ def test_gradients_are_those_of_the_dense_convolution():
         layer = torch.nn.Linear(9 * 3, 5)
         weigh = torch.randn(level.size, 5)
     given = pyramid.features.clone().requires_grad_()
-    (convolve(given, pyramid.taps(0, 3), level.size, layer) * weigh).sum().backward()
+    (convolve(given, pyramid.taps(0, 3), layer) * weigh).sum().backward()
     found = given.grad.clone(), layer.weight.grad.clone(), layer.bias.grad.clone()
     layer.zero_grad()
     full, _ = dense_of(pyramid, grid_of(problem))

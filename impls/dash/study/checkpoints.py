@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,12 +45,18 @@ class _State(Frozen):
     curve: tuple[Epoch, ...]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Checkpoint:
     """A place for the state of one training."""
 
     path: Path
     key: str
+    _saved: float = field(default_factory=time.monotonic)
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since the state was saved last, or since training began."""
+        return time.monotonic() - self._saved
 
     def save(self, network: Network, optimizer: Any, curve: list[Epoch]) -> None:
         """Write weights, the optimizer's state and the curve.
@@ -64,6 +71,7 @@ class Checkpoint:
             tensors |= {f"optimizer.{number}.{name}": to_numpy(tensor) for name, tensor in state.items()}
         text = _State(key=self.key, curve=tuple(curve)).model_dump_json()
         tensorfile.write(self.path, tensors, {_STATE: text})
+        self._saved = time.monotonic()
 
     def resume(self, network: Network, optimizer: Any) -> list[Epoch]:
         """Take the state over; gives the curve so far, which is empty where there is no file.

@@ -41,6 +41,8 @@ from spmark.impls.study.orders import kendall
 
 BATCH: Final = 32
 """Configs of a batch on a target platform."""
+_SAVED_EVERY_S = 10
+"""Writing a state may take as long as an epoch, so that not every epoch's is written."""
 _MADE_WITH = ("torch", "safetensors", "numpy")
 
 _Measures = tuple[float, float, float]
@@ -67,7 +69,7 @@ class Session:
     held_out: SampleSet | None = None
     """Samples for the curves of held-out matrices; they change no weight."""
     checkpoint: Path | None = None
-    """File for the state after each epoch. Where the file exists, training goes on from there."""
+    """File for the state between two epochs. Where the file exists, training goes on from there."""
     featuriser_of: TrainedModel | None = None
     """Pre-training takes the featuriser of this model over and leaves it as it is: matrices are then embedded once."""
     embeddings: Embeddings | None = None
@@ -203,7 +205,7 @@ class _Batch:
         if not self.pairs.slower.size:
             return float("nan"), float("nan"), float("nan")
         found = to_numpy(scores)
-        return float(loss.detach()), self.pairs.share_in_order(found), kendall(found, self.seconds)
+        return float(loss), self.pairs.share_in_order(found), kendall(found, self.seconds)
 
 
 def _trained(
@@ -229,13 +231,16 @@ def _trained(
     checkpoint = Checkpoint(session.checkpoint, key) if session.checkpoint else None
     curve = checkpoint.resume(network, optimizer) if checkpoint else []
     for number in range(len(curve), settings.epochs):
-        if time.monotonic() >= session.ends:
+        is_over = time.monotonic() >= session.ends
+        if checkpoint and (is_over or checkpoint.age_s >= _SAVED_EVERY_S):
+            checkpoint.save(network, optimizer, curve)
+        if is_over:
             raise OutOfTime
         curve.append(_epoch(network, optimizer, batches, held, settings, number=number, prepared=prepared))
         prepared = 0.0
         session.tell(f"epoch {number + 1} of {settings.epochs}: {_told(curve[-1])}")
-        if checkpoint:
-            checkpoint.save(network, optimizer, curve)
+    if checkpoint:
+        checkpoint.save(network, optimizer, curve)
     card = ModelCard(
         subject=samples.subject,
         spec=network.spec,
@@ -280,13 +285,18 @@ def _epoch(
     number: int,
     prepared: float,
 ) -> Epoch:
-    """Take one step for each batch, in an order that the seed and the number of the epoch decide."""
+    """Take one step for each batch, in an order that the seed and the number of the epoch decide.
+
+    Measures are taken after all steps, so that the host need not wait for a GPU in between.
+    """
     draw = np.random.default_rng((settings.seed, number))
     started = time.perf_counter()
     if settings.batch is None:
-        trained = [
-            _step(network, optimizer, batches[place], settings.margin) for place in draw.permutation(len(batches))
+        looks = [
+            (batches[place], *_step(network, optimizer, batches[place], settings.margin))
+            for place in draw.permutation(len(batches))
         ]
+        trained = [batch.measures(scores, loss) for batch, scores, loss in looks]
     else:
         trained = _looks(network, batches, settings.margin)
         parts = [
@@ -296,6 +306,7 @@ def _epoch(
         ]
         for place in draw.permutation(len(parts)):
             _step(network, optimizer, parts[place], settings.margin)
+    network.wait()
     seconds = prepared + time.perf_counter() - started
     held_out = _looks(network, held, settings.margin)
     names = ("prl", "opa", "tau")
@@ -304,20 +315,20 @@ def _epoch(
     return Epoch(**means, seconds=seconds)
 
 
-def _step(network: Network, optimizer: Any, batch: _Batch, margin: float) -> _Measures:
-    """Take a step, and give the measures of before; a batch without pairs changes nothing."""
+def _step(network: Network, optimizer: Any, batch: _Batch, margin: float) -> tuple[Tensor, Tensor]:
+    """Take a step, and give scores and loss of before; a batch without pairs changes nothing."""
     scores, loss = batch.look(network, margin)
-    measures = batch.measures(scores, loss)
     if batch.pairs.slower.size:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    return measures
+    return scores.detach(), loss.detach()
 
 
 def _looks(network: Network, batches: Sequence[_Batch], margin: float) -> list[_Measures]:
     with load_torch().no_grad():
-        return [batch.measures(*batch.look(network, margin)) for batch in batches]
+        looks = [(batch, *batch.look(network, margin)) for batch in batches]
+    return [batch.measures(scores, loss) for batch, scores, loss in looks]
 
 
 def _means(measures: list[_Measures]) -> list[float | None]:
