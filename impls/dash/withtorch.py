@@ -48,6 +48,18 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def quick_products(device: str) -> Iterator[None]:
+    """Let a GPU round the operands of float32 products to TF32 inside; a processor computes as ever."""
+    matmul = load_torch().backends.cuda.matmul
+    before = matmul.allow_tf32
+    matmul.allow_tf32 = device != "cpu"
+    try:
+        yield
+    finally:
+        matmul.allow_tf32 = before
+
+
 def to_numpy(tensor: Tensor) -> NDArray[Any]:
     """Give a tensor's values as an array on the host."""
     return np.asarray(tensor.detach().cpu())

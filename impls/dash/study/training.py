@@ -36,7 +36,7 @@ from spmark.impls.dash.study.embeddings import Embedding, Embeddings
 from spmark.impls.dash.study.ranking import Pairs, ranking_loss
 from spmark.impls.dash.study.samples import MatrixSamples, SampleSet, check_samples
 from spmark.impls.dash.weights import ModelCard, SampleCard, TrainedModel
-from spmark.impls.dash.withtorch import Tensor, load_torch, to_numpy
+from spmark.impls.dash.withtorch import Tensor, load_torch, quick_products, to_numpy
 from spmark.impls.study.orders import kendall
 
 BATCH: Final = 32
@@ -236,7 +236,8 @@ def _trained(
             checkpoint.save(network, optimizer, curve)
         if is_over:
             raise OutOfTime
-        curve.append(_epoch(network, optimizer, batches, held, settings, number=number, prepared=prepared))
+        with quick_products(session.device):
+            curve.append(_epoch(network, optimizer, batches, held, settings, number=number, prepared=prepared))
         prepared = 0.0
         session.tell(f"epoch {number + 1} of {settings.epochs}: {_told(curve[-1])}")
     if checkpoint:
