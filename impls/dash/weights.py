@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
+
+import numpy as np
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.frozen import Frozen
@@ -17,6 +20,7 @@ from spmark.impls.dash.encoders import Encoder, encoder_from
 from spmark.impls.dash.network import Network, NetworkSpec
 
 _CARD: Final = "card"
+_FEATURISER: Final = "network.featuriser."
 
 
 class Subject(Frozen):
@@ -56,12 +60,15 @@ class ModelCard(Frozen):
     """Versions by package."""
     scores: dict[str, float] = {}
     """Held-out scores of the last epoch by name."""
+    featuriser: str = ""
+    """Name of a file in the same folder that holds the featuriser's weights, which several models share (`pack`)."""
     digest: str = ""
     """SHA-256 over all weights and the rest of the card; `TrainedModel.save` fills it in."""
 
     def sealed(self, tensors: tensorfile.Tensors) -> ModelCard:
         """Give the card with the digest that it has with these weights."""
-        rest = self.model_copy(update={"digest": ""}).model_dump_json()
+        unsaid = set() if self.featuriser else {"featuriser"}
+        rest = self.model_copy(update={"digest": ""}).model_dump_json(exclude=unsaid)
         digest = hashlib.sha256(f"{tensorfile.digest_of(tensors)}\n{rest}".encode()).hexdigest()
         return self.model_copy(update={"digest": digest})
 
@@ -93,14 +100,46 @@ class TrainedModel:
         return card
 
 
-def load(path: Path, subject: Subject, device: str = "cpu") -> TrainedModel:
+def pack(models: Sequence[TrainedModel], folder: Path) -> list[Path]:
+    """Write models of one operator as they ship: in float16, with the weights of their one featuriser in one file.
+
+    Parameters
+    ----------
+    models : sequence of TrainedModel
+        Fine-tuned from the same pre-trained model.
+    folder : Path
+
+    Raises
+    ------
+    ValueError
+        The featurisers or the operators differ.
+    BuildError
+        A file cannot be written.
+    """
+    ops = {model.card.subject.op for model in models}
+    rounded = [{name: array.astype(np.float16) for name, array in model.tensors().items()} for model in models]
+    shared = [{name: array for name, array in one.items() if name.startswith(_FEATURISER)} for one in rounded]
+    if len(ops) != 1 or len({tensorfile.digest_of(one) for one in shared}) != 1:
+        raise ValueError(f"expected models of one operator with one featuriser, found {', '.join(sorted(ops))}")
+    common = folder / f"featuriser-{ops.pop()}.safetensors"
+    tensorfile.write(common, shared[0], {})
+    paths = [common]
+    for model, tensors in zip(models, rounded, strict=True):
+        card = model.card.model_copy(update={"featuriser": common.name}).sealed(tensors)
+        own = {name: array for name, array in tensors.items() if name not in shared[0]}
+        paths.append(folder / f"{card.subject.platform}-{card.subject.op}.safetensors")
+        tensorfile.write(paths[-1], own, {_CARD: card.model_dump_json()})
+    return paths
+
+
+def load(path: Path, subject: Subject | None = None, device: str = "cpu") -> TrainedModel:
     """Read a file, check all of it, and put the network on a device.
 
     Parameters
     ----------
     path : Path
-    subject : Subject
-        What the model will be asked about.
+    subject : Subject, optional
+        What the model will be asked about; whatever the file's model is about by default.
     device : str
         PyTorch's name of the device.
 
@@ -116,15 +155,20 @@ def load(path: Path, subject: Subject, device: str = "cpu") -> TrainedModel:
         raise BuildError(f"{path}: expected a model with a card, found {', '.join(sorted(texts)) or 'no texts'}")
     with reading(path, "the card of a model of schema 1", BuildError):
         card = parse_model(ModelCard, texts[_CARD].encode())
-    for name, expected in subject:
+    for name, expected in subject or ():
         if getattr(card.subject, name) != expected:
             raise BuildError(
                 f"{path}: expected a model whose {name} is {expected}, found {getattr(card.subject, name)}; "
                 "train a model for this platform, operator and space"
             )
+    if card.featuriser:
+        if Path(card.featuriser).name != card.featuriser:
+            raise BuildError(f"{path}: expected the name of a file in its folder, found {card.featuriser!r}")
+        tensors |= tensorfile.read(path.parent / card.featuriser)[0]
     if (found := card.sealed(tensors).digest) != card.digest:
         raise BuildError(f"{path}: expected the digest {card.digest}, found {found}: the file is damaged")
     try:
+        tensors = {name: array.astype(np.float32) for name, array in tensors.items()}
         network = Network(card.spec, device=device)
         network.take(tensorfile.part_of(tensors, "network"))
         encoder = encoder_from(tensorfile.part_of(tensors, "encoder"))

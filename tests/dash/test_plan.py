@@ -20,9 +20,9 @@ from spmark.impls.core.interfaces import Built, Config
 from spmark.impls.core.plainjson import parse_model
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.dash import finding, plan, tensorfile
-from spmark.impls.dash.finding import find_model, platform_scores
+from spmark.impls.dash.finding import SHIPPED, find_model, platform_scores
 from spmark.impls.dash.plan import Dash
-from spmark.impls.dash.weights import ModelCard
+from spmark.impls.dash.weights import ModelCard, load
 from spmark.impls.runtime.device import find
 from spmark.impls.sparsetir.platform import CudaPlatform
 from spmark.impls.table import composition_of, create, find_platform
@@ -197,7 +197,10 @@ def test_a_walk_measures_what_scoring_all_would_where_configs_are_few(
 
 
 @pytest.mark.parametrize("device", [HOST, RING], ids=["cpu", "ring"])
-def test_without_a_model_the_command_that_makes_one_is_told(device: Any, keep: Keep) -> None:
+def test_without_a_model_the_command_that_makes_one_is_told(
+    device: Any, keep: Keep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finding, "SHIPPED", tmp_path / "none")
     name = "cpu" if device is HOST else "cuda"
     reason = Dash().unsupported(PROBLEMS[Op.SDDMM], device)
     assert reason is not None
@@ -228,6 +231,21 @@ def test_an_own_model_stands_before_one_that_ships(keep: Keep, tmp_path: Path, m
     assert find_model("cpu", Op.SDDMM) is None
     own = keep("cpu", Op.SPMM)
     assert find_model("cpu", Op.SPMM) == own != shipped
+
+
+@pytest.mark.parametrize("op", [Op.SPMM, Op.SDDMM])
+@pytest.mark.parametrize("platform", ["cpu", "cuda", "spade_sim"])
+def test_a_model_ships_for_every_platform_and_operator(
+    platform: str, op: Op, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
+    of = find_platform(platform)
+    problem = PROBLEMS[op]
+    scores = platform_scores(of, op).score(problem, list(of.space(problem).sample(0, 20)))
+    assert np.isfinite(scores).all()
+    assert len(set(scores)) > 1
+    learnt = {one.platform: one.matrices for one in load(SHIPPED / f"{platform}-{op}.safetensors").card.trained_on}
+    assert learnt == {"cpu": {Op.SPMM: 99, Op.SDDMM: 98}[op]} | ({} if platform == "cpu" else {platform: 5})
 
 
 @pytest.mark.parametrize(

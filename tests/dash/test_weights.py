@@ -51,6 +51,49 @@ def test_a_file_gives_the_model_back(model, file):
         np.testing.assert_array_equal(array, expected[name])
 
 
+@pytest.fixture
+def packed(model, tmp_path) -> list[Path]:
+    """Two models of one featuriser; the first path is the featuriser's."""
+    other = TrainedModel(model.card.model_copy(update={"subject": TILES}), Network(model.card.spec, 5), model.encoder)
+    other.network.take_featuriser(model.network)
+    return weights.pack([model, other], tmp_path / "packed")
+
+
+def test_packed_models_share_a_featuriser_and_are_rounded_once(model, packed):
+    names = ["featuriser-spmm.safetensors", "cpu-spmm.safetensors", "tiles-spmm.safetensors"]
+    assert [path.name for path in packed] == names
+    assert not any("featuriser" in name for path in packed[1:] for name in tensorfile.read(path)[0])
+    found = weights.load(packed[1], CPU)
+    for name, array in found.tensors().items():
+        assert array.dtype == np.float32
+        np.testing.assert_array_equal(array, model.tensors()[name].astype(np.float16).astype(np.float32))
+    assert found.card.command == model.card.command
+    assert weights.load(packed[2]).card.subject == TILES
+
+
+def test_a_damaged_missing_or_far_featuriser_is_refused(packed):
+    common, one = packed[:2]
+    tensors, texts = tensorfile.read(one)
+    far = texts["card"].replace(common.name, f"../packed/{common.name}")
+    tensorfile.write(one, tensors, {"card": far})
+    with pytest.raises(BuildError, match=r"expected the name of a file in its folder, found '\.\./packed"):
+        weights.load(one)
+    tensorfile.write(one, tensors, texts)
+    content = common.read_bytes()
+    common.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(BuildError, match=r"expected the digest .* the file is damaged"):
+        weights.load(one)
+    common.unlink()
+    with pytest.raises(BuildError, match="expected a safetensors file"):
+        weights.load(one)
+
+
+def test_models_of_other_featurisers_are_not_packed(model, tmp_path):
+    other = TrainedModel(model.card, Network(model.card.spec, 5), model.encoder)
+    with pytest.raises(ValueError, match="expected models of one operator with one featuriser"):
+        weights.pack([model, other], tmp_path)
+
+
 @pytest.mark.parametrize(
     ("subject", "message"),
     [
