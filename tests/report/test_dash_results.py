@@ -1,0 +1,50 @@
+"""The table of results in impls/dash/README.md is what the study's facts say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from spmark.report.load.transfers import load_transfers
+
+ROOT = Path(__file__).parents[2]
+SECTION = (ROOT / "impls/dash/README.md").read_text().split("## Results")[1]
+COLUMNS = [(target, op) for target in ("cuda", "spade_sim") for op in ("spmm", "sddmm")]
+CELL = re.compile(r"([\d.]+) / ([\d.]+) \((\d)\)")
+
+
+@pytest.fixture(scope="module")
+def results() -> pd.DataFrame:
+    """Give the results of the whole source and of all five target matrices, or of methods that do not see them."""
+    found = load_transfers([ROOT / "report/reference/h200/dash_study"]).results
+    return found[found.source_matrices.isin([0, 98, 99]) & found.target_matrices.isin([0, 5])]
+
+
+def cell(results: pd.DataFrame, method: str, target: str, op: str) -> str:
+    of = results[(results.method == method) & (results.target == target) & (results.op == op)]
+    if of.empty:
+        return "-"
+    assert len(of) == 60 * of.seed.nunique()
+    first, five = (100 * np.exp(np.log(of.optimum_us / of[name]).mean()) for name in ("top1_us", "top5_us"))
+    return f"{first:.1f} / {five:.1f} ({of.seed.nunique()})"
+
+
+def test_every_cell_is_that_of_the_facts(results: pd.DataFrame) -> None:
+    lines = re.findall(r"^\| `(\w+)` \| (.*) \|$", SECTION, re.MULTILINE)
+    said = {method: cells.split(" | ") for method, cells in lines}
+    assert set(said) == set(results.method)
+    assert said == {method: [cell(results, method, *column) for column in COLUMNS] for method in said}
+
+
+def test_the_front_page_has_the_same_shares(results: pd.DataFrame) -> None:
+    front = (ROOT / "README.md").read_text()
+    told = re.search(
+        r"best of five reaches (\d+) % \(SpMM\) and (\d+) % \(SDDMM\).*?reaches (\d+) % and (\d+) %", front, re.S
+    )
+    assert told is not None
+    of = [cell(results, method, "cuda", op) for method in ("dash", "lightgbm") for op in ("spmm", "sddmm")]
+    assert list(map(int, told.groups())) == [round(float(CELL.fullmatch(one)[2])) for one in of]
