@@ -68,7 +68,8 @@ def test_a_platform_s_model_is_judged_on_its_samples(platform: str, tmp_path: Pa
         assert (one.case.implementation, one.machine) == (platform, "somewhere")
 
 
-def test_without_a_model_the_reason_is_told(tmp_path: Path) -> None:
+def test_without_a_model_the_reason_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spmark.impls.dash.finding.SHIPPED", tmp_path / "none")
     (left,) = replay([write(tmp_path / "a.jsonl", row("spade_sim"))], "dash").left_out
     assert left.reason == "the model refuses it"
     assert "a model of spmm on spade_sim at " in left.detail

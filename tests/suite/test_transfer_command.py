@@ -150,6 +150,7 @@ def test_a_kept_model_scores_the_configs_of_the_implementation(
 ) -> None:
     how, problem = create("taco_cpu"), Problem(Op.SPMM, random_csr(30, 40, [3] * 30), 8)
     monkeypatch.setenv("SPMARK_CACHE", str(tmp_path / "kept"))
+    monkeypatch.setattr("spmark.impls.dash.finding.SHIPPED", tmp_path / "none")
     model = cost_model(how, "dash", find("cpu"))
     configs = find_platform("cpu").space(problem).sample(0, 5)
     with pytest.raises(BuildError, match=r"a model of spmm on cpu at .*train one with spmark train dash"):
