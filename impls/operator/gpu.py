@@ -55,6 +55,8 @@ class CudaStreams:
 
     def __init__(self) -> None:
         self._event = cupy.cuda.Event(disable_timing=True)
+        self._unmarked: Any = None
+        """The default stream, where the last call was on it: its event is recorded once another stream asks."""
 
     def current(self, arrays: Sequence[Any]) -> Any:
         """Give the stream of a call with these arrays."""
@@ -66,11 +68,18 @@ class CudaStreams:
 
     def wait(self, stream: Any) -> None:
         """Let a stream wait for the last marked call."""
+        if self._unmarked is not None:
+            self._event.record(self._unmarked)
+            self._unmarked = None
         stream.wait_event(self._event)
 
     def mark(self, stream: Any) -> None:
-        """Mark the end of a call on a stream."""
-        self._event.record(stream)
+        """Mark the end of a call on a stream; the default stream outlives the call, so that its mark can wait."""
+        if stream.ptr in _NOT_CAPTURED:
+            self._unmarked = stream
+        else:
+            self._event.record(stream)
+            self._unmarked = None
 
 
 def adopted(array: Any) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -70,10 +71,31 @@ def _dtypes(torch: Any) -> dict[Any, np.dtype[Any]]:
     return {getattr(torch, name): np.dtype(name) for name in ("float16", "float32", "float64", "uint16")}
 
 
+@dataclass(frozen=True)
+class _Handle:
+    """A stream of another library, as CUDA's stream protocol shows it."""
+
+    value: int
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.value
+
+
 def stream_of(arrays: Sequence[Any]) -> AbstractContextManager[Any] | None:
-    """Give PyTorch's current stream where one of ``arrays`` is a tensor on a GPU, else None, for CuPy's current one."""
+    """Give PyTorch's current stream where one of ``arrays`` is a tensor on a GPU, else None, for CuPy's current one.
+
+    The stream is that of the tensor's GPU. It is asked for by its handle, since making PyTorch's own object of it takes
+    longer than the rest of a call.
+    """
     torch = sys.modules.get("torch")
-    if torch is None or not any(isinstance(array, torch.Tensor) and array.is_cuda for array in arrays):
-        return None
-    stream: AbstractContextManager[Any] = cupy.cuda.Stream.from_external(torch.cuda.current_stream())
+    if torch is not None:
+        for array in arrays:
+            if isinstance(array, torch.Tensor) and array.is_cuda:
+                return _stream(torch._C._cuda_getCurrentRawStream(array.get_device()))
+    return None
+
+
+@lru_cache(maxsize=64)
+def _stream(handle: int) -> AbstractContextManager[Any]:
+    stream: AbstractContextManager[Any] = cupy.cuda.Stream.from_external(_Handle(handle))
     return stream

@@ -88,6 +88,41 @@ def test_the_default_stream_of_each_thread_is_a_stream_of_its_own() -> None:
     assert streams.events[-3:] == [("wait", 2), ("run", 2), ("mark", 2)]
 
 
+@dataclass
+class Event:
+    """Records on which streams it is recorded, and on which it is waited for."""
+
+    seen: list[tuple[str, int]] = field(default_factory=list)
+
+    def record(self, stream: Stream) -> None:
+        self.seen.append(("record", stream.ptr))
+
+    def stream(self, ptr: int) -> Any:
+        made: Any = Stream(ptr)
+        made.wait_event = lambda event: self.seen.append(("wait", ptr))
+        return made
+
+
+def test_the_default_stream_is_marked_where_another_one_waits() -> None:
+    pytest.importorskip("cupy", reason="CuPy is not installed")
+    from spmark.impls.operator.gpu import CudaStreams
+
+    streams, event = CudaStreams.__new__(CudaStreams), Event()
+    streams._event, streams._unmarked = event, None
+    for ptr in (0, 0):
+        streams.mark(event.stream(ptr))
+    assert not event.seen
+    streams.wait(event.stream(7))
+    assert event.seen == [("record", 0), ("wait", 7)]
+    streams.mark(event.stream(7))
+    streams.wait(event.stream(0))
+    assert event.seen[2:] == [("record", 7), ("wait", 0)]
+    streams.mark(event.stream(0))
+    streams.mark(event.stream(9))
+    streams.wait(event.stream(0))
+    assert event.seen[4:] == [("record", 9), ("wait", 0)], "no older mark takes its place"
+
+
 def test_a_capture_refuses_what_would_be_planned(a: Any, b: np.ndarray) -> None:
     op = spmark.compile(a, width=6, use="scipy_cpu", device="cpu")
     expected, other = op(b), np.ascontiguousarray(b[:, :5])

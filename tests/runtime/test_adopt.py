@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from spmark.impls.core.errors import OperandError
+from spmark.impls.core.operands import ArrayFacts
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
-from spmark.impls.runtime.adopt import adopt, view_of  # noqa: E402 (needs CuPy)
+from spmark.impls.runtime.adopt import adopt, stream_of, view_of  # noqa: E402 (needs CuPy)
 
 
 def layouts(device: str) -> dict[str, Any]:
@@ -53,6 +54,35 @@ def test_a_view_keeps_the_tensor_alive() -> None:
     del found
     gc.collect()
     assert alive() is None
+
+
+def test_the_check_reads_a_view_s_facts() -> None:
+    whole = torch.zeros(6, 8)
+    assert ArrayFacts.of(view_of(whole, np.dtype(np.float32), 1)) == ArrayFacts(
+        (6, 8), np.dtype(np.float32), None, whole.data_ptr(), True, "cuda:1"
+    )
+    turned = ArrayFacts.of(view_of(whole.T, np.dtype(np.float32), 0))
+    assert (turned.strides, turned.contiguous) == ((4, 32), False)
+
+
+class OnGpu(torch.Tensor):
+    """A tensor that says it is on the second GPU."""
+
+    is_cuda = True
+
+    def get_device(self) -> int:
+        return 1
+
+
+def test_the_stream_is_the_current_one_of_the_tensor_s_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    handles = {0: 11, 1: 22}
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", handles.__getitem__, raising=False)
+    tensor = torch.zeros(3).as_subclass(OnGpu)
+    stream = stream_of([np.zeros(3), tensor])
+    assert stream is not None
+    assert stream.ptr == 22
+    assert stream_of([tensor]) is stream
+    assert stream_of([np.zeros(3), torch.zeros(3)]) is None
 
 
 def test_tensors_of_the_host_are_refused() -> None:
