@@ -3,8 +3,9 @@
     python scripts/reference.py collect judging_graphs judging_layers --out shards --limit-s 480
     python scripts/reference.py join shards --into report/reference/h200
 
-`collect` lets one worker a GPU take the next sweep and matrix. Each worker has cores of its own, each matrix a folder
-of its own, and all share the cache of compiled kernels. Cases with records are not measured again, so the same command
+`collect` lets one worker a GPU take the next sweep and matrix. Each worker has cores of its own, each run a folder of
+its own, and all share the cache of compiled kernels. `--together 8` gives a run eight matrices: the same number has to
+stand in the command that goes on. Cases with records are not measured again, so the same command
 goes on after a limit. `join` puts the lines of all shards of a sweep into one compressed file, unchanged and
 each once.
 """
@@ -39,12 +40,16 @@ main()
 
 @dataclass(frozen=True)
 class Task:
-    """A run of one matrix of one sweep."""
+    """A run of some matrices of one sweep."""
 
     sweep: str
-    matrix: str
+    matrices: tuple[str, ...]
     place: int
-    """Of the matrix in the sweep; it names the folder."""
+    """Of the first matrix in the sweep; it names the folder."""
+
+    def __str__(self) -> str:
+        """Name sweep and matrices."""
+        return f"{self.sweep} {', '.join(self.matrices)}"
 
     def folder(self, out: Path) -> Path:
         """Give the folder of the task's records."""
@@ -52,7 +57,8 @@ class Task:
 
     def command(self, out: Path, only: Sequence[str]) -> list[str]:
         """Give the options of spmark that measure the cases without records."""
-        chosen = [word for which in (f"matrix={self.matrix}", *only) for word in ("--only", which)]
+        matrices = ",".join(self.matrices)
+        chosen = [word for which in (f"matrix={matrices}", *only) for word in ("--only", which)]
         return ["run", self.sweep, "--device", "cuda", *chosen, "--out", str(self.folder(out))]
 
 
@@ -115,7 +121,7 @@ def collect(tasks: Sequence[Task], crew: Sequence[Worker], out: Path, only: Sequ
             done += code == 0
             with telling:
                 what = {0: "done", None: "stopped at the limit"}.get(code, f"exit code {code}, see {log}")
-                _say(f"GPU {worker.gpu}: {task.sweep} {task.matrix}: {time.monotonic() - begun:.0f} s, {what}")
+                _say(f"GPU {worker.gpu}: {task}: {time.monotonic() - begun:.0f} s, {what}")
         return done
 
     with ThreadPoolExecutor(len(crew)) as pool:
@@ -166,10 +172,15 @@ def _say(line: str) -> None:
     sys.stdout.flush()
 
 
-def _tasks(sweeps: Sequence[str]) -> list[Task]:
+def _tasks(sweeps: Sequence[str], together: int = 1) -> list[Task]:
     from spmark.datasets.sweep import Sweep
 
-    return [Task(name, spec.id, n) for name in sweeps for n, spec in enumerate(Sweep.load(name, ()).matrices)]
+    tasks = []
+    for name in sweeps:
+        matrices = [spec.name for spec in Sweep.load(name, ()).matrices]
+        for place in range(0, len(matrices), together):
+            tasks.append(Task(name, tuple(dict.fromkeys(matrices[place : place + together])), place))
+    return tasks
 
 
 def _gpus() -> list[str]:
@@ -187,6 +198,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     collecting.add_argument("sweeps", nargs="+")
     collecting.add_argument("--out", type=Path, required=True, help="a folder for each matrix is made in it")
     collecting.add_argument("--only", action="append", default=[], help="as spmark run has it")
+    collecting.add_argument(
+        "--together", type=int, default=1, help="matrices of a run, since a run takes seconds to begin"
+    )
     collecting.add_argument("--limit-s", type=float, default=480, help="no matrix is begun after that many seconds")
     joining = commands.add_parser("join", help="join shards by sweep")
     joining.add_argument("shards", nargs="+", type=Path)
@@ -196,7 +210,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say("\n".join(join(asked.shards, asked.into)))
         return 0
     crew = workers(_gpus(), os.sched_getaffinity(0))
-    left = collect(_tasks(asked.sweeps), crew, asked.out, asked.only, asked.limit_s)
+    left = collect(_tasks(asked.sweeps, asked.together), crew, asked.out, asked.only, asked.limit_s)
     _say(f"{left} tasks are left")
     return int(left > 0)
 

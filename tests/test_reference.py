@@ -9,6 +9,10 @@ from types import ModuleType
 import pytest
 from scripts_by_name import load_script
 
+from spmark.datasets.sweep import Sweep, expand
+from spmark.impls.core.devicespec import DeviceKind
+from spmark.suite.selection import select
+
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
@@ -26,9 +30,9 @@ def test_a_worker_needs_a_gpu_and_a_core(script: ModuleType, gpus: list[str], co
         script.workers(gpus, cores)
 
 
-def test_a_task_runs_one_matrix(script: ModuleType) -> None:
-    assert script.Task("smoke", "near/a", 3).command(Path("out"), ["op=spmm"]) == [
-        *("run", "smoke", "--device", "cuda", "--only", "matrix=near/a", "--only", "op=spmm", "--out", "out/smoke-003")
+def test_a_task_runs_its_matrices(script: ModuleType) -> None:
+    assert script.Task("smoke", ("a", "b"), 3).command(Path("out"), ["op=spmm"]) == [
+        *("run", "smoke", "--device", "cuda", "--only", "matrix=a,b", "--only", "op=spmm", "--out", "out/smoke-003")
     ]
 
 
@@ -44,7 +48,7 @@ def test_workers_take_turns_and_a_limit_leaves_the_rest(
         "time.sleep(60) if matrix == 'long' else sys.exit(4 if matrix == 'bad' else 0)",
     )
     crew = [script.Worker("7", frozenset({3, 1}))]
-    tasks = [script.Task("sweep", name, place) for place, name in enumerate(("good", "bad", "long", "good"))]
+    tasks = [script.Task("sweep", (name,), place) for place, name in enumerate(("good", "bad", "long", "good"))]
     assert script.collect(tasks, crew, tmp_path, (), 3) == 3
     logs = [file.read_text().strip() for file in sorted(tmp_path.glob("*/log.txt"))]
     assert logs == ["7 1,3 good", "7 1,3 bad", "7 1,3 long"]
@@ -79,3 +83,13 @@ def test_records_that_stand_are_kept(script: ModuleType, tmp_path: Path) -> None
 def test_tasks_are_the_matrices_of_a_sweep(script: ModuleType) -> None:
     assert script._tasks(["smoke"])[0].sweep == "smoke"
     assert len(script._tasks(["judging_graphs"])) == 35
+    assert [len(task.matrices) for task in script._tasks(["judging_graphs"], 16)] == [16, 16, 3]
+
+
+@pytest.mark.parametrize(("sweep", "together"), [("smoke", 1), ("stile_fig7_spmm", 1), ("lo_spmm_fig9_icache", 4)])
+def test_tasks_together_run_every_case_once(script: ModuleType, sweep: str, together: int) -> None:
+    cases, found = expand(Sweep.load(sweep, ()), DeviceKind.CUDA), []
+    for task in script._tasks([sweep], together):
+        words = task.command(Path("out"), [])
+        found += select(cases, [words[words.index("--only") + 1]])
+    assert sorted(case.case_id for case in found) == sorted(case.case_id for case in cases)

@@ -18,7 +18,7 @@ from spmark.impls.core.errors import CompileError
 from spmark.impls.core.files import whole
 from spmark.impls.runtime.compile import content
 from spmark.impls.runtime.gcc import find_gcc, run_gcc
-from spmark.impls.runtime.host.rewrite import rewrite_shared
+from spmark.impls.runtime.host.rewrite import rewrite
 
 _HOST = Path(__file__).parent
 _RING = ("driver.cpp", "hooks.cpp", "memory.cpp", "races.cpp", "scheduler.cpp")
@@ -104,7 +104,7 @@ def _preprocessed(source: Path, _content: bytes, include_dirs: tuple[Path, ...])
     includes = [f"-I{folder}" for folder in include_dirs]
     text = run_gcc([compiler, "-E", "-x", "c++", *options, *includes, "-"], unit, str(source), "")
     try:
-        return rewrite_shared(text)
+        return rewrite(text)
     except ValueError as error:
         raise CompileError(str(source), "", str(error)) from error
 

@@ -1,4 +1,4 @@
-"""Turn ``__shared__`` declarations, which a C++ macro cannot express, into objects of the host ring.
+"""Turn what of CUDA's language a C++ macro cannot express into C++: ``__shared__`` declarations, ``__noinline__``.
 
 Works on preprocessed text, so that declarations in every header are seen and macros in their dimensions are resolved.
 """
@@ -18,11 +18,13 @@ _DECLARATION = re.compile(
     r"(?P<declarator>[^;{}]*(?:\{[^;{}]*\}[^;{}]*)*);"
 )
 _VARIABLE = re.compile(r"^(?P<type>.*[\s>&*])(?P<name>[A-Za-z_]\w*)\s*(?P<dimensions>(?:\[.*\])?)$", re.DOTALL)
+# Headers of GCC have the same word inside of __attribute__((...)), where it is right already.
+_NOINLINE = re.compile(r"(?P<before>[(,]\s*)?\b__noinline__\b")
 _MARKER = re.compile(r'^# (?P<line>\d+) "(?P<file>[^"]*)"', re.MULTILINE)
 
 
-def rewrite_shared(text: str) -> str:
-    """Rewrite every shared variable of a preprocessed source.
+def rewrite(text: str) -> str:
+    """Rewrite every shared variable and every ``__noinline__`` of a preprocessed source.
 
     ``__shared__ T name[D];`` becomes a reference to storage of its own that the host ring poisons and guards.
     ``extern __shared__ T name[];`` becomes a pointer to the launch's dynamic shared memory. Line numbers stay.
@@ -37,6 +39,7 @@ def rewrite_shared(text: str) -> str:
     ValueError
         A declaration has another form (several variables, an initialiser); the message names file and line.
     """
+    text = _NOINLINE.sub(lambda match: match[0] if match["before"] else "__attribute__((noinline))", text)
     return _DECLARATION.sub(lambda match: _rewritten(match, text), text)
 
 

@@ -6,8 +6,8 @@
 // blocks run one after the other: a kernel that spins until another thread or block writes a flag does not end here.
 // A race that shows only in another order is a fault all the same: races.hpp checks that accesses are ordered.
 //
-// Kept light on purpose: it is compiled again with every kernel. compile.py rewrites `__shared__` declarations, which
-// no macro can express, to the classes at the end of this file.
+// Kept light on purpose: it is compiled again with every kernel. rewrite.py turns what no macro can express into C++:
+// `__shared__` declarations, to the classes at the end of this file, and `__noinline__`, a word of GCC's headers too.
 #pragma once
 
 #define SPMARK_HOST 1
@@ -26,7 +26,6 @@
 #define __constant__ const
 #define __managed__
 #define __forceinline__ inline
-#define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __align__(bytes) __attribute__((aligned(bytes)))

@@ -17,7 +17,7 @@ from spmark.impls.runtime.gcc import find_gcc
 from spmark.impls.runtime.host import compile as host_compile
 from spmark.impls.runtime.host.compile import compile_host
 from spmark.impls.runtime.host.launch import launch_host
-from spmark.impls.runtime.host.rewrite import rewrite_shared
+from spmark.impls.runtime.host.rewrite import rewrite
 
 SOURCE = (
     "#include <factor.cuh>\ntemplate <int n> __global__ void fill(float* out) { out[threadIdx.x] = n * kFactor; }\n"
@@ -165,7 +165,7 @@ def test_without_a_compiler_the_reason_is_said(source, cache, monkeypatch):
     ],
 )
 def test_static_shared_variables(declaration, type_, alignment):
-    text = rewrite_shared(declaration)
+    text = rewrite(declaration)
     assert f"typedef {type_};" in text
     assert "s_shared_type& s = " in text
     assert text.count("\n") == declaration.count("\n")
@@ -182,8 +182,14 @@ def test_static_shared_variables(declaration, type_, alignment):
     ],
 )
 def test_dynamic_shared_memory(declaration):
-    text = rewrite_shared(f"{{ {declaration} }}")
+    text = rewrite(f"{{ {declaration} }}")
     assert text == "{ unsigned char* const s = static_cast<unsigned char*>(::simt::dynamic_shared()); }"
+
+
+def test_noinline_of_cuda_is_no_macro_since_headers_of_gcc_have_the_word():
+    header = "__attribute__((__noinline__)) int f(); __attribute__((__cold__, __noinline__)) int g();"
+    text = rewrite(f"{header} static __noinline__ int h();")
+    assert text == f"{header} static __attribute__((noinline)) int h();"
 
 
 @pytest.mark.parametrize(
@@ -191,4 +197,4 @@ def test_dynamic_shared_memory(declaration):
 )
 def test_other_declarations_are_refused_with_their_place(declaration):
     with pytest.raises(ValueError, match=r"a\.cuh:41: expected one shared variable"):
-        rewrite_shared(f'# 40 "a.cuh"\nint x;\n{declaration}\n')
+        rewrite(f'# 40 "a.cuh"\nint x;\n{declaration}\n')
