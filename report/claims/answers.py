@@ -29,6 +29,8 @@ from spmark.report.derive.transfers import Moved
 
 _SPEEDUPS = (Statistic.GEOMEAN_SPEEDUP, Statistic.SPEEDUP_RANGE, Statistic.MIN_SPEEDUP, Statistic.MAX_SPEEDUP)
 _TIMED = (*_SPEEDUPS, Statistic.MEDIAN_MS, Statistic.MEAN_LOSS, Statistic.TIME_SPREAD)
+_ALIKE = 1.028
+"""Ratios up to this one are no gain: medians of 20 runs of one case differ by so much."""
 _VALUE, _LOW, _HIGH = "value", "value_low", "value_high"
 _READ = [
     *PROBLEM, "plain", "matrix_kind", "num_rows", "num_cols", "nnz", "status", "speedup", "speedup_low",
@@ -130,7 +132,9 @@ def answer(claim: Claim, records: Records, matrices: dict[str, tuple[str, ...]])
         measure.differs,
     ]
     apart = int((rows["speedup_from"] == "record").sum()) if measure.statistic in _SPEEDUPS else 0
+    pays_nowhere = measure.statistic in _SPEEDUPS and rows[_VALUE].max() <= _ALIKE
     remarks = [
+        measure.nowhere if pays_nowhere else "",
         f"{apart} of {len(rows)} ratios are of records taken apart" if apart else "",
         f"mean of {len(rows)} cases" if measure.statistic is Statistic.MEAN_LOSS else "",
     ]

@@ -139,6 +139,8 @@ class Measure(Frozen):
     """Matrices that a moved model was fine-tuned on; 0 for those of most methods."""
     differs: str = ""
     """How our measurement differs from the paper's: the number then cannot count as reproduced."""
+    nowhere: str = ""
+    """What the answer says beside its number where no case is faster than with ``over``."""
     none: str = ""
     """Why no record answers the claim."""
 
