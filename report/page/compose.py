@@ -29,7 +29,7 @@ from spmark.report.figures.variants import variant_table
 from spmark.report.load.candidates import COLUMNS, measured
 from spmark.report.load.records import current
 from spmark.report.page.content import NO_RECORDS, Coverage, ListedSweep, PaperPage, Report, Section, SweepPage
-from spmark.report.page.facts import MEASURED, facts_of, notices_of, versions_of
+from spmark.report.page.facts import MEASURED, UNSEEN, facts_of, notices_of, versions_of
 from spmark.report.page.points import points_of
 from spmark.report.tables import results as tables
 from spmark.report.tables.choices import choice_table
@@ -68,6 +68,7 @@ def compose(
     *,
     moved: Moved | None = None,
     listed: Mapping[str, ListedSweep] = MappingProxyType({}),
+    unseen: frozenset[tuple[str, str]] = frozenset(),
     pool: Executor | None = None,
 ) -> Report:
     """Build the report of loaded records: for each device an overview, and a section for each sweep.
@@ -90,6 +91,8 @@ def compose(
         Studies of moved models, which answer claims beside the records.
     listed : mapping of str to ListedSweep
         What is known of packaged sweeps, by name.
+    unseen : set of (str, str)
+        Device and sweep of the records whose searches' candidates are published, but are not there.
     pool : Executor, optional
         Draws the figures; this process does by default.
 
@@ -133,8 +136,11 @@ def compose(
     for of, one, drawn in zip(of_sweeps, saw, figures, strict=True):
         _log.info("%s: making the page of %s", of.device, of.sweep)
         notes = notices_of(of.cases, of.baseline, baseline, of.older)
+        notes += [UNSEEN] if (of.device, of.sweep) in unseen else []
         sections.append(replace(_of_sweep(of, one, drawn), notices=notes))
         collected[of.sweep].append(_collected(of.cases, listed.get(of.sweep)))
+    lacking = sorted({of.sweep for of in of_sweeps if (of.device, of.sweep) in unseen})
+    notices += [f"{UNSEEN} This is so of {', '.join(lacking)}."] if lacking else []
     pages = tuple(_page(name, listed.get(name), collected[name]) for name in names)
     return Report(heading, notices, [*overviews, *sections], pages)
 
