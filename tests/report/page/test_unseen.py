@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from candidate_records import write_manifest
 
+from spmark.impls.core.record import SearchFacts
 from spmark.report.page.site import write_report
 
 COMMAND = "spmark fetch candidates"
@@ -42,6 +43,21 @@ def test_pages_without_candidates_say_so(results: Path, tmp_path: Path, caplog: 
     assert "expected candidates.jsonl.gz" in caplog.text
     assert COMMAND in caplog.text
     assert list((tmp_path / "site" / "figures").glob("*predicted-times.png")), "the other sweep has its own"
+
+
+def test_a_sweep_that_shares_searches_with_one_without_candidates_says_so(records, tmp_path: Path) -> None:
+    facts = SearchFacts(candidates=4, compiled=2, measured=2, cores=1)
+    rows = [
+        records.measurement(matrix="a", search=facts, samples_us=[9.0]),
+        records.measurement(matrix="b", samples_us=[9.0]),
+    ]
+    for name in ("shared", "without"):
+        place = records.write_records(tmp_path, rows, sweep_name=name)
+    file = {"path": f"without/{place.name}/candidates.jsonl.gz", "bytes": 1, "sha256": "0" * 64}
+    write_manifest(tmp_path / "results", files=[file])
+    told = dict(texts(write_report([tmp_path / "results"], tmp_path / "site")))
+    assert told.keys() == {"site", "shared", "without"}
+    assert "Searches of 1 of these cases also ran in sweeps" in told["shared"]
 
 
 def test_pages_with_candidates_say_nothing(results: Path, searched_folder: Path, tmp_path: Path) -> None:
