@@ -1,4 +1,4 @@
-"""Unpacking one member of a download into a temporary file; no other member reaches the disk.
+"""Unpacking members of a download into temporary files; no other member reaches the disk.
 
 All members are checked all the same: no publisher ships an archive with absolute paths, ``..``, links or devices.
 """
@@ -11,7 +11,7 @@ import stat
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
@@ -54,6 +54,48 @@ def unpacked_member(path: Path, wanted: Wanted, what: str) -> Iterator[Path]:
             else:
                 _from_tar(path, wanted, what, spool)
         yield Path(spool.name)
+
+
+def unpacked_files(path: Path, sizes: Mapping[str, int]) -> Iterator[tuple[str, Path]]:
+    """Unpack the members of a ``.tar``, one after another in the archive's order, and give each with its name.
+
+    A member's file is there until the next member is asked for. Nothing is unpacked of a member that ``sizes`` does not
+    name, or names with another size; members before it have been given.
+
+    Parameters
+    ----------
+    path : Path
+        The archive, compressed or not.
+    sizes : mapping of str to int
+        Bytes of every member that may be there, by name.
+
+    Raises
+    ------
+    DatasetError
+        The archive is broken, holds an illegal member, or one that is not named, is named with another size or was
+        given before.
+    """
+    given: set[str] = set()
+    with reading(path, _COMPLETE, remedy=_AGAIN), tarfile.open(path, "r|*", tarinfo=_Member) as tar:
+        for member in tar:
+            _refuse_odd(path, member.name, not member.isreg() or member.issparse())
+            size = sizes.get(member.name)
+            if size is None or member.name in given:
+                why = "again" if member.name in given else "which is none of them"
+                raise DatasetError(
+                    f"{path}: expected at most {len(sizes)} known members, each once, found {member.name!r}, {why}; "
+                    "the rest of the archive is not used"
+                )
+            if member.size != size:
+                raise DatasetError(
+                    f"{path}: expected {size:,} bytes of {member.name}, found {member.size:,}; "
+                    "the rest of the archive is not used"
+                )
+            given.add(member.name)
+            with _temporary(path) as spool:
+                if (stream := tar.extractfile(member)) is not None:
+                    _copy(stream, spool, str(path))
+                yield member.name, Path(spool.name)
 
 
 @contextlib.contextmanager

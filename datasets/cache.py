@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 import platformdirs
 from filelock import FileLock
 
-from spmark.datasets.download import download, file_digest
+from spmark.datasets.download import MIRROR, download, file_digest
 from spmark.datasets.npzfile import read_npz, write_npz
 from spmark.datasets.source import Args, Facts, RawMatrix
 from spmark.impls.core.errors import DatasetError, SpmarkError
@@ -51,7 +51,7 @@ class Cache:
         root, mirror = os.environ.get("SPMARK_CACHE"), os.environ.get("SPMARK_MIRROR")
         return cls(Path(root) if root else None, Path(mirror) if mirror else None)
 
-    def fetch(self, url: str, place: str, sha256: str | None = None) -> Path:
+    def fetch(self, url: str, place: str, sha256: str | None = None, offline: str = MIRROR) -> Path:
         """Give a downloaded file; fetch the file where it is missing.
 
         Parameters
@@ -62,6 +62,8 @@ class Cache:
         sha256 : str, optional
             Hex digest that the publisher states. Without it, the digest of the first download is kept beside the file
             and checked from then on.
+        offline : str
+            What a person can do without a network, for the message.
 
         Raises
         ------
@@ -78,7 +80,7 @@ class Cache:
             path.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(path.with_name(path.name + ".lock")):
                 if not path.exists():
-                    download(url, path, sha256)
+                    download(url, path, sha256, offline=offline)
                 expected = sha256 or (note.read_text().strip() if note.exists() else None)
                 digest = file_digest(path)
                 if not note.exists() and expected in (None, digest):

@@ -23,6 +23,8 @@ _TIMEOUT_S = (10.0, 60.0)
 _CHUNK_BYTES = 1 << 16
 """Most bytes that a drop costs: an incomplete chunk is not kept."""
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
+MIRROR = "set SPMARK_MIRROR to a folder with MANIFEST.tsv that holds the matrix"
+"""What helps without a network, for matrices."""
 _log = logging.getLogger(__name__)
 
 
@@ -36,7 +38,7 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def download(url: str, path: Path, sha256: str | None = None, pause_s: float = _PAUSE_S) -> None:
+def download(url: str, path: Path, sha256: str | None = None, pause_s: float = _PAUSE_S, offline: str = MIRROR) -> None:
     """Fetch ``url`` to ``path``, whose folder exists. The caller holds a lock on ``path``.
 
     Parameters
@@ -47,6 +49,8 @@ def download(url: str, path: Path, sha256: str | None = None, pause_s: float = _
         Hex digest that the content must have.
     pause_s : float
         Pause before the second attempt; each further pause is twice as long.
+    offline : str
+        What a person can do without a network, for the message.
 
     Raises
     ------
@@ -71,18 +75,18 @@ def download(url: str, path: Path, sha256: str | None = None, pause_s: float = _
             cause = _first_cause(error)
             if isinstance(cause, socket.gaierror):  # another attempt would find no network either
                 host = urlsplit(url).hostname
-                raise _failed(url, path, f"the name {host} cannot be resolved ({cause.strerror})") from error
+                raise _failed(url, path, offline, f"the name {host} cannot be resolved ({cause.strerror})") from error
             last = str(cause)
         except requests.RequestException as error:
-            raise _failed(url, path, str(error)) from error
+            raise _failed(url, path, offline, str(error)) from error
         except OSError as error:
             raise DatasetError(f"{part}: {url} cannot be stored: {error.strerror}; make room and try again") from error
     else:
-        raise _failed(url, path, f"{ATTEMPTS} attempts failed, the last with: {last}")
+        raise _failed(url, path, offline, f"{ATTEMPTS} attempts failed, the last with: {last}")
     digest = file_digest(part)
     if sha256 not in (None, digest):
         part.unlink()
-        raise _failed(url, path, f"expected sha256 {sha256}, found {digest}")
+        raise _failed(url, path, offline, f"expected sha256 {sha256}, found {digest}")
     part.replace(path)
     _validator_file(part).unlink(missing_ok=True)
 
@@ -142,8 +146,5 @@ def _note_validator(reply: requests.Response, validator: Path) -> None:
         validator.unlink(missing_ok=True)
 
 
-def _failed(url: str, path: Path, why: str) -> DatasetError:
-    return DatasetError(
-        f"{url}: cannot be fetched: {why}. Without a network, set SPMARK_MIRROR to a folder with MANIFEST.tsv that "
-        f"holds the matrix, or copy the file to {path}"
-    )
+def _failed(url: str, path: Path, offline: str, why: str) -> DatasetError:
+    return DatasetError(f"{url}: cannot be fetched: {why}. Without a network, {offline}, or copy the file to {path}")

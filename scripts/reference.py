@@ -1,23 +1,31 @@
-"""Collect the records of sweeps over all GPUs of a machine, in shards that go on, and join the shards for the report.
+"""Collect the records of sweeps over all GPUs of a machine, in shards that go on; join the shards; pack what is large.
 
     python scripts/reference.py collect judging_graphs judging_layers --out shards --limit-s 480
     python scripts/reference.py join shards --into report/reference/h200
+    python scripts/reference.py pack --url https://github.com/OWNER/spmark
 
 `collect` lets one worker a GPU take the next sweep and matrix. Each worker has cores of its own, each run a folder of
 its own, and all share the cache of compiled kernels. `--together 8` gives a run eight matrices: the same number has to
 stand in the command that goes on. Cases with records are not measured again, so the same command
 goes on after a limit. `join` puts the lines of all shards of a sweep into one compressed file, unchanged and
 each once.
+
+`pack` puts all candidates of the published records into one archive under `out`, to be uploaded to the release that it
+prints, and writes the manifest by which `spmark fetch candidates` finds and checks them. The same files give the same
+bytes. Files that the manifest names and that are not here have to be fetched first.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import hashlib
+import io
 import json
 import os
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -154,6 +162,80 @@ def join(shards: Sequence[Path], into: Path) -> list[str]:
     return told
 
 
+def pack(reference: Path, out: Path, url: str | None = None, tag: str | None = None) -> Path:
+    """Write the archive of all candidates below ``reference`` into ``out``, and their manifest; gives the archive.
+
+    Raises
+    ------
+    SystemExit
+        There are no candidates, or files that the manifest names are not here.
+    """
+    from spmark.report.load.asset import CANDIDATES, MANIFEST, CandidateAsset, PublishedFile, read_asset
+
+    manifest = reference / MANIFEST
+    before = read_asset(manifest) if manifest.exists() else None
+    contents = {path.relative_to(reference).as_posix(): path.read_bytes() for path in reference.rglob(CANDIDATES)}
+    absent = [one.path for one in before.files if one.path not in contents] if before else []
+    if absent or not contents:
+        told = ", ".join(absent) or CANDIDATES
+        raise SystemExit(
+            f"{reference}: expected {told}, found none: run `spmark fetch candidates`, or take what is published no "
+            f"longer out of {MANIFEST}"
+        )
+    files = [
+        PublishedFile(path=path, bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+        for path, content in sorted(contents.items())
+    ]
+    archive = _tar(contents)
+    digest = hashlib.sha256(archive).hexdigest()
+    tag, name = tag or f"candidates-{digest[:12]}", f"spmark-candidates-{digest[:12]}.tar"
+    if url is None and before and before.url and before.sha256 == digest and before.tag == tag:
+        address = before.url
+    else:
+        address = f"{url.rstrip('/')}/releases/download/{tag}/{name}" if url else None
+    asset = CandidateAsset(
+        tag=tag, archive=name, url=address, bytes=len(archive), sha256=digest, files=tuple(files),
+        commit=_commit(reference, contents, ([before.commit] if before and before.commit else []) + ["HEAD"]),
+    )  # fmt: skip
+    out.mkdir(parents=True, exist_ok=True)
+    (out / name).write_bytes(archive)
+    manifest.write_text(json.dumps(asset.model_dump(), indent=1) + "\n", encoding="utf-8")
+    return out / name
+
+
+def _tar(contents: dict[str, bytes]) -> bytes:
+    """Give an archive that says nothing of this machine: no times, owners or order of folders."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for path, content in sorted(contents.items()):
+            member = tarfile.TarInfo(path)
+            member.size, member.mode = len(content), 0o644
+            tar.addfile(member, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def _commit(reference: Path, contents: dict[str, bytes], tried: Sequence[str]) -> str | None:
+    """Give the first of the commits that has all files as they are; None where none has them."""
+    for name in tried:
+        commit = _git(reference, "rev-parse", "--verify", f"{name}^{{commit}}").strip()
+        rows = (row.partition("\t") for row in _git(reference, "ls-tree", "-r", "-z", name, ".").split("\0"))
+        there = {path: about.split()[2] for about, _, path in rows if path}
+        if commit and all(there.get(path) == _blob(content) for path, content in contents.items()):
+            return commit
+    return None
+
+
+def _git(folder: Path, *words: str) -> str:
+    """Give what git prints; nothing where it fails."""
+    done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=False)
+    return "" if done.returncode else done.stdout
+
+
+def _blob(content: bytes) -> str:
+    """Give the name of a file's content in git."""
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+
+
 def _lines(path: Path) -> Iterator[bytes]:
     """Give the complete lines of a file; a missing file has none, and the last line of a killed run may be torn."""
     if not path.exists():
@@ -183,6 +265,18 @@ def _tasks(sweeps: Sequence[str], together: int = 1) -> list[Task]:
     return tasks
 
 
+def _packed(reference: Path, archive: Path) -> str:
+    from spmark.report.load.asset import MANIFEST, read_asset
+
+    asset = read_asset(reference / MANIFEST)
+    lines = [f"{archive}: {len(asset.files)} files, {asset.bytes:,} bytes, for the release {asset.tag}"]
+    if asset.url is None:
+        lines.append("no address: --url names the repository on the web")
+    if asset.commit is None:
+        lines.append("no commit holds these files: without a network, nobody gets them out of git")
+    return "\n".join(lines)
+
+
 def _gpus() -> list[str]:
     if chosen := os.environ.get("CUDA_VISIBLE_DEVICES"):
         return chosen.split(",")
@@ -205,9 +299,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     joining = commands.add_parser("join", help="join shards by sweep")
     joining.add_argument("shards", nargs="+", type=Path)
     joining.add_argument("--into", type=Path, required=True)
+    packing = commands.add_parser("pack", help="write the archive of all candidates and its manifest")
+    packing.add_argument("reference", nargs="?", type=Path, default=Path("report/reference"))
+    packing.add_argument("--out", type=Path, default=Path("out"), help="where the archive goes")
+    packing.add_argument("--url", help="the repository on the web, whose release has the archive")
+    packing.add_argument("--tag", help="of the release; by default from the archive's digest")
     asked = parser.parse_args(arguments)
     if asked.command == "join":
         _say("\n".join(join(asked.shards, asked.into)))
+        return 0
+    if asked.command == "pack":
+        _say(_packed(asked.reference, pack(asked.reference, asked.out, asked.url, asked.tag)))
         return 0
     crew = workers(_gpus(), os.sched_getaffinity(0))
     left = collect(_tasks(asked.sweeps, asked.together), crew, asked.out, asked.only, asked.limit_s)

@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-from spmark.suite.completion import sweeps
-
 EXIT_CODES = (
     "Exit codes: 0 done; 1 a case failed (run --strict), something that a CPU run needs is missing (doctor), "
     "a check failed (check), "
@@ -82,9 +80,6 @@ class FlushName(StrEnum):
     READ = "read"
 
 
-SweepArgument = Annotated[
-    str, typer.Argument(help="A sweep's YAML file, or the name of a packaged one.", autocompletion=sweeps)
-]
 DeviceOption = Annotated[
     DeviceName, typer.Option(help="auto: GPU 0 if a driver and CuPy are there, else the CPU. host-simt: results only.")
 ]

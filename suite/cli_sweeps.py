@@ -20,10 +20,11 @@ from spmark.suite.cli_options import (
     OpName,
     SetOption,
     StatusName,
-    SweepArgument,
 )
 
 PANEL = "Measure"
+CANDIDATES = "candidates"
+"""What ``fetch`` takes in place of a sweep."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -48,13 +49,42 @@ def quickstart(
     raise typer.Exit(ExitCode.INTERRUPTED if ended.interrupted else ExitCode.OK)
 
 
-def fetch(sweep: SweepArgument, overrides: SetOption = None, as_json: JsonOption = False) -> None:
+def fetch(
+    sweep: Annotated[
+        str,
+        typer.Argument(
+            metavar="SWEEP",
+            help="A sweep's YAML file, or the name of a packaged one; or [bold]candidates[/bold].",
+            autocompletion=completion.fetchable,
+        ),
+    ],
+    overrides: SetOption = None,
+    archive: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE", help="Of candidates: the archive, on this machine.")
+    ] = None,
+    into: Annotated[
+        Path | None, typer.Option(help="Of candidates: the published records; report/reference by default.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
     """Download or generate every matrix of a sweep, verify it and keep it in the cache.
 
-    Example: [bold]spmark fetch graphs_spmm[/bold]
-    """
-    from spmark.suite.commands.fetch import fetch_matrices
+    [bold]candidates[/bold] is no sweep: it brings what the searches of the published records measured to its place
+    beside these records, out of a file, from the release, or out of the checkout's history where there is no network.
 
+    [bold]spmark fetch graphs_spmm[/bold]
+
+    [bold]spmark fetch candidates[/bold]
+    """
+    from spmark.suite.commands.fetch import fetch_candidates, fetch_matrices
+
+    if sweep == CANDIDATES:
+        if overrides:
+            raise typer.BadParameter("expected a sweep, found candidates, which have no keys", param_hint="--set")
+        fetch_candidates(into, archive, as_json)
+        return
+    if archive or into:
+        raise typer.BadParameter(f"expected {CANDIDATES}, found {sweep!r}", param_hint="--from, --into")
     raise typer.Exit(ExitCode.USAGE if fetch_matrices(sweep, overrides or (), as_json) else ExitCode.OK)
 
 

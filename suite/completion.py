@@ -22,6 +22,11 @@ def sweeps(incomplete: str) -> list[str]:
     return _begun(incomplete, (*_packaged("sweeps"), *_files(incomplete, _SWEEPS)))
 
 
+def fetchable(incomplete: str) -> list[str]:
+    """Offer sweeps, and what else can be fetched."""
+    return [*_begun(incomplete, ["candidates"]), *sweeps(incomplete)]
+
+
 def papers(incomplete: str) -> list[str]:
     """Offer papers that ship with spmark, and YAML files."""
     return _begun(incomplete, (*_packaged("sweeps", "papers"), "all", *_files(incomplete, _SWEEPS)))

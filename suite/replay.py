@@ -8,6 +8,7 @@ as well, whatever their platform.
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,7 @@ from pydantic import ValidationError
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
-from spmark.impls.core.errors import SpmarkError, SweepError
+from spmark.impls.core.errors import RecordError, SpmarkError, SweepError
 from spmark.impls.core.guard import reading
 from spmark.impls.core.interfaces import CostModel
 from spmark.impls.core.plausible import plausible
@@ -30,6 +31,7 @@ from spmark.impls.core.record import CandidateRow, Measurement
 from spmark.impls.table import IMPLEMENTATIONS, PLATFORMS, cost_model, cost_models, create, find_platform
 from spmark.impls.tuning.space import key_of
 from spmark.report.derive.replay import judge
+from spmark.report.load.asset import absence, absent_candidates
 from spmark.report.load.candidates import read_seen
 from spmark.suite.collected import holds_samples, read_samples
 from spmark.suite.provenance import case_of, matrices_of, read_batches
@@ -40,6 +42,7 @@ RECORDED: Final = "recorded"
 """The model whose scores stand in the side files."""
 RANDOM: Final = "random"
 """The model that knows nothing, which every other model is compared with."""
+_log = logging.getLogger(__name__)
 _Key = tuple[str, str, str]
 """Case id, version of the implementation, and environment."""
 
@@ -74,7 +77,7 @@ def replay(paths: Sequence[Path], model: str, seed: int = 0, only: Sequence[str]
     Raises
     ------
     RecordError
-        There are no records, or a file cannot be read.
+        There are no records, what all searches saw is published but not there, or a file cannot be read.
     DatasetError
         Samples of one path are of several platforms, machines or versions of a space.
     SweepError
@@ -85,6 +88,10 @@ def replay(paths: Sequence[Path], model: str, seed: int = 0, only: Sequence[str]
     records = [path for path in paths if path not in collected]
     samples = read_samples(collected, replayed.left_out)
     searched = [*_read(records, model, replayed.left_out, {one.case.implementation for one in samples}), *samples]
+    if absent := absent_candidates(records):
+        if not searched:
+            raise RecordError(absence(absent))
+        _log.warning("%s", absence(absent))
     if only:
         kept = {id(case) for case in select([one.case for one in searched], only)}
         searched = [one for one in searched if id(one.case) in kept]

@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 from spmark.datasets.sweep import Sweep, expand
 from spmark.datasets.sweepfile import packaged_sweeps
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import RecordError
 from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.report.load.asset import HOME, absence, absent_candidates
 from spmark.suite import measure
 
 ROOT = Path(__file__).parents[1]
@@ -44,7 +46,15 @@ def read(name: str) -> Any:
 
 
 def committed_rows() -> dict[str, int]:
-    """Give how many rows each committed file of records, and each file beside it, holds."""
+    """Give how many rows each published file of records, and each file beside it, holds.
+
+    Raises
+    ------
+    RecordError
+        Candidates that are published apart are not here.
+    """
+    if absent := absent_candidates(ROOT / HOME):
+        raise RecordError(absence(absent))
     rows = {}
     for path in sorted((ROOT / "report" / "reference").rglob("*.jsonl*")):
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:

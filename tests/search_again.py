@@ -23,11 +23,12 @@ from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix
 from spmark.datasets.sweep import Case, Sweep, expand
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import SpmarkError
+from spmark.impls.core.errors import RecordError, SpmarkError
 from spmark.impls.core.problem import Problem
 from spmark.impls.core.record import CandidateRow, EnvironmentRow, Measurement, Status
 from spmark.impls.core.recordfile import read_rows
 from spmark.impls.table import create
+from spmark.report.load.asset import absence, absent_candidates
 
 Seen = frozenset[tuple[Any, ...]]
 """What a search saw or chose: names and values of each candidate."""
@@ -52,7 +53,14 @@ def compare(folder: Path, every: int = 1, most_nnz: int = 10**9, only: str = "")
     """Search every so many of a folder's cases again, those that say what they saw and have not too many non-zeros.
 
     ``only`` is a part of the case's id.
+
+    Raises
+    ------
+    RecordError
+        The folder's candidates are published apart, and are not here.
     """
+    if absent := absent_candidates(folder):
+        raise RecordError(absence(absent))
     devices = {row.digest: row.environment.device for row in read_rows(folder / "environments.jsonl", EnvironmentRow)}
     cases = {case.case_id: case for case in expand(Sweep.load(folder.name), DeviceKind.CUDA)}
     searched = ("stile", "liteform", "lo_spmm")

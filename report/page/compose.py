@@ -26,10 +26,10 @@ from spmark.report.figures.plot import Drawing
 from spmark.report.figures.predictions import agreement_table
 from spmark.report.figures.roof import roof_table
 from spmark.report.figures.variants import variant_table
-from spmark.report.load.candidates import COLUMNS, measured
+from spmark.report.load.candidates import COLUMNS, OF_CASE, measured
 from spmark.report.load.records import current
 from spmark.report.page.content import NO_RECORDS, Coverage, ListedSweep, PaperPage, Report, Section, SweepPage
-from spmark.report.page.facts import MEASURED, facts_of, notices_of, versions_of
+from spmark.report.page.facts import MEASURED, UNSEEN, facts_of, notices_of, versions_of
 from spmark.report.page.points import points_of
 from spmark.report.tables import results as tables
 from spmark.report.tables.choices import choice_table
@@ -58,6 +58,12 @@ class _Derived:
     def device(self) -> str:
         return str(self.cases["device"].iloc[0])
 
+    @property
+    def searched(self) -> set[tuple[str, ...]]:
+        """The keys of the cases whose plan a search chose: candidates are told apart by them alone."""
+        cases = self.cases[self.cases["search"].notna()]
+        return set(cases[list(OF_CASE)].itertuples(index=False, name=None))
+
 
 def compose(
     frame: pd.DataFrame,
@@ -68,6 +74,7 @@ def compose(
     *,
     moved: Moved | None = None,
     listed: Mapping[str, ListedSweep] = MappingProxyType({}),
+    unseen: frozenset[tuple[str, str]] = frozenset(),
     pool: Executor | None = None,
 ) -> Report:
     """Build the report of loaded records: for each device an overview, and a section for each sweep.
@@ -90,6 +97,8 @@ def compose(
         Studies of moved models, which answer claims beside the records.
     listed : mapping of str to ListedSweep
         What is known of packaged sweeps, by name.
+    unseen : set of (str, str)
+        Device and sweep of the records whose searches' candidates are published, but are not there.
     pool : Executor, optional
         Draws the figures; this process does by default.
 
@@ -128,13 +137,24 @@ def compose(
         # No sweep need have the baseline that most rows of all sweeps name.
         pooled = pooled or [derive(kept[kept["device"] == device].reset_index(drop=True), whole)]
         overviews.append(_overview(current(pd.concat(pooled, ignore_index=True)), whole, cards))
+    elsewhere = {case for of in of_sweeps if (of.device, of.sweep) in unseen for case in of.searched}
     sections: list[Section] = []
     collected: dict[str, list[Coverage]] = {name: [] for name in names}
     for of, one, drawn in zip(of_sweeps, saw, figures, strict=True):
         _log.info("%s: making the page of %s", of.device, of.sweep)
         notes = notices_of(of.cases, of.baseline, baseline, of.older)
+        if (of.device, of.sweep) in unseen:
+            notes.append(UNSEEN)
+        elif shared := len(of.searched & elsewhere):
+            notes.append(
+                f"Searches of {shared} of these cases also ran in sweeps whose candidates are published apart and are "
+                "not here: tables and figures of choices and of predicted times show this sweep's own. `spmark fetch "
+                "candidates` brings the others."
+            )
         sections.append(replace(_of_sweep(of, one, drawn), notices=notes))
         collected[of.sweep].append(_collected(of.cases, listed.get(of.sweep)))
+    lacking = sorted({of.sweep for of in of_sweeps if (of.device, of.sweep) in unseen})
+    notices += [f"{UNSEEN} This is so of {', '.join(lacking)}."] if lacking else []
     pages = tuple(_page(name, listed.get(name), collected[name]) for name in names)
     return Report(heading, notices, [*overviews, *sections], pages)
 

@@ -28,6 +28,11 @@ MEASURED = {
         "it gives no times."
     ),
 }
+UNSEEN = (
+    "What searches measured of each config (candidates.jsonl.gz) is published apart and is not beside these records: "
+    "tables and figures of choices and of predicted times are left out, or show only what other sweeps here saw of the "
+    "same cases. `spmark fetch candidates` brings the files."
+)
 _FLUSHED = {Flush.WRITE: "", Flush.READ: "after the buffer was written, another as large as the cache is read"}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from importlib.resources import files
@@ -13,8 +13,9 @@ from types import MappingProxyType
 
 from spmark.impls.core.errors import RecordError
 from spmark.report.figures.plot import Drawing
+from spmark.report.load.asset import absence, absent_candidates
 from spmark.report.load.candidates import OF_CASE, load_candidates
-from spmark.report.load.records import load_records
+from spmark.report.load.records import load_records, record_files, sweep_name
 from spmark.report.load.transfers import load_transfers
 from spmark.report.page.compose import compose
 from spmark.report.page.content import ListedSweep, PaperPage, Report
@@ -103,8 +104,19 @@ def report_of(
         pool = None
     reading = (folders, records[list(OF_CASE)])
     seen = pool.submit(load_candidates, *reading).result if pool else partial(load_candidates, *reading)
-    report = compose(records, baseline, title, paper, seen, moved=moved, listed=listed, pool=pool)
+    unseen = _unseen(folders, map(str, records["device"].unique()))
+    report = compose(records, baseline, title, paper, seen, moved=moved, listed=listed, unseen=unseen, pool=pool)
     return with_studies(report, facts, moved) if moved else report
+
+
+def _unseen(folders: Sequence[Path], devices: Iterable[str]) -> frozenset[tuple[str, str]]:
+    """Give device and sweep of the records whose candidates are published, but are not there."""
+    absent = absent_candidates(folders)
+    if not absent:
+        return frozenset()
+    _log.warning("%s", absence(absent))
+    files = [file for file in record_files(folders) if file.parent in absent]
+    return frozenset((device, sweep_name(file, device)) for device in devices for file in files)
 
 
 def write_site(report: Report, out: Path) -> Path:

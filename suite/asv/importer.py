@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 import subprocess
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from spmark.impls.core.plainjson import parse_json
 from spmark.impls.core.plausible import read_candidates, read_measurements
 from spmark.impls.core.record import CandidateRow, Environment, EnvironmentRow, Flush, Measurement
 from spmark.impls.core.recordfile import read_rows
+from spmark.report.load.asset import absence, absent_candidates
 from spmark.report.load.records import record_files
 from spmark.suite.asv.history import COLUMNS, Benchmark, result_row, swept
 from spmark.suite.asv.machine import machine_keys
@@ -26,6 +28,7 @@ from spmark.suite.benchmarks import tracked
 from spmark.suite.track import of_record
 
 _RESULT_VERSION, _MACHINE_VERSION, _BENCHMARKS_VERSION = 2, 1, 2
+_log = logging.getLogger(__name__)
 _SUFFIXES = (".jsonl", ".jsonl.gz")
 
 
@@ -102,6 +105,8 @@ def _imported(group: _Group, results: Path, repository: Path, commit: str | None
 
 def _groups(paths: Sequence[Path]) -> list[_Group]:
     groups: dict[str, _Group] = {}
+    if absent := absent_candidates(paths):
+        _log.warning("%s", absence(absent))
     for path in record_files(paths):
         if path.suffix == ".json":
             continue

@@ -1,9 +1,10 @@
-"""``spmark fetch``: have every matrix of a sweep at hand before a run needs it."""
+"""``spmark fetch``: have every matrix of a sweep, or the candidates of published records, at hand."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.markup import escape
@@ -46,3 +47,31 @@ def fetch_matrices(sweep_name: str, overrides: Sequence[str], as_json: bool) -> 
     else:
         screen.print(table("", rows, plain=True))
     return failures
+
+
+def fetch_candidates(into: Path | None, archive: Path | None, as_json: bool) -> None:
+    """Bring what searches of the published records measured to its place; ``into`` is where a checkout has them.
+
+    Raises
+    ------
+    DatasetError
+        The folder has no manifest, holds another file than the published one, or the files cannot be had.
+    RecordError
+        The manifest cannot be read.
+    """
+    from spmark.report.load.asset import HOME
+    from spmark.suite.published import fetch_published
+
+    folder = HOME if into is None else into
+    screen = console(as_json)
+    with screen.status("candidates"):
+        brought = fetch_published(folder, archive)
+    size = sum(one.bytes for one in brought.fetched)
+    if as_json:
+        files = [{"path": one.path, "bytes": one.bytes} for one in brought.fetched]
+        answer({"into": str(folder), "there": brought.there, "fetched": files, "from": brought.origin})
+    elif brought.fetched:
+        told = f"fetched {len(brought.fetched)} of {brought.there + len(brought.fetched)} files ({size:,} bytes)"
+        say(screen, escape(f"{folder}: {told} from {brought.origin}"))
+    else:
+        say(screen, escape(f"{folder}: all {brought.there} files are there"))

@@ -27,6 +27,7 @@ from spmark.impls.tuning.cache import PlanCache
 from spmark.report.claims.published import PAPERS, parse
 from spmark.report.claims.study import published_study, read_study
 from spmark.report.derive.tiles import read_agreement
+from spmark.report.load.asset import read_asset
 from spmark.report.load.candidates import load_candidates
 from spmark.report.load.records import current, load_records
 from spmark.report.regressions.spreadmodel import read_spread
@@ -243,6 +244,7 @@ TARGETS = (
     Target("runs", _runs, lambda: [seeds.lines(seeds.runs()), seeds.lines(seeds.runs()[1:])]),
     Target("candidates", _candidates, lambda: [seeds.lines(seeds.candidates())]),
     Target("candidates_packed", _candidates_packed, lambda: [seeds.lines(seeds.candidates())]),
+    Target("candidate_manifest", _file("candidates.json", read_asset), _shipped("report/reference/candidates.json")),
     Target("device_spec", _file("spec.json", _device), _device_seeds),
     Target("rank_model", _file("model.json", _rank), _rank_seeds),
     Target("rank_model_sealed", _file("model.json", _sealed_rank), _rank_seeds),

@@ -83,6 +83,7 @@ def test_folders_are_looked_into(here, monkeypatch):
     [
         (("run", "quick"), ["quickstart"]),
         (("fetch", "quick"), ["quickstart"]),
+        (("fetch", "cand"), ["candidates"]),
         (("reproduce", "spars"), ["sparsetir"]),
         (("run", "--matrix", "plan"), ["planetoid/"]),
         (("show", "planet"), ["planetoid/"]),

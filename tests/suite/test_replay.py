@@ -14,6 +14,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+from candidate_records import write_manifest
 from typer.testing import CliRunner
 
 from spmark.datasets.cache import Cache
@@ -206,6 +207,19 @@ def test_an_unknown_model_and_a_filter_that_leaves_nothing_are_refused(write: Ca
         replay([folder], RECORDED, only=["width=7"])
     with pytest.raises(RecordError, match="expected a record file"):
         replay([folder / "none"], RECORDED)
+
+
+def test_candidates_that_are_published_apart_are_asked_for(
+    write: Callable[..., Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    apart, here = write((record(), SEEN), name="apart"), write((record(width=128), SEEN), name="here")
+    (apart / "candidates.jsonl").unlink()
+    write_manifest(tmp_path, files=[{"path": "apart/candidates.jsonl.gz", "bytes": 9, "sha256": "0" * 64}])
+    with pytest.raises(RecordError, match=r"beside the records of apart, found none: .*`spmark fetch candidates"):
+        replay([apart], RECORDED)
+    assert "fetch" not in caplog.text
+    assert len(replay([apart, here], RECORDED, only=["width=128"]).scored) == 1
+    assert "beside the records of apart, found none" in caplog.text
 
 
 def test_judgements_are_a_row_for_each_problem(write: Callable[..., Path]) -> None:

@@ -1,0 +1,43 @@
+"""The manifest of candidates is of the files that are here, and git keeps a small sample of them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from spmark.datasets.download import file_digest
+from spmark.report.load.asset import CANDIDATES, MANIFEST, read_asset
+from spmark.report.load.records import record_files
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "report" / "reference"
+ASSET = read_asset(REFERENCE / MANIFEST)
+FILES = {one.path: one for one in ASSET.files}
+KEPT = re.findall(rf"^!/report/reference/(.*/{CANDIDATES})$", (ROOT / ".gitignore").read_text(), re.MULTILINE)
+"""What .gitignore leaves to git."""
+PACK = "run `scripts/reference.py pack` after candidates have changed"
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path in KEPT or (REFERENCE / path).exists()])
+def test_a_file_that_is_here_is_the_one_of_the_manifest(path: str) -> None:
+    file = REFERENCE / path
+    assert (file.stat().st_size, file_digest(file)) == (FILES[path].bytes, FILES[path].sha256), PACK
+
+
+def test_the_manifest_names_all_that_is_here() -> None:
+    here = {path.relative_to(REFERENCE).as_posix() for path in REFERENCE.rglob(CANDIDATES)}
+    assert here <= FILES.keys(), PACK
+
+
+def test_each_file_of_the_manifest_belongs_to_records() -> None:
+    folders = {file.parent for file in record_files([REFERENCE])}
+    assert {(REFERENCE / path).resolve().parent for path in FILES} <= folders
+
+
+def test_git_keeps_a_small_sample() -> None:
+    assert len(KEPT) == len(set(KEPT)) >= 5
+    assert set(KEPT) <= FILES.keys()
+    assert sum(FILES[path].bytes for path in KEPT) < 5_000_000
+    assert ASSET.commit, "without a network, files come out of the history"

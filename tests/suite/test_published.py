@@ -1,0 +1,289 @@
+"""``spmark fetch candidates``: from a file, from a server and from git; what is damaged takes no place."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from archives import tarred
+from candidate_records import ARCHIVE, FILES, NAMES, digest, held, write_manifest
+from file_server import FileServer, serving
+from typer.testing import CliRunner
+
+from spmark.datasets.cache import Cache
+from spmark.impls.core.errors import DatasetError, RecordError
+from spmark.suite import cli
+from spmark.suite import published as module
+from spmark.suite.published import fetch_published
+
+
+@pytest.fixture
+def server() -> Iterator[FileServer]:
+    with serving() as files:
+        files.files["/some.tar"] = ARCHIVE
+        yield files
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Cache:
+    return Cache(tmp_path / "cache")
+
+
+@pytest.fixture
+def into(tmp_path: Path) -> Path:
+    return write_manifest(tmp_path / "reference")
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    path = tmp_path / "some.tar"
+    path.write_bytes(ARCHIVE)
+    return path
+
+
+def git(folder: Path, *words: str) -> str:
+    command = ["git", "-C", str(folder), "-c", "user.name=t", "-c", "user.email=t@example.invalid", *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def put(folder: Path, files: dict[str, bytes]) -> None:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Give the records of a checkout whose last commit took the candidates away, with the manifest."""
+    root = tmp_path / "checkout"
+    reference = root / "report" / "reference"
+    put(reference, FILES)
+    subprocess.run(["git", "init", "--quiet", str(root)], check=True)
+    git(root, "add", ".")
+    git(root, "commit", "--quiet", "--message", "with")
+    commit = git(root, "rev-parse", "HEAD")
+    git(root, "rm", "--quiet", "-r", "report")
+    write_manifest(reference, commit=commit)
+    (root / ".gitignore").write_text("/report/reference/**/candidates.jsonl.gz\n")
+    git(root, "add", ".")
+    git(root, "commit", "--quiet", "--message", "without")
+    return reference
+
+
+def test_from_a_file(into: Path, archive: Path) -> None:
+    brought = fetch_published(into, archive)
+    assert held(into) == FILES
+    assert (brought.there, [one.path for one in brought.fetched], brought.origin) == (0, list(NAMES), str(archive))
+
+
+def test_what_is_there_and_right_is_left_alone(into: Path, archive: Path) -> None:
+    fetch_published(into, archive)
+    before = {name: (into / name).stat().st_ino for name in NAMES}
+    archive.unlink()
+    brought = fetch_published(into, archive)  # nothing is read
+    assert (brought.there, brought.fetched, brought.origin) == (3, (), "")
+    assert {name: (into / name).stat().st_ino for name in NAMES} == before
+
+
+@pytest.mark.parametrize("mode", ["w:gz", "w:xz"])
+def test_an_archive_that_was_packed_anew_serves_as_well(mode: str, into: Path, archive: Path) -> None:
+    archive.write_bytes(tarred(dict(reversed(FILES.items())), mode))
+    fetch_published(into, archive)
+    assert held(into) == FILES
+
+
+def test_from_a_server(tmp_path: Path, server: FileServer, cache: Cache) -> None:
+    into = write_manifest(tmp_path / "reference", url=server.url + "some.tar")
+    server.drop_after = [3000]
+    brought = fetch_published(into, cache=cache)
+    assert held(into) == FILES
+    assert brought.origin == server.url + "some.tar"
+    (into / NAMES[1]).unlink()
+    asked = server.requests
+    assert [one.path for one in fetch_published(into, cache=cache).fetched] == [NAMES[1]]
+    assert server.requests == asked, "the archive stays in the cache"
+
+
+def test_from_history_where_there_is_no_address(checkout: Path, cache: Cache) -> None:
+    brought = fetch_published(checkout, cache=cache)
+    assert held(checkout) == FILES
+    assert brought.origin.startswith("commit ")
+    assert git(checkout, "status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("refusal", ["status", "content"])
+def test_from_history_where_the_network_refuses(
+    refusal: str, checkout: Path, server: FileServer, cache: Cache, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = json.loads((checkout / "candidates.json").read_text())
+    write_manifest(checkout, commit=told["commit"], url=server.url + "some.tar")
+    if refusal == "status":
+        server.files.clear()
+    else:
+        server.files["/some.tar"] = ARCHIVE[:-1] + b"x"
+    assert fetch_published(checkout, cache=cache).origin == f"commit {told['commit']}"
+    assert held(checkout) == FILES
+    assert "looking into git's history" in caplog.text
+
+
+def test_neither_network_nor_history_says_both_and_what_to_do(tmp_path: Path, server: FileServer, cache: Cache) -> None:
+    server.files.clear()
+    into = write_manifest(tmp_path / "reference", url=server.url + "some.tar", commit="ab" * 20)
+    told = r"404.*copy some\.tar .*--from FILE.*Nor has git the files.*--unshallow"
+    with pytest.raises(DatasetError, match=told) as raised:
+        fetch_published(into, cache=cache)
+    assert "SPMARK_MIRROR" not in str(raised.value), "that is for matrices"
+    assert held(into) == {}
+
+
+def test_no_address_and_no_commit(into: Path, cache: Cache) -> None:
+    with pytest.raises(DatasetError, match=r"names no address of some\.tar\. Nor .*names no commit; copy some\.tar"):
+        fetch_published(into, cache=cache)
+
+
+def test_a_commit_of_other_files_is_refused(checkout: Path, cache: Cache) -> None:
+    put(checkout, {NAMES[0]: b"other"})
+    git(checkout, "add", "--force", ".")
+    git(checkout, "commit", "--quiet", "--message", "other")
+    (checkout / NAMES[0]).unlink()
+    write_manifest(checkout, commit=git(checkout, "rev-parse", "HEAD"))
+    with pytest.raises(DatasetError, match=f"commit .*{NAMES[0]}: expected {len(FILES[NAMES[0]])} bytes, found 5"):
+        fetch_published(checkout, cache=cache)
+    assert held(checkout) == {}
+
+
+def test_no_git(checkout: Path, cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(DatasetError, match="expected the program git, found none"):
+        fetch_published(checkout, cache=cache)
+
+
+def test_a_damaged_file_takes_no_place_and_those_before_stay(into: Path, archive: Path) -> None:
+    damaged = FILES[NAMES[1]][:-1] + b"x"
+    archive.write_bytes(tarred(FILES | {NAMES[1]: damaged}, "w"))
+    found = f"expected sha256 {digest(FILES[NAMES[1]])}, found {digest(damaged)}"
+    with pytest.raises(DatasetError, match=rf"some\.tar: {NAMES[1]}: {found}; the file is not used"):
+        fetch_published(into, archive)
+    assert held(into) == {NAMES[0]: FILES[NAMES[0]]}
+    archive.write_bytes(ARCHIVE)
+    assert fetch_published(into, archive).there == 1
+    assert held(into) == FILES
+
+
+def test_a_cut_archive_is_an_error_and_the_next_fetch_goes_on(into: Path, archive: Path) -> None:
+    with tarfile.open(archive) as tar:
+        second = tar.getmembers()[1].offset_data
+    archive.write_bytes(ARCHIVE[: second + 5])
+    with pytest.raises(DatasetError, match="complete archive"):
+        fetch_published(into, archive)
+    assert held(into) == {NAMES[0]: FILES[NAMES[0]]}
+    archive.write_bytes(tarred({NAMES[1]: FILES[NAMES[1]]}, "w"))
+    with pytest.raises(DatasetError, match=rf"expected all 3 files .* found no {NAMES[2]}; it is cut off or another"):
+        fetch_published(into, archive)
+    assert held(into) == {name: FILES[name] for name in NAMES[:2]}
+
+
+@pytest.mark.parametrize(
+    "name", ["/etc/passwd", "../candidates.jsonl.gz", "h200/fourth/candidates.jsonl.gz", "h200/first/records.jsonl"]
+)
+def test_evil_and_foreign_names(name: str, into: Path, archive: Path) -> None:
+    archive.write_bytes(tarred({name: b"x"} | FILES, "w"))
+    with pytest.raises(DatasetError, match=r"expected plain files|known members"):
+        fetch_published(into, archive)
+    assert held(into) == {}
+    assert sorted(path.name for path in into.parent.iterdir()) == ["reference", "some.tar"]
+
+
+def test_an_oversized_member_is_not_unpacked(into: Path, archive: Path) -> None:
+    archive.write_bytes(tarred({NAMES[0]: bytes(10**8)}, "w:gz"))
+    with pytest.raises(DatasetError, match=r"expected \d+ bytes of .*, found 100,000,000"):
+        fetch_published(into, archive)
+    assert held(into) == {}
+
+
+def test_a_folder_in_the_archive_is_refused(into: Path, archive: Path) -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        member = tarfile.TarInfo("h200")
+        member.type = tarfile.DIRTYPE
+        tar.addfile(member)
+    archive.write_bytes(buffer.getvalue())
+    with pytest.raises(DatasetError, match="expected plain files"):
+        fetch_published(into, archive)
+
+
+@pytest.mark.parametrize("content", [b"mine", FILES[NAMES[0]][:-1] + b"x"])
+def test_a_file_that_differs_is_never_replaced(content: bytes, into: Path, archive: Path) -> None:
+    put(into, {NAMES[0]: content})
+    with pytest.raises(
+        DatasetError, match=rf"{NAMES[0]}: expected .*, found .*nothing was fetched: move what is yours"
+    ):
+        fetch_published(into, archive)
+    assert held(into) == {NAMES[0]: content}
+
+
+def test_a_link_in_a_file_s_place_is_not_followed(into: Path, archive: Path, tmp_path: Path) -> None:
+    (into / NAMES[0]).parent.mkdir(parents=True)
+    (into / NAMES[0]).symlink_to(tmp_path / "nowhere")
+    with pytest.raises(DatasetError, match="expected a file, found something else"):
+        fetch_published(into, archive)
+
+
+def test_nothing_half_written_stays(into: Path, archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(source: Path, part: Path) -> None:
+        part.write_bytes(source.read_bytes()[:10])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module.shutil, "copyfile", fail)
+    with pytest.raises(DatasetError, match=rf"{NAMES[0]}: cannot be written \(No space left.*goes on with the files"):
+        fetch_published(into, archive)
+    assert held(into) == {}
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written(into: Path, archive: Path) -> None:
+    into.chmod(0o500)
+    with pytest.raises(DatasetError, match="cannot be written"):
+        fetch_published(into, archive)
+
+
+def test_a_folder_without_a_manifest(tmp_path: Path, archive: Path) -> None:
+    with pytest.raises(DatasetError, match=r"expected published records with candidates\.json, found none.*--into"):
+        fetch_published(tmp_path, archive)
+    (tmp_path / "candidates.json").write_text('{"schema_version": 1}')
+    with pytest.raises(RecordError, match="expected the manifest of published candidates"):
+        fetch_published(tmp_path, archive)
+
+
+def invoke(*words: object):
+    return CliRunner().invoke(cli.app, ["fetch", *map(str, words)])
+
+
+def test_the_command_tells_what_it_brought(into: Path, archive: Path) -> None:
+    ended = invoke("candidates", "--into", into, "--from", archive, "--json")
+    told = json.loads(ended.stdout)
+    assert (told["there"], told["from"], [one["path"] for one in told["fetched"]]) == (0, str(archive), list(NAMES))
+    (into / NAMES[2]).unlink()
+    size = len(FILES[NAMES[2]])
+    ended = invoke("candidates", "--into", into, "--from", archive)
+    assert ended.stdout == f"{into}: fetched 1 of 3 files ({size} bytes) from {archive}\n"
+    assert invoke("candidates", "--into", into).stdout == f"{into}: all 3 files are there\n"
+
+
+def test_the_command_s_folder_is_a_checkout_s(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(checkout.parents[1])
+    assert invoke("candidates").stdout.startswith("report/reference: fetched 3 of 3 files")
+    assert held(checkout) == FILES
+
+
+@pytest.mark.parametrize("words", [("cora", "--from", "x"), ("cora", "--into", "x"), ("candidates", "--set", "a=b")])
+def test_options_go_with_what_they_are_of(words: tuple[str, ...]) -> None:
+    ended = invoke(*words)
+    assert ended.exit_code == 2
+    assert "expected" in ended.stderr
