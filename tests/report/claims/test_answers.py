@@ -114,8 +114,8 @@ def test_what_differs_is_told_where_there_is_no_number(records_of):
 @pytest.mark.parametrize(("slower", "told"), [(10.2, True), (10.5, False)])
 def test_a_gain_that_no_case_has_is_told_in_words(records_of, slower: float, told: bool) -> None:
     held = records_of(
-        [("deep", "a", 5, 10.0, None), ("flat", "a", 5, 9.0, None), ("deep", "b", 5, 10.0, None)]
-        + [("flat", "b", 5, slower, None)]
+        [("deep", matrix, 5, 10.0, None) for matrix in "ab"]
+        + [("flat", "a", 5, 9.0, None), ("flat", "b", 5, slower, None)]
     )
     claim = claim_of(Statistic.GEOMEAN_SPEEDUP, "deep", "flat", nowhere="several levels pay nowhere")
     assert ("several levels pay nowhere" in answer(claim, held, MATRICES).remarks) is told
