@@ -17,6 +17,7 @@ import pandas as pd
 
 from spmark.impls.core.record import Status
 from spmark.report.derive.cases import PROBLEM, beside
+from spmark.report.derive.remember import remembered
 from spmark.report.derive.statistics import Interval, geometric_mean
 
 NOT_RUN = "not run"
@@ -30,6 +31,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
+@remembered
 def mean_speedups(derived: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame:
     """Give the geometric mean of every label's speed-ups in every group.
 
@@ -74,6 +76,7 @@ def mean_speedups(derived: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame
     return means.reset_index()[[*keys, *_COLUMNS]]
 
 
+@remembered
 def mean_speedups_by_kind(derived: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame:
     """Give `mean_speedups` of each kind of matrix on its own, then, where there are several kinds, of all mixed.
 

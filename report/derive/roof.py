@@ -16,6 +16,7 @@ import pandas as pd
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.problem import DType
 from spmark.report.derive.means import over_matrices
+from spmark.report.derive.remember import remembered
 from spmark.report.derive.statistics import floor_us
 
 FROZEN_DEVICE = "nvidia-h200"
@@ -46,6 +47,7 @@ class Bound(StrEnum):
     """The gathered operand does not fit into L2, so that rows are fetched from memory again."""
 
 
+@remembered
 def frozen_times(derived: pd.DataFrame) -> pd.DataFrame:
     """Give the frozen roof's times.
 
@@ -67,6 +69,7 @@ def frozen_times(derived: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(times).where(derived["device"] == FROZEN_DEVICE)
 
 
+@remembered
 def measured_times(derived: pd.DataFrame) -> pd.DataFrame:
     """Give the times by the rates that calibrating the records' own device has measured.
 
@@ -94,6 +97,7 @@ def measured_times(derived: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(times, derived.index).astype(np.float64)
 
 
+@remembered
 def under_roof(derived: pd.DataFrame, times: pd.DataFrame) -> pd.DataFrame:
     """Give every case with its roof.
 
@@ -124,6 +128,7 @@ def under_roof(derived: pd.DataFrame, times: pd.DataFrame) -> pd.DataFrame:
     return cases.reset_index(drop=True)
 
 
+@remembered
 def mean_shares(cases: pd.DataFrame) -> pd.DataFrame:
     """Give the geometric mean of the shares of `under_roof` by ``op, dtype, side`` and label.
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from spmark.report.derive.cases import SPENT_PHASES, spent_s
 from spmark.report.derive.groups import in_panel_order, panels_of
+from spmark.report.derive.remember import remembered
 from spmark.report.figures.findings import NO_LEAD, lead_of, leading, said_seconds, sentence
 from spmark.report.figures.panels import grid, line_style, log_ticks, said, scattered, titled
 from spmark.report.figures.plot import Plot, looks_of, not_drawn
@@ -26,6 +27,7 @@ _BREAK_EVEN = ("break_even_runs", "break_even_runs_with_compile")
 _RUNS = tuple(10.0**power for power in range(0, 13, 2))
 
 
+@remembered
 def searched(derived: pd.DataFrame) -> pd.DataFrame:
     """Keep the timed cases whose plan was searched for."""
     return derived[(spent_s(derived["phases_s"], ["search"]) > 0) & derived["median_us"].notna()]
@@ -60,10 +62,16 @@ def search_time(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
         f"Seconds from a matrix to its plan ({', '.join(SPENT_PHASES)}) against the median time of one run, one point "
         "per case that searched. Dotted lines: the search costs as much as this many runs."
     )
-    spent = rows.assign(spent_s=spent_s(rows["phases_s"]))
-    finding = leading(spent, "spent_s", "searches the shortest", said_seconds, less=True)
+    finding = _shortest_search(rows)
     heading = "Time of the search against the time of one run"
     return Plot("search-time", caption + not_drawn(data), figure, data, heading, finding)
+
+
+@remembered
+def _shortest_search(rows: pd.DataFrame) -> str:
+    """Say in one sentence whose search is the shortest."""
+    spent = rows.assign(spent_s=spent_s(rows["phases_s"]))
+    return leading(spent, "spent_s", "searches the shortest", said_seconds, less=True)
 
 
 def _whole_decades(ax: Axes, part: pd.DataFrame) -> None:
@@ -92,6 +100,12 @@ def _runs_lines(ax: Axes) -> None:
             )  # fmt: skip
 
 
+@remembered
+def counted_runs(derived: pd.DataFrame) -> pd.DataFrame:
+    """Keep the rivals' cases of which it is known after how many runs they have paid off."""
+    return derived[~derived["is_baseline"] & derived["break_even_runs"].notna()]
+
+
 @in_style
 def break_even(derived: pd.DataFrame, baseline: str, width_in: float = WIDTH_IN) -> Plot:
     """Draw the share of cases that have paid off after a number of runs.
@@ -105,7 +119,7 @@ def break_even(derived: pd.DataFrame, baseline: str, width_in: float = WIDTH_IN)
     width_in : float
         Width of the figure in inches.
     """
-    rows = derived[~derived["is_baseline"] & derived["break_even_runs"].notna()]
+    rows = counted_runs(derived)
     columns = ["op", "dtype", "matrix", "matrix_kind", "width", "label", "implementation", *_BREAK_EVEN]
     data = in_panel_order(rows[columns])
     series = looks_of(data)
@@ -133,6 +147,7 @@ def break_even(derived: pd.DataFrame, baseline: str, width_in: float = WIDTH_IN)
     return Plot("break-even", caption + not_drawn(data), figure, data, heading, _most_paid_off(rows))
 
 
+@remembered
 def _most_paid_off(rows: pd.DataFrame) -> str:
     """Say in one sentence who pays off in the most cases."""
     told = []

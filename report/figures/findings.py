@@ -14,6 +14,7 @@ import pandas as pd
 
 from spmark.report.derive.groups import panels_of
 from spmark.report.derive.means import over_matrices
+from spmark.report.derive.remember import remembered
 from spmark.report.derive.statistics import Interval, mean_of
 
 CASE = ("matrix", "width", "seed")
@@ -53,6 +54,7 @@ class Lead:
         return f"{first}, before {self.second} with {second}, {factor}"
 
 
+@remembered
 def lead_of(cases: pd.DataFrame, column: str, *, less: bool = False, case: Sequence[str] = CASE) -> Lead | None:
     """Compare labels by the geometric means of a column.
 
@@ -86,6 +88,7 @@ def lead_of(cases: pd.DataFrame, column: str, *, less: bool = False, case: Seque
     return Lead(first, means[first], second, means[second], factor, len(common))
 
 
+@remembered
 def leading(
     cases: pd.DataFrame, column: str, leads: str, say: Say, *, less: bool = False, case: Sequence[str] = CASE
 ) -> str:
@@ -98,6 +101,7 @@ def leading(
     return sentence(told)
 
 
+@remembered
 def beside_baseline(rivals: pd.DataFrame, baseline: str, column: str) -> pd.DataFrame:
     """Give the rows that have a ratio to the baseline, and the baseline's own, whose ratio is 1."""
     known = rivals[rivals[column].notna()]
@@ -105,6 +109,7 @@ def beside_baseline(rivals: pd.DataFrame, baseline: str, column: str) -> pd.Data
     return pd.concat([known, own], ignore_index=True)
 
 
+@remembered
 def most_matrices(cases: pd.DataFrame, column: str) -> str:
     """Say in one sentence on how many matrices each label has the greatest mean, and by how much."""
     told = []
@@ -124,6 +129,7 @@ def most_matrices(cases: pd.DataFrame, column: str) -> str:
     return sentence(told)
 
 
+@remembered
 def at_widths(cases: pd.DataFrame, column: str) -> str:
     """Say in one sentence who leads at each J, and by how much; the cases are of one op and dtype."""
     at: dict[str, list[tuple[int, float]]] = {}

@@ -10,6 +10,7 @@ import pandas as pd
 from spmark.impls.core.record import Status
 from spmark.report.derive.cases import beside
 from spmark.report.derive.groups import MOST_POOLED, groups_of, in_panel_order, panels_of
+from spmark.report.derive.remember import remembered
 from spmark.report.derive.statistics import mean_of
 from spmark.report.figures.bars import by_group, said_ratio
 from spmark.report.figures.findings import beside_baseline, leading
@@ -18,6 +19,7 @@ from spmark.report.figures.plot import Plot, looks_of, not_drawn
 from spmark.report.figures.style import WIDTH_IN, in_style
 
 
+@remembered
 def memory_ratios(derived: pd.DataFrame) -> pd.DataFrame:
     """Give the cases for which both the plan and the baseline's own plan report their bytes.
 
@@ -52,11 +54,8 @@ def memory_per_matrix(derived: pd.DataFrame, baseline: str, width_in: float = WI
         Width of the figure in inches.
     """
     rows = memory_ratios(derived)
-    groups, order = groups_of(rows)
-    keys = ["op", "dtype", "group", "label", "implementation"]
-    ratios = rows.assign(group=groups).groupby(keys)["memory_ratio"]
-    data = ratios.agg(memory_ratio=mean_of, least="min", greatest="max", cases="size").reset_index()
-    data = in_panel_order(data)
+    _, order = groups_of(rows)
+    data = _memory_means(rows)
     curves = len(order) > MOST_POOLED
     axis = f"bytes over\n{baseline}'s"
     if curves:
@@ -78,3 +77,13 @@ def memory_per_matrix(derived: pd.DataFrame, baseline: str, width_in: float = WI
     finding = leading(cases, "memory_ratio", "takes the least memory", said_ratio, less=True)
     heading = f"Memory of a plan over that of {baseline}"
     return Plot("memory-per-matrix", caption + not_drawn(data), figure, data, heading, finding)
+
+
+@remembered
+def _memory_means(rows: pd.DataFrame) -> pd.DataFrame:
+    """Give the mean of `memory_ratios` with its extremes, for every group of matrices and label."""
+    groups, _ = groups_of(rows)
+    keys = ["op", "dtype", "group", "label", "implementation"]
+    ratios = rows.assign(group=groups).groupby(keys)["memory_ratio"]
+    data = ratios.agg(memory_ratio=mean_of, least="min", greatest="max", cases="size").reset_index()
+    return in_panel_order(data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from math import cos, radians, sin
 
 from matplotlib.axes import Axes
@@ -23,8 +24,9 @@ _PARTS = re.compile(r"(?:[^-_/@, ]| (?=[%=])|(?<==) )*[-_/@, ]?")
 """Parts that a name may be broken between: ``90 %``, ``J = 32`` and ``0.5`` stay whole."""
 
 
+@lru_cache(maxsize=1 << 14)
 def text_in(text: str, points: float) -> float:
-    """Give the width of a text's longest line in inches."""
+    """Give the width of a text's longest line in inches; figures of a report have many texts in common."""
     font = FontProperties(family=RC["font.family"], size=points)
     lines = text.split("\n")
     return max(float(TextToPath().get_text_width_height_descent(line, font, ismath=False)[0]) for line in lines) / 72

@@ -15,6 +15,7 @@ from matplotlib.ticker import FuncFormatter
 from spmark.impls.core.interfaces import PHASES
 from spmark.report.derive.cases import spent_s
 from spmark.report.derive.groups import in_panel_order, panels_of
+from spmark.report.derive.remember import remembered
 from spmark.report.figures.findings import leading, said_seconds
 from spmark.report.figures.names import broken
 from spmark.report.figures.panels import grid, log_ticks, panel_room_in
@@ -37,6 +38,7 @@ _LEAST_S = 1e-5
 _TITLE_POINTS = 8.5
 
 
+@remembered
 def built(derived: pd.DataFrame) -> pd.DataFrame:
     """Give the seconds of every phase of the timed cases of labels that predict or search.
 
@@ -108,6 +110,12 @@ def overhead_by_phase(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot
     )
     if left_out:
         caption += f" Of too many labels these are in the numbers alone: {'; '.join(left_out)}."
-    totals = data[data["phase"] == TOTAL]
-    finding = leading(totals, "seconds", "builds in the least time", said_seconds, less=True, case=("matrix",))
+    finding = _least_time(data)
     return Plot("overhead-by-phase", caption, figure, data, "Time of building by phase", finding)
+
+
+@remembered
+def _least_time(data: pd.DataFrame) -> str:
+    """Say in one sentence who builds in the least time."""
+    totals = data[data["phase"] == TOTAL]
+    return leading(totals, "seconds", "builds in the least time", said_seconds, less=True, case=("matrix",))

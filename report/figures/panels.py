@@ -11,13 +11,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from numpy.typing import ArrayLike
 
 from spmark.report.derive.groups import panels_of
+from spmark.report.figures.layout import OnePass
 from spmark.report.figures.names import broken, text_in
 from spmark.report.figures.style import COLUMN_IN, DASHES, DPI, WIDTH_IN, Look
 
@@ -84,8 +84,7 @@ def figure_with_legend(
     lines = ceil(len(labels) / columns) * max((label.count("\n") + 1 for label in labels), default=0)
     legend_in = _LEGEND_ROW_IN * (lines + (title.count("\n") + 1) * bool(title)) + 0.06
     height_in = body_in + legend_in
-    layout = ConstrainedLayoutEngine(rect=(0, 0, 1, body_in / height_in), hspace=0.04)
-    figure = Figure(figsize=(width_in, height_in), dpi=DPI, layout=layout)
+    figure = Figure(figsize=(width_in, height_in), dpi=DPI, layout=OnePass(body_in / height_in))
     handle = _HANDLES[keys]
     figure.legend(
         [handle(look) for look in series.values()], labels, loc="upper center", ncols=columns,

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from spmark.report.derive.groups import in_panel_order, panels_of
+from spmark.report.derive.remember import remembered
 from spmark.report.derive.statistics import mean_of
 from spmark.report.derive.tiles import TileAgreement
 from spmark.report.figures.panels import grid, log_ticks, scattered, titled
@@ -32,6 +33,7 @@ _AGREEMENT = [
 _FEWEST = 3
 
 
+@remembered
 def predicted(seen: pd.DataFrame) -> pd.DataFrame:
     """Give every plan whose time was predicted and measured.
 
@@ -52,6 +54,7 @@ def predicted(seen: pd.DataFrame) -> pd.DataFrame:
     return fastest.rename("measured_us").reset_index()
 
 
+@remembered
 def agreement(plans: pd.DataFrame) -> pd.DataFrame:
     """Give how well predictions agree with times, for each op, dtype and label.
 

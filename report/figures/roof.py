@@ -110,7 +110,8 @@ def _lacking(times: pd.DataFrame, bound: Bound) -> bool:
 
 
 def _drawn(name: str, about: str, cases: pd.DataFrame, width_in: float) -> Plot:
-    cases, means = in_panel_order(cases), in_panel_order(mean_shares(cases))
+    means = in_panel_order(mean_shares(cases))
+    cases = in_panel_order(cases)
     series = looks_of(cases)
     drawn, bounds = cases[cases["label"].isin(series)], set(cases["bound"])
     title = "  ".join(words for bound, (_, words) in _MARKS.items() if bound in bounds)
@@ -138,8 +139,12 @@ def _drawn(name: str, about: str, cases: pd.DataFrame, width_in: float) -> Plot:
         "stand above their bars."
     )
     leads, case = "comes nearest to the roof", ("matrix", "width")
-    finding = leading(cases, "share", leads, lambda share: f"{share:.0%}", case=case)
+    finding = leading(cases, "share", leads, _said_share, case=case)
     return Plot(name, caption + not_drawn(cases), figure, cases, _HEADINGS.get(name, ""), finding)
+
+
+def _said_share(share: float) -> str:
+    return f"{share:.0%}"
 
 
 def _values(ax: Axes, means: pd.DataFrame, places: Places, bar_in: float) -> None:

@@ -15,6 +15,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from spmark.impls.core.record import MatrixKind
 from spmark.report.derive.groups import in_panel_order
+from spmark.report.derive.remember import remembered
 from spmark.report.figures.findings import leading, said_seconds
 from spmark.report.figures.names import broken
 from spmark.report.figures.panels import grid, line_style, panel_room_in, said, value_ticks
@@ -29,6 +30,7 @@ _TITLE_POINTS = 7.5
 _KEYS = ["op", "dtype", "width", "series"]
 
 
+@remembered
 def series_of(derived: pd.DataFrame) -> pd.DataFrame:
     """Give the timed cases of synthetic matrices whose names differ in numbers only.
 
@@ -116,10 +118,14 @@ def time_over_series(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
         "Median time of one run, with its 95 % interval, over the number in the matrix's name that varies (*); the "
         "matrices of one panel are drawn by the same rule."
     )
-    say, case = (lambda us: said_seconds(us * 1e-6)), ("matrix", "width")
-    finding = leading(data, "median_us", "is fastest", say, less=True, case=case)
+    case = ("matrix", "width")
+    finding = leading(data, "median_us", "is fastest", _said_us, less=True, case=case)
     heading = "Time of one run over the number that varies"
     return Plot("time-over-series", caption + not_drawn(data), figure, data, heading, finding)
+
+
+def _said_us(us: float) -> str:
+    return said_seconds(us * 1e-6)
 
 
 def _times_axis(ax: Axes, low: float, high: float) -> None:

@@ -16,8 +16,18 @@ from matplotlib.figure import Figure
 
 from spmark.impls.core.record import MatrixKind
 from spmark.report.derive.cases import WIDE_MARK, WIDE_SPEEDUP
-from spmark.report.derive.groups import ALL, MOST_GROUPS, MOST_POOLED, by_size, groups_of, in_panel_order, panels_of
+from spmark.report.derive.groups import (
+    ALL,
+    MOST_GROUPS,
+    MOST_POOLED,
+    by_size,
+    groups_of,
+    in_panel_order,
+    panels_of,
+    rivals_of,
+)
 from spmark.report.derive.means import MOSTLY, kinds, mean_speedups, mean_speedups_by_kind
+from spmark.report.derive.remember import remembered
 from spmark.report.figures.bars import by_group, said_ratio, without_bars
 from spmark.report.figures.findings import at_widths, beside_baseline, leading, most_matrices
 from spmark.report.figures.names import broken, short_names
@@ -59,7 +69,7 @@ def speedup_per_matrix(derived: pd.DataFrame, baseline: str, width_in: float = W
     width_in : float
         Width of the figure in inches.
     """
-    rivals = derived[~derived["is_baseline"]]
+    rivals = rivals_of(derived)
     _, matrices = groups_of(derived)
     pools = len(matrices) < rivals["matrix"].nunique()
     curves = len(matrices) > (MOST_POOLED if pools else MOST_GROUPS)
@@ -112,13 +122,16 @@ def _curves(data: pd.DataFrame, axis: str, width_in: float) -> Figure:
     return figure
 
 
+@remembered
 def _means_per_matrix(derived: pd.DataFrame, *, pooled: bool) -> pd.DataFrame:
     groups = groups_of(derived)[0] if pooled else derived["matrix"].astype(str)
-    derived = derived.assign(group=groups)
-    layers = derived["group"] != derived["matrix"]
-    single = mean_speedups(derived[~layers], ["matrix"]).rename(columns={"matrix": "group"})
+    layers = groups != derived["matrix"]
+    # Without layers the frame is the one whose means other figures and tables show.
+    single = mean_speedups(derived[~layers] if layers.any() else derived, ["matrix"])
+    single = single.rename(columns={"matrix": "group"})
     if layers.any():
-        single = pd.concat([single, mean_speedups(derived[layers], ["group"])], ignore_index=True)
+        of_layers = mean_speedups(derived.assign(group=groups)[layers], ["group"])
+        single = pd.concat([single, of_layers], ignore_index=True)
     total = mean_speedups_by_kind(derived)
     alone = total["kinds"].nunique() == 1
     total = total.assign(group=[ALL if alone else f"{ALL} {kind.split(':')[0]}" for kind in total["kinds"]])
@@ -144,8 +157,9 @@ def speedup_per_width(derived: pd.DataFrame, baseline: str, op: str, dtype: str,
     op, dtype : str
         Which rows are drawn.
     """
-    part = derived[(derived["op"] == op) & (derived["dtype"] == dtype)]
-    matrices = by_size(part[~part["is_baseline"]])
+    part = dict(panels_of(derived))[op, dtype]
+    rivals = rivals_of(part)
+    matrices = by_size(rivals)
     many = len(matrices) > MOST_GROUPS
     if many:
         means = mean_speedups(part, ["matrix_kind", "width"]).drop(columns=list(_COMMON.values()))
@@ -158,7 +172,7 @@ def speedup_per_width(derived: pd.DataFrame, baseline: str, op: str, dtype: str,
             "all implementations solved; whiskers are 95 % bootstrap intervals over matrices."
         )
     else:
-        data = part[~part["is_baseline"]].assign(panel=lambda rows: rows["matrix"], cases=1)
+        data = rivals.assign(panel=lambda rows: rows["matrix"], cases=1)
         data = data.sort_values(["matrix", "label", "width"], kind="stable")
         names = short_names(matrices)
         panels = list(zip(names, matrices, strict=True))
@@ -171,7 +185,6 @@ def speedup_per_width(derived: pd.DataFrame, baseline: str, op: str, dtype: str,
     drawn = data[data["label"].isin(series)]
     cells = [(title, drawn[drawn["panel"] == panel]) for title, panel in panels]
     figure = _small_multiples(cells, series, f"{op}, {dtype}: speed-up over {baseline}", width_in)
-    rivals = part[~part["is_baseline"]]
     finding = at_widths(beside_baseline(rivals, baseline, "speedup"), "speedup")
     heading = f"Speed-up over {baseline} against J: {op}, {dtype}"
     name = f"speedup-per-width-{op}-{dtype}"
@@ -221,16 +234,7 @@ def speedup_over_size(derived: pd.DataFrame, baseline: str, width_in: float = WI
     derived, baseline, width_in
         As for `speedup_per_matrix`.
     """
-    sizes = derived[derived["nnz"].notna()].drop_duplicates("matrix").set_index("matrix")
-    means = mean_speedups(derived, ["matrix"])
-    means = means[means["speedup"].notna() & means["matrix"].isin(sizes.index)]
-    data = in_panel_order(
-        means.assign(
-            nnz=means["matrix"].map(sizes["nnz"]), mean_row=means["matrix"].map(sizes["nnz"] / sizes["num_rows"])
-        )
-    )
-    columns = ["op", "dtype", "matrix", "kinds", "nnz", "mean_row", "label", "implementation"]
-    data = data[[*columns, "speedup", "speedup_low", "speedup_high", "cases"]]
+    data = _means_by_size(derived)
     series = looks_of(data)
     panels = panels_of(data[data["label"].isin(series)])
     figure = figure_with_legend(width_in, 1.9 * len(panels), series, "points")
@@ -251,10 +255,25 @@ def speedup_over_size(derived: pd.DataFrame, baseline: str, width_in: float = WI
         "solved, against its non-zeros and its mean row. Hollow points are synthetic matrices and twins; points below "
         f"{LEAST_POINT:g} stand at the lower edge."
     )
-    rivals = derived[~derived["is_baseline"]]
+    rivals = rivals_of(derived)
     finding = most_matrices(beside_baseline(rivals, baseline, "speedup"), "speedup")
     heading = f"Speed-up over {baseline} against the size of the matrix"
     return Plot("speedup-over-size", caption + not_drawn(data), figure, data, heading, finding)
+
+
+@remembered
+def _means_by_size(derived: pd.DataFrame) -> pd.DataFrame:
+    """Give the means of each matrix of a known size, with its non-zeros and its mean row."""
+    sizes = derived[derived["nnz"].notna()].drop_duplicates("matrix").set_index("matrix")
+    means = mean_speedups(derived, ["matrix"])
+    means = means[means["speedup"].notna() & means["matrix"].isin(sizes.index)]
+    data = in_panel_order(
+        means.assign(
+            nnz=means["matrix"].map(sizes["nnz"]), mean_row=means["matrix"].map(sizes["nnz"] / sizes["num_rows"])
+        )
+    )
+    columns = ["op", "dtype", "matrix", "kinds", "nnz", "mean_row", "label", "implementation"]
+    return data[[*columns, "speedup", "speedup_low", "speedup_high", "cases"]]
 
 
 def _points(ax: Axes, part: pd.DataFrame, column: str, series: Mapping[str, Look]) -> None:

@@ -12,6 +12,7 @@ import pandas as pd
 from spmark.report.derive.cases import SPENT_PHASES, beside, spent_s
 from spmark.report.derive.groups import ALL, MOST_POOLED, groups_of, in_panel_order
 from spmark.report.derive.means import over_matrices
+from spmark.report.derive.remember import remembered
 from spmark.report.figures.bars import by_group, said_ratio
 from spmark.report.figures.findings import CASE, leading
 from spmark.report.figures.plot import Plot, not_drawn
@@ -29,6 +30,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
+@remembered
 def variant_cases(derived: pd.DataFrame) -> pd.DataFrame:
     """Give the cases of further labels with their time and search time over those of the implementation's first.
 
@@ -63,6 +65,7 @@ def _of_one(name: str, rows: pd.DataFrame) -> pd.DataFrame:
     return rest.assign(over=over, time_ratio=time, search_ratio=search)[first["median_us"].notna()]
 
 
+@remembered
 def variants(derived: pd.DataFrame) -> pd.DataFrame:
     """Give geometric means of `variant_cases` for every group of matrices, and over all of a panel.
 
@@ -130,6 +133,7 @@ def variant_ratios(derived: pd.DataFrame, ratio: str, width_in: float = WIDTH_IN
     return Plot(_NAMES[ratio], caption + not_drawn(data), figure, data, heading, " ".join(told))
 
 
+@remembered
 def _with_firsts(cases: pd.DataFrame, ratio: str) -> list[pd.DataFrame]:
     """Give the cases of each first label's configs, with those of the first label itself, whose ratio is 1."""
     known = cases[cases[ratio].notna()]
