@@ -50,7 +50,7 @@ quickstart: .venv/.run-$(EXTRA) ## install, run a small sweep, draw its page und
 figures: .venv/.run-$(EXTRA) ## redraw figures and README's table from the published records
 	@set -e; for records in report/reference/*/*/records.jsonl.gz; do \
 	  folder=$${records%/*}; page=out/$${folder#report/}; \
-	  $(BIN)/spmark report "$$folder" --out "$$page"; \
+	  $(BIN)/spmark report "$$folder" --png --out "$$page"; \
 	  cp "$$page"/figures/*-speedup-per-matrix.png "$$folder/speedup.png"; \
 	  for figure in $$(sed -n "s/^$${folder##*/}:// p" report/reference/figures.txt); do \
 	    cp "$$page"/figures/*-"$$figure".png "$$folder/$$figure.png"; \

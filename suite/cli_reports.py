@@ -37,19 +37,20 @@ def report(
     paper: Annotated[
         str | None, typer.Option(metavar="NAME", help="Keep the sweeps and the claims of one paper.")
     ] = None,
+    png: Annotated[bool, typer.Option("--png", help="Draw every figure as PNG, too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Draw records: a site that needs no network, with every failure and the papers' claims beside ours.
 
     The first page says which implementation is fastest for each matrix and J, and leads to a page for each sweep.
     Tables have filters, and charts say the numbers of each point.
-    Figures come as SVG and PNG with their data as CSV, tables as CSV, Markdown and LaTeX.
+    Figures come as SVG with their data as CSV (PNG with --png), tables as CSV, Markdown and LaTeX.
 
     Example: [bold]spmark report results/quickstart --out out/quickstart[/bold]
     """
     from spmark.suite.commands.report import draw
 
-    draw(results, out, baseline=baseline, title=title, paper=paper, as_json=as_json)
+    draw(results, out, baseline=baseline, title=title, paper=paper, png=png, as_json=as_json)
 
 
 def show(

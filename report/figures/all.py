@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
 
@@ -16,7 +15,7 @@ from spmark.report.figures.costmodel import cost_model, priced
 from spmark.report.figures.costs import break_even, search_time, searched
 from spmark.report.figures.memory import memory_per_matrix, memory_ratios
 from spmark.report.figures.overheads import built, overhead_by_phase
-from spmark.report.figures.plot import Drawing, Plot, render_each
+from spmark.report.figures.plot import Drawing, Plot, render
 from spmark.report.figures.predictions import predicted, predicted_times, tile_times, tiles_held_out
 from spmark.report.figures.roof import frozen_roof, has_roof, measured_roof
 from spmark.report.figures.series import series_of, time_over_series
@@ -24,12 +23,10 @@ from spmark.report.figures.speedups import speedup_over_size, speedup_per_matrix
 from spmark.report.figures.variants import RATIOS, drawable, variant_ratios
 
 _log = logging.getLogger(__name__)
-_NEVER_DRAWN = ["samples_us", "warm_samples_us", "graph_samples_us", "baseline_samples_us"]
-"""Columns that no figure reads, and that are most of what another process would be sent."""
 
 
 def draw_all(
-    derived: pd.DataFrame, baseline: str | None, seen: pd.DataFrame | None = None, pool: Executor | None = None
+    derived: pd.DataFrame, baseline: str | None, seen: pd.DataFrame | None = None, *, png: bool = False
 ) -> Iterator[Drawing]:
     """Give every figure that the records of one device can fill.
 
@@ -41,20 +38,18 @@ def draw_all(
         What the speed-ups are over, for captions and axes.
     seen : DataFrame, optional
         What searches measured, as `spmark.report.load.candidates.measured` gives it.
-    pool : Executor, optional
-        As for `spmark.report.figures.plot.render_each`.
+    png : bool
+        As for `spmark.report.figures.plot.render`.
     """
-    derived = derived.drop(columns=_NEVER_DRAWN)
     resultless = sorted(set(derived["label"]) - set(derived.loc[derived["median_us"].notna(), "label"]))
-    derived = derived[~derived["label"].isin(resultless)]
-    left_out = f" Without any result here, so not drawn: {', '.join(resultless)}." if resultless else ""
-    return _captioned(render_each(_plots(derived, baseline, seen), pool), left_out)
-
-
-def _captioned(drawings: Iterator[Drawing], further: str) -> Iterator[Drawing]:
-    for drawing in drawings:
+    left_out = ""
+    if resultless:
+        derived = derived[~derived["label"].isin(resultless)]
+        left_out = f" Without any result here, so not drawn: {', '.join(resultless)}."
+    for plot in _plots(derived, baseline, seen):
+        drawing = render(plot, png=png)
         _log.info("drawing figures: %s is done", drawing.name)
-        yield replace(drawing, caption=drawing.caption + further)
+        yield replace(drawing, caption=drawing.caption + left_out)
 
 
 def _plots(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from io import StringIO
 from typing import Any
 
 from matplotlib.backend_bases import RendererBase
@@ -41,6 +42,14 @@ class Ruler(RendererBase):
 
 class RememberingSVG(RendererSVG):
     """Writes an SVG and measures a text only if no figure before had the same."""
+
+    def __init__(self, width: float, height: float, file: StringIO, dpi: float) -> None:
+        metadata = {"Date": None, "Creator": None}
+        super().__init__(width, height, file, image_dpi=dpi, metadata=metadata)  # type: ignore[no-untyped-call]
+
+    def finalize(self) -> None:
+        """End the file."""
+        super().finalize()  # type: ignore[no-untyped-call]
 
     def get_text_width_height_descent(self, s: str, prop: FontProperties, ismath: Any) -> Extent:
         """Give the extent of a line in points."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from spmark.impls.core.plausible import read_candidates
@@ -97,6 +98,30 @@ def _identity(config: Mapping[str, Any]) -> Hashable:
         return frozenset(config.items())
     except TypeError:  # a value holds further values
         return json.dumps(config, sort_keys=True, default=str)
+
+
+def measured_each(sweeps: Sequence[pd.DataFrame], candidates: pd.DataFrame) -> list[pd.DataFrame]:
+    """Give `measured` of several frames of cases at once: candidates are many, and are gone through once.
+
+    Parameters
+    ----------
+    sweeps : sequence of DataFrame
+        Each as `spmark.report.derive.cases.derive` gives it; a case may be in several.
+    candidates : DataFrame
+        As `load_candidates` gives it.
+    """
+    keys = pd.MultiIndex.from_frame(candidates[list(OF_CASE)])
+    known = keys.unique()
+    codes = known.get_indexer(keys)
+    order = np.argsort(codes, kind="stable")
+    starts = np.searchsorted(codes[order], np.arange(len(known) + 1))
+    parts = []
+    for derived in sweeps:
+        own = known.get_indexer(pd.MultiIndex.from_frame(derived[list(OF_CASE)]).unique())
+        rows = [order[starts[code] : starts[code + 1]] for code in own if code >= 0]
+        place = np.sort(np.concatenate(rows)) if rows else np.empty(0, np.intp)
+        parts.append(measured(derived, candidates.take(place)))
+    return parts
 
 
 def measured(derived: pd.DataFrame, candidates: pd.DataFrame) -> pd.DataFrame:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
+from collections.abc import Set as AbstractSet
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -19,6 +20,7 @@ from spmark.report.claims.published import PAPERS, load_published
 from spmark.report.claims.scorecard import scorecard_tables
 from spmark.report.claims.verdicts import Verdict
 from spmark.report.derive.cases import baseline_names, choose_baseline, derive
+from spmark.report.derive.remember import remembering
 from spmark.report.derive.transfers import Moved
 from spmark.report.figures.all import draw_all
 from spmark.report.figures.costmodel import cost_model_table
@@ -26,7 +28,7 @@ from spmark.report.figures.plot import Drawing
 from spmark.report.figures.predictions import agreement_table
 from spmark.report.figures.roof import roof_table
 from spmark.report.figures.variants import variant_table
-from spmark.report.load.candidates import COLUMNS, OF_CASE, measured
+from spmark.report.load.candidates import COLUMNS, OF_CASE, measured_each
 from spmark.report.load.records import current
 from spmark.report.page.content import NO_RECORDS, Coverage, ListedSweep, PaperPage, Report, Section, SweepPage
 from spmark.report.page.facts import MEASURED, UNSEEN, facts_of, notices_of, versions_of
@@ -40,6 +42,8 @@ from spmark.report.tables.table import Chapter, Table
 from spmark.report.tables.winners import winner_map
 
 _log = logging.getLogger(__name__)
+_SAMPLES = ["samples_us", "warm_samples_us", "graph_samples_us", "baseline_samples_us"]
+"""Columns that no page reads, and that are most of what another process would be sent."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +68,10 @@ class _Derived:
         cases = self.cases[self.cases["search"].notna()]
         return set(cases[list(OF_CASE)].itertuples(index=False, name=None))
 
+    def without_samples(self) -> _Derived:
+        """Give all that a page is made of."""
+        return replace(self, cases=self.cases.drop(columns=_SAMPLES))
+
 
 def compose(
     frame: pd.DataFrame,
@@ -76,6 +84,7 @@ def compose(
     listed: Mapping[str, ListedSweep] = MappingProxyType({}),
     unseen: frozenset[tuple[str, str]] = frozenset(),
     pool: Executor | None = None,
+    png: bool = False,
 ) -> Report:
     """Build the report of loaded records: for each device an overview, and a section for each sweep.
 
@@ -100,7 +109,9 @@ def compose(
     unseen : set of (str, str)
         Device and sweep of the records whose searches' candidates are published, but are not there.
     pool : Executor, optional
-        Draws the figures; this process does by default.
+        Draws the figures and makes the tables of sweeps; this process does by default.
+    png : bool
+        Whether figures are drawn in pixels, too.
 
     Raises
     ------
@@ -126,8 +137,12 @@ def compose(
     # Late, since another process may still be reading.
     _log.info("reading what searches saw")
     candidates = (seen or partial(pd.DataFrame, columns=list(COLUMNS)))()
-    saw = [measured(of.cases, candidates) for of in of_sweeps]
-    figures = [draw_all(of.cases, of.baseline, one, pool) for of, one in zip(of_sweeps, saw, strict=True)]
+    saw = measured_each([of.cases for of in of_sweeps], candidates)
+    made = _each(
+        [partial(_of_sweep, of.without_samples(), one, baseline, png) for of, one in zip(of_sweeps, saw, strict=True)],
+        [len(of.cases) for of in of_sweeps],
+        pool,
+    )
     overviews = []
     for device, rows in frame.groupby("device", sort=False):
         _log.info("%s: answering the papers' claims", device)
@@ -140,23 +155,29 @@ def compose(
     elsewhere = {case for of in of_sweeps if (of.device, of.sweep) in unseen for case in of.searched}
     sections: list[Section] = []
     collected: dict[str, list[Coverage]] = {name: [] for name in names}
-    for of, one, drawn in zip(of_sweeps, saw, figures, strict=True):
-        _log.info("%s: making the page of %s", of.device, of.sweep)
-        notes = notices_of(of.cases, of.baseline, baseline, of.older)
-        if (of.device, of.sweep) in unseen:
-            notes.append(UNSEEN)
-        elif shared := len(of.searched & elsewhere):
-            notes.append(
-                f"Searches of {shared} of these cases also ran in sweeps whose candidates are published apart and are "
-                "not here: tables and figures of choices and of predicted times show this sweep's own. `spmark fetch "
-                "candidates` brings the others."
-            )
-        sections.append(replace(_of_sweep(of, one, drawn), notices=notes))
+    for of, section in zip(of_sweeps, made, strict=True):
+        _log.info("%s: drawing figures: all of %s are done", of.device, of.sweep)
+        told = _of_unseen(of, unseen, elsewhere)
+        sections.append(replace(section, notices=[*section.notices, told]) if told else section)
         collected[of.sweep].append(_collected(of.cases, listed.get(of.sweep)))
     lacking = sorted({of.sweep for of in of_sweeps if (of.device, of.sweep) in unseen})
     notices += [f"{UNSEEN} This is so of {', '.join(lacking)}."] if lacking else []
     pages = tuple(_page(name, listed.get(name), collected[name]) for name in names)
     return Report(heading, notices, [*overviews, *sections], pages)
+
+
+def _of_unseen(of: _Derived, unseen: frozenset[tuple[str, str]], elsewhere: AbstractSet[tuple[str, ...]]) -> str:
+    """Say which candidates a section lacks, its own or those of sweeps with the same cases; empty where none lack."""
+    if (of.device, of.sweep) in unseen:
+        return UNSEEN
+    shared = len(of.searched & elsewhere)
+    if not shared:
+        return ""
+    return (
+        f"Searches of {shared} of these cases also ran in sweeps whose candidates are published apart and are not "
+        "here: tables and figures of choices and of predicted times show this sweep's own. `spmark fetch candidates` brings "
+        "the others."
+    )
 
 
 def _derived(frame: pd.DataFrame, wanted: str | None, *, alone: bool) -> Iterator[_Derived]:
@@ -178,8 +199,23 @@ def _of_paper(frame: pd.DataFrame, paper: PaperPage) -> tuple[pd.DataFrame, list
     return frame, [f"No record here is of a sweep of {paper.name} ({known}): all records are shown."]
 
 
-def _of_sweep(of: _Derived, seen: pd.DataFrame, figures: Iterator[Drawing]) -> Section:
-    """Give the section of one device's cases of one sweep; its figures may still be in the making."""
+def _each(makers: Sequence[Callable[[], Section]], sizes: Sequence[int], pool: Executor | None) -> Iterator[Section]:
+    """Give what each maker makes, in order; a pool begins at once, with the largest so that none is left at the end."""
+    if pool is None:
+        return (make() for make in makers)
+    begun: dict[int, Future[Section]] = {}
+    for place in sorted(range(len(makers)), key=lambda place: -sizes[place]):
+        begun[place] = pool.submit(makers[place])
+    return (begun[place].result() for place in range(len(makers)))
+
+
+def _of_sweep(of: _Derived, seen: pd.DataFrame, wanted: str | None, png: bool) -> Section:
+    """Give the section of one device's cases of one sweep."""
+    with remembering():
+        return _section(of, seen, wanted, list(draw_all(of.cases, of.baseline, seen, png=png)))
+
+
+def _section(of: _Derived, seen: pd.DataFrame, wanted: str | None, figures: Sequence[Drawing]) -> Section:
     derived, baseline = of.cases, of.baseline
     kind = DeviceKind(derived["device_kind"].iloc[0])
     blocks: list[Drawing | Table] = [tables.times_table(derived)]
@@ -199,7 +235,8 @@ def _of_sweep(of: _Derived, seen: pd.DataFrame, figures: Iterator[Drawing]) -> S
     blocks += [tables.build_table(derived, baseline), tables.flag_table(derived), tables.matrix_facts(derived)]
     facts = [*facts_of(derived, kind, baseline), ("Versions", versions_of(derived))]
     named = _named([*figures, *blocks], of.prefix)
-    return Section(of.device, MEASURED[kind], facts, [], named, of.sweep, points_of(derived))
+    notices = notices_of(derived, baseline, wanted, of.older)
+    return Section(of.device, MEASURED[kind], facts, notices, named, of.sweep, points_of(derived))
 
 
 def _overview(pooled: pd.DataFrame, baseline: str | None, cards: Sequence[Table]) -> Section:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from spmark.report.figures.plot import Drawing
-from spmark.report.page.content import Report
+from spmark.report.page.content import Report, Section, SweepPage
 from spmark.report.tables.cells import heading, shown
 from spmark.report.tables.table import Table
 
@@ -15,33 +15,40 @@ MOST_ROWS = 200
 """Rows of a table in the page; failures are never cut off."""
 
 
-def markdown(report: Report, figures: PurePosixPath, csv: PurePosixPath) -> str:
-    """Write a report as Markdown.
+def markdown(report: Report, sections: Sequence[str]) -> str:
+    """Write a report as Markdown: its title and notices before what `section_markdown` gives for each section."""
+    parts = [f"# {_safe(report.title)}", *(f"> {_safe(notice)}" for notice in report.notices)]
+    return "\n\n".join([*parts, *sections]) + "\n"
+
+
+def section_markdown(section: Section, sweeps: Sequence[SweepPage], figures: PurePosixPath, csv: PurePosixPath) -> str:
+    """Write a section as Markdown.
 
     Parameters
     ----------
-    report : Report
+    section : Section
         What to say.
+    sweeps : sequence of SweepPage
+        The report's, which know the sweep's title.
     figures, csv : PurePosixPath
         Folders of the figures and the CSV files, as seen from the page.
     """
-    parts = [f"# {_safe(report.title)}", *(f"> {_safe(notice)}" for notice in report.notices)]
-    titles = {sweep.name: f"{sweep.title}: " for sweep in report.sweeps}
-    for section in report.sections:
-        parts += [f"## {_safe(titles.get(section.sweep, '') + section.device)}", _safe(section.measured)]
-        parts.append(_rows(["", ""], [[f"**{_safe(name)}**", _safe(text)] for name, text in section.facts]))
-        parts += [f"> {_safe(notice)}" for notice in section.notices]
-        for block in section.blocks:
-            if isinstance(block, Drawing):
-                parts.append(f"![{_safe(block.caption)}]({figures / block.name}.png)\n\n*{_safe(block.caption)}*")
-            else:
-                parts.append(_table(block, csv))
-    return "\n\n".join(parts) + "\n"
+    title = next((f"{sweep.title}: " for sweep in sweeps if sweep.name == section.sweep), "")
+    parts = [f"## {_safe(title + section.device)}", _safe(section.measured)]
+    parts.append(_rows(["", ""], [[f"**{_safe(name)}**", _safe(text)] for name, text in section.facts]))
+    parts += [f"> {_safe(notice)}" for notice in section.notices]
+    for block in section.blocks:
+        if isinstance(block, Drawing):
+            parts.append(f"![{_safe(block.caption)}]({figures / block.name}.svg)\n\n*{_safe(block.caption)}*")
+        else:
+            parts.append(_table(block, csv))
+    return "\n\n".join(parts)
 
 
 def _table(table: Table, csv: PurePosixPath) -> str:
     whole = "reason" in table.frame
-    columns, cells = shown(table.frame if whole else table.frame.head(MOST_ROWS))
+    columns, cells = shown(table.frame)  # which the pages and LaTeX show, too
+    cells = cells if whole else cells[:MOST_ROWS]
     parts = [f"### {_safe(table.title)}", _safe(table.note)] if table.note else [f"### {_safe(table.title)}"]
     parts.append(_rows([heading(c) for c in columns], [[_safe(cell.text) for cell in row] for row in cells]))
     if len(cells) < len(table.frame):

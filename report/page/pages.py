@@ -57,7 +57,7 @@ class _Piece:
 
 
 @dataclass(frozen=True)
-class _Place:
+class Place:
     """A page, or the first of several: a chapter of the landing page's sections or of a sweep's."""
 
     sweep: SweepPage | None
@@ -93,9 +93,30 @@ def pages(report: Report, *, alone: bool = False) -> dict[str, str]:
     alone : bool
         Whether no files stand beside the pages: they then hold their figures and data.
     """
-    places = list(_places(report))
+    places = places_of(report)
     made: dict[str, str] = {}
-    for place in places:
+    for sweep in (None, *report.sweeps):
+        made |= pages_of(report, sweep, places, alone=alone)
+    return made
+
+
+def pages_of(
+    report: Report, sweep: SweepPage | None, places: Sequence[Place], *, alone: bool = False
+) -> dict[str, str]:
+    """Give the pages of one sweep, or those of the landing page's sections.
+
+    Parameters
+    ----------
+    report : Report
+        Of its sections only those of the sweep are read.
+    sweep : SweepPage or None
+    places : sequence of Place
+        As `places_of` gives them for the whole report.
+    alone : bool
+        As for `pages`.
+    """
+    made: dict[str, str] = {}
+    for place in (place for place in places if place.sweep == sweep):
         sections = [section for section in report.sections if section.sweep == _name(place.sweep)]
         # Sections without anything here still say what was measured, on the page that they are described on.
         told = [s for s in sections if place.chapter is Chapter.SUMMARY or _blocks(s, place.chapter)]
@@ -108,7 +129,7 @@ def pages(report: Report, *, alone: bool = False) -> dict[str, str]:
     return made
 
 
-def _view(report: Report, place: _Place, places: Sequence[_Place], part: int, parts: int) -> dict[str, Any]:
+def _view(report: Report, place: Place, places: Sequence[Place], part: int, parts: int) -> dict[str, Any]:
     near = [other for other in places if other.sweep in (None, place.sweep)]
     title = place.sweep.title if place.sweep else report.title
     if place.chapter is not Chapter.SUMMARY:
@@ -131,12 +152,17 @@ def _view(report: Report, place: _Place, places: Sequence[_Place], part: int, pa
     }
 
 
-def _places(report: Report) -> Iterator[_Place]:
+def places_of(report: Report) -> list[Place]:
+    """List the pages of a report, each chapter once."""
+    return list(_places(report))
+
+
+def _places(report: Report) -> Iterator[Place]:
     for sweep in (None, *report.sweeps):
         of = [section for section in report.sections if section.sweep == _name(sweep)]
         for chapter in Chapter:
             if chapter is Chapter.SUMMARY or any(_blocks(section, chapter) for section in of):
-                yield _Place(sweep, chapter)
+                yield Place(sweep, chapter)
 
 
 def _name(sweep: SweepPage | None) -> str:
@@ -261,4 +287,4 @@ def _templates() -> Environment:
 
 def path_of(sweep: SweepPage) -> str:
     """Give the path of a sweep's page inside the site."""
-    return _Place(sweep, Chapter.SUMMARY).path()
+    return Place(sweep, Chapter.SUMMARY).path()

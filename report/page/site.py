@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from functools import partial
 from importlib.resources import files
+from itertools import starmap
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
 from spmark.impls.core.errors import RecordError
+from spmark.report.derive.remember import remembering
 from spmark.report.figures.plot import Drawing
 from spmark.report.load.asset import absence, absent_candidates
 from spmark.report.load.candidates import OF_CASE, load_candidates
 from spmark.report.load.records import load_records, record_files, sweep_name
 from spmark.report.load.transfers import load_transfers
 from spmark.report.page.compose import compose
-from spmark.report.page.content import ListedSweep, PaperPage, Report
-from spmark.report.page.markdown import markdown
-from spmark.report.page.pages import FIGURES, LIBRARY, SWEEPS, TABLES, VENDOR, pages
-from spmark.report.page.transfers import moved_of, with_studies
+from spmark.report.page.content import ListedSweep, PaperPage, Report, Section, SweepPage
+from spmark.report.page.markdown import markdown, section_markdown
+from spmark.report.page.pages import FIGURES, LIBRARY, SWEEPS, TABLES, VENDOR, Place, pages, pages_of, places_of
+from spmark.report.page.transfers import moved_of, moved_section, with_studies
 from spmark.report.tables.latex import latex
 from spmark.report.tables.spreadsheet import csv_of
 from spmark.report.tables.table import Chapter, Table
@@ -81,6 +84,7 @@ def report_of(
     *,
     listed: Mapping[str, ListedSweep] = MappingProxyType({}),
     pool: Executor | None = None,
+    png: bool = False,
 ) -> Report:
     """Build the report of all records and studies under ``folders``, as `write_report` writes it; may have no section.
 
@@ -90,6 +94,8 @@ def report_of(
         As for `write_report`.
     pool : Executor, optional
         Processes that read and draw where there are at least `WORTH_HELPERS` records.
+    png : bool
+        Whether figures are drawn in pixels, too.
 
     Raises
     ------
@@ -105,8 +111,13 @@ def report_of(
     reading = (folders, records[list(OF_CASE)])
     seen = pool.submit(load_candidates, *reading).result if pool else partial(load_candidates, *reading)
     unseen = _unseen(folders, map(str, records["device"].unique()))
-    report = compose(records, baseline, title, paper, seen, moved=moved, listed=listed, unseen=unseen, pool=pool)
-    return with_studies(report, facts, moved) if moved else report
+    studies = pool.submit(moved_section, facts, moved, png=png).result if pool and moved else None
+    report = compose(
+        records, baseline, title, paper, seen, moved=moved, listed=listed, unseen=unseen, pool=pool, png=png
+    )
+    if moved is None:
+        return report
+    return with_studies(report, studies() if studies else moved_section(facts, moved, png=png), moved)
 
 
 def _unseen(folders: Sequence[Path], devices: Iterable[str]) -> frozenset[tuple[str, str]]:
@@ -119,17 +130,20 @@ def _unseen(folders: Sequence[Path], devices: Iterable[str]) -> frozenset[tuple[
     return frozenset((device, sweep_name(file, device)) for device in devices for file in files)
 
 
-def write_site(report: Report, out: Path) -> Path:
+def write_site(report: Report, out: Path, pool: Executor | None = None) -> Path:
     """Write a report to a folder.
 
     Parameters
     ----------
     report : Report
         What to say.
+    pool : Executor, optional
+        Processes that make pages and tables where tables have at least `WORTH_HELPERS` rows.
     out : Path
         Folder that gets the pages (``sweeps/`` has a folder of them for each sweep), ``report.md``, ``figures/`` (SVG,
-        narrow SVG, PNG and the data as CSV), ``tables/`` (CSV and LaTeX) and, for interactive charts, ``vendor/``; made
-        where it is missing. Pages of an earlier report that this one does not have are removed.
+        narrow SVG, the data as CSV, and PNG where these were drawn), ``tables/`` (CSV and LaTeX) and, for interactive
+        charts, ``vendor/``; made where it is missing. Pages of an earlier report that this one does not have are
+        removed, and so are PNGs of figures that this one draws anew without.
 
     Returns
     -------
@@ -142,18 +156,27 @@ def write_site(report: Report, out: Path) -> Path:
         ``out`` cannot be written.
     """
     _log.info("writing pages, figures and tables")
-    made = pages(report)
+    places, texts = places_of(report), dict.fromkeys(map(id, report.sections), "")
+    tasks = [
+        (replace(report, sections=list(map(_lean, _of(report, sweep)))), sweep, places) for sweep in _pages(report)
+    ]
+    rows = sum(len(block.frame) for section in report.sections for block in section.blocks if isinstance(block, Table))
+    each = pool.map(_texts, *zip(*tasks, strict=True)) if pool and rows >= WORTH_HELPERS else starmap(_texts, tasks)
+    made: dict[str, str] = {}
     try:
         for folder in (FIGURES, TABLES):
             (out / folder).mkdir(parents=True, exist_ok=True)
-        for section in report.sections:
-            for block in section.blocks:
-                for name, data in _files(block):
-                    (out / name).write_bytes(data)
+        for block in (block for section in report.sections for block in section.blocks):
+            if isinstance(block, Drawing):
+                _write_figure(block, out / FIGURES)
         if any(section.points for section in report.sections):
             _copy_library(out / VENDOR)
-        text = markdown(report, PurePosixPath(FIGURES), PurePosixPath(TABLES))
-        (out / "report.md").write_text(text, encoding="utf-8")
+        for sweep, (of_sweep, tables, told) in zip(_pages(report), each, strict=True):
+            made |= of_sweep
+            texts |= zip(map(id, _of(report, sweep)), told, strict=True)
+            for name, data in tables.items():
+                (out / TABLES / name).write_bytes(data)
+        (out / "report.md").write_text(markdown(report, [*texts.values()]), encoding="utf-8")
         for path in (*out.glob("*.html"), *(out / SWEEPS).glob("*/*.html")):
             if _OURS.fullmatch(path.name) and path.relative_to(out).as_posix() not in made:
                 path.unlink()
@@ -181,15 +204,48 @@ def write_page(report: Report, path: Path) -> Path:
     return path
 
 
-def _files(block: Drawing | Table) -> Iterator[tuple[str, bytes]]:
-    if isinstance(block, Drawing):
-        yield f"{FIGURES}/{block.name}.png", block.png
-        yield f"{FIGURES}/{block.name}.svg", block.svg
-        yield f"{FIGURES}/{block.name}-narrow.svg", block.narrow_svg
-        yield f"{FIGURES}/{block.name}.csv", block.csv.encode()
+def _pages(report: Report) -> Sequence[SweepPage | None]:
+    """Give what pages are of: the landing page, which is of no sweep, and each sweep."""
+    return [None, *report.sweeps]
+
+
+def _of(report: Report, sweep: SweepPage | None) -> list[Section]:
+    return [section for section in report.sections if section.sweep == (sweep.name if sweep else "")]
+
+
+def _lean(section: Section) -> Section:
+    """Leave the pictures out, which pages only link: they would be most of what another process is sent."""
+    blocks = [
+        replace(block, svg=b"", narrow_svg=b"", csv="", png=block.png[:1]) if isinstance(block, Drawing) else block
+        for block in section.blocks
+    ]
+    return replace(section, blocks=blocks)
+
+
+def _texts(
+    report: Report, sweep: SweepPage | None, places: Sequence[Place]
+) -> tuple[dict[str, str], dict[str, bytes], list[str]]:
+    """Give a sweep's pages, the files of its tables, and each of its sections as Markdown."""
+    with remembering():
+        made = pages_of(report, sweep, places)
+        tables: dict[str, bytes] = {}
+        for block in (block for section in report.sections for block in section.blocks):
+            if isinstance(block, Table):
+                tables[f"{block.name}.csv"] = csv_of(block.frame).encode()
+                tables[f"{block.name}.tex"] = latex(block).encode()
+        where = PurePosixPath(FIGURES), PurePosixPath(TABLES)
+        told = [section_markdown(section, report.sweeps, *where) for section in report.sections]
+    return made, tables, told
+
+
+def _write_figure(drawing: Drawing, folder: Path) -> None:
+    for ending, data in ((".svg", drawing.svg), ("-narrow.svg", drawing.narrow_svg), (".csv", drawing.csv.encode())):
+        (folder / f"{drawing.name}{ending}").write_bytes(data)
+    pixels = folder / f"{drawing.name}.png"
+    if drawing.png:
+        pixels.write_bytes(drawing.png)
     else:
-        yield f"{TABLES}/{block.name}.csv", csv_of(block.frame).encode()
-        yield f"{TABLES}/{block.name}.tex", latex(block).encode()
+        pixels.unlink(missing_ok=True)  # that of an earlier report would show other numbers
 
 
 def _copy_library(folder: Path) -> None:

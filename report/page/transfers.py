@@ -39,14 +39,13 @@ def moved_of(facts: TransferFacts, paper: PaperPage | None) -> Moved | None:
     return derive_moved(facts.results, facts.curves, methods)
 
 
-def with_studies(report: Report, facts: TransferFacts, moved: Moved) -> Report:
+def with_studies(report: Report, section: Section, moved: Moved) -> Report:
     """Add a section about studies to a report, and say first how the subject stands beside its baselines.
 
     Beside records the section has a page of its own, and the scorecard of a device has the answers of studies. Alone it
     stands on the landing page and has a scorecard of its own.
     """
     notices = [*standing(moved), *(notice for notice in report.notices if notice != NO_RECORDS)]
-    section = moved_section(facts, moved)
     if report.sections:
         page = SweepPage(_NAME, _NAME.capitalize())
         sections = [*report.sections, replace(section, sweep=page.name)]
@@ -57,10 +56,10 @@ def with_studies(report: Report, facts: TransferFacts, moved: Moved) -> Report:
     return Report(title, notices, [section])
 
 
-def moved_section(facts: TransferFacts, moved: Moved) -> Section:
+def moved_section(facts: TransferFacts, moved: Moved, *, png: bool = False) -> Section:
     """Give the section of studies: figures, then tables."""
     methods = known_methods()
-    blocks: list[Drawing | Table] = [render(plot) for plot in moved_plots(moved)]
+    blocks: list[Drawing | Table] = [render(plot, png=png) for plot in moved_plots(moved)]
     blocks += [compared_table(moved, methods), gain_table(moved, methods), size_table(moved, methods)]
     blocks += [cost_table(facts.costs, methods)] * (not facts.costs.empty)
     return Section(_NAME, _MEASURED, _facts(facts, moved), list(_notices(moved)), blocks)

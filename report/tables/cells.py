@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from spmark.report.derive.remember import remembered
+
 HEADINGS = {
     "width": "J", "median_us": "median (µs)", "warm_us": "warm (µs)", "graph_us": "graph (µs)",
     "baseline_us": "baseline (µs)", "speedup": "speed-up", "speedup_from": "baseline from",
@@ -55,6 +57,7 @@ class Cell:
     """Number that the cell is sorted by; None for text."""
 
 
+@remembered
 def shown(frame: pd.DataFrame) -> tuple[list[str], list[list[Cell]]]:
     """Give the columns that a table shows, and its cells row by row: ends of intervals are part of their column."""
     columns = [str(name) for name in frame if not _is_end(str(name), frame)]
@@ -85,6 +88,8 @@ def cell(column: str, value: float, low: float | None = None, high: float | None
 
 def is_number(value: Any) -> bool:
     """Tell whether a value is shown as a number."""
+    if type(value) is float or type(value) is str:  # most are, and a union of types takes its time
+        return type(value) is float
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 

@@ -19,7 +19,14 @@ if TYPE_CHECKING:
 
 
 def draw(
-    results: Sequence[Path], out: Path, *, baseline: str | None, title: str | None, paper: str | None, as_json: bool
+    results: Sequence[Path],
+    out: Path,
+    *,
+    baseline: str | None,
+    title: str | None,
+    paper: str | None,
+    as_json: bool,
+    png: bool = False,
 ) -> None:
     """Write the site, and say where the site is and what its reader must know first.
 
@@ -32,7 +39,7 @@ def draw(
     """
     screen = console(as_json)
     with nullcontext() if as_json else Stages(screen, "spmark.report"):
-        report, index = _written(list(results), out, baseline, title, paper)
+        report, index = _written(list(results), out, baseline, title, paper, png=png)
     if as_json:
         answer({"page": index, "notices": report.notices})
         return
@@ -42,20 +49,20 @@ def draw(
 
 
 def _written(
-    folders: Sequence[Path], out: Path, baseline: str | None, title: str | None, paper: str | None
+    folders: Sequence[Path], out: Path, baseline: str | None, title: str | None, paper: str | None, *, png: bool
 ) -> tuple[Report, Path]:
     from spmark.report.page.site import report_of, write_site
     from spmark.suite.listed import PackagedSweeps
 
     chosen = _paper(paper) if paper else None
-    with helpers("spmark.report.figures.all") as pool:
-        report = report_of(folders, baseline, title, chosen, listed=PackagedSweeps(), pool=pool)
-    if not report.sections:
-        raise RecordError(
-            f"{', '.join(map(str, folders))}: expected records, found none; run a sweep first (spmark run quickstart) "
-            "and name the folder that it says"
-        )
-    return report, write_site(report, out)
+    with helpers("spmark.report.page.site") as pool:
+        report = report_of(folders, baseline, title, chosen, listed=PackagedSweeps(), pool=pool, png=png)
+        if not report.sections:
+            raise RecordError(
+                f"{', '.join(map(str, folders))}: expected records, found none; run a sweep first (spmark run "
+                "quickstart) and name the folder that it says"
+            )
+        return report, write_site(report, out, pool)
 
 
 def _paper(name: str) -> PaperPage:

@@ -38,8 +38,8 @@ def test_each_machine_has_its_own_baseline(page):
 
 def test_what_result_files_do_not_know_is_not_drawn(page):
     """They keep no size of a matrix and no rates of a device."""
-    drawn = {path.name for path in (page / "figures").glob("*.png")}
-    assert {"test-gpu-speedup-per-matrix.png", "test-cpu-speedup-per-matrix.png"} <= drawn
+    drawn = {path.name for path in (page / "figures").glob("*.svg")}
+    assert {"test-gpu-speedup-per-matrix.svg", "test-cpu-speedup-per-matrix.svg"} <= drawn
     assert not [name for name in drawn if "over-size" in name or "roofline" in name]
 
 

@@ -11,7 +11,7 @@ from pandas.testing import assert_frame_equal
 from spmark.impls.core.record import CandidateRow
 from spmark.impls.core.recordfile import RecordFile
 from spmark.report.derive.cases import derive
-from spmark.report.load.candidates import load_candidates, measured
+from spmark.report.load.candidates import load_candidates, measured, measured_each
 from spmark.report.load.records import load_records
 
 
@@ -36,6 +36,14 @@ def test_of_records_only_what_can_be_used_is_read(searched_folder, seen):
         lambda config: config["formats"]
     ).to_list() == ["mixed", "blocks"]
     assert load_candidates([searched_folder], records.iloc[:0]).empty
+
+
+def test_several_sweeps_are_searched_at_once(searched_folder, seen):
+    derived, candidates = derive(load_records([searched_folder]), None), load_candidates([searched_folder])
+    some, none = derived[derived["matrix"] != "ogb/a"], derived.iloc[:0]
+    for sweep, found in zip((some, derived, none), measured_each([some, derived, none], candidates), strict=True):
+        assert_frame_equal(found, measured(sweep, candidates))
+    assert_frame_equal(measured_each([derived], candidates)[0], seen)
 
 
 @pytest.mark.parametrize("key", [8, [8, {"a": 1}]])

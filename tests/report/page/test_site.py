@@ -15,7 +15,7 @@ from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import Flush, Status
 from spmark.report.load.records import load_records
 from spmark.report.page.content import ListedSweep, PaperPage
-from spmark.report.page.site import write_report
+from spmark.report.page.site import report_of, write_report, write_site
 from spmark.report.tables.summary import short_table
 
 SWEEP = "sweeps/graphs_spmm"
@@ -149,10 +149,26 @@ def test_two_runs_give_the_same_bytes(report, tmp_path):
     folder, _, index = report
     again = write_report([folder], tmp_path / "again").parent
     files = sorted(path.relative_to(again) for path in again.rglob("*") if path.is_file())
-    assert {path.suffix for path in files} == {".html", ".js", ".md", ".png", ".svg", ".csv", ".tex"}
+    assert {path.suffix for path in files} == {".html", ".js", ".md", ".svg", ".csv", ".tex"}
     assert files == sorted(p.relative_to(index.parent) for p in index.parent.rglob("*") if p.is_file())
     for path in files:
         assert (again / path).read_bytes() == (index.parent / path).read_bytes(), path
+
+
+def test_pictures_in_pixels_are_made_where_they_are_asked_for(report, tmp_path):
+    folder, _, index = report
+    out = tmp_path / "out"
+    for png in (True, False):
+        page = write_site(report_of([folder], png=png), out)
+        figures = page.parent / "figures"
+        wide = {path.stem for path in figures.glob("*.svg") if not path.stem.endswith("-narrow")}
+        # A report without pictures leaves none of an earlier report, whose numbers may be others.
+        assert {path.stem for path in figures.glob("*.png")} == (wide if png else set())
+        assert (">PNG</a>" in whole(page)) is png
+        links = {name for name in re.findall(r'href="[^"]*?figures/([^"]+)"', whole(page))}
+        assert links and all((figures / name).is_file() for name in links)
+    same = [path for path in index.parent.rglob("*") if path.is_file()]
+    assert all(path.read_bytes() == (out / path.relative_to(index.parent)).read_bytes() for path in same)
 
 
 def test_facts_of_the_machine_are_stated(report):
@@ -230,7 +246,7 @@ def test_nothing_and_nothing_but_failures_say_so(records, write, tmp_path):
 def test_one_record_makes_a_page(records, write, tmp_path):
     (row, *_) = (row for row in records.sweep() if row.baseline)
     index = write_report([write([row])], tmp_path / "out")
-    names = {path.stem for path in (index.parent / "figures").glob("*.png")}
+    names = {path.stem for path in (index.parent / "figures").glob("*.csv")}
     assert names == {"test-gpu-speedup-per-matrix", "test-gpu-roofline", "test-gpu-break-even"}
     overall = pd.read_csv(index.parent / "tables" / "test-gpu-overall.csv")
     assert overall["common_cases"].tolist() == overall["own_cases"].tolist() == [1]
@@ -312,7 +328,7 @@ def test_the_page_holds_what_searches_saw(searched_folder, tmp_path):
     write_report([searched_folder], tmp_path / "site")
     for name in ("choices", "agreement"):
         assert (tmp_path / "site" / "tables" / f"test-gpu-{name}.csv").is_file()
-    assert (tmp_path / "site" / "figures" / "test-gpu-predicted-times.png").is_file()
+    assert (tmp_path / "site" / "figures" / "test-gpu-predicted-times.svg").is_file()
 
 
 def test_a_case_of_two_sweeps_stands_on_both_pages(records, tmp_path):

@@ -42,7 +42,7 @@ def test_pages_without_candidates_say_so(results: Path, tmp_path: Path, caplog: 
     assert COMMAND in (tmp_path / "site" / "report.md").read_text()
     assert "expected candidates.jsonl.gz" in caplog.text
     assert COMMAND in caplog.text
-    assert list((tmp_path / "site" / "figures").glob("*predicted-times.png")), "the other sweep has its own"
+    assert list((tmp_path / "site" / "figures").glob("*predicted-times.svg")), "the other sweep has its own"
 
 
 def test_a_sweep_that_shares_searches_with_one_without_candidates_says_so(records, tmp_path: Path) -> None:
