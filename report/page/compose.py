@@ -175,8 +175,8 @@ def _of_unseen(of: _Derived, unseen: frozenset[tuple[str, str]], elsewhere: Abst
         return ""
     return (
         f"Searches of {shared} of these cases also ran in sweeps whose candidates are published apart and are not "
-        "here: tables and figures of choices and of predicted times show this sweep's own. `spmark fetch candidates` brings "
-        "the others."
+        "here: tables and figures of choices and of predicted times show this sweep's own. `spmark fetch candidates` "
+        "brings the others."
     )
 
 
