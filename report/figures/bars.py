@@ -149,31 +149,22 @@ def grouped_bars(
     present = {group: [label for label in series if (group, label) in shown] for group in groups}
     bar = min(_GROUP_SHARE / max(1, *map(len, present.values())), _WIDEST_IN / room_in)
     places: Places = {}
-    drawn: dict[str, list[tuple[float, float]]] = {label: [] for label in series}
-    whiskers: list[tuple[float, float, float]] = []
     for place, (group, labels) in enumerate(present.items()):
         for position, label in enumerate(labels):
             row, x = shown[group, label], place + (position - (len(labels) - 1) / 2) * bar
-            places[group, label], cut = x, row.value < least
-            drawn[label].append((x, max(row.value, least) - start))
+            places[group, label], look, cut = x, series[label], row.value < least
+            ax.bar(
+                x, max(row.value, least) - start, bar, start, color=look.colour, edgecolor=look.edge,
+                linewidth=0.3, hatch=look.hatch, zorder=2,
+            )  # fmt: skip
             if isfinite(row.low) and not cut:
-                whiskers.append((x, row.low, row.high))
+                ax.plot([x, x], [row.low, row.high], color="black", linewidth=0.7, zorder=3)
             top = max(start, row.value, row.high if isfinite(row.high) else start)
             told = group in valued or (cut and bar * room_in >= _VALUE_IN)
             raised = write_value(ax, (x, top), said_ratio(row.value), bar * room_in) if told else 0.0
             if row.wide:
                 above: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "bottom", "fontsize": 8}
                 ax.annotate(WIDE_MARK, (x, top), (0, 1 + raised), zorder=4, **above)
-    for label, bars in drawn.items():
-        if bars:
-            look, (at, heights) = series[label], zip(*bars, strict=True)
-            ax.bar(
-                at, heights, bar, start, color=look.colour, edgecolor=look.edge, linewidth=0.3, hatch=look.hatch,
-                zorder=2,
-            )  # fmt: skip
-    if whiskers:
-        at, lows, highs = zip(*whiskers, strict=True)
-        ax.vlines(at, lows, highs, color="black", linewidth=0.7, zorder=3)
     ax.set_xlim(-0.55, len(groups) - 0.45)
     for place in range(1, len(groups)):
         ax.axvline(place - 0.5, color="#e4e4e4", linewidth=0.5, zorder=0)

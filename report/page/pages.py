@@ -57,7 +57,7 @@ class _Piece:
 
 
 @dataclass(frozen=True)
-class Place:
+class PagePlace:
     """A page, or the first of several: a chapter of the landing page's sections or of a sweep's."""
 
     sweep: SweepPage | None
@@ -101,7 +101,7 @@ def pages(report: Report, *, alone: bool = False) -> dict[str, str]:
 
 
 def pages_of(
-    report: Report, sweep: SweepPage | None, places: Sequence[Place], *, alone: bool = False
+    report: Report, sweep: SweepPage | None, places: Sequence[PagePlace], *, alone: bool = False
 ) -> dict[str, str]:
     """Give the pages of one sweep, or those of the landing page's sections.
 
@@ -110,7 +110,7 @@ def pages_of(
     report : Report
         Of its sections only those of the sweep are read.
     sweep : SweepPage or None
-    places : sequence of Place
+    places : sequence of PagePlace
         As `places_of` gives them for the whole report.
     alone : bool
         As for `pages`.
@@ -129,7 +129,7 @@ def pages_of(
     return made
 
 
-def _view(report: Report, place: Place, places: Sequence[Place], part: int, parts: int) -> dict[str, Any]:
+def _view(report: Report, place: PagePlace, places: Sequence[PagePlace], part: int, parts: int) -> dict[str, Any]:
     near = [other for other in places if other.sweep in (None, place.sweep)]
     title = place.sweep.title if place.sweep else report.title
     if place.chapter is not Chapter.SUMMARY:
@@ -152,17 +152,15 @@ def _view(report: Report, place: Place, places: Sequence[Place], part: int, part
     }
 
 
-def places_of(report: Report) -> list[Place]:
-    """List the pages of a report, each chapter once."""
-    return list(_places(report))
-
-
-def _places(report: Report) -> Iterator[Place]:
+def places_of(report: Report) -> list[PagePlace]:
+    """List the pages of a report, each chapter once: the landing page's first, then those of each sweep."""
+    found = []
     for sweep in (None, *report.sweeps):
         of = [section for section in report.sections if section.sweep == _name(sweep)]
         for chapter in Chapter:
             if chapter is Chapter.SUMMARY or any(_blocks(section, chapter) for section in of):
-                yield Place(sweep, chapter)
+                found.append(PagePlace(sweep, chapter))
+    return found
 
 
 def _name(sweep: SweepPage | None) -> str:
@@ -287,4 +285,4 @@ def _templates() -> Environment:
 
 def path_of(sweep: SweepPage) -> str:
     """Give the path of a sweep's page inside the site."""
-    return Place(sweep, Chapter.SUMMARY).path()
+    return PagePlace(sweep, Chapter.SUMMARY).path()

@@ -23,7 +23,7 @@ from spmark.report.load.transfers import load_transfers
 from spmark.report.page.compose import compose
 from spmark.report.page.content import ListedSweep, PaperPage, Report, Section, SweepPage
 from spmark.report.page.markdown import markdown, section_markdown
-from spmark.report.page.pages import FIGURES, LIBRARY, SWEEPS, TABLES, VENDOR, Place, pages, pages_of, places_of
+from spmark.report.page.pages import FIGURES, LIBRARY, SWEEPS, TABLES, VENDOR, PagePlace, pages, pages_of, places_of
 from spmark.report.page.transfers import moved_of, moved_section, with_studies
 from spmark.report.tables.latex import latex
 from spmark.report.tables.spreadsheet import csv_of
@@ -223,7 +223,7 @@ def _lean(section: Section) -> Section:
 
 
 def _texts(
-    report: Report, sweep: SweepPage | None, places: Sequence[Place]
+    report: Report, sweep: SweepPage | None, places: Sequence[PagePlace]
 ) -> tuple[dict[str, str], dict[str, bytes], list[str]]:
     """Give a sweep's pages, the files of its tables, and each of its sections as Markdown."""
     with remembering():
