@@ -76,7 +76,11 @@ def test_a_cut_archive_gives_what_was_whole(tmp_path: Path) -> None:
     assert given == {"a/x": FILES["a/x"]}
 
 
-@pytest.mark.parametrize("content", [b"", b"no archive", gzip.compress(b"no archive"), zipped(FILES)])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"no archive", gzip.compress(b"no archive", mtime=0), zipped(FILES)],
+    ids=["empty", "text", "gzip of text", "zip"],
+)
 def test_what_is_no_tar_is_refused(content: bytes, tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="expected a complete archive"):
         unpacked(tmp_path / "a.tar", content)
