@@ -11,11 +11,13 @@ import logging
 import socket
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import requests
-
 from spmark.impls.core.errors import DatasetError
+
+if TYPE_CHECKING:
+    import requests
 
 ATTEMPTS = 5
 _PAUSE_S = 0.5
@@ -57,6 +59,8 @@ def download(url: str, path: Path, sha256: str | None = None, pause_s: float = _
     DatasetError
         Says the URL, what was expected, what was found and what to do; no file stands at ``path`` then.
     """
+    import requests  # a tenth of a second, which no command pays that downloads nothing
+
     part = path.with_name(path.name + ".part")
     last = ""
     for attempt in range(ATTEMPTS):
@@ -99,6 +103,8 @@ def _first_cause(error: BaseException) -> BaseException:
 
 
 def _attempt(url: str, part: Path) -> None:
+    import requests
+
     validator = _validator_file(part)
     have = part.stat().st_size if part.exists() and validator.exists() else 0
     headers = {"Accept-Encoding": "identity"}
