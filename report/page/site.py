@@ -138,7 +138,7 @@ def write_site(report: Report, out: Path, pool: Executor | None = None) -> Path:
     report : Report
         What to say.
     pool : Executor, optional
-        Processes that make pages and tables where tables have at least `WORTH_HELPERS` rows.
+        Processes that make pages and tables where sweeps' tables have at least `WORTH_HELPERS` rows.
     out : Path
         Folder that gets the pages (``sweeps/`` has a folder of them for each sweep), ``report.md``, ``figures/`` (SVG,
         narrow SVG, the data as CSV, and PNG where these were drawn), ``tables/`` (CSV and LaTeX) and, for interactive
@@ -160,7 +160,8 @@ def write_site(report: Report, out: Path, pool: Executor | None = None) -> Path:
     tasks = [
         (replace(report, sections=list(map(_lean, _of(report, sweep)))), sweep, places) for sweep in _pages(report)
     ]
-    rows = sum(len(block.frame) for section in report.sections for block in section.blocks if isinstance(block, Table))
+    blocks = (block for section in report.sections if section.sweep for block in section.blocks)
+    rows = sum(len(block.frame) for block in blocks if isinstance(block, Table))
     each = pool.map(_texts, *zip(*tasks, strict=True)) if pool and rows >= WORTH_HELPERS else starmap(_texts, tasks)
     made: dict[str, str] = {}
     try:
