@@ -9,10 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-import numpy as np
-
-from spmark.impls.core.interfaces import Config, CostModel
-from spmark.impls.core.problem import Problem
+from spmark.impls.core.interfaces import Config
 from spmark.impls.tuning.race import FAR, ConfigTime, Race
 from spmark.impls.tuning.space import Axis, Space, key_of
 
@@ -63,12 +60,6 @@ def fastest(timed: Sequence[ConfigTime]) -> ConfigTime:
     return min(timed, key=lambda one: one.us)
 
 
-def best_of_model(race: Times, model: CostModel, problem: Problem, configs: Sequence[Config], most: int) -> ConfigTime:
-    """Time the ``most`` configs that a cost model scores best, of those that can be built."""
-    order = np.argsort(model.score(problem, configs), kind="stable")
-    return first_built(race, [configs[at] for at in order], most)
-
-
 def first_built(race: Times, configs: Sequence[Config], most: int) -> ConfigTime:
     """Time configs in their order until ``most`` of them have times, compiled side by side; give the fastest."""
     timed: list[ConfigTime] = []
@@ -78,12 +69,6 @@ def first_built(race: Times, configs: Sequence[Config], most: int) -> ConfigTime
             break
         timed += race.time_all(some)
     return fastest(timed)
-
-
-def at_random(race: Times, configs: Sequence[Config], most: int, seed: int) -> ConfigTime:
-    """Time ``most`` configs that are drawn without replacement."""
-    drawn = np.random.default_rng(seed).permutation(len(configs))[:most]
-    return exhaustive(race, [configs[at] for at in drawn])
 
 
 def along(race: Times, config: Config, axis: str, values: Iterable[Any]) -> Config:

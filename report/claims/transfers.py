@@ -53,6 +53,9 @@ def known_metric(measure: Measure) -> bool:
 def moved_number(claim: Claim, moved: Moved | None) -> MovedNumber | str:
     """Find a claim's number, or say which result is missing."""
     measure, op = claim.measure, claim.conditions.op
+    if not known_metric(measure):
+        over = f" over {measure.over!r}" if measure.over else ""
+        return f"expected a metric of {measure.statistic}, found {measure.metric!r}{over}"
     if moved is None or moved.gains.empty:
         return "no study of moved cost models among these results"
     for title, part in panels_of(moved.gains[moved.gains["target"] == measure.target]):

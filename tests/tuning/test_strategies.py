@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any
 
-import numpy as np
 from problems import random_csr
 from races import made_up_race
 
@@ -14,30 +12,15 @@ from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.tuning.space import Axis, Space
-from spmark.impls.tuning.strategies import Walk, along, at_random, best_of_model, exhaustive, first_built
+from spmark.impls.tuning.strategies import Walk, along, exhaustive, first_built
 
 PROBLEM = Problem(Op.SPMM, random_csr(8, 8, [2] * 8), 4)
-
-
-class Model:
-    """Believes that a smaller x is better."""
-
-    unit: ClassVar[str | None] = None
-
-    def score(self, problem: Problem, configs: Sequence[Config]) -> np.ndarray:
-        return np.array([config["x"] for config in configs], np.float64)
 
 
 def test_exhaustive_asks_for_everything_and_gives_the_first_of_equals() -> None:
     race, timer = made_up_race(lambda config: abs(config["x"] - 3) + 1.0)
     assert exhaustive(race, [{"x": x} for x in (5, 4, 2, 1)]).config == {"x": 4}
     assert len(timer.asked) == 4
-
-
-def test_the_best_of_a_model_are_asked_for() -> None:
-    race, timer = made_up_race(lambda config: 10.0 - config["x"])
-    assert best_of_model(race, Model(), PROBLEM, [{"x": x} for x in (5, 1, 4, 2)], 2).config == {"x": 2}
-    assert [config["x"] for config in timer.asked] == [1, 2]
 
 
 def test_others_are_asked_for_in_place_of_configs_that_cannot_be_built() -> None:
@@ -50,20 +33,6 @@ def test_others_are_asked_for_in_place_of_configs_that_cannot_be_built() -> None
     assert first_built(race, [{"x": x} for x in (5, 2, 1, 3, 4, 6)], 2).config == {"x": 4}
     assert [config["x"] for config in timer.asked] == [5, 2, 1, 3, 4]
     assert first_built(race, [{"x": x} for x in (1, 8, 3)], 2).config == {"x": 8}
-
-
-def test_random_configs_are_distinct_and_follow_their_seed() -> None:
-    configs = [{"x": x} for x in range(1, 50)]
-    drawn = []
-    for seed in (1, 1, 2):
-        race, timer = made_up_race(lambda config: config["x"])
-        at_random(race, configs, 10, seed)
-        drawn.append([config["x"] for config in timer.asked])
-    assert drawn[0] == drawn[1] != drawn[2]
-    assert len(set(drawn[0])) == 10
-    race, timer = made_up_race(lambda config: config["x"])
-    at_random(race, configs[:3], 10, 0)
-    assert len(timer.asked) == 3
 
 
 def test_an_axis_ends_after_two_values_that_are_clearly_worse() -> None:
