@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 from math import cos, radians, sin
 
 from matplotlib.axes import Axes
 from matplotlib.font_manager import FontProperties
-from matplotlib.textpath import TextToPath
 
+from spmark.report.figures.ruler import measured
 from spmark.report.figures.style import RC
 
 NAME_POINTS = 8.0
@@ -24,12 +23,10 @@ _PARTS = re.compile(r"(?:[^-_/@, ]| (?=[%=])|(?<==) )*[-_/@, ]?")
 """Parts that a name may be broken between: ``90 %``, ``J = 32`` and ``0.5`` stay whole."""
 
 
-@lru_cache(maxsize=1 << 14)
 def text_in(text: str, points: float) -> float:
-    """Give the width of a text's longest line in inches; figures of a report have many texts in common."""
+    """Give the width of a text's longest line in inches."""
     font = FontProperties(family=RC["font.family"], size=points)
-    lines = text.split("\n")
-    return max(float(TextToPath().get_text_width_height_descent(line, font, ismath=False)[0]) for line in lines) / 72
+    return max(measured(line, font)[0] for line in text.split("\n")) / 72
 
 
 def broken(text: str, room_in: float, points: float = NAME_POINTS) -> str:

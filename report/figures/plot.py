@@ -104,7 +104,7 @@ def _svg(plot: Plot) -> bytes:
     figure.dpi = 72
     renderer = RememberingSVG(width_in * 72, height_in * 72, file, dpi)
     figure.draw(renderer)
-    renderer.finalize()
+    renderer.finalize()  # type: ignore[no-untyped-call]
     figure.dpi = dpi
     return file.getvalue().encode()
 

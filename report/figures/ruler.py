@@ -47,10 +47,6 @@ class RememberingSVG(RendererSVG):
         metadata = {"Date": None, "Creator": None}
         super().__init__(width, height, file, image_dpi=dpi, metadata=metadata)  # type: ignore[no-untyped-call]
 
-    def finalize(self) -> None:
-        """End the file."""
-        super().finalize()  # type: ignore[no-untyped-call]
-
     def get_text_width_height_descent(self, s: str, prop: FontProperties, ismath: Any) -> Extent:
         """Give the extent of a line in points."""
         return measured(s, prop, ismath)

@@ -222,7 +222,7 @@ def test_circular_include(tmp_path):
         ("stile_fig14_cost_model", 2 * 8 * 3 * 2 * 2),
         ("stile_modes", 2 * 5 * 4),
         ("stile_tile_order", 4 * 5),
-        ("dash_hyb_search", 35 * 3 * 4),
+        ("dash_hyb_search", 45 * 3 * 4),
     ],
 )
 def test_packaged(name, cases):
