@@ -91,7 +91,7 @@ def compile(
     ----------
     a : sparse matrix (I, K)
         SciPy's or CuPy's of any format, PyTorch's COO, CSR or CSC, or a `spmark.impls.core.problem.Csr`. Entries of one
-        place are added up and columns are sorted, as SciPy does. The operator has its own copy.
+        place are added up, integers in float64, and columns are sorted. The operator has its own copy.
     op : {"spmm", "sddmm"}
         ``C[i, j] = sum_k A[i, k] B[k, j]``, or ``D[i, k] = sum_j X[i, j] Y[k, j]`` at A's non-zeros.
     width : int or sequence of int
