@@ -72,6 +72,20 @@ def test_matrices(given: Any, error: type[Exception], message: str) -> None:
             ProblemError,
             "use='direct': expected sddmm, found an implementation of spmm",
         ),
+        (
+            {"use": None},
+            ProblemError,
+            "use: expected a name of an implementation, or several, found None: leave use out",
+        ),
+        ({"use": 3}, ProblemError, "use: expected a name of an implementation, or several, found 3"),
+        ({"budget_s": "3"}, ProblemError, "expected budget_s of at least 0 seconds, or None for no limit, found '3'"),
+        ({"budget_s": -1}, ProblemError, "expected budget_s of at least 0 seconds, .* found -1"),
+        ({"budget_s": float("nan")}, ProblemError, "expected budget_s of at least 0 seconds, .* found nan"),
+        ({"budget_s": True}, ProblemError, "expected budget_s of at least 0 seconds, .* found True"),
+        ({"cache": None}, ProblemError, "expected cache out of True, False, found None"),
+        ({"scaled": None}, ProblemError, "expected scaled out of True, False, found None"),
+        ({"device": None}, DeviceError, "expected a device out of auto, cuda, cpu, host-simt, found None"),
+        ({"device": 0}, DeviceError, "expected a device out of auto, cuda, cpu, host-simt, found 0"),
         ({"device": "tpu"}, DeviceError, "expected a device out of auto, cuda, cpu, host-simt, found 'tpu'"),
     ],
 )
@@ -94,7 +108,8 @@ def test_the_only_implementation_says_why_it_refuses(a: Any) -> None:
     ("make", "message"),
     [
         (lambda b: b.astype(np.float64), "expected dtype float32, found float64: convert the array, or compile with d"),
-        (lambda b: b.astype(np.int32), "expected dtype float32, found int32"),
+        (lambda b: b.astype(np.int32), "expected dtype float32, found int32: convert the array$"),
+        (lambda b: b.astype(">f4"), "expected dtype float32, found >f4: convert the array$"),
         (lambda b: b[:24], r"operand B \(K, J\): expected shape \(25, J\), found \(24, 6\); A is I x K"),
         (lambda b: b[:, 0], r"expected shape \(25, J\), found \(25,\)"),
         (lambda b: b[:, :0], r"expected shape \(25, J\), found \(25, 0\); .* at least 1"),
@@ -103,9 +118,9 @@ def test_the_only_implementation_says_why_it_refuses(a: Any) -> None:
             lambda b: b.tolist(),
             "expected a dense array of NumPy, CuPy or PyTorch, found a builtins.list: numpy.asarray",
         ),
-        (lambda b: None, "expected a dense array .* found a builtins.NoneType"),
+        (lambda b: None, "expected a dense array .* found a builtins.NoneType: pass one"),
         (lambda b: np.ma.masked_array(b, b > 0), r"expected a plain array, found a masked one: pass array.filled\(0\)"),
-        (sparse.csr_array, "expected a dense array .* found a scipy.sparse"),
+        (sparse.csr_array, r"expected a dense array .* found a scipy.sparse.*: its toarray\(\) makes one"),
     ],
 )
 def test_operands(make: Any, message: str, op: Any, b: np.ndarray) -> None:
@@ -205,6 +220,12 @@ def test_another_width_is_planned_or_refused_as_asked(op: Any, fixed: Any, b: np
         ProblemError, match="expected J out of the widths that were compiled, 6, found 12: compile with"
     ):
         fixed(wide)
+
+
+def test_only_a_planned_width_is_known_to_be_deterministic(op: Any) -> None:
+    assert op.is_deterministic(6)
+    with pytest.raises(ProblemError, match=r"spmm: expected a planned width \(6\), found 99: call plan\(width\) first"):
+        op.is_deterministic(99)
 
 
 def test_constant_values_stay(fixed: Any, a: Any) -> None:
