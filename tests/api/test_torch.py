@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from spmark.impls.core.errors import BuildError, OperandError, ProblemError, SweepError
+from spmark.impls.core.errors import BuildError, DeviceError, OperandError, ProblemError, SweepError
 from spmark.impls.core.problem import Op
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -368,6 +368,43 @@ def test_operands_that_do_not_fit_are_refused(matrix: Any) -> None:
         matrix.spmm(drawn(7, 3))
     with pytest.raises(OperandError, match=r"update_values: expected shape"):
         matrix.spmm(drawn(5, 3), matrix.values[1:])
+    with pytest.raises(OperandError, match="expected a tensor on cpu or cuda, found one on meta"):
+        matrix.spmm(torch.ones(5, 3, device="meta"))
+
+
+@pytest.mark.parametrize("other", [None, 3, np.ones((5, 3))])
+def test_what_is_no_tensor_is_refused(other: Any, matrix: Any) -> None:
+    b, words = drawn(5, 3, grad=False), "expected a tensor of PyTorch, found a "
+    with pytest.raises(OperandError, match=words):
+        matrix.spmm(other)
+    with pytest.raises(OperandError, match=words):
+        matrix.sddmm(other, b)
+    if other is not None:  # None stands for what is left out
+        with pytest.raises(OperandError, match=words):
+            matrix.spmm(b, other)
+        with pytest.raises(OperandError, match=words):
+            matrix.sddmm(drawn(7, 3, grad=False), other)
+        with pytest.raises(OperandError, match=words):
+            matrix.spmm(b, out=other)
+
+
+@pytest.mark.parametrize("width", [np.int64(3), [np.int32(3)], np.array([3])])
+def test_a_width_may_be_numpy_s(width: Any, small: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = SparseMatrix(small, width=width, **HOW)
+    monkeypatch.setattr("spmark.impls.operator.compiled.plan_width", lambda *_: pytest.fail("planned again"))
+    assert made.spmm(drawn(5, 3)).shape == (7, 3)
+
+
+@pytest.mark.parametrize("width", [None, 0, 2.5, "x", [3, None]])
+def test_a_width_that_is_none_is_refused(width: Any, small: Any) -> None:
+    with pytest.raises(ProblemError, match="expected a width J of at least 1, found"):
+        SparseMatrix(small, width=width, **HOW)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_the_device_is_what_is_missing(small: Any) -> None:
+    with pytest.raises(DeviceError, match="expected a usable NVIDIA GPU, found none"):
+        SparseMatrix(small, width=3, device="cuda")
 
 
 def test_a_sparse_layer_is_a_masked_dense_layer(small: Any) -> None:
