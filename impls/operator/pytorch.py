@@ -351,6 +351,11 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc]
 
     def forward(self, x: Tensor) -> Tensor:
         """Give ``x W^T + bias``, (..., out), for x (..., in)."""
+        num_out, num_in = self.matrix.shape
         rows = x.reshape(-1, x.shape[-1])
-        y = self.matrix.spmm(rows.T, self.values).T.reshape(*x.shape[:-1], -1)
+        if rows.shape[0]:
+            y = self.matrix.spmm(rows.T, self.values).T
+        else:  # the width of a product is at least 1; this one is empty, and has gradients
+            y = (rows @ self.values.sum().expand(num_in, 1)).expand(-1, num_out)
+        y = y.reshape(*x.shape[:-1], num_out)
         return y if self.bias is None else y + self.bias

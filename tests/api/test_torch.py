@@ -425,6 +425,21 @@ def test_a_sparse_layer_is_a_masked_dense_layer(small: Any) -> None:
     assert torch.allclose(layer.bias.grad, dense.bias.grad)
 
 
+@pytest.mark.parametrize("shape", [(0, 5), (2, 0, 5)])
+def test_a_sparse_layer_takes_an_empty_batch_as_a_dense_one_does(shape: tuple[int, ...], small: Any) -> None:
+    layer, dense = SparseLinear(small, **HOW), torch.nn.Linear(5, 7, dtype=torch.float64)
+    x, other = drawn(*shape), drawn(*shape)
+    y, expected = layer(x), dense(other)
+    assert (y.shape, y.dtype) == (expected.shape, expected.dtype)
+    y.sum().backward()
+    expected.sum().backward()
+    assert x.grad.shape == other.grad.shape
+    assert torch.equal(layer.values.grad, torch.zeros(small.nnz, dtype=torch.float64))
+    assert torch.equal(layer.bias.grad, dense.bias.grad)
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        layer(drawn(0, 4))
+
+
 def test_a_sparse_layer_learns_and_is_copied(small: Any) -> None:
     torch.manual_seed(0)
     layer, x = SparseLinear(small, **HOW), drawn(20, 5, grad=False)
