@@ -12,7 +12,7 @@ from problems import assert_same, random_csr
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import Csr
-from spmark.impls.formats import limits, threads
+from spmark.impls.formats import limits, threads, tile_layout
 from spmark.impls.formats.threads import with_scratch
 from spmark.impls.formats.tiles import BLOCK, ELL, GROUP, RUN, Selection, TileFormat
 
@@ -181,8 +181,8 @@ def test_tasks_share_the_room_for_scratch() -> None:
 
 
 def test_little_scratch_lays_tiles_out_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "SHARE", 8)
-    matrix = random_csr(40, 40, [20] * 40)
+    monkeypatch.setattr(tile_layout, "SHARE", 8)
+    matrix = random_csr(40, 40, [8] * 40)
     selection = drawn_selection(matrix, 3)
     held = TileFormat.from_csr(matrix, selection)
     monkeypatch.setattr(threads, "MAX_SCRATCH", 1)
