@@ -17,10 +17,12 @@ from scipy import sparse
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import load_matrix, seeded_values
+from spmark.datasets.mtxfile import read_mtx
 from spmark.datasets.source import csr_from_edges
 from spmark.datasets.sweep import MatrixSpec
 from spmark.impls.core.errors import DatasetError, MatrixError
 from spmark.impls.core.operators import random_values
+from spmark.impls.core.problem import Csr
 from spmark.impls.core.record import MatrixKind
 
 INDPTR, INDICES = np.array([0, 2, 2, 3], np.int32), np.array([1, 3, 0], np.int32)
@@ -76,8 +78,10 @@ def test_no_non_zeros_is_legal(tmp_path, cache):
     [
         ({"indices": np.array([1, 4, 0])}, r"columns in \[0, 4\), found 4 in row 0"),
         ({"indices": np.array([1, -1, 0])}, r"columns in \[0, 4\), found -1 in row 0"),
-        ({"indices": np.array([3, 1, 0])}, "unsorted columns in row 0: 3 then 1"),
-        ({"indices": np.array([3, 3, 0])}, "a duplicate in row 0: 3 then 3"),
+        ({"indices": np.array([3, -1, 0])}, r"columns in \[0, 4\), found -1 in row 0"),
+        ({"indices": np.array([3, 1, 0]), "indptr": INDPTR[1:]}, r"indptr of shape \(4,\)"),
+        ({"indices": np.array([3, 1, 0]), "indptr": np.array([0, 3, 2, 3])}, "indptr never to fall"),
+        ({"indices": np.array([3, 1, 0]), "data": np.array([1.0, 2.0])}, r"a value for every entry, .* \(2,\) values"),
         ({"data": np.array([1, np.nan, 2])}, "finite values, found nan at position 1"),
         ({"data": np.array([1, np.inf, 2])}, "finite values, found inf"),
         ({"data": np.array([1, 2j, 2])}, "real values"),
@@ -112,7 +116,11 @@ def test_more_non_zeros_than_int32_counts(tmp_path, cache):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format": b"csc"}, "expected a CSR .*found format 'csc'"),
+        (
+            {"format": b"lil"},
+            "layout csr, csc, coo, bsr, dia, found format 'lil' .*; write it with scipy.sparse.save_npz",
+        ),
+        ({"format": b"coo"}, "found format 'coo' with arrays data, format, indices, indptr, shape; write it with"),
         ({"indptr": None}, "expected a CSR .*with arrays data, format, indices, shape"),
         ({"shape": [3, 4, 5]}, r"expected a shape of two numbers, found \(3, 4, 5\)"),
         ({"data": np.array([object()] * 3)}, "without pickled objects"),
@@ -121,6 +129,97 @@ def test_more_non_zeros_than_int32_counts(tmp_path, cache):
 def test_other_npz_files(tmp_path, cache, changes, message):
     with pytest.raises(DatasetError, match=rf"m\.npz: .*{message}"):
         load_matrix(npz(tmp_path, **changes), cache, 0)
+
+
+PLACES = np.random.default_rng(5)
+DRAWN = sparse.coo_array(
+    (PLACES.integers(0, 9, 99), (PLACES.integers(0, 12, 99), PLACES.integers(0, 18, 99))), (12, 18)
+)
+"""Entries in no order; some places have several, and some entries are zero."""
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+@pytest.mark.parametrize(
+    "made",
+    [
+        sparse.coo_array,
+        lambda coo: sparse.csr_array((coo.data, coo.col, np.arange(0, 100, 11)), shape=(9, 18)),
+        lambda coo: sparse.csc_array((coo.data[:90], coo.row[:90], np.arange(0, 91, 5)), shape=(12, 18)),
+        lambda coo: sparse.csr_array(coo) @ sparse.csr_array(coo.T),
+        lambda coo: sparse.bsr_array(coo, blocksize=(3, 2)),
+        sparse.dia_array,
+        lambda coo: sparse.dia_array((coo.data[:75].reshape(3, 25), [-2, 0, 30]), shape=(12, 18)),
+        lambda coo: sparse.csr_matrix((12, 18), dtype=coo.dtype),
+    ],
+)
+def test_whatever_scipy_saves_is_read_as_scipy_reads_it(tmp_path, cache, made, dtype):
+    # Not by astype() of a COO, which may add entries of one place up.
+    matrix = made(sparse.coo_array((DRAWN.data.astype(dtype), DRAWN.coords), DRAWN.shape))
+    sparse.save_npz(tmp_path / "m.npz", matrix)
+    read = load_matrix(MatrixSpec(source="npz", name=str(tmp_path / "m.npz"), values="stored"), cache, 0).csr
+    expected = Csr.of(matrix)
+    assert read.shape == expected.shape
+    assert read.hash == expected.hash
+    np.testing.assert_allclose(read.values, expected.values, rtol=1e-6)
+
+
+def test_entries_of_one_place_are_added_up_as_numbers(tmp_path, cache):
+    """The sum of two booleans is 2, and the sum of small integers does not wrap."""
+    for data in (np.ones(3, bool), np.array([1, 1, 1], np.uint8), np.array([200, 200, 3], np.uint8)):
+        spec = npz(tmp_path, indices=np.array([3, 3, 0]), data=data)
+        first, last = data.astype(float)[[0, 2]]
+        assert load_matrix(stored(spec), cache, 0).csr.values.tolist() == [2 * first, last]
+
+
+BSR = {"format": b"bsr", "shape": [4, 4], "indptr": np.array([0, 1, 2]), "indices": np.array([1, 0])}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": b"csc"}, r"indptr of shape \(5,\), found \(4,\)"),
+        ({"format": b"csc", "indptr": np.array([0, 1, 2, 3, 9])}, "indptr from 0 to nnz = 3, found 0 to 9"),
+        ({"format": b"csc", "indptr": np.array([0, 1, 2, 3, 3]), "indices": np.array([0, 3, 0])}, r"rows in \[0, 3\)"),
+        ({"format": b"coo", "row": INDICES[:2], "col": INDICES}, "a row, a column and a value for every entry"),
+        (
+            {"format": b"coo", "row": INDICES.astype(float), "col": INDICES},
+            "integer row of one dimension, found float64",
+        ),
+        (
+            {"format": b"coo", "row": INDICES[:, None], "col": INDICES},
+            r"of one dimension, found int32 of shape \(3, 1\)",
+        ),
+        (
+            {"format": b"coo", "row": np.zeros(3, int), "col": np.array([2**63, 0, 0], np.uint64)},
+            r"columns in \[0, 4\)",
+        ),
+        ({"format": b"coo", "row": np.zeros(3, int), "col": INDICES, "data": np.array(["a", "b", "c"])}, "real values"),
+        (BSR | {"data": np.ones((2, 2, 3))}, "2 blocks whose sides divide 4 and 4, found data of shape"),
+        (BSR | {"data": np.ones((2, 0, 2))}, "2 blocks whose sides divide"),
+        (BSR | {"data": np.ones(2)}, "2 blocks whose sides divide"),
+        (BSR | {"data": np.ones((2, 2, 2)), "indices": np.array([2**62, 0])}, r"columns of blocks in \[0, 2\)"),
+        (BSR | {"data": np.ones((2, 2, 2)), "indices": np.array([0, -1])}, "found -1 in block 1"),
+        ({"format": b"dia", "offsets": np.arange(3), "data": np.ones((2, 4))}, "3 diagonals, found data of shape"),
+    ],
+)
+def test_arrays_of_other_layouts_that_do_not_fit(tmp_path, cache, changes, message):
+    with pytest.raises(MatrixError, match=rf"m\.npz: expected .*{message}"):
+        load_matrix(npz(tmp_path, **changes), cache, 0)
+
+
+def test_a_diagonal_far_outside_has_no_entry(tmp_path, cache):
+    far = np.array([-(2**63), 2**63 - 1, 0])
+    spec = npz(tmp_path, format=b"dia", offsets=far, data=np.ones((3, 4)))
+    assert load_matrix(spec, cache, 0).csr.indices.tolist() == [0, 1, 2]
+
+
+def test_blocks_have_a_ceiling(tmp_path, cache, monkeypatch):
+    """A byte of a block becomes a row and a column of eight bytes each."""
+    block = {"indptr": np.array([0, 1]), "indices": np.array([0]), "data": np.ones((1, 1000, 1000), bool)}
+    spec = npz(tmp_path, format=b"bsr", shape=[1000, 1000], **block)
+    monkeypatch.setenv("SPMARK_MAX_MATRIX_GIB", "0.01")
+    with pytest.raises(DatasetError, match=r"rows and columns of its elements to take at most 0\.01 GiB"):
+        load_matrix(spec, cache, 0)
 
 
 def npy(shape: str, payload: bytes = b"") -> bytes:
@@ -197,6 +296,8 @@ def test_damaged_npz(tmp_path, cache):
 
 
 def test_missing_file(tmp_path, cache):
+    with pytest.raises(DatasetError, match=r"expected a file at .*, found a folder"):
+        load_matrix(MatrixSpec(source="npz", name=str(tmp_path)), cache, 0)
     for source in ("npz", "smtx", "matrix_market"):
         with pytest.raises(DatasetError, match=rf"{source}/nowhere: expected a file at .*nowhere, found none"):
             load_matrix(MatrixSpec(source=source, name="nowhere"), cache, 0)
@@ -274,13 +375,15 @@ def test_matrix_market(tmp_path, cache, name, pack):
         (HEADER + b"3 4 1\n1 5 1.0\n", MatrixError, r"column numbers in \[1, 4\], found 5 in entry 1"),
         (HEADER + b"3 4 1\n1.0 1 1.0\n", DatasetError, "expected a complete Matrix Market file"),
         (HEADER + b"3 4 1\n1 1\n\n\n", DatasetError, "3 columns but 2"),
-        (HEADER + b"1 1 2\n1 1 1.0\n1 1 2.0\n", MatrixError, "each entry once, found 2 in 1 x 1"),
         (HEADER.replace(b"real", b"quaternion") + b"1 1 0\n", DatasetError, "expected a field out of"),
         (HEADER + b"2147483647 2 1\n1 1 1.0\n", DatasetError, "at most 8 GiB, found a claim of 32 GiB.*MATRIX_GIB"),
-        (HEADER + b"3 4 2\n1 2 1.0\n1 2 2.0\n", MatrixError, "a duplicate in row 0: column 1"),
         (HEADER + b"3 4 1\n1 2 nan\n", MatrixError, "finite values, found nan"),
         (MTX.replace(b"real", b"complex").replace(b".0", b".0 1.0"), MatrixError, "complex"),
-        (b"%%MatrixMarket matrix array real general\n1 1\n1.0\n", DatasetError, "coordinate matrix, found layout"),
+        (
+            b"%%MatrixMarket matrix array real general\n1 1\n1.0\n",
+            DatasetError,
+            "found layout 'array'; write .*mmwrite",
+        ),
     ],
 )
 def test_bad_matrix_market(tmp_path, cache, content, error, message):
@@ -288,9 +391,27 @@ def test_bad_matrix_market(tmp_path, cache, content, error, message):
         load_matrix(mtx(tmp_path, content), cache, 0)
 
 
+def test_entries_of_one_place_are_added_up_in_a_file_of_ones_own_alone(tmp_path, cache):
+    spec = mtx(tmp_path, HEADER + b"1 2 3\n1 2 1.0\n1 1 4.0\n1 2 2.0\n")
+    assert load_matrix(spec, cache, 0).csr.values.tolist() == [4.0, 3.0]
+    with pytest.raises(MatrixError, match="expected each entry once, found 3 in 1 x 2"):
+        read_mtx(tmp_path / "m.mtx")
+    mtx(tmp_path, HEADER + b"3 4 2\n1 2 1.0\n1 2 2.0\n")
+    with pytest.raises(MatrixError, match="a duplicate in row 0: column 1"):
+        read_mtx(tmp_path / "m.mtx")
+
+
 def test_truncated_gzip(tmp_path, cache):
-    with pytest.raises(DatasetError, match=r"m\.mtx\.gz: expected a complete archive"):
+    with pytest.raises(DatasetError, match=r"m\.mtx\.gz: expected a complete archive") as caught:
         load_matrix(mtx(tmp_path, gzip.compress(MTX)[:-12], "m.mtx.gz"), cache, 0)
+    assert "delete" not in str(caught.value)
+
+
+def test_junk_of_ones_own_is_nothing_to_delete(tmp_path, cache):
+    (tmp_path / "m.npz").write_bytes(b"junk")
+    with pytest.raises(DatasetError, match=r"m\.npz: expected a complete npz file") as caught:
+        load_matrix(MatrixSpec(source="npz", name=str(tmp_path / "m.npz")), cache, 0)
+    assert "delete" not in str(caught.value)
 
 
 def test_unknown_names(cache):
