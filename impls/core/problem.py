@@ -114,7 +114,7 @@ class Csr:
                 raise MatrixError(f"{where}: expected integer {name}, found {array.dtype}")
         if values.dtype.kind not in "fiub":
             raise MatrixError(f"{where}: expected real values, found {values.dtype}")
-        check_indptr(indptr, nnz, where)
+        _check_indptr(indptr, nnz, where)
         _check_indices(indptr, indices, num_cols, where)
         with np.errstate(over="ignore"):
             converted = np.ascontiguousarray(values, np.float32)
@@ -225,14 +225,7 @@ class Csr:
         )
 
 
-def check_indptr(indptr: NDArray[Any], nnz: int, where: str) -> None:
-    """Refuse an (n + 1,) array, n at least 0, that does not cut nnz entries into n rows.
-
-    Raises
-    ------
-    MatrixError
-        Says which number is wrong.
-    """
+def _check_indptr(indptr: NDArray[Any], nnz: int, where: str) -> None:
     if indptr[0] != 0 or indptr[-1] != nnz:
         raise MatrixError(f"{where}: expected indptr from 0 to nnz = {nnz}, found {indptr[0]} to {indptr[-1]}")
     falls = np.flatnonzero(indptr[1:] < indptr[:-1])

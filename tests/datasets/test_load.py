@@ -22,7 +22,6 @@ from spmark.datasets.source import csr_from_edges
 from spmark.datasets.sweep import MatrixSpec
 from spmark.impls.core.errors import DatasetError, MatrixError
 from spmark.impls.core.operators import random_values
-from spmark.impls.core.problem import Csr
 from spmark.impls.core.record import MatrixKind
 
 INDPTR, INDICES = np.array([0, 2, 2, 3], np.int32), np.array([1, 3, 0], np.int32)
@@ -79,9 +78,6 @@ def test_no_non_zeros_is_legal(tmp_path, cache):
         ({"indices": np.array([1, 4, 0])}, r"columns in \[0, 4\), found 4 in row 0"),
         ({"indices": np.array([1, -1, 0])}, r"columns in \[0, 4\), found -1 in row 0"),
         ({"indices": np.array([3, -1, 0])}, r"columns in \[0, 4\), found -1 in row 0"),
-        ({"indices": np.array([3, 1, 0]), "indptr": INDPTR[1:]}, r"indptr of shape \(4,\)"),
-        ({"indices": np.array([3, 1, 0]), "indptr": np.array([0, 3, 2, 3])}, "indptr never to fall"),
-        ({"indices": np.array([3, 1, 0]), "data": np.array([1.0, 2.0])}, r"a value for every entry, .* \(2,\) values"),
         ({"data": np.array([1, np.nan, 2])}, "finite values, found nan at position 1"),
         ({"data": np.array([1, np.inf, 2])}, "finite values, found inf"),
         ({"data": np.array([1, 2j, 2])}, "real values"),
@@ -129,97 +125,6 @@ def test_more_non_zeros_than_int32_counts(tmp_path, cache):
 def test_other_npz_files(tmp_path, cache, changes, message):
     with pytest.raises(DatasetError, match=rf"m\.npz: .*{message}"):
         load_matrix(npz(tmp_path, **changes), cache, 0)
-
-
-PLACES = np.random.default_rng(5)
-DRAWN = sparse.coo_array(
-    (PLACES.integers(0, 9, 99), (PLACES.integers(0, 12, 99), PLACES.integers(0, 18, 99))), (12, 18)
-)
-"""Entries in no order; some places have several, and some entries are zero."""
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
-@pytest.mark.parametrize(
-    "made",
-    [
-        sparse.coo_array,
-        lambda coo: sparse.csr_array((coo.data, coo.col, np.arange(0, 100, 11)), shape=(9, 18)),
-        lambda coo: sparse.csc_array((coo.data[:90], coo.row[:90], np.arange(0, 91, 5)), shape=(12, 18)),
-        lambda coo: sparse.csr_array(coo) @ sparse.csr_array(coo.T),
-        lambda coo: sparse.bsr_array(coo, blocksize=(3, 2)),
-        sparse.dia_array,
-        lambda coo: sparse.dia_array((coo.data[:75].reshape(3, 25), [-2, 0, 30]), shape=(12, 18)),
-        lambda coo: sparse.csr_matrix((12, 18), dtype=coo.dtype),
-    ],
-)
-def test_whatever_scipy_saves_is_read_as_scipy_reads_it(tmp_path, cache, made, dtype):
-    # Not by astype() of a COO, which may add entries of one place up.
-    matrix = made(sparse.coo_array((DRAWN.data.astype(dtype), DRAWN.coords), DRAWN.shape))
-    sparse.save_npz(tmp_path / "m.npz", matrix)
-    read = load_matrix(MatrixSpec(source="npz", name=str(tmp_path / "m.npz"), values="stored"), cache, 0).csr
-    expected = Csr.of(matrix)
-    assert read.shape == expected.shape
-    assert read.hash == expected.hash
-    np.testing.assert_allclose(read.values, expected.values, rtol=1e-6)
-
-
-def test_entries_of_one_place_are_added_up_as_numbers(tmp_path, cache):
-    """The sum of two booleans is 2, and the sum of small integers does not wrap."""
-    for data in (np.ones(3, bool), np.array([1, 1, 1], np.uint8), np.array([200, 200, 3], np.uint8)):
-        spec = npz(tmp_path, indices=np.array([3, 3, 0]), data=data)
-        first, last = data.astype(float)[[0, 2]]
-        assert load_matrix(stored(spec), cache, 0).csr.values.tolist() == [2 * first, last]
-
-
-BSR = {"format": b"bsr", "shape": [4, 4], "indptr": np.array([0, 1, 2]), "indices": np.array([1, 0])}
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"format": b"csc"}, r"indptr of shape \(5,\), found \(4,\)"),
-        ({"format": b"csc", "indptr": np.array([0, 1, 2, 3, 9])}, "indptr from 0 to nnz = 3, found 0 to 9"),
-        ({"format": b"csc", "indptr": np.array([0, 1, 2, 3, 3]), "indices": np.array([0, 3, 0])}, r"rows in \[0, 3\)"),
-        ({"format": b"coo", "row": INDICES[:2], "col": INDICES}, "a row, a column and a value for every entry"),
-        (
-            {"format": b"coo", "row": INDICES.astype(float), "col": INDICES},
-            "integer row of one dimension, found float64",
-        ),
-        (
-            {"format": b"coo", "row": INDICES[:, None], "col": INDICES},
-            r"of one dimension, found int32 of shape \(3, 1\)",
-        ),
-        (
-            {"format": b"coo", "row": np.zeros(3, int), "col": np.array([2**63, 0, 0], np.uint64)},
-            r"columns in \[0, 4\)",
-        ),
-        ({"format": b"coo", "row": np.zeros(3, int), "col": INDICES, "data": np.array(["a", "b", "c"])}, "real values"),
-        (BSR | {"data": np.ones((2, 2, 3))}, "2 blocks whose sides divide 4 and 4, found data of shape"),
-        (BSR | {"data": np.ones((2, 0, 2))}, "2 blocks whose sides divide"),
-        (BSR | {"data": np.ones(2)}, "2 blocks whose sides divide"),
-        (BSR | {"data": np.ones((2, 2, 2)), "indices": np.array([2**62, 0])}, r"columns of blocks in \[0, 2\)"),
-        (BSR | {"data": np.ones((2, 2, 2)), "indices": np.array([0, -1])}, "found -1 in block 1"),
-        ({"format": b"dia", "offsets": np.arange(3), "data": np.ones((2, 4))}, "3 diagonals, found data of shape"),
-    ],
-)
-def test_arrays_of_other_layouts_that_do_not_fit(tmp_path, cache, changes, message):
-    with pytest.raises(MatrixError, match=rf"m\.npz: expected .*{message}"):
-        load_matrix(npz(tmp_path, **changes), cache, 0)
-
-
-def test_a_diagonal_far_outside_has_no_entry(tmp_path, cache):
-    far = np.array([-(2**63), 2**63 - 1, 0])
-    spec = npz(tmp_path, format=b"dia", offsets=far, data=np.ones((3, 4)))
-    assert load_matrix(spec, cache, 0).csr.indices.tolist() == [0, 1, 2]
-
-
-def test_blocks_have_a_ceiling(tmp_path, cache, monkeypatch):
-    """A byte of a block becomes a row and a column of eight bytes each."""
-    block = {"indptr": np.array([0, 1]), "indices": np.array([0]), "data": np.ones((1, 1000, 1000), bool)}
-    spec = npz(tmp_path, format=b"bsr", shape=[1000, 1000], **block)
-    monkeypatch.setenv("SPMARK_MAX_MATRIX_GIB", "0.01")
-    with pytest.raises(DatasetError, match=r"rows and columns of its elements to take at most 0\.01 GiB"):
-        load_matrix(spec, cache, 0)
 
 
 def npy(shape: str, payload: bytes = b"") -> bytes:
