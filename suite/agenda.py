@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from spmark.datasets.sweep import Case
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import SweepError
-from spmark.impls.core.files import is_file
+from spmark.impls.core.files import in_place_of_file, is_file
 from spmark.impls.core.record import Environment
 from spmark.suite.options import Options
 from spmark.suite.resume import History, keys_of, why_skipped
@@ -58,11 +58,15 @@ def refuse_missing_files(agenda: Agenda) -> None:
         A file is missing; the message names every missing file.
     """
     files = dict.fromkeys(item.case.matrix.file for item in agenda.items if item.action == "run")
-    missing = [str(file.absolute()) for file in files if file is not None and not is_file(file)]
-    if missing:
+    found: dict[str, list[str]] = {}
+    for file in files:
+        if file is not None and not is_file(file):
+            found.setdefault(in_place_of_file(file), []).append(str(file.absolute()))
+    if found:
+        told = " and ".join(f"{what} at {', '.join(paths)}" for what, paths in found.items())
         raise SweepError(
-            f"expected the sweep's matrices in files, found none at {', '.join(missing)}; a relative path begins at "
-            "the folder of the sweep's file"
+            f"expected the sweep's matrices in files, found {told}; a relative path begins at the folder of the "
+            "sweep's file"
         )
 
 

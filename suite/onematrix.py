@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spmark.datasets.sources.table import file_ending
-from spmark.datasets.sweep import SCHEMA, Sweep
+from spmark.datasets.sweep import SCHEMA, Case, Sweep
 from spmark.datasets.sweepfile import checked_sweep
 from spmark.datasets.written import parse_matrix
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DatasetError, SweepError
+from spmark.impls.core.files import in_place_of_file, is_file
 from spmark.impls.table import AUTO, BASELINES
 
 _WHERE = Path("--matrix")
@@ -91,6 +92,34 @@ def one_matrix(
     if not widths:
         raise SweepError(f"{_WHERE} {matrix}: expected a width J, found none: add --width 64, for example")
     return OneMatrix(matrix, tuple(widths), tuple(map(str, ops)), tuple(map(str, dtypes)), tuple(implementations))
+
+
+def refuse_unreadable(cases: Sequence[Case], *, read: bool) -> None:
+    """Refuse the file of a command line's matrix before its cases run; a sweep goes on where one of its files is bad.
+
+    Parameters
+    ----------
+    cases : sequence of Case
+        Of the command line's matrix.
+    read : bool
+        Read the file, too; else it is enough that the file is there.
+
+    Raises
+    ------
+    SweepError
+        The file is missing.
+    DatasetError, MatrixError
+        The file cannot be read, or holds an illegal matrix.
+    """
+    for case in {case.matrix.id: case for case in cases if case.matrix.file is not None}.values():
+        file = Path(str(case.matrix.file))
+        if not is_file(file):
+            raise SweepError(f"{_WHERE}: expected a file at {file.absolute()}, found {in_place_of_file(file)}")
+        if read:
+            from spmark.datasets.cache import Cache
+            from spmark.datasets.load import load_matrix
+
+            load_matrix(case.matrix, Cache.default(), case.seed)
 
 
 def _sweep_name(matrix: str) -> str:

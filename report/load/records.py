@@ -5,8 +5,11 @@ Files are read as the suite wrote them (`spmark.impls.core.recordfile`); lines t
 
 from __future__ import annotations
 
+import gzip
 import logging
+import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,8 @@ SUFFIXES = (".jsonl", ".jsonl.gz")
 TRANSFERS = "transfers."
 """How files of facts about moved models begin, which stand beside records (`spmark.report.load.transfers`)."""
 _SIDE_FILES = ("environments", "candidates", "runs.", TRANSFERS)
+_BEGINNING = 1 << 20
+"""Bytes of a file in which a line of a record begins, even where a crash has cut off the first lines."""
 _SIDE_FOLDERS = frozenset({"labels", "samples"})
 """Folders beside records whose rows cost models learn from."""
 
@@ -107,7 +112,7 @@ def record_files(paths: Paths) -> list[Path]:
     Raises
     ------
     RecordError
-        A path does not exist, or the argument holds something else.
+        A path does not exist or is another kind of file, or the argument holds something else.
     """
     files: dict[Path, None] = {}
     try:
@@ -132,7 +137,17 @@ def _record_files_in(folder: Path) -> Iterator[Path]:
 
 def _alone(path: Path) -> list[Path]:
     """Give a file that a person has named, whatever its name is, unless it holds another kind of facts."""
-    return [] if path.name.startswith(TRANSFERS) else [path]
+    if path.name.startswith(TRANSFERS):
+        return []
+    opened = gzip.open if path.suffix == ".gz" else open
+    with suppress(OSError, EOFError, zlib.error), opened(path, "rb") as file:  # reading tells what is broken
+        beginning = file.read(_BEGINNING)
+        if beginning.strip() and b"\n{" not in b"\n" + beginning:
+            raise RecordError(
+                f"{path}: expected lines of records, found another kind of file; pass a folder or a records.jsonl that "
+                "spmark run has written"
+            )
+    return [path]
 
 
 def _holds_records(path: Path) -> bool:

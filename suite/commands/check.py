@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import DeviceError, KernelFault, SpmarkError
+from spmark.impls.core.errors import DeviceError, KernelFault, SpmarkError, SweepError
 from spmark.impls.core.interfaces import Implementation, Plan
 from spmark.impls.core.problem import Problem
 from spmark.impls.table import name_of
@@ -84,12 +84,14 @@ def check_implementation(name: str, device: str, as_json: bool) -> bool:
     Raises
     ------
     SweepError
-        The class cannot be used.
+        The class cannot be used, or a file is named without a class.
     DeviceError
         The implementation runs on no device that is here, not on the device that was asked for, or lacks a package.
     """
     from spmark.impls.runtime.device import find
 
+    if name.endswith(".py"):
+        raise SweepError(f"{name}: expected a class in the file, found its path alone; add the class: {name}:MyKernel")
     faulthandler.enable()  # a kernel may end this process
     screen, how = console(as_json), make(name_of(name), {})
     if isinstance(how, str):

@@ -21,7 +21,7 @@ from spmark.suite.commands.console import answer, console, say, table
 from spmark.suite.commands.progress import Bar
 from spmark.suite.environment import collect
 from spmark.suite.estimate import known_facts, memory_bytes
-from spmark.suite.onematrix import OneMatrix
+from spmark.suite.onematrix import OneMatrix, refuse_unreadable
 from spmark.suite.options import Options
 from spmark.suite.outside import with_files
 from spmark.suite.resume import RECORDS, History, record_folder
@@ -63,6 +63,8 @@ def run_sweep(
         options = options.model_copy(update={"sweep": f"{sweep.name}.yaml"})  # what a recipe would write it to
     cases = select(expand(with_files(sweep), spec.kind), options.only)
     refused = refusals(cases, spec.kind)  # a wrong name is told before a calibration starts
+    if one is not None:
+        refuse_unreadable(cases, read=not dry_run)
     say(screen, f"[bold]{escape(sweep.title or sweep.name)}[/bold] on {escape(spec.name)}")
     if not dry_run and spec.kind is not DeviceKind.HOST_SIMT:
         if (load := meter.read(BUSY_S)).busy:

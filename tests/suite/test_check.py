@@ -144,3 +144,10 @@ def test_refused_problems_are_counted_by_reason(invoke, tmp_path):
     code, out, _ = invoke("check", "./mine.py:Mine", "--device", "cpu")
     assert code == 0
     assert "36 problems refused: J is odd" in out
+
+
+def test_a_file_without_a_class_asks_for_one(invoke, tmp_path):
+    (tmp_path / "mine.py").write_text(MINE)
+    code, _, err = invoke("check", "./mine.py")
+    assert code == 2
+    assert "add the class: ./mine.py:MyKernel" in err.replace("\n", " ")

@@ -99,7 +99,8 @@ def test_the_folder_of_the_records_is_called_as_the_matrix(matrix, name):
         (("quickstart", "--width", 8, "--op", "spmm"), "expected --width, --op beside --matrix alone, found a sweep"),
         (("--matrix", "a.mtx"), "--matrix a.mtx: expected a width J, found none: add --width 64"),
         (("--matrix", "a.mtz", "--width", 8), "--matrix: expected a matrix as source/name, or a file that ends in"),
-        (("--matrix", "a.mtx", "--width", 8), "expected the sweep's matrices in files, found none at "),
+        (("--matrix", "a.mtx", "--width", 8), "--matrix: expected a file at "),
+        (("--matrix", "a.mtx", "--width", 8, "--dry-run"), "--matrix: expected a file at "),
         (("--matrix", "a.mtx", "--width", 8, "--width", 8), "widths: expected each once, found 8 more than once"),
         (("--matrix", "a.mtx", "--width", 8, "--set", "x=1"), "--matrix: x: unknown key; expected keys out of"),
     ],
@@ -109,6 +110,30 @@ def test_a_wrong_line_says_what_is_expected(invoke, tmp_path, words, message):
     assert code == 2
     assert message in err
     assert not list((tmp_path / "results").rglob("records.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("%%MatrixMarket matrix coordinate real general\n2 2 1\n1 1 nan\n", "expected finite values, found nan"),
+        ("%%MatrixMarket matrix coordinate real general\n0 2 0\n", "expected at least one row"),
+        ("%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 1.0\n", "bad.mtx"),
+    ],
+)
+def test_a_matrix_that_cannot_be_read_ends_the_command(invoke, tmp_path, content, message):
+    (tmp_path / "bad.mtx").write_text(content)
+    code, _, err = invoke("run", "--matrix", "bad.mtx", "--width", 8, "--device", "cpu")
+    assert code == 2
+    assert message in err.replace("\n", " ")
+    assert not list((tmp_path / "results").rglob("records.jsonl"))
+    assert invoke("run", "--matrix", "bad.mtx", "--width", 8, "--device", "cpu", "--dry-run")[0] == 0
+
+
+def test_a_folder_in_place_of_a_matrix_is_called_a_folder(invoke, tmp_path):
+    (tmp_path / "a.mtx").mkdir()
+    code, _, err = invoke("run", "--matrix", "a.mtx", "--width", 8, "--device", "cpu")
+    assert code == 2
+    assert f"expected a file at {tmp_path}/a.mtx, found a folder" in err.replace("\n", "")
 
 
 def test_a_sweep_needs_no_matrix():

@@ -109,6 +109,9 @@ def test_a_file_that_is_not_there_stops_a_run_and_a_dry_run(invoke, write, tmp_p
         assert "a.npz," not in said
     assert not list((tmp_path / "results").rglob("records.jsonl"))
     assert invoke("run", path, "--device", "cpu", "--dry-run", "--only", "matrix=a.npz")[0] == 0
+    (tmp_path / "mine" / "gone.npz").mkdir()
+    said = invoke("run", path, "--device", "cpu")[2].replace("\n", "")
+    assert f"found a folder at {tmp_path}/mine/gone.npz and none at {tmp_path}/mine/sub/gone.mtx" in said
 
 
 def test_a_sweep_of_files_runs_from_any_folder(write, tmp_path):

@@ -44,6 +44,15 @@ def test_a_path_may_be_text_and_stand_alone(records, write):
         load_records("nowhere")
 
 
+@pytest.mark.parametrize("name", ["m.mtx", "m.mtx.gz"])
+def test_a_file_of_another_kind_is_no_record_that_was_cut_off(tmp_path, caplog, name):
+    content = b"%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 1.0\n"
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    with pytest.raises(RecordError, match=rf"{name}: expected lines of records, found another kind of file; pass a"):
+        load_records(tmp_path / name)
+    assert not caplog.records
+
+
 def test_a_failure_gives_way_to_a_later_success_and_the_newest_wins(records, write):
     later = records.START + timedelta(hours=1)
     failed = records.measurement(status=Status.TIMEOUT)
