@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 from scripts_by_name import load_script
 
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.operator import api
+from spmark.impls.runtime.device import shipped
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 # `make docs` checks the links inside of the site; notes link figures outside of it.
@@ -16,6 +20,17 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/notes/*.md"), *ROOT.glob("i
 
 def test_the_table_of_results_is_what_the_records_say() -> None:
     assert load_script("results_table").rewritten(README) == README
+
+
+def test_the_example_also_runs_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = api.device_of
+
+    def with_gpu(name: str | DeviceSpec) -> DeviceSpec:
+        return shipped("nvidia-h200") if name == "auto" else find(name)
+
+    monkeypatch.setattr(api, "device_of", with_gpu)
+    (example,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    exec(compile(example, "README.md", "exec"), {})
 
 
 def test_two_screens() -> None:
