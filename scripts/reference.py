@@ -8,7 +8,7 @@
 its own, and all share the cache of compiled kernels. `--together 8` gives a run eight matrices: the same number has to
 stand in the command that goes on. Cases with records are not measured again, so the same command
 goes on after a limit. `join` puts the lines of all shards of a sweep into one compressed file, unchanged and
-each once.
+each once, and the facts of studies likewise.
 
 `pack` puts all candidates of the published records into one archive under `out`, to be uploaded to the release that it
 prints, and writes the manifest by which `spmark fetch candidates` finds and checks them. The same files give the same
@@ -36,6 +36,8 @@ from threading import Lock
 
 _COMPRESSED = ("records.jsonl", "candidates.jsonl")
 _PLAIN = ("environments.jsonl", "runs.jsonl")
+_FACTS = "transfers.jsonl"
+"""Facts of `spmark study`."""
 _GRACE_S = 20
 """Seconds that a worker may go on after the limit, before its run is stopped; finished cases keep their records."""
 _RUN = """
@@ -137,7 +139,7 @@ def collect(tasks: Sequence[Task], crew: Sequence[Worker], out: Path, only: Sequ
 
 
 def join(shards: Sequence[Path], into: Path) -> list[str]:
-    """Join all result folders below ``shards`` by sweep; gives a line on each sweep.
+    """Join all result folders below ``shards`` by sweep, and the facts of studies by folder; gives a line on each.
 
     Lines that stand in ``into`` come first and stay. A line that two shards hold is kept once.
     """
@@ -147,19 +149,25 @@ def join(shards: Sequence[Path], into: Path) -> list[str]:
     told = []
     for sweep, parts in folders.items():
         target = into / sweep
-        target.mkdir(parents=True, exist_ok=True)
-        counts = {}
-        for name in (*_COMPRESSED, *_PLAIN):
-            file = target / (f"{name}.gz" if name in _COMPRESSED else name)
-            lines = list(
-                dict.fromkeys(line for part in (file, *(one / name for one in parts)) for line in _lines(part))
-            )
-            counts[name] = len(lines)
-            if lines:
-                text = b"".join(lines)
-                file.write_bytes(gzip.compress(text, 9, mtime=0) if name in _COMPRESSED else text)
+        counts = {name: _joined(target, parts, name) for name in (*_COMPRESSED, *_PLAIN)}
         told.append(f"{target}: {counts['records.jsonl']} records of {len(parts)} shards")
+    studies: dict[str, list[Path]] = {}
+    for facts in sorted(file for shard in shards for file in shard.rglob(_FACTS)):
+        studies.setdefault(facts.parent.name, []).append(facts.parent)
+    for study, parts in studies.items():
+        told.append(f"{into / study}: {_joined(into / study, parts, _FACTS)} facts of {len(parts)} shards")
     return told
+
+
+def _joined(target: Path, parts: Sequence[Path], name: str) -> int:
+    """Put the lines of one file of all parts behind those of the target; gives their number."""
+    target.mkdir(parents=True, exist_ok=True)
+    file = target / (name if name in _PLAIN else f"{name}.gz")
+    lines = list(dict.fromkeys(line for part in (file, *(one / name for one in parts)) for line in _lines(part)))
+    if lines:
+        text = b"".join(lines)
+        file.write_bytes(text if name in _PLAIN else gzip.compress(text, 9, mtime=0))
+    return len(lines)
 
 
 def pack(reference: Path, out: Path, url: str | None = None, tag: str | None = None) -> Path:

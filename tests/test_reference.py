@@ -70,6 +70,18 @@ def test_shards_are_joined_and_every_line_is_kept_once(script: ModuleType, tmp_p
     assert sorted(file.name for file in found.iterdir()) == ["environments.jsonl", "records.jsonl.gz"]
 
 
+def test_facts_of_studies_are_joined_by_folder(script: ModuleType, tmp_path: Path) -> None:
+    for shard, lines in (("1", '{"a": 1}\n{"b": 2}\n'), ("2", '{"b": 2}\n{"c": 3}\n')):
+        folder = tmp_path / "shards" / shard / "dash_study"
+        folder.mkdir(parents=True)
+        (folder / "transfers.jsonl").write_text(lines)
+    into = tmp_path / "into"
+    (told,) = script.join([tmp_path / "shards"], into)
+    assert told == f"{into / 'dash_study'}: 3 facts of 2 shards"
+    found = gzip.decompress((into / "dash_study" / "transfers.jsonl.gz").read_bytes())
+    assert found == b'{"a": 1}\n{"b": 2}\n{"c": 3}\n'
+
+
 def test_records_that_stand_are_kept(script: ModuleType, tmp_path: Path) -> None:
     for number in range(2):
         folder = tmp_path / f"run{number}" / "sweep" / "nvidia-h200"

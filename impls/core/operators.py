@@ -18,7 +18,9 @@ from spmark.impls.core.errors import BuildError
 from spmark.impls.core.problem import DType, Op, Problem
 
 SAMPLED_ROWS = 4096
-_ALL_ROWS_WORK = 1 << 27
+_ALL_ROWS_WORK, _MOST_WORK = 1 << 27, 1 << 31
+"""nnz J up to which all rows are checked, and non-zeros times J of the rows that are checked at most: a slow core takes
+3 and 50 s."""
 _CHUNK = 1 << 22
 _HOST_CHUNK, _DEVICE_CHUNK = 1 << 15, 1 << 24
 """Elements drawn at once: as many as a core's cache holds, and as many as fill a GPU."""
@@ -128,17 +130,23 @@ def random_operands(problem: Problem, seed: int) -> tuple[RandomOperand, ...]:
 
 
 def sampled_rows(problem: Problem, seed: int = 0) -> NDArray[np.int64]:
-    """Choose the rows that are checked: all of them, or 4,096 including the longest where checking all takes long.
+    """Choose the rows that are checked: all of them, or some including the longest where checking all takes long.
 
     Returns
     -------
-    (n,) int64, increasing. All rows where nnz J is at most 2^27, else drawn by ``seed``.
+    (n,) int64, increasing. All rows where nnz J is at most 2^27, or where they are at most 4,096 and nnz J is at most
+    2^31. Else the longest row and rows drawn by ``seed``: 4,096 in all, or fewer, whose non-zeros times J are at most
+    2^31. The longest row is checked whatever its length.
     """
     matrix = problem.matrix
-    if matrix.num_rows <= SAMPLED_ROWS or matrix.nnz * problem.width <= _ALL_ROWS_WORK:
+    work = matrix.nnz * problem.width
+    if work <= _ALL_ROWS_WORK or (matrix.num_rows <= SAMPLED_ROWS and work <= _MOST_WORK):
         return np.arange(matrix.num_rows, dtype=np.int64)
-    drawn = np.random.default_rng(seed).choice(matrix.num_rows, SAMPLED_ROWS - 1, replace=False)
-    return np.union1d(drawn, [int(np.argmax(matrix.row_lengths))]).astype(np.int64)
+    lengths = matrix.row_lengths
+    longest = int(np.argmax(lengths))
+    drawn = np.random.default_rng(seed).choice(matrix.num_rows, min(SAMPLED_ROWS - 1, matrix.num_rows), replace=False)
+    covered = lengths[longest] + np.cumsum(lengths[drawn], dtype=np.int64)
+    return np.union1d(drawn[covered * problem.width <= _MOST_WORK], [longest]).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from spmark.impls.core.canonical import canonical_rows
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.errors import MatrixError, ProblemError
 from spmark.impls.core.spans import offsets
@@ -116,13 +117,13 @@ class Csr:
         _check_indptr(indptr, nnz, where)
         _check_indices(indptr, indices, num_cols, where)
         with np.errstate(over="ignore"):
-            values = np.ascontiguousarray(values, np.float32)
-        _check_finite(values, where)
+            converted = np.ascontiguousarray(values, np.float32)
+        check_finite(converted, values, "float32", where)
         return cls(
             (num_rows, num_cols),
             np.ascontiguousarray(indptr, np.int32),
             np.ascontiguousarray(indices, np.int32),
-            values,
+            converted,
         )
 
     @classmethod
@@ -132,7 +133,7 @@ class Csr:
         Parameters
         ----------
         matrix : Csr or SciPy sparse matrix or array
-            Of any of SciPy's formats; entries of one place are added up, as SciPy reads them. A `Csr` comes back as it
+            Of any of SciPy's formats; entries of one place are added up, integers in float64. A `Csr` comes back as it
             is.
         where : str
             Named in errors.
@@ -153,10 +154,7 @@ class Csr:
             raise MatrixError(
                 f"{where}: expected a Csr or a SciPy sparse matrix of two dimensions, found a {kind}{shape}"
             )
-        rows = matrix.tocsr()
-        if not rows.has_canonical_format:
-            rows = rows.copy()
-            rows.sum_duplicates()
+        rows = canonical_rows(matrix, where)
         return cls.checked(rows.shape, rows.indptr, rows.indices, rows.data, where)
 
     @property
@@ -261,12 +259,32 @@ def _check_indices(indptr: NDArray[Any], indices: NDArray[Any], num_cols: int, w
             )
 
 
-def _check_finite(values: NDArray[Any], where: str) -> None:
+def check_finite(values: NDArray[Any], given: NDArray[Any], dtype: str, where: str = "matrix") -> None:
+    """Refuse values of which one is not finite.
+
+    Parameters
+    ----------
+    values : (nnz,) array
+        In ``dtype``.
+    given : (nnz,) array
+        The same values before they were converted to it.
+    dtype : str
+        Named in errors.
+    where : str
+        Named in errors.
+
+    Raises
+    ------
+    MatrixError
+        A value is not finite as it was given, or is beyond the range of the type; says which and at which position.
+    """
     for start in range(0, values.shape[0], _CHUNK):
         bad = np.flatnonzero(~np.isfinite(values[start : start + _CHUNK]))
         if bad.size:
             at = start + int(bad[0])
-            raise MatrixError(f"{where}: expected finite values, found {values[at]} at position {at}")
+            found = f"{where}: expected finite values, found {given[at]} at position {at}"
+            beyond = f", which is beyond the range of {dtype}: scale the values, or choose a wider type"
+            raise MatrixError(found + beyond if np.isfinite(given[at]) else found)
 
 
 def _row_at(indptr: NDArray[Any], position: int) -> int:
@@ -322,7 +340,7 @@ class Problem:
         with np.errstate(over="ignore"):
             values = known["matrix"].values.astype(known["dtype"].numpy, copy=False)
         if known["dtype"] is DType.FLOAT16:
-            _check_finite(values, "values in float16 (beyond 65,504?)")
+            check_finite(values, known["matrix"].values, "float16")
         for name, value in {**known, "scaled": bool(scaled), "values": values}.items():
             object.__setattr__(self, name, value)
 

@@ -22,7 +22,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from spmark.impls.core.problem import Csr
-from spmark.impls.formats.threads import cores, equal_shares, run_all
+from spmark.impls.formats.threads import cores, equal_shares, run_all, with_scratch
 
 WINDOW: Final = 32
 """Rows side by side, about what a thread block takes."""
@@ -35,8 +35,6 @@ _FEW: Final = 1 << 18
 """Non-zeros beyond which the second round after a min-hash costs more than it gains."""
 _SMALL: Final = 1 << 16
 """Non-zeros up to which Cuthill-McKee, a serial walk, takes a few milliseconds."""
-_MAX_SCRATCH: Final = 1 << 28
-"""Most bytes of the counts of all tasks, each of which has its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +133,7 @@ def _least(ranks: NDArray[np.uint32], leaders: NDArray[np.int32]) -> NDArray[np.
 
 def _voted(matrix: Csr, labels: NDArray[np.int32], rounds: int) -> NDArray[np.int32]:
     """Let every row take over the label that most of its neighbours had a round before, on all cores."""
-    tasks = max(1, min(cores(), _MAX_SCRATCH // max(labels.nbytes, 1)))
+    tasks = with_scratch(cores(), labels.nbytes)
     bounds = equal_shares(matrix.indptr)
     bounds = bounds[np.unique(np.linspace(0, bounds.size - 1, tasks + 1).astype(np.int64))]
     counts = np.zeros((bounds.size - 1, labels.size), np.int32)

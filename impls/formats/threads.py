@@ -17,9 +17,18 @@ SHARE = 1 << 16
 """Least work of a task, in non-zeros or rows: handing over less work takes longer than doing it."""
 
 
+MAX_SCRATCH = 1 << 30
+"""Most bytes of the scratch arrays of all tasks of a step."""
+
+
 def cores() -> int:
     """Give the cores that this process may use, as far as a conversion gains from them."""
     return min(len(allowed_cores()), _MOST)
+
+
+def with_scratch(tasks: int, nbytes: int) -> int:
+    """Give how many of ``tasks`` have room where each has ``nbytes`` of scratch to itself; one always has."""
+    return max(1, min(tasks, MAX_SCRATCH // max(nbytes, 1)))
 
 
 def run_all(function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:

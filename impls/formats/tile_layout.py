@@ -19,7 +19,7 @@ from spmark.impls.formats import tile_loops
 from spmark.impls.formats.decompose import row_use
 from spmark.impls.formats.hyb import THIRDS, UNIT, Bucket, HybFormat, HybLayout
 from spmark.impls.formats.limits import check_stored
-from spmark.impls.formats.threads import SHARE, cores, run_all
+from spmark.impls.formats.threads import SHARE, cores, run_all, with_scratch
 from spmark.impls.formats.tiles import BLOCK, ELL, GROUP, RUN, Blocks, Runs, Selection
 
 
@@ -73,7 +73,8 @@ class Layout:
         ptr = self.ptr[span.start : span.stop + 1]
         items, ptr = self.items[ptr[0] : ptr[-1]], ptr - ptr[0]
         columns = np.zeros(ptr.size - 1, np.int64)
-        shares, (num_rows, num_cols) = _shares(ptr), matrix.shape
+        num_rows, num_cols = matrix.shape
+        shares = _shares(ptr, 4 * (2 * num_cols + num_rows))
         given = matrix.indices, items, ptr
         run_all(
             tile_loops.count_panel_columns,
@@ -144,7 +145,8 @@ class Layout:
         widths = np.repeat(widths, counts)
         if thirds:
             narrower = widths // 4 * 3
-            widths = np.where((np.diff(starts) <= narrower) & (narrower >= THIRDS[0]), narrower, widths)
+            offered = (THIRDS[0] <= narrower) & (narrower <= THIRDS[1])
+            widths = np.where((np.diff(starts) <= narrower) & offered, narrower, widths)
         layout = _buckets(matrix, rows, starts, widths, whole[rows])
         check_stored("ELL tiles", matrix, layout.stored, room)
         pieces = Csr((rows.size, matrix.num_cols), starts.astype(np.int32), matrix.indices[items], matrix.values[items])
@@ -160,10 +162,10 @@ class Layout:
         return Runs((ptr - ptr[0]).astype(np.int32), row_of[at], matrix.indices[at], matrix.values[at], at)
 
 
-def _shares(ptr: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Cut bins into ranges of about equal non-zeros."""
+def _shares(ptr: NDArray[np.int64], scratch: int = 0) -> list[tuple[int, int]]:
+    """Cut bins into ranges of about equal non-zeros, for tasks with so many bytes of scratch each."""
     total = int(ptr[-1] - ptr[0])
-    tasks = max(1, min(cores(), total // SHARE))
+    tasks = with_scratch(min(cores(), total // SHARE), scratch)
     cuts = np.searchsorted(ptr, ptr[0] + np.linspace(0, total, tasks + 1)[1:-1])
     return list(pairwise([0, *map(int, cuts), ptr.size - 1]))
 

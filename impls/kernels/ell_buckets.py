@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import DType, Problem
 from spmark.impls.formats.decompose import RowUse, row_use
@@ -191,7 +192,17 @@ def block_ranges(
     (blocks, 4) int32
         First ELL row, units, base of the elements over `UNIT`, slots (plus a mark where rows are spread or taken
         together; negative where rows are shared).
+
+    Raises
+    ------
+    BuildError
+        A bucket is as wide as a mark, or wider.
     """
+    widest = max((bucket.width for bucket in layout.buckets), default=0)
+    if widest >= NEVER:
+        raise BuildError(
+            f"expected buckets narrower than {NEVER:,} elements, found one of {widest:,}: take a smaller k"
+        )
     parts, work = [], min(work, _MOST_WORK)
     for bucket in layout.buckets:
         per_unit = max(1, UNIT // bucket.width)

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from spmark.impls.core.problem import Problem
+import numpy as np
+
+from spmark.impls.core.problem import Csr, Problem
 from spmark.impls.runtime.plan import OneLaunchPlan
 from spmark.impls.runtime.target import Target, ceil_div
 from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, TemplateValue, loads_at_once
@@ -14,6 +16,8 @@ from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, Tem
 _THREADS = 128
 GROUPS = (1, 2, 4, 8)
 """Groups of a block in the space of SparseTIR's paper (section 4.2.2)."""
+_MOST_STEPS = 256
+"""Rows that a group may have to walk from one non-zero to the next: each step waits for memory."""
 
 
 def _legal(values: Mapping[str, TemplateValue]) -> bool:
@@ -38,6 +42,11 @@ SDDMM_CSR = KernelTemplate(
     max_registers=128,
     max_spill_bytes=8,  # ptxas for sm_100 stops at 56 registers
 )
+
+
+def rows_are_near(matrix: Csr) -> bool:
+    """Tell whether kernels may follow rows from non-zero to non-zero in indptr: few empty rows lie between. O(I)."""
+    return bool(np.diff(np.flatnonzero(matrix.row_lengths)).max(initial=0) <= _MOST_STEPS)
 
 
 def sddmm_instance(problem: Problem, schedule: Mapping[str, Any]) -> Instance:

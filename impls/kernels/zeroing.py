@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.core.problem import DType
 from spmark.impls.runtime.plan import DevicePlan
-from spmark.impls.runtime.target import Kernel
+from spmark.impls.runtime.target import Kernel, ceil_div
 from spmark.impls.runtime.template import C_TYPES, Instance, KernelTemplate, loads_at_once, loads_of
 
 _THREADS = 64
@@ -53,8 +53,10 @@ class RowZeroing:
     def __init__(self, plan: DevicePlan, rows: NDArray[np.int32], width: int, kernel: Kernel) -> None:
         self._kernel = kernel
         self._rows: Any = plan.upload(rows.astype(np.int32, copy=False))
-        self._sizes = np.int32(rows.size), np.int32(width)
-        self._grid = (min(int(rows.size), _MAX_BLOCKS), 1, 1)
+        # Narrow rows take few threads each, so that millions of rows are not one block's turn each.
+        lanes = min(_THREADS, 1 << (ceil_div(width, int(kernel.instance.values["vector"])) - 1).bit_length())
+        self._sizes = np.int32(rows.size), np.int32(width), np.int32(lanes)
+        self._grid = (min(ceil_div(int(rows.size), _THREADS // lanes), _MAX_BLOCKS), 1, 1)
 
     def enqueue(self, out: DeviceArray) -> None:
         """Clear the rows of ``out``."""

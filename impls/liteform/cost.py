@@ -14,14 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr
-from spmark.impls.formats.threads import cores, run_all
+from spmark.impls.formats.threads import cores, run_all, with_scratch
 from spmark.impls.liteform.loops import MAX_POWER, count_columns, count_rows
 
 POWERS = MAX_POWER + 1
 _SHARE = 1 << 18
 """Least non-zeros of a task."""
-_MAX_SCRATCH = 1 << 28
-"""Most bytes of marks, of which every task has its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +77,7 @@ def count(matrix: Csr, partitions: int, columns: bool = True, thirds: bool = Fal
     """
     width = -(-matrix.num_cols // partitions)
     marked_columns = matrix.num_cols if columns else 0
-    tasks = max(1, min(cores(), matrix.nnz // _SHARE, _MAX_SCRATCH // max(2 * marked_columns, 1)))
+    tasks = with_scratch(min(cores(), matrix.nnz // _SHARE), 2 * marked_columns)
     cuts = np.searchsorted(matrix.indptr, np.linspace(0, matrix.nnz, tasks + 1)[1:-1])
     bounds = [0, *map(int, cuts), matrix.num_rows]
     counted = np.zeros((tasks, 7, partitions, POWERS), np.int64)

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import ProblemError
 from spmark.impls.core.problem import Op
 from spmark.impls.operator.arrays import library_of
-from spmark.impls.operator.choose import Asked, device_of, loaded, names_of, plan_width
+from spmark.impls.operator.choose import Asked, device_of, loaded, names_of, plan_width, seconds_of, widths_of
 from spmark.impls.operator.compiled import ROLES, CompiledOperator
 from spmark.impls.operator.elements import ElementType
 from spmark.impls.operator.matrices import OwnedMatrix
@@ -91,7 +93,7 @@ def compile(
     ----------
     a : sparse matrix (I, K)
         SciPy's or CuPy's of any format, PyTorch's COO, CSR or CSC, or a `spmark.impls.core.problem.Csr`. Entries of one
-        place are added up and columns are sorted, as SciPy does. The operator has its own copy.
+        place are added up, integers in float64, and columns are sorted. The operator has its own copy.
     op : {"spmm", "sddmm"}
         ``C[i, j] = sum_k A[i, k] B[k, j]``, or ``D[i, k] = sum_j X[i, j] Y[k, j]`` at A's non-zeros.
     width : int or sequence of int
@@ -145,9 +147,12 @@ def compile(
     ):
         if given not in known:
             raise ProblemError(none_of(name, given, known))
+    for name, flag in (("scaled", scaled), ("cache", cache)):
+        if not isinstance(flag, bool | np.bool_):
+            raise ProblemError(none_of(name, flag, (True, False)))
     spec = device_of(device)
     names = names_of(use if use == "auto" else loaded(use), Op(op), spec, values == "constant")
-    asked = Asked(Op(op), spec, names, scaled, values, other_width, budget_s, cache)
+    asked = Asked(Op(op), spec, names, bool(scaled), values, other_width, seconds_of(budget_s), bool(cache))
     return _compiled(OwnedMatrix.of(a, dtype), asked, width)
 
 
@@ -161,13 +166,13 @@ def load(path: Path | str) -> CompiledOperator:
     DeviceError
         The file was written for another device.
     """
-    from spmark.impls.operator.saved import read
+    from spmark.impls.operator.saved import path_of, read
 
-    return read(Path(path))
+    return read(path_of(path))
 
 
 def _compiled(matrix: OwnedMatrix, asked: Asked, width: int | Sequence[int]) -> CompiledOperator:
-    widths = list(width) if isinstance(width, Sequence) else [width]
+    widths = widths_of(width)
     if not widths:
         raise ProblemError("expected a width J of at least 1, found none")
     return CompiledOperator(matrix, asked, {one: plan_width(matrix, asked, one) for one in widths})

@@ -172,9 +172,12 @@ def library_of(array: Any, role: str) -> tuple[Library, Any]:
 
         return CupyArrays(), adopt(array)
     found = f"{type(array).__module__}.{type(array).__qualname__}"
-    raise OperandError(
-        f"{role}: expected a dense array of NumPy, CuPy or PyTorch, found a {found}: numpy.asarray(...) makes one"
-    )
+    remedy = "pass one"
+    if hasattr(array, "toarray"):
+        remedy = "its toarray() makes one"
+    elif isinstance(array, list | tuple) or hasattr(array, "__array__"):
+        remedy = "numpy.asarray(...) makes one"
+    raise OperandError(f"{role}: expected a dense array of NumPy, CuPy or PyTorch, found a {found}: {remedy}")
 
 
 def check_dtype(array: Any, dtype: ElementType, role: str) -> None:
@@ -187,9 +190,8 @@ def check_dtype(array: Any, dtype: ElementType, role: str) -> None:
     """
     found = dtype_name(array.dtype)
     if found != dtype:
-        raise OperandError(
-            f"{role}: expected dtype {dtype}, found {found}: convert the array, or compile with dtype='{found}'"
-        )
+        other = f", or compile with dtype='{found}'" if found in tuple(ElementType) else ""
+        raise OperandError(f"{role}: expected dtype {dtype}, found {found}: convert the array{other}")
 
 
 def check_shape(array: Any, shape: Sequence[int | None], role: str) -> None:

@@ -8,6 +8,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import numpy as np
+
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.digest import implementation_version
@@ -57,8 +59,14 @@ class Asked:
 
 
 def device_of(name: str | DeviceSpec) -> DeviceSpec:
-    """Find a device by its name; a GPU has its rates, which searches ask for."""
-    device = find(name) if isinstance(name, str) else name
+    """Find a device by its name; a GPU has its rates, which searches ask for.
+
+    Raises
+    ------
+    DeviceError
+        There is no such device.
+    """
+    device = name if isinstance(name, DeviceSpec) else find(name)
     return calibrated(device) if device.kind is DeviceKind.CUDA and not device.read_bytes_per_s else device
 
 
@@ -70,12 +78,43 @@ def loaded(use: str | Sequence[str]) -> list[str]:
     Raises
     ------
     ProblemError
-        A file cannot be used.
+        A file cannot be used, or the argument is neither a name nor several.
     """
     try:
-        return [name_of(one) if isinstance(one, str) else one for one in ([use] if isinstance(use, str) else use)]
+        names = [use] if isinstance(use, str) else list(use)
+    except TypeError as error:
+        raise ProblemError(
+            f"use: expected a name of an implementation, or several, found {use!r}: leave use out for 'auto'"
+        ) from error
+    try:
+        return [name_of(one) if isinstance(one, str) else one for one in names]
     except SweepError as error:
         raise ProblemError(f"use: {error}") from error
+
+
+def seconds_of(budget_s: Any) -> float | None:
+    """Check the seconds of a race.
+
+    Raises
+    ------
+    ProblemError
+        They are no number of at least 0.
+    """
+    if budget_s is None:
+        return None
+    known = isinstance(budget_s, int | float | np.integer | np.floating) and not isinstance(budget_s, bool)
+    if not known or not budget_s >= 0:
+        raise ProblemError(f"expected budget_s of at least 0 seconds, or None for no limit, found {budget_s!r}")
+    return float(budget_s)
+
+
+def widths_of(width: Any) -> list[Any]:
+    """List the widths that a person means by one or several; what is no integer stays, for `Problem` to refuse."""
+    try:
+        several = [width] if isinstance(width, str) else list(width)
+    except TypeError:  # a single one
+        several = [width]
+    return [int(one) if isinstance(one, np.integer) else one for one in several]
 
 
 def names_of(use: str | Sequence[str], op: Op, device: DeviceSpec, constant: bool) -> tuple[str, ...]:

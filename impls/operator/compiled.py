@@ -83,7 +83,18 @@ class CompiledOperator:
         return self._matrix.pattern
 
     def is_deterministic(self, width: int) -> bool:
-        """Tell whether two runs at a planned width give the same bits."""
+        """Tell whether two runs at a planned width give the same bits.
+
+        Raises
+        ------
+        ProblemError
+            The width is not planned.
+        """
+        if width not in self._planned:
+            known = ", ".join(map(str, self.widths))
+            raise ProblemError(
+                f"{self.op}: expected a planned width ({known}), found {width!r}: call plan(width) first"
+            )
         return self._planned[width].choice.plan.deterministic
 
     def __repr__(self) -> str:
@@ -332,11 +343,11 @@ class CompiledOperator:
         BuildError
             The file cannot be written.
         """
-        from spmark.impls.operator.saved import write
+        from spmark.impls.operator.saved import path_of, write
 
         with self._planning:
             choices = {width: planned.choice for width, planned in self._planned.items()}
-            write(Path(path), self._values.current(), self._asked, choices)
+            write(path_of(path), self._values.current(), self._asked, choices)
 
 
 def _streams() -> Any:

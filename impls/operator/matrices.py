@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spmark.impls.core.canonical import canonical_rows
 from spmark.impls.core.errors import MatrixError, ProblemError
-from spmark.impls.core.problem import Csr, Op, Problem
+from spmark.impls.core.problem import Csr, Op, Problem, check_finite
 from spmark.impls.kernels.plain import PlainProblem, rounded, widened
 from spmark.impls.operator.elements import ElementType, dtype_name
 
@@ -41,8 +42,9 @@ class OwnedMatrix:
         Parameters
         ----------
         given : sparse matrix, OwnedMatrix
-            SciPy's or CuPy's of any format, PyTorch's COO, CSR or CSC, or a `Csr`. Entries of one place are added up
-            and the columns of a row are sorted, as SciPy does; the argument stays as it is.
+            SciPy's or CuPy's of any format, PyTorch's COO, CSR or CSC, or a `Csr`. Entries of one place are added up,
+            integers in float64 and others in the wider of their type and ``dtype``, and the columns of a row are
+            sorted; the argument stays as it is.
         dtype : dtype, optional
             Type that the values are converted to; by default they keep their own.
         safe : bool
@@ -59,7 +61,7 @@ class OwnedMatrix:
         -----
         O(nnz log nnz) time where rows are not sorted, else O(nnz).
         """
-        rows, found = _rows_of(given)
+        matrix, found = _sparse_of(given)
         if dtype is None and found not in tuple(ElementType):
             raise ProblemError(
                 f"expected a matrix of {', '.join(ElementType)}, found one of {found}: pass dtype, for instance "
@@ -71,8 +73,9 @@ class OwnedMatrix:
                 f"expected a matrix of {wanted}, as the dense operand is, or of a type that {wanted} holds, found one "
                 f"of {found}: convert one of the two, or pass dtype='{wanted}' to spmark.compile"
             )
+        rows = canonical_rows(matrix, wide=wanted is ElementType.FLOAT64)
         indptr, indices = np.array(rows.indptr), np.array(rows.indices)
-        return cls.checked(rows.shape, indptr, indices, values_as(rows.data, wanted), wanted)
+        return cls.checked(rows.shape, indptr, indices, values_as(rows.data, wanted), wanted, given=rows.data)
 
     @classmethod
     def checked(
@@ -82,8 +85,20 @@ class OwnedMatrix:
         indices: NDArray[Any],
         values: NDArray[Any],
         dtype: ElementType,
+        *,
+        given: NDArray[Any] | None = None,
     ) -> OwnedMatrix:
         """Check the arrays of a CSR whose values have the type already; the arrays are not copied.
+
+        Parameters
+        ----------
+        shape, indptr, indices
+            As `Csr.checked` takes them.
+        values : (nnz,) array
+            Of ``dtype.numpy``.
+        dtype : ElementType
+        given : (nnz,) array, optional
+            The values before their conversion to the type, which errors tell; by default ``values``.
 
         Raises
         ------
@@ -91,9 +106,7 @@ class OwnedMatrix:
             The matrix is not a canonical CSR, or a value is not finite. O(nnz).
         """
         numbers = widened(values) if dtype is ElementType.BFLOAT16 else values
-        if not np.isfinite(numbers).all():
-            at = int(np.argmin(np.isfinite(numbers)))
-            raise MatrixError(f"matrix: expected finite values in {dtype}, found {numbers[at]} at position {at}")
+        check_finite(numbers, numbers if given is None else given, dtype)
         wide = values.astype(np.float32, copy=False) if dtype.searched else np.zeros(values.size, np.float32)
         return cls(Csr.checked(shape, indptr, indices, wide), values, dtype)
 
@@ -138,8 +151,8 @@ def values_as(data: NDArray[Any], dtype: ElementType) -> NDArray[Any]:
         return np.array(data, dtype.numpy)
 
 
-def _rows_of(given: Any) -> tuple[Any, str]:
-    """Give a canonical CSR of SciPy (or a `Csr` as one), which may share memory, and the name of its type."""
+def _sparse_of(given: Any) -> tuple[Any, str]:
+    """Give a matrix as SciPy's, which may share memory and hold duplicates, and the name of its type."""
     from scipy import sparse
 
     if isinstance(given, OwnedMatrix):
@@ -166,11 +179,7 @@ def _rows_of(given: Any) -> tuple[Any, str]:
         raise MatrixError(f"matrix: expected {_WHAT}, found a {kind}{shape}: scipy.sparse.csr_array makes one")
     if given.dtype.kind not in "fiub":
         raise MatrixError(f"matrix: expected real values, found {given.dtype}")
-    rows = given.tocsr()
-    if not rows.has_canonical_format:
-        rows = rows.copy()
-        rows.sum_duplicates()
-    return rows, name
+    return given, name
 
 
 def _of_torch(given: Any, torch: Any) -> tuple[Any, str]:
@@ -185,17 +194,20 @@ def _of_torch(given: Any, torch: Any) -> tuple[Any, str]:
         )
     refuse_gradient(given, torch, "matrix")
     host, name = given.detach().cpu(), dtype_name(given.dtype)
-    if host.layout == torch.sparse_coo:
-        host = host.coalesce()
-        rows, cols = host.indices().numpy()
-    else:
-        by_row = host.layout == torch.sparse_csr
-        starts, inner = (host.crow_indices, host.col_indices) if by_row else (host.ccol_indices, host.row_indices)
-        outer = np.repeat(np.arange(starts().numel() - 1), np.diff(starts().numpy()))
-        rows, cols = (outer, inner().numpy()) if by_row else (inner().numpy(), outer)
-    values = host.values()
+    of_coo = host.layout == torch.sparse_coo
+    values = host._values() if of_coo else host.values()  # values() asks for coalesce(), whose sums may overflow
     values = (values.float() if values.is_floating_point() and values.element_size() < 4 else values).numpy()
-    return sparse.coo_array((values, (rows, cols)), shape=tuple(host.shape)), name
+    try:
+        if of_coo:
+            rows, cols = host._indices().numpy()
+        else:
+            by_row = host.layout == torch.sparse_csr
+            starts, inner = (host.crow_indices, host.col_indices) if by_row else (host.ccol_indices, host.row_indices)
+            outer = np.repeat(np.arange(starts().numel() - 1), np.diff(starts().numpy()))
+            rows, cols = (outer, inner().numpy()) if by_row else (inner().numpy(), outer)
+        return sparse.coo_array((values, (rows, cols)), shape=tuple(host.shape)), name
+    except ValueError as error:
+        raise MatrixError(f"matrix: expected legal indices of a sparse tensor, found: {error}") from error
 
 
 def refuse_gradient(tensor: Any, torch: Any, role: str) -> None:

@@ -14,7 +14,7 @@ from spmark.impls.core.choices import none_of
 from spmark.impls.core.errors import BuildError, OperandError, ProblemError
 from spmark.impls.core.problem import Op
 from spmark.impls.operator.api import compile as compile_operator
-from spmark.impls.operator.choose import loaded
+from spmark.impls.operator.choose import loaded, widths_of
 from spmark.impls.operator.compiled import CompiledOperator
 from spmark.impls.operator.matrices import OwnedMatrix
 from spmark.impls.operator.torchops import register, sddmm, sddmm_out, spmm, spmm_out
@@ -112,7 +112,7 @@ class SparseMatrix:
         given_values : bool
             Plan products to which values are given, in the place of those with the matrix's own.
         """
-        widths = (width,) if isinstance(width, int) else tuple(width)
+        widths = widths_of(width)
         for kind in ("spmm", "turned", "sddmm") if backward else ("spmm",):
             if widths:
                 fixed = not given_values or kind == "sddmm"
@@ -149,7 +149,7 @@ class SparseMatrix:
         b, values = self._in_type(b, values)
         if out is None:
             return spmm(values, b, self.handle, False)
-        _check_no_gradient(b, values, out)
+        _check_out(out, b, values)
         spmm_out(values, b, self.handle, False, out)
         return out
 
@@ -179,7 +179,7 @@ class SparseMatrix:
         if out is None:
             found = sddmm(x, y, self.handle)
             return found if values is None else found * values
-        _check_no_gradient(x, y, values, out)
+        _check_out(out, x, y, values)
         sddmm_out(x, y, self.handle, out)
         return out if values is None else out.mul_(values)
 
@@ -206,9 +206,15 @@ class SparseMatrix:
         return total / self._copy("lengths", total.device).clamp(min=1).to(total.dtype)[:, None]
 
     def _in_type(self, first: Tensor, second: Tensor | None) -> tuple[Tensor, Any]:
-        """Convert as autocast asks; without it another type is refused."""
+        """Convert as autocast asks; without it another type is refused, as is what is no tensor of a known place."""
+        if not isinstance(first, Tensor) or not (second is None or isinstance(second, Tensor)):
+            raise _no_tensor(second if isinstance(first, Tensor) else first)
         place = first.device.type
-        if torch.is_autocast_enabled(place):
+        try:
+            converts = torch.is_autocast_enabled(place)
+        except RuntimeError as error:  # PyTorch itself computes nothing there
+            raise OperandError(f"expected a tensor on cpu or cuda, found one on {place}: copy it there") from error
+        if converts:
             wanted = torch.get_autocast_dtype(place)
             return first.to(wanted), second if second is None else second.to(wanted)
         if first.dtype is not self._dtype:
@@ -228,7 +234,8 @@ class SparseMatrix:
         with self._lock:
             if key in self._operators:
                 return self._operators[key]
-            if place == "cuda" and torch.cuda.is_current_stream_capturing():
+            # Without a GPU, PyTorch's question after a capture fails, and compiling says what is missing.
+            if place == "cuda" and torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
                 raise BuildError(
                     f"expected {kind} to be planned while a stream captures a graph: call plan(width, backward=True) "
                     "of the matrix before the capture"
@@ -296,9 +303,16 @@ def _detached(tensor: Tensor) -> Tensor:
     return tensor.detach() if tensor.requires_grad else tensor
 
 
-def _check_no_gradient(*tensors: Tensor | None) -> None:
-    """Refuse ``out`` where a gradient would be lost."""
-    if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors):
+def _no_tensor(found: Any) -> OperandError:
+    kind = f"{type(found).__module__}.{type(found).__qualname__}"
+    return OperandError(f"expected a tensor of PyTorch, found a {kind}: torch.as_tensor(...) makes one of an array")
+
+
+def _check_out(out: Any, *tensors: Tensor | None) -> None:
+    """Refuse an ``out`` that is no tensor, or where a gradient would be lost."""
+    if not isinstance(out, Tensor):
+        raise _no_tensor(out)
+    if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in (out, *tensors)):
         raise ProblemError(
             "expected tensors without a gradient beside out, found one that requires it: leave out away, or work "
             "inside of torch.no_grad()"
@@ -337,6 +351,11 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc]
 
     def forward(self, x: Tensor) -> Tensor:
         """Give ``x W^T + bias``, (..., out), for x (..., in)."""
+        num_out, num_in = self.matrix.shape
         rows = x.reshape(-1, x.shape[-1])
-        y = self.matrix.spmm(rows.T, self.values).T.reshape(*x.shape[:-1], -1)
+        if rows.shape[0]:
+            y = self.matrix.spmm(rows.T, self.values).T
+        else:  # the width of a product is at least 1; this one is empty, and has gradients
+            y = (rows @ self.values.sum().expand(num_in, 1)).expand(-1, num_out)
+        y = y.reshape(*x.shape[:-1], num_out)
         return y if self.bias is None else y + self.bias

@@ -10,7 +10,7 @@ import hashlib
 import platform
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveInt
@@ -72,6 +72,20 @@ class SavedOperator(Frozen):
     budget_s: float | None = None
     cache: bool = True
     plans: list[SavedPlan]
+
+
+def path_of(given: Any) -> Path:
+    """Read the path of a file.
+
+    Raises
+    ------
+    BuildError
+        The argument is no path.
+    """
+    try:
+        return Path(given)
+    except TypeError as error:
+        raise BuildError(f"expected the path of a compiled operator's file, found {given!r}: pass a text") from error
 
 
 def write(path: Path, matrix: OwnedMatrix, asked: Asked, choices: Mapping[int, ChosenPlan]) -> None:

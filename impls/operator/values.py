@@ -78,8 +78,8 @@ def find_slots(
     Returns
     -------
     Slots or None
-        None where the plan names no array, or where the array lacks a value or holds something else: the plan then has
-        to be built again for new values.
+        None where the plan names no array, where the array lacks a value or holds something else, or where a build
+        gives another config: the plan then has to be built again for new values.
     """
     nnz = latest.size - 1
     if plan.values is None:
@@ -87,24 +87,26 @@ def find_slots(
     if plan.values_in_order:
         present = plan.values.reshape(-1)[:nnz]
         return Slots(present, None) if present.size == nnz and bool((present == latest[:-1]).all()) else None
-    origins = _origins(plan.values.shape, nnz, _DIGITS[dtype], build, xp)
+    origins = _origins(plan, nnz, _DIGITS[dtype], build, xp)
     if origins is None or not bool((xp.take(latest, origins) == plan.values).all()):
         return None
     return Slots(plan.values, origins.astype(xp.int32))
 
 
-def _origins(
-    shape: tuple[int, ...], nnz: int, base: int, build: Callable[[NDArray[np.float32]], Plan], xp: Any
-) -> Any | None:
+def _origins(plan: Plan, nnz: int, base: int, build: Callable[[NDArray[np.float32]], Plan], xp: Any) -> Any | None:
     """Give the position of each element's value, nnz for padding; None unless each position is met."""
+    assert plan.values is not None
+    shape = plan.values.shape
     origins, padding, unit = xp.zeros(shape, xp.int64), xp.zeros(shape, bool), 1
     positions = np.arange(nnz)
     while unit == 1 or unit < nnz:
         try:
-            counted = build((positions // unit % base + 1).astype(np.float32)).values
+            again = build((positions // unit % base + 1).astype(np.float32))
         except SpmarkError:  # a search among plans may refuse sums that float16 does not hold
             return None
-        if counted is None or counted.shape != shape:
+        counted = again.values
+        # A search that measures may choose another layout of one shape, which equal values of A would not betray.
+        if counted is None or counted.shape != shape or dict(again.config) != dict(plan.config):
             return None
         digits = counted.astype(xp.int64) - 1
         padding |= digits < 0

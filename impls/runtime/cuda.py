@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from spmark.impls.core.devicespec import DeviceSpec
-from spmark.impls.core.errors import CompileError, DeviceError, KernelFault
+from spmark.impls.core.errors import BuildError, CompileError, DeviceError, KernelFault
 from spmark.impls.core.interfaces import DeviceArray
 from spmark.impls.runtime.compile import Binary, compile_kernel
 from spmark.impls.runtime.compile_pool import compile_many
@@ -36,10 +36,22 @@ class CudaKernel:
     _dynamic_bytes: int = 0
 
     def allow_shared(self, shared_bytes: int) -> None:
-        """Opt in to more than 48 KB of dynamic shared memory; at build, never in a run."""
+        """Opt in to more than 48 KB of dynamic shared memory; at build, never in a run.
+
+        Raises
+        ------
+        BuildError
+            A block of this GPU has less.
+        """
         if shared_bytes > max(self._dynamic_bytes, _STATIC_SHARED_LIMIT - self.binary.shared_bytes):
             attribute = driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            driver.funcSetAttribute(self.function.ptr, attribute, shared_bytes)
+            try:
+                driver.funcSetAttribute(self.function.ptr, attribute, shared_bytes)
+            except driver.CUDADriverError as error:
+                raise BuildError(
+                    f"{self.instance.expression}: expected shared memory that a block of this GPU has, found "
+                    f"{shared_bytes:,} bytes: {error}"
+                ) from error
             self._dynamic_bytes = shared_bytes
 
     def launch(self, grid: Grid, args: Sequence[Any], shared_bytes: int = 0, overlap: bool = False) -> None:

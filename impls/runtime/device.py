@@ -19,6 +19,8 @@ from spmark.impls.core.files import cache_root
 from spmark.impls.core.names import path_component
 
 NAMES = ("auto", "cuda", "cpu", "host-simt")
+LEAST_CAPABILITY = 80
+"""Kernels copy asynchronously and multiply tiles by instructions of this architecture."""
 _log = logging.getLogger(__name__)
 _CPU_CACHE = Path("/sys/devices/system/cpu/cpu0/cache")
 _SUFFIXES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -67,7 +69,12 @@ def cuda_missing() -> str | None:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
         return f"the driver refuses: {error}"
-    return None if count else "the driver lists no GPU"
+    if not count:
+        return "the driver lists no GPU"
+    capability = int(cupy.cuda.Device().compute_capability)
+    if capability < LEAST_CAPABILITY:
+        return f"expected a GPU of sm_{LEAST_CAPABILITY} (Ampere) or newer, found sm_{capability}"
+    return None
 
 
 def host_simt() -> DeviceSpec:

@@ -26,7 +26,7 @@ from spmark.impls.runtime.target import MAX_GRID, ceil_div, open_target
 from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.sparsetir.form import Forms
 from spmark.impls.sparsetir.paper import LANES, SpaceOwner, paper_space
-from spmark.impls.sparsetir.search import rule_width, search_hyb, search_sddmm, tiles
+from spmark.impls.sparsetir.search import MOST_K, rule_width, search_hyb, search_sddmm, tiles
 from spmark.impls.tuning.cache import PlanCache, searched
 from spmark.impls.tuning.strategies import exhaustive
 
@@ -63,8 +63,8 @@ class SparseTir:
             raise ValueError("expected thirds to be false or open in mode paper, whose widths are powers of two")
         if self.c < 0:
             raise ValueError(f"expected c of at least 1, or 0 to search it, found {self.c}")
-        if not -2 <= self.k <= 20:
-            raise ValueError(f"expected k of 0 to 20, -1 to search it or -2 for the paper's rule, found {self.k}")
+        if not -2 <= self.k <= MOST_K:
+            raise ValueError(f"expected k of 0 to {MOST_K}, -1 to search it or -2 for the paper's rule, found {self.k}")
 
     def unsupported(self, problem: Problem, device: DeviceSpec) -> str | None:
         """Refuse widths beyond the grid."""

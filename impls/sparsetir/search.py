@@ -21,6 +21,7 @@ from spmark.impls.core.problem import Problem
 from spmark.impls.formats.hyb import slots_of, widths_up_to
 from spmark.impls.formats.pieces import partition_columns
 from spmark.impls.kernels.ell_buckets import LANES, NEVER
+from spmark.impls.kernels.sddmm import rows_are_near
 from spmark.impls.runtime.template import loads_of
 from spmark.impls.tuning.direct import search_direct
 from spmark.impls.tuning.race import ConfigTime
@@ -33,6 +34,8 @@ PARTITIONS = (1, 2, 4, 8, 16)
 MAX_WIDTHS = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 """Widths 2^k of the widest bucket that the walk may try; the width of the paper's rule k = ceil(log2(nnz / I)) is
 measured in any case."""
+MOST_K = 20
+"""Greatest k of hyb(c, k): longer rows are folded, and kernels mark their ranges with numbers above such widths."""
 TOGETHER = (64, 128, 32)
 """Widths from which a block takes a row together."""
 SPREAD = (32, 64, 128, NEVER)
@@ -46,9 +49,9 @@ _WORTH = 0.05
 
 
 def rule_width(problem: Problem) -> int:
-    """Give 2^k by the paper's rule, k = ceil(log2(nnz / I))."""
+    """Give 2^k by the paper's rule, k = ceil(log2(nnz / I)), at most 2^`MOST_K`."""
     mean = problem.matrix.nnz / problem.matrix.num_rows
-    return 1 << max(0, int(np.ceil(np.log2(max(mean, 1.0)))))
+    return 1 << min(int(np.ceil(np.log2(max(mean, 1.0)))), MOST_K)
 
 
 def tiles(problem: Problem, every_lanes: tuple[int, ...] = LANES) -> list[tuple[int, int]]:
@@ -142,7 +145,8 @@ def search_sddmm(problem: Problem, race: Times) -> None:
     race : Race
         Of configs ``vector, lanes, batch, searched``, and of the configs of `search_runs`.
     """
-    exhaustive(race, sddmm_space(problem).configs())
+    near = rows_are_near(problem.matrix)
+    exhaustive(race, [config for config in sddmm_space(problem).configs() if near or not config["searched"]])
     search_runs(problem, race, {})
 
 

@@ -18,10 +18,13 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr
 from spmark.impls.core.spans import offsets
-from spmark.impls.formats.threads import SHARE, cores, equal_shares, run_all
+from spmark.impls.formats.threads import SHARE, cores, equal_shares, run_all, with_scratch
 from spmark.impls.stile.space import Shapes
 from spmark.impls.stile.state import GROUP, Groups, Windows
 from spmark.impls.stile.window_loops import condense, count_columns
+
+_SCRATCH = 12
+"""Bytes of a task's scratch for each column, at most."""
 
 
 class Once:
@@ -75,8 +78,8 @@ class Tiled:
         return replace(self, owner=np.full(self.matrix.nnz, -1, np.int32))
 
     def tasks(self, work: int) -> int:
-        """Give the number of tasks that so many non-zeros are worth."""
-        return max(1, min(self.threads, work // SHARE))
+        """Give the number of tasks that so many non-zeros are worth, and that have room for their scratch."""
+        return with_scratch(min(self.threads, work // SHARE), _SCRATCH * self.matrix.num_cols)
 
     def row_shares(self) -> list[tuple[int, int]]:
         """Cut the rows into ranges for one task each."""

@@ -207,7 +207,7 @@ class Race(Generic[P]):
         Raises
         ------
         BuildError
-            No candidate could be used; carries the reasons.
+            No candidate could be used; carries the reasons. Or memory is left for the plan of none.
         """
         if not self._finalists:
             reasons = "; ".join(dict.fromkeys(candidate.reason for candidate in self._candidates if candidate.reason))
@@ -215,6 +215,11 @@ class Race(Generic[P]):
                 f"expected one of {len(self._candidates)} candidates to build and to be right, found none: {reasons}"
             )
         finalists = self._with_plans()
+        if not finalists:
+            raise BuildError(
+                f"expected memory to build one of the {len(self._finalists)} fastest candidates again, found too "
+                "little for each: free memory, or take a smaller matrix or width"
+            )
         if len(finalists) > 1:
             self._time_again(finalists)
         best = min((finalist.timed for finalist in finalists), key=lambda timed: timed.us)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from spmark.impls.core.interfaces import Config
 from spmark.impls.core.problem import Problem
+from spmark.impls.kernels.sddmm import rows_are_near
 from spmark.impls.kernels.sddmm_runs import is_offered, run_tiles
 from spmark.impls.tuning.strategies import Times, both_ways, exhaustive
 
@@ -39,7 +40,7 @@ def search_runs(problem: Problem, race: Times, fixed: Config) -> None:
     leading = sorted(race.time_all(starts), key=lambda timed: timed.us)[:_WALKED]
     best = exhaustive(race, [_walked(race, timed.config) for timed in leading]).config
     tile = {name: value for name, value in best.items() if name not in fixed}
-    if is_offered(width, dtype, {**tile, "searched": True}):
+    if rows_are_near(problem.matrix) and is_offered(width, dtype, {**tile, "searched": True}):
         race.time({**best, "searched": True})
 
 

@@ -18,7 +18,8 @@ from spmark.impls.core.tolerance import why_wrong
 from spmark.impls.runtime.timing import HostStopwatch, Run, Stopping, Stopwatch, take_samples
 
 _CHECKED_ROWS = 512
-_WARMUPS = 2
+_WARMUPS, _LONG_US = 2, 50_000.0
+"""Warm-ups, and the time of a run that needs none: a search that meets such plans would take minutes."""
 _ALTERNATING = Stopping(max_samples=50, max_seconds=0.1, warmups=_WARMUPS, batch=5)
 _HOST_S = 0.1
 """Seconds for the samples of one plan on the host, where a run or emptying the caches may take tens of milliseconds."""
@@ -99,10 +100,15 @@ class ProblemTimer:
             raise BuildError(f"wrong result: {reason}")
 
     def times_us(self, plans: Sequence[Plan], rounds: int) -> list[list[float]]:
-        """Time every plan once in each round from cold caches, in an order drawn for the round; microseconds."""
+        """Time every plan once in each round from cold caches, in an order drawn for the round; microseconds.
+
+        Where a run of one of the plans takes a twentieth of a second or longer, the warm-ups are the samples.
+        """
         runs = [partial(plan.run, self._operands, self._out) for plan in plans]
-        self._stopwatch.batch(runs, _WARMUPS, cold=True)
-        return [[round(float(time), 3) for time in times] for times in self._stopwatch.batch(runs, rounds, cold=True)]
+        samples = self._stopwatch.batch(runs, _WARMUPS, cold=True)
+        if samples.min(axis=1).max() < _LONG_US:
+            samples = self._stopwatch.batch(runs, rounds, cold=True)
+        return [[round(float(time), 3) for time in times] for times in samples]
 
     def alternating_us(self, plans: Sequence[Plan]) -> list[list[float]]:
         """Time plans by turns, by the suite's protocol, each from cold caches, in an order drawn for each round.

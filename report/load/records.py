@@ -103,10 +103,16 @@ def record_files(paths: Paths) -> list[Path]:
     Raises
     ------
     RecordError
-        A path does not exist.
+        A path does not exist, or the argument holds something else.
     """
     files: dict[Path, None] = {}
-    for path in map(Path, [paths] if isinstance(paths, str | Path) else paths):
+    try:
+        wanted = [Path(one) for one in ([paths] if isinstance(paths, str | Path) else paths)]
+    except TypeError as error:
+        raise RecordError(
+            f"expected a path of records, or several, found {paths!r}: pass a file or a folder"
+        ) from error
+    for path in wanted:
         if not path.exists():
             raise RecordError(f"{path}: expected a record file or a folder of records, found none; run a sweep first")
         inside = sorted(_record_files_in(path)) if path.is_dir() else _alone(path)

@@ -31,8 +31,8 @@ def fixed(a: Any) -> Any:
         (sparse.csr_array((0, 4), dtype=np.float32), MatrixError, "expected at least one row and one column"),
         (sparse.csr_array(np.ones((2, 2), complex)), MatrixError, "expected real values, found complex128"),
         (sparse.csr_array(np.ones((2, 2), np.int64)), ProblemError, "found one of int64: pass dtype, for instance"),
-        (sparse.csr_array(np.full((2, 2), np.nan)), MatrixError, "expected finite values in float64, found nan at pos"),
-        (sparse.csr_array(np.full((2, 2), np.inf, "f4")), MatrixError, "expected finite values in float32, found inf"),
+        (sparse.csr_array(np.full((2, 2), np.nan)), MatrixError, "expected finite values, found nan at position 0"),
+        (sparse.csr_array(np.full((2, 2), np.inf, "f4")), MatrixError, "expected finite values, found inf at posit"),
     ],
 )
 def test_matrices(given: Any, error: type[Exception], message: str) -> None:
@@ -72,6 +72,20 @@ def test_matrices(given: Any, error: type[Exception], message: str) -> None:
             ProblemError,
             "use='direct': expected sddmm, found an implementation of spmm",
         ),
+        (
+            {"use": None},
+            ProblemError,
+            "use: expected a name of an implementation, or several, found None: leave use out",
+        ),
+        ({"use": 3}, ProblemError, "use: expected a name of an implementation, or several, found 3"),
+        ({"budget_s": "3"}, ProblemError, "expected budget_s of at least 0 seconds, or None for no limit, found '3'"),
+        ({"budget_s": -1}, ProblemError, "expected budget_s of at least 0 seconds, .* found -1"),
+        ({"budget_s": float("nan")}, ProblemError, "expected budget_s of at least 0 seconds, .* found nan"),
+        ({"budget_s": True}, ProblemError, "expected budget_s of at least 0 seconds, .* found True"),
+        ({"cache": None}, ProblemError, "expected cache out of True, False, found None"),
+        ({"scaled": None}, ProblemError, "expected scaled out of True, False, found None"),
+        ({"device": None}, DeviceError, "expected a device out of auto, cuda, cpu, host-simt, found None"),
+        ({"device": 0}, DeviceError, "expected a device out of auto, cuda, cpu, host-simt, found 0"),
         ({"device": "tpu"}, DeviceError, "expected a device out of auto, cuda, cpu, host-simt, found 'tpu'"),
     ],
 )
@@ -94,7 +108,8 @@ def test_the_only_implementation_says_why_it_refuses(a: Any) -> None:
     ("make", "message"),
     [
         (lambda b: b.astype(np.float64), "expected dtype float32, found float64: convert the array, or compile with d"),
-        (lambda b: b.astype(np.int32), "expected dtype float32, found int32"),
+        (lambda b: b.astype(np.int32), "expected dtype float32, found int32: convert the array$"),
+        (lambda b: b.astype(">f4"), "expected dtype float32, found >f4: convert the array$"),
         (lambda b: b[:24], r"operand B \(K, J\): expected shape \(25, J\), found \(24, 6\); A is I x K"),
         (lambda b: b[:, 0], r"expected shape \(25, J\), found \(25,\)"),
         (lambda b: b[:, :0], r"expected shape \(25, J\), found \(25, 0\); .* at least 1"),
@@ -103,9 +118,9 @@ def test_the_only_implementation_says_why_it_refuses(a: Any) -> None:
             lambda b: b.tolist(),
             "expected a dense array of NumPy, CuPy or PyTorch, found a builtins.list: numpy.asarray",
         ),
-        (lambda b: None, "expected a dense array .* found a builtins.NoneType"),
+        (lambda b: None, "expected a dense array .* found a builtins.NoneType: pass one"),
         (lambda b: np.ma.masked_array(b, b > 0), r"expected a plain array, found a masked one: pass array.filled\(0\)"),
-        (sparse.csr_array, "expected a dense array .* found a scipy.sparse"),
+        (sparse.csr_array, r"expected a dense array .* found a scipy.sparse.*: its toarray\(\) makes one"),
     ],
 )
 def test_operands(make: Any, message: str, op: Any, b: np.ndarray) -> None:
@@ -190,10 +205,11 @@ def test_spmm_casts_nothing_unasked(a: Any, b: np.ndarray) -> None:
 
 def test_values_beyond_the_range_of_the_type_are_refused(a: Any) -> None:
     large = a * np.float32(1e6)
-    for dtype in ("float16",):
-        with pytest.raises(MatrixError, match=r"expected finite values in float16, found -?inf at position"):
-            spmark.compile(large, width=6, dtype=dtype, device="cpu", budget_s=0)
+    with pytest.raises(MatrixError, match=r"found -?\d+\.\d+ at .*, which is beyond the range of float16: scale"):
+        spmark.compile(large, width=6, dtype="float16", device="cpu", budget_s=0)
     spmark.compile(large, width=6, dtype="bfloat16", device="cpu")
+    with pytest.raises(MatrixError, match=r"found -?\d\.\d+e\+\d+ at .*, which is beyond the range of bfloat16"):
+        spmark.compile(a.astype(np.float64) * 1e60, width=6, dtype="bfloat16", device="cpu")
 
 
 def test_another_width_is_planned_or_refused_as_asked(op: Any, fixed: Any, b: np.ndarray) -> None:
@@ -204,6 +220,12 @@ def test_another_width_is_planned_or_refused_as_asked(op: Any, fixed: Any, b: np
         ProblemError, match="expected J out of the widths that were compiled, 6, found 12: compile with"
     ):
         fixed(wide)
+
+
+def test_only_a_planned_width_is_known_to_be_deterministic(op: Any) -> None:
+    assert op.is_deterministic(6)
+    with pytest.raises(ProblemError, match=r"spmm: expected a planned width \(6\), found 99: call plan\(width\) first"):
+        op.is_deterministic(99)
 
 
 def test_constant_values_stay(fixed: Any, a: Any) -> None:

@@ -73,6 +73,46 @@ def test_duplicates_are_added_up_and_columns_sorted(b: np.ndarray, xy: Any, clos
     np.testing.assert_array_equal(unsorted.indices, before, "the argument stays as it is")
 
 
+def duplicated(dtype: Any) -> Any:
+    """Give the largest value of a type twice in one place of a 2 x 3 matrix."""
+    most = np.array(1 if dtype is np.bool_ else np.iinfo(dtype).max, dtype)
+    return sparse.coo_array((np.stack([most, most, most]), ([0, 0, 1], [1, 1, 2])), shape=(2, 3))
+
+
+@pytest.mark.parametrize("kind", ["coo", "csr", "csc"])
+@pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint8, np.int16, np.int32])
+def test_duplicates_of_a_narrow_type_are_added_up_without_overflow(kind: str, dtype: Any, close: Any) -> None:
+    coo = duplicated(dtype)
+    arrays = {"csr": (coo.data, coo.col, [0, 2, 3]), "csc": (coo.data, coo.row, [0, 0, 2, 3])}
+    given = getattr(sparse, f"{kind}_array")(arrays[kind], shape=coo.shape) if kind in arrays else coo
+    b = np.random.default_rng(4).standard_normal((3, 2))
+    expected = coo.astype(np.float64) @ b
+    for wanted in ("float32", "float64"):
+        op = spmark.compile(given, width=2, dtype=wanted, device="cpu")
+        close(op(b.astype(wanted)), expected, wanted)
+    close(spmark.spmm(given, b), expected, "float64")
+    assert given.dtype == dtype
+
+
+def test_duplicates_of_float32_are_added_up_in_the_type_that_is_asked_for() -> None:
+    values = np.array([1, 2**-30], np.float32)
+    coo = sparse.coo_array((values, ([0, 0], [0, 0])), shape=(1, 1))
+    op = spmark.compile(coo, width=1, dtype="float64", device="cpu")
+    assert op(np.ones((1, 1))).item() == 1 + 2**-30
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
+def test_duplicates_of_a_narrow_tensor_are_added_up_without_overflow(torch: Any) -> None:
+    places, ones = torch.tensor([[0, 0], [1, 1]]), np.ones((2, 1), np.float32)
+    for values, total in (
+        (torch.tensor([127, 127], dtype=torch.int8), 254),
+        (torch.tensor([True, True]), 2),
+        (torch.tensor([2048, 1], dtype=torch.float16), 2049),
+    ):
+        given = torch.sparse_coo_tensor(places, values, (2, 2))
+        assert spmark.compile(given, width=1, dtype="float32", device="cpu")(ones).tolist() == [[total], [0]]
+
+
 def test_a_matrix_of_spmark(a: Any, b: np.ndarray, close: Any) -> None:
     csr = Csr.of(a)
     close(spmark.spmm(csr, b), a.astype(np.float64) @ b)

@@ -103,6 +103,16 @@ def test_missing_and_foreign_files_are_refused(tmp_path: Path) -> None:
         spmark.load(tmp_path)
 
 
+@pytest.mark.parametrize("given", [None, 3])
+def test_what_is_no_path_is_refused(given: Any, a: Any) -> None:
+    with pytest.raises(
+        BuildError, match=f"expected the path of a compiled operator's file, found {given}: pass a text"
+    ):
+        spmark.load(given)
+    with pytest.raises(BuildError, match=f"found {given}: pass a text"):
+        spmark.compile(a, width=6, use="scipy_cpu", device="cpu").save(given)
+
+
 def test_another_format_is_named(path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"format 1\n", b"format 0\n", 1))
     with pytest.raises(

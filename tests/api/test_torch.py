@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from spmark.impls.core.errors import BuildError, OperandError, ProblemError, SweepError
+from spmark.impls.core.errors import BuildError, DeviceError, OperandError, ProblemError, SweepError
 from spmark.impls.core.problem import Op
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -368,6 +368,43 @@ def test_operands_that_do_not_fit_are_refused(matrix: Any) -> None:
         matrix.spmm(drawn(7, 3))
     with pytest.raises(OperandError, match=r"update_values: expected shape"):
         matrix.spmm(drawn(5, 3), matrix.values[1:])
+    with pytest.raises(OperandError, match="expected a tensor on cpu or cuda, found one on meta"):
+        matrix.spmm(torch.ones(5, 3, device="meta"))
+
+
+@pytest.mark.parametrize("other", [None, 3, np.ones((5, 3))])
+def test_what_is_no_tensor_is_refused(other: Any, matrix: Any) -> None:
+    b, words = drawn(5, 3, grad=False), "expected a tensor of PyTorch, found a "
+    with pytest.raises(OperandError, match=words):
+        matrix.spmm(other)
+    with pytest.raises(OperandError, match=words):
+        matrix.sddmm(other, b)
+    if other is not None:  # None stands for what is left out
+        with pytest.raises(OperandError, match=words):
+            matrix.spmm(b, other)
+        with pytest.raises(OperandError, match=words):
+            matrix.sddmm(drawn(7, 3, grad=False), other)
+        with pytest.raises(OperandError, match=words):
+            matrix.spmm(b, out=other)
+
+
+@pytest.mark.parametrize("width", [np.int64(3), [np.int32(3)], np.array([3])])
+def test_a_width_may_be_numpy_s(width: Any, small: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = SparseMatrix(small, width=width, **HOW)
+    monkeypatch.setattr("spmark.impls.operator.compiled.plan_width", lambda *_: pytest.fail("planned again"))
+    assert made.spmm(drawn(5, 3)).shape == (7, 3)
+
+
+@pytest.mark.parametrize("width", [None, 0, 2.5, "x", [3, None]])
+def test_a_width_that_is_none_is_refused(width: Any, small: Any) -> None:
+    with pytest.raises(ProblemError, match="expected a width J of at least 1, found"):
+        SparseMatrix(small, width=width, **HOW)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_the_device_is_what_is_missing(small: Any) -> None:
+    with pytest.raises(DeviceError, match="expected a usable NVIDIA GPU, found none"):
+        SparseMatrix(small, width=3, device="cuda")
 
 
 def test_a_sparse_layer_is_a_masked_dense_layer(small: Any) -> None:
@@ -386,6 +423,21 @@ def test_a_sparse_layer_is_a_masked_dense_layer(small: Any) -> None:
     at = small.tocoo()
     assert torch.allclose(layer.values.grad, dense.weight.grad[at.row, at.col])
     assert torch.allclose(layer.bias.grad, dense.bias.grad)
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (2, 0, 5)])
+def test_a_sparse_layer_takes_an_empty_batch_as_a_dense_one_does(shape: tuple[int, ...], small: Any) -> None:
+    layer, dense = SparseLinear(small, **HOW), torch.nn.Linear(5, 7, dtype=torch.float64)
+    x, other = drawn(*shape), drawn(*shape)
+    y, expected = layer(x), dense(other)
+    assert (y.shape, y.dtype) == (expected.shape, expected.dtype)
+    y.sum().backward()
+    expected.sum().backward()
+    assert x.grad.shape == other.grad.shape
+    assert torch.equal(layer.values.grad, torch.zeros(small.nnz, dtype=torch.float64))
+    assert torch.equal(layer.bias.grad, dense.bias.grad)
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        layer(drawn(0, 4))
 
 
 def test_a_sparse_layer_learns_and_is_copied(small: Any) -> None:

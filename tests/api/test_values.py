@@ -129,8 +129,8 @@ def test_a_plan_that_scatters_values_is_built_twice_at_the_first_update_alone(
 class Scattered(Built):
     """A plan that keeps values in a drawn order with padding between them."""
 
-    def __init__(self, values: np.ndarray, dtype: str, seed: int, kept: bool = True) -> None:
-        super().__init__()
+    def __init__(self, values: np.ndarray, dtype: str, seed: int, kept: bool = True, **facts: Any) -> None:
+        super().__init__(**facts)
         rng = np.random.default_rng(seed)
         size = values.size + int(rng.integers(0, 5))
         self.places = rng.permutation(size)[: values.size]
@@ -177,6 +177,19 @@ def test_a_plan_whose_array_does_not_follow_the_pattern_has_no_slots() -> None:
         raise BuildError("too large a sum")
 
     assert find_slots(plan, values, DType.FLOAT32, refuses, np) is None
+
+
+def test_a_build_of_another_config_tells_nothing_of_a_plan_with_equal_values() -> None:
+    """A search that measures may choose the next time another order of rows, whose arrays have the same shape."""
+    ones = np.ones(4, np.float32)
+    plan = Scattered(ones, "float32", 1, config={"rows": "near"})
+
+    def found(**config: str) -> Any:
+        latest = np.append(ones, np.float32(0))
+        return find_slots(plan, latest, DType.FLOAT32, lambda some: Scattered(some, "float32", 1, config=config), np)
+
+    assert found(rows="as they stand") is None
+    assert found(rows="near") is not None
 
 
 @pytest.mark.parametrize(

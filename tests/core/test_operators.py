@@ -184,6 +184,24 @@ def test_sampled_rows() -> None:
     assert not np.array_equal(rows, sampled_rows(large, 2))
 
 
+@pytest.mark.parametrize("num_rows", [600, 6000])
+def test_the_checked_rows_have_a_greatest_amount_of_work(num_rows: int) -> None:
+    lengths = np.full(num_rows, 6_000_000 // num_rows)
+    lengths[77] += 1
+    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    indices = (np.arange(indptr[-1]) - np.repeat(indptr[:-1], lengths)).astype(np.int32)
+    matrix = Csr((num_rows, 20_000), indptr, indices, np.ones(indices.size, np.float32))
+    for width, share in ((300, 1.0), (3600, 0.1)):
+        rows = sampled_rows(Problem(Op.SPMM, matrix, width), 1)
+        assert 77 in rows
+        assert (np.diff(rows) > 0).all()
+        most = min(num_rows, SAMPLED_ROWS) if share == 1 else share * num_rows
+        assert 0.97 * most <= rows.size <= most
+        assert lengths[rows].sum() * width <= 2**31
+    wide = Problem(Op.SPMM, matrix, 2**31)
+    np.testing.assert_array_equal(sampled_rows(wide, 1), [77])
+
+
 # counts
 
 

@@ -179,6 +179,57 @@ def test_a_scipy_matrix_is_put_in_order_and_left_as_it_was() -> None:
     assert given.indices.tolist() == [2, 0, 2, 1]
 
 
+def test_duplicates_of_a_narrow_type_are_added_up_without_overflow() -> None:
+    given = sparse.coo_array((np.array([127, 127], np.int8), ([0, 0], [1, 1])), shape=(2, 2))
+    assert Csr.of(given).values.tolist() == [254.0]
+
+
+def test_a_value_beyond_float32_is_told_as_it_was() -> None:
+    with pytest.raises(MatrixError, match=r"found 1e\+300 at position 1, which is beyond the range of float32"):
+        Csr.checked((1, 2), [0, 2], [0, 1], [1.0, 1e300])
+
+
+def _fall(matrix: Any) -> None:
+    matrix.indptr[1] = 10**8
+
+
+def _far(matrix: Any) -> None:
+    (matrix.row if matrix.format == "coo" else matrix.indices)[0] = 10**8
+
+
+def _short(matrix: Any) -> None:
+    matrix.data = matrix.data[:1]
+
+
+def _fractions(matrix: Any) -> None:
+    matrix.indices = matrix.indices + 0.5
+
+
+@pytest.mark.parametrize(
+    ("kind", "harm", "words"),
+    [
+        ("csr", _fall, "indptr must be a non-decreasing sequence|index pointer values must form a non-decreasing"),
+        ("csr", _far, "."),
+        ("csr", _short, "indices and data should have the same size"),
+        ("csr", _fractions, "indices of float64"),
+        ("csc", _fall, "non-decreasing"),
+        ("csc", _far, "."),
+        ("csc", _short, "indices and data should have the same size"),
+        ("bsr", _far, "."),
+        ("coo", _far, "."),
+        ("coo", _short, "."),
+    ],
+)
+def test_illegal_arrays_are_refused_before_scipy_s_loops_trust_them(kind: str, harm: Any, words: str) -> None:
+    """Without the check, SciPy reads and writes outside of the arrays, and the process may end."""
+    whole = matrices()["wide"]
+    given = sparse.csr_array((whole.values, whole.indices, whole.indptr), shape=whole.shape).asformat(kind, copy=True)
+    assert given.has_canonical_format is not None  # SciPy keeps the answer, which no longer holds
+    harm(given)
+    with pytest.raises(MatrixError, match=f"web/crawl: expected legal arrays of a {kind} matrix, found: .*({words})"):
+        Csr.of(given, "web/crawl")
+
+
 @pytest.mark.parametrize("dtype", ["float32", np.float32, np.dtype("float32"), DType.FLOAT32])
 def test_a_dtype_may_be_given_in_any_of_the_usual_ways(dtype: Any) -> None:
     assert Problem(Op.SPMM, matrices()["wide"], 4, dtype).dtype is DType.FLOAT32

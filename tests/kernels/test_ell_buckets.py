@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from problems import dense_operands, random_csr
 from tables import TableTarget, table_target
 
+from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.tolerance import tolerance
@@ -104,6 +106,13 @@ def test_a_row_is_spread_where_every_group_has_whole_units(width: int, team: int
     held = HybFormat.from_csr(random_csr(9, 200, [width] * 9), 1, 128, thirds=True)
     ranges = block_ranges(held, 4 * team, 64, team=team, spread=16)
     assert set(ranges[:, 3].tolist()) == {width + (1 << 25) * spread}
+
+
+def test_a_bucket_as_wide_as_a_mark_is_refused() -> None:
+    held = HybFormat.from_csr(random_csr(1, 9, [9]), 1, 16)
+    wide = replace(held, buckets=(replace(held.buckets[0], width=NEVER),))
+    with pytest.raises(BuildError, match="narrower than 16,777,216 elements, found one of 16,777,216"):
+        block_ranges(wide, 4, 64)
 
 
 @pytest.mark.parametrize("way", WAYS)

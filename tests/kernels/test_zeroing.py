@@ -39,12 +39,25 @@ def test_listed_rows_are_cleared_and_no_others(width: int, dtype: DType, small_m
 
 def test_more_rows_than_a_grid_has_blocks(small_matrix: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zeroing, "_MAX_BLOCKS", 4)  # a thread block of the host takes its time
-    plan = ZeroingPlan(Problem(Op.SPMM, small_matrix, 2), open_target(find("host-simt")), {})
+    width = 256  # a row takes all threads of a block
+    plan = ZeroingPlan(Problem(Op.SPMM, small_matrix, width), open_target(find("host-simt")), {})
     rows = np.arange(4 * 2 + 3, dtype=np.int32) * 2
-    out = np.ones((rows.size * 2, 2), np.float32)
-    zeroing_of(plan, rows, 2).enqueue(out)
+    out = np.ones((rows.size * 2, width), np.float32)
+    zeroing_of(plan, rows, width).enqueue(out)
     assert (out[::2] == 0).all()
     assert (out[1::2] == 1).all()
+
+
+@pytest.mark.parametrize(("width", "lanes"), [(1, 1), (4, 1), (12, 4), (40, 16), (600, 64)])
+def test_narrow_rows_share_a_block(width: int, lanes: int, small_matrix: object) -> None:
+    plan = ZeroingPlan(Problem(Op.SPMM, small_matrix, width), open_target(find("host-simt")), {})
+    rows = np.arange(64 // lanes + 1, dtype=np.int32)[::-1].copy()
+    out = np.ones((rows.size + 1, width), np.float32)
+    cleared = zeroing_of(plan, rows, width)
+    assert cleared._grid == (2, 1, 1)
+    cleared.enqueue(out)
+    assert (out[:-1] == 0).all()
+    assert (out[-1] == 1).all()
 
 
 def test_no_rows_are_no_launch(small_matrix: object) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 from zlib import crc32
 
+import numpy as np
 import pytest
 from problems import random_csr
 from races import made_up_race
 
 from spmark.impls.core.interfaces import Config
-from spmark.impls.core.problem import DType, Op, Problem
+from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.kernels.direct_spmm import DIRECT, direct_starts, is_direct
 from spmark.impls.kernels.ell_buckets import NEVER
 from spmark.impls.kernels.sddmm import sddmm_instance
@@ -125,6 +126,12 @@ def test_the_papers_rule(lengths: list[int], width: int) -> None:
     assert rule_width(Problem(Op.SPMM, random_csr(8, 20, lengths), 32)) == width
 
 
+def test_the_papers_rule_has_a_greatest_width() -> None:
+    nnz = (1 << 21) + 1
+    row = Csr((1, nnz), np.array([0, nnz], np.int32), np.arange(nnz, dtype=np.int32), np.ones(nnz, np.float32))
+    assert rule_width(Problem(Op.SPMM, row, 1)) == 1 << 20
+
+
 @pytest.mark.parametrize("width", [1, 3, 6, 32, 100, 128, 512])
 @pytest.mark.parametrize("dtype", list(DType))
 def test_tiles_divide_and_fit(width: int, dtype: DType) -> None:
@@ -147,6 +154,13 @@ def test_the_whole_space_of_sddmm_is_measured() -> None:
     paper = [one for one in asked if "run" not in one]
     assert paper == list(sddmm_space(problem).configs())
     assert len(paper) == len(tiles(problem, (8, 16, 32))) * 4
+
+
+def test_rows_are_stored_where_many_rows_are_empty() -> None:
+    lengths = [6] * 64 + [0] * 2000 + [6] * 64
+    _, asked = searched_sddmm(Problem(Op.SDDMM, random_csr(len(lengths), 64, lengths), 64), lambda config: 10.0)
+    assert asked
+    assert not any(one["searched"] for one in asked)
 
 
 @pytest.mark.parametrize(("width", "dtype"), [(32, DType.FLOAT32), (128, DType.FLOAT32), (512, DType.FLOAT16)])

@@ -254,7 +254,9 @@ class MadeUpTimes:
 def nothing_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have plans built with kernels that are not there: `MadeUpTimes` runs none."""
     monkeypatch.setitem(sys.modules, "spmark.impls.tuning.gpu", SimpleNamespace(PlanTimer=MadeUpTimes))
-    monkeypatch.setattr(type(open_target(HOST)), "load", lambda self, instances: [object() for _ in instances])
+    monkeypatch.setattr(
+        type(open_target(HOST)), "load", lambda self, instances: [SimpleNamespace(instance=i) for i in instances]
+    )
 
 
 @pytest.mark.usefixtures("nothing_compiled")

@@ -194,6 +194,25 @@ def test_finalists_make_room_for_a_candidate_and_are_built_again() -> None:
     assert config["x"] <= 2, "what cannot be built again beside the fastest stays out of the last round"
 
 
+def test_finalists_that_cannot_be_built_again_are_an_error_of_ours() -> None:
+    room = True
+
+    def made(config: dict[str, Any]) -> Built:
+        if not room:
+            raise MemoryError
+        return Built(config=dict(config))
+
+    race: Race[Built] = Race(made, made_up_race(cost_of)[1])
+    race.time_all([{"x": 2}, {"x": 1}])
+    room = False
+    race.time({"x": 3})
+    assert [one.reason for one in race.describe().seen] == ["", "", "MemoryError"]
+    with pytest.raises(
+        BuildError, match="expected memory to build one of the 2 fastest candidates again, found too li"
+    ):
+        race.finish()
+
+
 def test_the_accounts_tell_compiling_from_running_and_leave_out_the_plan_that_is_kept() -> None:
     def build(config: dict[str, Any]) -> Built:
         return Built(config=dict(config), phases_s={"compile": config["x"] * 1.0})

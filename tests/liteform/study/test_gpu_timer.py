@@ -51,7 +51,7 @@ class FakeTarget:
 
 
 def fake(instances: Sequence[Any]) -> list[Any]:
-    return [SimpleNamespace(launch=lambda *_, **__: None) for _ in instances]
+    return [SimpleNamespace(instance=instance, launch=lambda *_, **__: None) for instance in instances]
 
 
 class FakePlanTimer:

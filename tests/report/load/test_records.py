@@ -37,6 +37,9 @@ def test_a_path_may_be_text_and_stand_alone(records, write):
     whole = load_records([folder])
     for paths in (folder, str(folder), [str(folder)], (folder / "records.jsonl", str(folder))):
         pd.testing.assert_frame_equal(load_records(paths), whole)
+    for wrong in (None, 3, [None]):
+        with pytest.raises(RecordError, match=r"expected a path of records, or several, found .*: pass a file or a"):
+            load_records(wrong)
     with pytest.raises(RecordError, match="nowhere: expected a record file or a folder of records, found none"):
         load_records("nowhere")
 
