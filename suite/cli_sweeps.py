@@ -69,8 +69,8 @@ def fetch(
 ) -> None:
     """Download or generate every matrix of a sweep, verify it and keep it in the cache.
 
-    [bold]candidates[/bold] is not a sweep: this word brings what the searches of the published records measured to its place
-    beside these records, out of a file, from the release, or out of the checkout's history where there is no network.
+    [bold]candidates[/bold] is not a sweep: this word brings what the searches of the published records measured to its
+    place beside these records, out of a file, from the release, or out of the checkout's history without a network.
 
     [bold]spmark fetch graphs_spmm[/bold]
 
