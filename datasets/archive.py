@@ -26,11 +26,13 @@ _READ_INTO_MEMORY = frozenset(
 )
 """Members of a tar that describe the next one."""
 _LONGEST_HEADER = 1 << 20
-_COMPLETE, _AGAIN = "a complete archive", "it is corrupt or truncated: delete it to fetch it again"
+_COMPLETE = "a complete archive"
+FETCH_AGAIN = "it is corrupt or truncated: delete it to fetch it again"
+"""The remedy for a broken download. A file of the user's own is nothing to delete."""
 
 
 @contextlib.contextmanager
-def unpacked_member(path: Path, wanted: Wanted, what: str) -> Iterator[Path]:
+def unpacked_member(path: Path, wanted: Wanted, what: str, remedy: str = "") -> Iterator[Path]:
     """Unpack the only member of a ``.zip`` or ``.tar.gz`` for which ``wanted`` holds.
 
     Parameters
@@ -40,6 +42,8 @@ def unpacked_member(path: Path, wanted: Wanted, what: str) -> Iterator[Path]:
         Takes the member's path in the archive.
     what : str
         Name of the member in errors.
+    remedy : str
+        What to do about a broken archive.
 
     Raises
     ------
@@ -48,7 +52,7 @@ def unpacked_member(path: Path, wanted: Wanted, what: str) -> Iterator[Path]:
         the ceiling of `spmark.datasets.ceiling`.
     """
     with _temporary(path) as spool:
-        with reading(path, _COMPLETE, remedy=_AGAIN):
+        with reading(path, _COMPLETE, remedy=remedy):
             if zipfile.is_zipfile(path):
                 _from_zip(path, wanted, what, spool)
             else:
@@ -76,7 +80,7 @@ def unpacked_files(path: Path, sizes: Mapping[str, int]) -> Iterator[tuple[str, 
         given before.
     """
     given: set[str] = set()
-    with reading(path, _COMPLETE, remedy=_AGAIN), tarfile.open(path, "r|*", tarinfo=_Member) as tar:
+    with reading(path, _COMPLETE, remedy=FETCH_AGAIN), tarfile.open(path, "r|*", tarinfo=_Member) as tar:
         for member in tar:
             _refuse_odd(path, member.name, not member.isreg() or member.issparse())
             size = sizes.get(member.name)
@@ -99,8 +103,8 @@ def unpacked_files(path: Path, sizes: Mapping[str, int]) -> Iterator[tuple[str, 
 
 
 @contextlib.contextmanager
-def unpacked_gzip(path: Path, name: str = "") -> Iterator[Path]:
-    """Unpack a gzip file; errors call the file ``name``, or its path where ``name`` is empty.
+def unpacked_gzip(path: Path, name: str = "", remedy: str = "") -> Iterator[Path]:
+    """Unpack a gzip file; errors call the file ``name``, or its path where ``name`` is empty, and end with ``remedy``.
 
     Raises
     ------
@@ -108,7 +112,7 @@ def unpacked_gzip(path: Path, name: str = "") -> Iterator[Path]:
         The file is broken, or unpacks to more than the ceiling.
     """
     with _temporary(path) as spool:
-        with reading(name or path, _COMPLETE, remedy=_AGAIN), gzip.open(path, "rb") as stream:
+        with reading(name or path, _COMPLETE, remedy=remedy), gzip.open(path, "rb") as stream:
             _copy(cast("IO[bytes]", stream), spool, name or str(path))
         yield Path(spool.name)
 

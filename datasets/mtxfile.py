@@ -27,6 +27,7 @@ from spmark.impls.core.record import MatrixKind
 
 _BANNER = "%%MatrixMarket matrix coordinate real general"
 _SIZES = re.compile(r"\s*([0-9]{1,19})\s+([0-9]{1,19})\s+([0-9]{1,19})\s*", re.ASCII)
+_ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
 _ENCODING = "latin1"
 """Comments hold names of people; every byte is a character."""
 _LONGEST_LINE = 1 << 16
@@ -52,23 +53,31 @@ class _Header:
         return self.field == "pattern"
 
 
-def read_mtx(path: Path) -> RawMatrix:
+def read_mtx(path: Path, *, merge: bool = False, remedy: str = "") -> RawMatrix:
     """Read a coordinate matrix: ``.mtx``, ``.mtx.gz`` or a ``.tar.gz`` that holds one.
 
     Symmetric, skew-symmetric and Hermitian storage is expanded; explicit zeros stay in the pattern. An archive may hold
     many ``.mtx`` files (right-hand sides, coordinates): the matrix is the file that is named like the archive.
+
+    Parameters
+    ----------
+    path : Path
+    merge : bool
+        Entries of one place are added up, as SciPy reads them; else such an entry is an error.
+    remedy : str
+        What to do about a broken archive.
 
     Raises
     ------
     DatasetError
         The file is corrupt, truncated or something else, or claims more than the ceiling allows; names the file.
     MatrixError
-        The matrix is complex, too large for int32, or has an entry out of range or twice.
+        The matrix is complex, too large for int32, or has an entry out of range or, without ``merge``, twice.
     """
     where = str(path)
-    with _plain(path) as file:
+    with _plain(path, remedy) as file:
         with reading(path, "a Matrix Market file"):
-            header = _header(file, where)
+            header = _header(file, where, merge)
         table = _entries(file, header, where)
     for axis, length in zip(("row", "column"), header.shape, strict=True):
         wrong = np.flatnonzero((table[axis] < 1) | (table[axis] > length))
@@ -82,24 +91,26 @@ def read_mtx(path: Path) -> RawMatrix:
     if header.symmetry != "general":
         rows, cols, values = _mirrored(rows, cols, values, -1 if header.symmetry == _SKEW else 1)
     kind = MatrixKind.PATTERN if values is None else MatrixKind.REAL
-    return csr_from_edges(header.shape, rows, cols, values, kind, merge=False, where=where)
+    return csr_from_edges(header.shape, rows, cols, values, kind, merge=merge, where=where)
 
 
 @contextlib.contextmanager
-def _plain(path: Path) -> Iterator[Path]:
+def _plain(path: Path, remedy: str) -> Iterator[Path]:
     """Give the text file itself, unpacked where it is packed."""
-    if path.name.endswith((".tar.gz", ".tgz", ".tar", ".zip")):
-        stem = path.name.partition(".tar")[0].removesuffix(".tgz").removesuffix(".zip")
-        with unpacked_member(path, lambda member: member.name == f"{stem}.mtx", f"{stem}.mtx") as file:
+    ending = next((ending for ending in _ARCHIVES if path.name.lower().endswith(ending)), "")
+    if ending:
+        stem = path.name[: -len(ending)]
+        named = (f"{stem}.mtx", f"{stem}.MTX")
+        with unpacked_member(path, lambda member: member.name in named, named[0], remedy) as file:
             yield file
-    elif path.suffix == ".gz":
-        with unpacked_gzip(path) as file:
+    elif path.suffix.lower() == ".gz":
+        with unpacked_gzip(path, remedy=remedy) as file:
             yield file
     else:
         yield path
 
 
-def _header(file: Path, where: str) -> _Header:
+def _header(file: Path, where: str, merge: bool) -> _Header:
     """Read the banner, the comments and the line of sizes, and check that the file is long enough for the sizes."""
     # Text is decoded as NumPy's reader does, which has to count the same lines.
     with file.open(encoding=_ENCODING) as stream:
@@ -115,7 +126,7 @@ def _header(file: Path, where: str) -> _Header:
     rows, cols, entries = (int(size) for size in sizes.groups())
     header = _Header(field, symmetry, (rows, cols), entries, number)
     check_shape(where, rows, cols, entries)
-    if entries > rows * cols:
+    if entries > rows * cols and not merge:
         raise MatrixError(f"{where}:{number}: expected each entry once, found {entries:,} in {rows:,} x {cols:,}")
     least = entries * _SHORTEST_ENTRY[header.is_pattern] - 1  # the last line may lack its end
     if least > bytes_left:
@@ -132,7 +143,10 @@ def _banner(line: str, where: str) -> tuple[str, str]:
         raise DatasetError(f"{where}:1: expected a line like {_BANNER!r}, found {_shown(line)}")
     layout, field, symmetry = words[2:]
     if layout != "coordinate":
-        raise DatasetError(f"{where}: expected a coordinate matrix, found layout {layout!r}")
+        raise DatasetError(
+            f"{where}: expected a coordinate matrix, found layout {layout!r}; write a dense matrix a with "
+            "scipy.io.mmwrite(path, scipy.sparse.coo_array(a))"
+        )
     if field == "complex":
         raise MatrixError(f"{where}: expected real values or a pattern, found complex values")
     if field not in (*_DTYPES, "pattern") or symmetry not in _SYMMETRIES:

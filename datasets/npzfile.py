@@ -1,9 +1,11 @@
-"""CSR matrices in SciPy's npz layout (``indptr, indices, data, shape, format``), read array by array without pickle."""
+"""SciPy's npz files, read array by array without pickle; a CSR is ``indptr, indices, data, shape, format``."""
 
 from __future__ import annotations
 
 import math
 import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,40 @@ from numpy.typing import NDArray
 from spmark.datasets.ceiling import check_bytes
 from spmark.datasets.source import RawMatrix
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.core.files import is_file
+from spmark.impls.core.files import in_place_of_file, is_file
 from spmark.impls.core.guard import reading
 from spmark.impls.core.record import MatrixKind
 
-_NEEDED, _OPTIONAL = ("indptr", "indices", "shape"), ("data", "format")
+_NEEDED = ("indptr", "indices", "shape")
+_NAMES = frozenset({*_NEEDED, "data", "format", "row", "col", "offsets"})
+"""Arrays of SciPy's layouts."""
 _PACKING = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}
 """How many bytes one packed byte can hold, by the methods that NumPy writes."""
+_EXPECTED = "a complete npz file without pickled objects"
+
+
+@dataclass(frozen=True, eq=False)
+class NpzArrays:
+    """The arrays of a file that may be a sparse matrix of SciPy."""
+
+    path: Path
+    arrays: Mapping[str, NDArray[Any]]
+    """Those that belong to one of SciPy's layouts, by name."""
+    members: Sequence[str]
+    """Names of all arrays of the file."""
+
+    @property
+    def layout(self) -> str:
+        """``csr``, ``csc``, ``coo``, ``bsr`` or ``dia``, or whatever else the file says."""
+        if "format" not in self.arrays:
+            return "csr"
+        item = self.arrays["format"].item()
+        return item.decode("ascii", "replace") if isinstance(item, bytes) else str(item)
+
+    @property
+    def described(self) -> str:
+        """What an error says of the file."""
+        return f"format {self.layout!r} with arrays {', '.join(sorted(self.members))}"
 
 
 def read_npz(path: Path, kind: MatrixKind = MatrixKind.REAL) -> RawMatrix:
@@ -31,30 +60,59 @@ def read_npz(path: Path, kind: MatrixKind = MatrixKind.REAL) -> RawMatrix:
     DatasetError
         The file is missing, corrupt, truncated, or holds something else; names the file.
     """
+    file = read_arrays(path)
+    with reading(path, _EXPECTED):
+        return csr_of(file, kind)
+
+
+def read_arrays(path: Path) -> NpzArrays:
+    """Read the arrays of SciPy's layouts; other arrays in the file are left alone.
+
+    Raises
+    ------
+    DatasetError
+        The file is missing, corrupt or truncated, or an array holds objects; names the file.
+    """
     if not is_file(path):
-        raise DatasetError(f"{path}: expected an npz file, found none")
-    expected = "a complete npz file without pickled objects"
-    with reading(path, expected, remedy="it is corrupt or another file: delete it and fetch it again"):
-        with zipfile.ZipFile(path) as file:
-            members = {info.filename.removesuffix(".npy"): info for info in file.infolist()}
-            arrays = {
-                name: _array(file, info, f"{path}: {name}")
-                for name, info in members.items()
-                if name in (*_NEEDED, *_OPTIONAL)
-            }
-        layout = _layout(arrays["format"]) if "format" in arrays else "csr"
-        if layout != "csr" or not arrays.keys() >= set(_NEEDED):
-            raise DatasetError(
-                f"{path}: expected a CSR as SciPy saves it (indptr, indices, data, shape), "
-                f"found format {layout!r} with arrays {', '.join(sorted(members))}"
-            )
-        shape = tuple(int(n) for n in arrays["shape"].ravel()[:3])
-        if len(shape) != 2:
-            raise DatasetError(f"{path}: expected a shape of two numbers, found {shape}")
-        dimensions = {name: arrays[name].ndim for name in ("indptr", "indices")}
-        if set(dimensions.values()) != {1}:
-            raise DatasetError(f"{path}: expected indptr and indices of one dimension, found {dimensions}")
-    return RawMatrix((shape[0], shape[1]), arrays["indptr"], arrays["indices"], arrays.get("data"), kind)
+        raise DatasetError(f"{path}: expected an npz file, found {in_place_of_file(path)}")
+    with reading(path, _EXPECTED), zipfile.ZipFile(path) as file:
+        members = {info.filename.removesuffix(".npy"): info for info in file.infolist()}
+        arrays = {name: _array(file, members[name], f"{path}: {name}") for name in members if name in _NAMES}
+    return NpzArrays(path, arrays, list(members))
+
+
+def csr_of(file: NpzArrays, kind: MatrixKind = MatrixKind.REAL) -> RawMatrix:
+    """Give the CSR of a file.
+
+    Raises
+    ------
+    DatasetError
+        The file has another layout.
+    """
+    path, arrays = file.path, file.arrays
+    if file.layout != "csr" or not arrays.keys() >= set(_NEEDED):
+        raise DatasetError(
+            f"{path}: expected a CSR as SciPy saves it (indptr, indices, data, shape), found {file.described}"
+        )
+    shape = shape_of(file)
+    dimensions = {name: arrays[name].ndim for name in ("indptr", "indices")}
+    if set(dimensions.values()) != {1}:
+        raise DatasetError(f"{path}: expected indptr and indices of one dimension, found {dimensions}")
+    return RawMatrix(shape, arrays["indptr"], arrays["indices"], arrays.get("data"), kind)
+
+
+def shape_of(file: NpzArrays) -> tuple[int, int]:
+    """Give the shape (I, K) that a file states.
+
+    Raises
+    ------
+    DatasetError
+        The shape has other than two numbers.
+    """
+    shape = tuple(int(n) for n in file.arrays["shape"].ravel()[:3])
+    if len(shape) != 2:
+        raise DatasetError(f"{file.path}: expected a shape of two numbers, found {shape}")
+    return shape[0], shape[1]
 
 
 def _array(file: zipfile.ZipFile, info: zipfile.ZipInfo, where: str) -> NDArray[Any]:
@@ -80,11 +138,6 @@ def _array(file: zipfile.ZipFile, info: zipfile.ZipInfo, where: str) -> NDArray[
             )
     with file.open(info) as stream:
         return np.asarray(npy.read_array(stream, allow_pickle=False))
-
-
-def _layout(array: NDArray[Any]) -> str:
-    item = array.item()
-    return item.decode("ascii", "replace") if isinstance(item, bytes) else str(item)
 
 
 def write_npz(path: Path, matrix: RawMatrix) -> None:

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from spmark.datasets.archive import unpacked_gzip
+from spmark.datasets.archive import FETCH_AGAIN, unpacked_gzip
 from spmark.datasets.cache import Cache
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.contracts import PublishedTable
@@ -90,7 +90,7 @@ def _mirrored(table: PublishedTable, mirror: Path | None) -> tuple[Path, ...]:
 
 def _unpacked(path: Path) -> bytes:
     if path.suffix == ".gz":
-        with unpacked_gzip(path) as file:
+        with unpacked_gzip(path, remedy=FETCH_AGAIN) as file:
             return file.read_bytes()
     with reading(path, "a CSV file"):
         return path.read_bytes()

@@ -159,7 +159,8 @@ def csr_from_edges(
     values : (n,) real or None
     kind : MatrixKind
     merge : bool
-        Repeated pairs become one entry (for lists of edges, not with values); else a repeated pair is an error.
+        Repeated pairs become one entry, whose value is their sum, of integers in float64; else a repeated pair is an
+        error.
     where : str
         Named in errors.
 
@@ -186,6 +187,10 @@ def csr_from_edges(
         keys, values = keys[order], values[order]
     same = np.flatnonzero(keys[1:] == keys[:-1])
     if same.size and merge:
+        if values is not None:
+            firsts = np.delete(np.arange(keys.size), same + 1)
+            with np.errstate(over="ignore"):
+                values = np.add.reduceat(values, firsts, dtype=np.float64 if values.dtype.kind in "iub" else None)
         keys = np.delete(keys, same)
     elif same.size:
         row, col = divmod(int(keys[same[0]]), num_cols)

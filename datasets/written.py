@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spmark.datasets.sources.table import FILES, source_names
+from spmark.datasets.sources.table import FILES, file_ending, source_names
 from spmark.impls.core.choices import none_of
 from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.files import is_file
 from spmark.impls.core.record import Orientation
 
 _TRANSPOSED = f"@{Orientation.TRANSPOSED}"
+_FOLDERS = frozenset({".", "..", "~"})
+"""What a path may begin with and a source is never called."""
 
 
 def parse_matrix(text: str, folder: Path = Path()) -> dict[str, str]:
@@ -33,10 +35,10 @@ def parse_matrix(text: str, folder: Path = Path()) -> dict[str, str]:
     orientation = str(Orientation.A if bare == text else Orientation.TRANSPOSED)
     first, _, rest = bare.partition("/")
     known = source_names()
-    source = next((source for ending, source in FILES.items() if bare.endswith(ending)), "")
-    if source and (is_file(folder / bare) or first not in known):
-        return {"source": source, "name": bare, "orientation": orientation}
-    if not first or not rest:
+    ending, found = file_ending(bare), is_file(folder / bare)
+    if ending and (found or first not in known):
+        return {"source": FILES[ending], "name": bare, "orientation": orientation}
+    if not first or not rest or first in _FOLDERS or (found and first not in known):
         raise DatasetError(
             f"expected a matrix as source/name, or a file that ends in {', '.join(FILES)}; found {text!r}; "
             "spmark list datasets says what there is"

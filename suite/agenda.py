@@ -11,7 +11,7 @@ from spmark.impls.core.errors import SweepError
 from spmark.impls.core.files import is_file
 from spmark.impls.core.record import Environment
 from spmark.suite.options import Options
-from spmark.suite.resume import History, key_of, versions_of, why_skipped
+from spmark.suite.resume import History, keys_of, why_skipped
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,8 @@ class Item:
     """Why it is left alone."""
     refused: str | None = None
     """Why it cannot run on this device: recorded without loading the matrix."""
+    file_sha256: str = ""
+    """Digest of the user's own file that the matrix is read from, for the record."""
 
     @property
     def action(self) -> str:
@@ -88,15 +90,13 @@ def make_agenda(
     """
     # Where times mean nothing, warm samples are never missing.
     warm = options.warm and environment.device.kind is not DeviceKind.HOST_SIMT
-    versions = versions_of(cases)
     items, running = [], 0
-    for case in cases:
+    for case, key in zip(cases, keys_of(cases, environment, options.flush), strict=True):
         reason = refused.get(case.case_id)
-        tried = history.tried.get(key_of(case, environment, versions[case.implementation], options.flush))
-        skipped = why_skipped(tried, environment.packages, options.retry, warm)
+        skipped = why_skipped(history.tried.get(key), environment.packages, options.retry, warm)
         if skipped is None and reason is None:
             running += 1
             if options.limit is not None and running > options.limit:
                 skipped = f"over --limit {options.limit}"
-        items.append(Item(case, skipped, reason))
+        items.append(Item(case, skipped, reason, key.file_sha256))
     return Agenda(tuple(items))

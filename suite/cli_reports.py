@@ -93,7 +93,8 @@ def tune(
     ] = None,
     arguments: ArgumentsOption = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="PAGE.html", help="The page; by default out/tune/MATRIX-JWIDTH.html.")
+        Path | None,
+        typer.Option(metavar="PAGE.html", help="The page; by default out/tune/MATRIX-OP-JWIDTH-DTYPE-DEVICE.html."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

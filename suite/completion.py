@@ -60,5 +60,5 @@ def _files(incomplete: str, endings: tuple[str, ...]) -> Iterator[str]:
         for path in sorted(Path(typed + slash).expanduser().iterdir()):
             if path.is_dir() and not path.name.startswith("."):
                 yield f"{typed}{slash}{path.name}/"
-            elif path.name.endswith(endings):
+            elif path.name.lower().endswith(endings):
                 yield f"{typed}{slash}{path.name}"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spmark.datasets.sources.table import FILES
+from spmark.datasets.sources.table import file_ending
 from spmark.datasets.sweep import SCHEMA, Sweep
 from spmark.datasets.sweepfile import checked_sweep
 from spmark.datasets.written import parse_matrix
@@ -96,5 +96,5 @@ def one_matrix(
 def _sweep_name(matrix: str) -> str:
     """Give the folder of the records for a matrix: its name without folders and ending."""
     bare = Path(matrix).name
-    ending = next((ending for ending in FILES if bare.endswith(ending)), "")
-    return _UNSAFE.sub("-", bare.removesuffix(ending)).strip("-._") or "matrix"
+    stem = bare[: len(bare) - len(file_ending(bare))]
+    return _UNSAFE.sub("-", stem).strip("-._") or "matrix"

@@ -31,7 +31,7 @@ from spmark.impls.table import IMPLEMENTATIONS, find_platform
 from spmark.suite.agenda import Agenda, Item
 from spmark.suite.options import Options
 from spmark.suite.outside import with_files
-from spmark.suite.resume import History, key_of, record_folder, versions_of
+from spmark.suite.resume import History, keys_of, record_folder
 from spmark.suite.roster import refusal
 from spmark.suite.runner import Watcher
 from spmark.suite.selection import select
@@ -251,8 +251,7 @@ def in_turns(papers: Sequence[Paper], kind: DeviceKind) -> list[StepCases]:
 def counts(found: StepCases, folder: Path, environment: Environment) -> StepCounts:
     """Count what the records of ``folder`` say of a step."""
     history = History.read(folder)
-    versions = versions_of(found.cases)
-    tried = [history.tried.get(key_of(case, environment, versions[case.implementation])) for case in found.cases]
+    tried = [history.tried.get(key) for key in keys_of(found.cases, environment)]
     done = [one for one in tried if one is not None]
     ok = sum(one.last is Status.OK for one in done)
     return StepCounts(len(tried), ok, len(done) - ok, len(tried) - len(done))

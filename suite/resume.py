@@ -1,20 +1,23 @@
 """What earlier runs left behind, and so which cases of a sweep are still to run.
 
-A case is known by its id, the digest of its implementation's code, the protocol, the flush, the device, the driver and
-CUDA: when any of them changes, it is measured again. ok is final, unsupported as long as the same packages are
+A case is known by its id, the content of the user's file that its matrix is read from, the digest of its
+implementation's code, the protocol, the flush, the device, the driver and CUDA: when any of them changes, the case is
+measured again. ok is final, unsupported as long as the same packages are
 installed, and a failure is tried twice; a case that somebody killed did not fail.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from spmark.datasets.download import file_digest
 from spmark.datasets.sweep import Case
 from spmark.impls.core.digest import implementation_version
+from spmark.impls.core.files import is_file
 from spmark.impls.core.names import path_component
 from spmark.impls.core.record import (
     FINAL,
@@ -40,6 +43,7 @@ class Key(NamedTuple):
     """What must be the same for an earlier record to count."""
 
     case_id: str
+    file_sha256: str
     implementation_version: str
     protocol_version: int
     flush: Flush
@@ -96,6 +100,7 @@ class History:
     def _add(self, record: Measurement, environment: Environment) -> None:
         key = Key(
             record.case_id,
+            record.file_sha256,
             record.implementation_version,
             record.protocol_version,
             record.flush,
@@ -111,21 +116,39 @@ class History:
             self.problems[record.matrix_id] = record.problem
 
 
-def versions_of(cases: Iterable[Case]) -> dict[str, str]:
-    """Give the version of each implementation that the cases ask for."""
-    names = {case.implementation for case in cases}
-    return {name: implementation_version(package(name)) for name in names}
-
-
 def record_folder(out: Path, sweep: str, device: str) -> Path:
     """Give the folder below ``out`` that a sweep's records on a device go to."""
     return out / path_component(sweep) / path_component(device)
 
 
-def key_of(case: Case, environment: Environment, version: str, flush: Flush = Flush.WRITE) -> Key:
-    """Give the key of a record of ``case`` made here and now; ``version`` is that of its implementation."""
-    device = environment.device.name
-    return Key(case.case_id, version, PROTOCOL_VERSION, flush, device, environment.driver, environment.cuda)
+def keys_of(cases: Sequence[Case], environment: Environment, flush: Flush = Flush.WRITE) -> list[Key]:
+    """Give the key of a record of each case made here and now. O(bytes of the files that matrices are read from)."""
+    versions = {name: implementation_version(package(name)) for name in {case.implementation for case in cases}}
+    files = {file: _content(file) for file in {case.matrix.file for case in cases}}
+    device, driver, cuda = environment.device.name, environment.driver, environment.cuda
+    return [
+        Key(
+            case.case_id,
+            files[case.matrix.file],
+            versions[case.implementation],
+            PROTOCOL_VERSION,
+            flush,
+            device,
+            driver,
+            cuda,
+        )
+        for case in cases
+    ]
+
+
+def _content(file: Path | None) -> str:
+    """Give the digest of a file; empty where the file is missing or unreadable, which loading the matrix explains."""
+    if file is None or not is_file(file):
+        return ""
+    try:
+        return file_digest(file)
+    except OSError:
+        return ""
 
 
 def why_skipped(

@@ -11,10 +11,10 @@ import numpy as np
 from spmark.datasets.cache import Cache
 from spmark.datasets.mirror import read_entry, read_manifest
 from spmark.datasets.mtxfile import read_mtx
-from spmark.datasets.npzfile import read_npz
+from spmark.datasets.scipyfile import read_scipy
 from spmark.datasets.source import Args, RawMatrix, Source, known, only
 from spmark.impls.core.errors import DatasetError
-from spmark.impls.core.files import is_file
+from spmark.impls.core.files import in_place_of_file, is_file
 from spmark.impls.core.guard import reading
 from spmark.impls.core.record import MatrixKind
 
@@ -40,12 +40,12 @@ class FileSource(Source):
         only(where, args, "path")
         path = Path(str(args.get("path", name))).expanduser()
         if not is_file(path):
-            raise DatasetError(f"{where}: expected a file at {path.absolute()}, found none")
+            raise DatasetError(f"{where}: expected a file at {path.absolute()}, found {in_place_of_file(path)}")
         return self.read(path)
 
 
 class MatrixMarket(FileSource):
-    """``.mtx``, ``.mtx.gz`` and ``.tar.gz`` files."""
+    """``.mtx`` and ``.mtx.gz`` files, and ``.tar.gz``, ``.tgz`` and ``.zip`` archives."""
 
     name = "matrix_market"
     title = "Matrix Market files"
@@ -53,18 +53,18 @@ class MatrixMarket(FileSource):
 
     def read(self, path: Path) -> RawMatrix:
         """Read a file."""
-        return read_mtx(path)
+        return read_mtx(path, merge=True)
 
 
 class Npz(FileSource):
-    """Files that ``scipy.sparse.save_npz`` wrote from a CSR, without pickled objects."""
+    """Files that ``scipy.sparse.save_npz`` wrote."""
 
     name = "npz"
-    title = "SciPy CSR files"
+    title = "SciPy files"
 
     def read(self, path: Path) -> RawMatrix:
         """Read a file."""
-        return read_npz(path)
+        return read_scipy(path)
 
 
 class Smtx(FileSource):

@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.datasets.archive import unpacked_gzip, unpacked_member
+from spmark.datasets.archive import FETCH_AGAIN, unpacked_gzip, unpacked_member
 from spmark.datasets.cache import Cache
 from spmark.datasets.edgelist import read_integers
 from spmark.datasets.mtxfile import read_mtx
@@ -130,7 +130,8 @@ class DglGraphs(GraphSource):
 
     def read(self, path: Path) -> RawMatrix:
         """Read ``train_graph.json``, a networkx node-link graph, from the archive."""
-        with unpacked_member(path, lambda member: member.name == "train_graph.json", "train_graph.json") as file:
+        wanted = "train_graph.json"
+        with unpacked_member(path, lambda member: member.name == wanted, wanted, FETCH_AGAIN) as file:
             content = file.read_bytes()
         with reading(f"{path}: train_graph.json", "a node-link graph"):
             graph = json.loads(content)
@@ -164,7 +165,7 @@ class Snap(GraphSource):
 
     def read(self, path: Path) -> RawMatrix:
         """Read lines of two node numbers; there are as many nodes as the largest number says."""
-        with unpacked_gzip(path) as file:
+        with unpacked_gzip(path, remedy=FETCH_AGAIN) as file:
             rows, cols = read_integers(file, str(path))
         if rows.size == 0:
             raise DatasetError(f"{path}: expected lines of two node numbers, found none")
@@ -192,7 +193,7 @@ class SuiteSparse(GraphSource):
 
     def read(self, path: Path) -> RawMatrix:
         """Read the archive's matrix."""
-        return read_mtx(path)
+        return read_mtx(path, remedy=FETCH_AGAIN)
 
 
 def _square(size: int, rows: NDArray[np.int64], cols: NDArray[np.int64], path: Path) -> RawMatrix:
@@ -202,7 +203,9 @@ def _square(size: int, rows: NDArray[np.int64], cols: NDArray[np.int64], path: P
 def _table(path: Path, file: str, columns: int) -> NDArray[np.int64]:
     where = f"{path}: {file}"
     with (
-        unpacked_member(path, lambda m: m.name == file and m.parent.name == "raw", f"raw/{file}") as packed,
-        unpacked_gzip(packed, where) as table,
+        unpacked_member(
+            path, lambda m: m.name == file and m.parent.name == "raw", f"raw/{file}", FETCH_AGAIN
+        ) as packed,
+        unpacked_gzip(packed, where, FETCH_AGAIN) as table,
     ):
         return read_integers(table, where, columns=columns, delimiter=",")

@@ -40,8 +40,16 @@ FILES: Mapping[str, str] = {
     ".mtx": "matrix_market",
     ".mtx.gz": "matrix_market",
     ".tar.gz": "matrix_market",
+    ".tgz": "matrix_market",
+    ".tar": "matrix_market",
+    ".zip": "matrix_market",
 }
 """Sources whose matrices are files of the user's own, by ending."""
+
+
+def file_ending(name: str) -> str:
+    """Give the key of `FILES` that a file's name ends in, in capitals or not; empty for another ending."""
+    return next((ending for ending in FILES if name.lower().endswith(ending)), "")
 
 
 def source_names() -> list[str]:

@@ -54,8 +54,10 @@ def canonical_rows(matrix: Any, where: str = "matrix", wide: bool = False) -> An
         given = getattr(sparse, f"{given.format}_array")(parts, shape=given.shape)
         if given.format != "coo":
             given.check_format(full_check=True)
+        if given.format == "bsr" and any(np.remainder(given.shape, given.blocksize)):
+            raise ValueError(f"blocks of shape {given.blocksize}, whose sides do not divide {given.shape}")
         rows = given.tocsr()
-    except (AttributeError, TypeError, ValueError) as error:
+    except (AttributeError, TypeError, ValueError, ZeroDivisionError) as error:
         raise MatrixError(f"{where}: expected legal arrays of a {matrix.format} matrix, found: {error}") from error
     if not rows.has_canonical_format:
         rows = rows.copy()

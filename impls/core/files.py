@@ -32,6 +32,11 @@ def is_file(path: Path | str) -> bool:
     return os.path.isfile(path)  # noqa: PTH113
 
 
+def in_place_of_file(path: Path | str) -> str:
+    """Say what stands at a path where `is_file` says no, after the word "found"."""
+    return "a folder" if os.path.isdir(path) else "none"  # noqa: PTH112
+
+
 def stamp(path: Path | str) -> Stamp | None:
     """Give a file's stamp; None where there is no file."""
     try:

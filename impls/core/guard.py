@@ -30,7 +30,7 @@ def reading(
     error : type of SpmarkError
         Raised in place of the parser's exception.
     remedy : str
-        What the reader of the message can do.
+        What the reader of the message can do where the file holds something else.
 
     Raises
     ------
@@ -42,6 +42,8 @@ def reading(
     except SpmarkError:
         raise
     except Exception as fault:
+        if isinstance(fault, PermissionError):
+            remedy = "give this account the right to read it"
         raise error(f"{path}: expected {expected}, found {_told(fault)}" + (f"; {remedy}" if remedy else "")) from fault
 
 

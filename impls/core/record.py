@@ -136,6 +136,8 @@ class Measurement(Frozen):
     matrix_kind: MatrixKind | None = None
     matrix_hash: str = ""
     """SHA-256 of the pattern; empty where the matrix could not be loaded."""
+    file_sha256: str = ""
+    """SHA-256 of the user's own file that the matrix is read from; empty for other sources and unreadable files."""
     seed: Whole
     width: Whole
     """J."""

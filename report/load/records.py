@@ -38,13 +38,17 @@ COLUMNS = (
     "baseline_config", "baseline_samples_us", "clocks_mhz", "throttled", "phases_s", "search", "max_rel_error",
     "load_average", "free_cores", "stored", "device_bytes", "peak_device_bytes", "num_rows", "num_cols", "nnz",
     "longest_row", "flops", "compulsory_bytes", "environment", "facts", "copy_bytes_per_s", "flops_per_s", "started_at",
+    "pattern",
 )  # fmt: skip
 """Columns of a loaded frame.
 
 ``matrix`` is the id (``source/name``, with the orientation and, where two patterns share an id, the start of the
 pattern's hash); ``op`` is ``sddmm-scaled`` for scaled SDDMM; samples are (n,) float64 arrays in the order taken;
-``facts`` is the `Environment`, or None where its row is missing, and the two rates are then NaN.
+``facts`` is the `Environment`, or None where its row is missing, and the two rates are then NaN; ``pattern`` is
+``matrix_hash``, or, where that is empty, the pattern that another run of the case has seen.
 """
+_CASE = ["device", "case_id", "pattern"]
+"""Columns that tell cases apart: files of one name may hold several patterns."""
 _FACTS = ("num_rows", "num_cols", "nnz", "longest_row", "flops", "compulsory_bytes")
 _SAMPLES = ("samples_us", "warm_samples_us", "graph_samples_us")
 _COPIED = [name for name in COLUMNS if name in Measurement.model_fields]
@@ -64,9 +68,9 @@ def load_records(paths: Paths, *, by_sweep: bool = False) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per device, case, flush and version of the implementation: the newest, so that a failure gives way to a
-        later success. Ordered by first appearance of the device, then by time. Empty, with the same columns, without
-        records.
+        One row per device, case, pattern, flush and version of the implementation: the newest, so that a failure gives
+        way to a later success. Ordered by first appearance of the device, then by time. Empty, with the same columns,
+        without records.
 
     Raises
     ------
@@ -74,19 +78,19 @@ def load_records(paths: Paths, *, by_sweep: bool = False) -> pd.DataFrame:
         A path is missing, a file cannot be read, or a complete line is not a record.
     """
     frame = load_every_run(paths)
-    keys = ["device", "case_id", "implementation_version", "flush", *(["sweep"] if by_sweep else [])]
-    frame = frame.drop_duplicates(keys, keep="last", ignore_index=True)
-    return _named_apart(frame)
+    keys = [*_CASE, "implementation_version", "flush", *(["sweep"] if by_sweep else [])]
+    return _named_apart(frame.drop_duplicates(keys, keep="last", ignore_index=True))
 
 
 def load_every_run(paths: Paths) -> pd.DataFrame:
     """Read records like `load_records`, but keep every run of a case, oldest first."""
     rows = [row for file in record_files(paths) for row in _read(file)]
-    return pd.DataFrame(rows, columns=list(COLUMNS)).sort_values("started_at", kind="stable", ignore_index=True)
+    frame = pd.DataFrame(rows, columns=list(COLUMNS)).sort_values("started_at", kind="stable", ignore_index=True)
+    return frame.assign(pattern=_pattern(frame))
 
 
 def current(frame: pd.DataFrame) -> pd.DataFrame:
-    """Keep what a report compares: each device's newest protocol, one flush, and of each case the newest version.
+    """Keep what a report compares: each device's newest protocol, one flush, and the newest version of each case.
 
     Where a device has records of several flushes, those of the default are kept.
     """
@@ -94,7 +98,7 @@ def current(frame: pd.DataFrame) -> pd.DataFrame:
     kept = frame[frame["protocol_version"] == newest].sort_values("started_at", kind="stable")
     default = kept["flush"] == Flush.WRITE.value
     kept = kept[default | ~default.groupby(kept["device"]).transform("any")]
-    return kept.drop_duplicates(["device", "case_id"], keep="last", ignore_index=True)
+    return kept.drop_duplicates(_CASE, keep="last", ignore_index=True)
 
 
 def record_files(paths: Paths) -> list[Path]:
@@ -185,9 +189,17 @@ def sweep_name(file: Path, device: str) -> str:
     return file.parent.parent.name if file.parent.name == path_component(device) else file.parent.name
 
 
+def _pattern(frame: pd.DataFrame) -> pd.Series:
+    """Give the pattern that each row counts for; a failure may have come before its matrix was loaded.
+
+    Such a row counts for the pattern of the next row of its case, or of the last one where no later row has a pattern.
+    """
+    groups = frame["matrix_hash"].where(frame["matrix_hash"] != "").groupby([frame["device"], frame["case_id"]])
+    return groups.bfill().fillna(groups.ffill()).fillna("")
+
+
 def _named_apart(frame: pd.DataFrame) -> pd.DataFrame:
-    known = frame[frame["matrix_hash"] != ""]
-    patterns = known.groupby("matrix")["matrix_hash"].nunique()
-    shared = frame["matrix"].isin(patterns[patterns > 1].index) & (frame["matrix_hash"] != "")
-    named = frame["matrix"] + " #" + frame["matrix_hash"].str[:6]
+    patterns = frame[frame["pattern"] != ""].groupby("matrix")["pattern"].nunique()
+    shared = frame["matrix"].isin(patterns[patterns > 1].index) & (frame["pattern"] != "")
+    named = frame["matrix"] + " #" + frame["pattern"].str[:6]
     return frame.assign(matrix=frame["matrix"].where(~shared, named))

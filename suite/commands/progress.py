@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import Self
 
 from rich.console import Console
@@ -43,8 +44,9 @@ class Bar(Watcher):
     def begun(self, agenda: Agenda) -> None:
         """Set the bar's length: what cannot run takes no time and is not counted."""
         self._progress.update(self._task, total=agenda.count("run"))
-        if skipped := agenda.count("skip"):
-            say(self._console, f"{skipped} of {len(agenda.items)} cases are done already or left out")
+        reasons = Counter(item.skipped for item in agenda.items if item.skipped is not None)
+        for reason, count in reasons.most_common():
+            say(self._console, f"{count} of {len(agenda.items)} cases skipped: {escape(reason)}")
 
     def entered(self, case: Case, phase: str) -> None:
         """Show the case and its phase."""

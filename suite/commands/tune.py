@@ -88,7 +88,8 @@ def tune(job: TuneJob, out: Path | None, as_json: bool) -> None:
     if not best:
         raise SweepError(f"{what}: expected an implementation that gives a plan, found none; see the reasons above")
     name = path_component("-".join(filter(None, spec.id.split("/"))))
-    out = out or Path("out/tune") / f"{name}-J{job.width}.html"
+    what_for = f"{job.op}-J{job.width}-{job.dtype}-{path_component(device.name)}"
+    out = out or Path("out/tune") / f"{name}-{what_for}.html"
     page = write_composition_page(what, problem, device, best, out, notices=[_MODELS] if absent else [])
     if as_json:
         answer(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
@@ -42,6 +43,12 @@ def test_a_parsers_exception_becomes_ours(parser, told):
 def test_the_remedy_comes_last():
     with pytest.raises(DatasetError, match=r"; fetch it again$"), reading("f", "a matrix", remedy="fetch it again"):
         raise ValueError("x")
+
+
+def test_what_may_not_be_read_is_no_damaged_file():
+    with pytest.raises(DatasetError, match=r"\(Permission denied\); give this account the right to read it$"):
+        with reading("f", "a matrix", remedy="fetch it again"):
+            raise PermissionError(errno.EACCES, "Permission denied")
 
 
 @pytest.mark.parametrize("error", [MatrixError("mine"), KeyboardInterrupt(), SystemExit(2), GeneratorExit()])

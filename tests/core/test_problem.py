@@ -230,6 +230,13 @@ def test_illegal_arrays_are_refused_before_scipy_s_loops_trust_them(kind: str, h
         Csr.of(given, "web/crawl")
 
 
+def test_blocks_that_do_not_fill_the_shape_are_refused() -> None:
+    """SciPy checks no more than the number of whole blocks, and leaves the other rows as it found the memory."""
+    given = sparse.bsr_array((np.ones((2, 2, 2)), [0, 0], [0, 1, 2]), shape=(5, 4))
+    with pytest.raises(MatrixError, match=r"blocks of shape \(2, 2\), whose sides do not divide \(5, 4\)"):
+        Csr.of(given)
+
+
 @pytest.mark.parametrize("dtype", ["float32", np.float32, np.dtype("float32"), DType.FLOAT32])
 def test_a_dtype_may_be_given_in_any_of_the_usual_ways(dtype: Any) -> None:
     assert Problem(Op.SPMM, matrices()["wide"], 4, dtype).dtype is DType.FLOAT32

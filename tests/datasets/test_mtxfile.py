@@ -25,6 +25,8 @@ PACKINGS = {
     "m.tar.gz": lambda content: tarred({"m/m.mtx": content}),
     "m.tgz": lambda content: tarred({"m/m.mtx": content}),
     "m.zip": lambda content: zipped({"m/m.mtx": content}),
+    "M.MTX.GZ": gzip.compress,
+    "M.ZIP": lambda content: zipped({"M.MTX": content}),
 }
 
 

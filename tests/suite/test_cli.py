@@ -40,6 +40,7 @@ def test_run_writes_records_and_the_next_run_goes_on(invoke, sweep, tmp_path):
     code, out, err = invoke("run", sweep, "--strict")
     assert code == 0, err
     assert "nothing to run" in out
+    assert "2 of 6 cases skipped: failed 2 times (run_error); --retry run_error tries it again" in out
     assert "Speed-up over the baseline" in out, "a run that has nothing to do still shows what is there"
 
 

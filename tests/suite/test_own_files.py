@@ -147,6 +147,20 @@ def test_show_says_that_a_file_is_not_there(invoke, tmp_path):
         matrix_spec("missing.txt", ())
 
 
+@pytest.mark.parametrize("name", ["UPPER.MTX", "m.Npz", "m.tgz", "m.zip", "m.tar", "../m.MTX.GZ"])
+def test_a_files_ending_in_capitals_or_of_an_archive(name):
+    assert matrix_spec(name, ()).file == Path(name)
+
+
+@pytest.mark.parametrize("name", ["data/a.npy", "./gone.npy", "../noext", "~/a.txt"])
+def test_a_file_with_another_ending_is_no_source(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.npy").touch()
+    with pytest.raises(DatasetError, match=rf"expected a matrix as source/name, or a file that ends in .*{name}"):
+        matrix_spec(name, ())
+
+
 def test_a_report_of_no_records_says_what_to_do(invoke, tmp_path):
     (tmp_path / "empty").mkdir()
     code, _, err = invoke("report", tmp_path / "empty", "--out", tmp_path / "out")

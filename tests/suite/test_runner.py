@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
 import resource
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import psutil
 import pytest
 import yaml
 
+from spmark.datasets.sweep import MatrixSpec
 from spmark.datasets.sweepfile import checked_sweep
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import DeviceError, RecordError, SweepError
@@ -118,6 +121,25 @@ def test_other_code_another_driver_or_protocol_is_measured_again(run, fakes, mon
     assert len(run(cases).rows) == 1
 
 
+def test_a_file_with_another_content_is_measured_again(run, fakes, tmp_path):
+    """Only the content counts: what has the same path, age and size may be another matrix."""
+    paths = [tmp_path / folder / "mine.npz" for folder in ("first", "second")]
+    for path, content in zip(paths, (b"one", b"two"), strict=True):
+        path.parent.mkdir()
+        path.write_bytes(content)
+        os.utime(path, (1e9, 1e9))
+    cases = [
+        replace(fakes.case(do=do), matrix=MatrixSpec(source="npz", name="mine.npz", folder=str(path.parent)))
+        for path in paths
+        for do in ("ok", "build_error")
+    ]
+    assert [len(run(cases[:2]).rows) for _ in range(3)] == [2, 1, 0]
+    assert [len(run(cases[2:]).rows) for _ in range(3)] == [2, 1, 0]
+    assert run(cases).skipped == 4
+    paths[0].write_bytes(b"new")
+    assert [row.file_sha256 for row in run(cases).rows] == [hashlib.sha256(b"new").hexdigest()] * 2
+
+
 def test_warm_samples_are_made_up_for(run, fakes):
     assert run([fakes.case()]).rows[0].warm_samples_us == []
     assert run([fakes.case()], warm=True).rows[0].warm_samples_us == [9.0]
@@ -135,7 +157,7 @@ def test_another_flush_is_measured_beside_the_first(run, fakes):
 def test_where_times_mean_nothing_no_warm_sample_is_made_up_for(fakes, kind, action):
     case = fakes.case()
     environment = fakes.environment(device=fakes.CPU.model_copy(update={"kind": kind}))
-    key = resume.key_of(case, environment, fakes.version("fake"))
+    (key,) = resume.keys_of([case], environment)
     history = resume.History({key: resume.Earlier(Status.OK, environment.packages, warm=False)})
     (item,) = make_agenda([case], {}, environment, history, Options(warm=True)).items
     assert item.action == action

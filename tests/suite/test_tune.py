@@ -76,7 +76,7 @@ def test_the_screen_says_that_nothing_was_measured(files, invoke):
     assert "expected spmm, for which the paper has a rule, found sddmm" in ended.output
     page = ended.output.strip().splitlines()[-1]
     assert page.startswith("out/tune/matrix_market-")
-    assert page.endswith("-J32.html")
+    assert page.endswith("-sddmm-J32-float32-nvidia-h200.html")
     assert Path(page).is_file()
 
 

@@ -91,6 +91,30 @@ def test_patterns_that_share_an_id_are_named_apart(records, write):
     assert sorted(load_records([write(rows)])["matrix"]) == ["ogb/arxiv #aaaaaa", "ogb/arxiv #bbbbbb"]
 
 
+@pytest.mark.parametrize(
+    ("runs", "kept"),
+    [
+        (("a v1", "b v1"), ["ogb/arxiv #aaaaaa", "ogb/arxiv #bbbbbb"]),
+        (("a v1", "b v2"), ["ogb/arxiv #aaaaaa", "ogb/arxiv #bbbbbb"]),
+        (("a v1", "lost", "b v1", "b v1"), ["ogb/arxiv #aaaaaa", "ogb/arxiv #bbbbbb"]),
+        (("b v1", "a v1", "lost"), ["ogb/arxiv #bbbbbb", "ogb/arxiv #aaaaaa"]),
+        (("lost", "lost"), ["ogb/arxiv"]),
+    ],
+)
+def test_files_of_one_name_with_other_patterns_stay_apart(records, write, runs, kept):
+    """A failure without a pattern gives way to the success after it, else it replaces the success before it."""
+    rows = []
+    for at, run in enumerate(runs):
+        pattern, _, version = run.partition(" ")
+        known = {"matrix_hash": pattern * 64, "implementation_version": version, "samples_us": [1.0]}
+        lost = {"matrix_hash": "", "status": Status.BUILD_ERROR}
+        changes = lost if run == "lost" else known
+        rows.append(records.measurement(**changes, started_at=records.START + timedelta(hours=at)))
+    frame = load_records([write(rows)])
+    assert frame["matrix"].tolist() == current(frame)["matrix"].tolist() == kept
+    assert (frame["status"].iloc[-1] == "ok") == (runs[-1] != "lost")
+
+
 def test_a_torn_line_is_passed_over_and_a_wrong_one_named(records, write, caplog):
     folder = write(records.sweep())
     file = folder / "records.jsonl"
