@@ -2,8 +2,8 @@
 
     python examples/run_sweep.py
 
-The script measures two kernels on two attention masks, on the CPU. Every case runs in a process of its own, and its
-result is checked. A second run of the script finds the records and measures nothing. It prints how many cases ran and
+The script measures two kernels on two attention masks, on the CPU. Cases run in a child process, and their
+results are checked. A second run of the script finds the records and measures nothing. It prints how many cases ran and
 the mean speed-up of each implementation over the baseline.
 """
 

@@ -24,7 +24,8 @@ ROOT = Path(__file__).parents[1]
 _RECORDS = ROOT / "report/reference/h200"
 _BEGIN, _END = "<!-- scripts/results_table.py writes this table -->\n", "<!-- end of the table -->\n"
 _HEAD = (
-    "| system | product | numbers | paper's matrices | unseen matrices | over best other | search | cases |\n"
+    "| system | product | numbers | figure's sweep | unseen matrices | over best other "
+    "| build without upload | cases |\n"
     "|---|---|---|---|---|---|---|---|\n"
 )
 _LABELS: Mapping[str, str] = {
@@ -41,7 +42,7 @@ _ROWS = (
     ("LiteForm", "spmm", "float32", "liteform_fig6_speedup", "judging_graphs"),
     ("LO-SpMM", "spmm", "float32", "lo_spmm_fig10_speedup", "judging_layers"),
 )
-"""System, operator, dtype, sweep of the paper's matrices, sweep of matrices to which nothing was fitted."""
+"""System, operator, dtype, sweep of a figure of the paper, sweep of matrices to which nothing was fitted."""
 
 
 def main() -> None:

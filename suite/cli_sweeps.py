@@ -69,8 +69,8 @@ def fetch(
 ) -> None:
     """Download or generate every matrix of a sweep, verify it and keep it in the cache.
 
-    [bold]candidates[/bold] is no sweep: it brings what the searches of the published records measured to its place
-    beside these records, out of a file, from the release, or out of the checkout's history where there is no network.
+    [bold]candidates[/bold] is not a sweep: this word brings what the searches of the published records measured to its
+    place beside these records, out of a file, from the release, or out of the checkout's history without a network.
 
     [bold]spmark fetch graphs_spmm[/bold]
 
@@ -139,7 +139,7 @@ def run(
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a case of this run failed.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a sweep: measure and check every case that has no record yet, each in a process of its own.
+    """Run a sweep: measure and check every case that has no record yet, in a child process.
 
     Each record is on disk before the next case starts: after Ctrl-C, a crash or a reboot the same command goes on.
     ok and unsupported are final; a failure is tried once more by the next run.

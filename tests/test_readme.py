@@ -1,21 +1,86 @@
-"""README: its table is what the records say, its links lead somewhere, and it stays short."""
+"""README and REPRODUCING: their tables are what the records say, links lead somewhere, and README stays short."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scripts_by_name import load_script
 
+from spmark.impls.core.devicespec import DeviceSpec
+from spmark.impls.operator import api
+from spmark.impls.operator.choose import device_of
+from spmark.impls.runtime.device import shipped
+from spmark.report.claims.published import PAPERS, load_published
+from spmark.report.claims.scorecard import scorecard
+from spmark.report.claims.verdicts import ClaimKind, Verdict, totals
+from spmark.report.derive.cases import derive
+from spmark.report.derive.means import mean_speedups
+from spmark.report.load.records import current, load_records
+from spmark.report.load.transfers import load_transfers
+from spmark.report.page.transfers import moved_of
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+REPRODUCING = (ROOT / "REPRODUCING.md").read_text()
+RECORDS = ROOT / "report/reference/h200"
 # `make docs` checks the links inside of the site; notes link figures outside of it.
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/notes/*.md"), *ROOT.glob("impls/*/README.md")])
 
 
 def test_the_table_of_results_is_what_the_records_say() -> None:
     assert load_script("results_table").rewritten(README) == README
+
+
+def test_the_example_also_runs_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def with_gpu(name: str | DeviceSpec) -> DeviceSpec:
+        return shipped("nvidia-h200") if name == "auto" else device_of(name)
+
+    monkeypatch.setattr(api, "device_of", with_gpu)
+    (example,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    exec(compile(example, "README.md", "exec"), {})
+
+
+@pytest.mark.parametrize(
+    ("sweep", "labels"),
+    [
+        ("stile_fig7_spmm", ("stile", "sparsetir")),
+        ("stile_fig9_sddmm", ("stile", "sparsetir")),
+        ("lo_spmm_fig10_speedup", ("lo_spmm",)),
+    ],
+)
+def test_intervals_of_reproducing_are_what_the_records_say(sweep: str, labels: tuple[str, ...]) -> None:
+    derived = derive(current(load_records([RECORDS / sweep])), "cusparse_best")
+    # STile's rows are of graphs alone: masks and stand-ins for layers are synthetic.
+    graphs = derived[derived["matrix_kind"] != "synthetic"]
+    means = mean_speedups(graphs if len(graphs) else derived).set_index("label")
+    (row,) = (line for line in REPRODUCING.splitlines() if line.startswith(f"| `{sweep}`"))
+    for label in labels:
+        mean = means.loc[label]
+        assert f"{mean['speedup']:.2f} [{mean['speedup_low']:.2f}, {mean['speedup_high']:.2f}]" in row
+
+
+def test_verdicts_of_reproducing_are_the_scorecard_s() -> None:
+    moved = moved_of(load_transfers([RECORDS / "dash_study"]), None)
+    told = dict(re.findall(r"^\| ([\w-]+) \|((?: \d+ \|){7})$", REPRODUCING, re.MULTILINE))
+    names = {paper: load_published(paper).title.split(":")[0] for paper in PAPERS}
+    assert set(told) == set(names.values())
+    equal = sizes = 0
+    for paper in PAPERS:
+        folders = [RECORDS / "dash_study"] if paper == "dash" else sorted(RECORDS.glob(f"{paper}_*"))
+        card = totals(scorecard(load_records(folders), [paper], moved))
+        of_kind: dict[Any, dict[Any, Any]] = card.set_index("kind").to_dict("index")
+        gpu = of_kind[ClaimKind.GPU.value]
+        missed = gpu[Verdict.SAME_DIRECTION.value] + gpu[Verdict.NOT_REPRODUCED.value]
+        others = (gpu[verdict.value] for verdict in (Verdict.NEUTRAL, Verdict.NO_VERDICT, Verdict.NOT_RUN))
+        cells = (gpu["counted"], gpu[Verdict.REPRODUCED.value], gpu[Verdict.DIRECTION.value], missed, *others)
+        assert [int(cell) for cell in re.findall(r"\d+", told[names[paper]])] == list(cells), paper
+        if ClaimKind.SIZES.value in of_kind:
+            equal += of_kind[ClaimKind.SIZES.value][Verdict.REPRODUCED.value]
+            sizes += of_kind[ClaimKind.SIZES.value]["counted"]
+    assert f"{equal} of {sizes} are equal" in REPRODUCING
 
 
 def test_two_screens() -> None:

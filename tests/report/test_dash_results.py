@@ -9,6 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from spmark.report.derive.cases import PROBLEM, derive, spent_s
+from spmark.report.derive.statistics import mean_of
+from spmark.report.load.records import current, load_records
 from spmark.report.load.transfers import load_transfers
 
 ROOT = Path(__file__).parents[2]
@@ -43,8 +46,25 @@ def test_every_cell_is_that_of_the_facts(results: pd.DataFrame) -> None:
 def test_the_front_page_has_the_same_shares(results: pd.DataFrame) -> None:
     front = (ROOT / "README.md").read_text()
     told = re.search(
-        r"best of five reaches (\d+) % \(SpMM\) and (\d+) % \(SDDMM\).*?reaches (\d+) % and (\d+) %", front, re.S
+        r"best of five reaches (\d+) % \(SpMM\) and (\d+) % \(SDDMM\).*?LightGBM reaches (\d+) % and (\d+) % with the "
+        r"five target matrices alone, and (\d+) % and (\d+) % with the same samples",
+        " ".join(front.split()),
     )
     assert told is not None
-    of = [cell(results, method, "cuda", op) for method in ("dash", "lightgbm") for op in ("spmm", "sddmm")]
+    methods = ("dash", "lightgbm", "lightgbm_source")
+    of = [cell(results, method, "cuda", op) for method in methods for op in ("spmm", "sddmm")]
     assert list(map(int, told.groups())) == [round(float(CELL.fullmatch(one)[2])) for one in of]
+
+
+def test_the_front_page_has_the_search_of_hyb() -> None:
+    told = re.search(
+        r"has (\S+) of the full search's speed, after (\S+) of the seconds",
+        " ".join((ROOT / "README.md").read_text().split()),
+    )
+    assert told is not None
+    derived = derive(current(load_records([ROOT / "report/reference/h200/dash_hyb_search"])), "cusparse_best")
+    derived["chosen_s"] = spent_s(derived["phases_s"], ("features", "select", "search"))
+    cases = derived.set_index([*PROBLEM, "label"])[["speedup", "chosen_s"]]
+    model, full = (cases.xs(label, level="label") for label in ("dash_top5", "sparsetir"))
+    ratios = (model / full.loc[model.index]).to_numpy(float)
+    assert told.groups() == tuple(f"{mean_of(of):.2f}" for of in ratios.T)
