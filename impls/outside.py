@@ -74,6 +74,8 @@ def load_file(named: FileClass, own: Mapping[str, str]) -> Outside:
     defined = {name: one for name, one in vars(module).items() if isinstance(one, type)}
     classes = [name for name, one in defined.items() if one.__module__ == module.__name__]
     try:
+        if not classes:
+            raise SweepError(f"{named.file}: expected the class {named.label}, found a file without classes: write it")
         if named.label not in classes:
             raise SweepError(f"{named.file}: {none_of('a class', named.label, classes)}")
         found = Outside(defined[named.label], str(named), f"the file {named.file}")

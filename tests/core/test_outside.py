@@ -153,7 +153,7 @@ def test_a_path_that_no_file_can_have_is_refused(path: str) -> None:
         ("import helper_beside", r"mine\.py:1: .*found ModuleNotFoundError: .*install helper_beside; or, .*__init__"),
         ("raise SystemExit(3)", r"mine\.py:1: .*found SystemExit: 3"),
         ("class Mint: pass", r"mine\.py: expected a class out of Mint, found 'Mine' \(did you mean Mint\?\)"),
-        ("from pathlib import Path as Mine", r"mine\.py: expected a class out of , found 'Mine'"),
+        ("from pathlib import Path as Mine", r"mine\.py: expected the class Mine, found a file without classes"),
         ("class Mine: pass", r"expected an implementation: expected @dataclass\(frozen=True\), .*; expected name: a "),
         (MINE.replace('"mine"', "'a/b'"), r"expected name: a text of letters.*, found 'a/b'$"),
         (MINE + "    ops = set()\n", r"an implementation: expected ops: a frozenset of members of Op, found set\(\)$"),
