@@ -49,7 +49,7 @@ class Direct:
     rows: int = 0
     """Rows of a group (1, 2, 4); 0 takes the most that together have 4 non-zeros in the mean, at least 1."""
     longest: int = 0
-    """Non-zeros of a row beyond which a block takes it; 0 takes four mean rows."""
+    """Non-zeros of a row beyond which a block takes it; 0 takes four times the mean of the rows that are not empty."""
 
     def __post_init__(self) -> None:
         check_choices(self, lanes=(0, *LANES), vectors=(0, 1, 2), parts=(0, *PARTS))

@@ -40,7 +40,8 @@ _MOST_TILES, _DEEP_TILES = 6, 2
 """Tiles of `direct_starts`, and tiles of `direct_deep`."""
 _UNEVEN, _USUAL = (1.5, 2, 3, 4, 6, 8), 4
 """Multiples of the mean length beyond which a row may be long, and the multiple taken without a search. On an H200 the
-fastest was 1.5 to 4 at J = 32 and 128 and up to 8 at J = 512 (four matrices of the tuning half)."""
+fastest was 1.5 to 4 at J = 32 and 128 and up to 8 at J = 512 (four matrices of the tuning half). The mean leaves empty
+rows out: with them, most rows of a graph in which few nodes have edges would be long."""
 _LEAST_LONG = 8
 """Least value of ``longest`` by rule or in a search."""
 SHORT = 8
@@ -197,16 +198,21 @@ def mean_length(matrix: Csr) -> float:
     return matrix.nnz / max(1, matrix.num_rows)
 
 
+def _mean_filled_length(matrix: Csr) -> float:
+    """Give the non-zeros of a mean row among those that have any."""
+    return matrix.nnz / max(1, int(np.count_nonzero(matrix.row_lengths)))
+
+
 def lengths_to_split(matrix: Csr) -> tuple[int, ...]:
     """List the values of ``longest`` that are worth trying, rising: multiples of the mean, and last `UNSPLIT`."""
-    most, mean = int(matrix.row_lengths.max(initial=0)), mean_length(matrix)
+    most, mean = int(matrix.row_lengths.max(initial=0)), _mean_filled_length(matrix)
     limits = {max(_LEAST_LONG, round(times * mean)) for times in _UNEVEN}
     return (*sorted(limit for limit in limits if limit < most), UNSPLIT)
 
 
 def usual_length(matrix: Csr, times: float = _USUAL) -> int:
     """Give the value of ``longest`` that is ``times`` mean rows, or `UNSPLIT` where no row is longer."""
-    usual = max(_LEAST_LONG, round(times * mean_length(matrix)))
+    usual = max(_LEAST_LONG, round(times * _mean_filled_length(matrix)))
     return usual if usual < matrix.row_lengths.max(initial=0) else UNSPLIT
 
 

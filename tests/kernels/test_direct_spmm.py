@@ -183,3 +183,9 @@ def test_short_rows_may_share_a_group_and_long_ones_are_split_at_two_lengths() -
     assert lengths_to_split(random_csr(2, 900, [1, 10])) == (8, UNSPLIT)
     assert usual_length(random_csr(40, 900, [40] * 39 + [900])) == 246
     assert usual_length(random_csr(40, 900, [40] * 40)) == UNSPLIT
+
+
+def test_empty_rows_make_no_row_long() -> None:
+    few_filled = random_csr(40, 900, [0] * 30 + [10] * 9 + [50])
+    assert usual_length(few_filled) == UNSPLIT  # four times 14, where 3.5 is the mean of all rows
+    assert lengths_to_split(few_filled) == (21, 28, 42, UNSPLIT)
