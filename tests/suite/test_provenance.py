@@ -156,7 +156,7 @@ def test_records_go_to_the_last_run_of_their_machine_that_began_before(fakes, tm
 
 
 def test_published_records_without_a_command_line_are_rebuilt_from_their_cases():
-    for name in ("graphs_spmm", "aa"):
+    for name in ("graphs_sddmm", "aa"):
         (answer,) = json.loads(invoke("provenance", REFERENCE / name, "--json").stdout)
         assert any("on record" in limit for limit in answer["limits"])
         assert any(command.startswith("git checkout ") for command in answer["commands"])
