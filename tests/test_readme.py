@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from scripts_by_name import load_script
 
@@ -40,7 +41,9 @@ def test_the_example_also_runs_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(api, "device_of", with_gpu)
     (example,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    exec(compile(example, "README.md", "exec"), {})
+    names: dict[str, Any] = {}
+    exec(compile(example, "README.md", "exec"), names)
+    np.testing.assert_allclose(names["c"], names["a"] @ names["b"], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
