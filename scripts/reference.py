@@ -5,9 +5,10 @@
     python scripts/reference.py pack --url https://github.com/OWNER/spmark
 
 `collect` lets one worker a GPU take the next sweep and matrix. Each worker has cores of its own, each run a folder of
-its own, and all share the cache of compiled kernels. `--together 8` gives a run eight matrices: the same number has to
-stand in the command that goes on. Cases with records are not measured again, so the same command
-goes on after a limit. `join` puts the lines of all shards of a sweep into one compressed file, unchanged and
+its own, and all share the cache of compiled kernels. With `--each 2`, a GPU has two workers: while one measures, the
+other loads its matrix and computes what results are compared with. `--together 8` gives a run eight matrices: the same
+number has to stand in the command that goes on. Cases with records are not measured again, so the same command goes on
+after a limit. `join` puts the lines of all shards of a sweep into one compressed file, unchanged and
 each once, and the facts of studies likewise.
 
 `pack` puts all candidates of the published records into one archive under `out`, to be uploaded to the release that it
@@ -97,19 +98,21 @@ class Worker:
                 return None
 
 
-def workers(gpus: Sequence[str], cores: Iterable[int]) -> list[Worker]:
-    """Deal the cores out evenly.
+def workers(gpus: Sequence[str], cores: Iterable[int], each: int = 1) -> list[Worker]:
+    """Make ``each`` workers a GPU, which take turns on it (`spmark.suite.turns`), and deal the cores out evenly.
 
     Raises
     ------
     SystemExit
-        There is no GPU, or fewer cores than GPUs.
+        There is no GPU, or fewer cores than workers.
     """
-    every = sorted(cores)
-    each = len(every) // len(gpus) if gpus else 0
-    if not each:
-        raise SystemExit(f"expected a GPU and a core for each, found {len(gpus)} GPUs and {len(every)} cores")
-    return [Worker(gpu, frozenset(every[n * each : (n + 1) * each])) for n, gpu in enumerate(gpus)]
+    every, places = sorted(cores), [gpu for _ in range(each) for gpu in gpus]
+    share = len(every) // len(places) if places else 0
+    if not share:
+        raise SystemExit(
+            f"expected a GPU and a core for each of its {each} workers, found {len(gpus)} GPUs and {len(every)} cores"
+        )
+    return [Worker(gpu, frozenset(every[n * share : (n + 1) * share])) for n, gpu in enumerate(places)]
 
 
 def collect(tasks: Sequence[Task], crew: Sequence[Worker], out: Path, only: Sequence[str], limit_s: float) -> int:
@@ -303,6 +306,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     collecting.add_argument(
         "--together", type=int, default=1, help="matrices of a run, since a run takes seconds to begin"
     )
+    collecting.add_argument("--each", type=int, default=1, help="workers of a GPU, which take turns on it")
     collecting.add_argument("--limit-s", type=float, default=480, help="no matrix is begun after that many seconds")
     joining = commands.add_parser("join", help="join shards by sweep")
     joining.add_argument("shards", nargs="+", type=Path)
@@ -319,7 +323,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.command == "pack":
         _say(_packed(asked.reference, pack(asked.reference, asked.out, asked.url, asked.tag)))
         return 0
-    crew = workers(_gpus(), os.sched_getaffinity(0))
+    crew = workers(_gpus(), os.sched_getaffinity(0), asked.each)
     left = collect(_tasks(asked.sweeps, asked.together), crew, asked.out, asked.only, asked.limit_s)
     _say(f"{left} tasks are left")
     return int(left > 0)

@@ -10,7 +10,7 @@ import gc
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,8 @@ from spmark.impls.table import create
 from spmark.impls.tuning.cache import empty_cache
 from spmark.suite.options import Options
 from spmark.suite.rows import Checked, Failed, Loaded, Part, Planned, Result, Timed, candidate_rows, make_row
+from spmark.suite.turns import turn, turn_file
+from spmark.suite.wire import WAITING
 
 _log = logging.getLogger(__name__)
 _STOPPING = {
@@ -71,15 +73,15 @@ _ENDINGS: Mapping[type[Exception], Status] = {
 
 @dataclass
 class _Setting:
-    """A problem with its operands on the device, and the reference that its results are compared with."""
+    """A problem, the reference that its results are compared with and, once placed, its operands on the device."""
 
     key: object
     problem: Problem
     sources: tuple[RandomOperand, ...]
-    operands: tuple[Any, ...]
-    out: Any
     reference: Reference
-    baselines: dict[str, Plan | None]
+    operands: tuple[Any, ...] = ()
+    out: Any = None
+    baselines: dict[str, Plan | None] = field(default_factory=dict)
 
 
 class Bench:
@@ -95,7 +97,8 @@ class Bench:
         Digest that the records name.
     options : Options, optional
     on_phase : callable, optional
-        Told ``loading``, ``building``, ``checking`` and ``timing``.
+        Told ``loading``, ``building``, ``checking`` and ``timing``; ``waiting`` while another process measures on the
+        same GPU.
 
     Raises
     ------
@@ -114,6 +117,7 @@ class Bench:
         self._device, self._cache, self._environment = device, cache, environment
         self._options, self._on_phase = options or Options(), on_phase
         self._lab: Lab = open_lab(device, self._options.flush)
+        self._turn_file = turn_file(device, self._lab)
         self._matrix: tuple[object, LoadedMatrix] | None = None
         self._setting: _Setting | None = None
 
@@ -151,6 +155,12 @@ class Bench:
         yield Loaded(matrix.kind, matrix.csr.hash, _problem_facts(problem))
         self._refuse(implementation, problem)
         setting = self._set(case, problem)
+        with turn(self._turn_file, lambda: self._on_phase(WAITING)):
+            yield from self._on_device(case, implementation, setting)
+
+    def _on_device(self, case: Case, implementation: Implementation, setting: _Setting) -> Iterator[Part]:
+        """Give the parts of a case that need the device."""
+        self._place(setting)
         with self._lab.peak() as peak:
             try:
                 self._on_phase("building")
@@ -187,31 +197,37 @@ class Bench:
         return self._matrix[1]
 
     def _set(self, case: Case, problem: Problem) -> _Setting:
-        """Give the problem's operands on the device and its reference, made once for all cases of the problem."""
+        """Give the problem with its reference, computed on the host once for all cases of the problem."""
         key = (case.matrix.model_dump_json(), case.seed, case.op, case.width, case.dtype, case.scaled)
-        if self._setting is not None and self._setting.key == key:
-            return self._setting
-        self._forget()
-        sources = random_operands(problem, case.seed)
+        if self._setting is None or self._setting.key != key:
+            self._forget()
+            sources = random_operands(problem, case.seed)
+            expected = reference(problem, sources, sampled_rows(problem, case.seed))
+            self._setting = _Setting(key, problem, sources, expected)
+        return self._setting
+
+    def _place(self, setting: _Setting) -> None:
+        """Put the problem's operands on the device, unless they are there."""
+        if setting.out is not None:
+            return
+        with suppress(KernelFault):
+            self._lab.release()  # memory of the problem before
+        problem = setting.problem
         shapes = (*problem.operand_shapes, problem.out_shape)
         needed = problem.dtype.itemsize * sum(int(np.prod(shape, dtype=np.int64)) for shape in shapes)
         free = self._lab.free_bytes()
         if needed > _MEMORY_SHARE * free:
             raise MemoryError(f"operands and result take {needed:,} bytes, {free:,} are free")
-        operands = tuple(self._lab.empty(source.shape, problem.dtype.numpy) for source in sources)
-        for source, operand in zip(sources, operands, strict=True):
+        operands = tuple(self._lab.empty(source.shape, problem.dtype.numpy) for source in setting.sources)
+        for source, operand in zip(setting.sources, operands, strict=True):
             source.fill(operand, self._lab.xp)
-        out = self._lab.empty(problem.out_shape, problem.dtype.numpy)
-        expected = reference(problem, sources, sampled_rows(problem, case.seed))
-        self._setting = _Setting(key, problem, sources, operands, out, expected, {})
-        return self._setting
+        setting.out = self._lab.empty(problem.out_shape, problem.dtype.numpy)
+        setting.operands = operands
 
     def _forget(self) -> None:
-        """Drop everything of the last problem, so that its memory is there for the next."""
+        """Drop everything of the last problem; its memory on the device goes back before the next is placed."""
         self._setting = None
         gc.collect()
-        with suppress(KernelFault):
-            self._lab.release()
 
     def _check(self, plan: Plan, setting: _Setting) -> float:
         """Run once into a poisoned result; give its error, or raise where it is wrong."""

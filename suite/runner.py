@@ -37,7 +37,7 @@ class Watcher:
         """Tell what will be done."""
 
     def entered(self, case: Case, phase: str) -> None:
-        """Tell that ``case`` has entered a phase: starting, loading, building, checking, timing."""
+        """Tell that ``case`` has entered a phase: starting, loading, waiting, building, checking, timing."""
 
     def recorded(self, item: Item, row: Measurement) -> None:
         """Tell that a record is on disk."""

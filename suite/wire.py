@@ -16,6 +16,8 @@ from spmark.suite.options import Options
 
 POISONED_EXIT = 86
 """Exit code of a child whose device no longer computes after a case."""
+WAITING = "waiting"
+"""Phase of a case while another process measures on its device; these seconds do not count towards a time limit."""
 DEFAULT_FACTORY = "spmark.suite.child:open_bench"
 
 

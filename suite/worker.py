@@ -7,6 +7,7 @@ must compute before anything is measured.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 import subprocess
@@ -27,7 +28,7 @@ from spmark.impls.core.record import Status
 from spmark.suite import tether
 from spmark.suite.memory import oom_kills
 from spmark.suite.rows import Failed, Result, make_row
-from spmark.suite.wire import POISONED_EXIT, Reply, Request, Setup, receive, send
+from spmark.suite.wire import POISONED_EXIT, WAITING, Reply, Request, Setup, receive, send
 
 _log = logging.getLogger(__name__)
 _SLICE_S = 0.2
@@ -90,7 +91,7 @@ class Worker:
         Parameters
         ----------
         case : Case
-            Its ``time_limit_s`` covers loading, building, checking and timing.
+            Its ``time_limit_s`` covers loading, building, checking and timing, but for turns of other processes.
         on_phase : callable
             Told each phase that the child enters.
 
@@ -106,17 +107,19 @@ class Worker:
         child = self._child or self._start()
         deadline = time.monotonic() + case.time_limit_s
         log_start = os.fstat(child.log.fileno()).st_size
-        phase, result = "starting", None
+        phase, waits_since, result = "starting", 0.0, None
         kills = oom_kills()
         try:
             _tell(child, Request(case=case))
-            while (reply := self._next(child, deadline)).kind != "ready":
+            while (reply := self._next(child, math.inf if phase == WAITING else deadline)).kind != "ready":
+                if phase == WAITING:
+                    deadline += time.monotonic() - waits_since
                 if reply.kind == "result" and reply.row is not None:
                     result = Result(reply.row, reply.candidates)
                     # After a failure the child runs the canary before it says that it is ready.
                     deadline = time.monotonic() + self._start_limit_s
                 elif reply.kind == "phase":
-                    phase = reply.text
+                    phase, waits_since = reply.text, time.monotonic()
                     on_phase(phase)
             return result or self._failure(case, Failed(Status.RUN_ERROR, "the process answered without a result"))
         except _Silence:

@@ -22,6 +22,9 @@ def script() -> ModuleType:
 def test_cores_are_dealt_out(script: ModuleType) -> None:
     crew = script.workers(["2", "5"], range(9))
     assert [(one.gpu, sorted(one.cores)) for one in crew] == [("2", [0, 1, 2, 3]), ("5", [4, 5, 6, 7])]
+    crew = script.workers(["2", "5"], range(9), each=2)
+    assert [one.gpu for one in crew] == ["2", "5", "2", "5"]
+    assert [sorted(one.cores) for one in crew] == [[0, 1], [2, 3], [4, 5], [6, 7]]
 
 
 @pytest.mark.parametrize(("gpus", "cores"), [([], range(4)), (["0", "1"], range(1))])

@@ -24,6 +24,7 @@ from spmark.impls.table import IMPLEMENTATIONS
 from spmark.suite import resume, rows, runner
 from spmark.suite.options import Options
 from spmark.suite.rows import Loaded, Result, Timed, make_row
+from spmark.suite.wire import WAITING
 
 FACTORY = "suite_fakes:open_bench"
 TABLE = {
@@ -197,6 +198,11 @@ class FakeBench:
 
     def _ok(self):
         pass
+
+    def _wait(self):
+        self._on_phase(WAITING)
+        time.sleep(1.5)
+        self._on_phase("building")
 
     def _slow(self):
         time.sleep(0.1)

@@ -56,6 +56,13 @@ def test_a_good_case_gives_its_row_its_candidates_and_its_phases(start, fakes):
     assert phases == ["loading", "building", "timing"]
 
 
+def test_waiting_for_another_process_on_the_device_does_not_count_towards_the_limit(start, fakes):
+    phases = []
+    result = start().measure(fakes.case(do="wait", time_limit_s=1.0), phases.append)
+    assert result.row.status is Status.OK, result.row.reason
+    assert phases == ["loading", "building", "waiting", "building", "timing"]
+
+
 @pytest.mark.parametrize(
     ("do", "status", "words"),
     [
