@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
+from math import inf
 from typing import Any, ClassVar
 
 import numpy as np
@@ -39,7 +40,7 @@ from spmark.impls.liteform.dense_plan import dense_plan, faster
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.fixed_plan import fixed_plan
 from spmark.impls.liteform.predictor import SHIPPED, Predictor, find
-from spmark.impls.liteform.schedule import CellSchedule, ScheduleTable, rule, schedule_for, table_for
+from spmark.impls.liteform.schedule import CellSchedule, DirectSchedule, ScheduleTable, rule, schedule_for, table_for
 from spmark.impls.liteform.search import Method, Widths, search, table_of
 from spmark.impls.liteform.weights import Weights
 from spmark.impls.runtime.plan import DevicePlan
@@ -58,6 +59,13 @@ more non-zeros than a multiprocessor's share of them all.
 
 The rows of schedules that ship say so. CSR took 0.95 of CELL's time without a long row, 1.2 where the longest row had
 one to two shares, 1.7 to 1.9 at two to eight shares, and 13.8 at 44 (medians)."""
+
+_MOST_LOSS = 0.04
+"""Logarithm of CSR's expected time over CELL's up to which CSR as it comes runs where the models say that CELL does not
+pay. Beyond, the times of matrices nearby count more than the models. The models say so in 310 cases of the rows of
+schedules that ship. There, each with its matrix left out of the table and CELL at 1.05 times its least time, 0.04 takes
+least time in the mean of limits from 0 to 0.2: 1.032 times that of the faster of both, 1.047 at 0, 1.033 without a
+limit."""
 
 
 class Cost(StrEnum):
@@ -182,16 +190,20 @@ class LiteForm:
                 form = fixed_form(problem.matrix, problem.dtype)
             free = table is not None and self._may_be_direct
             # A block takes a long row as a whole; CELL folds the row.
-            lopsided = free and features.max_length > max(_LONG, problem.matrix.nnz / device.num_sms)
-            if lopsided and form is StoredAs.CSR:
-                form = StoredAs.CELL
+            lopsided = features.max_length > max(_LONG, problem.matrix.nnz / device.num_sms)
+
+            def direct(most_loss: float) -> DirectSchedule | None:
+                return table.direct_for(features, problem.width, problem.dtype, most_loss) if table else None
+
+            schedule = direct(inf) if form is StoredAs.DIRECT else None
+            if free and form is StoredAs.CSR:
+                schedule = None if lopsided else direct(_MOST_LOSS)
+                if lopsided or (table and table.direct and not schedule):
+                    form = StoredAs.CELL
             pieces = form is StoredAs.CELL and self._predicted(problem, choice.partitions)
-            asked = free and not lopsided and not pieces and form in (StoredAs.CSR, StoredAs.CELL)
-            direct = None
-            if table and (asked or form is StoredAs.DIRECT):
-                only = form is not StoredAs.CELL
-                direct = table.direct_for(features, problem.width, problem.dtype, only=only)
-            return replace(choice, form=StoredAs.DIRECT if direct else form, pieces=pieces, direct=direct)
+            if free and form is StoredAs.CELL and not lopsided and not pieces:
+                schedule = direct(0.0)
+            return replace(choice, form=StoredAs.DIRECT if schedule else form, pieces=pieces, direct=schedule)
 
     @property
     def _may_be_direct(self) -> bool:

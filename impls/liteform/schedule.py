@@ -122,7 +122,7 @@ class DirectSchedule:
 
 
 class DirectEntry(BaseModel):
-    """Whether CSR as it comes was faster than CELL under some conditions, and with which schedule."""
+    """How CSR as it comes runs fastest under some conditions, and how its time compares with CELL's."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -135,8 +135,10 @@ class DirectEntry(BaseModel):
     """Non-zeros of a mean row."""
     spread: NonNegativeFloat
     """Standard deviation of the rows' lengths over their mean."""
-    schedule: DirectSchedule | None = None
-    """None where CELL was faster."""
+    schedule: DirectSchedule
+    """The fastest."""
+    loss: float
+    """Logarithm of its time over CELL's, as expected from matrices nearby; negative where CSR is faster."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,8 @@ class Gathering:
 class ScheduleTable(Frozen):
     """Schedules, weights and bounds that were measured for one GPU."""
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
+    """2 had no schedules of CSR where CELL was faster."""
     device: str
     entries: tuple[ScheduleEntry, ...]
     weights: Weights | None = None
@@ -171,7 +174,7 @@ class ScheduleTable(Frozen):
     thirds: bool = False
     """Whether the weights and entries are of buckets of 24, 48, 96, ... slots between the powers of two as well."""
     direct: tuple[DirectEntry, ...] = ()
-    """Where CSR as it comes is faster; empty where that was not measured."""
+    """CSR as it comes beside CELL; empty where that was not measured."""
     made_with: str = ""
     """The command, and the measurements behind the table."""
 
@@ -179,8 +182,8 @@ class ScheduleTable(Frozen):
         """Give the weights for an order of rows; without weights of its own the gathered order takes A's."""
         return self.gathering.weights if gathered and self.gathering else self.weights
 
-    def direct_for(self, features: Features, width: int, dtype: DType, *, only: bool = False) -> DirectSchedule | None:
-        """Give the schedule of CSR as it comes, from the nearest entry, J before all else; None where CELL is faster.
+    def direct_for(self, features: Features, width: int, dtype: DType, most_loss: float = 0.0) -> DirectSchedule | None:
+        """Give the schedule of CSR as it comes, from the nearest entry, J before all else; None where it loses more.
 
         Entries of another dtype serve where this dtype has none, by rows of B of as many bytes.
 
@@ -190,11 +193,10 @@ class ScheduleTable(Frozen):
         width : int
             J.
         dtype : DType
-        only : bool
-            CELL is out of the question: only entries with a schedule are looked at.
+        most_loss : float
+            Greatest `DirectEntry.loss` at which the schedule is given.
         """
         own = [entry for entry in self.direct if entry.dtype is dtype] or self.direct
-        own = [entry for entry in own if entry.schedule or not only]
         nnz, mean = max(features.nnz, 1), features.avg_length or 1.0
 
         def distance(entry: DirectEntry) -> tuple[float, float]:
@@ -202,7 +204,8 @@ class ScheduleTable(Frozen):
             apart += abs(entry.spread - features.std_length / mean)
             return abs(log2(entry.width * entry.dtype.itemsize / (width * dtype.itemsize))), apart
 
-        return min(own, key=distance).schedule if own else None
+        entry = min(own, key=distance, default=None)
+        return entry.schedule if entry and entry.loss <= most_loss else None
 
 
 def widest_vector(width: int, dtype: DType) -> int:

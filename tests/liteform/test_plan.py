@@ -240,8 +240,8 @@ def with_table(monkeypatch: pytest.MonkeyPatch, **facts: Any) -> None:
         monkeypatch.setattr(f"spmark.impls.liteform.{module}.table_for", lambda _: table)
 
 
-def direct_entry(schedule: DirectSchedule | None) -> DirectEntry:
-    return DirectEntry(dtype="float32", width=32, nnz=1000, mean_length=11.0, spread=1.0, schedule=schedule)
+def direct_entry(schedule: DirectSchedule, loss: float = -0.1) -> DirectEntry:
+    return DirectEntry(dtype="float32", width=32, nnz=1000, mean_length=11.0, spread=1.0, schedule=schedule, loss=loss)
 
 
 def test_a_gpu_s_table_says_where_csr_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,10 +261,15 @@ def test_a_gpu_s_table_says_where_csr_is_faster(monkeypatch: pytest.MonkeyPatch)
     assert LiteForm(format="csr").build(problem, device).config["format"] == "csr"
 
 
-def test_the_kernel_s_rule_serves_where_csr_was_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pinned_csr_takes_the_table_s_schedule_however_slow_or_the_kernel_s_rule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     problem, device = Problem(Op.SPMM, MATRIX, 32), find_device("host-simt")
-    with_table(monkeypatch, direct=(direct_entry(None),))
+    with_table(monkeypatch, direct=(direct_entry(DirectSchedule(4, 2), 0.7),))
     assert LiteForm().build(problem, device).config["format"] == "cell"
+    config = LiteForm(format="direct").build(problem, device).config
+    assert (config["lanes"], config["vectors"]) == (4, 2)
+    with_table(monkeypatch)
     config = LiteForm(format="direct").build(problem, device).config
     assert {name: config[name] for name in usual_schedule(problem)} == usual_schedule(problem)
 
@@ -283,14 +288,22 @@ def test_a_row_longer_than_a_multiprocessor_s_share_is_for_cell(
     assert LiteForm().build(long_and_many, device).config["format"] == "direct"
 
 
-def test_where_the_models_say_csr_the_faster_kernel_of_the_table_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("loss", "said_csr", "said_cell"),
+    [(-0.01, "direct", "direct"), (0.03, "direct", "cell"), (0.05, "cell", "cell")],
+)
+def test_the_models_say_csr_and_a_table_says_how_much_that_may_lose(
+    monkeypatch: pytest.MonkeyPatch, loss: float, said_csr: str, said_cell: str
+) -> None:
     problem, device = Problem(Op.SPMM, MATRIX, 32), find_device("host-simt")
+    for said, expected in ((StoredAs.CSR, said_csr), (StoredAs.CELL, said_cell)):
+        monkeypatch.setattr(plan_module, "choose", lambda *_, said=said: Choice(said, 1))
+        with_table(monkeypatch, direct=(direct_entry(DirectSchedule(8), loss),))
+        assert LiteForm().build(problem, device).config["format"] == expected
     monkeypatch.setattr(plan_module, "choose", lambda *_: Choice(StoredAs.CSR, 1))
+    assert LiteForm(cost="paper").build(problem, device).config["format"] == "csr"
     with_table(monkeypatch)
     assert LiteForm().build(problem, device).config["format"] == "csr"
-    with_table(monkeypatch, direct=(direct_entry(None), direct_entry(DirectSchedule(8))))
-    assert LiteForm().build(problem, device).config["format"] == "direct"
-    assert LiteForm(cost="paper").build(problem, device).config["format"] == "csr"
 
 
 def test_a_gpu_s_table_says_whether_buckets_have_thirds(monkeypatch: pytest.MonkeyPatch) -> None:

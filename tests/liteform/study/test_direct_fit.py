@@ -43,13 +43,15 @@ def test_csr_is_taken_where_rows_are_alike(
     asked = features(1 << 17, mean, spread)
     assert table.direct_for(asked, 32, DType.FLOAT32) == expected
     assert table.direct_for(asked, 16, DType.FLOAT16) == expected
-    assert table.direct_for(asked, 32, DType.FLOAT32, only=True) is not None
+    fastest = NARROW if mean < 8 else WIDE
+    assert table.direct_for(asked, 32, DType.FLOAT32, 0.5) == fastest
 
 
 def test_one_lucky_time_far_away_decides_nothing() -> None:
     entries = fitted_direct([trials(1 << 18, 4.0, 0.2)])
     assert entries
-    assert all(abs(entry.nnz.bit_length() - 19) <= 2 and entry.spread < 1.6 for entry in entries)
+    assert all(abs(entry.nnz.bit_length() - 19) <= 2 for entry in entries if entry.loss <= 0)
+    assert all(entry.spread < 1.6 for entry in entries if entry.loss <= 0)
 
 
 def test_j_comes_before_all_else() -> None:

@@ -181,7 +181,7 @@ def test_a_table_goes_through_a_file(tmp_path: Path) -> None:
     path = tmp_path / "gpu.json"
     path.write_text(table.model_dump_json())
     assert read_table(path) == table
-    path.write_text(table.model_dump_json().replace('"schema_version":2', '"schema_version":1'))
+    path.write_text(table.model_dump_json().replace('"schema_version":3', '"schema_version":2'))
     with pytest.raises(BuildError, match="expected a table of schedules"):
         read_table(path)
 
