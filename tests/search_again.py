@@ -27,6 +27,7 @@ from spmark.impls.core.errors import RecordError, SpmarkError
 from spmark.impls.core.problem import Problem
 from spmark.impls.core.record import CandidateRow, EnvironmentRow, Measurement, Status
 from spmark.impls.core.recordfile import read_rows
+from spmark.impls.kernels.direct_spmm import is_direct
 from spmark.impls.table import create
 from spmark.report.load.asset import absence, absent_candidates
 
@@ -64,20 +65,21 @@ def compare(folder: Path, every: int = 1, most_nnz: int = 10**9, only: str = "")
     devices = {row.digest: row.environment.device for row in read_rows(folder / "environments.jsonl", EnvironmentRow)}
     cases = {case.case_id: case for case in expand(Sweep.load(folder.name), DeviceKind.CUDA)}
     searched = ("stile", "liteform", "lo_spmm")
-    records = [
-        row
-        for row in read_rows(folder / "records.jsonl.gz", Measurement)
+    newest = {
+        row.case_id: row
+        for row in sorted(read_rows(folder / "records.jsonl.gz", Measurement), key=lambda row: row.started_at)
         if row.implementation in searched and row.status is Status.OK and row.case_id in cases
         if row.problem is not None and row.problem.nnz <= most_nnz and only in row.case_id
-    ][::every]
-    wanted = {row.case_id for row in records}
-    seen: dict[str, list[CandidateRow]] = {}
+    }
+    records = [*newest.values()][::every]
+    wanted = {_search_of(row) for row in records}
+    seen: dict[tuple[str, str, str], list[CandidateRow]] = {}
     for candidate in read_rows(folder / "candidates.jsonl.gz", CandidateRow):
-        if candidate.case_id in wanted:
-            seen.setdefault(candidate.case_id, []).append(candidate)
+        if (search := _search_of(candidate)) in wanted:
+            seen.setdefault(search, []).append(candidate)
     cache = Cache.default()
     for row in records:
-        case, candidates = cases[row.case_id], seen.get(row.case_id, [])
+        case, candidates = cases[row.case_id], seen.get(_search_of(row), [])
         if not candidates:
             continue
         matrix = load_matrix(case.matrix, cache, case.seed).csr
@@ -86,6 +88,11 @@ def compare(folder: Path, every: int = 1, most_nnz: int = 10**9, only: str = "")
         started = perf_counter()
         recorded, again = _SEARCHES[row.implementation](row, case, problem, devices[row.environment], candidates)
         yield Found(row.case_id, recorded, again, perf_counter() - started)
+
+
+def _search_of(row: Measurement | CandidateRow) -> tuple[str, str, str]:
+    """Name the search: a case may have records of several versions."""
+    return row.case_id, row.implementation_version, row.environment
 
 
 def _stile(
@@ -97,7 +104,8 @@ def _stile(
     again = [(form.facts, form.found.predicted_ms * 1e-3) for form in forms]
     if not made.tuned:
         again = again[:1]
-    recorded = [(candidate.config, candidate.predicted) for candidate in candidates]
+    # Plans straight from CSR race against the forms; no search finds them.
+    recorded = [(candidate.config, candidate.predicted) for candidate in candidates if not is_direct(candidate.config)]
     return _picked(recorded, _FORM), _picked(again, _FORM)
 
 
