@@ -1,0 +1,58 @@
+"""Which entry of a table serves a problem."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spmark.impls.core.problem import DType
+from spmark.impls.kernels.ell_buckets import NEVER
+from spmark.impls.liteform.schedule import CellSchedule, ScheduleEntry, ScheduleTable, nearest, schedule_for
+
+ALONE = CellSchedule(4, 8, 16)
+SHARED = CellSchedule(4, 8, 16, together=64)
+
+
+def entry(nnz: int, max_width: int, schedule: CellSchedule = ALONE, **facts: Any) -> ScheduleEntry:
+    return ScheduleEntry(
+        **{"dtype": "float32", "width": 64, "nnz": nnz, "max_width": max_width, **facts}, schedule=schedule
+    )
+
+
+def test_j_comes_before_size_and_the_order_of_rows_before_j() -> None:
+    wanted = entry(1000, 64)
+    far, other_j, gathered = entry(10**7, 8), entry(1000, 64, width=128), entry(1000, 64, gathered=True)
+    assert nearest([gathered, other_j, far], wanted) is far
+    assert nearest([gathered, other_j], wanted) is other_j
+
+
+def test_of_two_that_are_as_near_the_wider_serves() -> None:
+    narrow, wide = entry(1000, 128), entry(1000, 512)
+    for entries in ([narrow, wide], [wide, narrow]):
+        assert nearest(entries, entry(1000, 256)) is wide
+
+
+@pytest.mark.parametrize(
+    ("nnz", "max_width", "expected"),
+    [
+        (1_000, 32, ALONE),
+        (1_000, 256, SHARED),
+        (100_000, 256, SHARED),
+        (10_000_000, 256, ALONE),
+        (10_000_000, 8192, SHARED),
+    ],
+)
+def test_groups_share_wide_rows_where_one_would_end_after_all_others(
+    monkeypatch: pytest.MonkeyPatch, nnz: int, max_width: int, expected: CellSchedule
+) -> None:
+    table = ScheduleTable(device="gpu", entries=(entry(nnz, max_width), entry(nnz * 4, max_width, SHARED)))
+    monkeypatch.setattr("spmark.impls.liteform.schedule.table_for", lambda _: table)
+    assert schedule_for("gpu", 64, DType.FLOAT32, nnz=nnz, max_width=max_width) == expected
+
+
+def test_a_table_without_shared_rows_serves_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = ScheduleTable(device="gpu", entries=(entry(1000, 512),))
+    monkeypatch.setattr("spmark.impls.liteform.schedule.table_for", lambda _: table)
+    chosen = schedule_for("gpu", 64, DType.FLOAT32, nnz=1000, max_width=512)
+    assert (chosen, chosen.together) == (ALONE, NEVER)
