@@ -27,12 +27,6 @@ def test_j_comes_before_size_and_the_order_of_rows_before_j() -> None:
     assert nearest([gathered, other_j], wanted) is other_j
 
 
-def test_of_two_that_are_as_near_the_wider_serves() -> None:
-    narrow, wide = entry(1000, 128), entry(1000, 512)
-    for entries in ([narrow, wide], [wide, narrow]):
-        assert nearest(entries, entry(1000, 256)) is wide
-
-
 @pytest.mark.parametrize(
     ("nnz", "max_width", "expected"),
     [
