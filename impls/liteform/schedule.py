@@ -51,11 +51,13 @@ _UNEVEN = (2.0, 6.0)
 """Candidates for the mean rows beyond which a block takes a row of CSR."""
 _LEAST_US, _BYTES_PER_US, _SLOTS_PER_US = 5.0, 6e6, 12.0
 """Time of the smallest product, bytes of B that a microsecond loads, and slots of an ELL row that one group takes in a
-microsecond, on an H200. A wide row of a small product is still being added up when all others are done.
+microsecond, on an H200; other GPUs take the same. A wide row of a small product is still being added up when all
+others are done.
 
 By the rows of schedules that ship, one group a row takes 1.26 times the least time at 8 to 16 slots of the widest
-bucket a microsecond of the whole product, 1.9 times at 16 to 32, and 1.05 below (means). With each matrix left out of
-the table's grid, schedules of buckets from 128 on take 1.074 times the least time with this limit, 1.085 without."""
+bucket a microsecond of the whole product, 1.9 times at 16 to 32, and 1.00 to 1.05 below (means). With each matrix
+left out of the table's grid, schedules of buckets from 128 on take 1.074 times the least time with this limit, and
+1.085 without."""
 _SMALL, _LARGE = 4_000_000, 32_000_000
 """Loads of elements of B below which a problem starts up more than it computes, and from which it fills a GPU."""
 
