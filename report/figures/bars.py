@@ -71,6 +71,9 @@ def by_group(
     drawn = data[data["label"].isin(series)]
     drawn = drawn.rename(columns=dict(zip(columns, ("value", "low", "high"), strict=True)))
     drawn = drawn if "wide" in drawn else drawn.assign(wide=False)
+    # A name in the legend without a bar would be looked for.
+    valued = set(drawn.loc[drawn["value"].notna(), "label"])
+    series = {label: look for label, look in series.items() if label in valued}
     cells = [
         (f"{op}, {dtype}" * (place == 0), part, here)
         for (op, dtype), part in panels_of(drawn)

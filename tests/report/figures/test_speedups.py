@@ -37,6 +37,12 @@ def test_speedups_per_matrix_are_over_common_cases(derived):
     assert data.loc[("ogb/small", "sparsetir"), "left_out"] == "1 timeout"
 
 
+def test_a_label_without_any_bar_is_in_the_caption_and_not_in_the_legend(derived):
+    plot = speedup_per_matrix(derived[derived["matrix"] == "ogb/small"], "cusparse_best")
+    assert [text.get_text() for text in plot.figure.legends[0].get_texts()] == ["gespmm"]
+    assert "No bar for lack of results: sparsetir on" in plot.caption
+
+
 def test_bars_of_cases_with_wide_intervals_are_marked_and_the_mark_is_explained(records, write):
     """One label varies by a half from sample to sample, the other by nothing; both run beside a steady baseline."""
     rng = np.random.default_rng(0)
