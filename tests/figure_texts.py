@@ -7,6 +7,7 @@ from itertools import combinations
 
 import numpy as np
 from matplotlib import rc_context
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -32,6 +33,9 @@ def assert_readable(figure: Figure, fewest: int = 5) -> None:
             )
         for (a, one), (b, two) in combinations(drawn, 2):
             assert apart(one, two), f"{a!r} runs into {b!r}: {one.round()} and {two.round()}"
+        for ax in (ax for ax in figure.axes if ax.get_visible() and ax.axison):
+            for name in _ticks(ax.xaxis, 0, ax.get_xlim()):
+                assert corners(name, canvas)[:, 1].max() <= ax.bbox.y0 + SLACK, f"{name.get_text()!r} lies over its axis"
         for legend in figure.legends:
             box = legend.get_window_extent(canvas.get_renderer())
             for ax in figure.axes:
@@ -50,10 +54,12 @@ def texts(figure: Figure) -> Iterator[Text]:
         if not ax.axison:
             continue
         found += [ax.xaxis.label, ax.yaxis.label]
-        for place, axis, ends in ((0, ax.xaxis, ax.get_xlim()), (1, ax.yaxis, ax.get_ylim())):
-            ticks = axis.get_majorticklabels()
-            found += [t for t in ticks if min(ends) <= t.get_position()[place] <= max(ends)]
+        found += [*_ticks(ax.xaxis, 0, ax.get_xlim()), *_ticks(ax.yaxis, 1, ax.get_ylim())]
     return (t for t in found if t.get_visible() and t.get_text().strip())
+
+
+def _ticks(axis: Axis, place: int, ends: tuple[float, float]) -> list[Text]:
+    return [t for t in axis.get_majorticklabels() if min(ends) <= t.get_position()[place] <= max(ends)]
 
 
 def corners(text: Text, canvas: FigureCanvasAgg) -> Corners:

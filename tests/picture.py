@@ -18,7 +18,7 @@ from browser import browser
 ROOT = Path(__file__).parents[1]
 RECORDS = "report/reference/h200/liteform_fig6_speedup"
 PICTURE = ROOT / "docs/images/site.png"
-SIZE = (1200, 490)
+SIZE = (1200, 512)
 
 
 def main() -> None:

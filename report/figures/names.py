@@ -59,7 +59,8 @@ def name_groups(ax: Axes, matrices: Sequence[str], below: Sequence[str], room_in
     if turn:
         ax.set_xticks(
             range(len(texts)), texts, rotation=turn, ha="right", rotation_mode="anchor", fontsize=_TURNED_POINTS,
-            va="center" if turn == _UPRIGHT else "baseline",
+            # The last letters of a slanted name would cross the axis if their baseline ended at it.
+            va="center" if turn == _UPRIGHT else "top",
         )  # fmt: skip
     else:
         ax.set_xticks(range(len(texts)), texts, fontsize=NAME_POINTS)

@@ -15,6 +15,8 @@ from spmark.impls.core.problem import DType
 from spmark.impls.core.record import Baseline, MatrixKind, ProblemFacts, SearchFacts, Status
 from spmark.report.derive.cases import derive
 from spmark.report.figures import all as figures
+from spmark.report.figures.layout import OnePass
+from spmark.report.figures.names import name_groups
 from spmark.report.figures.plot import MOST_SERIES
 from spmark.report.figures.style import COLUMN_IN, LOOKS, WIDTH_IN
 from spmark.report.load.records import load_records
@@ -96,6 +98,16 @@ def test_texts_stay_apart_and_on_the_canvas(derived_of, matrices, labels):
     several = {"speedup-over-size", "time-over-series"} if matrices > 1 else set()
     variants = {"variant-times", "variant-searches"} if labels == 3 else set()
     assert names == KINDS | several | variants
+
+
+def test_slanted_names_stay_below_their_axis():
+    figure = Figure(figsize=(WIDTH_IN, 2), layout=OnePass(1.0))
+    ax = figure.subplots()
+    names = [f"unbreakable{place}" for place in range(12)]
+    name_groups(ax, names, ["n = 5"] * 12, 0.45)
+    ax.set_xlim(-0.5, 11.5)
+    assert {label.get_rotation() for label in ax.get_xticklabels()} == {28}
+    assert_readable(figure)
 
 
 def test_labels_beyond_the_limit_are_named_and_kept_in_the_numbers(derived_of):
