@@ -35,7 +35,8 @@ def assert_readable(figure: Figure, fewest: int = 5) -> None:
             assert apart(one, two), f"{a!r} runs into {b!r}: {one.round()} and {two.round()}"
         for ax in (ax for ax in figure.axes if ax.get_visible() and ax.axison):
             for name in _ticks(ax.xaxis, 0, ax.get_xlim()):
-                assert corners(name, canvas)[:, 1].max() <= ax.bbox.y0 + SLACK, f"{name.get_text()!r} lies over its axis"
+                top = corners(name, canvas)[:, 1].max()
+                assert top <= ax.bbox.y0 + SLACK, f"{name.get_text()!r} lies over its axis"
         for legend in figure.legends:
             box = legend.get_window_extent(canvas.get_renderer())
             for ax in figure.axes:
