@@ -40,16 +40,16 @@ def moved_of(facts: TransferFacts, paper: PaperPage | None) -> Moved | None:
 
 
 def with_studies(report: Report, section: Section, moved: Moved) -> Report:
-    """Add a section about studies to a report, and say first how the subject stands beside its baselines.
+    """Add a section about studies to a report, whose page says first how the subject stands beside its baselines.
 
     Beside records the section has a page of its own, and the scorecard of a device has the answers of studies. Alone it
     stands on the landing page and has a scorecard of its own.
     """
-    notices = [*standing(moved), *(notice for notice in report.notices if notice != NO_RECORDS)]
     if report.sections:
         page = SweepPage(_NAME, _NAME.capitalize())
-        sections = [*report.sections, replace(section, sweep=page.name)]
-        return replace(report, notices=notices, sections=sections, sweeps=(*report.sweeps, page))
+        section = replace(section, sweep=page.name, notices=[*standing(moved), *section.notices])
+        return replace(report, sections=[*report.sections, section], sweeps=(*report.sweeps, page))
+    notices = [*standing(moved), *(notice for notice in report.notices if notice != NO_RECORDS)]
     cards = scorecard_tables(load_records([]), [known_methods().subject], moved)
     section.blocks.extend(replace(card, chapter=Chapter.SCORECARD) for card in cards)
     title = f"{report.title}: {_NAME}" if report.title == "spmark" else report.title

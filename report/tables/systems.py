@@ -23,7 +23,7 @@ def systems_table(derived: pd.DataFrame, baseline: str, systems: Mapping[str, st
         What the speed-ups are over, for the note.
     systems : mapping of str to str
         Names of implementations to names of systems, in the order of the rows. A system stands with the label of its
-        implementation's name; variants have labels of their own.
+        implementation's name or, where no row has this label, with what runs where nothing is requested.
     """
     note = (
         f"Geometric means with 95 % intervals over matrices, of all cases that the system solved: over {baseline}, and "
@@ -36,6 +36,11 @@ def systems_table(derived: pd.DataFrame, baseline: str, systems: Mapping[str, st
         | over_matrices(part, "over_best").columns("over_best_speedup")
         | {"fastest_share": (part["over_best"] > 1).mean()}
         for name, title in systems.items()
-        for (op, dtype), part in panels_of(rows[rows["label"] == name])
+        for (op, dtype), part in panels_of(_of_system(rows, name))
     ]
     return Table("systems", "The systems", note, pd.DataFrame(made))
+
+
+def _of_system(rows: pd.DataFrame, name: str) -> pd.DataFrame:
+    named = rows[rows["label"] == name]
+    return named if len(named) else rows[(rows["implementation"] == name) & (rows["requested"].map(len) == 0)]

@@ -43,3 +43,20 @@ def test_a_system_has_its_means_over_the_baseline_and_over_the_best_other(
     assert stile["fastest_share"] == 0.5
     assert sparsetir["over_best_speedup"] == pytest.approx((1.25 / 5 * 5 / 20) ** 0.5)
     assert "over cusparse_best" in table.note
+
+
+def test_a_system_without_its_own_label_stands_with_what_runs_by_default(
+    records: ModuleType, write: Callable[..., Path]
+) -> None:
+    base = Baseline(implementation="cusparse_best", config={}, samples_us=[10.0] * 8)
+    rows = [
+        records.measurement(
+            implementation=implementation, label=label, requested=requested, baseline=base, samples_us=[us] * 8
+        )
+        for implementation, label, requested, us in (
+            ("dash", "dash_top5", {}, 5.0), ("dash", "dash_top1", {"top": 1}, 2.0), ("gespmm", "gespmm", {}, 10.0),
+        )
+    ]  # fmt: skip
+    derived = derive(load_records([write(rows)]), "cusparse_best")
+    (dash,) = systems_table(derived, "cusparse_best", SYSTEMS).frame.to_dict("records")
+    assert (dash["system"], dash["speedup"], dash["cases"]) == ("DASH", pytest.approx(2.0), 1)
