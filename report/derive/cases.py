@@ -125,6 +125,20 @@ def beside(rows: pd.DataFrame, other: pd.DataFrame, *columns: str) -> pd.DataFra
     return rows[keys].merge(last_rows, on=keys, how="left").set_axis(rows.index)[list(columns)]
 
 
+def each_problem_once(frame: pd.DataFrame) -> pd.DataFrame:
+    """Give matrices of one pattern one name, and keep the newest row of each problem and label.
+
+    Several sources have the same matrix, so that rows of several sweeps would count it twice and never meet. The name
+    is the one that most rows bear, the first by alphabet of several.
+    """
+    known = frame[frame["pattern"] != ""]
+    counts = known.groupby(["pattern", "matrix"], as_index=False).size()
+    names = counts.sort_values(["size", "matrix"], ascending=[False, True]).drop_duplicates("pattern")
+    of_pattern = frame["pattern"].map(names.set_index("pattern")["matrix"])
+    named = frame.assign(matrix=of_pattern.fillna(frame["matrix"])).sort_values("started_at", kind="stable")
+    return named.drop_duplicates([*PROBLEM, "label"], keep="last").sort_index()
+
+
 def spent_s(phases_s: pd.Series[Any], phases: Sequence[str] = SPENT_PHASES) -> pd.Series[float]:
     """Give the seconds that plans spent in some phases; 0 where nothing is known."""
     return phases_s.map(lambda spent: sum(spent.get(phase, 0.0) for phase in phases) if spent else 0.0).astype(float)

@@ -19,7 +19,7 @@ from spmark.impls.core.record import Status
 from spmark.report.claims.published import PAPERS, load_published
 from spmark.report.claims.scorecard import scorecard_tables
 from spmark.report.claims.verdicts import Verdict
-from spmark.report.derive.cases import baseline_names, choose_baseline, derive
+from spmark.report.derive.cases import baseline_names, choose_baseline, derive, each_problem_once
 from spmark.report.derive.remember import remembering
 from spmark.report.derive.transfers import Moved
 from spmark.report.figures.all import draw_all
@@ -151,7 +151,8 @@ def compose(
         pooled = [of.cases for of in of_sweeps if of.device == device and of.baseline == whole]
         # No sweep need have the baseline that most rows of all sweeps name.
         pooled = pooled or [derive(kept[kept["device"] == device].reset_index(drop=True), whole)]
-        overviews.append(_overview(current(pd.concat(pooled, ignore_index=True)), whole, cards))
+        newest = current(pd.concat(pooled, ignore_index=True))
+        overviews.append(_overview(each_problem_once(newest), whole, cards))
     elsewhere = {case for of in of_sweeps if (of.device, of.sweep) in unseen for case in of.searched}
     sections: list[Section] = []
     collected: dict[str, list[Coverage]] = {name: [] for name in names}

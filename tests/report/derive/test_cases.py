@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from math import inf, isnan
 
 import numpy as np
@@ -10,7 +11,15 @@ import pytest
 
 from spmark.impls.core.problem import DType
 from spmark.impls.core.record import Baseline, Status
-from spmark.report.derive.cases import PROBLEM, beside, choose_baseline, derive, medians, spent_s
+from spmark.report.derive.cases import (
+    PROBLEM,
+    beside,
+    choose_baseline,
+    derive,
+    each_problem_once,
+    medians,
+    spent_s,
+)
 from spmark.report.load.records import load_records
 
 
@@ -165,3 +174,27 @@ def test_unknown_phases_cost_nothing_and_no_samples_have_no_median():
     assert spent_s(phases, ["upload", "convert"]).tolist() == [4.0, 0.0]
     found = medians(pd.Series([np.array([3.0, 1.0, 2.0]), np.empty(0)]))
     assert found.tolist() == pytest.approx([2.0, np.nan], nan_ok=True)
+
+
+def test_matrices_of_one_pattern_meet_under_one_name_with_the_newest_row_of_each_label(records, write):
+    same, other = f"{1:064x}", f"{2:064x}"
+    known = (
+        ("planetoid", same, 32, "gespmm"), ("planetoid", same, 64, "gespmm"), ("mirror", same, 32, "rowsplit"),
+        ("mirror", other, 128, "gespmm"), ("mirror", same, 32, "gespmm"), ("planetoid", same, 128, "gespmm"),
+    )  # fmt: skip
+    rows = [
+        records.measurement(
+            source=source, matrix="cora", matrix_hash=pattern, width=width, label=label, samples_us=[5.0],
+            started_at=records.START + timedelta(seconds=second),
+        )
+        for second, (source, pattern, width, label) in enumerate(known)
+    ]  # fmt: skip
+    once = each_problem_once(load_records([write(rows)])).set_index(["label", "width", "pattern"])
+    assert once.loc[("gespmm", 32, same), "started_at"] == rows[4].started_at
+    assert once["matrix"].to_dict() == {
+        ("gespmm", 64, same): "planetoid/cora",
+        ("rowsplit", 32, same): "planetoid/cora",
+        ("gespmm", 128, other): "mirror/cora #000000",
+        ("gespmm", 32, same): "planetoid/cora",
+        ("gespmm", 128, same): "planetoid/cora",
+    }
