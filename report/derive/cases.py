@@ -126,16 +126,18 @@ def beside(rows: pd.DataFrame, other: pd.DataFrame, *columns: str) -> pd.DataFra
 
 
 def each_problem_once(frame: pd.DataFrame) -> pd.DataFrame:
-    """Give matrices of one pattern one name, and keep the newest row of each problem and label.
+    """Give matrices of one pattern one name, and keep one row of each problem and label: the newest with a result.
 
     Several sources have the same matrix, so that rows of several sweeps would count it twice and never meet. The name
     is the one that most rows bear, the first by alphabet of several.
     """
-    known = frame[frame["pattern"] != ""]
-    counts = known.groupby(["pattern", "matrix"], as_index=False).size()
-    names = counts.sort_values(["size", "matrix"], ascending=[False, True]).drop_duplicates("pattern")
-    of_pattern = frame["pattern"].map(names.set_index("pattern")["matrix"])
-    named = frame.assign(matrix=of_pattern.fillna(frame["matrix"])).sort_values("started_at", kind="stable")
+    known = frame[frame["pattern"] != ""].groupby(["pattern", "matrix"], as_index=False).size()
+    known = known.sort_values(["size", "matrix"], ascending=[False, True])
+    known = known.assign(name=known.groupby("pattern")["matrix"].transform("first")).drop_duplicates("matrix")
+    matrix = frame["matrix"].map(known.set_index("matrix")["name"]).fillna(frame["matrix"])
+    solved = frame["status"] == Status.OK.value
+    named = frame.assign(matrix=matrix, solved=solved).sort_values(["solved", "started_at"], kind="stable")
+    named = named.drop(columns="solved")
     return named.drop_duplicates([*PROBLEM, "label"], keep="last").sort_index()
 
 

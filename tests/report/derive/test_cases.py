@@ -177,24 +177,26 @@ def test_unknown_phases_cost_nothing_and_no_samples_have_no_median():
 
 
 def test_matrices_of_one_pattern_meet_under_one_name_with_the_newest_row_of_each_label(records, write):
-    same, other = f"{1:064x}", f"{2:064x}"
+    same, other = "1" * 64, "2" * 64
     known = (
-        ("planetoid", same, 32, "gespmm"), ("planetoid", same, 64, "gespmm"), ("mirror", same, 32, "rowsplit"),
-        ("mirror", other, 128, "gespmm"), ("mirror", same, 32, "gespmm"), ("planetoid", same, 128, "gespmm"),
+        ("planetoid", same, 32, "gespmm"), ("planetoid", same, 64, "gespmm"), ("twice", same, 32, "rowsplit"),
+        ("twice", other, 128, "gespmm"), ("mirror", same, 32, "gespmm"), ("planetoid", same, 128, "gespmm"),
     )  # fmt: skip
+    refused = ("mirror", "", 64, "rowsplit"), ("mirror", "", 64, "gespmm")
     rows = [
         records.measurement(
             source=source, matrix="cora", matrix_hash=pattern, width=width, label=label, samples_us=[5.0],
-            started_at=records.START + timedelta(seconds=second),
+            status=Status.OK if pattern else Status.UNSUPPORTED, started_at=records.START + timedelta(seconds=second),
         )
-        for second, (source, pattern, width, label) in enumerate(known)
+        for second, (source, pattern, width, label) in enumerate(known + refused)
     ]  # fmt: skip
     once = each_problem_once(load_records([write(rows)])).set_index(["label", "width", "pattern"])
     assert once.loc[("gespmm", 32, same), "started_at"] == rows[4].started_at
     assert once["matrix"].to_dict() == {
-        ("gespmm", 64, same): "planetoid/cora",
-        ("rowsplit", 32, same): "planetoid/cora",
-        ("gespmm", 128, other): "mirror/cora #000000",
         ("gespmm", 32, same): "planetoid/cora",
+        ("gespmm", 64, same): "planetoid/cora",
         ("gespmm", 128, same): "planetoid/cora",
+        ("gespmm", 128, other): "twice/cora #222222",
+        ("rowsplit", 32, same): "planetoid/cora",
+        ("rowsplit", 64, ""): "planetoid/cora",
     }
