@@ -8,6 +8,7 @@ too.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
@@ -107,8 +108,8 @@ def looks(series: Iterable[tuple[str, str]]) -> dict[str, Look]:
     Returns
     -------
     dict
-        Look by label: known implementations first, as in `LOOKS`, the others by name; labels of one by name, the
-        implementation's own name first.
+        Look by label: known implementations first, as in `LOOKS`, the others by name; labels of one by name and by the
+        numbers in it, the implementation's own name first.
     """
     by_implementation: dict[str, set[str]] = {}
     for label, implementation in series:
@@ -123,7 +124,12 @@ def looks(series: Iterable[tuple[str, str]]) -> dict[str, Look]:
 
 
 def _own_name_first(name: str, labels: set[str]) -> list[str]:
-    return [name] * (name in labels) + sorted(labels - {name})
+    return [name] * (name in labels) + sorted(labels - {name}, key=_by_numbers)
+
+
+def _by_numbers(label: str) -> list[tuple[int, str]]:
+    """Give the key that sorts numbers within labels by their value: width 2 comes before width 16."""
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", label)]
 
 
 def _spare(names: Iterable[str]) -> dict[str, Look]:
@@ -144,7 +150,9 @@ def _variant(look: Look, position: int) -> Look:
     shades = [_mixed(look.colour, position % 2 if dark else 0, share * step / 10) for step in range(10, -1, -1)]
     colour = next((shade for shade in shades if contrast(shade) >= LEAST_CONTRAST), look.colour)
     others = [marker for marker in _MARKERS if marker != look.marker]
-    return Look(colour, others[position % len(others)], _HATCHES[position % len(_HATCHES)])
+    # The hatch goes one further with every round of markers, so that no two labels share both.
+    hatch = position + position // len(others)
+    return Look(colour, others[position % len(others)], _HATCHES[hatch % len(_HATCHES)])
 
 
 def _mixed(colour: str, channel: float, share: float) -> str:

@@ -22,7 +22,7 @@ from spmark.report.tables.table import Table
 RATIOS = ("time_ratio", "search_ratio")
 _NAMES = {"time_ratio": "variant-times", "search_ratio": "variant-searches"}
 _MOST_LETTERS = 24
-MOST_VARIANTS = 8
+MOST_VARIANTS = 12
 """Labels up to which bars are drawn; more are in the table alone."""
 _COLUMNS = (
     "op", "dtype", "group", "label", "over", "implementation", "cases",

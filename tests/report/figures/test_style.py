@@ -70,6 +70,13 @@ def test_unknown_implementations_and_further_configs_differ():
     assert len(looks([(f"n{i}", f"n{i}") for i in range(9)])) == 9
 
 
+def test_many_configs_of_one_implementation_are_sorted_by_their_numbers_and_told_apart():
+    widths = [f"width {1 << power}" for power in range(11)]
+    shown = looks([(label, "liteform") for label in reversed(widths)])
+    assert list(shown) == widths
+    assert len({(look.marker, look.hatch) for look in shown.values()}) == len(widths)
+
+
 def test_contrast_is_that_of_the_web():
     assert contrast("#ffffff") == 1
     assert contrast("#000000") == pytest.approx(21)
