@@ -31,6 +31,11 @@ _SPEEDUPS = (Statistic.GEOMEAN_SPEEDUP, Statistic.SPEEDUP_RANGE, Statistic.MIN_S
 _TIMED = (*_SPEEDUPS, Statistic.MEDIAN_MS, Statistic.MEAN_LOSS, Statistic.TIME_SPREAD)
 _ALIKE = 1.028
 """Ratios up to this one are no gain: medians of 20 runs of one case differ by so much."""
+_APART = {
+    "record": "are of records taken apart",
+    "common": "go through the baseline that was interleaved with both",
+}
+"""What the scorecard says of speed-ups whose two sides did not run in turn, by `speedup_from`."""
 _VALUE, _LOW, _HIGH = "value", "value_low", "value_high"
 _READ = [
     *PROBLEM, "plain", "matrix_kind", "num_rows", "num_cols", "nnz", "status", "speedup", "speedup_low",
@@ -131,11 +136,11 @@ def answer(claim: Claim, records: Records, matrices: dict[str, tuple[str, ...]])
         lacking,
         measure.differs,
     ]
-    apart = int((rows["speedup_from"] == "record").sum()) if measure.statistic in _SPEEDUPS else 0
+    sources = rows["speedup_from"].value_counts() if measure.statistic in _SPEEDUPS else {}
     pays_nowhere = measure.statistic in _SPEEDUPS and rows[_VALUE].max() <= _ALIKE
     remarks = [
         measure.nowhere if pays_nowhere else "",
-        f"{apart} of {len(rows)} ratios are of records taken apart" if apart else "",
+        *(f"{sources[name]} of {len(rows)} ratios {said}" for name, said in _APART.items() if name in sources),
         f"mean of {len(rows)} cases" if measure.statistic is Statistic.MEAN_LOSS else "",
     ]
     return Answer(least, greatest, len(rows), covered, tuple(filter(None, reservations)), tuple(filter(None, remarks)))

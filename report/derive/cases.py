@@ -72,7 +72,9 @@ def derive(frame: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
         - ``matrix_kind``, also where a case was refused before its matrix was loaded, if another row of the matrix
           has the kind.
         - ``is_baseline``; ``median_us``, ``speedup`` and their ``_low`` and ``_high``; ``speedup_from``
-          (``interleaved``, ``record``, ``itself`` or empty); ``baseline_us``; ``warm_us``, ``graph_us``, ``samples``.
+          (``interleaved``, ``common``, ``record``, ``itself`` or empty); ``baseline_us``; ``warm_us``, ``graph_us``,
+          ``samples``. ``common``: another baseline was interleaved with the case and with the baseline's record, whose
+          samples are scaled by its two medians, so that the drift between the two moments cancels.
         - ``gflops_per_s``; ``bytes_share`` and ``flops_share`` (floor over median).
         - ``wide``, whether the speed-up's interval reaches more than `WIDE_SPEEDUP` to either side; ``taken_cores``,
           the host's cores that other processes took; ``flags``.
@@ -82,11 +84,12 @@ def derive(frame: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
     nothing = pd.Series([np.empty(0)] * len(frame), frame.index, object)
     samples = frame["samples_us"].where(frame["status"] == Status.OK.value, nothing)
     count = samples.map(len).astype(int)
-    own = beside(frame, frame[itself & (count > 0)], "samples_us", "phases_s")
+    own, drift = _own_record(frame, itself & (count > 0))
     interleaved = (frame["baseline_implementation"] == baseline) & (frame["baseline_samples_us"].map(len) > 0)
-    sources = [count == 0, itself, interleaved, own["samples_us"].notna()]
-    source = pd.Series(np.select(sources, ["", "itself", "interleaved", "record"], ""), frame.index, object)
-    against = own["samples_us"].mask(interleaved, frame["baseline_samples_us"]).mask(itself, samples)
+    sources = [count == 0, itself, interleaved, drift.notna(), own["samples_us"].notna()]
+    source = pd.Series(np.select(sources, ["", "itself", "interleaved", "common", "record"], ""), frame.index, object)
+    scaled = (own["samples_us"] * drift).where(drift.notna(), own["samples_us"])
+    against = scaled.mask(interleaved, frame["baseline_samples_us"]).mask(itself, samples)
     against = against.where(source != "", nothing)
     median = _intervals("median_us", map(median_interval, samples), frame.index)
     speedup = _intervals("speedup", map(ratio_interval, against.mask(itself, nothing), samples), frame.index)
@@ -116,6 +119,19 @@ def derive(frame: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
         **_building(frame["phases_s"], own["phases_s"], median_us.mask(itself), baseline_us),
         flags=list(map(_flags, frame["throttled"], _half_width(median, "median_us"), loads)),
     )
+
+
+def _own_record(frame: pd.DataFrame, of_baseline: pd.Series[bool]) -> tuple[pd.DataFrame, pd.Series[float]]:
+    """Give what each row's problem has in the baseline's record, and how much slower the machine was in the row.
+
+    The second is the median of the baseline that was interleaved with the row over that with the record; NaN where the
+    two are not of one implementation.
+    """
+    columns = ("samples_us", "phases_s", "baseline_implementation", "baseline_samples_us")
+    own = beside(frame, frame[of_baseline], *columns)
+    alike = own["baseline_implementation"] == frame["baseline_implementation"]
+    here, there = (medians(rows.loc[alike, "baseline_samples_us"]) for rows in (frame, own))
+    return own, (here / there).reindex(frame.index)
 
 
 def beside(rows: pd.DataFrame, other: pd.DataFrame, *columns: str) -> pd.DataFrame:

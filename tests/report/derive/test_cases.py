@@ -53,7 +53,26 @@ def test_another_baseline_takes_the_records(records, derived_of):
     ]
     derived = derived_of(rows, "dgl")
     assert derived.loc["gespmm", "speedup"] == 4.0
-    assert derived.loc["gespmm", "speedup_from"] == "record"
+    assert derived.loc["gespmm", "speedup_from"] == "common"
+
+
+def test_a_common_baseline_removes_the_drift_between_two_records(records, derived_of):
+    def beside(*samples: float) -> Baseline:
+        return Baseline(implementation="cusparse_best", config={}, samples_us=list(samples))
+
+    rows = [
+        records.measurement(samples_us=[10.0, 10.0, 12.0], baseline=beside(33.0, 33.0, 34.0)),
+        records.measurement(implementation="dgl", samples_us=[40.0, 40.0, 42.0], baseline=beside(30.0, 30.0, 31.0)),
+        records.measurement(implementation="triton_blocksparse", samples_us=[20.0]),
+    ]
+    derived = derived_of(rows, "dgl")
+    # The machine was a tenth slower while gespmm ran: dgl would have taken 44 us then.
+    assert derived.loc["gespmm", "speedup"] == pytest.approx(4.4)
+    assert derived.loc["gespmm", "baseline_us"] == pytest.approx(44.0)
+    assert derived.loc["triton_blocksparse", "speedup"] == 2.0
+    assert derived["speedup_from"].to_dict() == {
+        "gespmm": "common", "dgl": "itself", "triton_blocksparse": "record"
+    }  # fmt: skip
 
 
 def test_a_pinned_config_of_the_baseline_is_a_rival(records, derived_of):
