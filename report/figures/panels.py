@@ -153,13 +153,17 @@ def width_axis(ax: Axes, widths: Sequence[int], room_in: float) -> None:
 
 
 def value_ticks(axis: Axis, values: Sequence[float], room_in: float, *, log: bool) -> None:
-    """Label an axis, ``room_in`` inches long, at those of the rising ``values`` whose labels do not touch."""
+    """Label an axis, ``room_in`` inches long, at those of the rising ``values`` whose labels do not touch.
+
+    The least and the greatest come first, then the others from the left.
+    """
     places = np.log(values) if log else np.asarray(values, np.float64)
     inches = (places - places[0]) * room_in / (float(np.ptp(places)) or 1.0)
     halves = [text_in(f"{value:g}", _TICK_POINTS) / 2 + 0.03 for value in values]
-    kept = [0]
+    kept, last = [0], len(values) - 1
     for at in range(1, len(values)):
-        if inches[at] - inches[kept[-1]] >= halves[at] + halves[kept[-1]]:
+        ends = {kept[-1], last} - {at}
+        if all(abs(inches[at] - inches[end]) >= halves[at] + halves[end] for end in ends):
             kept.append(at)
     axis.set_major_locator(FixedLocator([float(values[at]) for at in kept]))
     axis.set_minor_locator(NullLocator())

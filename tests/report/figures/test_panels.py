@@ -59,3 +59,6 @@ def test_ticks_at_values_keep_those_that_have_room():
     assert list(ax.get_xticks()) == values
     panels.value_ticks(ax.xaxis, values, 1.5, log=False)
     assert list(ax.get_xticks()) == [0.7, 0.8, 0.9, 0.98]
+    panels.value_ticks(ax.xaxis, doubling := [float(1 << power) for power in range(11)], 2.4, log=True)
+    assert ax.get_xticks()[0] == 1
+    assert ax.get_xticks()[-1] == doubling[-1]
