@@ -74,7 +74,8 @@ def derive(frame: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
         - ``is_baseline``; ``median_us``, ``speedup`` and their ``_low`` and ``_high``; ``speedup_from``
           (``interleaved``, ``common``, ``record``, ``itself`` or empty); ``baseline_us``; ``warm_us``, ``graph_us``,
           ``samples``. ``common``: another baseline was interleaved with the case and with the baseline's record, whose
-          samples are scaled by its two medians, so that the drift between the two moments cancels.
+          samples are scaled by its two medians, so that the drift between the two moments cancels; the interval leaves
+          out the spread of these two medians.
         - ``gflops_per_s``; ``bytes_share`` and ``flops_share`` (floor over median).
         - ``wide``, whether the speed-up's interval reaches more than `WIDE_SPEEDUP` to either side; ``taken_cores``,
           the host's cores that other processes took; ``flags``.
