@@ -197,10 +197,9 @@ def _small_multiples(
     most = 4 if width_in > WIDTH_IN / 2 else 2
     columns = min(most, len(cells))
     rows = ceil(len(cells) / columns)
-    wide = width_in if columns > 2 or most == 2 else width_in * 0.5 * columns
-    figure = figure_with_legend(wide, 1.75 * rows, series, "lines", title=title)
+    figure = figure_with_legend(width_in, 1.75 * rows, series, "lines", title=title)
     axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-    room_in = axes_in(wide) / columns - 0.15
+    room_in = axes_in(width_in) / columns - 0.15
     for ax in axes.flat[len(cells) :]:
         ax.set_visible(False)
     for index, (ax, (name, part)) in enumerate(zip(axes.flat, cells, strict=False)):

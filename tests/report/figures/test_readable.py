@@ -93,6 +93,7 @@ def test_texts_stay_apart_and_on_the_canvas(derived_of, matrices, labels):
             plot = draw(width_in)
             names.add(plot.name)
             assert_readable(plot.figure)
+            assert plot.figure.get_figwidth() == width_in, "pages scale all figures to one width, letters included"
             assert len(plot.figure.legends[0].get_texts()) <= MOST_SERIES
             assert plot.heading and plot.finding.endswith("."), plot.name
     several = {"speedup-over-size", "time-over-series"} if matrices > 1 else set()
