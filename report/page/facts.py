@@ -72,8 +72,8 @@ def notices_of(derived: pd.DataFrame, baseline: str | None, wanted: str | None, 
     flagged = int((derived["flags"] != "").sum())
     if flagged:
         notices.append(
-            f"{flagged} cases ran on a throttled device or a busy machine, or have a wide interval; they are listed "
-            "among the cases."
+            f"{flagged} of {len(derived)} cases ran on a throttled device or a busy machine, or have a wide interval; "
+            "they are listed among the cases."
         )
     versions = derived.groupby("implementation")["implementation_version"].nunique()
     mixed = sorted(str(name) for name in versions[versions > 1].index)

@@ -321,7 +321,7 @@ def test_the_page_says_what_else_the_host_did(records, write, tmp_path):
     ]
     text = whole(write_report([write(rows)], tmp_path / "out"))
     assert "at most 6.5 of the host&#39;s cores, in 2 cases that tell" in text
-    assert "1 cases ran on a throttled device or a busy machine" in text
+    assert "1 of 3 cases ran on a throttled device or a busy machine" in text
 
 
 def test_the_page_holds_what_searches_saw(searched_folder, tmp_path):
