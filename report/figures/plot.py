@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from spmark.report.derive.remember import remembering
 from spmark.report.figures.ruler import RememberingSVG
-from spmark.report.figures.style import COLUMN_IN, WIDTH_IN, Look, in_style, looks
+from spmark.report.figures.style import COLUMN_IN, WIDTH_IN, Look, by_numbers, in_style, looks
 from spmark.report.tables.spreadsheet import csv_of
 
 MOST_SERIES = 12
@@ -126,7 +126,7 @@ def looks_of(frame: pd.DataFrame) -> dict[str, Look]:
 
 def not_drawn(frame: pd.DataFrame) -> str:
     """Name the labels of a frame that `looks_of` leaves out, as a sentence of a caption; empty without any."""
-    left_out = sorted(set(frame["label"]) - set(looks_of(frame)))
+    left_out = sorted(set(frame["label"]) - set(looks_of(frame)), key=by_numbers)
     return (
         f" Of too many labels these {len(left_out)} are in the numbers alone: {', '.join(left_out)}."
         if left_out

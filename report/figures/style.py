@@ -124,10 +124,10 @@ def looks(series: Iterable[tuple[str, str]]) -> dict[str, Look]:
 
 
 def _own_name_first(name: str, labels: set[str]) -> list[str]:
-    return [name] * (name in labels) + sorted(labels - {name}, key=_by_numbers)
+    return [name] * (name in labels) + sorted(labels - {name}, key=by_numbers)
 
 
-def _by_numbers(label: str) -> list[tuple[int, str]]:
+def by_numbers(label: str) -> list[tuple[int, str]]:
     """Give the key that sorts numbers within labels by their value: width 2 comes before width 16."""
     return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", label)]
 

@@ -120,6 +120,7 @@ def test_labels_beyond_the_limit_are_named_and_kept_in_the_numbers(derived_of):
         shown = [text.get_text() for text in plot.figure.legends[0].get_texts()]
         left_out = set(plot.data["label"]) - set(shown)
         assert left_out and all(label in plot.caption for label in left_out)
+        assert plot.caption.index("max_width_64") < plot.caption.index("max_width_1024")
         assert all(not label.startswith("sparsetir_") for label in shown)
 
 
