@@ -1,8 +1,9 @@
-"""Dense pieces of CELL on the matrix unit: where rows that stand together share many columns, in float16.
+"""Dense windows of CELL on the matrix unit: where rows that stand together share many columns, in float16.
 
 LiteForm names buckets that are dense, which tensor cores would compute faster, as its first limitation (Peng,
-Thomadakis, Pienaar and Kestor, HPDC 2025). Here a piece is 16 rows that stand together by 16 of the columns that most
-of these rows share. Pieces that are full enough leave the buckets, and one grid computes both.
+Thomadakis, Pienaar and Kestor, HPDC 2025). Here a window is 16 rows that stand together. Pieces of 16 of its columns
+read each row of B once for all rows of the window. A window whose pieces read few rows of B leaves the buckets whole, so
+that no row is summed in two places, and one grid computes both.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -17,18 +19,21 @@ from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr, DType, Problem
 from spmark.impls.formats.decompose import split
+from spmark.impls.formats.threads import SHARE, cores, run_all, with_scratch
 from spmark.impls.formats.tiles import BLOCK, ELL, GROUP, Selection
 from spmark.impls.kernels.tile_spmm import HEIGHT, SPMM_TILES
+from spmark.impls.kernels.tile_tasks import ALONE
+from spmark.impls.liteform.loops import count_windows
 from spmark.impls.liteform.schedule import CellSchedule
+from spmark.impls.runtime.target import ceil_div
 
-LEAST_FULL: Final = 0.25
-"""A piece with a smaller share of non-zeros stays in buckets: it would read a row of B for less than four non-zeros."""
+MOST_READS: Final = 0.5
+"""Most rows of B that the pieces of a dense window read for each of its non-zeros; buckets read one."""
 LEAST_SHARE: Final = 0.1
-"""Least share of all non-zeros in dense pieces for which pieces are tried: with less, a second kind of work in the grid
+"""Least share of all non-zeros in dense windows for which they are tried: with less, a second kind of work in the grid
 gains nothing."""
-_HALF_FULL, _MOST = 0.5, 0.5
-"""How full a piece must be to pay, and the least share of the non-zeros in such pieces. On an H200 three masks above
-this share gained 1.5 to 4.3 times, while each of three matrices below it lost at some J."""
+_LEAST_PREDICTED = 0.5
+"""Least share of the non-zeros in dense windows that `pays` asks for."""
 _SAMPLED = 32
 """Windows of rows that `pays` looks at."""
 _COLUMNS = 8
@@ -49,10 +54,10 @@ class Dense(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class DensePieces:
-    """Non-zeros in dense pieces, for one order of rows."""
+    """Non-zeros in the pieces of dense windows, for one order of rows."""
 
     taken: NDArray[np.bool_]
-    """(nnz,) whether a non-zero, in CSR order, is in a dense piece."""
+    """(nnz,) whether a non-zero, in CSR order, is in a dense window."""
     window_of: NDArray[np.int32]
     """(I,) the window of `HEIGHT` rows that each row stands in."""
     window_rows: NDArray[np.int32]
@@ -60,7 +65,7 @@ class DensePieces:
 
     @property
     def share(self) -> float:
-        """Share of all non-zeros that is in dense pieces; 0 for a matrix without non-zeros."""
+        """Share of all non-zeros that is in dense windows; 0 for a matrix without non-zeros."""
         return float(self.taken.mean()) if self.taken.size else 0.0
 
 
@@ -71,57 +76,65 @@ def refusal(problem: Problem) -> str | None:
     return f"expected float16 and J a multiple of {_COLUMNS} for dense pieces, found {problem.dtype}, {problem.width}"
 
 
-def dense_pieces(matrix: Csr, order: NDArray[np.int32] | None = None, least_full: float = LEAST_FULL) -> DensePieces:
-    """Find the pieces of 16 rows by 16 columns that are full enough.
+def dense_pieces(
+    matrix: Csr, order: NDArray[np.int32] | None = None, most_reads: float = MOST_READS
+) -> DensePieces:
+    """Find the windows of 16 rows whose pieces read few rows of B.
 
     Parameters
     ----------
     matrix : Csr
     order : (I,) int32, optional
         Row of A at every place; by default A's order.
-    least_full : float
-        Least share of non-zeros in a piece.
+    most_reads : float
+        Most rows of B that a dense window reads for each of its non-zeros.
 
     Returns
     -------
     DensePieces
-        In each window of 16 places the 16 columns with most non-zeros make the first piece, the next 16 the second.
-        O(nnz log nnz) time, 40 bytes a non-zero of scratch.
+        All non-zeros of a dense window are taken. O(nnz + K) time, and 4 K bytes of scratch a core.
     """
-    num_rows, num_cols = matrix.shape
+    num_rows = matrix.num_rows
     if order is None:
         order = np.arange(num_rows, dtype=np.int32)
     window_of = np.empty(num_rows, np.int32)
     window_of[order] = np.arange(num_rows, dtype=np.int32) // HEIGHT
     window_rows = np.append(order, np.full(-num_rows % HEIGHT, -1, np.int32)).reshape(-1, HEIGHT)
+    held = np.bincount(window_of, matrix.row_lengths, window_rows.shape[0])
+    reads = -(-_columns_of_windows(matrix, order) // GROUP) * GROUP
+    dense = reads <= most_reads * held
+    return DensePieces(np.repeat(dense[window_of], matrix.row_lengths), window_of, window_rows)
 
-    keys = window_of[matrix.rows_of_entries()].astype(np.int64) * num_cols + matrix.indices
-    columns, column_of, counts = np.unique(keys, return_inverse=True, return_counts=True)
-    windows = columns // num_cols
-    fullest = np.lexsort((-counts, windows))  # stable, so that the result is the same everywhere
-    starts = np.flatnonzero(np.diff(windows, prepend=-1))
-    place = np.arange(columns.size) - np.repeat(starts, np.diff(starts, append=columns.size))
-    piece = np.cumsum(place % GROUP == 0) - 1
-    sizes = np.bincount(piece, counts[fullest])
-    full = np.empty(columns.size, np.bool_)
-    full[fullest] = sizes[piece] >= least_full * HEIGHT * GROUP
-    return DensePieces(full[column_of], window_of, window_rows)
+
+def _columns_of_windows(matrix: Csr, order: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Count the distinct columns of each window of `HEIGHT` places."""
+    windows = ceil_div(matrix.num_rows, HEIGHT)
+    columns = np.zeros(windows, np.int64)
+    tasks = with_scratch(min(cores(), ceil_div(matrix.nnz, SHARE)), 4 * matrix.num_cols)
+    bounds = np.linspace(0, windows, tasks + 1).astype(np.int64).tolist()
+
+    def counted(first: int, stop: int) -> None:
+        seen = np.full(matrix.num_cols, -1, np.int32)
+        count_windows(matrix.indptr, matrix.indices, order, HEIGHT, first, stop, seen, columns)
+
+    run_all(counted, pairwise(bounds))
+    return columns
 
 
 def pays(matrix: Csr) -> bool:
-    """Tell from evenly spread windows of rows, in A's order, whether most non-zeros are in pieces that are half full.
+    """Tell from evenly spread windows of rows, in A's order, whether most non-zeros are in dense windows.
 
     Parameters
     ----------
     matrix : Csr
-        O(I) time, and O(n log n) for the n non-zeros of at most 32 windows.
+        O(I + K) time, and O(n) for the n non-zeros of at most 32 windows.
     """
-    windows = -(-matrix.num_rows // HEIGHT)
+    windows = ceil_div(matrix.num_rows, HEIGHT)
     chosen = np.unique(np.linspace(0, windows - 1, min(windows, _SAMPLED)).astype(np.int64))
     rows = (chosen[:, np.newaxis] * HEIGHT + np.arange(HEIGHT)).ravel()
     rows = rows[rows < matrix.num_rows]  # only the last window can be cut off, so that the others stay whole
     some, _ = matrix.of_rows(rows)
-    return dense_pieces(some, least_full=_HALF_FULL).share >= _MOST
+    return dense_pieces(some).share >= _LEAST_PREDICTED
 
 
 def rest_of(matrix: Csr, pieces: DensePieces) -> Csr:
@@ -176,7 +189,7 @@ def dense_selection(matrix: Csr, pieces: DensePieces, max_width: int, tail_in_la
     )
 
 
-def tile_arguments(schedule: CellSchedule, width: int) -> Mapping[str, Any]:
+def tile_arguments(schedule: CellSchedule, width: int, alone: int = ALONE[0]) -> Mapping[str, Any]:
     """Turn a schedule of buckets into arguments of `spmark.impls.kernels.tile_spmm.TileSpmmPlan` that its kernels have.
 
     Parameters
@@ -184,6 +197,8 @@ def tile_arguments(schedule: CellSchedule, width: int) -> Mapping[str, Any]:
     schedule : CellSchedule
     width : int
         J.
+    alone : int
+        Pieces of a window that one warp takes by itself.
     """
     arguments = schedule.arguments()
     del arguments["by_row"]
@@ -192,4 +207,4 @@ def tile_arguments(schedule: CellSchedule, width: int) -> Mapping[str, Any]:
         arguments |= {"vectors": 1, "lanes": min(known["lanes"])}
     else:
         arguments |= {"vector": max(known["vector"])}
-    return arguments | {name: min(max(arguments[name], min(values)), max(values)) for name, values in known.items()}
+    return arguments | {"alone": alone} | {name: min(max(arguments[name], min(values)), max(values)) for name, values in known.items()}

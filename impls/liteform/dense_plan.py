@@ -14,7 +14,16 @@ from spmark.impls.core.problem import Csr, Problem
 from spmark.impls.formats.nearness import near_order
 from spmark.impls.formats.tiles import TileFormat
 from spmark.impls.kernels.tile_spmm import TileSpmmPlan
-from spmark.impls.liteform.dense import LEAST_SHARE, DensePieces, dense_pieces, dense_selection, rest_of, tile_arguments
+from spmark.impls.kernels.tile_tasks import ALONE
+from spmark.impls.liteform.dense import (
+    LEAST_SHARE,
+    MOST_READS,
+    DensePieces,
+    dense_pieces,
+    dense_selection,
+    rest_of,
+    tile_arguments,
+)
 from spmark.impls.liteform.schedule import CellSchedule
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target
@@ -30,6 +39,8 @@ def dense_plan(
     schedule_of: Callable[[int], CellSchedule],
     tail_in_last: bool,
     least_share: float = LEAST_SHARE,
+    most_reads: float = MOST_READS,
+    alone: int = ALONE[0],
     gather: bool = True,
 ) -> TileSpmmPlan:
     """Take dense pieces out of the buckets, in A's order of rows or the gathered one, whichever has more in them.
@@ -49,6 +60,10 @@ def dense_plan(
         Whether the rest of a folded row stays in the widest bucket.
     least_share : float
         Least share of the non-zeros in dense pieces.
+    most_reads : float
+        As of `spmark.impls.liteform.dense.dense_pieces`.
+    alone : int
+        Pieces of a window that one warp takes by itself.
     gather : bool
         Whether the gathered order is tried, too.
 
@@ -59,7 +74,7 @@ def dense_plan(
     """
     own = Built()
     with own.phase("convert"):
-        pieces = fullest(problem.matrix) if gather else dense_pieces(problem.matrix)
+        pieces = (fullest if gather else dense_pieces)(problem.matrix, most_reads=most_reads)
     if pieces.share < least_share:
         raise BuildError(
             f"expected {least_share:.0%} of the non-zeros in dense pieces, found {pieces.share:.1%}: take buckets alone"
@@ -68,16 +83,17 @@ def dense_plan(
         max_width = widest_of(rest_of(problem.matrix, pieces))
     with own.phase("convert"):
         tiles = TileFormat.from_csr(problem.matrix, dense_selection(problem.matrix, pieces, max_width, tail_in_last))
-    schedule = tile_arguments(schedule_of(max_width), problem.width)
+    schedule = tile_arguments(schedule_of(max_width), problem.width, alone)
     told = {**facts, "max_width": max_width, "max_widths": str(max_width), "dense": round(pieces.share, 4)}
     plan = TileSpmmPlan(problem, target, tiles, told, **schedule)
     plan.charge(own.phases_s)
     return plan
 
 
-def fullest(matrix: Csr) -> DensePieces:
+def fullest(matrix: Csr, most_reads: float = MOST_READS) -> DensePieces:
     """Give the dense pieces in A's order of rows or the gathered one, whichever has more in them."""
-    return max((dense_pieces(matrix), dense_pieces(matrix, near_order(matrix).rows)), key=lambda pieces: pieces.share)
+    orders = None, near_order(matrix).rows
+    return max((dense_pieces(matrix, order, most_reads) for order in orders), key=lambda pieces: pieces.share)
 
 
 def faster(

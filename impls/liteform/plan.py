@@ -31,11 +31,12 @@ from spmark.impls.kernels.ell_buckets import SPMM_ELL_BUCKETS, EllBucketsPlan
 from spmark.impls.kernels.hyb_convert import FILL_ELL_BUCKETS, HybConverter
 from spmark.impls.kernels.shared_rows import ROUND_SHARED_ROWS
 from spmark.impls.kernels.tile_spmm import SPMM_TILES
+from spmark.impls.kernels.tile_tasks import ALONE
 from spmark.impls.kernels.zeroing import ZERO_ROWS
 from spmark.impls.liteform.compose import Choice, StoredAs, choose, fixed_form
 from spmark.impls.liteform.composition import BucketOrder, Composition
 from spmark.impls.liteform.cost import BucketCounts, capped, count, power_of
-from spmark.impls.liteform.dense import LEAST_SHARE, Dense, pays, refusal
+from spmark.impls.liteform.dense import LEAST_SHARE, MOST_READS, Dense, pays, refusal
 from spmark.impls.liteform.dense_plan import dense_plan, faster
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.fixed_plan import fixed_plan
@@ -117,11 +118,17 @@ class LiteForm:
     """Dense pieces of CELL on the matrix unit: ``never`` or ``always`` (float16, one partition), or only where pieces
     win against buckets in one partition. ``predicted`` asks a sample of the rows; ``measured`` runs both on the device
     while building."""
+    most_reads: float = MOST_READS
+    """Most rows of B that a dense window reads for each of its non-zeros."""
+    alone: int = ALONE[0]
+    """Pieces of a dense window, 16 columns each, that one warp takes by itself."""
     model: str = SHIPPED
     """A model that ships, or the path of one that ``spmark train liteform`` wrote."""
 
     def __post_init__(self) -> None:
         check_choices(self, format=StoredAs, search=Method, cost=Cost, order=BucketOrder, dense=Dense)
+        if self.alone not in ALONE:
+            raise ValueError(f"expected alone to be one of {ALONE}, found {self.alone}")
         if self.dense == Dense.ALWAYS and self.partitions > 1:
             raise ValueError(f"expected one partition, or 0, for dense pieces always, found {self.partitions}")
         if not 0 <= self.partitions <= MOST_PARTITIONS:
@@ -234,7 +241,7 @@ class LiteForm:
         own: Built,
     ) -> DevicePlan:
         if self.dense == Dense.ALWAYS:
-            return self._dense(problem, target, table, facts, 0.0)
+            return self._dense(problem, target, table, facts, 0.0, gather=self.order != BucketOrder.GIVEN)
         if choice.pieces:
             return self._dense(problem, target, table, facts, 0.0, gather=False)
         plain = self._cell(problem, target, table, choice, facts, own)
@@ -300,6 +307,8 @@ class LiteForm:
             schedule_of=schedule_of,
             tail_in_last=self.tail_in_last,
             least_share=least_share,
+            most_reads=self.most_reads,
+            alone=self.alone,
             gather=gather,
         )
 
