@@ -11,7 +11,7 @@ from spmark.impls.core.problem import Csr, Problem
 from spmark.impls.core.tolerance import tolerance
 from spmark.suite.tinyproblems import OPERATORS, dense_operands, matrices, problems, random_csr
 
-__all__ = ["OPERATORS", "assert_same", "dense_operands", "matrices", "problems", "random_csr", "run_checked"]
+__all__ = ["OPERATORS", "assert_same", "banded", "dense_operands", "matrices", "problems", "random_csr", "run_checked"]
 
 
 def run_checked(plan: Any, problem: Problem) -> np.ndarray:
@@ -30,3 +30,12 @@ def assert_same(found: Csr, expected: Csr) -> None:
         one, other = getattr(found, name), getattr(expected, name)
         assert one.dtype == other.dtype, name
         np.testing.assert_array_equal(one.view(np.uint32), other.view(np.uint32), name)
+
+
+def banded(num_rows: int, reach: int) -> Csr:
+    """Give a square matrix with all elements up to ``reach`` columns from the diagonal."""
+    rows = np.arange(num_rows)
+    inside = np.abs(rows[:, np.newaxis] - rows) <= reach
+    indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(inside, 1))])
+    values = np.random.default_rng(num_rows).uniform(0.5, 1, np.count_nonzero(inside))
+    return Csr.checked(inside.shape, indptr, np.nonzero(inside)[1], values)

@@ -113,7 +113,7 @@ def _liteform(
     row: Measurement, case: Case, problem: Problem, device: DeviceSpec, candidates: Sequence[CandidateRow]
 ) -> tuple[Seen, Seen]:
     made: Any = create(case.implementation, case.config)
-    # Where dense pieces were taken or tried, buckets were composed for what they left, or before them.
+    # Where dense pieces won on the device, buckets were composed before.
     found = replace(made, format="cell", dense="never").compose(problem, device)
     told = {"format": "cell"} | found.facts
     again = [(candidate.config, candidate.predicted) for candidate in found.record.seen]

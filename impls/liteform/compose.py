@@ -41,7 +41,7 @@ class Choice:
     """CELL, or CSR for whichever fixed format."""
     partitions: int
     pieces: bool = False
-    """Whether dense pieces of CELL are expected to win against buckets."""
+    """Whether all rows are in dense pieces instead of buckets."""
     direct: DirectSchedule | None = None
     """How CSR as it comes is run; None takes the rule of its kernel."""
     fallback: str = ""

@@ -1,48 +1,52 @@
-"""Dense windows of CELL on the matrix unit: where rows that stand together share many columns, in float16.
+"""Windows of rows in dense pieces on the matrix unit: where rows that stand together share many columns, in float16.
 
 LiteForm names buckets that are dense, which tensor cores would compute faster, as its first limitation (Peng,
-Thomadakis, Pienaar and Kestor, HPDC 2025). Here a window is 16 rows that stand together. Pieces of 16 of its columns
-read each row of B once for all rows of the window. A window whose pieces read few rows of B leaves the buckets whole, so
-that no row is summed in two places, and one grid computes both.
+Thomadakis, Pienaar and Kestor, HPDC 2025). Here a window is 16 rows that stand together, and a piece has 16 of the
+window's columns: the window reads a row of B once for all of its rows. A matrix is in pieces as a whole. Plans with
+some windows in pieces and the other rows in buckets were slower than buckets alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.problem import Csr, DType, Problem
-from spmark.impls.formats.decompose import split
+from spmark.impls.formats.nearness import near_order
 from spmark.impls.formats.threads import SHARE, cores, run_all, with_scratch
-from spmark.impls.formats.tiles import BLOCK, ELL, GROUP, Selection
-from spmark.impls.kernels.tile_spmm import HEIGHT, SPMM_TILES
-from spmark.impls.kernels.tile_tasks import ALONE
+from spmark.impls.formats.tiles import BLOCK, GROUP, Selection
+from spmark.impls.kernels.tile_spmm import HEIGHT
+from spmark.impls.liteform.composition import BucketOrder
 from spmark.impls.liteform.loops import count_windows
-from spmark.impls.liteform.schedule import CellSchedule
 from spmark.impls.runtime.target import ceil_div
 
-MOST_READS: Final = 0.5
-"""Most rows of B that the pieces of a dense window read for each of its non-zeros; buckets read one."""
-LEAST_SHARE: Final = 0.1
-"""Least share of all non-zeros in dense windows for which they are tried: with less, a second kind of work in the grid
-gains nothing."""
-_LEAST_PREDICTED = 0.5
-"""Least share of the non-zeros in dense windows that `pays` asks for."""
+MOST_TRIED: Final = 0.5
+"""Most rows of B that windows read for a non-zero where both ways are run; buckets read one."""
+MOST_READS: Final = 0.25
+"""Most rows of B that windows read for a non-zero where pieces are expected to win."""
+LEAST_LOADS: Final = 1 << 23
+"""Least non-zeros times J where pieces are expected to win: a smaller product starts up more than it computes.
+
+Both bounds are from `liteform_dense_fit`, 34 matrices of the tuning half, seeded ones and masks at three J."""
+_FULL: Final = 8
+"""Warps of a multiprocessor from which on one warp takes a window by itself; before, four warps share long windows."""
+_FEW, _MANY = 4, 16
+"""Pieces that one warp takes by itself in either case."""
 _SAMPLED = 32
-"""Windows of rows that `pays` looks at."""
+"""Windows of rows that `pays` looks at first."""
 _COLUMNS = 8
 """J is a multiple of this where the matrix unit computes."""
-_NARROW = 32
+_NARROW, _ACROSS = 32, 64
+"""J up to which a warp has half as many columns of C, and how many it has beyond."""
 
 
 class Dense(StrEnum):
-    """Whether dense pieces leave the buckets."""
+    """Whether the matrix unit computes windows of rows in dense pieces."""
 
     NEVER = "never"
     PREDICTED = "predicted"
@@ -53,20 +57,17 @@ class Dense(StrEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class DensePieces:
-    """Non-zeros in the pieces of dense windows, for one order of rows."""
+class Windows:
+    """The windows of a matrix, for one order of rows."""
 
-    taken: NDArray[np.bool_]
-    """(nnz,) whether a non-zero, in CSR order, is in a dense window."""
-    window_of: NDArray[np.int32]
-    """(I,) the window of `HEIGHT` rows that each row stands in."""
-    window_rows: NDArray[np.int32]
+    order: BucketOrder
+    """Given or gathered."""
+    of: NDArray[np.int32]
+    """(I,) the window that each row stands in."""
+    rows: NDArray[np.int32]
     """(windows, `HEIGHT`) rows of each window, -1 after the last."""
-
-    @property
-    def share(self) -> float:
-        """Share of all non-zeros that is in dense windows; 0 for a matrix without non-zeros."""
-        return float(self.taken.mean()) if self.taken.size else 0.0
+    reads: float
+    """Rows of B that all windows read for a non-zero, 1 for a matrix without non-zeros."""
 
 
 def refusal(problem: Problem) -> str | None:
@@ -76,38 +77,37 @@ def refusal(problem: Problem) -> str | None:
     return f"expected float16 and J a multiple of {_COLUMNS} for dense pieces, found {problem.dtype}, {problem.width}"
 
 
-def dense_pieces(
-    matrix: Csr, order: NDArray[np.int32] | None = None, most_reads: float = MOST_READS
-) -> DensePieces:
-    """Find the windows of 16 rows whose pieces read few rows of B.
+def windows_of(matrix: Csr, order: BucketOrder = BucketOrder.AUTO) -> Windows:
+    """Cut the rows into windows, in A's order or the gathered one.
 
     Parameters
     ----------
     matrix : Csr
-    order : (I,) int32, optional
-        Row of A at every place; by default A's order.
-    most_reads : float
-        Most rows of B that a dense window reads for each of its non-zeros.
+    order : BucketOrder
+        `BucketOrder.AUTO` takes the order in which windows read fewer rows of B.
 
     Returns
     -------
-    DensePieces
-        All non-zeros of a dense window are taken. O(nnz + K) time, and 4 K bytes of scratch a core.
+    Windows
+        O(nnz + K) time in A's order, and 4 K bytes of scratch a core; gathering rows costs more
+        (`spmark.impls.formats.nearness`).
     """
+    if order is BucketOrder.AUTO:
+        return min(
+            (windows_of(matrix, one) for one in (BucketOrder.GIVEN, BucketOrder.GATHERED)), key=lambda each: each.reads
+        )
     num_rows = matrix.num_rows
-    if order is None:
-        order = np.arange(num_rows, dtype=np.int32)
-    window_of = np.empty(num_rows, np.int32)
-    window_of[order] = np.arange(num_rows, dtype=np.int32) // HEIGHT
-    window_rows = np.append(order, np.full(-num_rows % HEIGHT, -1, np.int32)).reshape(-1, HEIGHT)
-    held = np.bincount(window_of, matrix.row_lengths, window_rows.shape[0])
-    reads = -(-_columns_of_windows(matrix, order) // GROUP) * GROUP
-    dense = reads <= most_reads * held
-    return DensePieces(np.repeat(dense[window_of], matrix.row_lengths), window_of, window_rows)
+    places = np.arange(num_rows, dtype=np.int32)
+    row_at = places if order is BucketOrder.GIVEN else near_order(matrix).rows
+    of = np.empty(num_rows, np.int32)
+    of[row_at] = places // HEIGHT
+    rows = np.append(row_at, np.full(-num_rows % HEIGHT, -1, np.int32)).reshape(-1, HEIGHT)
+    pieces = -(-_columns_of_windows(matrix, row_at) // GROUP)
+    return Windows(order, of, rows, float(pieces.sum()) * GROUP / matrix.nnz if matrix.nnz else 1.0)
 
 
-def _columns_of_windows(matrix: Csr, order: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Count the distinct columns of each window of `HEIGHT` places."""
+def _columns_of_windows(matrix: Csr, row_at: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Count the distinct columns of each window; ``row_at`` is the row of A at every place."""
     windows = ceil_div(matrix.num_rows, HEIGHT)
     columns = np.zeros(windows, np.int64)
     tasks = with_scratch(min(cores(), ceil_div(matrix.nnz, SHARE)), 4 * matrix.num_cols)
@@ -115,96 +115,67 @@ def _columns_of_windows(matrix: Csr, order: NDArray[np.int32]) -> NDArray[np.int
 
     def counted(first: int, stop: int) -> None:
         seen = np.full(matrix.num_cols, -1, np.int32)
-        count_windows(matrix.indptr, matrix.indices, order, HEIGHT, first, stop, seen, columns)
+        count_windows(matrix.indptr, matrix.indices, row_at, HEIGHT, first, stop, seen, columns)
 
     run_all(counted, pairwise(bounds))
     return columns
 
 
-def pays(matrix: Csr) -> bool:
-    """Tell from evenly spread windows of rows, in A's order, whether most non-zeros are in dense windows.
+def pays(matrix: Csr, width: int) -> bool:
+    """Tell whether windows in A's order read few rows of B, in a product that is large enough.
 
     Parameters
     ----------
     matrix : Csr
-        O(I + K) time, and O(n) for the n non-zeros of at most 32 windows.
+        Evenly spread windows are asked first: O(I + K) time for most matrices, O(nnz + K) where these read little.
+    width : int
+        J.
     """
+    if matrix.nnz * width < LEAST_LOADS:
+        return False
     windows = ceil_div(matrix.num_rows, HEIGHT)
     chosen = np.unique(np.linspace(0, windows - 1, min(windows, _SAMPLED)).astype(np.int64))
     rows = (chosen[:, np.newaxis] * HEIGHT + np.arange(HEIGHT)).ravel()
-    rows = rows[rows < matrix.num_rows]  # only the last window can be cut off, so that the others stay whole
-    some, _ = matrix.of_rows(rows)
-    return dense_pieces(some).share >= _LEAST_PREDICTED
+    some, _ = matrix.of_rows(rows[rows < matrix.num_rows])  # only the last window can be cut off
+    return all(windows_of(part, BucketOrder.GIVEN).reads <= MOST_READS for part in (some, matrix))
 
 
-def rest_of(matrix: Csr, pieces: DensePieces) -> Csr:
-    """Give the non-zeros that stay in buckets, in the shape of the whole matrix. O(nnz)."""
-    return split(matrix, pieces.taken)[1]
-
-
-def dense_selection(matrix: Csr, pieces: DensePieces, max_width: int, tail_in_last: bool) -> Selection:
-    """Say which non-zero stands in which tile: dense pieces in blocks, the rest in CELL's buckets in one partition.
+def selection_of(matrix: Csr, windows: Windows) -> Selection:
+    """Say that the non-zeros of a window stand in its tile of blocks.
 
     Parameters
     ----------
     matrix : Csr
-    pieces : DensePieces
-    max_width : int
-        Widest bucket of the rest, a power of two.
-    tail_in_last : bool
-        Whether the rest of a folded row stays in the widest bucket.
+    windows : Windows
 
     Returns
     -------
     Selection
-        Input of `spmark.impls.formats.tiles.TileFormat.from_csr`; buckets keep the order of the windows.
-        O(nnz log nnz).
+        Input of `spmark.impls.formats.tiles.TileFormat.from_csr`. O(nnz + windows).
     """
-    row_of = matrix.rows_of_entries()
-    window = pieces.window_of[row_of].astype(np.int64)
-    lengths = np.bincount(row_of[~pieces.taken], minlength=matrix.num_rows)
-    firsts = np.cumsum(lengths) - lengths
-    # Place among those non-zeros of the row that stay in buckets; without meaning for the others.
-    place = np.cumsum(~pieces.taken) - 1 - firsts[row_of]
-    whole = lengths // max_width * max_width
-    last = lengths - whole
-    width_of_last = np.left_shift(1, np.ceil(np.log2(np.maximum(last, 1))).astype(np.int64))
-    if tail_in_last:
-        width_of_last = np.where(whole > 0, max_width, width_of_last)
-    width = np.where(place < whole[row_of], max_width, width_of_last[row_of])
-    # One tile for each window and width; blocks count as width 0.
-    span = max_width.bit_length() + 1
-    kinds = np.where(pieces.taken, 0, np.log2(np.maximum(width, 1)).astype(np.int64) + 1)
-    tiles, owner = np.unique(window * span + kinds, return_inverse=True)
-    power = tiles % span
-    is_block = power == 0
-    widths = np.where(is_block, GROUP, np.left_shift(1, np.maximum(power - 1, 0)))
+    held = np.bincount(windows.of, matrix.row_lengths, windows.rows.shape[0])
+    used = np.flatnonzero(held)
+    tile = np.zeros(held.size, np.int32)
+    tile[used] = np.arange(used.size, dtype=np.int32)
     return Selection(
-        owner=owner.astype(np.int32),
-        kind=np.where(is_block, BLOCK, ELL).astype(np.int8),
-        height=np.where(is_block, HEIGHT, np.iinfo(np.int32).max).astype(np.int32),
-        width=widths.astype(np.int32),
-        window=np.where(is_block, tiles // span, -1).astype(np.int32),
-        window_rows=pieces.window_rows,
+        owner=np.repeat(tile[windows.of], matrix.row_lengths),
+        kind=np.full(used.size, BLOCK, np.int8),
+        height=np.full(used.size, HEIGHT, np.int32),
+        width=np.full(used.size, GROUP, np.int32),
+        window=used.astype(np.int32),
+        window_rows=windows.rows,
     )
 
 
-def tile_arguments(schedule: CellSchedule, width: int, alone: int = ALONE[0]) -> Mapping[str, Any]:
-    """Turn a schedule of buckets into arguments of `spmark.impls.kernels.tile_spmm.TileSpmmPlan` that its kernels have.
+def alone_of(windows: int, width: int, num_sms: int) -> int:
+    """Give how many pieces of a window one warp takes by itself: many where windows alone keep a GPU busy.
 
     Parameters
     ----------
-    schedule : CellSchedule
+    windows : int
     width : int
         J.
-    alone : int
-        Pieces of a window that one warp takes by itself.
+    num_sms : int
     """
-    arguments = schedule.arguments()
-    del arguments["by_row"]
-    known = {name: tuple(map(int, SPMM_TILES.space[name])) for name in ("vector", "vectors", "lanes")}
-    if width <= _NARROW:
-        arguments |= {"vectors": 1, "lanes": min(known["lanes"])}
-    else:
-        arguments |= {"vector": max(known["vector"])}
-    return arguments | {"alone": alone} | {name: min(max(arguments[name], min(values)), max(values)) for name, values in known.items()}
+    warps = windows * ceil_div(width, _NARROW if width <= _NARROW else _ACROSS)
+    return _MANY if warps >= _FULL * num_sms else _FEW

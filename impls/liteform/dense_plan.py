@@ -1,4 +1,4 @@
-"""Plans with dense pieces on the matrix unit, and whether they are faster than buckets alone."""
+"""Plans with all rows in dense pieces on the matrix unit, and whether they are faster than buckets."""
 
 from __future__ import annotations
 
@@ -10,40 +10,28 @@ from typing import Any
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.interfaces import Built
-from spmark.impls.core.problem import Csr, Problem
-from spmark.impls.formats.nearness import near_order
+from spmark.impls.core.problem import Problem
 from spmark.impls.formats.tiles import TileFormat
 from spmark.impls.kernels.tile_spmm import TileSpmmPlan
-from spmark.impls.kernels.tile_tasks import ALONE
-from spmark.impls.liteform.dense import (
-    LEAST_SHARE,
-    MOST_READS,
-    DensePieces,
-    dense_pieces,
-    dense_selection,
-    rest_of,
-    tile_arguments,
-)
-from spmark.impls.liteform.schedule import CellSchedule
+from spmark.impls.liteform.composition import BucketOrder
+from spmark.impls.liteform.dense import alone_of, selection_of, windows_of
 from spmark.impls.runtime.plan import DevicePlan
 from spmark.impls.runtime.target import Target
 from spmark.impls.tuning.race import Race
 
+_VECTOR, _LANES, _WORK = 8, 8, 32
+"""How the kernel takes rows of ELL tiles, of which there are only rows without elements."""
 
-def dense_plan(
+
+def dense_plan(  # noqa: PLR0917
     problem: Problem,
     target: Target,
     facts: Mapping[str, Any],
-    *,
-    widest_of: Callable[[Csr], int],
-    schedule_of: Callable[[int], CellSchedule],
-    tail_in_last: bool,
-    least_share: float = LEAST_SHARE,
-    most_reads: float = MOST_READS,
-    alone: int = ALONE[0],
-    gather: bool = True,
+    order: BucketOrder,
+    most_reads: float | None = None,
+    alone: int = 0,
 ) -> TileSpmmPlan:
-    """Take dense pieces out of the buckets, in A's order of rows or the gathered one, whichever has more in them.
+    """Put all rows into pieces.
 
     Parameters
     ----------
@@ -52,56 +40,41 @@ def dense_plan(
     target : Target
     facts : mapping
         Entries of the plan's config.
-    widest_of : callable
-        Gives the widest bucket, a power of two, for the matrix without its pieces.
-    schedule_of : callable
-        Gives the schedule for buckets up to a width.
-    tail_in_last : bool
-        Whether the rest of a folded row stays in the widest bucket.
-    least_share : float
-        Least share of the non-zeros in dense pieces.
-    most_reads : float
-        As of `spmark.impls.liteform.dense.dense_pieces`.
+    order : BucketOrder
+        As of `spmark.impls.liteform.dense.windows_of`.
+    most_reads : float, optional
+        Most rows of B that windows may read for a non-zero.
     alone : int
-        Pieces of a window that one warp takes by itself.
-    gather : bool
-        Whether the gathered order is tried, too.
+        Pieces of a window that one warp takes by itself; 0 takes `spmark.impls.liteform.dense.alone_of`.
 
     Raises
     ------
     BuildError
-        Too few non-zeros are in dense pieces, or the format would store more elements than can be numbered.
+        Windows read more rows of B, or the format would store more elements than can be numbered.
     """
     own = Built()
     with own.phase("convert"):
-        pieces = (fullest if gather else dense_pieces)(problem.matrix, most_reads=most_reads)
-    if pieces.share < least_share:
+        windows = windows_of(problem.matrix, order)
+    if most_reads is not None and windows.reads > most_reads:
         raise BuildError(
-            f"expected {least_share:.0%} of the non-zeros in dense pieces, found {pieces.share:.1%}: take buckets alone"
+            f"expected windows that read at most {most_reads} rows of B for a non-zero, found {windows.reads:.2f}: "
+            "take buckets"
         )
-    with own.phase("search"):
-        max_width = widest_of(rest_of(problem.matrix, pieces))
     with own.phase("convert"):
-        tiles = TileFormat.from_csr(problem.matrix, dense_selection(problem.matrix, pieces, max_width, tail_in_last))
-    schedule = tile_arguments(schedule_of(max_width), problem.width, alone)
-    told = {**facts, "max_width": max_width, "max_widths": str(max_width), "dense": round(pieces.share, 4)}
-    plan = TileSpmmPlan(problem, target, tiles, told, **schedule)
+        tiles = TileFormat.from_csr(problem.matrix, selection_of(problem.matrix, windows))
+    told = {**facts, "order": windows.order.value, "reads": round(windows.reads, 4)}
+    taken = alone or alone_of(windows.rows.shape[0], problem.width, target.spec.num_sms)
+    plan = TileSpmmPlan(problem, target, tiles, told, alone=taken, vector=_VECTOR, lanes=_LANES, work=_WORK)
     plan.charge(own.phases_s)
     return plan
-
-
-def fullest(matrix: Csr, most_reads: float = MOST_READS) -> DensePieces:
-    """Give the dense pieces in A's order of rows or the gathered one, whichever has more in them."""
-    orders = None, near_order(matrix).rows
-    return max((dense_pieces(matrix, order, most_reads) for order in orders), key=lambda pieces: pieces.share)
 
 
 def faster(
     plain: DevicePlan, make: Callable[[], DevicePlan], problem: Problem, device: DeviceSpec
 ) -> tuple[DevicePlan, float]:
-    """Keep a plan of buckets alone or the plan that ``make`` builds, whichever is faster on this machine's GPU.
+    """Keep a plan without pieces or the plan that ``make`` builds, whichever is faster on this machine's GPU.
 
-    Buckets alone are kept where both times tie, and where the other plan cannot be built or is wrong.
+    The plan without pieces is kept where both times tie, and where the other plan cannot be built or is wrong.
 
     Returns
     -------
@@ -112,7 +85,7 @@ def faster(
     from spmark.impls.tuning.gpu import PlanTimer
 
     own, kept = Built(), plain
-    with own.phase("select"), suppress(BuildError):  # the suite's check says what is wrong with buckets alone
+    with own.phase("select"), suppress(BuildError):  # the suite's check says what is wrong with the plain plan
         race = Race(lambda config: make() if config["dense"] else plain, PlanTimer(problem, device))
         race.time_all([{"dense": False}, {"dense": True}])
         _, kept = race.finish()

@@ -36,7 +36,7 @@ from spmark.impls.kernels.zeroing import ZERO_ROWS
 from spmark.impls.liteform.compose import Choice, StoredAs, choose, fixed_form
 from spmark.impls.liteform.composition import BucketOrder, Composition
 from spmark.impls.liteform.cost import BucketCounts, capped, count, power_of
-from spmark.impls.liteform.dense import LEAST_SHARE, MOST_READS, Dense, pays, refusal
+from spmark.impls.liteform.dense import MOST_TRIED, Dense, pays, refusal
 from spmark.impls.liteform.dense_plan import dense_plan, faster
 from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.fixed_plan import fixed_plan
@@ -115,20 +115,18 @@ class LiteForm:
     """Put buckets of 24, 48, 96, ... between the paper's powers of two, which the measured cost counts. By default the
     GPU's table says whether."""
     dense: str = Dense.PREDICTED
-    """Dense pieces of CELL on the matrix unit: ``never`` or ``always`` (float16, one partition), or only where pieces
-    win against buckets in one partition. ``predicted`` asks a sample of the rows; ``measured`` runs both on the device
-    while building."""
-    most_reads: float = MOST_READS
-    """Most rows of B that a dense window reads for each of its non-zeros."""
-    alone: int = ALONE[0]
-    """Pieces of a dense window, 16 columns each, that one warp takes by itself."""
+    """All rows in dense pieces on the matrix unit instead of buckets: ``never`` or ``always`` (float16, one partition),
+    or only where pieces win. ``predicted`` counts what pieces read; ``measured`` runs both on the device while
+    building."""
+    alone: int = 0
+    """Dense pieces of a window that one warp takes by itself; 0 takes a rule."""
     model: str = SHIPPED
     """A model that ships, or the path of one that ``spmark train liteform`` wrote."""
 
     def __post_init__(self) -> None:
         check_choices(self, format=StoredAs, search=Method, cost=Cost, order=BucketOrder, dense=Dense)
-        if self.alone not in ALONE:
-            raise ValueError(f"expected alone to be one of {ALONE}, found {self.alone}")
+        if self.alone not in {0, *ALONE}:
+            raise ValueError(f"expected alone to be one of {ALONE}, or 0, found {self.alone}")
         if self.dense == Dense.ALWAYS and self.partitions > 1:
             raise ValueError(f"expected one partition, or 0, for dense pieces always, found {self.partitions}")
         if not 0 <= self.partitions <= MOST_PARTITIONS:
@@ -173,7 +171,7 @@ class LiteForm:
         """Choose as `build` does, on the host, for a GPU that may be absent; None where buckets are not chosen."""
         own, table = Built(), table_for(device.name)
         choice = self.choice(problem, device)
-        if choice.form is not StoredAs.CELL or self.dense == Dense.ALWAYS or choice.pieces:
+        if choice.form is not StoredAs.CELL or choice.pieces:
             return None
         counted = partial(count, problem.matrix, choice.partitions, thirds=self.thirds_of(table))
         return self._buckets(problem, table, own, counted)
@@ -185,7 +183,7 @@ class LiteForm:
     def _choice(
         self, problem: Problem, device: DeviceSpec, predictor: Predictor, table: ScheduleTable | None, own: Built
     ) -> Choice:
-        """Choose the format, and the partitions of CELL or whether it has dense pieces."""
+        """Choose the format, and the partitions of CELL or whether all rows are in dense pieces."""
         with own.phase("features"):
             features = Features.of(problem.matrix)
         with own.phase("select"):
@@ -195,6 +193,8 @@ class LiteForm:
             form = choice.form
             if form is StoredAs.CSR and self.format == StoredAs.AUTO:
                 form = fixed_form(problem.matrix, problem.dtype)
+            if self._in_pieces(problem, form):
+                return replace(choice, form=StoredAs.CELL, partitions=1, pieces=True)
             free = table is not None and self._may_be_direct
             # A block takes a long row as a whole; CELL folds the row.
             lopsided = features.max_length > max(_LONG, problem.matrix.nnz / device.num_sms)
@@ -207,10 +207,9 @@ class LiteForm:
                 schedule = None if lopsided else direct(_MOST_LOSS)
                 if lopsided or (table and table.direct and not schedule):
                     form = StoredAs.CELL
-            pieces = form is StoredAs.CELL and self._predicted(problem, choice.partitions)
-            if free and form is StoredAs.CELL and not lopsided and not pieces:
+            elif free and form is StoredAs.CELL and not lopsided:
                 schedule = direct(0.0)
-            return replace(choice, form=StoredAs.DIRECT if schedule else form, pieces=pieces, direct=schedule)
+            return replace(choice, form=StoredAs.DIRECT if schedule else form, direct=schedule)
 
     @property
     def _may_be_direct(self) -> bool:
@@ -240,17 +239,14 @@ class LiteForm:
         facts: dict[str, Any],
         own: Built,
     ) -> DevicePlan:
-        if self.dense == Dense.ALWAYS:
-            return self._dense(problem, target, table, facts, 0.0, gather=self.order != BucketOrder.GIVEN)
+        make = partial(dense_plan, problem, target, facts | {"partitions": 1}, alone=self.alone)
         if choice.pieces:
-            return self._dense(problem, target, table, facts, 0.0, gather=False)
+            return make(BucketOrder(self.order) if self.dense == Dense.ALWAYS else BucketOrder.GIVEN)
         plain = self._cell(problem, target, table, choice, facts, own)
         asked = self.dense == Dense.MEASURED and target.spec.kind is DeviceKind.CUDA
         if not asked or choice.partitions > 1 or refusal(problem):
             return plain
-        plan, seconds = faster(
-            plain, lambda: self._dense(problem, target, table, facts, LEAST_SHARE), problem, target.spec
-        )
+        plan, seconds = faster(plain, partial(make, BucketOrder(self.order), MOST_TRIED), problem, target.spec)
         own.phases_s["select"] += seconds
         return plan
 
@@ -280,44 +276,14 @@ class LiteForm:
         plan.search = buckets.record
         return plan
 
-    def _predicted(self, problem: Problem, partitions: int) -> bool:
-        """Tell whether dense pieces are expected to win; False where a pinned field has no meaning for them."""
-        pinned = self.order == BucketOrder.GATHERED or self.block or partitions > 1
-        return self.dense == Dense.PREDICTED and not pinned and not refusal(problem) and pays(problem.matrix)
-
-    def _dense(
-        self,
-        problem: Problem,
-        target: Target,
-        table: ScheduleTable | None,
-        facts: Mapping[str, Any],
-        least_share: float,
-        *,
-        gather: bool = True,
-    ) -> DevicePlan:
-        def schedule_of(max_width: int) -> CellSchedule:
-            return _schedule_of(problem, target, max_width, gathered=False)
-
-        how = {"partitions": 1, "search": self.search}
-        return dense_plan(
-            problem,
-            target,
-            {**facts, **how},
-            widest_of=partial(self.widest_of, problem.width, table),
-            schedule_of=schedule_of,
-            tail_in_last=self.tail_in_last,
-            least_share=least_share,
-            most_reads=self.most_reads,
-            alone=self.alone,
-            gather=gather,
-        )
-
-    def widest_of(self, width: int, table: ScheduleTable | None, rest: Csr) -> int:
-        """Give the widest bucket for what dense pieces leave, at J = ``width``."""
-        weights = self.weights_of(table, None)
-        counts = count(rest, 1, columns=weights is None)
-        costs = table_of(counts, width, bound=self.bound, weights=weights, tail_in_last=self.tail_in_last)
-        return 1 << int(self._widths(counts, costs).powers[0])
+    def _in_pieces(self, problem: Problem, form: StoredAs) -> bool:
+        """Tell whether all rows go into dense pieces; where only expected, False if a pinned field has no meaning."""
+        if self.dense != Dense.PREDICTED:
+            return self.dense == Dense.ALWAYS and form is StoredAs.CELL
+        pinned = self.max_width or self.block or self.partitions > 1 or self.thirds is not None
+        free = self.order != BucketOrder.GATHERED and self.cost == Cost.MEASURED and not pinned
+        competes = form is StoredAs.CELL or (form is StoredAs.CSR and self.format == StoredAs.AUTO)
+        return competes and free and not refusal(problem) and pays(problem.matrix, problem.width)
 
     def _widths(self, counts: BucketCounts, costs: NDArray[np.float64]) -> Widths:
         if not self.max_width:

@@ -14,15 +14,14 @@ from spmark.impls.formats.stores import held_in_blocks, held_in_buckets, held_in
 from spmark.impls.formats.tiles import TileFormat
 from spmark.impls.liteform.absent import seconds_of
 from spmark.impls.liteform.compose import BLOCK, StoredAs
-from spmark.impls.liteform.composition import expanded
-from spmark.impls.liteform.dense import Dense, DensePieces, dense_pieces, dense_selection, rest_of
-from spmark.impls.liteform.dense_plan import fullest
+from spmark.impls.liteform.composition import BucketOrder, expanded
+from spmark.impls.liteform.dense import Dense, Windows, selection_of, windows_of
 from spmark.impls.liteform.plan import MOST_PARTITIONS, LiteForm
 from spmark.impls.liteform.schedule import table_for
 
 
 class CellStores:
-    """Buckets of CELL, with or without dense pieces, or rows of CSR, or blocks of BSR."""
+    """Buckets of CELL, dense pieces, rows of CSR, or blocks of BSR."""
 
     def stores(self, how: LiteForm, problem: Problem, device: DeviceSpec, config: Config) -> Stores:
         """Lay out what a config names; the order of rows changes no store."""
@@ -32,11 +31,18 @@ class CellStores:
             return Stores.of(matrix.nnz, [held_in_rows(matrix.nnz)])
         if form == StoredAs.BSR:
             return Stores.of(matrix.nnz, [held_in_blocks(BsrFormat.from_csr(matrix, BLOCK, BLOCK))])
+        if "reads" in config:
+            with reading(how.name, "an order of rows, given or gathered", BuildError):
+                order = BucketOrder(word_of(config, "order", how.name))
+            return _in_pieces(problem, windows_of(matrix, order))
+        if "dense" in config:
+            raise BuildError(
+                f"{how.name}: expected all rows in pieces or all in buckets, found a config of an earlier version: "
+                "measure the case again"
+            )
         widths = word_of(config, "max_widths", how.name)
         with reading(how.name, "widths of buckets such as 32x5,16", BuildError):
             max_widths = expanded(widths, MOST_PARTITIONS)
-        if "dense" in config:
-            return _with_pieces(how, problem, _pieces(how, problem), max_widths[0])
         thirds = config.get("thirds", False)
         return Stores.of(matrix.nnz, held_in_buckets(cell_layout(matrix, max_widths, how.tail_in_last, thirds=thirds)))
 
@@ -46,11 +52,11 @@ class CellStores:
         config: Config = {"format": str(choice.form)}
         by, predicted_s = "LiteForm's models and its table of the GPU", None
         table = table_for(device.name)
-        if choice.form is StoredAs.CELL and (choice.pieces or how.dense == Dense.ALWAYS):
-            pieces = _pieces(how, problem)
-            widest = how.widest_of(problem.width, table, rest_of(problem.matrix, pieces))
-            config |= {"max_widths": str(widest), "dense": round(pieces.share, 4)}
-            return Forecast(config, _with_pieces(how, problem, pieces, widest), by)
+        if choice.pieces:
+            always = how.dense == Dense.ALWAYS
+            windows = windows_of(problem.matrix, BucketOrder(how.order) if always else BucketOrder.GIVEN)
+            config |= {"order": windows.order.value, "reads": round(windows.reads, 4)}
+            return Forecast(config, _in_pieces(problem, windows), by)
         composition = how.compose(problem, device)
         if composition is not None:
             config |= composition.facts | ({"thirds": True} if how.thirds_of(table) else {})
@@ -59,11 +65,6 @@ class CellStores:
         return Forecast(config, self.stores(how, problem, device, config), by, predicted_s)
 
 
-def _pieces(how: LiteForm, problem: Problem) -> DensePieces:
-    """Find dense pieces, in A's order of rows where a sample of it predicted them."""
-    return dense_pieces(problem.matrix) if how.dense == Dense.PREDICTED else fullest(problem.matrix)
-
-
-def _with_pieces(how: LiteForm, problem: Problem, pieces: DensePieces, widest: int) -> Stores:
-    selection = dense_selection(problem.matrix, pieces, widest, how.tail_in_last)
-    return Stores.of(problem.matrix.nnz, held_in_tiles(TileFormat.from_csr(problem.matrix, selection)))
+def _in_pieces(problem: Problem, windows: Windows) -> Stores:
+    tiles = TileFormat.from_csr(problem.matrix, selection_of(problem.matrix, windows))
+    return Stores.of(problem.matrix.nnz, held_in_tiles(tiles))

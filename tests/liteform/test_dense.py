@@ -1,4 +1,4 @@
-"""Dense pieces: what is found, that the tiles are the matrix, and that the plan computes the product."""
+"""Dense pieces: what windows read, that the tiles are the matrix, and that the plan computes the product."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from cell_format import CellFormat
-from problems import assert_same, dense_operands, matrices, random_csr
+from problems import assert_same, banded, dense_operands, matrices, random_csr
 
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.tolerance import tolerance
+from spmark.impls.formats.nearness import near_order
 from spmark.impls.formats.tiles import BLOCK, TileFormat
-from spmark.impls.kernels.tile_spmm import SPMM_TILES
+from spmark.impls.liteform import dense
 from spmark.impls.liteform import dense_plan as made
-from spmark.impls.liteform.dense import dense_pieces, dense_selection, pays, refusal, rest_of, tile_arguments
+from spmark.impls.liteform.composition import BucketOrder
+from spmark.impls.liteform.dense import LEAST_LOADS, MOST_READS, alone_of, pays, refusal, selection_of, windows_of
 from spmark.impls.liteform.plan import LiteForm
-from spmark.impls.liteform.schedule import candidates, rule
+from spmark.impls.liteform.stores import CellStores
 from spmark.impls.runtime.device import find as find_device
 
 RNG = np.random.default_rng(21)
@@ -29,87 +30,68 @@ HOST = find_device("host-simt")
 
 def mixed(num_rows: int = 100, num_cols: int = 200) -> Csr:
     """Draw rows of which the second 16 share 20 columns, one is long, and the others are scattered."""
-    dense = np.where(RNG.random((num_rows, num_cols)) < 0.03, RNG.uniform(0.5, 1, (num_rows, num_cols)), 0)
+    held = np.where(RNG.random((num_rows, num_cols)) < 0.03, RNG.uniform(0.5, 1, (num_rows, num_cols)), 0)
     shared = RNG.choice(num_cols, 20, replace=False)
-    dense[16:32, shared] = RNG.uniform(0.5, 1, (16, 20))
-    dense[70] = RNG.uniform(0.5, 1, num_cols)
-    indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(dense, 1))])
-    return Csr.checked(dense.shape, indptr, np.nonzero(dense)[1], dense[dense != 0])
+    held[16:32, shared] = RNG.uniform(0.5, 1, (16, 20))
+    held[70] = RNG.uniform(0.5, 1, num_cols)
+    indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(held, 1))])
+    return Csr.checked(held.shape, indptr, np.nonzero(held)[1], held[held != 0])
 
 
 MIXED = mixed()
 
 
-def held_of(matrix: Csr, max_width: int, tail_in_last: bool, order: np.ndarray | None = None) -> TileFormat:
-    pieces = dense_pieces(matrix, order)
-    return TileFormat.from_csr(matrix, dense_selection(matrix, pieces, max_width, tail_in_last))
-
-
-def slow_taken(matrix: Csr, order: np.ndarray, most_reads: float) -> np.ndarray:
-    """Do as `dense_pieces`, window by window."""
-    taken = np.zeros(matrix.num_rows, np.bool_)
+def slow_reads(matrix: Csr, row_at: np.ndarray) -> float:
+    """Count the rows of B that windows read, window by window."""
+    read = 0
     for first in range(0, matrix.num_rows, 16):
-        rows = order[first : first + 16]
-        held = [matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]] for row in rows]
-        pieces = -(-len(set(np.concatenate(held))) // 16)
-        taken[rows] = 16 * pieces <= most_reads * sum(map(len, held))
-    return taken[matrix.rows_of_entries()]
+        held = [matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]] for row in row_at[first : first + 16]]
+        read += 16 * -(-len(set(np.concatenate(held).tolist())) // 16)
+    return read / matrix.nnz
 
 
-@pytest.mark.parametrize("most_reads", [0.3, 0.8, 1.5])
-def test_dense_windows_are_those_of_a_slow_loop(most_reads: float) -> None:
-    shares = []
-    for order in (np.arange(100, dtype=np.int32), RNG.permutation(100).astype(np.int32)):
-        found = dense_pieces(MIXED, order, most_reads)
-        np.testing.assert_array_equal(found.taken, slow_taken(MIXED, order, most_reads))
-        shares.append(found.share)
-    assert max(shares) > 0
-
-
-def test_shared_columns_are_found() -> None:
-    taken = dense_pieces(MIXED).taken
-    rows = MIXED.rows_of_entries()
-    assert 256 <= np.count_nonzero(taken[(rows >= 16) & (rows < 32)])
-    assert set(rows[taken]) == set(range(16, 32))
-    rest = rest_of(MIXED, dense_pieces(MIXED))
-    assert rest.shape == MIXED.shape
-    assert rest.nnz == np.count_nonzero(~taken)
-
-
-@pytest.mark.parametrize("tail_in_last", [True, False])
-@pytest.mark.parametrize("max_width", [1, 4, 64])
-@pytest.mark.parametrize("name", matrices())
-def test_tiles_are_the_matrix(name: str, max_width: int, tail_in_last: bool) -> None:
+@pytest.mark.parametrize("name", [name for name, matrix in matrices().items() if matrix.nnz])
+def test_reads_are_those_of_a_slow_loop(name: str) -> None:
     matrix = matrices()[name]
-    held = held_of(matrix, max_width, tail_in_last, RNG.permutation(matrix.num_rows).astype(np.int32))
-    back = held.to_csr()
-    assert_same(back, matrix)
+    found = [windows_of(matrix, order) for order in (BucketOrder.GIVEN, BucketOrder.GATHERED)]
+    rows = [np.arange(matrix.num_rows), near_order(matrix).rows]
+    assert [each.reads for each in found] == pytest.approx([slow_reads(matrix, row_at) for row_at in rows])
+    for each, row_at in zip(found, rows, strict=True):
+        np.testing.assert_array_equal(each.rows[each.rows >= 0], row_at)
+        assert (each.rows[each.of] == np.arange(matrix.num_rows)[:, np.newaxis]).any(1).all()
+    assert windows_of(matrix).reads == min(each.reads for each in found)
 
 
-@pytest.mark.parametrize(
-    ("length", "tail_in_last", "widths"),
-    [(11, True, [4, 4, 4]), (11, False, [4, 4, 4]), (9, True, [4, 4, 4]), (9, False, [1, 4, 4]), (2, True, [2])],
-)
-def test_the_rest_lies_in_buckets_as_cell_has_them(length: int, tail_in_last: bool, widths: list[int]) -> None:
-    matrix = random_csr(1, 40, [length])
-    cell, held = CellFormat.from_csr(matrix, (4,), tail_in_last=tail_in_last), held_of(matrix, 4, tail_in_last)
-    assert held.ell
-    for found in (held.ell, cell.held):
-        rows = np.repeat([bucket.width for bucket in found.buckets], [bucket.count for bucket in found.buckets])
-        assert sorted(rows[found.rows >= 0]) == widths
+def test_many_tasks_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix = random_csr(1000, 300, RNG.integers(0, 40, 1000).tolist())
+    expected = windows_of(matrix, BucketOrder.GIVEN).reads
+    monkeypatch.setattr(dense, "SHARE", 100)
+    monkeypatch.setattr(dense, "cores", lambda: 7)
+    assert windows_of(matrix, BucketOrder.GIVEN).reads == expected == slow_reads(matrix, np.arange(1000))
+
+
+@pytest.mark.parametrize("order", [BucketOrder.GIVEN, BucketOrder.GATHERED])
+@pytest.mark.parametrize("name", matrices())
+def test_tiles_are_the_matrix(name: str, order: BucketOrder) -> None:
+    matrix = matrices()[name]
+    held = TileFormat.from_csr(matrix, selection_of(matrix, windows_of(matrix, order)))
+    assert held.ell is None
+    assert_same(held.to_csr(), matrix)
 
 
 @pytest.mark.parametrize("width", [24, 136])
-@pytest.mark.parametrize("matrix", [MIXED, random_csr(20, 20, [0] * 20), random_csr(40, 50, [50] * 40)])
-def test_the_plan_computes_the_product(matrix: Csr, width: int) -> None:
+@pytest.mark.parametrize("alone", [0, 16])
+@pytest.mark.parametrize("matrix", [MIXED, random_csr(20, 20, [0] * 20), random_csr(40, 5000, [5000, *[50] * 39])])
+def test_the_plan_computes_the_product(matrix: Csr, width: int, alone: int) -> None:
     problem = Problem(Op.SPMM, matrix, width, DType.FLOAT16)
-    plan = LiteForm(format="cell", dense="always").build(problem, HOST)
+    plan = LiteForm(format="cell", dense="always", alone=alone).build(problem, HOST)
     operands = dense_operands(problem)
     out = np.full(problem.out_shape, np.nan, np.float16)
     plan.run(operands, out)
     assert reference(problem, operands).max_error(out) <= tolerance(problem)
-    assert plan.config["dense"] == pytest.approx(made.fullest(matrix).share, abs=1e-4)
-    assert {"features", "select", "search", "convert", "compile", "upload"} == set(plan.phases_s)
+    assert plan.config["reads"] == pytest.approx(windows_of(matrix).reads, abs=1e-4)
+    assert plan.config["alone"] == (alone or 4)
+    assert {"features", "select", "convert", "compile", "upload"} == set(plan.phases_s)
 
 
 def test_what_cannot_be_is_refused() -> None:
@@ -121,13 +103,15 @@ def test_what_cannot_be_is_refused() -> None:
         assert LiteForm(dense="measured").unsupported(problem, HOST) is None
     with pytest.raises(ValueError, match="expected one partition"):
         LiteForm(dense="always", partitions=2)
+    with pytest.raises(ValueError, match="expected alone to be one of"):
+        LiteForm(alone=5)
 
 
 def test_without_a_gpu_nothing_is_measured() -> None:
     plan = LiteForm(format="cell", partitions=1, dense="measured").build(
         Problem(Op.SPMM, MIXED, 32, DType.FLOAT16), HOST
     )
-    assert "dense" not in plan.config
+    assert "reads" not in plan.config
 
 
 class MadeUpTimes:
@@ -174,61 +158,91 @@ def test_the_faster_plan_is_kept_and_the_other_is_accounted_for(
     assert made.faster(plain, none, problem, HOST)[0] is plain
 
 
-def banded(num_rows: int, reach: int) -> Csr:
-    """Give a band with values that are drawn."""
-    rows = np.arange(num_rows)
-    inside = np.abs(rows[:, np.newaxis] - rows) <= reach
-    indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(inside, 1))])
-    return Csr.checked(inside.shape, indptr, np.nonzero(inside)[1], RNG.uniform(0.5, 1, np.count_nonzero(inside)))
-
-
 @pytest.mark.parametrize("num_rows", [16, 100, 1000])
-def test_a_sample_of_rows_says_whether_pieces_pay(num_rows: int) -> None:
+def test_what_windows_read_says_whether_pieces_pay(num_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dense, "LEAST_LOADS", 1)
     for matrix, expected in (
         (banded(num_rows, 40), True),
         (banded(num_rows, 0), False),
         (random_csr(num_rows, 4000, [5] * num_rows), False),
     ):
-        share = dense_pieces(matrix).share
-        assert pays(matrix) == expected == (share >= 0.5)
-    assert not pays(matrices()["no_nonzeros"])
+        assert pays(matrix, 32) == expected == (windows_of(matrix, BucketOrder.GIVEN).reads <= MOST_READS)
+    assert not pays(matrices()["no_nonzeros"], 32)
 
 
-def test_pieces_are_taken_where_they_are_expected_to_pay() -> None:
+def test_small_products_stay_in_buckets() -> None:
+    band = banded(400, 40)
+    least = LEAST_LOADS // band.nnz
+    assert not pays(band, least - 8)
+    assert pays(band, least + 8)
+
+
+def test_windows_that_the_sample_leaves_out_count() -> None:
+    band = banded(16 * 63, 40)  # every second window is asked first
+    rows = np.repeat(np.arange(63) % 2 == 0, 16)
+    scattered = random_csr(16 * 63, 4000, np.where(rows, 0, 60).tolist())
+    dense_rows, scattered_rows = band.row_lengths * rows, scattered.row_lengths
+    indptr = np.concatenate([[0], np.cumsum(dense_rows + scattered_rows)])
+    indices = np.concatenate(
+        [
+            (band if rows[row] else scattered).indices[slice(*(band if rows[row] else scattered).indptr[row : row + 2])]
+            for row in range(rows.size)
+        ]
+    )
+    both = Csr.checked((16 * 63, 4000), indptr, indices, RNG.uniform(0.5, 1, indices.size))
+    asked, _ = both.of_rows(np.flatnonzero(rows))
+    assert windows_of(asked, BucketOrder.GIVEN).reads <= MOST_READS < windows_of(both, BucketOrder.GIVEN).reads
+    assert not pays(both, 4096)
+
+
+def test_pieces_are_taken_where_they_are_expected_to_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dense, "LEAST_LOADS", 1)
     band = banded(96, 24)
     problem = Problem(Op.SPMM, band, 32, DType.FLOAT16)
     plan = LiteForm(format="cell", partitions=1).build(problem, HOST)
-    assert plan.config["dense"] == pytest.approx(dense_pieces(band).share, abs=1e-4)
+    assert plan.config["reads"] == pytest.approx(windows_of(band, BucketOrder.GIVEN).reads, abs=1e-4)
     operands, out = dense_operands(problem), np.full(problem.out_shape, np.nan, np.float16)
     plan.run(operands, out)
     expected = reference(problem, operands)
     assert expected.max_error(out) <= tolerance(problem)
-    for pinned in ({"dense": "never"}, {"order": "gathered"}, {"block": 8}, {"partitions": 2}):
-        assert "dense" not in LiteForm(**{"format": "cell", "partitions": 1, **pinned}).build(problem, HOST).config
+    pins = (
+        {"dense": "never"},
+        {"order": "gathered"},
+        {"block": 8},
+        {"partitions": 2},
+        {"max_width": 4},
+        {"cost": "paper"},
+    )
+    for pinned in pins:
+        assert "reads" not in LiteForm(**{"format": "cell", "partitions": 1, **pinned}).build(problem, HOST).config
     for other in (Problem(Op.SPMM, band, 32, DType.FLOAT32), Problem(Op.SPMM, MIXED, 32, DType.FLOAT16)):
-        assert "dense" not in LiteForm(format="cell", partitions=1).build(other, HOST).config
+        assert "reads" not in LiteForm(format="cell", partitions=1).build(other, HOST).config
 
 
-def test_too_few_in_dense_pieces_make_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_that_read_too_much_make_no_plan() -> None:
     scattered = random_csr(100, 400, [4] * 100)
-    assert dense_pieces(scattered).share < 0.1
     problem = Problem(Op.SPMM, scattered, 32, DType.FLOAT16)
-    how = {"widest_of": lambda _: 4, "schedule_of": lambda width: rule(32, DType.FLOAT16, width), "tail_in_last": True}
-    with pytest.raises(BuildError, match="in dense pieces, found"):
-        made.dense_plan(problem, None, {}, **how)  # type: ignore[arg-type]
+    with pytest.raises(BuildError, match=r"expected windows that read at most 0\.5 rows"):
+        made.dense_plan(problem, None, {}, BucketOrder.AUTO, 0.5)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("width", [8, 32, 40, 64, 128, 520])
-def test_schedules_have_kernels(width: int) -> None:
-    kernels = [instance.values for instance in SPMM_TILES.instances()]
-    for schedule in (rule(width, DType.FLOAT16, 64), *candidates(width, DType.FLOAT16, 10**7, 64)):
-        arguments = tile_arguments(schedule, width)
-        assert width % arguments["vector"] == 0
-        tile = {name: arguments[name] for name in ("vector", "vectors", "lanes")}
-        assert [k for k in kernels if k.items() >= {**tile, "columns": 4 if width <= 32 else 8}.items()]
+@pytest.mark.parametrize(
+    ("windows", "width", "taken"), [(1056, 32, 16), (1055, 32, 4), (528, 128, 16), (527, 128, 4), (1056, 40, 16)]
+)
+def test_windows_that_fill_a_gpu_have_a_warp_each(windows: int, width: int, taken: int) -> None:
+    assert alone_of(windows, width, 132) == taken
 
 
 def test_blocks_hold_whole_windows() -> None:
-    selection = dense_selection(MIXED, dense_pieces(MIXED), 8, True)
-    is_block = selection.kind == BLOCK
-    assert selection.window[is_block].tolist() == [1]
+    matrix = random_csr(50, 40, [*[3] * 16, *[0] * 20, *[2] * 14])
+    selection = selection_of(matrix, windows_of(matrix, BucketOrder.GIVEN))
+    assert (selection.kind == BLOCK).all()
+    assert selection.window.tolist() == [0, 2, 3]
+    assert set(selection.owner.tolist()) == {0, 1, 2}
+
+
+def test_stores_of_an_earlier_version_are_refused() -> None:
+    problem = Problem(Op.SPMM, MIXED, 32, DType.FLOAT16)
+    before = {"format": "cell", "max_widths": "8", "dense": 0.6}
+    with pytest.raises(BuildError, match="config of an earlier version"):
+        CellStores().stores(LiteForm(), problem, HOST, before)

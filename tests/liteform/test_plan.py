@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from problems import dense_operands, matrices, random_csr
+from problems import banded, dense_operands, matrices, random_csr
 
 from spmark.datasets.sweep import Sweep
 from spmark.impls.core.interfaces import Built
@@ -17,6 +17,7 @@ from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.core.tolerance import tolerance
 from spmark.impls.kernels.direct_spmm import usual_length, usual_schedule
 from spmark.impls.kernels.hyb_convert import HybConverter
+from spmark.impls.liteform import dense
 from spmark.impls.liteform import plan as plan_module
 from spmark.impls.liteform.compose import Choice, StoredAs, choose, estimated_blocks, fixed_form
 from spmark.impls.liteform.composition import run_lengths
@@ -317,10 +318,13 @@ def test_a_gpu_s_table_says_whether_buckets_have_thirds(monkeypatch: pytest.Monk
         assert LiteForm(**cell, thirds=True).build(problem, device).config["thirds"]
 
 
-def test_dense_pieces_come_before_csr(monkeypatch: pytest.MonkeyPatch) -> None:
-    matrix = blocked(0.9)
+@pytest.mark.parametrize("said", [StoredAs.CELL, StoredAs.CSR])
+def test_dense_pieces_come_before_csr(said: StoredAs, monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix = banded(120, 40)
+    monkeypatch.setattr(dense, "LEAST_LOADS", 1)
     problem, device = Problem(Op.SPMM, matrix, 32, DType.FLOAT16), find_device("host-simt")
-    monkeypatch.setattr(plan_module, "choose", lambda *_: Choice(StoredAs.CELL, 1))
+    monkeypatch.setattr(plan_module, "choose", lambda *_: Choice(said, 1))
+    monkeypatch.setattr(plan_module, "fixed_form", lambda *_: StoredAs.CSR)
     with_table(monkeypatch, direct=(direct_entry(DirectSchedule(8)),))
     assert LiteForm().build(problem, device).config["format"] == "cell"
     assert LiteForm(dense="never").build(problem, device).config["format"] == "direct"
