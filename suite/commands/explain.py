@@ -92,7 +92,10 @@ def find_record(record: str, results: Sequence[Path]) -> tuple[Measurement, Case
     if len(found) != 1:
         some = f"{len(found)}, such as {', '.join(list(found)[:_SHOWN])}" if found else "none"
         places = ", ".join(map(str, results))
-        raise RecordError(f"expected one case that ended well with {record!r} in its id, found {some}, in {places}")
+        todo = "write more of the id" if found else "run the case first, or name another folder with --results"
+        raise RecordError(
+            f"expected one case that ended well with {record!r} in its id, found {some}, in {places}: {todo}"
+        )
     ((row, case, device),) = found.values()
     if case is None:
         raise RecordError(f"{row.case_id}: expected a matrix that a sweep can ask for, found {row.matrix_id}")

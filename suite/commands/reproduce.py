@@ -58,7 +58,7 @@ def reproduce_papers(name: str, budget: str, device: str, out: Path, *, dry_run:
     screen, papers, spec = console(as_json), read_papers(name), find(device)
     absent = {paper.name: reasons for paper in papers if (reasons := missing(paper, spec.kind))}
     for paper_name, reasons in absent.items():
-        complain(f"spmark: {paper_name} cannot run yet: {'; '.join(reasons)}")
+        complain(f"spmark: {paper_name} cannot run here: {'; '.join(reasons)}: spmark doctor says what is missing")
     able = [paper for paper in papers if paper.name not in absent]
     if not able:
         if as_json:

@@ -122,6 +122,7 @@ def labels_in(path: Path) -> list[Path]:
     files = sorted([*path.rglob("*.jsonl"), *path.rglob("*.jsonl.gz")]) if path.is_dir() else [path]
     if not files or not all(file.is_file() for file in files):
         raise DatasetError(
-            f"{path}: expected a file of rows (.jsonl, .jsonl.gz) or a folder that holds some, found none"
+            f"{path}: expected a file of rows (.jsonl, .jsonl.gz) or a folder that holds some, found none: "
+            "spmark label and spmark collect write such files"
         )
     return files

@@ -85,8 +85,8 @@ def test_the_screen_lists_the_stores(folder):
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("seed0", "expected one case that ended well with 'seed0' in its id, found 4, such as spmm/rmat/mine/J32"),
-        ("dgl", "expected one case that ended well with 'dgl' in its id, found none, in results"),
+        ("seed0", "with 'seed0' in its id, found 4, such as spmm/rmat/mine/J32.*, in results: write more of the id"),
+        ("dgl", "ended well with 'dgl' in its id, found none, in results: run the case first, .* with --results"),
     ],
 )
 def test_a_word_names_one_case(folder, word, message):

@@ -97,7 +97,8 @@ def test_a_paper_whose_implementation_is_not_there_is_named_and_is_code_3(name, 
     monkeypatch.delitem(reproduce.IMPLEMENTATIONS, name, raising=False)
     ended = invoke(name, "--budget", "1s", "--device", "cpu")
     assert ended.exit_code == 3
-    assert f"{name} cannot run yet: its implementation {name} does not exist yet" in ended.stderr
+    assert f"{name} cannot run here: its implementation {name} does not exist yet" in ended.stderr
+    assert "spmark doctor says what is missing" in ended.stderr
     assert not list(tmp_path.iterdir()), "nothing was measured, calibrated or drawn"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from collected_fakes import load, row_of, write_rows
 
+from spmark.impls.core.errors import DatasetError
 from spmark.impls.core.transferfacts import TransferRun, read_transfers
 from spmark.suite import cli
 from spmark.suite.cli_options import ExitCode
@@ -80,3 +81,8 @@ def test_a_folder_of_samples_holds_compressed_files_too(tmp_path: Path) -> None:
     for name in ("b.jsonl.gz", "a.jsonl", "notes.txt"):
         (tmp_path / name).touch()
     assert [path.name for path in transfer.labels_in(tmp_path)] == ["a.jsonl", "b.jsonl.gz"]
+
+
+def test_a_folder_without_samples_says_what_writes_them(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="found none: spmark label and spmark collect write such files"):
+        transfer.labels_in(tmp_path)
