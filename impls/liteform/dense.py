@@ -57,7 +57,7 @@ class Dense(StrEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class Windows:
+class RowWindows:
     """The windows of a matrix, for one order of rows."""
 
     order: BucketOrder
@@ -77,7 +77,7 @@ def refusal(problem: Problem) -> str | None:
     return f"expected float16 and J a multiple of {_COLUMNS} for dense pieces, found {problem.dtype}, {problem.width}"
 
 
-def windows_of(matrix: Csr, order: BucketOrder = BucketOrder.AUTO) -> Windows:
+def windows_of(matrix: Csr, order: BucketOrder = BucketOrder.AUTO) -> RowWindows:
     """Cut the rows into windows, in A's order or the gathered one.
 
     Parameters
@@ -88,7 +88,7 @@ def windows_of(matrix: Csr, order: BucketOrder = BucketOrder.AUTO) -> Windows:
 
     Returns
     -------
-    Windows
+    RowWindows
         O(nnz + K) time in A's order, and 4 K bytes of scratch a core; gathering rows costs more
         (`spmark.impls.formats.nearness`).
     """
@@ -103,7 +103,7 @@ def windows_of(matrix: Csr, order: BucketOrder = BucketOrder.AUTO) -> Windows:
     of[row_at] = places // HEIGHT
     rows = np.append(row_at, np.full(-num_rows % HEIGHT, -1, np.int32)).reshape(-1, HEIGHT)
     pieces = -(-_columns_of_windows(matrix, row_at) // GROUP)
-    return Windows(order, of, rows, float(pieces.sum()) * GROUP / matrix.nnz if matrix.nnz else 1.0)
+    return RowWindows(order, of, rows, float(pieces.sum()) * GROUP / matrix.nnz if matrix.nnz else 1.0)
 
 
 def _columns_of_windows(matrix: Csr, row_at: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -140,13 +140,13 @@ def pays(matrix: Csr, width: int) -> bool:
     return all(windows_of(part, BucketOrder.GIVEN).reads <= MOST_READS for part in (some, matrix))
 
 
-def selection_of(matrix: Csr, windows: Windows) -> Selection:
+def selection_of(matrix: Csr, windows: RowWindows) -> Selection:
     """Say that the non-zeros of a window stand in its tile of blocks.
 
     Parameters
     ----------
     matrix : Csr
-    windows : Windows
+    windows : RowWindows
 
     Returns
     -------

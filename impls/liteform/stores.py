@@ -15,7 +15,7 @@ from spmark.impls.formats.tiles import TileFormat
 from spmark.impls.liteform.absent import seconds_of
 from spmark.impls.liteform.compose import BLOCK, StoredAs
 from spmark.impls.liteform.composition import BucketOrder, expanded
-from spmark.impls.liteform.dense import Dense, Windows, selection_of, windows_of
+from spmark.impls.liteform.dense import Dense, RowWindows, selection_of, windows_of
 from spmark.impls.liteform.plan import MOST_PARTITIONS, LiteForm
 from spmark.impls.liteform.schedule import table_for
 
@@ -65,6 +65,6 @@ class CellStores:
         return Forecast(config, self.stores(how, problem, device, config), by, predicted_s)
 
 
-def _in_pieces(problem: Problem, windows: Windows) -> Stores:
+def _in_pieces(problem: Problem, windows: RowWindows) -> Stores:
     tiles = TileFormat.from_csr(problem.matrix, selection_of(problem.matrix, windows))
     return Stores.of(problem.matrix.nnz, held_in_tiles(tiles))
