@@ -23,9 +23,11 @@ def test_what_people_write():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[" * 20_000, "more than 50 levels"),
+        ("[" * 60, "more than 50 levels"),
+        ("{" * 60, "more than 50 levels"),
         ("- " * 20_000, "more than 50 levels"),
-        ("{" * 20_000, "more than 50 levels"),
+        ("[" * 20_000, "more than 50 levels|exceeded maximum nesting depth"),  # libyaml may be first
+        ("{" * 20_000, "more than 50 levels|exceeded maximum nesting depth"),
         ("&a [*a]", "an alias of a value that contains it"),
         (LAUGHS, "more than 50,000 values, aliases counted"),
         ("- x\n" * (MAX_NODES + 1), "more than 50,000 values"),
@@ -43,7 +45,7 @@ def test_what_people_write():
 )
 def test_what_is_refused(text, message):
     began = time.process_time()
-    with pytest.raises(RecordError, match=rf"^f\.yaml: expected YAML.*{message}"):
+    with pytest.raises(RecordError, match=rf"^f\.yaml: expected YAML.*({message})"):
         parse_yaml(text, "f.yaml", RecordError)
     assert time.process_time() - began < 5
 
