@@ -1,7 +1,8 @@
 """Groups on an axis of matrices: single matrices, and pools of all layers of one source and sparsity.
 
-Ids of pruned layers end in their sparsity (``dnn_layers/bert_768x768@0.9``). A sweep of many layers is read by
-sparsity, as the papers draw it, and not layer by layer.
+Ids of pruned layers end in their sparsity (``dnn_layers/bert_768x768@0.9``), or they are those of DLMC
+(``mirror/rn50__mag__0.9__final_dense``). A sweep of many layers is read by sparsity, as the papers draw it, and not
+layer by layer.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ MOST_GROUPS = 16
 MOST_POOLED = 22
 """Places up to which matrices and pooled layers are drawn side by side."""
 _LAYER = re.compile(r"^(?P<source>[^/]+)/.*@(?P<sparsity>\d*\.?\d+)(?: #\w+)?$")
+_DLMC = re.compile(r"^[^/]+/(?:rn50|tf)__[^_]+__(?P<sparsity>\d*\.\d+)__")
 
 
 def group_of(matrix: str) -> str:
-    """Name the pool of a layer, ``source 90 %``; any other matrix is a group of its own."""
-    layer = _LAYER.match(matrix)
-    return f"{layer['source']} {100 * float(layer['sparsity']):g} %" if layer else matrix
+    """Name the pool of a layer, ``source 90 %`` or ``dlmc 90 %``; any other matrix is a group of its own."""
+    if layer := _LAYER.match(matrix):
+        return f"{layer['source']} {100 * float(layer['sparsity']):g} %"
+    layer = _DLMC.match(matrix)
+    return f"dlmc {100 * float(layer['sparsity']):g} %" if layer else matrix
 
 
 @remembered
