@@ -24,7 +24,7 @@ from spmark.report.tables.peers import over_best_other
 
 ROOT = Path(__file__).parents[1]
 _RECORDS = ROOT / "report/reference/h200"
-_BEGIN, _END = "<!-- scripts/results_table.py writes this table -->\n", "<!-- end of the table -->\n"
+_BEGIN, _END = "<!-- scripts/results_table.py writes this table -->\n\n", "<!-- end of the table -->\n"
 _HEAD = (
     "| system | product | numbers | figure's sweep | unseen matrices | over best other "
     "| build without upload | cases |\n"

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from spmark.impls.core.problem import Csr, DType, Problem
 from spmark.impls.formats.nearness import near_order
 from spmark.impls.formats.threads import SHARE, cores, run_all, with_scratch
+from spmark.impls.formats.tile_loops import count_panel_columns
 from spmark.impls.formats.tiles import BLOCK, GROUP, Selection
 from spmark.impls.kernels.tile_spmm import HEIGHT
 from spmark.impls.liteform.composition import BucketOrder
-from spmark.impls.liteform.loops import count_windows
 from spmark.impls.runtime.target import ceil_div
 
 MOST_TRIED: Final = 0.5
@@ -89,7 +89,7 @@ def windows_of(matrix: Csr, order: BucketOrder = BucketOrder.AUTO) -> RowWindows
     Returns
     -------
     RowWindows
-        O(nnz + K) time in A's order, and 4 K bytes of scratch a core; gathering rows costs more
+        O(nnz + K) time in A's order, and 4 nnz bytes of scratch beside 4 K a core; gathering rows costs more
         (`spmark.impls.formats.nearness`).
     """
     if order is BucketOrder.AUTO:
@@ -102,20 +102,23 @@ def windows_of(matrix: Csr, order: BucketOrder = BucketOrder.AUTO) -> RowWindows
     of = np.empty(num_rows, np.int32)
     of[row_at] = places // HEIGHT
     rows = np.append(row_at, np.full(-num_rows % HEIGHT, -1, np.int32)).reshape(-1, HEIGHT)
-    pieces = -(-_columns_of_windows(matrix, row_at) // GROUP)
+    placed = matrix if order is BucketOrder.GIVEN else matrix.of_rows(row_at)[0]
+    pieces = -(-_columns_of_windows(placed) // GROUP)
     return RowWindows(order, of, rows, float(pieces.sum()) * GROUP / matrix.nnz if matrix.nnz else 1.0)
 
 
-def _columns_of_windows(matrix: Csr, row_at: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Count the distinct columns of each window; ``row_at`` is the row of A at every place."""
+def _columns_of_windows(matrix: Csr) -> NDArray[np.int64]:
+    """Count the distinct columns of each window, in the order of the matrix."""
     windows = ceil_div(matrix.num_rows, HEIGHT)
+    ptr = np.append(matrix.indptr[:-1:HEIGHT], matrix.nnz).astype(np.int64)
+    every = np.arange(matrix.nnz, dtype=np.int32)
     columns = np.zeros(windows, np.int64)
     tasks = with_scratch(min(cores(), ceil_div(matrix.nnz, SHARE)), 4 * matrix.num_cols)
     bounds = np.linspace(0, windows, tasks + 1).astype(np.int64).tolist()
 
     def counted(first: int, stop: int) -> None:
         seen = np.full(matrix.num_cols, -1, np.int32)
-        count_windows(matrix.indptr, matrix.indices, row_at, HEIGHT, first, stop, seen, columns)
+        count_panel_columns(matrix.indices, every, ptr, first, stop, seen, columns)
 
     run_all(counted, pairwise(bounds))
     return columns

@@ -174,35 +174,3 @@ def count_columns(marks: Any, width: Any, own: Any, above: Any) -> None:
                 seen = True
             if seen:
                 above[partition, power] += 1
-
-
-@compiled(types.void, _IN, _IN, _IN, _LONG, _LONG, _LONG, types.int32[::1], types.int64[::1])
-def count_windows(  # noqa: PLR0917
-    indptr: Any, indices: Any, order: Any, height: Any, first: Any, stop: Any, seen: Any, columns: Any
-) -> None:
-    """Count the distinct columns of windows of rows.
-
-    Parameters
-    ----------
-    indptr, indices : int32 arrays of the CSR matrix
-    order : (I,) int32
-        Row of A at every place.
-    height : int
-        Places of a window.
-    first, stop : int
-        Windows that this call counts.
-    seen : (K,) int32
-        The last window that had a column; no number of these windows before the first call.
-    columns : (windows,) int64
-        Written for these windows.
-    """
-    for window in range(first, stop):
-        count = 0
-        for place in range(window * height, min((window + 1) * height, order.size)):
-            row = order[place]
-            for entry in range(indptr[row], indptr[row + 1]):
-                column = indices[entry]
-                if seen[column] != window:
-                    seen[column] = window
-                    count += 1
-        columns[window] = count
