@@ -8,8 +8,11 @@
 its own, and all share the cache of compiled kernels. With `--each 2`, a GPU has two workers: while one measures, the
 other loads its matrix and computes what results are compared with. `--together 8` gives a run eight matrices: the same
 number has to stand in the command that goes on. Cases with records are not measured again, so the same command goes on
-after a limit. `join` puts the lines of all shards of a sweep into one compressed file, unchanged and
-each once, and the facts of studies likewise.
+after a limit. `--missing report/reference/h200` leaves out the cases that records of some sweep there answer already,
+and takes the smallest matrices first: what a limit leaves are the few largest ones.
+
+`join` puts the lines of all shards of a sweep into one compressed file, unchanged and each once, and the facts of
+studies likewise.
 
 `pack` puts all candidates of the published records into one archive under `out`, to be uploaded to the release that it
 prints, and writes the manifest by which `spmark fetch candidates` finds and checks them. The same files give the same
@@ -56,7 +59,9 @@ class Task:
     sweep: str
     matrices: tuple[str, ...]
     place: int
-    """Of the first matrix in the sweep; it names the folder."""
+    """Of the first matrix in the sweep, or of the task among those with missing cases; it names the folder."""
+    only: tuple[str, ...] = ()
+    """Filters of cases beside the matrices, as spmark run has them."""
 
     def __str__(self) -> str:
         """Name sweep and matrices."""
@@ -69,7 +74,7 @@ class Task:
     def command(self, out: Path, only: Sequence[str]) -> list[str]:
         """Give the options of spmark that measure the cases without records."""
         matrices = ",".join(self.matrices)
-        chosen = [word for which in (f"matrix={matrices}", *only) for word in ("--only", which)]
+        chosen = [word for which in (f"matrix={matrices}", *self.only, *only) for word in ("--only", which)]
         return ["run", self.sweep, "--device", "cuda", *chosen, "--out", str(self.folder(out))]
 
 
@@ -276,6 +281,38 @@ def _tasks(sweeps: Sequence[str], together: int = 1) -> list[Task]:
     return tasks
 
 
+def missing(sweeps: Sequence[str], reference: Path, together: int = 1) -> list[Task]:
+    """Make tasks of the cases that no records below ``reference`` answer, those of matrices with least non-zeros first.
+
+    A case of several sweeps is measured for the first of them alone. Matrices without any record come first.
+    """
+    from spmark.datasets.sweep import Sweep, expand
+    from spmark.impls.core.devicespec import DeviceKind
+
+    answered, sizes = set[str](), dict[str, int]()
+    for row in (json.loads(line) for file in sorted(reference.rglob("*.jsonl.gz")) for line in _lines(file)):
+        if row.get("status") in ("ok", "unsupported"):
+            answered.add(row["case_id"])
+            nnz = (row.get("problem") or {}).get("nnz", 0)
+            sizes[row["matrix"]] = max(nnz, sizes.get(row["matrix"], 0))
+    asked: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    for sweep in sweeps:
+        for case in expand(Sweep.load(sweep, ()), DeviceKind.CUDA):
+            if case.case_id not in answered:
+                answered.add(case.case_id)
+                of = (f"source={case.matrix.source}", f"op={case.op}", f"width={case.width}", f"dtype={case.dtype}")
+                asked.setdefault((sweep, case.matrix.name, of), []).append(case.label)
+    alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (sweep, matrix, of), labels in asked.items():
+        alike.setdefault((sweep, (*of, f"label={','.join(labels)}")), []).append(matrix)
+    runs = []
+    for key, matrices in alike.items():
+        matrices.sort(key=lambda matrix: sizes.get(matrix, 0))
+        runs += [(key, matrices[place : place + together]) for place in range(0, len(matrices), together)]
+    runs.sort(key=lambda run: sizes.get(run[1][0], 0))
+    return [Task(sweep, tuple(matrices), place, of) for place, ((sweep, of), matrices) in enumerate(runs)]
+
+
 def _packed(reference: Path, archive: Path) -> str:
     from spmark.report.load.asset import MANIFEST, read_asset
 
@@ -306,6 +343,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     collecting.add_argument(
         "--together", type=int, default=1, help="matrices of a run, since a run takes seconds to begin"
     )
+    collecting.add_argument("--missing", type=Path, help="leave out what records below this folder answer")
     collecting.add_argument("--each", type=int, default=1, help="workers of a GPU, which take turns on it")
     collecting.add_argument("--limit-s", type=float, default=480, help="no matrix is begun after that many seconds")
     joining = commands.add_parser("join", help="join shards by sweep")
@@ -324,7 +362,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say(_packed(asked.reference, pack(asked.reference, asked.out, asked.url, asked.tag)))
         return 0
     crew = workers(_gpus(), os.sched_getaffinity(0), asked.each)
-    left = collect(_tasks(asked.sweeps, asked.together), crew, asked.out, asked.only, asked.limit_s)
+    if asked.missing:
+        tasks = missing(asked.sweeps, asked.missing, asked.together)
+    else:
+        tasks = _tasks(asked.sweeps, asked.together)
+    left = collect(tasks, crew, asked.out, asked.only, asked.limit_s)
     _say(f"{left} tasks are left")
     return int(left > 0)
 

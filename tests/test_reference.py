@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 from types import ModuleType
 
@@ -108,3 +109,32 @@ def test_tasks_together_run_every_case_once(script: ModuleType, sweep: str, toge
         words = task.command(Path("out"), [])
         found += select(cases, [words[words.index("--only") + 1]])
     assert sorted(case.case_id for case in found) == sorted(case.case_id for case in cases)
+
+
+def test_missing_cases_are_those_that_no_sweep_has_records_of(script: ModuleType, tmp_path: Path) -> None:
+    cases = expand(Sweep.load("lo_spmm_table2", ()), DeviceKind.CUDA)
+    answered, failed = cases[:20], cases[20]
+    rows = [
+        {"case_id": case.case_id, "matrix": case.matrix.name, "status": "ok", "problem": {"nnz": 1000 - place}}
+        for place, case in enumerate(answered)
+    ]
+    rows.append({"case_id": failed.case_id, "matrix": failed.matrix.name, "status": "timeout", "problem": None})
+    folder = tmp_path / "another_sweep"
+    folder.mkdir()
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / "records.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+    tasks = script.missing(["lo_spmm_table2", "lo_spmm_fig11_search_time"], tmp_path, 3)
+    found = []
+    for task in tasks:
+        words = task.command(Path("out"), [])
+        chosen = [words[place + 1] for place, word in enumerate(words) if word == "--only"]
+        found += [case.case_id for case in select(expand(Sweep.load(task.sweep, ()), DeviceKind.CUDA), chosen)]
+    both = [*cases, *expand(Sweep.load("lo_spmm_fig11_search_time", ()), DeviceKind.CUDA)]
+    wanted = {case.case_id for case in both} - {case.case_id for case in answered}
+    assert len(found) == len(set(found))
+    assert set(found) == wanted
+    assert len({task.folder(Path("out")) for task in tasks}) == len(tasks)
+    sizes = {row["matrix"]: row["problem"]["nnz"] for row in rows[:20]}
+    first = [sizes.get(task.matrices[0], 0) for task in tasks]
+    assert first == sorted(first)
+    assert max(first) > 0
