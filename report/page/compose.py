@@ -153,6 +153,7 @@ def compose(
         pooled = pooled or [derive(kept[kept["device"] == device].reset_index(drop=True), whole)]
         newest = current(pd.concat(pooled, ignore_index=True))
         overviews.append(_overview(each_problem_once(newest), whole, cards))
+    of_devices = {str(device): frozenset(rows["case_id"]) for device, rows in frame.groupby("device")}
     elsewhere = {case for of in of_sweeps if (of.device, of.sweep) in unseen for case in of.searched}
     sections: list[Section] = []
     collected: dict[str, list[Coverage]] = {name: [] for name in names}
@@ -160,7 +161,7 @@ def compose(
         _log.info("%s: drawing figures: all of %s are done", of.device, of.sweep)
         told = _of_unseen(of, unseen, elsewhere)
         sections.append(replace(section, notices=[*section.notices, told]) if told else section)
-        collected[of.sweep].append(_collected(of.cases, listed.get(of.sweep)))
+        collected[of.sweep].append(_collected(of.cases, listed.get(of.sweep), of_devices[of.device]))
     lacking = sorted({of.sweep for of in of_sweeps if (of.device, of.sweep) in unseen})
     notices += [f"{UNSEEN} This is so of {', '.join(lacking)}."] if lacking else []
     pages = tuple(_page(name, listed.get(name), collected[name]) for name in names)
@@ -271,10 +272,15 @@ def _page(name: str, listed: ListedSweep | None, collected: Sequence[Coverage]) 
     return SweepPage(name, title or name, about, tuple(collected))
 
 
-def _collected(derived: pd.DataFrame, listed: ListedSweep | None) -> Coverage:
+def _collected(derived: pd.DataFrame, listed: ListedSweep | None, of_device: frozenset[str]) -> Coverage:
+    """Say what was collected of a sweep; of the cases that it lists, ``of_device`` has those of all sweeps there."""
     ok = int((derived["status"] == Status.OK.value).sum())
     first, last = (f"{when:%Y-%m-%d}" for when in (derived["started_at"].min(), derived["started_at"].max()))
-    there = f"{len(listed.cases & set(derived['case_id'])):,} of {len(listed.cases):,}" if listed else ""
+    there = ""
+    if listed:
+        here = listed.cases & set(derived["case_id"])
+        others = len(listed.cases & of_device) - len(here)
+        there = f"{len(here):,} of {len(listed.cases):,}" + (f", and {others:,} with other sweeps" if others else "")
     when = first if first == last else f"{first} to {last}"
     protocols = ", ".join(map(str, sorted(derived["protocol_version"].unique())))
     return Coverage(

@@ -57,7 +57,8 @@ class Coverage:
     cases: str
     """With a result, of all that were tried."""
     listed: str
-    """Tried, of those that the packaged sweep lists; empty for a sweep that is not packaged."""
+    """Tried, of those that the packaged sweep lists, and how many more were tried with other sweeps; empty for a sweep
+    that is not packaged."""
     measured: str
     """First and last day, and the protocol."""
     versions: str

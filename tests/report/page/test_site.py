@@ -356,6 +356,20 @@ def test_what_a_packaged_sweep_says_stands_on_its_page(records, write, tmp_path)
     assert "gespmm v1" in index.read_text()
 
 
+def test_cases_that_other_sweeps_have_records_of_are_counted_apart(records, tmp_path):
+    rows = records.sweep(widths=(32,), samples=8)
+    half = len(rows) // 2
+    folders = [
+        records.write_records(tmp_path, part, sweep_name=name)
+        for name, part in (("mine", rows[:half]), ("yours", rows[half:]))
+    ]
+    cases = frozenset({*(row.case_id for row in rows), "spmm/never/run"})
+    index = write_report(folders, tmp_path / "out", listed={"mine": ListedSweep("Mine", "", cases)})
+    told = f"{half} of {len(rows) + 1}, and {len(rows) - half} with other sweeps"
+    assert told in index.read_text()
+    assert told in (index.parent / "sweeps" / "mine" / "index.html").read_text()
+
+
 def test_no_page_has_a_megabyte_and_no_row_is_lost(records, tmp_path):
     reason = "a reason of some length, with <markup> & more " * 120
     rows = [
