@@ -168,14 +168,20 @@ def join(shards: Sequence[Path], into: Path) -> list[str]:
 
 
 def _joined(target: Path, parts: Sequence[Path], name: str) -> int:
-    """Put the lines of one file of all parts behind those of the target; gives their number."""
+    """Put the lines of one file of all parts behind those of the target; gives their number.
+
+    An archive keeps its bytes and gets another archive behind them, so that git's history grows by what is new alone.
+    """
     target.mkdir(parents=True, exist_ok=True)
     file = target / (name if name in _PLAIN else f"{name}.gz")
-    lines = list(dict.fromkeys(line for part in (file, *(one / name for one in parts)) for line in _lines(part)))
-    if lines:
-        text = b"".join(lines)
-        file.write_bytes(text if name in _PLAIN else gzip.compress(text, 9, mtime=0))
-    return len(lines)
+    known = dict.fromkeys(_lines(file))
+    found = dict.fromkeys(line for part in parts for line in _lines(part / name))
+    new = [line for line in found if line not in known]
+    if new:
+        text = b"".join(new)
+        with file.open("ab") as opened:
+            opened.write(text if name in _PLAIN else gzip.compress(text, 9, mtime=0))
+    return len(known) + len(new)
 
 
 def pack(reference: Path, out: Path, url: str | None = None, tag: str | None = None) -> Path:
