@@ -178,8 +178,9 @@ def _joined(target: Path, parts: Sequence[Path], name: str) -> int:
     found = dict.fromkeys(line for part in parts for line in _lines(part / name))
     new = [line for line in found if line not in known]
     if new:
-        text = b"".join(new)
-        with file.open("ab") as opened:
+        whole = b"".join(known) == _content(file)  # a torn line would spoil the line behind it
+        text = b"".join(new if whole else [*known, *new])
+        with file.open("ab" if whole else "wb") as opened:
             opened.write(text if name in _PLAIN else gzip.compress(text, 9, mtime=0))
     return len(known) + len(new)
 
@@ -260,15 +261,17 @@ def _blob(content: bytes) -> str:
 
 def _lines(path: Path) -> Iterator[bytes]:
     """Give the complete lines of a file; a missing file has none, and the last line of a killed run may be torn."""
-    if not path.exists():
-        return
-    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    for line in data.splitlines(keepends=True):
+    for line in _content(path).splitlines(keepends=True):
         try:
             json.loads(line)
         except ValueError:
             continue
         yield line if line.endswith(b"\n") else line + b"\n"
+
+
+def _content(path: Path) -> bytes:
+    data = path.read_bytes() if path.exists() else b""
+    return gzip.decompress(data) if path.suffix == ".gz" else data
 
 
 def _say(line: str) -> None:

@@ -97,6 +97,20 @@ def test_records_that_stand_are_kept(script: ModuleType, tmp_path: Path) -> None
     assert joined.startswith(gzip.compress(b'{"run": 0}\n', 9, mtime=0)), "bytes that git has are kept"
 
 
+def test_a_torn_line_does_not_spoil_the_next(script: ModuleType, tmp_path: Path) -> None:
+    folder = tmp_path / "run" / "sweep" / "nvidia-h200"
+    folder.mkdir(parents=True)
+    (folder / "records.jsonl").write_text('{"run": 1}\n')
+    (folder / "runs.jsonl").write_text('{"began": 1}\n')
+    into = tmp_path / "into" / "sweep"
+    into.mkdir(parents=True)
+    (into / "records.jsonl.gz").write_bytes(gzip.compress(b'{"run": 0}\n{"ru'))
+    (into / "runs.jsonl").write_bytes(b'{"began": 0}\n{"beg')
+    script.join([tmp_path / "run"], tmp_path / "into")
+    assert gzip.decompress((into / "records.jsonl.gz").read_bytes()) == b'{"run": 0}\n{"run": 1}\n'
+    assert (into / "runs.jsonl").read_bytes() == b'{"began": 0}\n{"began": 1}\n'
+
+
 def test_tasks_are_the_matrices_of_a_sweep(script: ModuleType) -> None:
     assert script._tasks(["smoke"])[0].sweep == "smoke"
     assert len(script._tasks(["judging_graphs"])) == 35
