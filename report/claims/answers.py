@@ -6,11 +6,12 @@ Only cases of the claim's op, dtype, widths and matrices count; the answer names
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
 from math import isfinite, nan
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,9 @@ class Records:
         return self._derived[key]
 
 
-def answer(claim: Claim, records: Records, matrices: dict[str, tuple[str, ...]]) -> Answer:
+def answer(
+    claim: Claim, records: Records, matrices: dict[str, tuple[str, ...]], sizes: Mapping[str, int] = MappingProxyType({})
+) -> Answer:
     """Compute how records answer a claim.
 
     Parameters
@@ -114,6 +117,8 @@ def answer(claim: Claim, records: Records, matrices: dict[str, tuple[str, ...]])
         Of one device.
     matrices : dict
         Our matrix ids by the paper's names, as `Published` has them.
+    sizes : mapping of str to int
+        How many matrices such a name stands for, as `Published` has them.
     """
     measure = claim.measure
     if measure.statistic in (*FACTS, *TRANSFERS):
@@ -125,7 +130,7 @@ def answer(claim: Claim, records: Records, matrices: dict[str, tuple[str, ...]])
         return _prediction(claim)
     if measure.statistic is Statistic.TILES:
         return _tiles(claim, str(records.frame["device"].iloc[0]))
-    chosen, lacking, covered = _chosen(claim, _valued(records, measure), matrices)
+    chosen, lacking, covered = _chosen(claim, _valued(records, measure), matrices, sizes)
     rows = chosen[np.isfinite(chosen[_VALUE].to_numpy(np.float64))]
     if rows.empty:
         return Answer(missing="; ".join(filter(None, (lacking or _why_none(measure, chosen), measure.differs))))
@@ -254,7 +259,9 @@ def _of_other(
     return beside(rows, other.assign(value=value(other)), _VALUE)[_VALUE].astype(float).replace(0.0, nan)
 
 
-def _chosen(claim: Claim, rows: pd.DataFrame, matrices: dict[str, tuple[str, ...]]) -> tuple[pd.DataFrame, str, float]:
+def _chosen(
+    claim: Claim, rows: pd.DataFrame, matrices: dict[str, tuple[str, ...]], sizes: Mapping[str, int]
+) -> tuple[pd.DataFrame, str, float]:
     """Give the rows that the claim's conditions name, the missing cases, and the share of matrices with a value."""
     about = claim.conditions
     if about.op:
@@ -263,14 +270,17 @@ def _chosen(claim: Claim, rows: pd.DataFrame, matrices: dict[str, tuple[str, ...
         rows = rows[rows["dtype"] == about.dtype.value]
     if about.widths:
         rows = rows[rows["width"].isin(about.widths)]
-    parts, absent, answered = [rows.iloc[:0]], Counter[str](), 0
+    parts, absent, answered, few = [rows.iloc[:0]], Counter[str](), 0.0, list[str]()
     for name in about.matrices:
         patterns = ([pattern] for pattern in matrices[name])
         of_pattern = (rows[rows["plain"].map(partial(_matches, patterns=pattern)).astype(bool)] for pattern in patterns)
         mine = next((part for part in of_pattern if len(part)), rows.iloc[:0])
         parts.append(mine)
-        failed = mine.loc[~np.isfinite(mine[_VALUE]), "status"]
-        answered += len(failed) < len(mine)
+        valued = np.isfinite(mine[_VALUE])
+        failed, there = mine.loc[~valued, "status"], len(mine.loc[valued, ["plain", "width"]].drop_duplicates())
+        size = sizes.get(name, 1)
+        answered += min(1.0, there / size)
+        few += [f"{there} of {size:,} {name}"] if there < size > 1 else []
         if mine.empty:
             absent[name] += 1
             continue
@@ -278,8 +288,9 @@ def _chosen(claim: Claim, rows: pd.DataFrame, matrices: dict[str, tuple[str, ...
         absent.update(f"{name} (width not run)" for _ in set(about.widths) - set(mine["width"]))
     named = [f"{count} of {name}" if count > 1 else name for name, count in absent.items()]
     more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
-    lacking = f"without a result: {', '.join(named[:_MOST_NAMED])}{more}" if named else ""
-    return pd.concat(parts), lacking, answered / len(about.matrices)
+    lacking = [f"rests on {', '.join(few)}"] if few else []
+    lacking += [f"without a result: {', '.join(named[:_MOST_NAMED])}{more}"] if named else []
+    return pd.concat(parts), "; ".join(lacking), answered / len(about.matrices)
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:

@@ -276,6 +276,9 @@ class Published(Frozen):
     """Where the numbers were read, with the licence of published data."""
     matrices: dict[str, tuple[str, ...]] = {}
     """Our matrix ids (patterns with ``*``) of a name of the paper; the first that records hold is taken."""
+    sizes: dict[str, Annotated[int, Field(ge=1)]] = {}
+    """How many matrices the paper has under a name that stands for several, a matrix at each of its widths counted apart:
+    what answers for a few of them gets no verdict. Names of one matrix are left out."""
     study: StudyTexts = StudyTexts()
     """Of papers whose predictors are studied."""
     tables: tuple[ClaimTable, ...] = ()
@@ -294,6 +297,8 @@ class Published(Frozen):
     @model_validator(mode="after")
     def _known(self) -> Self:
         seen: set[str] = set()
+        if unknown := self.sizes.keys() - self.matrices.keys():
+            raise ValueError(f"sizes: expected names of matrices, found {', '.join(sorted(unknown))}")
         for claim in self.claims:
             if claim.id in seen:
                 raise ValueError(f"expected every id once, found {claim.id!r} twice")

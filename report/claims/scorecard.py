@@ -111,9 +111,9 @@ def scorecard_tables(frame: pd.DataFrame, papers: Sequence[str] = (), moved: Mov
 
 
 _TOTALS_NOTE = (
-    "Verdicts of each paper. GPU figures, those of a simulator, scores of predictors on a CPU, sizes of matrices and "
-    "the authors' settings are counted apart. A cell is a number of a paper. Numbers that one measurement of ours "
-    "answers count once, with the worst of their verdicts."
+    "Verdicts of each paper. Times on a GPU, seconds of searches, storage (padding and memory), numbers of a "
+    "simulator, scores of predictors on a CPU, sizes of matrices and the authors' settings are counted apart. A cell is "
+    "a number of a paper. Numbers that one measurement of ours answers count once, with the worst of their verdicts."
 )
 _CLAIMS_NOTE = (
     "Published numbers are from other devices: context, not a target. Reproduced: ours is within "
@@ -127,7 +127,7 @@ _CLAIMS_NOTE = (
 
 
 def _row(published: Published, claim: Claim, group: str, device: str, records: Records) -> dict[str, Any]:
-    answered = answer(claim, records, published.matrices)
+    answered = answer(claim, records, published.matrices, published.sizes)
     low, high = claim.ends or (nan, nan)
     ranged = answered.found and isinstance(claim.value, tuple)
     ours = (answered.least.value, answered.greatest.value) if ranged else (answered.least.low, answered.least.high)

@@ -23,8 +23,9 @@ A bound (``above`` or ``below``) agrees where our whole interval is beyond it. "
 states no number, so *direction holds* is its best verdict.
 
 A verdict is about one device and its records, not about the paper. Claims that one measurement answers count once, with
-the worst verdict among them; so do claims that name the same ``group``. GPU figures, those of a simulator, studies of
-predictors on a CPU, sizes of matrices and the authors' settings are counted apart (`ClaimKind`).
+the worst verdict among them; so do claims that name the same ``group``, such as a table's cell and the text that repeats
+it. Times on a GPU, seconds of searches, storage, numbers of a simulator, studies of predictors on a CPU, sizes of
+matrices and the authors' settings are counted apart (`ClaimKind`).
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ _DENSITY_DIGITS = 5e-3
 _LEAST_COVERED = 0.5
 _ROUNDING = 1e-9
 """What arithmetic may add to a number that lies on the border of a rule."""
+_SEARCHES = frozenset(statistic for statistic in Statistic if "search_" in statistic)
 _TIMES = frozenset({Statistic.MEDIAN_MS, Statistic.SEARCH_S, Statistic.SEARCH_RANGE_S})
 
 
@@ -75,6 +77,11 @@ class ClaimKind(StrEnum):
     """What answers a claim: kinds are counted apart."""
 
     GPU = "GPU"
+    """Times of kernels, and what follows from them."""
+    SEARCH = "search time"
+    """Seconds of searches: the host's cores and compilers decide them as much as the GPU."""
+    STORAGE = "storage"
+    """Padding and memory of formats, which no GPU decides."""
     SIMULATOR = "simulator"
     """Numbers of an accelerator that is simulated."""
     STUDY = "CPU study"
@@ -93,6 +100,10 @@ def kind_of(claim: Claim) -> ClaimKind:
         return ClaimKind.STUDY
     if "simulated" in claim.gpu:
         return ClaimKind.SIMULATOR
+    if claim.measure.statistic in _SEARCHES:
+        return ClaimKind.SEARCH
+    if claim.measure.statistic in (Statistic.PADDED_SHARE, Statistic.MEMORY_RATIO):
+        return ClaimKind.STORAGE
     return ClaimKind.SETTINGS if claim.measure.statistic is None and not claim.gpu else ClaimKind.GPU
 
 

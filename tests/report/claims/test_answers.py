@@ -10,6 +10,7 @@ from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import Baseline, MatrixKind, ProblemFacts
 from spmark.report.claims.answers import Records, answer
 from spmark.report.claims.published import RANGES, Claim, Conditions, Measure, Statistic
+from spmark.report.claims.verdicts import judge
 from spmark.report.load.records import load_records
 
 MATRICES = {"layers": ("dnn_layers/*",)}
@@ -57,6 +58,18 @@ def test_the_loss_of_a_pick_is_its_mean_distance_from_the_best(records_of):
     assert found.cases == 3
     assert "mean of 3 cases" in found.remarks
     assert "without a result: layers (no value)" in found.reservations
+
+
+def test_few_of_the_papers_matrices_give_no_verdict(records_of):
+    claim = claim_of(Statistic.MEAN_LOSS, "pick", "best")
+    held = records_of([(label, name, 5, 10.0, 10.0) for name in ("a", "b", "c") for label in ("pick", "best")])
+    whole = answer(claim, held, MATRICES)
+    assert (whole.covered, whole.reservations) == (1.0, ())
+    few = answer(claim, held, MATRICES, {"layers": 7})
+    assert few.covered == pytest.approx(3 / 7)
+    assert few.reservations == ("rests on 3 of 7 layers",)
+    assert judge(claim, few, "v100") == "no verdict"
+    assert answer(claim, held, MATRICES, {"layers": 3}) == whole
 
 
 def test_a_pick_alone_has_no_loss(records_of):

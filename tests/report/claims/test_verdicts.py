@@ -177,6 +177,10 @@ def test_kinds_keep_gpus_studies_sizes_and_settings_apart() -> None:
     assert by_id["table5.qda.recall"] is by_id["selection-accuracy"] is ClaimKind.STUDY
     assert by_id["table4.cora.density"] is ClaimKind.SIZES
     assert by_id["training-share"] is ClaimKind.SETTINGS
+    of_others = {claim.id: kind_of(claim) for name in ("stile", "sparsetir") for claim in load_published(name).claims}
+    assert of_others["table1.cora.padding"] is of_others["sddmm-memory-reddit"] is ClaimKind.STORAGE
+    assert of_others["table6.ppi.search-time-without-local-search"] is ClaimKind.SEARCH
+    assert of_others["table6.ppi.latency-without-local-search"] is ClaimKind.GPU
     assert kinds["stile"][ClaimKind.STUDY] == 0
     assert kinds["liteform"][ClaimKind.STUDY] > 80
     assert kinds["dash"][ClaimKind.SIMULATOR] > kinds["dash"][ClaimKind.GPU] > 0
