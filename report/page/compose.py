@@ -9,6 +9,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
+from typing import TypeVar
 
 import pandas as pd
 
@@ -41,6 +42,7 @@ from spmark.report.tables.systems import systems_table
 from spmark.report.tables.table import Chapter, Table
 from spmark.report.tables.winners import winner_map
 
+_Made = TypeVar("_Made")
 _log = logging.getLogger(__name__)
 _SAMPLES = ["samples_us", "warm_samples_us", "graph_samples_us", "baseline_samples_us"]
 """Columns that no page reads, and that are most of what another process would be sent."""
@@ -133,7 +135,7 @@ def compose(
         )
     papers = (paper.name,) if paper and paper.name in PAPERS else ()
     _log.info("deriving speed-ups")
-    of_sweeps = list(_derived(frame, baseline, alone=len(names) == 1))
+    of_sweeps = _derived(frame, baseline, pool, alone=len(names) == 1)
     # Late, since another process may still be reading.
     _log.info("reading what searches saw")
     candidates = (seen or partial(pd.DataFrame, columns=list(COLUMNS)))()
@@ -182,14 +184,16 @@ def _of_unseen(of: _Derived, unseen: frozenset[tuple[str, str]], elsewhere: Abst
     )
 
 
-def _derived(frame: pd.DataFrame, wanted: str | None, *, alone: bool) -> Iterator[_Derived]:
+def _derived(frame: pd.DataFrame, wanted: str | None, pool: Executor | None, *, alone: bool) -> list[_Derived]:
     """Give the current cases of each device and sweep with their derived columns; names of several sweeps differ."""
+    found: list[_Derived] = []
     for device, rows in frame.groupby("device", sort=False):
         for name, part in rows.groupby("sweep"):
             now = current(part)
-            baseline = choose_baseline(now, wanted)
             prefix = "-".join(map(path_component, (str(device), *([] if alone else [str(name)]))))
-            yield _Derived(str(name), derive(now, baseline), baseline, prefix, len(part) - len(now))
+            found.append(_Derived(str(name), now, choose_baseline(now, wanted), prefix, len(part) - len(now)))
+    made = _each([partial(derive, of.cases, of.baseline) for of in found], [len(of.cases) for of in found], pool)
+    return [replace(of, cases=cases) for of, cases in zip(found, made, strict=True)]
 
 
 def _of_paper(frame: pd.DataFrame, paper: PaperPage) -> tuple[pd.DataFrame, list[str]]:
@@ -201,11 +205,11 @@ def _of_paper(frame: pd.DataFrame, paper: PaperPage) -> tuple[pd.DataFrame, list
     return frame, [f"No record here is of a sweep of {paper.name} ({known}): all records are shown."]
 
 
-def _each(makers: Sequence[Callable[[], Section]], sizes: Sequence[int], pool: Executor | None) -> Iterator[Section]:
+def _each(makers: Sequence[Callable[[], _Made]], sizes: Sequence[int], pool: Executor | None) -> Iterator[_Made]:
     """Give what each maker makes, in order; a pool begins at once, with the largest so that none is left at the end."""
     if pool is None:
         return (make() for make in makers)
-    begun: dict[int, Future[Section]] = {}
+    begun: dict[int, Future[_Made]] = {}
     for place in sorted(range(len(makers)), key=lambda place: -sizes[place]):
         begun[place] = pool.submit(makers[place])
     return (begun[place].result() for place in range(len(makers)))
