@@ -71,6 +71,9 @@ def explain_case(record: str, results: Sequence[Path], out: Path | None, as_json
 def find_record(record: str, results: Sequence[Path]) -> tuple[Measurement, Case, DeviceSpec]:
     """Find a case that has a plan by its id or a part of it; of several records of one case, the last.
 
+    A label may stand in place of the implementation, since a variant's id ends in digits that nobody knows by heart.
+    Whole words between strokes come before parts of words: ``/stile/`` is not ``/stile_mixture/``.
+
     Raises
     ------
     RecordError
@@ -84,13 +87,15 @@ def find_record(record: str, results: Sequence[Path]) -> tuple[Measurement, Case
                 for row in batch.records:
                     known = found.get(row.case_id)
                     later = known is None or known[0].started_at <= row.started_at
-                    if record in row.case_id and row.status is Status.OK and later:
+                    if any(record in name for name in _names(row)) and row.status is Status.OK and later:
                         device = batch.environment.device if batch.environment else None
                         found[row.case_id] = row, _case(row, specs), device
-    if record in found:
-        found = {record: found[record]}
+    of_label = [name for name, (row, *_) in found.items() if _in_words(record, _names(row)[1])]
+    name = record if record in found else of_label[0] if len(of_label) == 1 else ""
+    found = {name: found[name]} if name else found
     if len(found) != 1:
-        some = f"{len(found)}, such as {', '.join(list(found)[:_SHOWN])}" if found else "none"
+        names = [_names(row)[1] for row, *_ in found.values()]
+        some = f"{len(found)}, such as {', '.join(names[:_SHOWN])}" if found else "none"
         places = ", ".join(map(str, results))
         todo = "write more of the id" if found else "run the case first, or name another folder with --results"
         raise RecordError(
@@ -100,6 +105,16 @@ def find_record(record: str, results: Sequence[Path]) -> tuple[Measurement, Case
     if case is None:
         raise RecordError(f"{row.case_id}: expected a matrix that a sweep can ask for, found {row.matrix_id}")
     return row, case, device or shipped(row.device)
+
+
+def _names(row: Measurement) -> tuple[str, str]:
+    """Give a case's id, and the id with the label in place of the implementation."""
+    beginning, _, _ = row.case_id.rpartition(f"/{row.implementation}/")
+    return row.case_id, f"{beginning}/{row.label}/seed{row.seed}"
+
+
+def _in_words(record: str, name: str) -> bool:
+    return f"/{record.strip('/')}/" in f"/{name}/"
 
 
 def _case(row: Measurement, specs: Mapping[str, MatrixSpec]) -> Case | None:

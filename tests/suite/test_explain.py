@@ -94,6 +94,21 @@ def test_a_word_names_one_case(folder, word, message):
         invoke(word)
 
 
+def test_a_label_names_a_variant(folder):
+    path = folder / "records.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    (own,) = (row for row in rows if row["implementation"] == "stile")
+    variants = [
+        own | {"case_id": f"{own['case_id']}#{digits}", "label": label}
+        for digits, label in (("0123abcd", "stile_mixture"), ("4567abcd", "stile_mixture_levels_1"))
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, *variants]))
+    for word, case in (("J32/float32/stile", own), ("stile_mixture", variants[0]), ("_levels_1", variants[1])):
+        assert json.loads(invoke(word, "--json").stdout)["case"] == case["case_id"]
+    with pytest.raises(RecordError, match=r"found 2, such as .*/stile_mixture/seed0, .*/stile_mixture_levels_1/seed0"):
+        invoke("_mixture")
+
+
 def test_a_folder_without_records_is_named(tmp_path):
     with pytest.raises(RecordError, match="expected"):
         invoke("stile", "--results", str(tmp_path))
