@@ -57,12 +57,13 @@ def explain_case(record: str, results: Sequence[Path], out: Path | None, as_json
         )
     screen = console(as_json)
     out = out or Path("out/explain") / f"{path_component('-'.join(row.case_id.split('/')))}.html"
-    page = write_composition_page(row.case_id, problem, device, [replace(told, stores=stores)], out, notices=notices)
+    name = _names(row)[1]
+    page = write_composition_page(name, problem, device, [replace(told, stores=stores)], out, notices=notices)
     parts = [{name: value for name, value in asdict(part).items() if value is not None} for part in stores.parts]
     if as_json:
         answer({"case": row.case_id, "config": row.config, "stores": parts, "notices": notices, "page": page})
         return
-    screen.print(table(row.case_id, parts, plain=True))
+    screen.print(table(name, parts, plain=True))
     for notice in notices:
         say(screen, f"[yellow]{escape(notice)}[/yellow]")
     say(screen, escape(str(page)))

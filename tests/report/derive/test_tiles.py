@@ -32,6 +32,14 @@ def test_metrics_are_in_their_units(printed):
     assert sddmm.operator == "sddmm"
 
 
+def test_the_bound_is_the_greatest_relative_error(printed):
+    rows = [PRINTED["agreement"][0] | {"predicted and measured, us": [[9.0, 10.0], [6.0, 5.0], [4.0, 4.0]]}]
+    printed.write_text(json.dumps({"agreement": [*rows, PRINTED["agreement"][1]]}))
+    spmm, sddmm = read_agreement(printed)
+    assert spmm.metric("bound") == pytest.approx(20)
+    assert sddmm.metric("bound") is None
+
+
 @pytest.mark.parametrize("text", ["[]", "{}", '{"agreement": [{"operator": "spmm"}]}', "\x00"])
 def test_another_file_is_refused(printed, text):
     printed.write_text(text)
