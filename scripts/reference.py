@@ -9,7 +9,8 @@ its own, and all share the cache of compiled kernels. With `--each 2`, a GPU has
 other loads its matrix and computes what results are compared with. `--together 8` gives a run eight matrices: the same
 number has to stand in the command that goes on. Cases with records are not measured again, so the same command goes on
 after a limit. `--missing report/reference/h200` leaves out the cases that records of some sweep there answer already,
-and takes the smallest matrices first: what a limit leaves are the few largest ones.
+and takes the smallest matrices first: what a limit leaves are the few largest ones. With `--same-code`, records answer
+only where they are of the code at hand.
 
 `join` puts the lines of all shards of a sweep into one compressed file, unchanged and each once, and the facts of
 studies likewise.
@@ -290,18 +291,23 @@ def _tasks(sweeps: Sequence[str], together: int = 1) -> list[Task]:
     return tasks
 
 
-def missing(sweeps: Sequence[str], reference: Path, together: int = 1) -> list[Task]:
+def missing(sweeps: Sequence[str], reference: Path, together: int = 1, *, same_code: bool = False) -> list[Task]:
     """Make tasks of the cases that no records below ``reference`` answer, those of matrices with least non-zeros first.
 
-    A case of several sweeps is measured for the first of them alone. Matrices without any record come first.
+    A case of several sweeps is measured for the first of them alone. Matrices without any record come first. With
+    ``same_code``, records of other code answer nothing.
     """
     from spmark.datasets.sweep import Sweep, expand
     from spmark.impls.core.devicespec import DeviceKind
+    from spmark.impls.core.digest import implementation_version
+    from spmark.impls.table import IMPLEMENTATIONS, package
 
+    versions = {name: implementation_version(package(name)) for name in IMPLEMENTATIONS}
     answered, sizes = set[str](), dict[str, int]()
     for row in (json.loads(line) for file in sorted(reference.rglob("*.jsonl.gz")) for line in _lines(file)):
         if row.get("status") in ("ok", "unsupported"):
-            answered.add(row["case_id"])
+            if not same_code or versions.get(row["implementation"]) == row["implementation_version"]:
+                answered.add(row["case_id"])
             nnz = (row.get("problem") or {}).get("nnz", 0)
             sizes[row["matrix"]] = max(nnz, sizes.get(row["matrix"], 0))
     asked: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
@@ -353,6 +359,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--together", type=int, default=1, help="matrices of a run, since a run takes seconds to begin"
     )
     collecting.add_argument("--missing", type=Path, help="leave out what records below this folder answer")
+    collecting.add_argument("--same-code", action="store_true", help="with --missing: of the code at hand alone")
     collecting.add_argument("--each", type=int, default=1, help="workers of a GPU, which take turns on it")
     collecting.add_argument("--limit-s", type=float, default=480, help="no matrix is begun after that many seconds")
     joining = commands.add_parser("join", help="join shards by sweep")
@@ -372,7 +379,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     crew = workers(_gpus(), os.sched_getaffinity(0), asked.each)
     if asked.missing:
-        tasks = missing(asked.sweeps, asked.missing, asked.together)
+        tasks = missing(asked.sweeps, asked.missing, asked.together, same_code=asked.same_code)
     else:
         tasks = _tasks(asked.sweeps, asked.together)
     left = collect(tasks, crew, asked.out, asked.only, asked.limit_s)

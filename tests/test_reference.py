@@ -131,6 +131,7 @@ def test_missing_cases_are_those_that_no_sweep_has_records_of(script: ModuleType
     answered, failed = cases[:20], cases[20]
     rows = [
         {"case_id": case.case_id, "matrix": case.matrix.name, "status": "ok", "problem": {"nnz": 1000 - place}}
+        | {"implementation": case.implementation, "implementation_version": "of other code"}
         for place, case in enumerate(answered)
     ]
     rows.append({"case_id": failed.case_id, "matrix": failed.matrix.name, "status": "timeout", "problem": None})
@@ -149,6 +150,8 @@ def test_missing_cases_are_those_that_no_sweep_has_records_of(script: ModuleType
     assert len(found) == len(set(found))
     assert set(found) == wanted
     assert len({task.folder(Path("out")) for task in tasks}) == len(tasks)
+    again = script.missing(["lo_spmm_table2", "lo_spmm_fig11_search_time"], tmp_path, 3, same_code=True)
+    assert sum(map(len, (task.matrices for task in again))) > sum(map(len, (task.matrices for task in tasks)))
     sizes = {row["matrix"]: row["problem"]["nnz"] for row in rows[:20]}
     first = [sizes.get(task.matrices[0], 0) for task in tasks]
     assert first == sorted(first)

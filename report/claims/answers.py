@@ -45,6 +45,7 @@ _READ = [
 ]  # fmt: skip
 """Columns that claims are answered from: selecting rows of all columns takes longer."""
 _MOST_NAMED = 4
+_NO_SIZES: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ class Records:
 
 
 def answer(
-    claim: Claim, records: Records, matrices: dict[str, tuple[str, ...]], sizes: Mapping[str, int] = MappingProxyType({})
+    claim: Claim, records: Records, matrices: dict[str, tuple[str, ...]], sizes: Mapping[str, int] = _NO_SIZES
 ) -> Answer:
     """Compute how records answer a claim.
 

@@ -277,8 +277,8 @@ class Published(Frozen):
     matrices: dict[str, tuple[str, ...]] = {}
     """Our matrix ids (patterns with ``*``) of a name of the paper; the first that records hold is taken."""
     sizes: dict[str, Annotated[int, Field(ge=1)]] = {}
-    """How many matrices the paper has under a name that stands for several, a matrix at each of its widths counted apart:
-    what answers for a few of them gets no verdict. Names of one matrix are left out."""
+    """How many matrices the paper has under a name that stands for several; a matrix counts once at each of its widths.
+    What answers for a few of them gets no verdict. Names of one matrix are left out."""
     study: StudyTexts = StudyTexts()
     """Of papers whose predictors are studied."""
     tables: tuple[ClaimTable, ...] = ()

@@ -112,8 +112,8 @@ def scorecard_tables(frame: pd.DataFrame, papers: Sequence[str] = (), moved: Mov
 
 _TOTALS_NOTE = (
     "Verdicts of each paper. Times on a GPU, seconds of searches, storage (padding and memory), numbers of a "
-    "simulator, scores of predictors on a CPU, sizes of matrices and the authors' settings are counted apart. A cell is "
-    "a number of a paper. Numbers that one measurement of ours answers count once, with the worst of their verdicts."
+    "simulator, scores of predictors on a CPU, sizes of matrices and the authors' settings are counted apart. A cell "
+    "is a number of a paper. Numbers that one measurement of ours answers count once, with the worst of their verdicts."
 )
 _CLAIMS_NOTE = (
     "Published numbers are from other devices: context, not a target. Reproduced: ours is within "

@@ -23,8 +23,8 @@ A bound (``above`` or ``below``) agrees where our whole interval is beyond it. "
 states no number, so *direction holds* is its best verdict.
 
 A verdict is about one device and its records, not about the paper. Claims that one measurement answers count once, with
-the worst verdict among them; so do claims that name the same ``group``, such as a table's cell and the text that repeats
-it. Times on a GPU, seconds of searches, storage, numbers of a simulator, studies of predictors on a CPU, sizes of
+the worst verdict among them; so do claims that name the same ``group``, as a table's cell and the text that repeats the
+cell. Times on a GPU, seconds of searches, storage, numbers of a simulator, studies of predictors on a CPU, sizes of
 matrices and the authors' settings are counted apart (`ClaimKind`).
 """
 
