@@ -78,6 +78,14 @@ def test_python_of_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path, mo
             assert block in QUOTED[page.stem].read_text(), "a part of a file stands there word for word"
 
 
+@pytest.mark.parametrize("folder", ["suite", "examples", "docs"])
+def test_what_installs_an_extra_names_no_registry(folder: str) -> None:
+    files = [file for suffix in ("py", "md") for file in (ROOT / folder).rglob(f"*.{suffix}")]
+    of_a_registry = re.compile(r"install ['\"]spmark\[")
+    named = [file for file in (*files, ROOT / "spmark/torch.py") if of_a_registry.search(file.read_text())]
+    assert not named, "spmark is on no registry: pip install -e '.[EXTRA]' in a checkout"
+
+
 @pytest.fixture(scope="module")
 def generated() -> ModuleType:
     pytest.importorskip("mkdocs")
