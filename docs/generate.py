@@ -46,12 +46,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for figure in sorted((ROOT / FIGURES).glob("*/*.png")):
         place = str(figure.relative_to(ROOT / FIGURES))
         files.append(File.generated(config, f"figures/{place}", abs_src_path=str(figure)))
+    files.append(File.generated(config, "CITATION.cff", abs_src_path=str(ROOT / "CITATION.cff")))
     return files
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Let links to published figures lead to the site's copies."""
-    return markdown.replace(f"](../../{FIGURES}/", "](../figures/")
+    """Let links to published figures and to the citation lead to the site's copies."""
+    return markdown.replace(f"](../../{FIGURES}/", "](../figures/").replace("](../CITATION.cff)", "](CITATION.cff)")
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

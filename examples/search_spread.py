@@ -4,7 +4,7 @@ A seed draws the operands of a search and the order in which its candidates take
 remembered plans; compiled kernels stay. The chosen plans are then timed together, by turns, from a cold cache. The
 answer is one line of JSON.
 
-    python examples/search_spread.py sparsetir gnn/cora --op sddmm --seeds 5
+    python examples/search_spread.py sparsetir planetoid/cora --op sddmm --seeds 5
 """
 
 from __future__ import annotations

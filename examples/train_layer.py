@@ -4,7 +4,7 @@
 
 A student with 10 % of the weights learns to give what a sparse teacher gives. Forward and backward products run on
 spmark's kernels, on the GPU where there is one. The script prints the loss at every twentieth step; the loss falls to a
-small part of the first one. It needs PyTorch (`pip install "spmark[torch]"`).
+small part of the first one. It needs PyTorch (`pip install -e '.[torch]'` in a checkout).
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[1]
 _RECORDS = ROOT / "report/reference/h200"
 _BEGIN, _END = "<!-- scripts/results_table.py writes this table -->\n\n", "<!-- end of the table -->\n"
 _HEAD = (
-    "| system | product | numbers | figure's sweep | unseen matrices | over best other "
+    "| system | product | number type | figure's sweep | unseen matrices | over best other "
     "| build without upload | cases |\n"
     "|---|---|---|---|---|---|---|---|\n"
 )

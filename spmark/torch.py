@@ -13,7 +13,7 @@ operator whose gradient is registered through `torch.library`.
 try:
     import torch as _torch  # noqa: F401  # pyright: ignore[reportMissingImports]
 except ImportError as error:
-    raise ImportError(f"expected PyTorch, found none ({error}): pip install 'spmark[torch]'") from error
+    raise ImportError(f"expected PyTorch, found none ({error}): pip install -e '.[torch]' in a checkout") from error
 
 from spmark.impls.operator.pytorch import SparseLinear, SparseMatrix
 

@@ -67,9 +67,10 @@ def check(
     ] = DeviceName.AUTO,
     as_json: JsonOption = False,
 ) -> None:
-    """Check an implementation as the tests of spmark check theirs, with messages for its author.
+    """Run spmark's own conformance tests on an implementation, with a message for each fault.
 
-    It builds and runs every tiny problem that the class takes: results, untouched operands, accounts, refusals.
+    The tests build and run every tiny problem that the class takes. They check results, that operands stay unchanged,
+    what the plan reports (phases, stored elements, bytes), and that wrong arrays are refused.
     The file is imported, and its code runs in this process.
 
     Example: [bold]spmark check ./mine.py:MyKernel --device host-simt[/bold]

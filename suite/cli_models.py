@@ -261,10 +261,11 @@ def replay(
     Shows what its first choice costs over the best one measured (regret), how well its order agrees with the times, and
     how often the best is among its first 1, 5 and 10.
 
-    Tuned is the regret where a search measures all configs that the model scores alike. By chance is the regret of a
-    search that measures a random one of such groups.
+    A model may give several configs the same score. The column "tuned" has the regret of a search that measures all
+    configs with the best score. The column "by chance" has the regret of a search that measures all configs of one
+    score, drawn at random.
 
-    Example: [bold]spmark replay results/graphs_spmm --model rule[/bold]
+    Example: [bold]spmark replay report/reference/h200/lo_spmm_fig6_reordering --model estimate[/bold]
     """
     from spmark.suite.commands.replay import ReplayRequest, replay_records
 

@@ -31,7 +31,7 @@ def make(name: str, config: Mapping[str, Any]) -> Implementation | str:
         missing = (error.name or "").partition(".")[0]
         if missing == "spmark":
             raise
-        hint = f": pip install 'spmark[{EXTRAS[missing]}]'" if missing in EXTRAS else ""
+        hint = f": pip install -e '.[{EXTRAS[missing]}]' in a checkout" if missing in EXTRAS else ""
         return f"needs the package {missing}, which is not installed{hint}"
     except (ImportError, OSError) as error:  # a library that an extension module wants is missing
         return f"cannot be imported here: {error}"

@@ -55,6 +55,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "spmark.impls.dash": (*IMPL_MAY, TABLE),
     "spmark.impls.operator": (*TUNING_MAY, "spmark.impls.tuning", TABLE),
     "spmark.torch": ("spmark.impls.operator",),
+    "spmark.__main__": ("spmark.suite",),
     "spmark.datasets": (CORE,),
     "spmark.report": (),
     **{

@@ -17,9 +17,10 @@ from scripts_by_name import load_script
 
 from spmark.datasets.sweep import ImplementationSpec, MatrixSpec, Sweep
 from spmark.datasets.sweepfile import packaged_sweeps
-from spmark.impls.core.record import Measurement
+from spmark.impls.core.record import Measurement, Status
 from spmark.impls.table import IMPLEMENTATIONS
 from spmark.suite.cli import app
+from spmark.suite.cli_options import ExitCode
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(file for file in (ROOT / "docs").rglob("*.md") if file.name != "questions.md")
@@ -31,8 +32,8 @@ PROGRAM = re.compile(r"(?:^|[\s;])(?:\.venv/bin/)?spmark ([a-z].*)")
 
 
 def shell_lines(page: Path) -> Iterator[str]:
-    """Give the commands of a page's shell blocks, continued lines joined and comments left out."""
-    for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL):
+    """Give the commands of a page's blocks of shell and YAML, continued lines joined and comments left out."""
+    for block in re.findall(r"```(?:sh|yaml)\n(.*?)```", page.read_text(), re.DOTALL):
         for line in block.replace("\\\n", " ").splitlines():
             yield re.sub(r"(^|\s)#.*", "", line)
 
@@ -78,6 +79,14 @@ def test_python_of_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path, mo
             assert block in QUOTED[page.stem].read_text(), "a part of a file stands there word for word"
 
 
+@pytest.mark.parametrize("folder", ["suite", "examples", "docs"])
+def test_what_installs_an_extra_names_no_registry(folder: str) -> None:
+    files = [file for suffix in ("py", "md") for file in (ROOT / folder).rglob(f"*.{suffix}")]
+    of_a_registry = re.compile(r"install ['\"]spmark\[")
+    named = [file for file in (*files, ROOT / "spmark/torch.py") if of_a_registry.search(file.read_text())]
+    assert not named, "spmark is on no registry: pip install -e '.[EXTRA]' in a checkout"
+
+
 @pytest.fixture(scope="module")
 def generated() -> ModuleType:
     pytest.importorskip("mkdocs")
@@ -101,6 +110,18 @@ def test_the_example_of_a_sweep_has_every_key(tmp_path: Path) -> None:
     assert {key for entry in written["implementations"] if isinstance(entry, dict) for key in entry} == set(
         ImplementationSpec.model_fields
     ) - {"folder"}
+
+
+def test_the_gate_of_a_ci_service_is_a_job_that_compares() -> None:
+    [block] = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/tutorial/gate.md").read_text(), re.DOTALL)
+    last = yaml.safe_load(block)["jobs"]["gate"]["steps"][-1]
+    assert last["run"].startswith(".venv/bin/spmark compare ")
+
+
+def test_every_status_and_exit_code_is_explained() -> None:
+    page = (ROOT / "docs/howto/troubleshoot.md").read_text()
+    assert [status for status in Status if f"\n| `{status}` | " not in page] == []
+    assert [code for code in ExitCode if f"\n| {int(code)} | " not in page] == []
 
 
 def test_generated_pages_are_complete(generated: ModuleType) -> None:
@@ -138,6 +159,12 @@ def test_notes_link_the_site_s_copies_of_figures(generated: ModuleType) -> None:
     link = "[SpMM](../../report/reference/h200/stile_fig7_spmm/speedup.png)"
     assert link in " ".join((ROOT / "docs/notes/stile.md").read_text().split())
     assert generated.on_page_markdown(link, page=None) == "[SpMM](../figures/stile_fig7_spmm/speedup.png)"
+
+
+def test_the_start_page_links_the_site_s_copy_of_the_citation(generated: ModuleType) -> None:
+    link = "[CITATION.cff](../CITATION.cff)"
+    assert link in (ROOT / "docs/index.md").read_text()
+    assert generated.on_page_markdown(link, page=None) == "[CITATION.cff](CITATION.cff)"
 
 
 def test_generated_tables_have_as_many_cells_as_heads(generated: ModuleType) -> None:

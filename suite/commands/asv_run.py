@@ -42,7 +42,7 @@ def run_asv(arguments: Sequence[str], only: Sequence[str]) -> int:
     if not Path(_CONFIGURATION).is_file():
         raise SweepError(f"expected a checkout as working folder, found no {_CONFIGURATION} in {Path.cwd()}")
     if find_spec("asv") is None:
-        raise DeviceError("expected airspeed velocity, found none: pip install 'spmark[asv]', or make install")
+        raise DeviceError("expected airspeed velocity, found none: pip install -e '.[asv]', or make install")
     from spmark.impls.runtime.device import cuda_missing, find
     from spmark.suite.asv.pick import pick, shown
 

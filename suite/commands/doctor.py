@@ -108,7 +108,7 @@ def _gpu() -> Iterator[Check]:
         spec = find("cuda")
         driver, cuda = versions(spec)
         yield Check("GPU", "ok", f"{spec.name}, driver {driver}, CUDA {cuda}")
-    yield _module("cupy", "absent", "pip install 'spmark[gpu]'")
+    yield _module("cupy", "absent", "pip install -e '.[gpu]' in a checkout")
 
 
 def _calibration(spec: DeviceSpec) -> Check:

@@ -135,7 +135,7 @@ def test_what_cannot_be_checked_has_another_exit_code(invoke, tmp_path):
 def test_a_missing_package_is_named(invoke, fakes):
     code, _, err = invoke("check", "fake_missing")
     assert code == 3
-    assert "fake_missing: needs the package dgl, which is not installed: pip install 'spmark[dgl]'" in err
+    assert "fake_missing: needs the package dgl, which is not installed: pip install -e '.[dgl]' in a checkout" in err
 
 
 def test_refused_problems_are_counted_by_reason(invoke, tmp_path):

@@ -12,6 +12,7 @@ from machine_speed import usual_seconds
 from suite_fakes import SWEEP
 from typer.testing import CliRunner
 
+import spmark
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import Measurement
@@ -22,6 +23,12 @@ from spmark.impls.stile.study.fitting import Agreement
 from spmark.report.load import records as load
 from spmark.suite import cli, cli_options, roster, runner
 from spmark.suite.commands import run as run_command
+
+
+def test_the_package_is_the_program() -> None:
+    command = [sys.executable, "-m", "spmark", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False)
+    assert (done.returncode, done.stdout) == (0, f"{spmark.__version__}\n"), done.stderr
 
 
 def test_run_writes_records_and_the_next_run_goes_on(invoke, sweep, tmp_path):

@@ -30,7 +30,8 @@ def test_a_card_says_what_the_class_says(name, monkeypatch):
 
 def test_what_a_source_does_not_state_is_imported(fakes):
     assert read_card("fake").devices == [DeviceKind.CPU]
-    assert read_card("fake_missing").about == "needs the package dgl, which is not installed: pip install 'spmark[dgl]'"
+    lacking = "needs the package dgl, which is not installed: pip install -e '.[dgl]' in a checkout"
+    assert read_card("fake_missing").about == lacking
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,7 @@ def test_what_cannot_run_here_is_recorded_without_a_child(run, fakes):
     assert [row.status for row in summary.rows] == [Status.UNSUPPORTED] * 3
     assert [row.reason for row in summary.rows] == [
         "runs on cuda, found a cpu device",
-        "needs the package dgl, which is not installed: pip install 'spmark[dgl]'",
+        "needs the package dgl, which is not installed: pip install -e '.[dgl]' in a checkout",
         "computes spmm, found sddmm",
     ]
     assert measured() == {}
