@@ -42,7 +42,7 @@ def steps(page: Path) -> Iterator[tuple[str, str]]:
         if language == "sh":
             lines = block.replace("\\\n", " ").splitlines()
             yield from (("run", line) for line in lines if line.strip() and not line.startswith(("#", *ELSEWHERE)))
-        elif language == "yaml":
+        elif language == "yaml" and block.startswith("schema:"):
             yield FILE.findall(text[: found.start()])[-1], block
         elif re.search(r"^(import|from) ", block, re.MULTILINE):
             yield "python", block
@@ -58,7 +58,7 @@ def checkout(tmp_path: Path, mirror: Path) -> Path:
     (folder / ".venv").mkdir()
     (folder / ".venv/bin").symlink_to(Path(sys.executable).parent)
     mmwrite(folder / "mine.mtx", random_array((300, 200), density=0.05, rng=default_rng(1)))
-    (folder / "mine.yaml").write_text(SWEEP)
+    (folder / "gate.yaml").write_text(SWEEP)
     return folder
 
 
