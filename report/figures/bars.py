@@ -15,7 +15,6 @@ from spmark.report.derive.cases import WIDE_MARK
 from spmark.report.derive.groups import ALL, panels_of
 from spmark.report.figures.names import name_groups, names_in, text_in
 from spmark.report.figures.panels import axes_in, column, ratio_axis
-from spmark.report.figures.plot import looks_of
 from spmark.report.figures.style import Look
 
 _VALUE_POINTS = 6.5
@@ -36,6 +35,7 @@ Below = Callable[[pd.DataFrame, Sequence[str]], list[str]]
 
 def by_group(
     data: pd.DataFrame,
+    series: Mapping[str, Look],
     columns: Sequence[str],
     groups: Sequence[str],
     width_in: float,
@@ -51,6 +51,8 @@ def by_group(
     ----------
     data : DataFrame
         With ``op, dtype, group, label, implementation``, in the order of panels, and ``wide`` where bars may be marked.
+    series : mapping
+        Look of every label that is drawn, as `spmark.report.figures.plot.looks_of` gives it.
     columns : sequence of str
         The value, and the lower and the upper end of its whisker.
     groups : sequence of str
@@ -67,7 +69,6 @@ def by_group(
     title : str
         Of the legend.
     """
-    series = looks_of(data)
     drawn = data[data["label"].isin(series)]
     drawn = drawn.rename(columns=dict(zip(columns, ("value", "low", "high"), strict=True)))
     drawn = drawn if "wide" in drawn else drawn.assign(wide=False)

@@ -16,7 +16,7 @@ from spmark.impls.core.interfaces import PHASES
 from spmark.report.derive.cases import spent_s
 from spmark.report.derive.groups import in_panel_order, panels_of
 from spmark.report.derive.remember import remembered
-from spmark.report.figures.findings import leading, said_seconds
+from spmark.report.figures.findings import Finding, leading, said_seconds
 from spmark.report.figures.names import broken
 from spmark.report.figures.panels import grid, log_ticks, panel_room_in
 from spmark.report.figures.plot import Plot
@@ -111,11 +111,11 @@ def overhead_by_phase(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot
     if left_out:
         caption += f" Of too many labels these are in the numbers alone: {'; '.join(left_out)}."
     finding = _least_time(data)
-    return Plot("overhead-by-phase", caption, figure, data, "Time of building by phase", finding)
+    return Plot("overhead-by-phase", caption, figure, data, "Time of building by phase", finding.text)
 
 
 @remembered
-def _least_time(data: pd.DataFrame) -> str:
+def _least_time(data: pd.DataFrame) -> Finding:
     """Say in one sentence who builds in the least time."""
     totals = data[data["phase"] == TOTAL]
     return leading(totals, "seconds", "builds in the least time", said_seconds, less=True, case=("matrix",))

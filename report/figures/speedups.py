@@ -78,8 +78,10 @@ def speedup_per_matrix(derived: pd.DataFrame, baseline: str, width_in: float = W
     data = _means_per_matrix(derived, pooled=not curves)
     totals = [group for group in dict.fromkeys(data["group"]) if group not in matrices]
     axis = f"speed-up over\n{baseline}"
+    finding = leading(beside_baseline(rivals, baseline, "speedup"), "speedup", "is fastest", said_ratio)
+    series = looks_of(data, derived, finding.labels)
     if curves:
-        figure = _curves(data[data["group"].isin(matrices)], axis, width_in)
+        figure = _curves(data[data["group"].isin(matrices)], series, axis, width_in)
         caption = (
             f"Geometric-mean speed-up over {baseline} (1.0) of each matrix ({kinds(rivals)}), sorted for every "
             "implementation on its own."
@@ -88,8 +90,8 @@ def speedup_per_matrix(derived: pd.DataFrame, baseline: str, width_in: float = W
         wide = data["wide_share"] >= MOSTLY
         legend = f"{WIDE_MARK} half of its cases vary by more than ±{WIDE_SPEEDUP:.0%}" if wide.any() else ""
         figure = by_group(
-            data.assign(wide=wide), ("speedup", "speedup_low", "speedup_high"), [*matrices, *totals], width_in,
-            axis=axis, least=LEAST_BAR, below=_counts, title=legend,
+            data.assign(wide=wide), series, ("speedup", "speedup_low", "speedup_high"), [*matrices, *totals],
+            width_in, axis=axis, least=LEAST_BAR, below=_counts, title=legend,
         )  # fmt: skip
         layers = ", and of all layers of a sparsity (per cent of zeros) together" if pools else ""
         caption = (
@@ -106,13 +108,11 @@ def speedup_per_matrix(derived: pd.DataFrame, baseline: str, width_in: float = W
                 f" {WIDE_MARK} marks a bar of which at least half of the cases have a 95 % interval that reaches more "
                 f"than {WIDE_SPEEDUP:.0%} from the case's speed-up to either side: a busy machine, or runs that differ."
             )
-    finding = leading(beside_baseline(rivals, baseline, "speedup"), "speedup", "is fastest", said_ratio)
     heading = f"Speed-up over {baseline} on each matrix"
-    return Plot("speedup-per-matrix", caption + not_drawn(data), figure, data, heading, finding)
+    return Plot("speedup-per-matrix", caption + not_drawn(data, series), figure, data, heading, finding.text)
 
 
-def _curves(data: pd.DataFrame, axis: str, width_in: float) -> Figure:
-    series = looks_of(data)
+def _curves(data: pd.DataFrame, series: Mapping[str, Look], axis: str, width_in: float) -> Figure:
     figure, axes = stacked(len(panels_of(data)), series, "lines", width_in)
     for ax, part in titled(axes, data):
         ax.set_ylabel(axis)
@@ -181,14 +181,14 @@ def speedup_per_width(derived: pd.DataFrame, baseline: str, op: str, dtype: str,
         caption += f" Lines that leave the panel go below {LEAST_POINT:g}."
     columns = ["op", "dtype", "panel", "width", "label", "implementation", *_COMMON.values()]
     data = data[data["speedup"].notna()][columns].reset_index(drop=True)
-    series = looks_of(data)
+    finding = at_widths(beside_baseline(rivals, baseline, "speedup"), "speedup")
+    series = looks_of(data, derived, finding.labels)
     drawn = data[data["label"].isin(series)]
     cells = [(title, drawn[drawn["panel"] == panel]) for title, panel in panels]
     figure = _small_multiples(cells, series, f"{op}, {dtype}: speed-up over {baseline}", width_in)
-    finding = at_widths(beside_baseline(rivals, baseline, "speedup"), "speedup")
     heading = f"Speed-up over {baseline} against J: {op}, {dtype}"
     name = f"speedup-per-width-{op}-{dtype}"
-    return Plot(name, caption + not_drawn(data), figure, data, heading, finding)
+    return Plot(name, caption + not_drawn(data, series), figure, data, heading, finding.text)
 
 
 def _small_multiples(
@@ -234,7 +234,9 @@ def speedup_over_size(derived: pd.DataFrame, baseline: str, width_in: float = WI
         As for `speedup_per_matrix`.
     """
     data = _means_by_size(derived)
-    series = looks_of(data)
+    rivals = rivals_of(derived)
+    finding = most_matrices(beside_baseline(rivals, baseline, "speedup"), "speedup")
+    series = looks_of(data, derived, finding.labels)
     panels = panels_of(data[data["label"].isin(series)])
     figure = figure_with_legend(width_in, 1.9 * len(panels), series, "points")
     axes = figure.subplots(len(panels), 2, sharex="col", sharey="row", squeeze=False)
@@ -254,10 +256,8 @@ def speedup_over_size(derived: pd.DataFrame, baseline: str, width_in: float = WI
         "solved, against its non-zeros and its mean row. Hollow points are synthetic matrices and twins; points below "
         f"{LEAST_POINT:g} stand at the lower edge."
     )
-    rivals = rivals_of(derived)
-    finding = most_matrices(beside_baseline(rivals, baseline, "speedup"), "speedup")
     heading = f"Speed-up over {baseline} against the size of the matrix"
-    return Plot("speedup-over-size", caption + not_drawn(data), figure, data, heading, finding)
+    return Plot("speedup-over-size", caption + not_drawn(data, series), figure, data, heading, finding.text)
 
 
 @remembered
