@@ -84,7 +84,7 @@ def method_bars(moved: Moved, figure: MovedFigure, width_in: float = WIDTH_IN) -
         ax.set_title(f"{title}\noptimum {part['optimum_speedup'].iloc[0]:.3g}×", loc="left")
     caption = (
         f"{figure.shows}: speed-up over the platform's default config, geometric means over matrices. Grey: baselines. "
-        "Dashed: the optimum of the same configs." + without_bars(data, "value")
+        "Dashed: the optimum of the same configs." + without_bars(panels_of(data), "value")
     )
     finding = _ahead(moved, set(data["method"]))
     return Plot(figure.name, _told(caption, _seeds(data), _beside(moved)), canvas, data, figure.shows, finding)

@@ -13,7 +13,7 @@ from spmark.report.derive.cases import SPENT_PHASES, beside, spent_s
 from spmark.report.derive.groups import ALL, MOST_POOLED, groups_of, in_panel_order
 from spmark.report.derive.means import over_matrices
 from spmark.report.derive.remember import remembered
-from spmark.report.figures.bars import by_group, said_ratio
+from spmark.report.figures.bars import by_group, said_ratio, titled_panels, without_bars
 from spmark.report.figures.findings import CASE, leading
 from spmark.report.figures.plot import Plot, looks_of, not_drawn
 from spmark.report.figures.style import WIDTH_IN, in_style
@@ -128,7 +128,7 @@ def variant_ratios(derived: pd.DataFrame, ratio: str, width_in: float = WIDTH_IN
     caption = (
         f"Geometric-mean {what}{spent} of each config over that of {firsts} (1.0): above 1 it takes longer. Whiskers "
         "are 95 % intervals over the widths of a matrix, and over matrices in pools of layers and in the shaded group, "
-        "over the cases that both solved."
+        "over the cases that both solved." + without_bars(titled_panels(data), ratio, series)
     )
     heading = f"{what.capitalize()} of each config over that of {firsts}"
     finding = " ".join(one.text for one in told)
