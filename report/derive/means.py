@@ -93,8 +93,8 @@ def common_kinds(derived: pd.DataFrame) -> dict[tuple[str, str], set[str]]:
     """Give the kinds of matrices, by op and dtype, that the means over common cases of `mean_speedups` cover."""
     keys = ["op", "dtype"]
     rivals = _judged(_numbered(derived, keys), keys)
-    found = rivals[rivals["common"]].groupby(keys)["matrix_kind"].agg(set)
-    return {(str(op), str(dtype)): covered for (op, dtype), covered in found.items()}
+    found: Any = rivals[rivals["common"]].groupby(keys)["matrix_kind"].agg(set)
+    return dict(found.items())
 
 
 def kinds(frame: pd.DataFrame) -> str:

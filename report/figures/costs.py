@@ -161,7 +161,8 @@ def _most_paid_off(rows: pd.DataFrame) -> Finding:
         paid = np.isfinite(common)
         runs = common.where(paid).median()
         # Shares that are written alike are equal.
-        places = {str(label): (-round(paid[label].mean(), 2), runs.fillna(inf)[label]) for label in common}
+        shares_and_runs = zip(map(str, common), paid.mean().round(2), runs.fillna(inf), strict=True)
+        places = {label: (-share, count) for label, share, count in shares_and_runs}
         first, *others = sorted(places, key=lambda label: (places[label], label))
         who = f"{first} pays off in {_said_paid(*places[first])}"
         beside = f"; {others[0]} does in {_said_paid(*places[others[0]])}" if others else ""

@@ -125,7 +125,8 @@ def leading(
     cases: pd.DataFrame, column: str, leads: str, say: Say, *, less: bool = False, case: Sequence[str] = CASE
 ) -> Finding:
     """Say in one sentence who leads for each op and dtype; the parameters are those of `lead_of` and `Lead.told`."""
-    told, named = [], []
+    told: list[str] = []
+    named: list[str] = []
     for (op, dtype), part in panels_of(cases):
         lead = lead_of(part, column, less=less, case=case)
         who = NO_LEAD

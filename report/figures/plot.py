@@ -137,7 +137,12 @@ def looks_of(frame: pd.DataFrame, sweep: pd.DataFrame, named: Sequence[str] = ()
 def not_drawn(frame: pd.DataFrame, series: Collection[str]) -> str:
     """Name the labels of a frame that are not among the drawn ones, as a sentence of a caption; empty without any."""
     left_out = sorted(set(frame["label"]) - set(series), key=by_numbers)
-    if not left_out:
+    return in_numbers_alone(left_out, ", ")
+
+
+def in_numbers_alone(names: Sequence[str], between: str) -> str:
+    """Say which labels are in the numbers and not in the picture, as a sentence of a caption; empty without any."""
+    if not names:
         return ""
-    these = "this one is" if len(left_out) == 1 else f"these {len(left_out)} are"
-    return f" Of too many labels {these} in the numbers alone: {', '.join(left_out)}."
+    these = "this one is" if len(names) == 1 else f"these {len(names)} are"
+    return f" Of too many labels {these} in the numbers alone: {between.join(names)}."

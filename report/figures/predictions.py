@@ -113,7 +113,7 @@ def predicted_times(seen: pd.DataFrame, derived: pd.DataFrame, width_in: float =
     data = in_panel_order(predicted(seen))
     series = looks_of(data, derived)
     said = "; ".join(
-        f"{row['label']}, {row['op']}, {row['dtype']}: {row['pearson_score']:.3f} and {row['rmse_us'] * 1e-3:.2g} ms "
+        f"{row['label']}, {row['op']}, {row['dtype']}: {row['pearson_score']:z.3f} and {row['rmse_us'] * 1e-3:.2g} ms "
         f"over {row['plans']} plans of {row['cases']} cases"
         for row in agreement(data).to_dict("records")
     )
@@ -166,7 +166,7 @@ def tile_times(tiles: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
     """
     data = in_panel_order(tiles)
     said = "; ".join(
-        f"{op}, {dtype}: {np.corrcoef(part[_PREDICTED], part['measured_us'])[0, 1]:.3f} over {len(part)} tiles"
+        f"{op}, {dtype}: {np.corrcoef(part[_PREDICTED], part['measured_us'])[0, 1]:z.3f} over {len(part)} tiles"
         for (op, dtype), part in panels_of(data)
     )
     caption = (
