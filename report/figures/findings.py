@@ -167,12 +167,12 @@ def most_matrices(cases: pd.DataFrame, column: str) -> Finding:
         count = means.notna().sum(axis=1).to_numpy()
         mine = ((first == wins.index[0]) & (count > 1)).to_numpy()
         ahead = [row[n - 1] / row[n - 2] for row, n in zip(ordered[mine], count[mine], strict=True)]
-        by = f", by a factor of {_factor(mean_of(ahead))} in the mean" if ahead else ""
-        others = [f"{label} on {matrices}" for label, matrices in wins.iloc[1:4].items()]
+        by = _by_in_mean(mean_of(ahead)) if ahead else ""
+        ties = [" (a tie)" * bool(matrices == wins.iloc[0]) for matrices in wins]
+        others = [f"{wins.index[at]} on {wins.iloc[at]}{ties[at]}" for at in range(1, min(4, len(wins)))]
         rest = f"; {', '.join(others)}" if others else ""
-        tie = ", a tie" if len(wins) > 1 and wins.iloc[0] == wins.iloc[1] else ""
         head = f"{wins.index[0]} is fastest on {wins.iloc[0]} of {counted(len(means), 'matrix', 'matrices')}{by}"
-        told.append(f"{op}, {dtype}: {head}{rest}{tie}")
+        told.append(f"{op}, {dtype}: {head}{rest}")
         named += map(str, wins.index[:4])
     return Finding(sentence(told), tuple(dict.fromkeys(named)))
 
@@ -208,6 +208,11 @@ def at_widths(cases: pd.DataFrame, column: str) -> Finding:
 
 def _at(widths: Iterable[int]) -> str:
     return f"at J = {', '.join(map(str, widths))}"
+
+
+def _by_in_mean(factor: float) -> str:
+    by = f"a factor of {_factor(factor)}" if round(factor, 2) > 1 else "next to nothing"
+    return f", by {by} in the mean"
 
 
 def _factor(factor: float) -> str:

@@ -38,8 +38,8 @@ _MARKS = {
 }
 """Marker of a case, and the words for it in the legend's title, by the bound that holds."""
 _HEADINGS = {
-    "frozen-roof": f"How near to the frozen roof of {FROZEN_DEVICE} (the least time by fixed rates)",
-    "roofline": "How near to the roof of the device's measured rates (the least time by these rates)",
+    "frozen-roof": f"Share of the frozen roof of {FROZEN_DEVICE} (the least time by fixed rates)",
+    "roofline": "Share of the roof of the device's measured rates (the least time by these rates)",
 }
 _TOP = 1.3
 """Where the axis of shares ends: the values of means stand above the roof."""
@@ -133,8 +133,8 @@ def _drawn(name: str, about: str, cases: pd.DataFrame, derived: pd.DataFrame, wi
     caption = (
         f"{about} 100 % means that a run takes no longer than its roof. A run can be faster, since a kernel may find "
         "rows in the small L1 cache; such a run counts as 100 %. Bars are geometric means with 95 % intervals over "
-        f"matrices. Cases with a roof over {SPLIT_US:g} µs stand apart from those with a roof under {SPLIT_US:g} µs, "
-        "of which the launch takes the most; n is the most cases of a bar. Points are cases, by the part of the roof "
+        f"matrices. Cases with a roof over {SPLIT_US:g} µs stand apart from those with a shorter roof; "
+        "n is the most cases of a bar. Points are cases, by the part of the roof "
         "that takes the longest: "
         f"{', '.join(f'{words[0]} {bound}' for bound, (_, words) in _MARKS.items() if bound in bounds)}. The means "
         "stand above their bars."
@@ -155,10 +155,9 @@ def _nearest(cases: pd.DataFrame) -> Finding:
             named += lead.labels
             continue
         most, (_, its, of) = str(many.index[0]), many.iloc[0]
+        alone = f"; {most} has the most, {its:.0f} of {of:.0f}" if list(many["sum"]).count(its) == 1 else ""
         passing = f"{part['passes'].sum():,} of {counted(len(part), 'case')} pass the roof"
-        told.append(
-            f"{op}, {dtype}: {passing}, so that shares name no leader; the most are of {most}, {its:.0f} of {of:.0f}"
-        )
+        told.append(f"{op}, {dtype}: {passing}, so that shares name no leader{alone}")
         named.append(most)
     return Finding(sentence(told), tuple(dict.fromkeys(named)))
 

@@ -117,7 +117,9 @@ def test_matrices_are_counted_for_each_label():
     rows = cases(a=[2, 8, 1], b=[1, 4, 3])
     said = "spmm, float32: a is fastest on 2 of 3 matrices, by a factor of 2.00 in the mean; b on 1."
     assert most_matrices(rows, "speedup") == Finding(said, ("a", "b"))
-    assert most_matrices(cases(a=[2, 1], b=[1, 2]), "speedup").text.endswith("b on 1, a tie.")
+    assert most_matrices(cases(a=[2, 1], b=[1, 2]), "speedup").text.endswith("; b on 1 (a tie).")
+    close = most_matrices(cases(a=[1.001, 2, 4], b=[1, 1.999, 4.001]), "speedup").text
+    assert "a is fastest on 2 of 3 matrices, by next to nothing in the mean; b on 1." in close
 
 
 def test_each_width_has_a_leader():

@@ -104,10 +104,11 @@ def test_no_label_is_nearest_where_many_cases_pass_the_roof(derived_of):
     near.loc[near["label"] == "gespmm", "passes"] = True
     many = int(near["passes"].sum())
     assert roof._nearest(near).text == (
-        f"spmm, float32: {many} of {len(near)} cases pass the roof, so that shares name no leader; the most are of "
-        f"gespmm, {many} of {many}."
+        f"spmm, float32: {many} of {len(near)} cases pass the roof, so that shares name no leader; gespmm has "
+        f"the most, {many} of {many}."
     )
     assert roof._nearest(near).labels == ("gespmm",)
+    assert roof._nearest(near.assign(passes=True)).text.endswith("cases pass the roof, so that shares name no leader.")
 
 
 def test_shares_of_the_floor(derived):
