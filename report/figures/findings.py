@@ -191,7 +191,7 @@ def at_widths(cases: pd.DataFrame, column: str) -> Finding:
         if lead.tied and lead.second:
             words = f"{' and '.join(sorted(lead.labels))} tie", "apart"
         at.setdefault(words, []).append((int(str(width)), lead.factor.value))
-        named += lead.labels
+        named += lead.labels if lead.tied else [lead.first]
         for label in lead.left_out:
             few.setdefault(label, []).append(int(str(width)))
     told = [] if at else [NO_LEAD]
