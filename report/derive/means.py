@@ -57,9 +57,7 @@ def mean_speedups(derived: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame
           (``2 timeout, 1 baseline unsupported``).
     """
     keys = ["op", "dtype", *by]
-    frame = derived[list(dict.fromkeys([*keys, *_READ]))].drop_duplicates([*keys, *PROBLEM, "label"], keep="last")
-    frame = frame.assign(problem=frame.groupby([*keys, *PROBLEM]).ngroup())
-    frame = frame.assign(problems=frame.groupby(keys)["problem"].transform("nunique"))
+    frame = _numbered(derived, keys)
     rivals, places, clustered = _judged(frame, keys), [*keys, "label"], "matrix" not in by
     solved = rivals[rivals["solved"]]
     means = rivals.groupby(places).agg(implementation=("implementation", "first"), problems=("problems", "first"))
@@ -90,6 +88,15 @@ def mean_speedups_by_kind(derived: pd.DataFrame, by: Sequence[str] = ()) -> pd.D
     return pd.concat([*alone, mean_speedups(derived, by)], ignore_index=True)
 
 
+@remembered
+def common_kinds(derived: pd.DataFrame) -> dict[tuple[str, str], set[str]]:
+    """Give the kinds of matrices, by op and dtype, that the means over common cases of `mean_speedups` cover."""
+    keys = ["op", "dtype"]
+    rivals = _judged(_numbered(derived, keys), keys)
+    found: Any = rivals[rivals["common"]].groupby(keys)["matrix_kind"].agg(set)
+    return dict(found.items())
+
+
 def kinds(frame: pd.DataFrame) -> str:
     """Name the kinds of matrices in a frame: one, or ``mixed: ...``; empty where no matrix was loaded."""
     return _kinds(frame["matrix_kind"])
@@ -105,6 +112,13 @@ def over_matrices(rows: pd.DataFrame, column: str) -> Interval:
     ratios, matrices = rows[column].to_numpy(np.float64), rows["matrix"].to_numpy()
     known = np.isfinite(ratios)
     return geometric_mean(ratios[known], matrices[known] if len(set(matrices)) > 1 else None)
+
+
+def _numbered(derived: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Give the rows that means read, the last of equal ones, with a number for each problem and a group's problems."""
+    frame = derived[list(dict.fromkeys([*keys, *_READ]))].drop_duplicates([*keys, *PROBLEM, "label"], keep="last")
+    frame = frame.assign(problem=frame.groupby([*keys, *PROBLEM]).ngroup())
+    return frame.assign(problems=frame.groupby(keys)["problem"].transform("nunique"))
 
 
 def _judged(frame: pd.DataFrame, keys: list[str]) -> pd.DataFrame:

@@ -1,7 +1,8 @@
 """Roofs of cases, the least time that launch, bytes and gathered rows take, and the share of a roof that is reached.
 
 A roof is the launch plus the largest of the other times. Gathering reads a row of a dense operand out of L2 for every
-non-zero. A kernel that finds rows in L1, shared memory or registers can pass the roof, so that shares are cut at 1.
+non-zero. A kernel that finds rows in L1, shared memory or registers can pass the roof, so that shares are cut at 1, and
+cases that pass are marked: means of cut shares do not tell such labels apart.
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ def measured_times(derived: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Microseconds by `Bound`, row by row; NaN where the calibration has no such rate.
+        Microseconds by `Bound`, row by row; NaN where the calibration has no such rate. Without a rate of gathering all
+        are NaN: a roof without its largest part would be far below the time that a run needs.
     """
     specs = [facts.device if facts else None for facts in derived["facts"]]
     row_bytes = derived["width"] * _itemsizes(derived)
@@ -94,7 +96,8 @@ def measured_times(derived: pd.DataFrame) -> pd.DataFrame:
         Bound.GATHER: [fitting for fitting, _ in gathers_us],
         Bound.BEYOND: [larger for _, larger in gathers_us],
     }
-    return pd.DataFrame(times, derived.index).astype(np.float64)
+    frame = pd.DataFrame(times, derived.index).astype(np.float64)
+    return frame.where(frame[[Bound.GATHER, Bound.BEYOND]].notna().any(axis=1))
 
 
 @remembered
@@ -113,7 +116,7 @@ def under_roof(derived: pd.DataFrame, times: pd.DataFrame) -> pd.DataFrame:
     DataFrame
         One row for each case that has a median and a roof: ``op, dtype, matrix, width, label, implementation``;
         ``side``, out of `SIDES`; ``roof_us``; ``bound``, the `Bound` that holds; ``median_us``; ``share``, roof over
-        median, at most 1.
+        median, at most 1; ``passes``, whether the median is less than the roof.
     """
     roof_us = times[Bound.LAUNCH].fillna(0) + times.drop(columns=Bound.LAUNCH).max(axis=1)
     known = derived["median_us"].notna() & (roof_us > 0)
@@ -124,6 +127,7 @@ def under_roof(derived: pd.DataFrame, times: pd.DataFrame) -> pd.DataFrame:
         bound=times.fillna(-1).idxmax(axis=1).map(str) if len(times) else "",
         median_us=rows["median_us"],
         share=(roof_us / rows["median_us"]).clip(upper=1.0),
+        passes=roof_us > rows["median_us"],
     )
     return cases.reset_index(drop=True)
 

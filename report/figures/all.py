@@ -75,7 +75,7 @@ def _plots(
     of_building = ((search_time, searched), (overhead_by_phase, built), (cost_model, priced))
     plots += [partial(draw, derived) for draw, drawn in of_building if not drawn(derived).empty]
     if seen is not None and not predicted(seen).empty:
-        plots.append(partial(predicted_times, seen))
+        plots.append(partial(predicted_times, seen, derived))
         tiles = tiles_held_out(seen, published_agreement(str(derived["device"].iloc[0])))
         plots += [partial(tile_times, tiles)] if len(tiles) else []
     if baseline and rivals["break_even_runs"].notna().any():

@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 
 from spmark.report.derive.cases import WIDE_MARK
 from spmark.report.derive.groups import ALL, panels_of
+from spmark.report.figures.findings import counted
 from spmark.report.figures.names import name_groups, names_in, text_in
 from spmark.report.figures.panels import axes_in, column, ratio_axis
-from spmark.report.figures.plot import looks_of
 from spmark.report.figures.style import Look
 
 _VALUE_POINTS = 6.5
@@ -30,12 +30,15 @@ _MOST_NAMED = 3
 """Groups without a bar that a caption names; of more it says how many."""
 Places = dict[tuple[str, str], float]
 """Centre of each bar by group and label."""
+Panels = Sequence[tuple[str, pd.DataFrame]]
+"""Panels with their titles."""
 Below = Callable[[pd.DataFrame, Sequence[str]], list[str]]
 """What stands below the names of groups, out of a panel's part of the data."""
 
 
 def by_group(
     data: pd.DataFrame,
+    series: Mapping[str, Look],
     columns: Sequence[str],
     groups: Sequence[str],
     width_in: float,
@@ -51,6 +54,8 @@ def by_group(
     ----------
     data : DataFrame
         With ``op, dtype, group, label, implementation``, in the order of panels, and ``wide`` where bars may be marked.
+    series : mapping
+        Look of every label that is drawn, as `spmark.report.figures.plot.looks_of` gives it.
     columns : sequence of str
         The value, and the lower and the upper end of its whisker.
     groups : sequence of str
@@ -67,7 +72,6 @@ def by_group(
     title : str
         Of the legend.
     """
-    series = looks_of(data)
     drawn = data[data["label"].isin(series)]
     drawn = drawn.rename(columns=dict(zip(columns, ("value", "low", "high"), strict=True)))
     drawn = drawn if "wide" in drawn else drawn.assign(wide=False)
@@ -75,8 +79,8 @@ def by_group(
     valued = set(drawn.loc[drawn["value"].notna(), "label"])
     series = {label: look for label, look in series.items() if label in valued}
     cells = [
-        (f"{op}, {dtype}" * (place == 0), part, here)
-        for (op, dtype), part in panels_of(drawn)
+        (name * (place == 0), part, here)
+        for name, part in titled_panels(drawn)
         for place, here in enumerate(_rows([g for g in groups if g in set(part["group"])], len(series), width_in))
     ]
     texts = [below(part, here) if below else [] for _, part, here in cells]
@@ -106,6 +110,11 @@ def _rows(groups: Sequence[str], labels: int, width_in: float) -> list[list[str]
 
 def _is_total(group: str) -> bool:
     return group.split(" ", maxsplit=1)[0] == ALL
+
+
+def titled_panels(data: pd.DataFrame) -> Panels:
+    """Split a frame by op and dtype, each part with the title of its panel."""
+    return [(f"{op}, {dtype}", part) for (op, dtype), part in panels_of(data)]
 
 
 def grouped_bars(
@@ -193,12 +202,33 @@ def said_ratio(ratio: float) -> str:
     return f"{ratio:.2f}×" if 0.1 <= ratio < 10 else f"{ratio:.3g}×"
 
 
-def without_bars(data: pd.DataFrame, value: str) -> str:
-    """Say which labels have no value in which groups, as a sentence of a caption; empty where all have one."""
-    lacking = data[data[value].isna()]
-    told = []
-    for label, part in lacking.groupby("label", sort=True):
-        groups, everywhere = list(dict.fromkeys(part["group"])), data["group"].nunique()
-        few = len(groups) <= _MOST_NAMED
-        told.append(f"{label} on {', '.join(groups) if few else f'{len(groups)} of {everywhere} groups'}")
-    return f" No bar for lack of results: {'; '.join(told)}." if told else ""
+def without_bars(panels: Panels, value: str, labels: Collection[str] = ()) -> str:
+    """Say which labels have no value in which groups, as a sentence of a caption; empty where all have one.
+
+    Parameters
+    ----------
+    panels : sequence of (title, DataFrame)
+        The bars of each panel, with ``group`` and ``label``. A title is told where panels differ.
+    value : str
+        The column that is drawn, NaN without a bar.
+    labels : collection of str
+        Labels that should have a bar in every group; without any, a bar is missing where a row has no value.
+    """
+    lacking: dict[str, dict[str, str]] = {}
+    for title, part in panels:
+        groups = list(dict.fromkeys(part["group"]))
+        have, rows = ({*zip(of["group"], of["label"], strict=True)} for of in (part[part[value].notna()], part))
+        expected = {(group, label) for group in groups for label in labels} if labels else rows
+        for label in sorted({label for _, label in expected - have}):
+            missing = [group for group in groups if (group, label) in expected - have]
+            few = len(missing) <= _MOST_NAMED
+            lacking.setdefault(label, {})[title] = (
+                f"on {', '.join(missing)}" if few else f"on {len(missing)} of {counted(len(groups), 'group')}"
+            )
+    told: dict[str, list[str]] = {}
+    for label, by_title in lacking.items():
+        alike = len(by_title) == len(panels) and len(set(by_title.values())) == 1
+        where = by_title.values() if alike else (f"{text} in {title}" for title, text in by_title.items())
+        told.setdefault("; ".join(dict.fromkeys(where)), []).append(label)
+    said = (f"{' and '.join(filter(None, (', '.join(of[:-1]), of[-1])))} {where}" for where, of in told.items())
+    return f" No bar for lack of results: {'; '.join(said)}." if told else ""

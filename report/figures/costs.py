@@ -7,7 +7,7 @@ result is kept on disk for the next matrix.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import ceil, isfinite, log, log10
+from math import ceil, inf, isfinite, log10
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from spmark.report.derive.cases import SPENT_PHASES, spent_s
 from spmark.report.derive.groups import in_panel_order, panels_of
 from spmark.report.derive.remember import remembered
-from spmark.report.figures.findings import NO_LEAD, lead_of, leading, said_seconds, sentence
+from spmark.report.figures.findings import NO_LEAD, Finding, common_cases, leading, said_seconds, sentence, too_few
 from spmark.report.figures.panels import grid, line_style, log_ticks, said, scattered, titled
 from spmark.report.figures.plot import Plot, looks_of, not_drawn
 from spmark.report.figures.style import WIDTH_IN, Look, in_style
@@ -49,7 +49,8 @@ def search_time(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
     columns = ["op", "dtype", "matrix", "matrix_kind", "width", "label", "implementation", "median_us"]
     data = rows[columns].assign(**phases)
     data = in_panel_order(data.assign(spent_s=data[list(phases)].sum(axis=1)))
-    series = looks_of(data)
+    finding = _shortest_search(rows)
+    series = looks_of(data, derived, finding.labels)
     drawn = data[data["label"].isin(series)]
     figure, axes = grid(len(panels_of(drawn)), series, "points", width_in, 2.2)
     for ax, part in titled(axes, drawn):
@@ -62,13 +63,12 @@ def search_time(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
         f"Seconds from a matrix to its plan ({', '.join(SPENT_PHASES)}) against the median time of one run, one point "
         "per case that searched. Dotted lines: the search costs as much as this many runs."
     )
-    finding = _shortest_search(rows)
     heading = "Time of the search against the time of one run"
-    return Plot("search-time", caption + not_drawn(data), figure, data, heading, finding)
+    return Plot("search-time", caption + not_drawn(data, series), figure, data, heading, finding.text)
 
 
 @remembered
-def _shortest_search(rows: pd.DataFrame) -> str:
+def _shortest_search(rows: pd.DataFrame) -> Finding:
     """Say in one sentence whose search is the shortest."""
     spent = rows.assign(spent_s=spent_s(rows["phases_s"]))
     return leading(spent, "spent_s", "searches the shortest", said_seconds, less=True)
@@ -122,7 +122,8 @@ def break_even(derived: pd.DataFrame, baseline: str, width_in: float = WIDTH_IN)
     rows = counted_runs(derived)
     columns = ["op", "dtype", "matrix", "matrix_kind", "width", "label", "implementation", *_BREAK_EVEN]
     data = in_panel_order(rows[columns])
-    series = looks_of(data)
+    finding = _most_paid_off(rows)
+    series = looks_of(data, derived, finding.labels)
     counts = data[list(_BREAK_EVEN)].to_numpy(np.float64)
     most = max(1e3, float(counts[np.isfinite(counts)].max(initial=1.0)))
     end = 10.0 ** ceil(log10(most) + 0.2)
@@ -144,27 +145,40 @@ def break_even(derived: pd.DataFrame, baseline: str, width_in: float = WIDTH_IN)
         f"and what never reaches 100 % is slower than {baseline} in the other cases."
     )
     heading = f"Runs until a plan has paid off against {baseline}"
-    return Plot("break-even", caption + not_drawn(data), figure, data, heading, _most_paid_off(rows))
+    return Plot("break-even", caption + not_drawn(data, series), figure, data, heading, finding.text)
 
 
 @remembered
-def _most_paid_off(rows: pd.DataFrame) -> str:
-    """Say in one sentence who pays off in the most cases."""
-    told = []
+def _most_paid_off(rows: pd.DataFrame) -> Finding:
+    """Say in one sentence who pays off in the most cases; of equal shares, who does within fewer runs."""
+    told: list[str] = []
+    named: list[str] = []
     for (op, dtype), part in panels_of(rows):
-        paid = part.assign(paid=np.isfinite(part[_BREAK_EVEN[0]]))
-        # The mean of shares is that of logarithms of their exponentials: one comparison serves ratios and shares.
-        lead = lead_of(paid.assign(paid_exp=np.exp(paid["paid"].astype(float))), "paid_exp")
-        if lead is None:
+        common, left_out = common_cases(part, _BREAK_EVEN[0])
+        if common.empty:
             told.append(f"{op}, {dtype}: {NO_LEAD}")
             continue
-        first, second = (f"{log(mean):.0%}" for mean in (lead.first_mean, lead.second_mean))
-        runs = paid.loc[(paid["label"] == lead.first) & paid["paid"], _BREAK_EVEN[0]]
-        after = f", half of these within {said(ceil(runs.median()))} runs" if len(runs) else ""
-        who = f"{lead.first} pays off in {first} of the cases{after}"
-        beside = f"; {lead.second} does in {second}{', a tie' * lead.tied}" if lead.second else ""
-        told.append(f"{op}, {dtype}: {who}{beside}")
-    return sentence(told)
+        paid = np.isfinite(common)
+        runs = common.where(paid).median()
+        # Shares that are written alike are equal.
+        shares_and_runs = zip(map(str, common), paid.mean().round(2), runs.fillna(inf), strict=True)
+        places = {label: (-share, count) for label, share, count in shares_and_runs}
+        first, *others = sorted(places, key=lambda label: (places[label], label))
+        who = f"{first} pays off in {_said_paid(*places[first])}"
+        beside = f"; {others[0]} does in {_said_paid(*places[others[0]])}" if others else ""
+        tie = ", a tie" if others and places[first] == places[others[0]] else ""
+        told.append(f"{op}, {dtype}: {who}{beside}{tie}{too_few(left_out)}")
+        named += [first, *others[:1]]
+    return Finding(sentence(told), tuple(dict.fromkeys(named)))
+
+
+def _said_paid(less: float, runs: float) -> str:
+    """Say a share, given with a minus, and within how many runs half of its cases have paid off."""
+    if not isfinite(runs):
+        return f"{-less:.0%} of the cases"
+    count = ceil(runs)
+    after = f"within {said(count)} run{'s' if count > 1 else ''}" if count else "at once"
+    return f"{-less:.0%} of the cases, half of these {after}"
 
 
 def _steps(ax: Axes, part: pd.DataFrame, series: Mapping[str, Look], end: float) -> None:

@@ -12,7 +12,7 @@ from spmark.report.derive.cases import beside
 from spmark.report.derive.groups import MOST_POOLED, groups_of, in_panel_order, panels_of
 from spmark.report.derive.remember import remembered
 from spmark.report.derive.statistics import mean_of
-from spmark.report.figures.bars import by_group, said_ratio
+from spmark.report.figures.bars import by_group, said_ratio, titled_panels, without_bars
 from spmark.report.figures.findings import beside_baseline, leading
 from spmark.report.figures.panels import ratio_axis, sorted_curves, stacked, titled
 from spmark.report.figures.plot import Plot, looks_of, not_drawn
@@ -56,10 +56,13 @@ def memory_per_matrix(derived: pd.DataFrame, baseline: str, width_in: float = WI
     rows = memory_ratios(derived)
     _, order = groups_of(rows)
     data = _memory_means(rows)
+    cases = beside_baseline(rows, baseline, "memory_ratio")
+    finding = leading(cases, "memory_ratio", "takes the least memory", said_ratio, less=True)
+    series = looks_of(data, derived, finding.labels)
     curves = len(order) > MOST_POOLED
     axis = f"bytes over\n{baseline}'s"
+    lacking = ""
     if curves:
-        series = looks_of(data)
         figure, axes = stacked(len(panels_of(data)), series, "lines", width_in)
         for ax, part in titled(axes, data):
             sorted_curves(ax, part, "memory_ratio", series)
@@ -67,16 +70,15 @@ def memory_per_matrix(derived: pd.DataFrame, baseline: str, width_in: float = WI
             ratio_axis(ax)
         axes[-1].set_xlabel("matrices, sorted by memory")
     else:
-        figure = by_group(data, ("memory_ratio", "least", "greatest"), order, width_in, axis=axis)
+        figure = by_group(data, series, ("memory_ratio", "least", "greatest"), order, width_in, axis=axis)
+        lacking = without_bars(titled_panels(data), "memory_ratio", series)
     caption = (
         f"Device memory of a plan over that of {baseline}'s (1.0): the matrix in its format, workspaces and code, "
         "without the dense operands, which all share. Geometric mean over the widths of a matrix"
         + ("." if curves else ", or over all layers of a sparsity; whiskers reach from the least to the greatest.")
     )
-    cases = beside_baseline(rows, baseline, "memory_ratio")
-    finding = leading(cases, "memory_ratio", "takes the least memory", said_ratio, less=True)
     heading = f"Memory of a plan over that of {baseline}"
-    return Plot("memory-per-matrix", caption + not_drawn(data), figure, data, heading, finding)
+    return Plot("memory-per-matrix", caption + lacking + not_drawn(data, series), figure, data, heading, finding.text)
 
 
 @remembered

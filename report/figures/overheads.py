@@ -16,10 +16,10 @@ from spmark.impls.core.interfaces import PHASES
 from spmark.report.derive.cases import spent_s
 from spmark.report.derive.groups import in_panel_order, panels_of
 from spmark.report.derive.remember import remembered
-from spmark.report.figures.findings import leading, said_seconds
+from spmark.report.figures.findings import Finding, leading, said_seconds
 from spmark.report.figures.names import broken
 from spmark.report.figures.panels import grid, log_ticks, panel_room_in
-from spmark.report.figures.plot import Plot
+from spmark.report.figures.plot import Plot, in_numbers_alone
 from spmark.report.figures.style import COLUMN_IN, WIDTH_IN, Look, in_style
 
 MOST_PANELS = 12
@@ -28,7 +28,7 @@ _LOOKS = MappingProxyType(
     {
         "features": Look("#4a8fb8", "o"), "select": Look("#cc79a7", "s"), "search": Look("#d55e00", "^"),
         "convert": Look("#009e73", "v"), "compile": Look("#c48706", "D"), "upload": Look("#8a8a8a", "x"),
-        TOTAL: Look("#000000", "."),
+        TOTAL: Look("#000000", "+"),
     }
 )  # fmt: skip
 _PANEL_PHASES = ("features", "search")
@@ -93,11 +93,9 @@ def overhead_by_phase(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot
         ax.set_xscale("log")
         ax.set_yscale("log")
         for phase, look in present.items():
-            mine = part[part["phase"] == phase].sort_values("nnz")
-            line = "-" if phase == TOTAL else ""
-            ax.plot(
-                mine["nnz"], mine["seconds"].clip(lower=_LEAST_S), look.marker + line, color=look.colour, markersize=3.5
-            )
+            # The sum is a cross, through which the phase that takes nearly all of the time is seen.
+            mine, size = part[part["phase"] == phase], 6.0 if phase == TOTAL else 3.5
+            ax.plot(mine["nnz"], mine["seconds"].clip(lower=_LEAST_S), look.marker, color=look.colour, markersize=size)
         ax.set_ylim(low, high)
         log_ticks(ax.yaxis, [low, high], 5)
         ax.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: said_seconds(seconds)))
@@ -105,17 +103,15 @@ def overhead_by_phase(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot
         ax.grid(axis="y")
         ax.set_xlabel("non-zeros")
     caption = (
-        "Time of building by phase, over the non-zeros of the matrix, medians over J; the line is the sum of all "
-        f"phases. What is below {_LEAST_S * 1e6:g} µs stands at the lower edge."
-    )
-    if left_out:
-        caption += f" Of too many labels these are in the numbers alone: {'; '.join(left_out)}."
+        "Time of building by phase, over the non-zeros of the matrix, medians over J; the black crosses are the sum "
+        f"of all phases. What is below {_LEAST_S * 1e6:g} µs stands at the lower edge."
+    ) + in_numbers_alone(left_out, "; ")
     finding = _least_time(data)
-    return Plot("overhead-by-phase", caption, figure, data, "Time of building by phase", finding)
+    return Plot("overhead-by-phase", caption, figure, data, "Time of building by phase", finding.text)
 
 
 @remembered
-def _least_time(data: pd.DataFrame) -> str:
+def _least_time(data: pd.DataFrame) -> Finding:
     """Say in one sentence who builds in the least time."""
     totals = data[data["phase"] == TOTAL]
     return leading(totals, "seconds", "builds in the least time", said_seconds, less=True, case=("matrix",))

@@ -6,7 +6,7 @@ frame.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from io import BytesIO, StringIO
 
@@ -21,6 +21,7 @@ from spmark.report.tables.spreadsheet import csv_of
 
 MOST_SERIES = 12
 """Labels that one figure shows: a legend of more hides the plot, and colours of more look alike."""
+_NAMES = ["label", "implementation"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,26 +110,39 @@ def _svg(plot: Plot) -> bytes:
     return file.getvalue().encode()
 
 
-def looks_of(frame: pd.DataFrame) -> dict[str, Look]:
+def looks_of(frame: pd.DataFrame, sweep: pd.DataFrame, named: Sequence[str] = ()) -> dict[str, Look]:
     """Give the look of every label of a frame that is drawn: of `MOST_SERIES` at most.
 
-    Where labels are more, those that bear their implementation's name come before further configs, and those with more
-    rows before others; the rest are `not_drawn`.
+    Where labels are more, those that the figure's finding names come first. Of the others, those that bear their
+    implementation's name come before further configs, and those with more rows before others; the rest are `not_drawn`.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        What the figure draws, with ``label`` and ``implementation``.
+    sweep : DataFrame
+        All rows of the page, with the same columns: a label then looks alike in all figures of the page.
+    named : sequence of str
+        The labels that the figure's finding names.
     """
-    every = looks(set(zip(frame["label"], frame["implementation"], strict=True)))
-    if len(every) <= MOST_SERIES:
-        return every
-    own = set(frame.loc[frame["label"] == frame["implementation"], "label"])
     rows = frame["label"].value_counts()
-    chosen = sorted(every, key=lambda label: (label not in own, -int(rows[label])))[:MOST_SERIES]
+    of_both = pd.concat([sweep[_NAMES], frame[_NAMES]])
+    every = looks(set(zip(of_both["label"], of_both["implementation"], strict=True)))
+    every = {label: look for label, look in every.items() if label in rows}
+    own = set(frame.loc[frame["label"] == frame["implementation"], "label"])
+    chosen = sorted(every, key=lambda label: (label not in named, label not in own, -int(rows[label])))[:MOST_SERIES]
     return {label: look for label, look in every.items() if label in chosen}
 
 
-def not_drawn(frame: pd.DataFrame) -> str:
-    """Name the labels of a frame that `looks_of` leaves out, as a sentence of a caption; empty without any."""
-    left_out = sorted(set(frame["label"]) - set(looks_of(frame)), key=by_numbers)
-    return (
-        f" Of too many labels these {len(left_out)} are in the numbers alone: {', '.join(left_out)}."
-        if left_out
-        else ""
-    )
+def not_drawn(frame: pd.DataFrame, series: Collection[str]) -> str:
+    """Name the labels of a frame that are not among the drawn ones, as a sentence of a caption; empty without any."""
+    left_out = sorted(set(frame["label"]) - set(series), key=by_numbers)
+    return in_numbers_alone(left_out, ", ")
+
+
+def in_numbers_alone(names: Sequence[str], between: str) -> str:
+    """Say which labels are in the numbers and not in the picture, as a sentence of a caption; empty without any."""
+    if not names:
+        return ""
+    these = "this one is" if len(names) == 1 else f"these {len(names)} are"
+    return f" Of too many labels {these} in the numbers alone: {between.join(names)}."

@@ -6,7 +6,7 @@ One figure is about plans that searches saw, the other about single tiles, as in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import nan
 
 import numpy as np
@@ -20,7 +20,7 @@ from spmark.report.derive.statistics import mean_of
 from spmark.report.derive.tiles import TileAgreement
 from spmark.report.figures.panels import grid, log_ticks, scattered, titled
 from spmark.report.figures.plot import Plot, looks_of, not_drawn
-from spmark.report.figures.style import WIDTH_IN, in_style
+from spmark.report.figures.style import WIDTH_IN, Look, in_style
 from spmark.report.tables.table import Table
 
 _PREDICTED = "predicted_us"
@@ -98,28 +98,32 @@ def agreement_table(seen: pd.DataFrame) -> Table:
 
 
 @in_style
-def predicted_times(seen: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
+def predicted_times(seen: pd.DataFrame, derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
     """Draw the measured time of every plan against the predicted one.
 
     Parameters
     ----------
     seen : DataFrame
         As `spmark.report.load.candidates.measured` gives it; `predicted` of it must not be empty.
+    derived : DataFrame
+        The cases that searched, as `spmark.report.derive.cases.derive` gives them, for the looks of labels.
     width_in : float
         Width of the figure in inches.
     """
     data = in_panel_order(predicted(seen))
+    series = looks_of(data, derived)
     said = "; ".join(
-        f"{row['label']}, {row['op']}, {row['dtype']}: {row['pearson_score']:.3f} and {row['rmse_us'] * 1e-3:.2g} ms "
+        f"{row['label']}, {row['op']}, {row['dtype']}: {row['pearson_score']:z.3f} and {row['rmse_us'] * 1e-3:.2g} ms "
         f"over {row['plans']} plans of {row['cases']} cases"
         for row in agreement(data).to_dict("records")
     )
     caption = (
         "Time that a cost model predicts for a plan against what the search measured; plans of one case with the same "
-        "prediction are one point, the fastest. Dotted: as predicted." + not_drawn(data)
+        "prediction are one point, the fastest. Dotted: as predicted." + not_drawn(data, series)
     )
     finding = f"Pearson's correlation and root mean square error are for {said}." if said else ""
-    return Plot("predicted-times", caption, _against(data, width_in), data, "Predicted and measured times", finding)
+    figure = _against(data, series, width_in)
+    return Plot("predicted-times", caption, figure, data, "Predicted and measured times", finding)
 
 
 def tiles_held_out(seen: pd.DataFrame, agreements: Sequence[TileAgreement]) -> pd.DataFrame:
@@ -162,7 +166,7 @@ def tile_times(tiles: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
     """
     data = in_panel_order(tiles)
     said = "; ".join(
-        f"{op}, {dtype}: {np.corrcoef(part[_PREDICTED], part['measured_us'])[0, 1]:.3f} over {len(part)} tiles"
+        f"{op}, {dtype}: {np.corrcoef(part[_PREDICTED], part['measured_us'])[0, 1]:z.3f} over {len(part)} tiles"
         for (op, dtype), part in panels_of(data)
     )
     caption = (
@@ -170,12 +174,11 @@ def tile_times(tiles: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
         "device measured; the model was fitted to other tiles. Dotted: as predicted."
     )
     finding, heading = f"Pearson's correlation is for {said}.", "Predicted and measured times of single tiles"
-    return Plot("tile-times", caption, _against(data, width_in), data, heading, finding)
+    return Plot("tile-times", caption, _against(data, looks_of(data, data), width_in), data, heading, finding)
 
 
-def _against(data: pd.DataFrame, width_in: float) -> Figure:
+def _against(data: pd.DataFrame, series: Mapping[str, Look], width_in: float) -> Figure:
     """Draw ``measured_us`` against ``predicted_us``, a panel for each op and dtype."""
-    series = looks_of(data)
     drawn = data[data["label"].isin(series)]
     figure, axes = grid(len(panels_of(drawn)), series, "points", width_in, 2.3)
     for ax, part in titled(axes, drawn):

@@ -14,6 +14,7 @@ from spmark.report.derive.roof import (
     FROZEN_GATHER_BYTES_PER_S,
     FROZEN_LAUNCH_US,
     SIDES,
+    SPLIT_US,
     Bound,
     frozen_times,
     mean_shares,
@@ -21,7 +22,7 @@ from spmark.report.derive.roof import (
     under_roof,
 )
 from spmark.report.figures.bars import Places, grouped_bars, write_value
-from spmark.report.figures.findings import leading
+from spmark.report.figures.findings import Finding, counted, leading, sentence
 from spmark.report.figures.names import name_groups
 from spmark.report.figures.panels import axes_in, stacked, titled
 from spmark.report.figures.plot import Plot, looks_of, not_drawn
@@ -37,13 +38,14 @@ _MARKS = {
 }
 """Marker of a case, and the words for it in the legend's title, by the bound that holds."""
 _HEADINGS = {
-    "frozen-roof": f"Share of the frozen roof of {FROZEN_DEVICE}",
-    "roofline": "Share of the roof of the device's measured rates",
+    "frozen-roof": f"Share of the frozen roof of {FROZEN_DEVICE} (the least time by fixed rates)",
+    "roofline": "Share of the roof of the device's measured rates (the least time by these rates)",
 }
 _TOP = 1.3
 """Where the axis of shares ends: the values of means stand above the roof."""
 _TIMES = {"frozen": frozen_times, "measured": measured_times}
-_NOT_CALIBRATED = {Bound.LAUNCH: "the launch and the first loads", Bound.GATHER: "gathering rows"}
+_MANY_PASS = 0.1
+"""Share of a label's cases from which its mean says little: all that pass the roof count as 100 %."""
 
 
 def has_roof(derived: pd.DataFrame, roof: str) -> bool:
@@ -63,10 +65,12 @@ def frozen_roof(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
         Width of the figure in inches.
     """
     about = (
-        f"Share of the frozen roof of {FROZEN_DEVICE}, {FROZEN_LAUNCH_US:g} µs and the larger of the compulsory bytes "
-        f"at {FROZEN_BYTES_PER_S / 1e9:,.0f} GB/s and the gathered rows at {FROZEN_GATHER_BYTES_PER_S / 1e12:g} TB/s."
+        f"The frozen roof is the least time of a run by fixed rates of {FROZEN_DEVICE}, so that figures of different "
+        f"days compare: {FROZEN_LAUNCH_US:g} µs of launch, and the longer of reading and writing every byte once at "
+        f"{FROZEN_BYTES_PER_S / 1e9:,.0f} GB/s and reading a row of a dense operand for every non-zero at "
+        f"{FROZEN_GATHER_BYTES_PER_S / 1e12:g} TB/s."
     )
-    return _drawn("frozen-roof", about, under_roof(derived, frozen_times(derived)), width_in)
+    return _drawn("frozen-roof", about, under_roof(derived, frozen_times(derived)), derived, width_in)
 
 
 @in_style
@@ -81,15 +85,14 @@ def measured_roof(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
         Width of the figure in inches.
     """
     times = measured_times(derived)
-    unknown = [words for bound, words in _NOT_CALIBRATED.items() if _lacking(times, bound)]
     about = (
-        "Share of the roof of this device's measured rates: the launch with the first loads, and the largest of the "
-        "compulsory bytes at its copy bandwidth, the flops at its highest rate and the gathered rows at the rate of "
-        "random rows of that length."
+        "The roof is the least time of a run by the rates that were measured on this device: the launch with the first "
+        "loads, and the longest of reading and writing every byte once at its copy bandwidth, the flops at its highest "
+        "rate and reading a row of a dense operand for every non-zero at the rate of random rows of that length."
     )
-    if unknown:
-        about += f" Not calibrated here, and so left out: {' and '.join(unknown)}."
-    return _drawn("roofline", about, under_roof(derived, times), width_in)
+    if times[Bound.LAUNCH].isna().all():
+        about += " Nobody measured the launch and the first loads here, so the roof leaves these out."
+    return _drawn("roofline", about, under_roof(derived, times), derived, width_in)
 
 
 def roof_table(derived: pd.DataFrame) -> Table:
@@ -97,22 +100,18 @@ def roof_table(derived: pd.DataFrame) -> Table:
     means = [mean_shares(under_roof(derived, times(derived))).assign(roof=roof) for roof, times in _TIMES.items()]
     frame = pd.concat([part for part in means if len(part)] or means, ignore_index=True)
     note = (
-        f"Geometric means of roof over median, at most 1 for a case, with 95 % intervals over matrices. The frozen "
-        f"roof is that of {FROZEN_DEVICE} alone."
+        f"A roof is the least time of a run. Geometric means of roof over median, at most 1 for a case, with 95 % "
+        f"intervals over matrices. The frozen roof, by fixed rates, is that of {FROZEN_DEVICE} alone."
     )
     columns = ["roof", *(name for name in frame if name != "roof")]
     return Table("roofs", "Shares of the roof", note, frame[columns], Chapter.CASES)
 
 
-def _lacking(times: pd.DataFrame, bound: Bound) -> bool:
-    columns = [Bound.GATHER, Bound.BEYOND] if bound is Bound.GATHER else [bound]
-    return bool(times[columns].isna().all(axis=None))
-
-
-def _drawn(name: str, about: str, cases: pd.DataFrame, width_in: float) -> Plot:
+def _drawn(name: str, about: str, cases: pd.DataFrame, derived: pd.DataFrame, width_in: float) -> Plot:
     means = in_panel_order(mean_shares(cases))
     cases = in_panel_order(cases)
-    series = looks_of(cases)
+    finding = _nearest(cases)
+    series = looks_of(cases, derived, finding.labels)
     drawn, bounds = cases[cases["label"].isin(series)], set(cases["bound"])
     title = "  ".join(words for bound, (_, words) in _MARKS.items() if bound in bounds)
     figure, axes = stacked(len(panels_of(drawn)), series, "bars", width_in, title=title)
@@ -132,15 +131,35 @@ def _drawn(name: str, about: str, cases: pd.DataFrame, width_in: float) -> Plot:
         ax.axhline(1, color="black", linewidth=0.8)
         ax.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
     caption = (
-        f"{about} A share is at most 1: a kernel that finds rows in L1 can pass the roof. Bars are geometric means "
-        "with 95 % intervals over matrices, of the cases whose roof lies over and under the time that stands below; n "
-        f"is the most cases of a bar. Points are cases, by the bound that holds: "
+        f"{about} 100 % means that a run takes no longer than its roof. A run can be faster, since a kernel may find "
+        "rows in the small L1 cache; such a run counts as 100 %. Bars are geometric means with 95 % intervals over "
+        f"matrices. Cases with a roof over {SPLIT_US:g} µs stand apart from those with a shorter roof; "
+        "n is the most cases of a bar. Points are cases, by the part of the roof "
+        "that takes the longest: "
         f"{', '.join(f'{words[0]} {bound}' for bound, (_, words) in _MARKS.items() if bound in bounds)}. The means "
         "stand above their bars."
     )
-    leads, case = "comes nearest to the roof", ("matrix", "width")
-    finding = leading(cases, "share", leads, _said_share, case=case)
-    return Plot(name, caption + not_drawn(cases), figure, cases, _HEADINGS.get(name, ""), finding)
+    return Plot(name, caption + not_drawn(cases, series), figure, cases, _HEADINGS.get(name, ""), finding.text)
+
+
+def _nearest(cases: pd.DataFrame) -> Finding:
+    """Say in one sentence who comes nearest to the roof, and where many cases pass it how many do."""
+    told: list[str] = []
+    named: list[str] = []
+    for (op, dtype), part in panels_of(cases):
+        passes = part.groupby("label")["passes"].agg(["mean", "sum", "size"])
+        many = passes[passes["mean"] >= _MANY_PASS].sort_values("sum", ascending=False, kind="stable")
+        if many.empty:
+            lead = leading(part, "share", "comes nearest to the roof", _said_share, case=("matrix", "width"))
+            told.append(lead.text.removesuffix("."))
+            named += lead.labels
+            continue
+        most, (_, its, of) = str(many.index[0]), many.iloc[0]
+        alone = f"; {most} has the most, {its:.0f} of {of:.0f}" if list(many["sum"]).count(its) == 1 else ""
+        passing = f"{part['passes'].sum():,} of {counted(len(part), 'case')} pass the roof"
+        told.append(f"{op}, {dtype}: {passing}, so that shares name no leader{alone}")
+        named.append(most)
+    return Finding(sentence(told), tuple(dict.fromkeys(named)))
 
 
 def _said_share(share: float) -> str:

@@ -91,7 +91,9 @@ def time_over_series(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
         Width of the figure in inches.
     """
     data = series_of(derived)
-    looks = looks_of(data)
+    case = ("matrix", "width")
+    finding = leading(data, "median_us", "is fastest", _said_us, less=True, case=case)
+    looks = looks_of(data, derived, finding.labels)
     cells = list(data[data["label"].isin(looks)].groupby(_KEYS, sort=False))
     several = data[["op", "dtype"]].drop_duplicates().shape[0] > 1
     figure, axes = grid(len(cells), looks, "lines", width_in, 1.9)
@@ -118,10 +120,8 @@ def time_over_series(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
         "Median time of one run, with its 95 % interval, over the number in the matrix's name that varies (*); the "
         "matrices of one panel are drawn by the same rule."
     )
-    case = ("matrix", "width")
-    finding = leading(data, "median_us", "is fastest", _said_us, less=True, case=case)
     heading = "Time of one run over the number that varies"
-    return Plot("time-over-series", caption + not_drawn(data), figure, data, heading, finding)
+    return Plot("time-over-series", caption + not_drawn(data, looks), figure, data, heading, finding.text)
 
 
 def _said_us(us: float) -> str:

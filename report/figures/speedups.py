@@ -26,10 +26,10 @@ from spmark.report.derive.groups import (
     panels_of,
     rivals_of,
 )
-from spmark.report.derive.means import MOSTLY, kinds, mean_speedups, mean_speedups_by_kind
+from spmark.report.derive.means import MOSTLY, common_kinds, kinds, mean_speedups, mean_speedups_by_kind
 from spmark.report.derive.remember import remembered
-from spmark.report.figures.bars import by_group, said_ratio, without_bars
-from spmark.report.figures.findings import at_widths, beside_baseline, leading, most_matrices
+from spmark.report.figures.bars import by_group, said_ratio, titled_panels, without_bars
+from spmark.report.figures.findings import at_widths, beside_baseline, counted, leading, most_matrices
 from spmark.report.figures.names import broken, short_names
 from spmark.report.figures.panels import (
     axes_in,
@@ -50,6 +50,8 @@ LEAST_BAR = 1 / 6
 LEAST_POINT = 1 / 10
 """Points below are drawn at the edge, and lines leave their panel there."""
 _TITLE_POINTS = 8.0
+_MIXED = f"{ALL} mixed"
+"""The group of all kinds of matrices together."""
 _COMMON = {f"common_{name}": name for name in ("speedup", "speedup_low", "speedup_high", "cases")}
 _MADE = (MatrixKind.SYNTHETIC.value, MatrixKind.TWIN.value)
 
@@ -78,41 +80,52 @@ def speedup_per_matrix(derived: pd.DataFrame, baseline: str, width_in: float = W
     data = _means_per_matrix(derived, pooled=not curves)
     totals = [group for group in dict.fromkeys(data["group"]) if group not in matrices]
     axis = f"speed-up over\n{baseline}"
+    finding = leading(beside_baseline(rivals, baseline, "speedup"), "speedup", "is fastest", said_ratio)
+    series = looks_of(data, derived, finding.labels)
     if curves:
-        figure = _curves(data[data["group"].isin(matrices)], axis, width_in)
+        figure = _curves(data[data["group"].isin(matrices)], series, axis, width_in)
         caption = (
             f"Geometric-mean speed-up over {baseline} (1.0) of each matrix ({kinds(rivals)}), sorted for every "
-            "implementation on its own."
+            f"implementation on its own.{_said_means(data, totals, series)}"
         )
     else:
         wide = data["wide_share"] >= MOSTLY
         legend = f"{WIDE_MARK} half of its cases vary by more than ±{WIDE_SPEEDUP:.0%}" if wide.any() else ""
         figure = by_group(
-            data.assign(wide=wide), ("speedup", "speedup_low", "speedup_high"), [*matrices, *totals], width_in,
-            axis=axis, least=LEAST_BAR, below=_counts, title=legend,
+            data.assign(wide=wide), series, ("speedup", "speedup_low", "speedup_high"), [*matrices, *totals],
+            width_in, axis=axis, least=LEAST_BAR, below=_counts, title=legend,
         )  # fmt: skip
         layers = ", and of all layers of a sparsity (per cent of zeros) together" if pools else ""
         caption = (
             f"Geometric-mean speed-up over {baseline} (1.0) per matrix{layers}; whiskers are 95 % bootstrap intervals "
             f"over its widths, and over matrices in {'these and ' if pools else ''}the shaded groups, which are "
-            f"means over all matrices of a kind{' and over all kinds mixed' if len(totals) > 1 else ''}. Every bar "
+            f"means over all matrices of a kind{' and over all kinds mixed' if _MIXED in totals else ''}. Every bar "
             "of a group is over the same cases, those that all implementations with a bar in it solved: their number n "
             "stands under the name. Who solved no more than half of what any solved has no bar, but a mean of its own "
             f"in the table. Bars end at {LEAST_BAR:.2g}, with the value above where there is room."
-            + without_bars(data, "speedup")
+            + without_bars(titled_panels(data), "speedup", series)
         )
         if wide.any():
             caption += (
                 f" {WIDE_MARK} marks a bar of which at least half of the cases have a 95 % interval that reaches more "
                 f"than {WIDE_SPEEDUP:.0%} from the case's speed-up to either side: a busy machine, or runs that differ."
             )
-    finding = leading(beside_baseline(rivals, baseline, "speedup"), "speedup", "is fastest", said_ratio)
-    heading = f"Speed-up over {baseline} on each matrix"
-    return Plot("speedup-per-matrix", caption + not_drawn(data), figure, data, heading, finding)
+    heading = f"Speed-up over {baseline}{', over all matrices, sorted' if curves else ' on each matrix'}"
+    return Plot("speedup-per-matrix", caption + not_drawn(data, series), figure, data, heading, finding.text)
 
 
-def _curves(data: pd.DataFrame, axis: str, width_in: float) -> Figure:
-    series = looks_of(data)
+def _said_means(data: pd.DataFrame, totals: Sequence[str], series: Mapping[str, Look]) -> str:
+    """Tell the means over all matrices, which curves do not show, from the greatest on, as sentences of a caption."""
+    told = ""
+    for title, part in titled_panels(data[data["group"].isin(totals) & data["label"].isin(series)]):
+        last = part[(part["group"] == part["group"].iloc[-1]) & part["speedup"].notna()]
+        means = last.sort_values("speedup", ascending=False, kind="stable")
+        named = ", ".join(f"{row['label']} {said_ratio(row['speedup'])}" for row in means.to_dict("records"))
+        told += f" Means, {title}, over {counted(last['cases'].max(), 'common case')}: {named}." if named else ""
+    return told
+
+
+def _curves(data: pd.DataFrame, series: Mapping[str, Look], axis: str, width_in: float) -> Figure:
     figure, axes = stacked(len(panels_of(data)), series, "lines", width_in)
     for ax, part in titled(axes, data):
         ax.set_ylabel(axis)
@@ -134,7 +147,13 @@ def _means_per_matrix(derived: pd.DataFrame, *, pooled: bool) -> pd.DataFrame:
         single = pd.concat([single, of_layers], ignore_index=True)
     total = mean_speedups_by_kind(derived)
     alone = total["kinds"].nunique() == 1
+    # A mean over all kinds is the mean of one kind again where the common cases are of this kind alone.
+    covers = common_kinds(derived)
+    alike = [len(covers.get(panel, ())) == 1 for panel in zip(total["op"], total["dtype"], strict=True)]
+    repeats = total["kinds"].str.startswith("mixed") & pd.Series(alike, total.index, dtype=bool)
+    total = total[~repeats]
     total = total.assign(group=[ALL if alone else f"{ALL} {kind.split(':')[0]}" for kind in total["kinds"]])
+    total = total.drop_duplicates(["op", "dtype", "group", "label"])
     data = pd.concat([single, total], ignore_index=True)
     data = data.drop(columns=list(_COMMON.values())).rename(columns=_COMMON)
     columns = ["op", "dtype", "group", "kinds", "label", "implementation", *_COMMON.values(), "wide_share", "problems"]
@@ -181,14 +200,14 @@ def speedup_per_width(derived: pd.DataFrame, baseline: str, op: str, dtype: str,
         caption += f" Lines that leave the panel go below {LEAST_POINT:g}."
     columns = ["op", "dtype", "panel", "width", "label", "implementation", *_COMMON.values()]
     data = data[data["speedup"].notna()][columns].reset_index(drop=True)
-    series = looks_of(data)
+    finding = at_widths(beside_baseline(rivals, baseline, "speedup"), "speedup")
+    series = looks_of(data, derived, finding.labels)
     drawn = data[data["label"].isin(series)]
     cells = [(title, drawn[drawn["panel"] == panel]) for title, panel in panels]
     figure = _small_multiples(cells, series, f"{op}, {dtype}: speed-up over {baseline}", width_in)
-    finding = at_widths(beside_baseline(rivals, baseline, "speedup"), "speedup")
     heading = f"Speed-up over {baseline} against J: {op}, {dtype}"
     name = f"speedup-per-width-{op}-{dtype}"
-    return Plot(name, caption + not_drawn(data), figure, data, heading, finding)
+    return Plot(name, caption + not_drawn(data, series), figure, data, heading, finding.text)
 
 
 def _small_multiples(
@@ -234,7 +253,9 @@ def speedup_over_size(derived: pd.DataFrame, baseline: str, width_in: float = WI
         As for `speedup_per_matrix`.
     """
     data = _means_by_size(derived)
-    series = looks_of(data)
+    rivals = rivals_of(derived)
+    finding = most_matrices(beside_baseline(rivals, baseline, "speedup"), "speedup")
+    series = looks_of(data, derived, finding.labels)
     panels = panels_of(data[data["label"].isin(series)])
     figure = figure_with_legend(width_in, 1.9 * len(panels), series, "points")
     axes = figure.subplots(len(panels), 2, sharex="col", sharey="row", squeeze=False)
@@ -254,10 +275,8 @@ def speedup_over_size(derived: pd.DataFrame, baseline: str, width_in: float = WI
         "solved, against its non-zeros and its mean row. Hollow points are synthetic matrices and twins; points below "
         f"{LEAST_POINT:g} stand at the lower edge."
     )
-    rivals = rivals_of(derived)
-    finding = most_matrices(beside_baseline(rivals, baseline, "speedup"), "speedup")
     heading = f"Speed-up over {baseline} against the size of the matrix"
-    return Plot("speedup-over-size", caption + not_drawn(data), figure, data, heading, finding)
+    return Plot("speedup-over-size", caption + not_drawn(data, series), figure, data, heading, finding.text)
 
 
 @remembered

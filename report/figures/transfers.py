@@ -7,7 +7,7 @@ After figures 4 to 12 of the paper that ``methods.yaml`` names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from math import isfinite, nan
 from typing import Any
@@ -34,11 +34,11 @@ from spmark.report.figures.panels import (
 )
 from spmark.report.figures.plot import Plot
 from spmark.report.figures.style import WIDTH_IN, Look, in_style
+from spmark.report.figures.transfer_findings import HELD, SCORES, ahead, by_sizes, while_training, with_choice
 
 _CHOICES = {SAID["top1"]: Look("#0072b2", "o"), SAID["top5"]: Look("#6690ad", "s", "////")}
 _OPTIMUM = "optimum"
-_SCORES = {"prl": ("ranking loss", "#d55e00"), "opa": ("OPA", "#0072b2"), "tau": ("tau", "#009e73")}
-_HELD = "held_"
+_CURVES = {"prl": ("ranking loss", "#d55e00"), "opa": (SCORES["opa"], "#0072b2"), "tau": (SCORES["tau"], "#009e73")}
 _PANEL_IN = 2.2
 _BARS_IN = 1.9
 _BEYOND = 1.25
@@ -84,32 +84,10 @@ def method_bars(moved: Moved, figure: MovedFigure, width_in: float = WIDTH_IN) -
         ax.set_title(f"{title}\noptimum {part['optimum_speedup'].iloc[0]:.3g}×", loc="left")
     caption = (
         f"{figure.shows}: speed-up over the platform's default config, geometric means over matrices. Grey: baselines. "
-        "Dashed: the optimum of the same configs." + without_bars(data, "value")
+        "Dashed: the optimum of the same configs." + without_bars(panels_of(data), "value")
     )
-    finding = _ahead(moved, set(data["method"]))
+    finding = ahead(moved, set(data["method"]))
     return Plot(figure.name, _told(caption, _seeds(data), _beside(moved)), canvas, data, figure.shows, finding)
-
-
-def _ahead(moved: Moved, among: Collection[str]) -> str:
-    """Say in one sentence whose first choice is fastest; a tie where the next is within the interval over seeds."""
-    told = []
-    for title, part in panels_of(moved.gains[moved.gains["headline"]]):
-        known = part[part["method"].isin(among) & part["top1_speedup"].notna()]
-        if known.empty:
-            continue
-        first, *others = known.sort_values(["top1_speedup", "method"], ascending=[False, True]).to_dict("records")
-        said = f"{known_methods().title(first['method'])} with {first['top1_speedup']:.2f}×"
-        if not others:
-            told.append(f"{title}: {said} alone")
-            continue
-        second = others[0]
-        factor = first["top1_speedup"] / second["top1_speedup"]
-        tie = ", a tie within the interval over seeds" if first["top1_speedup_low"] <= second["top1_speedup"] else ""
-        told.append(
-            f"{title}: {said} before {known_methods().title(second['method'])} with {second['top1_speedup']:.2f}×, "
-            f"a factor of {factor:.2f}{tie}"
-        )
-    return sentence(told)
 
 
 def bars_of(moved: Moved, figure: MovedFigure) -> pd.DataFrame:
@@ -146,7 +124,7 @@ def each_matrix(moved: Moved, figure: MovedFigure, width_in: float = WIDTH_IN) -
     data = _ranked(moved)
     panels = panels_of(data)
     names = [method for method in methods.methods if method in set(data["label"])]
-    series = {_named(name): _look(name) for name in names} | {_OPTIMUM: Look("#000000", "_")}
+    series = {with_choice(name): _look(name) for name in names} | {_OPTIMUM: Look("#000000", "_")}
     canvas, axes = stacked(len(panels), series, "points", width_in)
     for ax, (title, part) in zip(axes, panels, strict=True):
         optimum = part.drop_duplicates("matrix").sort_values("rank")
@@ -199,17 +177,17 @@ def training_curves(moved: Moved, figure: MovedFigure, width_in: float = WIDTH_I
         for title, part in panels_of(moved.curves)
         for phase, own in part.groupby("phase", sort=False)
     ]
-    series = {name: Look(colour, "") for name, colour in _SCORES.values()}
-    series |= {f"{name}, held out": Look(colour, "", "////") for name, colour in _SCORES.values()}
+    series = {name: Look(colour, "") for name, colour in _CURVES.values()}
+    series |= {f"{name}, held out": Look(colour, "", "////") for name, colour in _CURVES.values()}
     canvas, axes = grid(len(parts), series, "lines", width_in, _PANEL_IN)
     for ax, (title, part) in zip(axes, parts, strict=True):
         for value, own in part.groupby("value_of", sort=False):
-            colour = _SCORES[str(value).removeprefix(_HELD)][1]
-            dashed = "--" if str(value).startswith(_HELD) else "-"
+            colour = _CURVES[str(value).removeprefix(HELD)][1]
+            dashed = "--" if str(value).startswith(HELD) else "-"
             ax.plot(own["epoch"], own["value"], dashed, color=colour, linewidth=1.0, zorder=3)
             ax.fill_between(own["epoch"], own["value_low"], own["value_high"], color=colour, alpha=0.15, linewidth=0)
         for score, ceiling in _ceilings(moved, part):
-            ax.axhline(ceiling, color=_SCORES[score][1], linestyle=":", linewidth=0.9)
+            ax.axhline(ceiling, color=_CURVES[score][1], linestyle=":", linewidth=0.9)
         ax.set_ylim(min(0.0, part["value"].min()) - _MARGIN, max(1.0, part["value"].max()) + _MARGIN)
         ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         ax.set_xlabel("epoch")
@@ -220,30 +198,16 @@ def training_curves(moved: Moved, figure: MovedFigure, width_in: float = WIDTH_I
         "of the evaluation samples held against the second half, which no order of configs exceeds reliably. Bands "
         "that leave the panel are cut."
     )
-    finding = _scores_beside(moved)
+    finding = while_training(moved.curves)
     return Plot(figure.name, _told(caption, _beside(moved)), canvas, moved.curves, figure.shows, finding)
 
 
 def _ceilings(moved: Moved, part: pd.DataFrame) -> Iterator[tuple[str, float]]:
     gains = moved.gains.merge(part[PANEL].drop_duplicates(), on=PANEL)
-    for score in ("opa", "tau"):
+    for score in SCORES:
         ceiling = float(gains[f"{score}_ceiling_score"].iloc[0])
         if isfinite(ceiling):
             yield score, ceiling
-
-
-def _scores_beside(moved: Moved) -> str:
-    """Tell OPA and tau of subject and baselines on the evaluation matrices."""
-    methods, told = known_methods(), []
-    for title, part in panels_of(moved.gains[moved.gains["headline"]]):
-        shown = part[part["method"].isin([methods.subject, *methods.baselines])]
-        scores = [
-            f"{methods.title(row['method'])} {row['opa_score']:.2f} and {row['tau_score']:.2f}"
-            for row in shown.to_dict("records")
-            if isfinite(row["opa_score"])
-        ]
-        told.append(f"{title}: {', '.join(scores)}")
-    return f"OPA and tau on the evaluation matrices: {'; '.join(told)}."
 
 
 @in_style
@@ -252,7 +216,7 @@ def over_sizes(moved: Moved, figure: MovedFigure, width_in: float = WIDTH_IN) ->
     data = sizes_of(moved, figure)
     panels = panels_of(data)
     names = [name for name in known_methods().methods if name in set(data["label"])]
-    series = {_named(name): _look(name) for name in names} | {_OPTIMUM: Look("#000000", "", "////")}
+    series = {with_choice(name): _look(name) for name in names} | {_OPTIMUM: Look("#000000", "", "////")}
     canvas, axes = grid(len(panels), series, "lines", width_in, _PANEL_IN)
     for ax, (title, part) in zip(axes, panels, strict=True):
         for name in names:
@@ -279,7 +243,7 @@ def over_sizes(moved: Moved, figure: MovedFigure, width_in: float = WIDTH_IN) ->
         f"{figure.shows}: speed-up of the first choice over the default config, geometric means over matrices. "
         "Level lines do not depend on the number. Dashed: the optimum."
     )
-    finding = _ahead(moved, names)
+    finding = by_sizes(data, figure)
     return Plot(figure.name, _told(caption, _seeds(data), _beside(moved)), canvas, data, figure.shows, finding)
 
 
@@ -335,14 +299,6 @@ _KINDS: dict[str, tuple[Callable[..., Plot], Callable[[Moved, MovedFigure], bool
     "training": (training_curves, _has_curves),
     "sizes": (over_sizes, _has_sizes),
 }
-
-
-def _named(method: str) -> str:
-    """Give a method's name in a legend, with the choice that a baseline is shown by where that is not the first."""
-    methods = known_methods()
-    baseline = methods.baselines.get(method)
-    choice = f", {SAID['top5']}" if baseline and baseline.choices[0] == "top5" else ""
-    return methods.title(method) + choice
 
 
 def _look(method: str) -> Look:

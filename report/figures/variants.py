@@ -13,9 +13,9 @@ from spmark.report.derive.cases import SPENT_PHASES, beside, spent_s
 from spmark.report.derive.groups import ALL, MOST_POOLED, groups_of, in_panel_order
 from spmark.report.derive.means import over_matrices
 from spmark.report.derive.remember import remembered
-from spmark.report.figures.bars import by_group, said_ratio
+from spmark.report.figures.bars import by_group, said_ratio, titled_panels, without_bars
 from spmark.report.figures.findings import CASE, leading
-from spmark.report.figures.plot import Plot, not_drawn
+from spmark.report.figures.plot import Plot, looks_of, not_drawn
 from spmark.report.figures.style import WIDTH_IN, in_style
 from spmark.report.tables.table import Table
 
@@ -120,17 +120,19 @@ def variant_ratios(derived: pd.DataFrame, ratio: str, width_in: float = WIDTH_IN
     what = "time" if ratio == "time_ratio" else "search time"
     firsts = ", ".join(dict.fromkeys(data["over"]))
     axis = f"{what} over\n{firsts if len(firsts) <= _MOST_LETTERS else 'the first'}"
-    figure = by_group(data, columns, list(dict.fromkeys(data["group"])), width_in, axis=axis)
+    leads = "is fastest" if ratio == "time_ratio" else "searches the shortest"
+    told = [leading(part, ratio, leads, said_ratio, less=True) for part in _with_firsts(variant_cases(derived), ratio)]
+    series = looks_of(data, derived, [label for one in told for label in one.labels])
+    figure = by_group(data, series, columns, list(dict.fromkeys(data["group"])), width_in, axis=axis)
     spent = "" if ratio == "time_ratio" else f" ({', '.join(SPENT_PHASES)})"
     caption = (
         f"Geometric-mean {what}{spent} of each config over that of {firsts} (1.0): above 1 it takes longer. Whiskers "
         "are 95 % intervals over the widths of a matrix, and over matrices in pools of layers and in the shaded group, "
-        "over the cases that both solved."
+        "over the cases that both solved." + without_bars(titled_panels(data), ratio, series)
     )
-    leads = "is fastest" if ratio == "time_ratio" else "searches the shortest"
-    told = [leading(part, ratio, leads, said_ratio, less=True) for part in _with_firsts(variant_cases(derived), ratio)]
     heading = f"{what.capitalize()} of each config over that of {firsts}"
-    return Plot(_NAMES[ratio], caption + not_drawn(data), figure, data, heading, " ".join(told))
+    finding = " ".join(one.text for one in told)
+    return Plot(_NAMES[ratio], caption + not_drawn(data, series), figure, data, heading, finding)
 
 
 @remembered

@@ -54,6 +54,7 @@ def device_spec(name: str = "test-gpu", kind: DeviceKind = DeviceKind.CUDA) -> D
         read_bytes_per_s=4.2e12,
         fma_flops_per_s=6e13,
         tensor_flops_per_s={"float16": 8e14},
+        l2_gather_bytes_per_s={64: 2e13},
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from spmark.impls.core.record import Status
 from spmark.report.derive.cases import derive
-from spmark.report.derive.means import mean_speedups, mean_speedups_by_kind, over_matrices
+from spmark.report.derive.means import common_kinds, mean_speedups, mean_speedups_by_kind, over_matrices
 from spmark.report.derive.statistics import geometric_mean
 from spmark.report.load.records import load_records
 
@@ -101,6 +101,13 @@ def test_kinds_of_matrices_are_apart_and_their_mixture_says_so(derived):
     assert means.loc[("mixed: pattern, twin", "gespmm"), "speedup"] == pytest.approx(4 ** (1 / 3))
     alone = mean_speedups_by_kind(derived[derived["matrix_kind"] == "twin"])
     assert set(alone["kinds"]) == {"twin"}
+
+
+def test_kinds_of_common_cases(derived):
+    derived.loc[derived["matrix"] == "ogb/b", "matrix_kind"] = "twin"
+    assert common_kinds(derived) == {("spmm", "float32"): {"pattern", "twin"}}
+    derived.loc[(derived["label"] == "gespmm") & (derived["matrix"] == "ogb/b"), "speedup"] = np.nan
+    assert common_kinds(derived) == {("spmm", "float32"): {"pattern"}}
 
 
 def test_an_interval_is_over_matrices_where_there_are_several():

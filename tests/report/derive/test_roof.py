@@ -55,6 +55,7 @@ def test_the_frozen_roof_by_hand(derived_of):
     assert cases["side"].tolist() == ["under 6 µs", "over 6 µs", "over 6 µs", "over 6 µs"]
     # What finds its rows in L1 passes the roof, and its share is 1.
     assert cases["share"].tolist() == pytest.approx([0.5, 0.5, 1.0, 0.01 * (3.5 + 256 / 8.5)])
+    assert cases["passes"].tolist() == [False, False, True, False]
 
 
 def test_the_frozen_roof_is_of_one_gpu(derived_of):
@@ -77,13 +78,19 @@ def test_measured_rates_by_hand(derived_of):
     assert cases["bound"].tolist() == [Bound.LAUNCH, Bound.GATHER, Bound.GATHER, Bound.BEYOND]
 
 
-def test_rates_that_nobody_measured_are_left_out(derived_of):
-    derived = derived_of(row("dense", 1_000_000, 4.0, 100.0))
+def test_a_launch_that_nobody_measured_is_left_out(derived_of):
+    derived = derived_of(row("dense", 1_000_000, 4.0, 100.0), l2_gather_bytes_per_s={128: 400e12})
     times = measured_times(derived)
-    assert times[[Bound.LAUNCH, Bound.GATHER, Bound.BEYOND]].isna().all(axis=None)
+    assert times[[Bound.LAUNCH, Bound.BEYOND]].isna().all(axis=None)
     (case,) = under_roof(derived, times).to_dict("records")
     # 256 Mflop at 60 Tflop/s take longer than 4 MB at 4 TB/s.
     assert (case["bound"], case["roof_us"]) == (Bound.FLOPS, pytest.approx(256 / 60))
+
+
+def test_without_the_rate_of_gathering_there_is_no_roof(derived_of):
+    derived = derived_of(row("dense", 1_000_000, 4.0, 100.0), **(CALIBRATED | {"l2_gather_bytes_per_s": {}}))
+    assert measured_times(derived).isna().all(axis=None)
+    assert under_roof(derived, measured_times(derived)).empty
 
 
 def test_mean_shares_are_over_the_cases_of_a_side(derived_of):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from math import inf
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from spmark.report.figures.costs import break_even, paid_off, search_time, searched
+from spmark.report.figures.costs import _most_paid_off, break_even, paid_off, search_time, searched
 
 
 def test_search_times_leave_uploading_out(derived):
@@ -25,6 +26,30 @@ def test_break_even_counts(derived):
     assert data.loc["gespmm", "break_even_runs"].to_dict()[("ogb/large", 32)] == inf
     assert data.loc["gespmm", "break_even_runs"].to_dict()[("ogb/small", 32)] == 0
     assert data.loc[("gespmm", "ogb/small", 32), "break_even_runs_with_compile"] == 100_000
+
+
+def test_of_equal_shares_the_fewer_runs_lead():
+    """Two labels pay off in all cases, one after more runs; a third one costs nothing and pays off in half of them."""
+    runs = {"late": [40.0, 20.0], "soon": [2.0, 1.0], "free": [0.0, inf], "never": [inf, inf]}
+    rows = pd.DataFrame(
+        {"op": "spmm", "dtype": "float32", "matrix": f"m{at}", "width": 32, "seed": 0, "label": label,
+         "break_even_runs": count}
+        for label, counts in runs.items() for at, count in enumerate(counts)
+    )  # fmt: skip
+
+    def said(*labels):
+        return _most_paid_off(rows[rows["label"].isin(labels)])
+
+    assert said("late", "soon", "free").text == (
+        "spmm, float32: soon pays off in 100 % of the cases, half of these within 2 runs; late does in 100 % of the "
+        "cases, half of these within 30 runs."
+    ).replace(" %", "%")
+    assert said("late", "soon", "free").labels == ("soon", "late")
+    assert said("free", "never").text == (
+        "spmm, float32: free pays off in 50% of the cases, half of these at once; never does in 0% of the cases."
+    )
+    even = pd.concat([rows, rows[rows["label"] == "soon"].assign(label="other")])
+    assert _most_paid_off(even[even["label"].isin(["soon", "other"])]).text.endswith("within 2 runs, a tie.")
 
 
 def test_steps_of_what_has_paid_off():

@@ -10,12 +10,14 @@ import pytest
 
 from spmark.report.figures.findings import (
     NO_LEAD,
+    Finding,
     at_widths,
     beside_baseline,
     lead_of,
     leading,
     most_matrices,
     said_seconds,
+    too_few,
 )
 
 
@@ -53,11 +55,11 @@ def test_a_difference_within_the_interval_is_a_tie():
     rng = np.random.default_rng(1)
     base = rng.lognormal(0, 1, 20)
     rows = cases(a=list(base * rng.lognormal(0.01, 0.2, 20)), b=list(base))
-    said = leading(rows, "speedup", "is fastest", lambda mean: f"{mean:.2f}×")
+    said = leading(rows, "speedup", "is fastest", lambda mean: f"{mean:.2f}×").text
     assert " tie, a factor of " in said
     # Matrices differ by far more than the two labels: what one gains on each of them is no tie.
     apart = cases(a=list(base * 1.05 * rng.lognormal(0, 0.01, 20)), b=list(base))
-    said = leading(apart, "speedup", "is fastest", lambda mean: f"{mean:.2f}×")
+    said = leading(apart, "speedup", "is fastest", lambda mean: f"{mean:.2f}×").text
     assert said.startswith("spmm, float32: a is fastest with ")
     assert said.endswith(", over 20 cases.")
 
@@ -72,14 +74,35 @@ def test_equal_labels_tie_also_without_an_interval():
 def test_who_solved_no_more_than_half_leads_nothing():
     lead = lead_of(cases(a=[1, 1, 1, 1], b=[9, nan, nan, nan]), "speedup")
     assert lead is not None
-    assert (lead.first, lead.second, lead.cases) == ("a", "", 4)
+    assert (lead.first, lead.second, lead.cases, lead.left_out) == ("a", "", 4, ("b",))
+
+
+def test_who_is_not_compared_is_named():
+    rows = cases(a=[1, 1, 1, 1], b=[2, 2, 2, 2], c=[9, nan, nan, nan], d=[9, 9, nan, nan])
+    finding = leading(rows, "speedup", "is fastest", str)
+    assert finding.text.endswith("over 4 cases; c and d share too few cases to be compared.")
+    assert finding.labels == ("b", "a")
+    wide = cases(a=[1, 1], b=[2, 2], d=[9, nan]).assign(width=64)
+    said = at_widths(pd.concat([rows, wide]), "speedup").text
+    assert said.endswith(
+        "; c shares too few cases to be compared at J = 32; d shares too few cases to be compared at J = 32, 64."
+    )
+    assert too_few(list("abcde")) == "; a, b, c and 2 more share too few cases to be compared"
+    assert too_few(list("abcd")) == "; a, b, c and d share too few cases to be compared"
+    assert too_few([]) == ""
+
+
+def test_a_lead_that_is_written_as_one_is_a_tie():
+    base = np.array([1.0, 4.0, 2.0])
+    said = leading(cases(a=list(base * 1.001), b=list(base)), "speedup", "is fastest", lambda mean: f"{mean:.2f}×").text
+    assert " tie, a factor of 1.00 (95 % interval 1.00 to 1.00) apart" in said
 
 
 def test_without_common_cases_none_leads():
     rows = cases(a=[1, 1, nan], b=[nan, 1, 1], c=[1, nan, 1])
     assert lead_of(rows, "speedup") is None
-    assert leading(rows, "speedup", "is fastest", str) == f"spmm, float32: {NO_LEAD}."
-    assert at_widths(rows, "speedup") == f"{NO_LEAD}."
+    assert leading(rows, "speedup", "is fastest", str) == Finding(f"spmm, float32: {NO_LEAD}.")
+    assert at_widths(rows, "speedup") == Finding(f"{NO_LEAD}.")
 
 
 def test_the_baseline_stands_beside_with_a_ratio_of_one():
@@ -93,8 +116,10 @@ def test_the_baseline_stands_beside_with_a_ratio_of_one():
 def test_matrices_are_counted_for_each_label():
     rows = cases(a=[2, 8, 1], b=[1, 4, 3])
     said = "spmm, float32: a is fastest on 2 of 3 matrices, by a factor of 2.00 in the mean; b on 1."
-    assert most_matrices(rows, "speedup") == said
-    assert most_matrices(cases(a=[2, 1], b=[1, 2]), "speedup").endswith("b on 1, a tie.")
+    assert most_matrices(rows, "speedup") == Finding(said, ("a", "b"))
+    assert most_matrices(cases(a=[2, 1], b=[1, 2]), "speedup").text.endswith("; b on 1 (a tie).")
+    close = most_matrices(cases(a=[1.001, 2, 4], b=[1, 1.999, 4.001]), "speedup").text
+    assert "a is fastest on 2 of 3 matrices, by next to nothing in the mean; b on 1." in close
 
 
 def test_each_width_has_a_leader():
@@ -103,9 +128,10 @@ def test_each_width_has_a_leader():
     even = cases(a=[1, 1], b=[1, 1]).assign(width=128)
     said = (
         "a is fastest at J = 32, a factor of 2.00 from the next; b is fastest at J = 64, a factor of 4.24 from the "
-        "next; a and b tie at J = 128, a factor of 1.00 from the next."
+        "next; a and b tie at J = 128, a factor of 1.00 apart."
     )
-    assert at_widths(pd.concat([rows, wide, even]), "speedup") == said
+    assert at_widths(pd.concat([rows, wide, even]), "speedup") == Finding(said, ("a", "b"))
+    assert at_widths(cases(a=[1, 1]), "speedup").text == "a stands alone at J = 32."
 
 
 def test_times_have_units():

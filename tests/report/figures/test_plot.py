@@ -38,8 +38,28 @@ def test_labels_beyond_the_limit_are_named():
     frame = pd.DataFrame(
         [{"label": label, "implementation": name} for label, name, count in rows for _ in range(count)]
     )
-    shown = looks_of(frame)
+    shown = looks_of(frame, frame)
     assert len(shown) == MOST_SERIES
     assert {"mine", "config 19"} <= set(shown)
-    assert not_drawn(frame).startswith(" Of too many labels these 9 are in the numbers alone: config 10, config 11")
-    assert not_drawn(frame[frame["label"].isin(shown)]) == ""
+    said = not_drawn(frame, shown)
+    assert said.startswith(" Of too many labels these 9 are in the numbers alone: config 10, config 11")
+    assert not_drawn(frame[frame["label"].isin([*shown, "config 17"])], shown) == (
+        " Of too many labels this one is in the numbers alone: config 17."
+    )
+    assert not_drawn(frame[frame["label"].isin(shown)], shown) == ""
+
+
+def test_what_a_finding_names_is_drawn():
+    names = ["mine", *(f"config {at:02}" for at in range(20))]
+    frame = pd.DataFrame([{"label": label, "implementation": "mine"} for label in names])
+    assert not {"config 17", "config 18"} & set(looks_of(frame, frame))
+    shown = looks_of(frame, frame, ("config 18", "config 17"))
+    assert len(shown) == MOST_SERIES
+    assert {"mine", "config 17", "config 18"} <= set(shown)
+
+
+def test_a_label_looks_alike_in_all_figures_of_a_page():
+    sweep = pd.DataFrame([{"label": label, "implementation": "mine"} for label in ("mine", "other", "third")])
+    few = looks_of(sweep[sweep["label"] != "mine"], sweep)
+    assert list(few) == ["other", "third"]
+    assert few == {label: look for label, look in looks_of(sweep, sweep).items() if label in few}

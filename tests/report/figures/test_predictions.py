@@ -32,7 +32,7 @@ def test_two_plans_have_no_correlation(seen):
 
 
 def test_predicted_times_are_drawn_with_their_agreement(seen):
-    plot = predicted_times(seen)
+    plot = predicted_times(seen, seen)
     assert "7 plans of 3 cases" in plot.finding
     assert sorted(plot.data["measured_us"]) == [4.5, 6, 9, 10, 30, 50, 60]
 
@@ -40,7 +40,8 @@ def test_predicted_times_are_drawn_with_their_agreement(seen):
 @pytest.mark.parametrize("width_in", [WIDTH_IN, COLUMN_IN])
 def test_texts_stay_apart(seen, width_in):
     more = [seen.assign(op=op, label=f"{op}_with_a_long_name") for op in ("sddmm", "sddmm-scaled")]
-    assert_readable(predicted_times(pd.concat([seen, *more], ignore_index=True), width_in).figure)
+    every = pd.concat([seen, *more], ignore_index=True)
+    assert_readable(predicted_times(every, every, width_in).figure)
 
 
 def agreement_of(operator: str, dtype: str, pairs: list[tuple[float, float]]) -> TileAgreement:

@@ -95,7 +95,7 @@ def test_curves_have_both_phases_and_ceilings(moved: Any) -> None:
     assert [ax.get_title(loc="left").split("\n")[1] for ax in plot.figure.axes] == ["pre-training", "fine-tuning"]
     flat = [line for line in plot.figure.axes[1].lines if line.get_linestyle() == ":"]
     assert [float(np.asarray(line.get_ydata())[0]) for line in flat] == pytest.approx([0.95, 0.9])
-    assert "LightGBM 0.74 and 0.48" in plot.finding
+    assert "fine-tuning: held-out OPA goes from 0.54 to 0.78, held-out tau goes from 0.08 to 0.56." in plot.finding
 
 
 def test_sizes_are_curves_beside_level_lines(moved: Any) -> None:
@@ -115,6 +115,12 @@ def test_sizes_are_curves_beside_level_lines(moved: Any) -> None:
     plot = over_sizes(facts, figure("overhead"))
     assert set(plot.data.loc[plot.data["matrices_used"] > 0, "method"]) == {"scratch"}
     assert "target matrices" in plot.figure.axes[0].get_xlabel()
+    first, last = (np.exp(gain * MEAN_GAIN) for gain in (0.7, 0.95))
+    said = f"DASH goes from {first:.2f}× with 1 target matrix to {last:.2f}× with 10, "
+    assert said in over_sizes(facts, figure("finetune")).finding
+    findings = [over_sizes(facts, figure(name)).finding for name in ("overhead", "negative", "finetune")]
+    assert len(set(findings)) == 3
+    assert f"DASH at {np.exp(0.9 * MEAN_GAIN):.2f}×" in findings[0]
 
 
 @pytest.mark.parametrize("width_in", [WIDTH_IN, COLUMN_IN], ids=["wide", "narrow"])

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
+from matplotlib.colors import to_hex
 
 from spmark.impls.core.record import Baseline
 from spmark.report.derive.cases import derive
+from spmark.report.figures.style import LOOKS
 from spmark.report.figures.variants import MOST_VARIANTS, drawable, variant_cases, variant_ratios, variants
 from spmark.report.load.records import load_records
 
@@ -66,6 +68,14 @@ def test_bars_show_the_means(records, write):
     assert plot.name == "variant-searches"
     assert set(plot.data["label"]) == {"stile_levels_1"}
     assert "that of stile" in plot.caption
+
+
+def test_configs_keep_the_looks_of_other_figures(records, write):
+    """The first label, which other figures draw in the implementation's own colour, has no bar here."""
+    plot = variant_ratios(derived_of(records, write), "time_ratio")
+    drawn = {to_hex(bar.get_facecolor()) for bar in plot.figure.axes[0].patches}
+    assert LOOKS["stile"].colour not in drawn
+    assert "No bar for lack of results: stile_blocks on ogb/b." in plot.caption
 
 
 def test_what_has_no_variants_is_not_drawn(records, write):
