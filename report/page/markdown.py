@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from spmark.report.figures.plot import Drawing
 from spmark.report.page.content import Report, Section, SweepPage
-from spmark.report.tables.cells import heading, shown
+from spmark.report.tables.cells import shown
 from spmark.report.tables.table import Table
 
 MOST_ROWS = 200
@@ -50,7 +50,7 @@ def _table(table: Table, csv: PurePosixPath) -> str:
     columns, cells = shown(table.frame)  # which the pages and LaTeX show, too
     cells = cells if whole else cells[:MOST_ROWS]
     parts = [f"### {_safe(table.title)}", _safe(table.note)] if table.note else [f"### {_safe(table.title)}"]
-    parts.append(_rows([heading(c) for c in columns], [[_safe(cell.text) for cell in row] for row in cells]))
+    parts.append(_rows([table.heading(c) for c in columns], [[_safe(cell.text) for cell in row] for row in cells]))
     if len(cells) < len(table.frame):
         parts.append(
             f"The first {len(cells)} of {len(table.frame)} rows; all are in [the CSV file]({csv / table.name}.csv)."

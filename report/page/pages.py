@@ -23,7 +23,7 @@ from spmark.report.figures.plot import Drawing
 from spmark.report.figures.style import looks
 from spmark.report.page.content import Report, Section, SweepPage
 from spmark.report.page.points import Points
-from spmark.report.tables.cells import Cell, heading, number, shown
+from spmark.report.tables.cells import Cell, number, shown
 from spmark.report.tables.spreadsheet import csv_of
 from spmark.report.tables.table import Chapter, Table, first_line
 from spmark.report.tables.winners import WinnerMap
@@ -203,7 +203,7 @@ def _pieces(block: Drawing | Table, room: int) -> Iterator[_Piece]:
     else:
         columns, rows = shown(block.frame)
         numeric = [any(row[place].number is not None for row in rows) for place in range(len(columns))]
-        heads = list(zip(map(heading, columns), numeric, strict=True))
+        heads = list(zip(map(block.heading, columns), numeric, strict=True))
         sizes = [sum(map(_size, row)) for row in rows]
         # A table that fits on a page of its own is not torn apart.
         room = room if sum(sizes) <= room else _ROOM
