@@ -247,7 +247,7 @@ def _overview(pooled: pd.DataFrame, baseline: str | None, cards: Sequence[Table]
     systems = {
         of.paper: of.title.partition(":")[0] for of in sorted(map(load_published, PAPERS), key=lambda p: p.place)
     }
-    means = [systems_table(pooled, baseline, systems), winner_map(pooled, baseline)] if baseline else []
+    means = [systems_table(pooled, baseline, systems), winner_map(pooled, baseline, systems)] if baseline else []
     facts = facts_of(pooled, kind, baseline)
     return Section(device, MEASURED[kind], facts, [], _named([*means, *cards], path_component(device)))
 

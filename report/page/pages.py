@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from functools import cache
 from html import escape
 from math import isinf
@@ -23,10 +23,10 @@ from spmark.report.figures.plot import Drawing
 from spmark.report.figures.style import looks
 from spmark.report.page.content import Report, Section, SweepPage
 from spmark.report.page.points import Points
-from spmark.report.tables.cells import Cell, number, shown
+from spmark.report.tables.cells import Cell, shown
 from spmark.report.tables.spreadsheet import csv_of
 from spmark.report.tables.table import Chapter, Table, first_line
-from spmark.report.tables.winners import WinnerMap
+from spmark.report.tables.winners import Place, WinnerMap, place_of
 
 FIGURES, TABLES, SWEEPS, VENDOR = "figures", "tables", "sweeps", "vendor"
 LIBRARY = "chart.umd.min.js"
@@ -230,10 +230,9 @@ def _grid(block: WinnerMap) -> _Piece:
     panels = []
     for (op, dtype), part in panels_of(block.frame):
         widths = sorted(int(width) for width in part["width"].unique())
-        rows: dict[str, dict[int, tuple[str, str]]] = {}
-        for place in part.to_dict("records"):
-            told = str(place["implementation"]), number("speedup", place["speedup"])
-            rows.setdefault(str(place["matrix"]), {})[int(place["width"])] = told
+        rows: dict[str, dict[int, Place]] = {}
+        for row in part.to_dict("records"):
+            rows.setdefault(str(row["matrix"]), {})[int(row["width"])] = place_of(row)
         panels.append(
             {
                 "name": f"{op}, {dtype}",
@@ -243,8 +242,12 @@ def _grid(block: WinnerMap) -> _Piece:
         )
     names = [str(name) for name in dict.fromkeys(block.frame["implementation"])]
     colours = {name: look.colour for name, look in looks(zip(names, names, strict=True)).items()}
-    text = block.frame["matrix"].map(lambda matrix: len(escape(matrix))).sum()
-    return _Piece("grid", block, panels=panels, colours=colours, size=int(text) + _OF_PLACE * len(block.frame))
+    size = sum(
+        len(escape(matrix)) + sum(len(escape("".join(astuple(place)))) + _OF_PLACE for place in places if place)
+        for panel in panels
+        for matrix, places in panel["rows"]
+    )
+    return _Piece("grid", block, panels=panels, colours=colours, size=size)
 
 
 def points_json(points: Points) -> str:
