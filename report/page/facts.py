@@ -9,6 +9,7 @@ import pandas as pd
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.record import Environment, Flush, Status
+from spmark.report.tables.terms import explained
 
 Facts = list[tuple[str, str]]
 _DIGITS = 8
@@ -29,10 +30,12 @@ MEASURED = {
     ),
 }
 UNSEEN = (
-    "What searches measured of each config (candidates.jsonl.gz) is published apart and is not beside these records: "
-    "tables and figures of choices and of predicted times are left out, or show only what other sweeps here saw of the "
-    "same cases. `spmark fetch candidates` brings the files."
+    "What searches measured of each config (`candidates.jsonl.gz`) is published apart: `spmark fetch candidates` "
+    "brings it.\n"
+    "It is not beside these records. Tables and figures of choices and of predicted times are left out, or show only "
+    "what other sweeps here saw of the same cases."
 )
+"""A notice whose first line stands alone until a reader asks for more, like any notice of several lines."""
 _FLUSHED = {Flush.WRITE: "", Flush.READ: "after the buffer was written, another as large as the cache is read"}
 
 
@@ -96,7 +99,7 @@ def facts_of(derived: pd.DataFrame, kind: DeviceKind, baseline: str | None) -> F
             ("Device", f"{derived['device'].iloc[0]} ({kind.value})"),
             *_environment_facts(environments),
             ("Cases", f"{len(derived):,}, of which {int((derived['status'] == Status.OK.value).sum()):,} ok"),
-            ("Baseline", baseline or "none"),
+            ("Baseline", explained(baseline) if baseline else "none"),
             ("Protocol", _joined(sorted(derived["protocol_version"]))),
             (
                 "Measured",

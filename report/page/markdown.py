@@ -17,7 +17,7 @@ MOST_ROWS = 200
 
 def markdown(report: Report, sections: Sequence[str]) -> str:
     """Write a report as Markdown: its title and notices before what `section_markdown` gives for each section."""
-    parts = [f"# {_safe(report.title)}", *(f"> {_safe(notice)}" for notice in report.notices)]
+    parts = [f"# {_safe(report.title)}", *map(_notice, report.notices)]
     return "\n\n".join([*parts, *sections]) + "\n"
 
 
@@ -36,13 +36,17 @@ def section_markdown(section: Section, sweeps: Sequence[SweepPage], figures: Pur
     title = next((f"{sweep.title}: " for sweep in sweeps if sweep.name == section.sweep), "")
     parts = [f"## {_safe(title + section.device)}", _safe(section.measured)]
     parts.append(_rows(["", ""], [[f"**{_safe(name)}**", _safe(text)] for name, text in section.facts]))
-    parts += [f"> {_safe(notice)}" for notice in section.notices]
+    parts += map(_notice, section.notices)
     for block in section.blocks:
         if isinstance(block, Drawing):
             parts.append(f"![{_safe(block.caption)}]({figures / block.name}.svg)\n\n*{_safe(block.caption)}*")
         else:
             parts.append(_table(block, csv))
     return "\n\n".join(parts)
+
+
+def _notice(text: str) -> str:
+    return f"> {_safe(' '.join(text.splitlines()))}"
 
 
 def _table(table: Table, csv: PurePosixPath) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, field
 from functools import cache
@@ -15,7 +16,9 @@ from html import escape
 from math import isinf
 from typing import Any
 
+import markupsafe
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from spmark.impls.core.names import path_component
 from spmark.report.derive.groups import panels_of
@@ -34,6 +37,7 @@ _ROOM = 850_000
 """Bytes that the rows and points of a page may take; the rest of a megabyte is for all else."""
 _OF_CELL, _OF_NUMBER, _OF_FOLDED, _OF_PLACE = 22, 52, 90, 90
 """Most bytes of markup around a text, a number, a text of several lines, and a place on a map."""
+_BACKTICKS = re.compile("`([^`]+)`")
 _TEMPLATES = {Chapter.SCORECARD: "scorecard.html"}
 
 
@@ -256,6 +260,11 @@ def points_json(points: Points) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
+def _code(text: str) -> Markup:
+    """Give text as HTML in which what stands between backticks is code."""
+    return Markup(_BACKTICKS.sub(r"<code>\1</code>", str(markupsafe.escape(text))))
+
+
 def _data_address(kind: str, data: bytes) -> str:
     return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
@@ -276,6 +285,7 @@ def _templates() -> Environment:
     )
     environment.filters |= {
         "anchor": path_component,
+        "code": _code,
         "csv": lambda block: block.csv if isinstance(block, Drawing) else csv_of(block.frame),
         "data_address": _data_address,
         "first_line": first_line,

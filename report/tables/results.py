@@ -11,6 +11,7 @@ from spmark.impls.core.interfaces import CHOOSING_PHASES, PHASES
 from spmark.impls.core.record import Status
 from spmark.report.derive.means import mean_speedups, mean_speedups_by_kind
 from spmark.report.tables.table import Chapter, Table, first_line
+from spmark.report.tables.terms import TWIN
 
 _MEAN_NOTE = (
     "Geometric means of speed-ups over {baseline}, with a 95 % bootstrap interval over {unit}. Compare implementations "
@@ -20,7 +21,7 @@ _MEAN_NOTE = (
 )
 _KIND_NOTE = (
     " Real matrices, patterns with seeded values, synthetic matrices and twins have rows of their own; a row that "
-    "mixes them says so."
+    f"mixes them says so. {TWIN}"
 )
 _MEANS = (
     ("overall", "Speed-up over everything", ()),
@@ -133,10 +134,7 @@ def matrix_facts(frame: pd.DataFrame) -> Table:
     known = frame[frame["matrix_hash"] != ""].drop_duplicates("matrix").sort_values("matrix", kind="stable")
     columns = ["matrix", "matrix_kind", "num_rows", "num_cols", "nnz", "mean_row", "longest_row", "matrix_hash"]
     facts = known.assign(mean_row=known["nnz"] / known["num_rows"], matrix_hash=known["matrix_hash"].str[:12])[columns]
-    note = (
-        "I x K, with the first digits of the pattern's SHA-256. A twin is a seeded stand-in for the matrix that it is "
-        "named after."
-    )
+    note = f"I x K, with the first digits of the pattern's SHA-256. {TWIN}"
     return Table("matrices", "Matrices", note, _filled(facts), Chapter.CASES)
 
 
