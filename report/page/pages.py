@@ -37,6 +37,10 @@ _ROOM = 850_000
 """Bytes that the rows and points of a page may take; the rest of a megabyte is for all else."""
 _OF_CELL, _OF_NUMBER, _OF_FOLDED, _OF_PLACE = 22, 52, 90, 90
 """Most bytes of markup around a text, a number, a text of several lines, and a place on a map."""
+LONG = 60
+"""Characters from which a text has more than one line, or is cut."""
+_CUT = ("config",)
+"""Columns whose long texts have one line each, with the whole text for a reader who points there: rows stay low."""
 _BACKTICKS = re.compile("`([^`]+)`")
 _TEMPLATES = {Chapter.SCORECARD: "scorecard.html"}
 
@@ -48,8 +52,8 @@ class _Piece:
     kind: str
     """Which macro of ``blocks.html`` writes it: ``figure``, ``table`` or ``grid``."""
     block: Drawing | Table
-    heads: list[tuple[str, bool]] = field(default_factory=list)
-    """Of a table: headings, and whether a column holds numbers."""
+    heads: list[tuple[str, bool, bool]] = field(default_factory=list)
+    """Of a table: headings, whether a column holds numbers, and whether its long texts are cut."""
     rows: list[list[Cell]] = field(default_factory=list)
     told: str = ""
     """Which rows these are, where the table goes on over several pages."""
@@ -207,8 +211,9 @@ def _pieces(block: Drawing | Table, room: int) -> Iterator[_Piece]:
     else:
         columns, rows = shown(block.frame)
         numeric = [any(row[place].number is not None for row in rows) for place in range(len(columns))]
-        heads = list(zip(map(block.heading, columns), numeric, strict=True))
-        sizes = [sum(map(_size, row)) for row in rows]
+        cut = [column in _CUT for column in columns]
+        heads = list(zip(map(block.heading, columns), numeric, cut, strict=True))
+        sizes = [sum(map(_size, row, cut)) for row in rows]
         # A table that fits on a page of its own is not torn apart.
         room = room if sum(sizes) <= room else _ROOM
         start = 0
@@ -222,9 +227,9 @@ def _pieces(block: Drawing | Table, room: int) -> Iterator[_Piece]:
             start = stop
 
 
-def _size(cell: Cell) -> int:
+def _size(cell: Cell, cut: bool) -> int:
     whole = len(escape(cell.text).encode())
-    if "\n" in cell.text:
+    if "\n" in cell.text or cut:
         return _OF_FOLDED + 2 * whole
     return whole + (_OF_CELL if cell.number is None else _OF_NUMBER)
 
@@ -292,7 +297,13 @@ def _templates() -> Environment:
         "points_json": points_json,
         "sort_key": _sort_key,
     }
-    environment.globals |= {"FIGURES": FIGURES, "TABLES": TABLES, "LIBRARY": f"{VENDOR}/{LIBRARY}", "path_of": path_of}
+    environment.globals |= {
+        "FIGURES": FIGURES,
+        "TABLES": TABLES,
+        "LIBRARY": f"{VENDOR}/{LIBRARY}",
+        "LONG": LONG,
+        "path_of": path_of,
+    }
     return environment
 
 

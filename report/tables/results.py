@@ -29,11 +29,12 @@ _MEANS = (
     ("speedup-per-width", "Speed-up per J", ("width",)),
 )
 _CASE_COLUMNS = (
-    "op", "dtype", "matrix", "width", "label", "status", "median_us", "median_us_low", "median_us_high", "samples",
+    "matrix", "op", "dtype", "width", "label", "status", "median_us", "median_us_low", "median_us_high", "samples",
     "speedup", "speedup_low", "speedup_high", "speedup_from", "gflops_per_s", "bytes_share", "flops_share", "warm_us",
     "graph_us", "padding", "device_bytes", "max_rel_error", "config", "flags",
 )  # fmt: skip
-_IDENTITY = ("op", "dtype", "matrix", "width", "label")
+_IDENTITY = ("matrix", "op", "dtype", "width", "label")
+"""What tells cases apart. The matrix stands first, since the first column stays in view of a wide table."""
 
 
 def mean_tables(derived: pd.DataFrame, baseline: str) -> list[Table]:
@@ -67,7 +68,7 @@ def case_table(derived: pd.DataFrame) -> Table:
 def times_table(derived: pd.DataFrame) -> Table:
     """Give the median time of every case, with a column for each label: absolute times side by side."""
     rows = derived[derived["median_us"].notna()]
-    problem = ["op", "dtype", "matrix", "width"]
+    problem = ["matrix", "op", "dtype", "width"]
     wide = rows.pivot_table("median_us", problem, "label", aggfunc="last", sort=False) if len(rows) else pd.DataFrame()
     shown = wide.add_suffix("_us").reset_index().sort_values(problem, kind="stable") if len(wide) else wide
     note = "Median time of a run in µs from a cold cache; empty where a case has no time."
