@@ -82,6 +82,9 @@ def notices_of(derived: pd.DataFrame, baseline: str | None, wanted: str | None, 
     mixed = sorted(str(name) for name in versions[versions > 1].index)
     if mixed:
         notices.append(f"Cases of more than one version stand beside each other for {', '.join(mixed)}.")
+    alike = _of_one_pattern(derived)
+    if alike:
+        notices.append(f"Matrices have the same pattern, and each of them counts in every mean: {'; '.join(alike)}.")
     if older:
         notices.append(
             f"{older} rows of older versions of the code or the protocol, or of another flush, are left out."
@@ -117,6 +120,13 @@ def versions_of(derived: pd.DataFrame) -> str:
     """Name the implementations with the first digits of each of their versions."""
     versions = derived.groupby("implementation")["implementation_version"].unique()
     return ", ".join(f"{name} {'/'.join(sorted(v[:_DIGITS] for v in of))}" for name, of in versions.items())
+
+
+def _of_one_pattern(derived: pd.DataFrame) -> list[str]:
+    """Name the matrices whose non-zeros stand at the same places, each set of them once."""
+    known = derived[derived["matrix_hash"] != ""].drop_duplicates(["matrix_hash", "matrix"])
+    sets = known.groupby("matrix_hash")["matrix"].agg(sorted)
+    return sorted(" and ".join(names) for names in sets if len(names) > 1)
 
 
 def _other_work(derived: pd.DataFrame) -> str:

@@ -325,6 +325,22 @@ def test_the_page_says_what_else_the_host_did(records, write, tmp_path):
     assert "1 of 3 cases ran on a throttled device or a busy machine" in text
 
 
+def test_matrices_of_one_pattern_are_named_and_keep_their_rows(records, write, tmp_path):
+    names = {"G22": "a", "G27": "a", "other": "b"}
+    rows = [
+        records.measurement(matrix=name, matrix_hash=64 * pattern, samples_us=[9.0] * 8)
+        for name, pattern in names.items()
+    ]
+    index = write_report([write(rows)], tmp_path / "out")
+    assert "each of them counts in every mean: ogb/G22 and ogb/G27." in whole(index)
+    assert len(pd.read_csv(index.parent / "tables" / "test-gpu-cases.csv")) == 3
+
+
+def test_a_matrix_of_two_sizes_of_j_is_no_second_matrix(records, write, tmp_path):
+    rows = [records.measurement(width=width, samples_us=[9.0] * 8) for width in (32, 64)]
+    assert "have the same pattern" not in whole(write_report([write(rows)], tmp_path / "out"))
+
+
 def test_the_page_holds_what_searches_saw(searched_folder, tmp_path):
     write_report([searched_folder], tmp_path / "site")
     for name in ("choices", "agreement"):
