@@ -1,4 +1,7 @@
-"""How a number looks in a table: the unit is in the column's name, and a column with ends is shown as an interval."""
+"""How a number looks in a table: the unit is in the column's name, and a column with ends is shown as an interval.
+
+A number with another unit than its column has the unit behind it.
+"""
 
 from __future__ import annotations
 
@@ -110,6 +113,11 @@ def _digits(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
 
 
+def _seconds(value: float) -> str:
+    """Give seconds; where most digits would be zeros, microseconds with their unit."""
+    return _digits(value) if value == 0 or abs(value) >= 1e-3 else f"{_digits(1e6 * value)} µs"
+
+
 _FORMS: tuple[tuple[str | tuple[str, ...], Callable[[float], str]], ...] = (
     (("speedup", "_ratio"), lambda value: f"{value:#.3g}×" if value < 99.95 else f"{value:,.0f}×"),
     (("_share", "padding"), lambda value: f"{value:.1%}"),
@@ -117,6 +125,7 @@ _FORMS: tuple[tuple[str | tuple[str, ...], Callable[[float], str]], ...] = (
     ("_bytes", lambda value: f"{value / 1e6:,.1f} MB"),
     ("max_rel_error", lambda value: f"{value:.1e}"),
     ("gflops_per_s", lambda value: f"{value:,.1f}"),
-    (("_us", "_s", "mean_row"), _digits),
+    ("_s", _seconds),
+    (("_us", "mean_row"), _digits),
 )
 """How columns with these endings are written; the first ending that fits counts."""
