@@ -29,7 +29,7 @@ from spmark.report.page.points import Points
 from spmark.report.tables.cells import Cell, shown
 from spmark.report.tables.spreadsheet import csv_of
 from spmark.report.tables.table import Chapter, Table, first_line
-from spmark.report.tables.winners import Place, WinnerMap, place_of
+from spmark.report.tables.winners import WinnerMap, WinnerPlace, place_of
 
 FIGURES, TABLES, SWEEPS, VENDOR = "figures", "tables", "sweeps", "vendor"
 LIBRARY = "chart.umd.min.js"
@@ -236,10 +236,10 @@ def _size(cell: Cell, cut: bool) -> int:
 
 def _grid(block: WinnerMap) -> _Piece:
     """Give a map as panels of rows; a place is None where nothing was measured."""
-    panels = []
+    panels: list[dict[str, Any]] = []
     for (op, dtype), part in panels_of(block.frame):
         widths = sorted(int(width) for width in part["width"].unique())
-        rows: dict[str, dict[int, Place]] = {}
+        rows: dict[str, dict[int, WinnerPlace]] = {}
         for row in part.to_dict("records"):
             rows.setdefault(str(row["matrix"]), {})[int(row["width"])] = place_of(row)
         panels.append(

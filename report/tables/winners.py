@@ -36,7 +36,7 @@ class WinnerMap(Table):
 
 
 @dataclass(frozen=True)
-class Place:
+class WinnerPlace:
     """One place of the grid, as text."""
 
     winner: str
@@ -47,13 +47,13 @@ class Place:
     """The second with its speed-up, and how many implementations there are, for a reader who points at the place."""
 
 
-def place_of(row: Mapping[str, Any]) -> Place:
+def place_of(row: Mapping[Any, Any]) -> WinnerPlace:
     """Give the text of a row of `winners`."""
     close = row["next_speedup"] >= (1 - CLOSE) * row["speedup"]
     told = f"Second: {row['next']}, {number('speedup', row['next_speedup'])}. "
     told += f"Fastest on {row['wins']} of {row['matrices']} matrices. " if row["matrices"] > 1 else ""
     told += f"{row['tried']} implementations have a time here."
-    return Place(row["implementation"], number("speedup", row["speedup"]), row["next"] if close else "", told)
+    return WinnerPlace(row["implementation"], number("speedup", row["speedup"]), row["next"] if close else "", told)
 
 
 def winners(derived: pd.DataFrame) -> pd.DataFrame:
@@ -108,8 +108,8 @@ def winner_map(derived: pd.DataFrame, baseline: str, systems: Collection[str] = 
     """
     note = (
         f"The fastest implementation for each matrix and J, with its speed-up over {baseline}, which is 1× itself. A "
-        f"name behind ≈ is that of the second, where it is at most {CLOSE:.0%} slower: another run may swap the two. "
-        "Point at a place for the second and for the number of implementations. Matrices on which fewer than "
+        f"name behind ≈ is that of the second, where it is at most {100 * CLOSE:.0f} % slower: another run may swap "
+        "the two. Point at a place for the second and for the number of implementations. Matrices on which fewer than "
         f"{_RIVALS} implementations were tried are left out where others are there. "
     )
     found = winners(derived)

@@ -325,22 +325,6 @@ def test_the_page_says_what_else_the_host_did(records, write, tmp_path):
     assert "1 of 3 cases ran on a throttled device or a busy machine" in text
 
 
-def test_matrices_of_one_pattern_are_named_and_keep_their_rows(records, write, tmp_path):
-    names = {"G22": "a", "G27": "a", "other": "b"}
-    rows = [
-        records.measurement(matrix=name, matrix_hash=64 * pattern, samples_us=[9.0] * 8)
-        for name, pattern in names.items()
-    ]
-    index = write_report([write(rows)], tmp_path / "out")
-    assert "each of them counts in every mean: ogb/G22 and ogb/G27." in whole(index)
-    assert len(pd.read_csv(index.parent / "tables" / "test-gpu-cases.csv")) == 3
-
-
-def test_a_matrix_of_two_sizes_of_j_is_no_second_matrix(records, write, tmp_path):
-    rows = [records.measurement(width=width, samples_us=[9.0] * 8) for width in (32, 64)]
-    assert "have the same pattern" not in whole(write_report([write(rows)], tmp_path / "out"))
-
-
 def test_the_page_holds_what_searches_saw(searched_folder, tmp_path):
     write_report([searched_folder], tmp_path / "site")
     for name in ("choices", "agreement"):
@@ -371,22 +355,6 @@ def test_what_a_packaged_sweep_says_stands_on_its_page(records, write, tmp_path)
     for text in (page, index.read_text()):
         assert "9 of 10" in text
     assert "gespmm v1" in index.read_text()
-
-
-def test_the_landing_page_shows_its_tables_before_the_sweeps_and_packaged_sweeps_first(records, tmp_path):
-    rows = records.sweep(widths=(32,), samples=8)
-    folders = [records.write_records(tmp_path, rows, sweep_name=name) for name in ("aa", "mine")]
-    listed = {"mine": ListedSweep("Mine", "What `spmark run mine` measures.", frozenset())}
-    index = write_report(folders, tmp_path / "out", listed=listed)
-    text = index.read_text()
-    assert "<h1>Sparse kernels on test-gpu: 2 sweeps</h1>" in text
-    in_order = ["The systems</h3>", "Which implementation is fastest</h3>", "<h2>Sweeps</h2>", ">Mine<", ">aa<"]
-    places = [text.index(part) for part in in_order]
-    assert places == sorted(places)
-    assert "cusparse_best (the fastest of cusparse&#39;s algorithms in the same run)" in text
-    assert (
-        "What <code>spmark run mine</code> measures." in (index.parent / "sweeps" / "mine" / "index.html").read_text()
-    )
 
 
 def test_cases_that_other_sweeps_have_records_of_are_counted_apart(records, tmp_path):
