@@ -15,6 +15,7 @@ from spmark.impls.table import IMPLEMENTATIONS, create
 
 EXTRAS = {"cupy": "gpu", "cupyx": "gpu", "dgl": "dgl", "torch": "dgl"}
 """The extra of spmark that installs a module."""
+_PRODUCTS: Mapping[Op, str] = {Op.SPMM: "SpMM", Op.SDDMM: "SDDMM"}
 
 
 def make(name: str, config: Mapping[str, Any]) -> Implementation | str:
@@ -110,11 +111,16 @@ def usable(name: str, devices: Iterable[DeviceSpec]) -> tuple[list[str], str]:
     return sorted(kinds), "" if kinds else why
 
 
+def other_product(ops: Iterable[Op], op: Op) -> str:
+    """Say that an implementation of ``ops`` does not compute ``op``."""
+    return f"supports {_words(_PRODUCTS[own] for own in ops)} alone; {_PRODUCTS[op]} was asked for"
+
+
 def _ruled_out(made: Implementation, kind: DeviceKind, op: Op) -> str | None:
     if kind not in made.devices:
         return f"runs on {_words(made.devices)}, found a {kind} device"
     if op not in made.ops:
-        return f"computes {_words(made.ops)}, found {op}"
+        return other_product(made.ops, op)
     return None
 
 

@@ -19,7 +19,7 @@ from spmark.impls.core.record import Measurement, Status
 from spmark.impls.core.stores import Stores
 from spmark.impls.table import BASELINES, PAID_BACK, composition_of, create, forecast_of
 from spmark.report.derive.statistics import break_even
-from spmark.suite.roster import make
+from spmark.suite.roster import make, other_product
 
 NOT_MEASURED = "not measured"
 
@@ -86,7 +86,7 @@ def foresee(names: Sequence[str], problem: Problem, device: DeviceSpec, budget_s
         if isinstance(how, str):
             yield Tuned(name, NOT_MEASURED, reason=how)
         elif problem.op not in how.ops:
-            yield Tuned(name, NOT_MEASURED, reason=f"computes {' and '.join(sorted(how.ops))}, found {problem.op}")
+            yield Tuned(name, NOT_MEASURED, reason=other_product(how.ops, problem.op))
         elif left_s <= 0:
             yield Tuned(name, NOT_MEASURED, reason=f"not begun: the budget of {budget_s:g} s is spent")
         else:

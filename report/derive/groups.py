@@ -1,6 +1,7 @@
 """Groups on an axis of matrices: single matrices, and pools of all layers of one source and sparsity.
 
-Ids of pruned layers end in their sparsity (``dnn_layers/bert_768x768@0.9``), or they are those of DLMC
+Ids of pruned layers end in their sparsity (``dnn_layers/bert_768x768@0.9``) and, where they were pruned in a way of
+their own, in words for this way (``@0.93_half_empty``), or they are those of DLMC
 (``mirror/rn50__mag__0.9__final_dense``). A sweep of many layers is read by sparsity, as the papers draw it, and not
 layer by layer.
 """
@@ -21,14 +22,17 @@ MOST_GROUPS = 16
 """Matrices up to which each has a place of its own."""
 MOST_POOLED = 22
 """Places up to which matrices and pooled layers are drawn side by side."""
-_LAYER = re.compile(r"^(?P<source>[^/]+)/.*@(?P<sparsity>\d*\.?\d+)(?: #\w+)?$")
+_LAYER = re.compile(r"^(?P<source>[^/]+)/.*@(?P<sparsity>\d*\.?\d+)(?P<way>(?:_[a-z]+)*)(?: #\w+)?$")
 _DLMC = re.compile(r"^[^/]+/(?:rn50|tf)__[^_]+__(?P<sparsity>\d*\.\d+)__")
 
 
 def group_of(matrix: str) -> str:
-    """Name the pool of a layer, ``source 90 %`` or ``dlmc 90 %``; any other matrix is a group of its own."""
+    """Name the pool of a layer, ``source 90 %`` or ``dlmc 90 %``; any other matrix is a group of its own.
+
+    Words for the way that a layer was pruned stand behind its source, so that layers of two ways are never pooled.
+    """
     if layer := _LAYER.match(matrix):
-        return f"{layer['source']} {100 * float(layer['sparsity']):g} %"
+        return f"{layer['source']}{layer['way'].replace('_', ' ')} {100 * float(layer['sparsity']):g} %"
     layer = _DLMC.match(matrix)
     return f"dlmc {100 * float(layer['sparsity']):g} %" if layer else matrix
 

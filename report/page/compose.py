@@ -125,7 +125,7 @@ def compose(
         title = title or f"spmark: {paper.name}"
         frame, notices = _of_paper(frame, paper)
     names = sorted(map(str, frame["sweep"].unique()))
-    heading = title or ("spmark: " + (names[0] if len(names) == 1 else f"{len(names)} sweeps") if names else "spmark")
+    heading = title or _heading(names, list(map(str, frame["device"].unique())))
     if frame.empty:
         return Report(heading, [*notices, NO_RECORDS], [])
     kept = current(frame)
@@ -159,15 +159,25 @@ def compose(
     elsewhere = {case for of in of_sweeps if (of.device, of.sweep) in unseen for case in of.searched}
     sections: list[Section] = []
     collected: dict[str, list[Coverage]] = {name: [] for name in names}
+    packaged = {name: listed.get(name) for name in names}
     for of, section in zip(of_sweeps, made, strict=True):
         _log.info("%s: drawing figures: all of %s are done", of.device, of.sweep)
         told = _of_unseen(of, unseen, elsewhere)
         sections.append(replace(section, notices=[*section.notices, told]) if told else section)
-        collected[of.sweep].append(_collected(of.cases, listed.get(of.sweep), of_devices[of.device]))
+        collected[of.sweep].append(_collected(of.cases, packaged[of.sweep], of_devices[of.device]))
     lacking = sorted({of.sweep for of in of_sweeps if (of.device, of.sweep) in unseen})
     notices += [f"{UNSEEN} This is so of {', '.join(lacking)}."] if lacking else []
-    pages = tuple(_page(name, listed.get(name), collected[name]) for name in names)
+    # What is not packaged, such as a measurement of the same code twice, stands behind what a reader looks for.
+    in_order = sorted(names, key=lambda name: (packaged[name] is None, name))
+    pages = tuple(_page(name, packaged[name], collected[name]) for name in in_order)
     return Report(heading, notices, [*overviews, *sections], pages)
+
+
+def _heading(sweeps: Sequence[str], devices: Sequence[str]) -> str:
+    """Say what a report is of."""
+    if len(sweeps) > 1:
+        return f"Sparse kernels on {' and '.join(devices)}: {len(sweeps)} sweeps"
+    return f"spmark: {sweeps[0]}" if sweeps else "spmark"
 
 
 def _of_unseen(of: _Derived, unseen: frozenset[tuple[str, str]], elsewhere: AbstractSet[tuple[str, ...]]) -> str:
@@ -251,7 +261,7 @@ def _overview(pooled: pd.DataFrame, baseline: str | None, cards: Sequence[Table]
     systems = {
         of.paper: of.title.partition(":")[0] for of in sorted(map(load_published, PAPERS), key=lambda p: p.place)
     }
-    means = [systems_table(pooled, baseline, systems), winner_map(pooled, baseline)] if baseline else []
+    means = [systems_table(pooled, baseline, systems), winner_map(pooled, baseline, systems)] if baseline else []
     facts = facts_of(pooled, kind, baseline)
     return Section(device, MEASURED[kind], facts, [], _named([*means, *cards], path_component(device)))
 

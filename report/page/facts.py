@@ -9,6 +9,7 @@ import pandas as pd
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.record import Environment, Flush, Status
+from spmark.report.tables.terms import explained
 
 Facts = list[tuple[str, str]]
 _DIGITS = 8
@@ -29,10 +30,12 @@ MEASURED = {
     ),
 }
 UNSEEN = (
-    "What searches measured of each config (candidates.jsonl.gz) is published apart and is not beside these records: "
-    "tables and figures of choices and of predicted times are left out, or show only what other sweeps here saw of the "
-    "same cases. `spmark fetch candidates` brings the files."
+    "What searches measured of each config (`candidates.jsonl.gz`) is published apart: `spmark fetch candidates` "
+    "brings it.\n"
+    "It is not beside these records. Tables and figures of choices and of predicted times are left out, or show only "
+    "what other sweeps here saw of the same cases."
 )
+"""A notice whose first line stands alone until a reader asks for more, like any notice of several lines."""
 _FLUSHED = {Flush.WRITE: "", Flush.READ: "after the buffer was written, another as large as the cache is read"}
 
 
@@ -79,6 +82,9 @@ def notices_of(derived: pd.DataFrame, baseline: str | None, wanted: str | None, 
     mixed = sorted(str(name) for name in versions[versions > 1].index)
     if mixed:
         notices.append(f"Cases of more than one version stand beside each other for {', '.join(mixed)}.")
+    alike = _of_one_pattern(derived)
+    if alike:
+        notices.append(f"Matrices have the same pattern, and each of them counts in every mean: {'; '.join(alike)}.")
     if older:
         notices.append(
             f"{older} rows of older versions of the code or the protocol, or of another flush, are left out."
@@ -96,7 +102,7 @@ def facts_of(derived: pd.DataFrame, kind: DeviceKind, baseline: str | None) -> F
             ("Device", f"{derived['device'].iloc[0]} ({kind.value})"),
             *_environment_facts(environments),
             ("Cases", f"{len(derived):,}, of which {int((derived['status'] == Status.OK.value).sum()):,} ok"),
-            ("Baseline", baseline or "none"),
+            ("Baseline", explained(baseline) if baseline else "none"),
             ("Protocol", _joined(sorted(derived["protocol_version"]))),
             (
                 "Measured",
@@ -114,6 +120,13 @@ def versions_of(derived: pd.DataFrame) -> str:
     """Name the implementations with the first digits of each of their versions."""
     versions = derived.groupby("implementation")["implementation_version"].unique()
     return ", ".join(f"{name} {'/'.join(sorted(v[:_DIGITS] for v in of))}" for name, of in versions.items())
+
+
+def _of_one_pattern(derived: pd.DataFrame) -> list[str]:
+    """Name the matrices whose non-zeros stand at the same places, each set of them once."""
+    known = derived[derived["matrix_hash"] != ""].drop_duplicates(["matrix_hash", "matrix"])
+    sets = known.groupby("matrix_hash")["matrix"].agg(sorted)
+    return sorted(" and ".join(names) for names in sets if len(names) > 1)
 
 
 def _other_work(derived: pd.DataFrame) -> str:

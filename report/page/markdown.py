@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from spmark.report.figures.plot import Drawing
 from spmark.report.page.content import Report, Section, SweepPage
-from spmark.report.tables.cells import heading, shown
+from spmark.report.tables.cells import shown
 from spmark.report.tables.table import Table
 
 MOST_ROWS = 200
@@ -17,7 +17,7 @@ MOST_ROWS = 200
 
 def markdown(report: Report, sections: Sequence[str]) -> str:
     """Write a report as Markdown: its title and notices before what `section_markdown` gives for each section."""
-    parts = [f"# {_safe(report.title)}", *(f"> {_safe(notice)}" for notice in report.notices)]
+    parts = [f"# {_safe(report.title)}", *map(_notice, report.notices)]
     return "\n\n".join([*parts, *sections]) + "\n"
 
 
@@ -36,7 +36,7 @@ def section_markdown(section: Section, sweeps: Sequence[SweepPage], figures: Pur
     title = next((f"{sweep.title}: " for sweep in sweeps if sweep.name == section.sweep), "")
     parts = [f"## {_safe(title + section.device)}", _safe(section.measured)]
     parts.append(_rows(["", ""], [[f"**{_safe(name)}**", _safe(text)] for name, text in section.facts]))
-    parts += [f"> {_safe(notice)}" for notice in section.notices]
+    parts += map(_notice, section.notices)
     for block in section.blocks:
         if isinstance(block, Drawing):
             parts.append(f"![{_safe(block.caption)}]({figures / block.name}.svg)\n\n*{_safe(block.caption)}*")
@@ -45,12 +45,16 @@ def section_markdown(section: Section, sweeps: Sequence[SweepPage], figures: Pur
     return "\n\n".join(parts)
 
 
+def _notice(text: str) -> str:
+    return f"> {_safe(' '.join(text.splitlines()))}"
+
+
 def _table(table: Table, csv: PurePosixPath) -> str:
     whole = "reason" in table.frame
     columns, cells = shown(table.frame)  # which the pages and LaTeX show, too
     cells = cells if whole else cells[:MOST_ROWS]
     parts = [f"### {_safe(table.title)}", _safe(table.note)] if table.note else [f"### {_safe(table.title)}"]
-    parts.append(_rows([heading(c) for c in columns], [[_safe(cell.text) for cell in row] for row in cells]))
+    parts.append(_rows([table.heading(c) for c in columns], [[_safe(cell.text) for cell in row] for row in cells]))
     if len(cells) < len(table.frame):
         parts.append(
             f"The first {len(cells)} of {len(table.frame)} rows; all are in [the CSV file]({csv / table.name}.csv)."

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from functools import cache
 from html import escape
 from math import isinf
 from typing import Any
 
+import markupsafe
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from spmark.impls.core.names import path_component
 from spmark.report.derive.groups import panels_of
@@ -23,10 +26,10 @@ from spmark.report.figures.plot import Drawing
 from spmark.report.figures.style import looks
 from spmark.report.page.content import Report, Section, SweepPage
 from spmark.report.page.points import Points
-from spmark.report.tables.cells import Cell, heading, number, shown
+from spmark.report.tables.cells import Cell, shown
 from spmark.report.tables.spreadsheet import csv_of
 from spmark.report.tables.table import Chapter, Table, first_line
-from spmark.report.tables.winners import WinnerMap
+from spmark.report.tables.winners import WinnerMap, WinnerPlace, place_of
 
 FIGURES, TABLES, SWEEPS, VENDOR = "figures", "tables", "sweeps", "vendor"
 LIBRARY = "chart.umd.min.js"
@@ -34,6 +37,11 @@ _ROOM = 850_000
 """Bytes that the rows and points of a page may take; the rest of a megabyte is for all else."""
 _OF_CELL, _OF_NUMBER, _OF_FOLDED, _OF_PLACE = 22, 52, 90, 90
 """Most bytes of markup around a text, a number, a text of several lines, and a place on a map."""
+LONG = 60
+"""Characters from which a text has more than one line, or is cut."""
+_CUT = ("config",)
+"""Columns whose long texts have one line each, with the whole text for a reader who points there: rows stay low."""
+_BACKTICKS = re.compile("`([^`]+)`")
 _TEMPLATES = {Chapter.SCORECARD: "scorecard.html"}
 
 
@@ -44,8 +52,8 @@ class _Piece:
     kind: str
     """Which macro of ``blocks.html`` writes it: ``figure``, ``table`` or ``grid``."""
     block: Drawing | Table
-    heads: list[tuple[str, bool]] = field(default_factory=list)
-    """Of a table: headings, and whether a column holds numbers."""
+    heads: list[tuple[str, bool, bool]] = field(default_factory=list)
+    """Of a table: headings, whether a column holds numbers, and whether its long texts are cut."""
     rows: list[list[Cell]] = field(default_factory=list)
     told: str = ""
     """Which rows these are, where the table goes on over several pages."""
@@ -203,8 +211,9 @@ def _pieces(block: Drawing | Table, room: int) -> Iterator[_Piece]:
     else:
         columns, rows = shown(block.frame)
         numeric = [any(row[place].number is not None for row in rows) for place in range(len(columns))]
-        heads = list(zip(map(heading, columns), numeric, strict=True))
-        sizes = [sum(map(_size, row)) for row in rows]
+        cut = [column in _CUT for column in columns]
+        heads = list(zip(map(block.heading, columns), numeric, cut, strict=True))
+        sizes = [sum(map(_size, row, cut)) for row in rows]
         # A table that fits on a page of its own is not torn apart.
         room = room if sum(sizes) <= room else _ROOM
         start = 0
@@ -218,22 +227,21 @@ def _pieces(block: Drawing | Table, room: int) -> Iterator[_Piece]:
             start = stop
 
 
-def _size(cell: Cell) -> int:
+def _size(cell: Cell, cut: bool) -> int:
     whole = len(escape(cell.text).encode())
-    if "\n" in cell.text:
+    if "\n" in cell.text or cut:
         return _OF_FOLDED + 2 * whole
     return whole + (_OF_CELL if cell.number is None else _OF_NUMBER)
 
 
 def _grid(block: WinnerMap) -> _Piece:
     """Give a map as panels of rows; a place is None where nothing was measured."""
-    panels = []
+    panels: list[dict[str, Any]] = []
     for (op, dtype), part in panels_of(block.frame):
         widths = sorted(int(width) for width in part["width"].unique())
-        rows: dict[str, dict[int, tuple[str, str]]] = {}
-        for place in part.to_dict("records"):
-            told = str(place["implementation"]), number("speedup", place["speedup"])
-            rows.setdefault(str(place["matrix"]), {})[int(place["width"])] = told
+        rows: dict[str, dict[int, WinnerPlace]] = {}
+        for row in part.to_dict("records"):
+            rows.setdefault(str(row["matrix"]), {})[int(row["width"])] = place_of(row)
         panels.append(
             {
                 "name": f"{op}, {dtype}",
@@ -243,14 +251,23 @@ def _grid(block: WinnerMap) -> _Piece:
         )
     names = [str(name) for name in dict.fromkeys(block.frame["implementation"])]
     colours = {name: look.colour for name, look in looks(zip(names, names, strict=True)).items()}
-    text = block.frame["matrix"].map(lambda matrix: len(escape(matrix))).sum()
-    return _Piece("grid", block, panels=panels, colours=colours, size=int(text) + _OF_PLACE * len(block.frame))
+    size = sum(
+        len(escape(matrix)) + sum(len(escape("".join(astuple(place)))) + _OF_PLACE for place in places if place)
+        for panel in panels
+        for matrix, places in panel["rows"]
+    )
+    return _Piece("grid", block, panels=panels, colours=colours, size=size)
 
 
 def points_json(points: Points) -> str:
     """Give the points of a chart as JSON that may stand inside of an HTML page."""
     text = json.dumps(asdict(points), separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _code(text: str) -> Markup:
+    """Give text as HTML in which what stands between backticks is code."""
+    return Markup(_BACKTICKS.sub(r"<code>\1</code>", str(markupsafe.escape(text))))
 
 
 def _data_address(kind: str, data: bytes) -> str:
@@ -273,13 +290,20 @@ def _templates() -> Environment:
     )
     environment.filters |= {
         "anchor": path_component,
+        "code": _code,
         "csv": lambda block: block.csv if isinstance(block, Drawing) else csv_of(block.frame),
         "data_address": _data_address,
         "first_line": first_line,
         "points_json": points_json,
         "sort_key": _sort_key,
     }
-    environment.globals |= {"FIGURES": FIGURES, "TABLES": TABLES, "LIBRARY": f"{VENDOR}/{LIBRARY}", "path_of": path_of}
+    environment.globals |= {
+        "FIGURES": FIGURES,
+        "TABLES": TABLES,
+        "LIBRARY": f"{VENDOR}/{LIBRARY}",
+        "LONG": LONG,
+        "path_of": path_of,
+    }
     return environment
 
 

@@ -1,4 +1,7 @@
-"""How a number looks in a table: the unit is in the column's name, and a column with ends is shown as an interval."""
+"""How a number looks in a table: the unit is in the column's name, and a column with ends is shown as an interval.
+
+A number with another unit than its column has the unit behind it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,8 @@ HEADINGS = {
     "break_even_runs": "break-even (runs)", "break_even_runs_with_compile": "break-even with compile (runs)",
     "time_us": "time (µs)",
     "matrix_kind": "kind", "matrix_hash": "pattern",
-    "over_best_speedup": "over the best other", "most_often": "which is most often", "fastest_share": "fastest of all",
+    "over_best_speedup": "over the best other", "most_often": "which is most often",
+    "met_cases": "cases with another system", "fastest_share": "faster than every other implementation",
     "over_next_speedup": "over the best other choice", "paid_off_share": "pay off",
     "time_ratio": "time over it", "search_ratio": "search time over it", "rmse_us": "RMSE (µs)",
     "pearson_score": "Pearson", "log_pearson_score": "Pearson of logarithms", "spearman_score": "Spearman",
@@ -109,6 +113,11 @@ def _digits(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
 
 
+def _seconds(value: float) -> str:
+    """Give seconds; where most digits would be zeros, microseconds with their unit."""
+    return _digits(value) if value == 0 or abs(value) >= 1e-3 else f"{_digits(1e6 * value)} µs"
+
+
 _FORMS: tuple[tuple[str | tuple[str, ...], Callable[[float], str]], ...] = (
     (("speedup", "_ratio"), lambda value: f"{value:#.3g}×" if value < 99.95 else f"{value:,.0f}×"),
     (("_share", "padding"), lambda value: f"{value:.1%}"),
@@ -116,6 +125,7 @@ _FORMS: tuple[tuple[str | tuple[str, ...], Callable[[float], str]], ...] = (
     ("_bytes", lambda value: f"{value / 1e6:,.1f} MB"),
     ("max_rel_error", lambda value: f"{value:.1e}"),
     ("gflops_per_s", lambda value: f"{value:,.1f}"),
-    (("_us", "_s", "mean_row"), _digits),
+    ("_s", _seconds),
+    (("_us", "mean_row"), _digits),
 )
 """How columns with these endings are written; the first ending that fits counts."""

@@ -5,7 +5,7 @@ The preamble needs ``booktabs`` and, for long tables, ``longtable``; no other pa
 
 from __future__ import annotations
 
-from spmark.report.tables.cells import Cell, heading, shown
+from spmark.report.tables.cells import Cell, shown
 from spmark.report.tables.table import Table, first_line
 
 MOST_ROWS = 40
@@ -33,7 +33,7 @@ def latex(table: Table) -> str:
     """
     columns, rows = shown(table.frame)
     aligned = "".join("r" if any(row[n].number is not None for row in rows) else "l" for n in range(len(columns)))
-    heads = [" & ".join(rf"\textbf{{{escape(heading(column))}}}" for column in columns) + r" \\"]
+    heads = [" & ".join(rf"\textbf{{{escape(table.heading(column))}}}" for column in columns) + r" \\"]
     body = [" & ".join(map(_cell, row)) + r" \\" for row in rows]
     caption = rf"\caption{{{' '.join(filter(None, (escape(table.title) + '.', escape(table.note))))}}}"
     label = rf"\label{{tab:{table.name}}}"

@@ -44,7 +44,8 @@ def best_other_table(derived: pd.DataFrame) -> Table:
     note = (
         "Speed-up over the fastest of all other implementations, chosen anew for every case: geometric means with 95 % "
         "intervals over matrices, over the cases that the implementation solved. Where other implementations failed, "
-        "the best of the rest counts."
+        "the best of the rest counts. Configs of one implementation are not compared with each other: several of "
+        "them may be faster than every other implementation."
     )
     rows = over_best_other(derived)
     pools = rows["matrix"].map(group_of)

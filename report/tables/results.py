@@ -11,6 +11,7 @@ from spmark.impls.core.interfaces import CHOOSING_PHASES, PHASES
 from spmark.impls.core.record import Status
 from spmark.report.derive.means import mean_speedups, mean_speedups_by_kind
 from spmark.report.tables.table import Chapter, Table, first_line
+from spmark.report.tables.terms import TWIN
 
 _MEAN_NOTE = (
     "Geometric means of speed-ups over {baseline}, with a 95 % bootstrap interval over {unit}. Compare implementations "
@@ -20,7 +21,7 @@ _MEAN_NOTE = (
 )
 _KIND_NOTE = (
     " Real matrices, patterns with seeded values, synthetic matrices and twins have rows of their own; a row that "
-    "mixes them says so."
+    f"mixes them says so. {TWIN}"
 )
 _MEANS = (
     ("overall", "Speed-up over everything", ()),
@@ -28,11 +29,12 @@ _MEANS = (
     ("speedup-per-width", "Speed-up per J", ("width",)),
 )
 _CASE_COLUMNS = (
-    "op", "dtype", "matrix", "width", "label", "status", "median_us", "median_us_low", "median_us_high", "samples",
+    "matrix", "op", "dtype", "width", "label", "status", "median_us", "median_us_low", "median_us_high", "samples",
     "speedup", "speedup_low", "speedup_high", "speedup_from", "gflops_per_s", "bytes_share", "flops_share", "warm_us",
     "graph_us", "padding", "device_bytes", "max_rel_error", "config", "flags",
 )  # fmt: skip
-_IDENTITY = ("op", "dtype", "matrix", "width", "label")
+_IDENTITY = ("matrix", "op", "dtype", "width", "label")
+"""What tells cases apart. The matrix stands first, since the first column stays in view of a wide table."""
 
 
 def mean_tables(derived: pd.DataFrame, baseline: str) -> list[Table]:
@@ -66,7 +68,7 @@ def case_table(derived: pd.DataFrame) -> Table:
 def times_table(derived: pd.DataFrame) -> Table:
     """Give the median time of every case, with a column for each label: absolute times side by side."""
     rows = derived[derived["median_us"].notna()]
-    problem = ["op", "dtype", "matrix", "width"]
+    problem = ["matrix", "op", "dtype", "width"]
     wide = rows.pivot_table("median_us", problem, "label", aggfunc="last", sort=False) if len(rows) else pd.DataFrame()
     shown = wide.add_suffix("_us").reset_index().sort_values(problem, kind="stable") if len(wide) else wide
     note = "Median time of a run in µs from a cold cache; empty where a case has no time."
@@ -133,10 +135,7 @@ def matrix_facts(frame: pd.DataFrame) -> Table:
     known = frame[frame["matrix_hash"] != ""].drop_duplicates("matrix").sort_values("matrix", kind="stable")
     columns = ["matrix", "matrix_kind", "num_rows", "num_cols", "nnz", "mean_row", "longest_row", "matrix_hash"]
     facts = known.assign(mean_row=known["nnz"] / known["num_rows"], matrix_hash=known["matrix_hash"].str[:12])[columns]
-    note = (
-        "I x K, with the first digits of the pattern's SHA-256. A twin is a seeded stand-in for the matrix that it is "
-        "named after."
-    )
+    note = f"I x K, with the first digits of the pattern's SHA-256. {TWIN}"
     return Table("matrices", "Matrices", note, _filled(facts), Chapter.CASES)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import pandas as pd
+
+from spmark.report.tables.cells import heading
 
 
 class Chapter(StrEnum):
@@ -30,6 +33,12 @@ class Table:
     chapter: Chapter = Chapter.SUMMARY
     headline: bool = False
     """Whether the table stands on the summary, too."""
+    heads: Mapping[str, str] = field(default_factory=dict)
+    """Headings of columns whose heading depends on what was measured; all others have the usual one."""
+
+    def heading(self, column: str) -> str:
+        """Give the heading of a column."""
+        return self.heads.get(column, heading(column))
 
 
 def first_line(text: str) -> str:

@@ -174,7 +174,7 @@ def test_what_cannot_run_here_is_recorded_without_a_child(run, fakes):
     assert [row.reason for row in summary.rows] == [
         "runs on cuda, found a cpu device",
         "needs the package dgl, which is not installed: pip install -e '.[dgl]' in a checkout",
-        "computes spmm, found sddmm",
+        "supports SpMM alone; SDDMM was asked for",
     ]
     assert measured() == {}
     assert run(cases).skipped == 3

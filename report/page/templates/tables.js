@@ -1,4 +1,5 @@
-// Tables sort by a click on a heading, and show the rows that hold every word of their filter.
+// Tables sort by a click on a heading, and show the rows that hold every word of their filter. Of a table that goes on
+// over several pages both see one page only, which the line of the filter says.
 const FEW_ROWS = 8;
 
 for (const button of document.querySelectorAll("th button")) {
@@ -28,10 +29,15 @@ for (const scroll of document.querySelectorAll(".scroll")) {
   input.placeholder = "words in a row";
   line.append("Filter ", input, count);
   scroll.before(line);
+  const whole = scroll.dataset.rows;
+  if (whole) {
+    const data = scroll.previousElementSibling.previousElementSibling.querySelector('a[href$=".csv"]').cloneNode(true);
+    line.append(`Filter and order are of this page; the whole table has ${whole} rows: `, data);
+  }
   const texts = rows.map(row => row.textContent.toLowerCase());
   input.addEventListener("input", () => {
     const words = input.value.toLowerCase().split(/\s+/);
     rows.forEach((row, place) => { row.hidden = !words.every(word => texts[place].includes(word)); });
-    count.textContent = `${rows.filter(row => !row.hidden).length} of ${rows.length} rows`;
+    count.textContent = `${rows.filter(row => !row.hidden).length} of ${rows.length} rows${whole ? " on this page." : ""}`;
   });
 }

@@ -18,6 +18,7 @@ def frame_of(names):
         ("dnn_layers/bert_768x768@0.9", "dnn_layers 90 %"),
         ("dnn_layers/bert_768x768@0.95 #ab12cd", "dnn_layers 95 %"),
         ("pruned_bert/768x768_block1@0.94", "pruned_bert 94 %"),
+        ("pruned_bert/768x768_block32@0.93_half_empty", "pruned_bert half empty 93 %"),
         ("mirror/rn50__mag__0.98__bottleneck_1_block_group4_1_1", "dlmc 98 %"),
         ("mirror/tf__l0__0.9__body_encoder_layer_0_ffn_conv1", "dlmc 90 %"),
         ("mirror/a__b__0.9__c", "mirror/a__b__0.9__c"),
@@ -41,3 +42,8 @@ def test_pools_stand_behind_single_matrices_by_sparsity():
     groups, order = groups_of(frame_of([*layers, "ogb/arxiv"]))
     assert order == ["ogb/arxiv", "dnn_layers 70 %", "dnn_layers 90 %", "dnn_layers 98 %"]
     assert groups.value_counts()["dnn_layers 70 %"] == 6
+
+
+def test_pools_of_a_way_of_pruning_stand_behind_those_of_their_source():
+    layers = [f"bert/l{i}@0.93{way}" for i in range(10) for way in ("_half_empty", "")]
+    assert groups_of(frame_of(layers))[1] == ["bert 93 %", "bert half empty 93 %"]

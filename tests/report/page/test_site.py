@@ -115,6 +115,7 @@ def test_the_landing_page_leads_to_its_sweep_and_names_the_fastest(report):
         fastest = best.loc[tuple(place[name] for name in problem)]
         assert (place["implementation"], place["speedup"]) == (fastest["label"], fastest["speedup"])
         assert f"{place['speedup']:#.3g}×" in text
+        assert f'<td title="Second: {place["next"]}, {place["next_speedup"]:#.3g}×. {place["tried"]} impl' in text
 
 
 def test_every_failure_stands_with_its_reason_escaped(report):

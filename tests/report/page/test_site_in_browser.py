@@ -124,6 +124,50 @@ def test_a_filter_shows_the_rows_that_hold_every_word(page, site):
     assert page.script(SHOWN) == whole > 8
 
 
+def torn_site(records, folder):
+    """Give a site whose cases go on over two pages, with long configs."""
+    config = {f"tunable_{number}": "of a long name" for number in range(40)}
+    rows = [
+        records.measurement(
+            matrix=f"m{matrix}", matrix_hash=f"{matrix:064x}", width=width, samples_us=[9.0] * 8, config=config
+        )
+        for matrix in range(60)
+        for width in range(1, 11)
+    ]
+    return write_report([records.write_records(folder, rows)], folder / "out").parent / SWEEP
+
+
+def test_a_filter_says_that_it_sees_one_page_of_a_table_of_several(page, records, tmp_path):
+    sweep = torn_site(records, tmp_path)
+    page.open(sweep / "cases.html")
+    on_page = page.script("document.querySelector('.rows tbody').rows.length")
+    assert on_page < 600
+    typed = (
+        "{const box = document.querySelector('.filter input'); box.value = 'm3'; box.dispatchEvent(new Event('input'))}"
+    )
+    page.script(typed)
+    told = page.script("document.querySelector('.filter').textContent")
+    assert f"of {on_page} rows on this page." in told
+    assert "Filter and order are of this page; the whole table has 600 rows: data (CSV)" in told
+    link = page.script("document.querySelector('.filter a').getAttribute('href')")
+    assert len(pd.read_csv(sweep / link)) == 600
+
+
+def test_rows_stay_low_and_name_their_matrix_however_far_a_table_is_scrolled(page, records, tmp_path):
+    sweep = torn_site(records, tmp_path)
+    page.open(sweep / "cases.html")
+    heights = page.script("[...document.querySelectorAll('.rows tbody tr')].map(row => row.offsetHeight)")
+    assert max(heights) < 40
+    cut = "document.querySelector('td.long')"
+    assert page.script(f"{cut}.scrollWidth > {cut}.clientWidth")
+    assert "tunable_39=of a long name" in page.script(f"{cut}.title")
+    page.script("document.querySelector('.rows').scrollLeft = 500")
+    first = "document.querySelector('.rows tbody td').getBoundingClientRect()"
+    assert page.script("document.querySelector('.rows').scrollLeft") > 100
+    assert page.script(f"{first}.left - document.querySelector('.rows').getBoundingClientRect().left") < 5
+    assert page.script("document.querySelector('.rows tbody td').textContent").endswith("m0")
+
+
 def test_a_point_of_the_chart_says_its_numbers(sweep, site):
     assert sweep.script("document.querySelectorAll('.chart:not([hidden]) canvas').length") == 1
     labels = sweep.script("[...document.querySelectorAll('.legend button')].map(button => button.textContent)")

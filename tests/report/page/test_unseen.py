@@ -38,7 +38,11 @@ def test_pages_without_candidates_say_so(results: Path, tmp_path: Path, caplog: 
     told = dict(texts(index))
     assert told.keys() == {"site", "without"}, "the landing page, and the sweep's own"
     assert "This is so of without." in told["site"]
-    assert "tables and figures of choices and of predicted times are left out" in told["without"]
+    assert "Tables and figures of choices and of predicted times are left out" in told["without"]
+    # What a reader need not know at once is folded, and names of commands are set as code.
+    landing = index.read_text()
+    assert re.search(r'<details class="notice"><summary>[^\n]*<code>spmark fetch candidates</code>', landing)
+    assert "`" not in landing.partition("<script>")[0]
     assert COMMAND in (tmp_path / "site" / "report.md").read_text()
     assert "expected candidates.jsonl.gz" in caplog.text
     assert COMMAND in caplog.text

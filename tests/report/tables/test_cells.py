@@ -17,6 +17,8 @@ from spmark.report.tables.cells import cell, heading, shown
         ("median_us", 137.246, "137.2"),
         ("median_us", 123456.7, "123,457"),
         ("build_s", 0.00123, "0.00123"),
+        ("build_s", 9.621e-05, "96.21 µs"),
+        ("build_s", 0.0, "0"),
         ("speedup", 1.8349, "1.83×"),
         ("speedup", 1.0, "1.00×"),
         ("common_speedup", 123.4, "123×"),
@@ -48,3 +50,5 @@ def test_headings():
     assert heading("width") == "J"
     assert heading("search_s") == "search (s)"
     assert heading("search_candidates") == "search candidates"
+    # Other configs of one implementation do not count among the others, so that several may have a high share.
+    assert heading("fastest_share") == "faster than every other implementation"

@@ -42,7 +42,7 @@ def test_times_stand_side_by_side(records, write):
     ]
     rows.append(records.measurement(matrix="c", status=Status.TIMEOUT))
     frame = times_table(derive(load_records([write(rows)]), None)).frame
-    assert [heading(column) for column in frame] == ["op", "dtype", "matrix", "J", "gespmm (µs)", "my_label (µs)"]
+    assert [heading(column) for column in frame] == ["matrix", "op", "dtype", "J", "gespmm (µs)", "my_label (µs)"]
     assert frame["matrix"].tolist() == ["ogb/a", "ogb/b"]
     assert frame["gespmm_us"].tolist() == [7.0, 5.0]
     assert frame["my_label_us"].tolist() == pytest.approx([9.0, nan], nan_ok=True)

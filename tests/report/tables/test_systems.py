@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from math import isnan
 from pathlib import Path
 from types import ModuleType
 
@@ -12,6 +13,7 @@ from spmark.impls.core.record import Baseline
 from spmark.report.derive.cases import derive
 from spmark.report.load.records import load_records
 from spmark.report.tables.systems import systems_table
+from spmark.report.tables.table import Table
 
 SYSTEMS = {"stile": "STile", "sparsetir": "SparseTIR", "dash": "DASH"}
 # Matrix: times in µs by label; the baseline takes 10 µs.
@@ -21,19 +23,29 @@ TIMES = {
 }
 
 
+@pytest.fixture
+def table_of(records: ModuleType, write: Callable[..., Path]) -> Callable[[Mapping[str, Mapping[str, float]]], Table]:
+    """Give the table of times in µs by matrix and label, each against a baseline of 10 µs."""
+
+    def make(times_of: Mapping[str, Mapping[str, float]]) -> Table:
+        base = Baseline(implementation="cusparse_best", config={}, samples_us=[10.0] * 8)
+        rows = [
+            records.measurement(
+                implementation=label.removesuffix("_other"), label=label, matrix=matrix, matrix_hash=f"{i:064x}",
+                baseline=base, samples_us=[us] * 8,
+            )
+            for i, (matrix, times) in enumerate(times_of.items())
+            for label, us in times.items()
+        ]  # fmt: skip
+        return systems_table(derive(load_records([write(rows)]), "cusparse_best"), "cusparse_best", SYSTEMS)
+
+    return make
+
+
 def test_a_system_has_its_means_over_the_baseline_and_over_the_best_other(
-    records: ModuleType, write: Callable[..., Path]
+    table_of: Callable[[Mapping[str, Mapping[str, float]]], Table],
 ) -> None:
-    base = Baseline(implementation="cusparse_best", config={}, samples_us=[10.0] * 8)
-    rows = [
-        records.measurement(
-            implementation=label.removesuffix("_other"), label=label, matrix=matrix, matrix_hash=f"{i:064x}",
-            baseline=base, samples_us=[us] * 8,
-        )
-        for i, (matrix, times) in enumerate(TIMES.items())
-        for label, us in times.items()
-    ]  # fmt: skip
-    table = systems_table(derive(load_records([write(rows)]), "cusparse_best"), "cusparse_best", SYSTEMS)
+    table = table_of(TIMES)
     stile, sparsetir = table.frame.to_dict("records")
     assert (stile["system"], sparsetir["system"]) == ("STile", "SparseTIR")
     assert (stile["op"], stile["dtype"], stile["matrices"], stile["cases"]) == ("spmm", "float32", 2, 2)
@@ -42,7 +54,22 @@ def test_a_system_has_its_means_over_the_baseline_and_over_the_best_other(
     assert stile["over_best_speedup"] == pytest.approx((5 / 2.5 * 5 / 10) ** 0.5)
     assert stile["fastest_share"] == 0.5
     assert sparsetir["over_best_speedup"] == pytest.approx((1.25 / 5 * 5 / 20) ** 0.5)
-    assert "over cusparse_best" in table.note
+    assert "over cusparse_best (the fastest of cusparse's algorithms in the same run)" in table.note
+    assert table.heading("speedup") == "speed-up over cusparse_best"
+
+
+def test_a_system_that_mostly_met_libraries_alone_has_no_rank(
+    table_of: Callable[[Mapping[str, Mapping[str, float]]], Table],
+) -> None:
+    alone = {name: {"stile": 5.0, "gespmm": 10.0} for name in ("c", "d", "e")}
+    stile, sparsetir = table_of(TIMES | alone).frame.to_dict("records")
+    assert (stile["cases"], stile["met_cases"]) == (5, 2)
+    assert isnan(stile["over_best_speedup"])
+    assert isnan(stile["fastest_share"])
+    assert stile["speedup"] == pytest.approx((4 * 1 * 2**3) ** (1 / 5))
+    # SparseTIR met STile on all of its cases, and keeps its rank.
+    assert (sparsetir["cases"], sparsetir["met_cases"]) == (2, 2)
+    assert sparsetir["fastest_share"] == 0
 
 
 def test_a_system_without_its_own_label_stands_with_what_runs_by_default(

@@ -11,18 +11,18 @@ import pandas as pd
 import pytest
 
 from spmark.impls.core.problem import DType, Op
-from spmark.impls.core.record import Baseline
+from spmark.impls.core.record import Baseline, MatrixKind
 from spmark.report.derive.cases import derive
 from spmark.report.derive.groups import MOST_GROUPS
 from spmark.report.load.records import load_records
-from spmark.report.tables.winners import COLUMNS, winner_map, winners
+from spmark.report.tables.winners import COLUMNS, place_of, winner_map, winners
 
 BASE = Baseline(implementation="cusparse_best", config={}, samples_us=[10.0] * 8)
 
 
 @pytest.fixture
-def found(records: ModuleType, write: Callable[..., Path]) -> Callable[..., pd.DataFrame]:
-    """Give the winners of times in µs by (matrix, label), each against a baseline of 10 µs."""
+def derived_of(records: ModuleType, write: Callable[..., Path]) -> Callable[..., pd.DataFrame]:
+    """Give the cases of times in µs by (matrix, label), each against a baseline of 10 µs."""
 
     def make(times: dict[tuple[str, str], float], **changes: Any) -> pd.DataFrame:
         matrices = list(dict.fromkeys(matrix for matrix, _ in times))
@@ -34,9 +34,15 @@ def found(records: ModuleType, write: Callable[..., Path]) -> Callable[..., pd.D
             )
             for (matrix, label), us in times.items()
         ]  # fmt: skip
-        return winners(derive(load_records([write(rows)]), "cusparse_best"))
+        return derive(load_records([write(rows)]), "cusparse_best")
 
     return make
+
+
+@pytest.fixture
+def found(derived_of: Callable[..., pd.DataFrame]) -> Callable[..., pd.DataFrame]:
+    """Give the winners of such times."""
+    return lambda times, **changes: winners(derived_of(times, **changes))
 
 
 def test_an_implementation_counts_with_its_fastest_label(found: Callable[..., pd.DataFrame]) -> None:
@@ -45,6 +51,7 @@ def test_an_implementation_counts_with_its_fastest_label(found: Callable[..., pd
     assert tuple(row) == COLUMNS
     assert (row["implementation"], row["next"], row["wins"], row["matrices"]) == ("stile", "gespmm", 1, 1)
     assert (row["speedup"], row["next_speedup"]) == pytest.approx((2.5, 10 / 4.5))
+    assert row["tried"] == 3
 
 
 def test_the_baseline_wins_where_nothing_is_faster(found: Callable[..., pd.DataFrame]) -> None:
@@ -69,6 +76,43 @@ def test_a_matrix_of_few_rivals_gives_way_to_those_of_many(found: Callable[..., 
     many = {("s/many", label): us for label, us in (("stile", 5.0), ("gespmm", 6.0), ("cusparse_best", 10.0))}
     assert list(found(few)["matrix"]) == ["s/few"]
     assert list(found(few | many)["matrix"]) == ["s/many"]
+
+
+@pytest.mark.parametrize(("second_us", "second"), [(4.05, "gespmm"), (4.12, "")])
+def test_a_second_that_is_as_fast_stands_beside_the_winner(
+    found: Callable[..., pd.DataFrame], second_us: float, second: str
+) -> None:
+    times = {("s/a", "stile"): 4.0, ("s/a", "gespmm"): second_us, ("s/a", "cusparse_best"): 10.0}
+    place = place_of(found(times).to_dict("records")[0])
+    assert (place.winner, place.speedup, place.second) == ("stile", "2.50×", second)
+    assert place.told == f"Second: gespmm, {10 / second_us:.3g}×. 3 implementations have a time here."
+
+
+def test_a_pool_says_on_how_many_matrices_its_winner_is_fastest(found: Callable[..., pd.DataFrame]) -> None:
+    times = {(f"dnn/layer{number}@0.9", "stile"): 5.0 for number in range(MOST_GROUPS + 1)}
+    times |= {(matrix, "gespmm"): 8.0 for matrix, _ in list(times)} | {("dnn/layer0@0.9", "gespmm"): 0.1}
+    assert (
+        f"Fastest on {MOST_GROUPS} of {MOST_GROUPS + 1} matrices." in place_of(found(times).to_dict("records")[0]).told
+    )
+
+
+def test_rows_without_a_system_are_left_out_and_counted(derived_of: Callable[..., pd.DataFrame]) -> None:
+    libraries = {("twin/b", label): us for label, us in (("gespmm", 6.0), ("cublas", 7.0), ("cusparse_best", 10.0))}
+    derived = derived_of(
+        libraries | {("s/a", label): us for (_, label), us in libraries.items()} | {("s/a", "stile_x"): 5.0}
+    )
+    block = winner_map(derived, "cusparse_best", ["stile"])
+    assert list(block.frame["matrix"]) == ["s/a"]
+    assert "Rows left out in which none of the systems has a record: 1." in block.note
+    assert "A twin is" not in block.note
+
+
+def test_where_no_row_has_a_system_libraries_alone_are_shown(derived_of: Callable[..., pd.DataFrame]) -> None:
+    times = {("twin/b", label): us for label, us in (("gespmm", 6.0), ("cublas", 7.0), ("cusparse_best", 10.0))}
+    block = winner_map(derived_of(times, matrix_kind=MatrixKind.TWIN), "cusparse_best", ["stile"])
+    assert list(block.frame["matrix"]) == ["twin/b"]
+    assert "Rows left out" not in block.note
+    assert "A twin is a seeded stand-in" in block.note
 
 
 def test_panels_and_matrices_stand_in_the_order_of_figures(records: ModuleType, write: Callable[..., Path]) -> None:

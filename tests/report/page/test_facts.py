@@ -1,0 +1,26 @@
+"""Notices of a sweep's page: what a reader must know of its matrices."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from spmark.report.page.site import write_report
+
+SWEEP = "sweeps/graphs_spmm/index.html"
+
+
+def test_matrices_of_one_pattern_are_named_and_keep_their_rows(records, write, tmp_path):
+    names = {"G22": "a", "G27": "a", "other": "b"}
+    rows = [
+        records.measurement(matrix=name, matrix_hash=64 * pattern, samples_us=[9.0] * 8)
+        for name, pattern in names.items()
+    ]
+    index = write_report([write(rows)], tmp_path / "out")
+    assert "each of them counts in every mean: ogb/G22 and ogb/G27." in index.parent.joinpath(SWEEP).read_text()
+    assert len(pd.read_csv(index.parent / "tables" / "test-gpu-cases.csv")) == 3
+
+
+def test_a_matrix_of_two_sizes_of_j_is_no_second_matrix(records, write, tmp_path):
+    rows = [records.measurement(width=width, samples_us=[9.0] * 8) for width in (32, 64)]
+    index = write_report([write(rows)], tmp_path / "out")
+    assert "have the same pattern" not in index.parent.joinpath(SWEEP).read_text()
