@@ -34,7 +34,6 @@ _ROOM = 850_000
 """Bytes that the rows and points of a page may take; the rest of a megabyte is for all else."""
 _OF_CELL, _OF_NUMBER, _OF_FOLDED, _OF_PLACE = 22, 52, 90, 90
 """Most bytes of markup around a text, a number, a text of several lines, and a place on a map."""
-_TEMPLATES = {Chapter.SCORECARD: "scorecard.html"}
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class _Piece:
     """What one page shows of a block."""
 
     kind: str
-    """Which macro of ``blocks.html`` writes it: ``figure``, ``table`` or ``grid``."""
+    """Which macro of ``tables.html`` writes it: ``figure``, ``table`` or ``grid``."""
     block: Drawing | Table
     heads: list[tuple[str, bool]] = field(default_factory=list)
     """Of a table: headings, and whether a column holds numbers."""
