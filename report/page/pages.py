@@ -30,6 +30,8 @@ from spmark.report.tables.winners import WinnerMap
 
 FIGURES, TABLES, SWEEPS, VENDOR = "figures", "tables", "sweeps", "vendor"
 LIBRARY = "chart.umd.min.js"
+CHART_HEADING = "Every case"
+"""Of an interactive chart in the list of what a page shows; ``tables.html`` writes it above the chart."""
 _ROOM = 850_000
 """Bytes that the rows and points of a page may take; the rest of a megabyte is for all else."""
 _OF_CELL, _OF_NUMBER, _OF_FOLDED, _OF_PLACE = 22, 52, 90, 90
@@ -122,10 +124,35 @@ def pages_of(
         parts = _parts(told, place.chapter)
         for which, part in enumerate(parts, 1):
             view = _view(report, place, places, which, len(parts))
+            charts = view["summary"] and view["first"] and not alone
             made[place.path(which)] = (
-                _templates().get_template(view["template"]).render(**view, sections=part, alone=alone)
+                _templates()
+                .get_template(view["template"])
+                .render(**view, sections=part, contents=_contents(part, charts=charts), charts=charts, alone=alone)
             )
     return made
+
+
+def _contents(part: _Part, *, charts: bool) -> list[tuple[str, list[tuple[str, str]]]]:
+    """List what a page shows, by device: id and heading of each chart, figure and table. Empty for a page of one."""
+    listed = []
+    for section, pieces in part:
+        entries = {chart_id(section): CHART_HEADING} if charts and section.points else {}
+        for block in (piece.block for piece in pieces):
+            if text := block.heading if isinstance(block, Drawing) else block.title:
+                entries[id_of(block)] = text
+        listed.append((section.device, list(entries.items())))
+    return listed if len(listed) > 1 or any(len(entries) > 1 for _, entries in listed) else []
+
+
+def id_of(block: Drawing | Table) -> str:
+    """Give the id of a figure or a table on its page; both may have the same name."""
+    return f"figure-{block.name}" if isinstance(block, Drawing) else block.name
+
+
+def chart_id(section: Section) -> str:
+    """Give the id of a section's interactive chart on its page."""
+    return f"{path_component(section.device)}-every-case"
 
 
 def _view(report: Report, place: PagePlace, places: Sequence[PagePlace], part: int, parts: int) -> dict[str, Any]:
@@ -278,7 +305,14 @@ def _templates() -> Environment:
         "points_json": points_json,
         "sort_key": _sort_key,
     }
-    environment.globals |= {"FIGURES": FIGURES, "TABLES": TABLES, "LIBRARY": f"{VENDOR}/{LIBRARY}", "path_of": path_of}
+    environment.globals |= {
+        "FIGURES": FIGURES,
+        "TABLES": TABLES,
+        "LIBRARY": f"{VENDOR}/{LIBRARY}",
+        "chart_id": chart_id,
+        "id_of": id_of,
+        "path_of": path_of,
+    }
     return environment
 
 
