@@ -176,7 +176,7 @@ def _of_unseen(of: _Derived, unseen: frozenset[tuple[str, str]], elsewhere: Abst
     if not shared:
         return ""
     return (
-        f"Searches of {shared} of these cases also ran in sweeps whose candidates are published apart and are not "
+        f"Searches of {shared:,} of these cases also ran in sweeps whose candidates are published apart and are not "
         "here: tables and figures of choices and of predicted times show this sweep's own. `spmark fetch candidates` "
         "brings the others."
     )

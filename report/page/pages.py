@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -82,6 +83,8 @@ class PagePlace:
         return self.chapter.name.capitalize()
 
 
+_QUOTED = re.compile("`([^`]+)`")
+"""What comments of sweeps' files put between backticks, as Markdown does."""
 _Part = list[tuple[Section, list[_Piece]]]
 
 
@@ -279,6 +282,11 @@ def points_json(points: Points) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
+def _with_code(text: str) -> str:
+    """Give a text as HTML: escaped, and marked as code where it stands between backticks."""
+    return _QUOTED.sub(r"<code>\1</code>", escape(text))
+
+
 def _data_address(kind: str, data: bytes) -> str:
     return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
@@ -299,6 +307,7 @@ def _templates() -> Environment:
     )
     environment.filters |= {
         "anchor": path_component,
+        "code": _with_code,
         "csv": lambda block: block.csv if isinstance(block, Drawing) else csv_of(block.frame),
         "data_address": _data_address,
         "first_line": first_line,

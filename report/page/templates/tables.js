@@ -32,6 +32,7 @@ for (const scroll of document.querySelectorAll(".scroll")) {
   input.addEventListener("input", () => {
     const words = input.value.toLowerCase().split(/\s+/);
     rows.forEach((row, place) => { row.hidden = !words.every(word => texts[place].includes(word)); });
-    count.textContent = `${rows.filter(row => !row.hidden).length} of ${rows.length} rows`;
+    const shown = rows.filter(row => !row.hidden).length;
+    count.textContent = `${shown.toLocaleString("en")} of ${rows.length.toLocaleString("en")} rows`;
   });
 }
