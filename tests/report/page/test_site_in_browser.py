@@ -125,7 +125,7 @@ def test_a_filter_shows_the_rows_that_hold_every_word(page, site):
 
 
 def test_a_point_of_the_chart_says_its_numbers(sweep, site):
-    assert sweep.script("document.querySelectorAll('.chart:not([hidden]) canvas').length") == 1
+    assert sweep.script("document.querySelectorAll('.chart:not([hidden]) .canvas canvas').length") == 1
     labels = sweep.script("[...document.querySelectorAll('.legend button')].map(button => button.textContent)")
     assert labels == ["cusparse_best", "gespmm", "sparsetir"]
     sweep.script("document.querySelector('canvas').scrollIntoView()")
