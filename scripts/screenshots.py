@@ -1,7 +1,7 @@
 """Take pictures of every page of a site at the widths of a screen and a telephone, light and dark.
 
 ``PYTHONPATH=tests python scripts/screenshots.py SITE OUT`` drives the Chromium of ``make browser`` and writes
-``OUT/PAGE-WIDTH-SCHEME.png``.
+``OUT/PAGE-WIDTH-SCHEME.png``; a tall page goes on in ``OUT/PAGE-WIDTH-SCHEME-2.png`` and further files.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import base64
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from browser import Page, browser, chromium
@@ -16,7 +17,7 @@ from browser import Page, browser, chromium
 WIDTHS = (1400, 400)
 SCHEMES = ("light", "dark")
 TALLEST = 6000
-"""Pixels from which a picture is cut off."""
+"""Pixels of one picture: a taller page takes several."""
 
 
 def main() -> None:
@@ -35,20 +36,22 @@ def main() -> None:
         for path in paths:
             name = "-".join(path.relative_to(asked.site).with_suffix("").parts)
             for width in WIDTHS:
-                for scheme in SCHEMES:
-                    (asked.out / f"{name}-{width}-{scheme}.png").write_bytes(picture(page, path, width, scheme))
+                for told, data in pictures(page, path, width):
+                    (asked.out / f"{name}-{width}-{told}.png").write_bytes(data)
 
 
-def picture(page: Page, path: Path, width: int, scheme: str) -> bytes:
-    """Give the whole page as PNG."""
-    page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+def pictures(page: Page, path: Path, width: int) -> Iterator[tuple[str, bytes]]:
+    """Give the whole page in each scheme as PNGs, from its top to its end, each with the end of its file's name."""
     size = {"width": width, "deviceScaleFactor": 1, "mobile": width < 600}
     page.call("Emulation.setDeviceMetricsOverride", height=900, **size)
     page.open(path)
-    height = min(TALLEST, page.script("document.documentElement.scrollHeight"))
-    page.call("Emulation.setDeviceMetricsOverride", height=height, **size)
-    taken = page.call("Page.captureScreenshot", format="png")
-    return base64.b64decode(taken["data"])
+    for scheme in SCHEMES:
+        page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        height = page.script("document.documentElement.scrollHeight")
+        for piece, top in enumerate(range(0, height, TALLEST), 1):
+            clip = {"x": 0, "y": top, "width": width, "height": min(TALLEST, height - top), "scale": 1}
+            taken = page.call("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
+            yield scheme + (f"-{piece}" if piece > 1 else ""), base64.b64decode(taken["data"])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Whether a figure can be read: its texts stay apart and on the canvas, and its legend stays off the axes."""
+"""Whether a figure can be read: its texts stay apart, on the canvas and off data, and its legend stays off the axes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from itertools import combinations
 
 import numpy as np
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from numpy.typing import NDArray
 
@@ -18,6 +21,8 @@ from spmark.report.figures.style import RC
 Corners = NDArray[np.float64]
 SLACK = 1.5
 """Pixels by which two texts may reach into each other: the white around letters."""
+REACH = 3.0
+"""Pixels around the middle of a marker or a whisker that no text may cover."""
 
 
 def assert_readable(figure: Figure, fewest: int = 5) -> None:
@@ -37,6 +42,10 @@ def assert_readable(figure: Figure, fewest: int = 5) -> None:
             for name in _ticks(ax.xaxis, 0, ax.get_xlim()):
                 top = corners(name, canvas)[:, 1].max()
                 assert top <= ax.bbox.y0 + SLACK, f"{name.get_text()!r} lies over its axis"
+            taken = [*marks(ax)]
+            for text in (t for t in ax.texts if t.get_visible() and any(map(str.isalnum, t.get_text()))):
+                box = corners(text, canvas)
+                assert all(apart(box, mark) for mark in taken), f"{text.get_text()!r} lies on a marker or a whisker"
         for legend in figure.legends:
             box = legend.get_window_extent(canvas.get_renderer())
             for ax in figure.axes:
@@ -57,6 +66,29 @@ def texts(figure: Figure) -> Iterator[Text]:
         found += [ax.xaxis.label, ax.yaxis.label]
         found += [*_ticks(ax.xaxis, 0, ax.get_xlim()), *_ticks(ax.yaxis, 1, ax.get_ylim())]
     return (t for t in found if t.get_visible() and t.get_text().strip())
+
+
+def marks(ax: Axes) -> Iterator[Corners]:
+    """Give the corners of what lies around each marker and each upright whisker that is seen, in pixels."""
+    spans: list[tuple[Corners, Corners]] = []
+    for drawn in (d for d in (*ax.lines, *ax.collections) if d.get_visible()):
+        if isinstance(drawn, PathCollection):
+            offsets = np.ma.filled(np.ma.asarray(drawn.get_offsets(), float), np.nan)
+            spans += [(point, point) for point in drawn.get_offset_transform().transform(offsets)]
+        elif isinstance(drawn, LineCollection):
+            lines = map(drawn.get_transform().transform, drawn.get_segments())
+            spans += [(line[0], line[-1]) for line in lines if len(line)]
+        elif isinstance(drawn, Line2D):
+            points = drawn.get_transform().transform(drawn.get_xydata())
+            if drawn.get_marker() not in ("None", "none", " ", "", None):
+                spans += [(point, point) for point in points]
+            elif len(points) == 2 and points[0, 0] == points[1, 0] and drawn.get_transform() == ax.transData:
+                spans.append((points[0], points[1]))
+    for one, other in spans:
+        low, high = np.minimum(one, other), np.maximum(one, other)
+        if (low <= ax.bbox.max).all() and (high >= ax.bbox.min).all():  # neither holds for NaN
+            (x0, y0), (x1, y1) = np.maximum(low, ax.bbox.min) - REACH, np.minimum(high, ax.bbox.max) + REACH
+            yield np.array([(x0, y0), (x1, y0), (x1, y1), (x0, y1)])
 
 
 def _ticks(axis: Axis, place: int, ends: tuple[float, float]) -> list[Text]:

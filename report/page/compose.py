@@ -188,7 +188,7 @@ def _of_unseen(of: _Derived, unseen: frozenset[tuple[str, str]], elsewhere: Abst
     if not shared:
         return ""
     return (
-        f"Searches of {shared} of these cases also ran in sweeps whose candidates are published apart and are not "
+        f"Searches of {shared:,} of these cases also ran in sweeps whose candidates are published apart and are not "
         "here: tables and figures of choices and of predicted times show this sweep's own. `spmark fetch candidates` "
         "brings the others."
     )
@@ -234,7 +234,8 @@ def _of_sweep(of: _Derived, seen: pd.DataFrame, wanted: str | None, png: bool) -
 def _section(of: _Derived, seen: pd.DataFrame, wanted: str | None, figures: Sequence[Drawing]) -> Section:
     derived, baseline = of.cases, of.baseline
     kind = DeviceKind(derived["device_kind"].iloc[0])
-    blocks: list[Drawing | Table] = [tables.times_table(derived)]
+    # The times come first: figures show what is made of them, and can be many.
+    blocks: list[Drawing | Table] = [tables.times_table(derived), *figures]
     if baseline:
         blocks += [*tables.mean_tables(derived, baseline), tables.break_even_table(derived, baseline)]
         blocks.append(best_other_table(derived))
@@ -250,7 +251,7 @@ def _section(of: _Derived, seen: pd.DataFrame, wanted: str | None, figures: Sequ
     ]
     blocks += [tables.build_table(derived, baseline), tables.flag_table(derived), tables.matrix_facts(derived)]
     facts = [*facts_of(derived, kind, baseline), ("Versions", versions_of(derived))]
-    named = _named([*figures, *blocks], of.prefix)
+    named = _named(blocks, of.prefix)
     notices = notices_of(derived, baseline, wanted, of.older)
     return Section(of.device, MEASURED[kind], facts, notices, named, of.sweep, points_of(derived))
 

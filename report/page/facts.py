@@ -58,9 +58,10 @@ def notices_of(derived: pd.DataFrame, baseline: str | None, wanted: str | None, 
     if failed.total() == len(derived):
         notices.append("No case has a result: all of them failed, for the reasons below.")
     elif failed:
-        counts = ", ".join(f"{count} {status}" for status, count in sorted(failed.items()))
+        counts = ", ".join(f"{count:,} {status}" for status, count in sorted(failed.items()))
         notices.append(
-            f"{failed.total()} of {len(derived)} cases have no result ({counts}); each is listed among the failures."
+            f"{failed.total():,} of {len(derived):,} cases have no result ({counts}); each is listed among the "
+            "failures."
         )
     if wanted and baseline != wanted:
         notices.append(f"No record here is of the baseline {wanted}: speed-ups are over {baseline or 'nothing'}.")
@@ -69,14 +70,14 @@ def notices_of(derived: pd.DataFrame, baseline: str | None, wanted: str | None, 
     lent = int((derived["speedup_from"] == "record").sum())
     if lent:
         notices.append(
-            f"{lent} speed-ups over {baseline} use the baseline's own record, not samples taken in turn with the case: "
-            "they carry the drift between two moments."
+            f"{lent:,} speed-ups over {baseline} use the baseline's own record, not samples taken in turn with the "
+            "case: they carry the drift between two moments."
         )
     flagged = int((derived["flags"] != "").sum())
     if flagged:
         notices.append(
-            f"{flagged} of {len(derived)} cases ran on a throttled device or a busy machine, or have a wide interval; "
-            "they are listed among the cases."
+            f"{flagged:,} of {len(derived):,} cases ran on a throttled device or a busy machine, or have a wide "
+            "interval; they are listed among the cases."
         )
     versions = derived.groupby("implementation")["implementation_version"].nunique()
     mixed = sorted(str(name) for name in versions[versions > 1].index)
@@ -87,7 +88,7 @@ def notices_of(derived: pd.DataFrame, baseline: str | None, wanted: str | None, 
         notices.append(f"Matrices have the same pattern, and each of them counts in every mean: {'; '.join(alike)}.")
     if older:
         notices.append(
-            f"{older} rows of older versions of the code or the protocol, or of another flush, are left out."
+            f"{older:,} rows of older versions of the code or the protocol, or of another flush, are left out."
         )
     return notices
 
@@ -134,7 +135,7 @@ def _other_work(derived: pd.DataFrame) -> str:
     known = derived[derived["free_cores"].notna()]
     if known.empty:
         return ""
-    return f"at most {known['taken_cores'].max():.1f} of the host's cores, in {len(known)} cases that tell"
+    return f"at most {known['taken_cores'].max():.1f} of the host's cores, in {len(known):,} cases that tell"
 
 
 def _environment_facts(environments: list[Environment]) -> Facts:

@@ -57,7 +57,7 @@ def _table(table: Table, csv: PurePosixPath) -> str:
     parts.append(_rows([table.heading(c) for c in columns], [[_safe(cell.text) for cell in row] for row in cells]))
     if len(cells) < len(table.frame):
         parts.append(
-            f"The first {len(cells)} of {len(table.frame)} rows; all are in [the CSV file]({csv / table.name}.csv)."
+            f"The first {len(cells):,} of {len(table.frame):,} rows; all are in [the CSV file]({csv / table.name}.csv)."
         )
     return "\n\n".join(parts)
 

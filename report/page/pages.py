@@ -33,6 +33,8 @@ from spmark.report.tables.winners import WinnerMap, WinnerPlace, place_of
 
 FIGURES, TABLES, SWEEPS, VENDOR = "figures", "tables", "sweeps", "vendor"
 LIBRARY = "chart.umd.min.js"
+CHART_HEADING = "Every case"
+"""Of an interactive chart in the list of what a page shows; ``tables.html`` writes it above the chart."""
 _ROOM = 850_000
 """Bytes that the rows and points of a page may take; the rest of a megabyte is for all else."""
 _OF_CELL, _OF_NUMBER, _OF_FOLDED, _OF_PLACE = 22, 52, 90, 90
@@ -42,7 +44,6 @@ LONG = 60
 _CUT = ("config",)
 """Columns whose long texts have one line each, with the whole text for a reader who points there: rows stay low."""
 _BACKTICKS = re.compile("`([^`]+)`")
-_TEMPLATES = {Chapter.SCORECARD: "scorecard.html"}
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class _Piece:
     """What one page shows of a block."""
 
     kind: str
-    """Which macro of ``blocks.html`` writes it: ``figure``, ``table`` or ``grid``."""
+    """Which macro of ``tables.html`` writes it: ``figure``, ``table`` or ``grid``."""
     block: Drawing | Table
     heads: list[tuple[str, bool, bool]] = field(default_factory=list)
     """Of a table: headings, whether a column holds numbers, and whether its long texts are cut."""
@@ -89,6 +90,7 @@ class PagePlace:
         return self.chapter.name.capitalize()
 
 
+"""What comments of sweeps' files put between backticks, as Markdown does."""
 _Part = list[tuple[Section, list[_Piece]]]
 
 
@@ -131,10 +133,35 @@ def pages_of(
         parts = _parts(told, place.chapter)
         for which, part in enumerate(parts, 1):
             view = _view(report, place, places, which, len(parts))
+            charts = view["summary"] and view["first"] and not alone
             made[place.path(which)] = (
-                _templates().get_template(view["template"]).render(**view, sections=part, alone=alone)
+                _templates()
+                .get_template(view["template"])
+                .render(**view, sections=part, contents=_contents(part, charts=charts), charts=charts, alone=alone)
             )
     return made
+
+
+def _contents(part: _Part, *, charts: bool) -> list[tuple[str, list[tuple[str, str]]]]:
+    """List what a page shows, by device: id and heading of each chart, figure and table. Empty for a page of one."""
+    listed = []
+    for section, pieces in part:
+        entries = {chart_id(section): CHART_HEADING} if charts and section.points else {}
+        for block in (piece.block for piece in pieces):
+            if text := block.heading if isinstance(block, Drawing) else block.title:
+                entries[id_of(block)] = text
+        listed.append((section.device, list(entries.items())))
+    return listed if len(listed) > 1 or any(len(entries) > 1 for _, entries in listed) else []
+
+
+def id_of(block: Drawing | Table) -> str:
+    """Give the id of a figure or a table on its page; both may have the same name."""
+    return f"figure-{block.name}" if isinstance(block, Drawing) else block.name
+
+
+def chart_id(section: Section) -> str:
+    """Give the id of a section's interactive chart on its page."""
+    return f"{path_component(section.device)}-every-case"
 
 
 def _view(report: Report, place: PagePlace, places: Sequence[PagePlace], part: int, parts: int) -> dict[str, Any]:
@@ -302,6 +329,8 @@ def _templates() -> Environment:
         "TABLES": TABLES,
         "LIBRARY": f"{VENDOR}/{LIBRARY}",
         "LONG": LONG,
+        "chart_id": chart_id,
+        "id_of": id_of,
         "path_of": path_of,
     }
     return environment

@@ -21,7 +21,7 @@ class Points:
     """The numbers of one chart."""
 
     series: list[dict[str, str]]
-    """Label and colour of each series, in the order of legends."""
+    """Label, colour, and marker and hatch as matplotlib names them, of each series, in the order of legends."""
     panels: list[dict[str, Any]]
     """``name`` (operator and dtype), ``cases`` ([matrix, J]) and ``points`` ([series, case, time in µs, speed-up])."""
     left_out: int
@@ -57,7 +57,10 @@ def points_of(derived: pd.DataFrame) -> Points | None:
             for row in ordered[["label", "matrix", "width", "median_us", "speedup"]].to_dict("records")
         ]
         panels.append({"name": f"{op} {dtype}", "cases": [list(problem) for problem in problems], "points": points})
-    legend = [{"label": label, "colour": look.colour} for label, look in named.items()]
+    legend = [
+        {"label": label, "colour": look.colour, "marker": look.marker, "hatch": look.hatch}
+        for label, look in named.items()
+    ]
     return Points(legend, panels, len(timed) - len(rows))
 
 

@@ -38,6 +38,7 @@ for (const scroll of document.querySelectorAll(".scroll")) {
   input.addEventListener("input", () => {
     const words = input.value.toLowerCase().split(/\s+/);
     rows.forEach((row, place) => { row.hidden = !words.every(word => texts[place].includes(word)); });
-    count.textContent = `${rows.filter(row => !row.hidden).length} of ${rows.length} rows${whole ? " on this page." : ""}`;
+    const shown = rows.filter(row => !row.hidden).length.toLocaleString("en");
+    count.textContent = `${shown} of ${rows.length.toLocaleString("en")} rows${whole ? " on this page." : ""}`;
   });
 }

@@ -137,6 +137,17 @@ def test_what_runs_into_each_other_is_found():
     ax.text(0.5, 0.51, "another text")
     with pytest.raises(AssertionError, match="runs into"):
         assert_readable(figure)
+    for whisker in (False, True):
+        covered = Figure()
+        ax = covered.subplots()
+        if whisker:
+            ax.plot([0.55, 0.55], [0.2, 0.9])
+        else:
+            ax.scatter([0.55], [0.51])
+        ax.set(xlim=(0, 1), ylim=(0, 1))
+        ax.text(0.5, 0.5, "a text on data")
+        with pytest.raises(AssertionError, match="'a text on data' lies on a marker or a whisker"):
+            assert_readable(covered)
     beyond = Figure()
     beyond.subplots().text(0.99, 0.5, "a text that leaves the canvas at its right edge")
     with pytest.raises(AssertionError, match="leaves the canvas"):

@@ -51,7 +51,8 @@ def test_a_page_is_one_small_file_without_requests(page):
     text = page.read_text()
     assert page.stat().st_size < 1_000_000
     assert len(text.split("<figure ")) == MOST_PICTURES + 1
-    assert [link for link in re.findall(r'(?:href|src|srcset)="([^"]*)"', text) if not link.startswith("data:")] == []
+    links = re.findall(r'(?:href|src|srcset)="([^"]*)"', text)
+    assert [link for link in links if not link.startswith(("data:", "#"))] == []
     assert "a &lt;title&gt;" in text
     assert "&lt;a&gt;" in text
     assert "prefers-color-scheme: dark" in text

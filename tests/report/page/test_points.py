@@ -11,6 +11,7 @@ import pytest
 
 from spmark.impls.core.problem import DType
 from spmark.report.derive.cases import derive
+from spmark.report.figures.style import looks
 from spmark.report.load.records import load_records
 from spmark.report.page import points
 from spmark.report.page.pages import points_json
@@ -24,6 +25,10 @@ def test_every_case_with_a_time_is_a_point(records: ModuleType, write: Callable[
     assert made is not None and made.left_out == 0
     assert [panel["name"] for panel in made.panels] == ["spmm float32", "spmm float16"]
     labels = [series["label"] for series in made.series]
+    drawn = looks((label, label) for label in labels)
+    for series in made.series:
+        look = drawn[series["label"]]
+        assert (series["colour"], series["marker"], series["hatch"]) == (look.colour, look.marker, look.hatch)
     assert labels == ["cusparse_best", "gespmm", "sparsetir"]
     timed = derived[derived["median_us"].notna()].set_index(["dtype", "matrix", "width", "label"])
     assert sum(len(panel["points"]) for panel in made.panels) == len(timed)

@@ -347,11 +347,11 @@ def test_a_case_of_two_sweeps_stands_on_both_pages(records, tmp_path):
 def test_what_a_packaged_sweep_says_stands_on_its_page(records, write, tmp_path):
     rows = records.sweep(widths=(32,), samples=8)
     cases = frozenset({*(row.case_id for row in rows), "spmm/never/run"})
-    listed = {"graphs_spmm": ListedSweep("Graphs & more", "What <this> is.", cases)}
+    listed = {"graphs_spmm": ListedSweep("Graphs & more", "What `<this>` is.", cases)}
     index = write_report([write(rows)], tmp_path / "out", listed=listed)
     page = (index.parent / SWEEP / "index.html").read_text()
     assert "<h1>Graphs &amp; more</h1>" in page
-    assert "What &lt;this&gt; is." in page
+    assert "What <code>&lt;this&gt;</code> is." in page
     for text in (page, index.read_text()):
         assert "9 of 10" in text
     assert "gespmm v1" in index.read_text()

@@ -99,7 +99,7 @@ def test_records_and_studies_share_a_page(records: Any, write: Any, tmp_path: Pa
     assert report.sections[-1].notices[0].startswith("DASH is ahead")
     landing = write_site(report, tmp_path / "site")
     (page,) = (link for link in re.findall('href="(sweeps/[^"]*)"', landing.read_text()) if "moved" in link)
-    assert 'id="dash_fig5_per_matrix"' in (landing.parent / page).read_text()
+    assert 'id="figure-dash_fig5_per_matrix"' in (landing.parent / page).read_text()
     claims = next(block for block in report.sections[0].blocks if block.name.endswith("-claims"))
     answered = claims.frame.set_index("claim")
     assert answered.loc["gpu-spmm-top1", "verdict"] != "not run"
