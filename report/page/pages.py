@@ -90,7 +90,6 @@ class PagePlace:
         return self.chapter.name.capitalize()
 
 
-"""What comments of sweeps' files put between backticks, as Markdown does."""
 _Part = list[tuple[Section, list[_Piece]]]
 
 

@@ -20,6 +20,8 @@ def test_counts_of_notices_have_separators_of_thousands() -> None:
             "flags": "busy",
             "implementation": "gespmm",
             "implementation_version": "1",
+            "matrix_hash": "",
+            "matrix": "ogb/a",
         }
     )
     failed, lent, flagged, older = notices_of(derived, "cusparse", None, 1234)
