@@ -46,8 +46,8 @@ def test_every_cell_is_that_of_the_facts(results: pd.DataFrame) -> None:
 def test_the_front_page_has_the_same_shares(results: pd.DataFrame) -> None:
     front = (ROOT / "README.md").read_text()
     told = re.search(
-        r"the kept config has (\d+) % \(SpMM\) and (\d+) % \(SDDMM\) of the best .*?LightGBM, trained on five matrices of "
-        r"the GPU, has (\d+) % and (\d+) %\. With DASH's CPU samples too, LightGBM has (\d+) % and (\d+) %",
+        r"the kept config has (\d+) % \(SpMM\) and (\d+) % \(SDDMM\) of the best .*?LightGBM, trained on five matrices "
+        r"of the GPU, has (\d+) % and (\d+) %\. With DASH's CPU samples too, LightGBM has (\d+) % and (\d+) %",
         " ".join(front.split()),
     )
     assert told is not None
