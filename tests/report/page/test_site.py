@@ -366,7 +366,7 @@ def test_cases_that_other_sweeps_have_records_of_are_counted_apart(records, tmp_
     ]
     cases = frozenset({*(row.case_id for row in rows), "spmm/never/run"})
     index = write_report(folders, tmp_path / "out", listed={"mine": ListedSweep("Mine", "", cases)})
-    told = f"{half} of {len(rows) + 1}, and {len(rows) - half} with other sweeps"
+    told = f"{half} of {len(rows) + 1} here and {len(rows) - half} with other sweeps"
     assert told in index.read_text()
     assert told in (index.parent / "sweeps" / "mine" / "index.html").read_text()
 
