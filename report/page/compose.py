@@ -295,7 +295,8 @@ def _collected(derived: pd.DataFrame, listed: ListedSweep | None, of_device: fro
     if listed:
         here = listed.cases & set(derived["case_id"])
         others = len(listed.cases & of_device) - len(here)
-        there = f"{len(here):,} of {len(listed.cases):,}" + (f" here and {others:,} with other sweeps" if others else "")
+        there = f"{len(here):,} of {len(listed.cases):,}"
+        there += f" here and {others:,} with other sweeps" if others else ""
     when = first if first == last else f"{first} to {last}"
     protocols = ", ".join(map(str, sorted(derived["protocol_version"].unique())))
     return Coverage(
