@@ -110,7 +110,7 @@ def _svg(plot: Plot) -> bytes:
     return file.getvalue().encode()
 
 
-def looks_of(frame: pd.DataFrame, sweep: pd.DataFrame, named: Sequence[str] = ()) -> dict[str, Look]:
+def looks_of(frame: pd.DataFrame, sweep: pd.DataFrame | None = None, named: Sequence[str] = ()) -> dict[str, Look]:
     """Give the look of every label of a frame that is drawn: of `MOST_SERIES` at most.
 
     Where labels are more, those that the figure's finding names come first. Of the others, those that bear their
@@ -120,13 +120,13 @@ def looks_of(frame: pd.DataFrame, sweep: pd.DataFrame, named: Sequence[str] = ()
     ----------
     frame : DataFrame
         What the figure draws, with ``label`` and ``implementation``.
-    sweep : DataFrame
+    sweep : DataFrame, optional
         All rows of the page, with the same columns: a label then looks alike in all figures of the page.
     named : sequence of str
         The labels that the figure's finding names.
     """
     rows = frame["label"].value_counts()
-    of_both = pd.concat([sweep[_NAMES], frame[_NAMES]])
+    of_both = frame[_NAMES] if sweep is None else pd.concat([sweep[_NAMES], frame[_NAMES]])
     every = looks(set(zip(of_both["label"], of_both["implementation"], strict=True)))
     every = {label: look for label, look in every.items() if label in rows}
     own = set(frame.loc[frame["label"] == frame["implementation"], "label"])

@@ -57,6 +57,10 @@ def test_a_difference_within_the_interval_is_a_tie():
     rows = cases(a=list(base * rng.lognormal(0.01, 0.2, 20)), b=list(base))
     said = leading(rows, "speedup", "is fastest", lambda mean: f"{mean:.2f}×").text
     assert " tie, a factor of " in said
+    lead = lead_of(cases(a=[1.5, 0.8] * 6, b=[1.0] * 12), "speedup")
+    assert lead is not None
+    assert lead.factor.low < 1 < round(lead.factor.value, 2)
+    assert lead.tied
     # Matrices differ by far more than the two labels: what one gains on each of them is no tie.
     apart = cases(a=list(base * 1.05 * rng.lognormal(0, 0.01, 20)), b=list(base))
     said = leading(apart, "speedup", "is fastest", lambda mean: f"{mean:.2f}×").text
