@@ -91,7 +91,8 @@ def find_record(record: str, results: Sequence[Path]) -> tuple[Measurement, Case
                     if any(record in name for name in _names(row)) and row.status is Status.OK and later:
                         device = batch.environment.device if batch.environment else None
                         found[row.case_id] = row, _case(row, specs), device
-    of_label = [name for name, (row, *_) in found.items() if _in_words(record, _names(row)[1])]
+    words = f"/{record.strip('/')}/"
+    of_label = [name for name, (row, *_) in found.items() if words in f"/{_names(row)[1]}/"]
     name = record if record in found else of_label[0] if len(of_label) == 1 else ""
     found = {name: found[name]} if name else found
     if len(found) != 1:
@@ -112,10 +113,6 @@ def _names(row: Measurement) -> tuple[str, str]:
     """Give a case's id, and the id with the label in place of the implementation."""
     beginning, _, _ = row.case_id.rpartition(f"/{row.implementation}/")
     return row.case_id, f"{beginning}/{row.label}/seed{row.seed}"
-
-
-def _in_words(record: str, name: str) -> bool:
-    return f"/{record.strip('/')}/" in f"/{name}/"
 
 
 def _case(row: Measurement, specs: Mapping[str, MatrixSpec]) -> Case | None:
