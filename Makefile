@@ -47,7 +47,7 @@ quickstart: .venv/.run-$(EXTRA) ## install, run a small sweep, draw its page und
 
 # The speed-ups of every published sweep (repeated runs of one code, which are no sweep, have files of other names), and the
 # figures that figures.txt names for it.
-figures: .venv/.run-$(EXTRA) ## redraw figures and README's table from the published records
+figures: .venv/.run-$(EXTRA) ## redraw figures, README's table and the notes' tables from the published records
 	@set -e; for records in report/reference/*/*/records.jsonl.gz; do \
 	  folder=$${records%/*}; page=out/$${folder#report/}; \
 	  $(BIN)/spmark report "$$folder" --png --out "$$page"; \
@@ -57,6 +57,7 @@ figures: .venv/.run-$(EXTRA) ## redraw figures and README's table from the publi
 	  done; \
 	done
 	@$(BIN)/python scripts/results_table.py
+	@$(BIN)/python scripts/lo_spmm_tables.py
 
 picture: .venv/.dev-$(EXTRA) ## draw README's picture of a site anew; needs make browser
 	@$(BIN)/python tests/picture.py
