@@ -6,8 +6,9 @@ Only medians are kept: a sweep's side file holds tens of thousands of sample lis
 from __future__ import annotations
 
 import gc
+import hashlib
 import json
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count, groupby
 from math import nan
@@ -19,9 +20,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from spmark.impls.core.errors import RecordError
+from spmark.impls.core.guard import reading
 from spmark.impls.core.plausible import read_candidates
 from spmark.impls.core.record import CandidateRow
-from spmark.report.load.records import record_files
+from spmark.report.load.records import record_files, sweep_name
 
 COLUMNS = ("case_id", "implementation_version", "environment", "candidate", "predicted", "seen_us")
 """Columns of `load_candidates`; ``candidate`` is the config, ``seen_us`` its median, NaN where it was only scored."""
@@ -39,8 +42,32 @@ def read_seen(paths: Sequence[Path]) -> Iterator[CandidateRow]:
         A path is missing, a file cannot be read, or a complete line is not a candidate.
     """
     for folder in dict.fromkeys(file.parent for file in record_files(paths)):
-        for side in sorted(folder.glob("candidates.jsonl*")):
+        for side in _side_files(folder):
             yield from read_candidates(side)
+
+
+def _side_files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("candidates.jsonl*"))
+
+
+def candidate_digests(paths: Sequence[Path], devices: Iterable[str]) -> dict[tuple[str, str], str]:
+    """Give a digest of the files of candidates beside the records of each device and sweep.
+
+    Raises
+    ------
+    RecordError
+        A path is missing, or a file cannot be read.
+    """
+    found: dict[tuple[str, str], Any] = {}
+    names = list(devices)
+    for file in record_files(paths):
+        content = b""
+        for side in _side_files(file.parent):
+            with reading(side, "a file of candidates", RecordError):
+                content += hashlib.sha256(side.read_bytes()).digest()
+        for key in {(device, sweep_name(file, device)) for device in names}:
+            found.setdefault(key, hashlib.sha256()).update(content)
+    return {key: digest.hexdigest() for key, digest in found.items()}
 
 
 def load_candidates(paths: Sequence[Path], records: pd.DataFrame | None = None) -> pd.DataFrame:

@@ -21,6 +21,7 @@ from spmark.report.claims.published import PAPERS, load_published
 from spmark.report.claims.scorecard import scorecard_tables
 from spmark.report.claims.verdicts import Verdict
 from spmark.report.derive.cases import baseline_names, choose_baseline, derive, each_problem_once
+from spmark.report.derive.kept import derived, digest_of
 from spmark.report.derive.remember import remembering
 from spmark.report.derive.transfers import Moved
 from spmark.report.figures.all import draw_all
@@ -33,6 +34,7 @@ from spmark.report.load.candidates import COLUMNS, OF_CASE, measured_each
 from spmark.report.load.records import current
 from spmark.report.page.content import NO_RECORDS, Coverage, ListedSweep, PaperPage, Report, Section, SweepPage
 from spmark.report.page.facts import MEASURED, UNSEEN, facts_of, notices_of, versions_of
+from spmark.report.page.made import ReportFolder, looked_up
 from spmark.report.page.points import points_of
 from spmark.report.tables import results as tables
 from spmark.report.tables.choices import choice_table
@@ -49,7 +51,7 @@ _SAMPLES = ["samples_us", "warm_samples_us", "graph_samples_us", "baseline_sampl
 
 
 @dataclass(frozen=True, eq=False)
-class _Derived:
+class _SweepCases:
     """One device's cases of one sweep."""
 
     sweep: str
@@ -70,7 +72,7 @@ class _Derived:
         cases = self.cases[self.cases["search"].notna()]
         return set(cases[list(OF_CASE)].itertuples(index=False, name=None))
 
-    def without_samples(self) -> _Derived:
+    def without_samples(self) -> _SweepCases:
         """Give all that a page is made of."""
         return replace(self, cases=self.cases.drop(columns=_SAMPLES))
 
@@ -85,6 +87,7 @@ def compose(
     moved: Moved | None = None,
     listed: Mapping[str, ListedSweep] = MappingProxyType({}),
     unseen: frozenset[tuple[str, str]] = frozenset(),
+    folder: ReportFolder | None = None,
     pool: Executor | None = None,
     png: bool = False,
 ) -> Report:
@@ -110,6 +113,8 @@ def compose(
         What is known of packaged sweeps, by name.
     unseen : set of (str, str)
         Device and sweep of the records whose searches' candidates are published, but are not there.
+    folder : ReportFolder, optional
+        The folder that the report goes to: sweeps of which nothing has changed there get no sections with content.
     pool : Executor, optional
         Draws the figures and makes the tables of sweeps; this process does by default.
     png : bool
@@ -134,43 +139,96 @@ def compose(
             f"expected a baseline out of {', '.join(baseline_names(kept))}, found {baseline!r} in none of the records"
         )
     papers = (paper.name,) if paper and paper.name in PAPERS else ()
+    found = _found(frame, baseline, alone=len(names) == 1)
+    sizes = [len(of.cases) for of in found]
+    of_devices = {str(device): rows for device, rows in frame.groupby("device", sort=False)}
+    # Claims first, since they take longest.
+    _log.info("answering the papers' claims")
+    asking = [partial(_answered_tables, rows, papers, moved) for rows in of_devices.values()]
+    answering = _each(asking, list(map(len, of_devices.values())), pool)
     _log.info("deriving speed-ups")
-    of_sweeps = _derived(frame, baseline, pool, alone=len(names) == 1)
-    # Late, since another process may still be reading.
-    _log.info("reading what searches saw")
-    candidates = (seen or partial(pd.DataFrame, columns=list(COLUMNS)))()
-    saw = measured_each([of.cases for of in of_sweeps], candidates)
-    made = _each(
-        [partial(_of_sweep, of.without_samples(), one, baseline, png) for of, one in zip(of_sweeps, saw, strict=True)],
-        [len(of.cases) for of in of_sweeps],
-        pool,
-    )
+    deriving = _each([partial(derived, of.cases, of.baseline) for of in found], sizes, pool)
+    elsewhere = {case for of in found if (of.device, of.sweep) in unseen for case in of.searched}
+    told = [_of_unseen(of, unseen, elsewhere) for of in found]
+    collected: dict[str, list[Coverage]] = {name: [] for name in names}
+    packaged = {name: listed.get(name) for name in names}
+    for of in found:
+        collected[of.sweep].append(
+            _collected(of.cases, packaged[of.sweep], frozenset(of_devices[of.device]["case_id"]))
+        )
+    # What is not packaged, such as a measurement of the same code twice, stands behind what a reader looks for.
+    in_order = sorted(names, key=lambda name: (packaged[name] is None, name))
+    pages = tuple(_page(name, packaged[name], collected[name]) for name in in_order)
+    keys = _keys(found, told, frame, folder.candidates) if folder else {}
+    of_sweeps = [replace(of, cases=cases) for of, cases in zip(found, deriving, strict=True)]
     overviews = []
-    for device, rows in frame.groupby("device", sort=False):
-        _log.info("%s: answering the papers' claims", device)
+    for device in of_devices:
         whole = choose_baseline(kept[kept["device"] == device], baseline)
-        cards = _answered_tables(rows, papers, moved)
         pooled = [of.cases for of in of_sweeps if of.device == device and of.baseline == whole]
         # No sweep need have the baseline that most rows of all sweeps name.
         pooled = pooled or [derive(kept[kept["device"] == device].reset_index(drop=True), whole)]
         newest = current(pd.concat(pooled, ignore_index=True))
-        overviews.append(_overview(each_problem_once(newest), whole, cards))
-    of_devices = {str(device): frozenset(rows["case_id"]) for device, rows in frame.groupby("device")}
-    elsewhere = {case for of in of_sweeps if (of.device, of.sweep) in unseen for case in of.searched}
-    sections: list[Section] = []
-    collected: dict[str, list[Coverage]] = {name: [] for name in names}
-    packaged = {name: listed.get(name) for name in names}
-    for of, section in zip(of_sweeps, made, strict=True):
-        _log.info("%s: drawing figures: all of %s are done", of.device, of.sweep)
-        told = _of_unseen(of, unseen, elsewhere)
-        sections.append(replace(section, notices=[*section.notices, told]) if told else section)
-        collected[of.sweep].append(_collected(of.cases, packaged[of.sweep], of_devices[of.device]))
-    lacking = sorted({of.sweep for of in of_sweeps if (of.device, of.sweep) in unseen})
+        overviews.append(_overview(each_problem_once(newest), whole))
+    cards = list(answering)
+    overviews = [
+        replace(of, blocks=[*of.blocks, *_named(answers, path_component(of.device))])
+        for of, answers in zip(overviews, cards, strict=True)
+    ]
+    if folder:
+        shown = [heading, repr(baseline), str(png), str(any(cards))]
+        pages = tuple(looked_up(page, [*shown, *keys[page.name]], folder) for page in pages)
+    done = {page.name for page in pages if page.made}
+    sections = _sections(of_sweeps, done, seen, baseline, pool, png=png)
+    made: list[Section] = []
+    for of, section, notice in zip(of_sweeps, sections, told, strict=True):
+        said = "nothing of %s has changed" if of.sweep in done else "drawing figures: all of %s are done"
+        _log.info(f"%s: {said}", of.device, of.sweep)
+        made.append(replace(section, notices=[*section.notices, notice]) if notice else section)
+    lacking = sorted({of.sweep for of in found if (of.device, of.sweep) in unseen})
     notices += [f"{UNSEEN} This is so of {', '.join(lacking)}."] if lacking else []
-    # What is not packaged, such as a measurement of the same code twice, stands behind what a reader looks for.
-    in_order = sorted(names, key=lambda name: (packaged[name] is None, name))
-    pages = tuple(_page(name, packaged[name], collected[name]) for name in in_order)
-    return Report(heading, notices, [*overviews, *sections], pages)
+    return Report(heading, notices, [*overviews, *made], pages)
+
+
+def _sections(
+    of_sweeps: Sequence[_SweepCases],
+    done: AbstractSet[str],
+    seen: Callable[[], pd.DataFrame] | None,
+    wanted: str | None,
+    pool: Executor | None,
+    *,
+    png: bool,
+) -> Iterator[Section]:
+    """Give the section of each device's cases of each sweep, empty for those that are done; a pool begins at once."""
+    asked = [of for of in of_sweeps if of.sweep not in done]
+    empty = pd.DataFrame(columns=list(COLUMNS))
+    if asked and seen:
+        # Late, since another process may still be reading.
+        _log.info("reading what searches saw")
+        empty = seen()
+    saw = measured_each([of.cases for of in asked], empty)
+    made = _each(
+        [partial(_of_sweep, of.without_samples(), one, wanted, png) for of, one in zip(asked, saw, strict=True)],
+        [len(of.cases) for of in asked],
+        pool,
+    )
+    return (Section(of.device, "", [], [], [], of.sweep) if of.sweep in done else next(made) for of in of_sweeps)
+
+
+def _keys(
+    found: Sequence[_SweepCases], told: Sequence[str], frame: pd.DataFrame, candidates: Mapping[tuple[str, str], str]
+) -> dict[str, list[str]]:
+    """Give what the pages of each sweep follow from, as texts, beside what they share with all others."""
+    by_sweep = frame.groupby(["device", "sweep"])["case_id"]
+    cases = {(str(device), str(sweep)): frozenset(ids) for (device, sweep), ids in by_sweep}
+    keys: dict[str, list[str]] = {}
+    for of, notice in zip(found, told, strict=True):
+        own = cases[of.device, of.sweep]
+        # Searches of the same cases also count where another sweep has them.
+        near = sorted(key for key, theirs in cases.items() if key[0] == of.device and not own.isdisjoint(theirs))
+        saw = [f"{device}/{sweep} {candidates.get((device, sweep), '')}" for device, sweep in near]
+        digest = digest_of(of.cases, [repr(of.baseline), of.prefix, str(of.older), notice, *saw])
+        keys.setdefault(of.sweep, []).append(digest)
+    return keys
 
 
 def _heading(sweeps: Sequence[str], devices: Sequence[str]) -> str:
@@ -180,7 +238,7 @@ def _heading(sweeps: Sequence[str], devices: Sequence[str]) -> str:
     return f"spmark: {sweeps[0]}" if sweeps else "spmark"
 
 
-def _of_unseen(of: _Derived, unseen: frozenset[tuple[str, str]], elsewhere: AbstractSet[tuple[str, ...]]) -> str:
+def _of_unseen(of: _SweepCases, unseen: frozenset[tuple[str, str]], elsewhere: AbstractSet[tuple[str, ...]]) -> str:
     """Say which candidates a section lacks, its own or those of sweeps with the same cases; empty where none lack."""
     if (of.device, of.sweep) in unseen:
         return UNSEEN
@@ -194,16 +252,15 @@ def _of_unseen(of: _Derived, unseen: frozenset[tuple[str, str]], elsewhere: Abst
     )
 
 
-def _derived(frame: pd.DataFrame, wanted: str | None, pool: Executor | None, *, alone: bool) -> list[_Derived]:
-    """Give the current cases of each device and sweep with their derived columns; names of several sweeps differ."""
-    found: list[_Derived] = []
+def _found(frame: pd.DataFrame, wanted: str | None, *, alone: bool) -> list[_SweepCases]:
+    """Give the current cases of each device and sweep; names of several sweeps differ."""
+    found: list[_SweepCases] = []
     for device, rows in frame.groupby("device", sort=False):
         for name, part in rows.groupby("sweep"):
             now = current(part)
             prefix = "-".join(map(path_component, (str(device), *([] if alone else [str(name)]))))
-            found.append(_Derived(str(name), now, choose_baseline(now, wanted), prefix, len(part) - len(now)))
-    made = _each([partial(derive, of.cases, of.baseline) for of in found], [len(of.cases) for of in found], pool)
-    return [replace(of, cases=cases) for of, cases in zip(found, made, strict=True)]
+            found.append(_SweepCases(str(name), now, choose_baseline(now, wanted), prefix, len(part) - len(now)))
+    return found
 
 
 def _of_paper(frame: pd.DataFrame, paper: PaperPage) -> tuple[pd.DataFrame, list[str]]:
@@ -225,13 +282,13 @@ def _each(makers: Sequence[Callable[[], _Made]], sizes: Sequence[int], pool: Exe
     return (begun[place].result() for place in range(len(makers)))
 
 
-def _of_sweep(of: _Derived, seen: pd.DataFrame, wanted: str | None, png: bool) -> Section:
+def _of_sweep(of: _SweepCases, seen: pd.DataFrame, wanted: str | None, png: bool) -> Section:
     """Give the section of one device's cases of one sweep."""
     with remembering():
         return _section(of, seen, wanted, list(draw_all(of.cases, of.baseline, seen, png=png)))
 
 
-def _section(of: _Derived, seen: pd.DataFrame, wanted: str | None, figures: Sequence[Drawing]) -> Section:
+def _section(of: _SweepCases, seen: pd.DataFrame, wanted: str | None, figures: Sequence[Drawing]) -> Section:
     derived, baseline = of.cases, of.baseline
     kind = DeviceKind(derived["device_kind"].iloc[0])
     # The times come first: figures show what is made of them, and can be many.
@@ -256,7 +313,7 @@ def _section(of: _Derived, seen: pd.DataFrame, wanted: str | None, figures: Sequ
     return Section(of.device, MEASURED[kind], facts, notices, named, of.sweep, points_of(derived))
 
 
-def _overview(pooled: pd.DataFrame, baseline: str | None, cards: Sequence[Table]) -> Section:
+def _overview(pooled: pd.DataFrame, baseline: str | None) -> Section:
     """Give the section of one device on the landing page, of its newest records of all sweeps."""
     device, kind = str(pooled["device"].iloc[0]), DeviceKind(pooled["device_kind"].iloc[0])
     systems = {
@@ -264,7 +321,7 @@ def _overview(pooled: pd.DataFrame, baseline: str | None, cards: Sequence[Table]
     }
     means = [systems_table(pooled, baseline, systems), winner_map(pooled, baseline, systems)] if baseline else []
     facts = facts_of(pooled, kind, baseline)
-    return Section(device, MEASURED[kind], facts, [], _named([*means, *cards], path_component(device)))
+    return Section(device, MEASURED[kind], facts, [], _named(means, path_component(device)))
 
 
 def _answered_tables(frame: pd.DataFrame, papers: Sequence[str], moved: Moved | None) -> list[Table]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from spmark.report.figures.plot import Drawing
 from spmark.report.page.facts import Facts
+from spmark.report.page.made import MadeSweep
 from spmark.report.page.points import Points
 from spmark.report.tables.table import Table
 
@@ -73,6 +74,10 @@ class SweepPage:
     title: str
     about: str = ""
     collected: tuple[Coverage, ...] = ()
+    key: str = ""
+    """Digest of all that its pages show; empty where no later report asks for it."""
+    made: MadeSweep | None = None
+    """What the folder has of the sweep already, where nothing has changed: its sections are then empty."""
 
 
 @dataclass(frozen=True)

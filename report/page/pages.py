@@ -192,7 +192,11 @@ def places_of(report: Report) -> list[PagePlace]:
     for sweep in (None, *report.sweeps):
         of = [section for section in report.sections if section.sweep == _name(sweep)]
         for chapter in Chapter:
-            if chapter is Chapter.SUMMARY or any(_blocks(section, chapter) for section in of):
+            if sweep and sweep.made:
+                stands = chapter in sweep.made.chapters
+            else:
+                stands = chapter is Chapter.SUMMARY or any(_blocks(section, chapter) for section in of)
+            if stands:
                 found.append(PagePlace(sweep, chapter))
     return found
 

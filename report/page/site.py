@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
@@ -17,11 +17,12 @@ from spmark.impls.core.errors import RecordError
 from spmark.report.derive.remember import remembering
 from spmark.report.figures.plot import Drawing
 from spmark.report.load.asset import absence, absent_candidates
-from spmark.report.load.candidates import OF_CASE, load_candidates
+from spmark.report.load.candidates import OF_CASE, candidate_digests, load_candidates
 from spmark.report.load.records import load_records, record_files, sweep_name
 from spmark.report.load.transfers import load_transfers
 from spmark.report.page.compose import compose
 from spmark.report.page.content import ListedSweep, PaperPage, Report, Section, SweepPage
+from spmark.report.page.made import MadeSweep, ReportFolder, digest_of_bytes, read_made, write_made
 from spmark.report.page.markdown import markdown, section_markdown
 from spmark.report.page.pages import FIGURES, LIBRARY, SWEEPS, TABLES, VENDOR, PagePlace, pages, pages_of, places_of
 from spmark.report.page.transfers import moved_of, moved_section, with_studies
@@ -33,6 +34,8 @@ _INDEX = f"{Chapter.SUMMARY.value}.html"
 _OURS = re.compile(rf"({'|'.join(Chapter)})(-\d+)?\.html")
 """Names of our pages."""
 _log = logging.getLogger(__name__)
+_Texts = tuple[dict[str, str], dict[str, bytes], list[str]]
+"""Pages by their paths, files of tables by their names, and sections as Markdown."""
 WORTH_HELPERS = 500
 """Records below which other processes take longer to start than they save."""
 
@@ -73,7 +76,7 @@ def write_report(
     RecordError
         Records cannot be read, the baseline is in none of them, or ``out`` cannot be written.
     """
-    return write_site(report_of(folders, baseline, title, paper, listed=listed), out)
+    return write_site(report_of(folders, baseline, title, paper, listed=listed, out=out), out)
 
 
 def report_of(
@@ -83,6 +86,7 @@ def report_of(
     paper: PaperPage | None = None,
     *,
     listed: Mapping[str, ListedSweep] = MappingProxyType({}),
+    out: Path | None = None,
     pool: Executor | None = None,
     png: bool = False,
 ) -> Report:
@@ -92,6 +96,9 @@ def report_of(
     ----------
     folders, baseline, title, paper
         As for `write_report`.
+    out : Path, optional
+        Folder that the report goes to: a sweep of which nothing has changed since an earlier report there keeps its
+        files, and its sections here are empty.
     pool : Executor, optional
         Processes that read and draw where there are at least `WORTH_HELPERS` records.
     png : bool
@@ -108,16 +115,20 @@ def report_of(
     records = load_records(folders, by_sweep=True)
     if len(records) < WORTH_HELPERS:
         pool = None
+    devices = list(map(str, records["device"].unique()))
+    folder = ReportFolder(out, read_made(out), candidate_digests(folders, devices)) if out else None
     reading = (folders, records[list(OF_CASE)])
-    seen = pool.submit(load_candidates, *reading).result if pool else partial(load_candidates, *reading)
-    unseen = _unseen(folders, map(str, records["device"].unique()))
-    studies = pool.submit(moved_section, facts, moved, png=png).result if pool and moved else None
+    # Where pages may stay, it is not known yet whether anybody asks for what searches saw.
+    at_once = pool and not (folder and folder.sweeps)
+    seen = pool.submit(load_candidates, *reading).result if pool and at_once else partial(load_candidates, *reading)
+    unseen = _unseen(folders, devices)
+    drawing = partial(moved_section, facts, moved, png=png) if moved else None
+    studies = pool.submit(drawing).result if pool and at_once and drawing else drawing
     report = compose(
-        records, baseline, title, paper, seen, moved=moved, listed=listed, unseen=unseen, pool=pool, png=png
-    )
-    if moved is None:
-        return report
-    return with_studies(report, studies() if studies else moved_section(facts, moved, png=png), moved)
+        records, baseline, title, paper, seen, moved=moved, listed=listed, unseen=unseen, folder=folder, pool=pool,
+        png=png,
+    )  # fmt: skip
+    return with_studies(report, studies, moved, facts, folder, png=png) if moved and studies else report
 
 
 def _unseen(folders: Sequence[Path], devices: Iterable[str]) -> frozenset[tuple[str, str]]:
@@ -157,33 +168,40 @@ def write_site(report: Report, out: Path, pool: Executor | None = None) -> Path:
     """
     _log.info("writing pages, figures and tables")
     places, texts = places_of(report), dict.fromkeys(map(id, report.sections), "")
-    tasks = [
-        (replace(report, sections=list(map(_lean, _of(report, sweep)))), sweep, places) for sweep in _pages(report)
-    ]
+    asked = [sweep for sweep in _pages(report) if not (sweep and sweep.made)]
+    tasks = [(replace(report, sections=list(map(_lean, _of(report, sweep)))), sweep, places) for sweep in asked]
     blocks = (block for section in report.sections if section.sweep for block in section.blocks)
     rows = sum(len(block.frame) for block in blocks if isinstance(block, Table))
     each = pool.map(_texts, *zip(*tasks, strict=True)) if pool and rows >= WORTH_HELPERS else starmap(_texts, tasks)
     made: dict[str, str] = {}
+    sweeps = {page.name: page.made for page in report.sweeps if page.made}
+    for page in (page for page in report.sweeps if page.made):
+        texts |= zip(map(id, _of(report, page)), sweeps[page.name].sections, strict=True)
     try:
         for folder in (FIGURES, TABLES):
             (out / folder).mkdir(parents=True, exist_ok=True)
         for block in (block for section in report.sections for block in section.blocks):
             if isinstance(block, Drawing):
                 _write_figure(block, out / FIGURES)
-        if any(section.points for section in report.sections):
+        if any(section.points for section in report.sections) or any(of.charts for of in sweeps.values()):
             _copy_library(out / VENDOR)
-        for sweep, (of_sweep, tables, told) in zip(_pages(report), each, strict=True):
+        for sweep, written in zip(asked, each, strict=True):
+            of_sweep, tables, told = written
             made |= of_sweep
             texts |= zip(map(id, _of(report, sweep)), told, strict=True)
             for name, data in tables.items():
                 (out / TABLES / name).write_bytes(data)
+            if sweep and sweep.key:
+                sweeps[sweep.name] = _made(report, sweep, places, written)
         (out / "report.md").write_text(markdown(report, [*texts.values()]), encoding="utf-8")
+        stays = made.keys() | {name for of in sweeps.values() for name in of.files}
         for path in (*out.glob("*.html"), *(out / SWEEPS).glob("*/*.html")):
-            if _OURS.fullmatch(path.name) and path.relative_to(out).as_posix() not in made:
+            if _OURS.fullmatch(path.name) and path.relative_to(out).as_posix() not in stays:
                 path.unlink()
-        for name, page in made.items():
+        for name, text in made.items():
             (out / name).parent.mkdir(parents=True, exist_ok=True)
-            (out / name).write_text(page, encoding="utf-8")
+            (out / name).write_text(text, encoding="utf-8")
+        write_made(out, sweeps)
     except OSError as error:
         raise RecordError(f"{out}: the report cannot be written: {error.strerror}; name another folder") from error
     return out / _INDEX
@@ -223,9 +241,7 @@ def _lean(section: Section) -> Section:
     return replace(section, blocks=blocks)
 
 
-def _texts(
-    report: Report, sweep: SweepPage | None, places: Sequence[PagePlace]
-) -> tuple[dict[str, str], dict[str, bytes], list[str]]:
+def _texts(report: Report, sweep: SweepPage | None, places: Sequence[PagePlace]) -> _Texts:
     """Give a sweep's pages, the files of its tables, and each of its sections as Markdown."""
     with remembering():
         made = pages_of(report, sweep, places)
@@ -239,14 +255,37 @@ def _texts(
     return made, tables, told
 
 
-def _write_figure(drawing: Drawing, folder: Path) -> None:
-    for ending, data in ((".svg", drawing.svg), ("-narrow.svg", drawing.narrow_svg), (".csv", drawing.csv.encode())):
-        (folder / f"{drawing.name}{ending}").write_bytes(data)
-    pixels = folder / f"{drawing.name}.png"
+def _made(report: Report, sweep: SweepPage, places: Sequence[PagePlace], written: _Texts) -> MadeSweep:
+    """Say what is written for a sweep."""
+    pages, tables, told = written
+    sections = _of(report, sweep)
+    drawings = [block for section in sections for block in section.blocks if isinstance(block, Drawing)]
+    contents = {f"{FIGURES}/{name}": data for drawing in drawings for name, data in _files(drawing)}
+    contents |= {f"{TABLES}/{name}": data for name, data in tables.items()}
+    contents |= {name: page.encode() for name, page in pages.items()}
+    return MadeSweep(
+        key=sweep.key,
+        chapters=tuple(place.chapter for place in places if place.sweep == sweep),
+        sections=tuple(told),
+        charts=any(section.points is not None for section in sections),
+        files={name: digest_of_bytes(data) for name, data in contents.items()},
+    )
+
+
+def _files(drawing: Drawing) -> Iterator[tuple[str, bytes]]:
+    """Give the files of a figure by their names."""
+    yield f"{drawing.name}.svg", drawing.svg
+    yield f"{drawing.name}-narrow.svg", drawing.narrow_svg
+    yield f"{drawing.name}.csv", drawing.csv.encode()
     if drawing.png:
-        pixels.write_bytes(drawing.png)
-    else:
-        pixels.unlink(missing_ok=True)  # that of an earlier report would show other numbers
+        yield f"{drawing.name}.png", drawing.png
+
+
+def _write_figure(drawing: Drawing, folder: Path) -> None:
+    if not drawing.png:
+        (folder / f"{drawing.name}.png").unlink(missing_ok=True)  # that of an earlier report would show other numbers
+    for name, data in _files(drawing):
+        (folder / name).write_bytes(data)
 
 
 def _copy_library(folder: Path) -> None:

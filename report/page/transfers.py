@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from math import isnan
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from spmark.report.claims.scorecard import scorecard_tables
+from spmark.report.derive.kept import digest_of
 from spmark.report.derive.methods import SAID, known_methods
 from spmark.report.derive.transfers import AHEAD, BEHIND, MISSING, NOT_CLEARLY, Moved, derive_moved, panels_of
 from spmark.report.figures.plot import Drawing, render
@@ -18,6 +19,7 @@ from spmark.report.load.records import load_records
 from spmark.report.load.transfers import TransferFacts
 from spmark.report.page.content import NO_RECORDS, PaperPage, Report, Section, SweepPage
 from spmark.report.page.facts import Facts
+from spmark.report.page.made import ReportFolder, looked_up
 from spmark.report.tables.table import Chapter, Table
 from spmark.report.tables.transfers import compared_table, cost_table, gain_table, size_table
 
@@ -39,16 +41,43 @@ def moved_of(facts: TransferFacts, paper: PaperPage | None) -> Moved | None:
     return derive_moved(facts.results, facts.curves, methods)
 
 
-def with_studies(report: Report, section: Section, moved: Moved) -> Report:
+def with_studies(
+    report: Report,
+    make: Callable[[], Section],
+    moved: Moved,
+    facts: TransferFacts,
+    folder: ReportFolder | None = None,
+    *,
+    png: bool = False,
+) -> Report:
     """Add a section about studies to a report, whose page says first how the subject stands beside its baselines.
 
     Beside records the section has a page of its own, and the scorecard of a device has the answers of studies. Alone it
     stands on the landing page and has a scorecard of its own.
+
+    Parameters
+    ----------
+    report : Report
+        Of the records.
+    make : callable
+        Gives what `moved_section` gives; not called where ``folder`` has the page.
+    moved, facts
+        As for `moved_section`.
+    folder : ReportFolder, optional
+        As for `spmark.report.page.compose.compose`.
+    png : bool
+        Whether figures are drawn in pixels, too.
     """
     if report.sections:
         page = SweepPage(_NAME, _NAME.capitalize())
+        if folder:
+            linked = [block.name for section in report.sections if not section.sweep for block in section.blocks]
+            frames = map(digest_of, (facts.results, facts.curves, facts.costs))
+            page = looked_up(page, [report.title, str(png), *linked, *frames, repr(facts.runs)], folder)
+        section = Section(_NAME, "", [], [], []) if page.made else make()
         section = replace(section, sweep=page.name, notices=[*standing(moved), *section.notices])
         return replace(report, sections=[*report.sections, section], sweeps=(*report.sweeps, page))
+    section = make()
     notices = [*standing(moved), *(notice for notice in report.notices if notice != NO_RECORDS)]
     cards = scorecard_tables(load_records([]), [known_methods().subject], moved)
     section.blocks.extend(replace(card, chapter=Chapter.SCORECARD) for card in cards)

@@ -56,7 +56,7 @@ def _written(
 
     chosen = _paper(paper) if paper else None
     with helpers("spmark.report.page.site") as pool:
-        report = report_of(folders, baseline, title, chosen, listed=PackagedSweeps(), pool=pool, png=png)
+        report = report_of(folders, baseline, title, chosen, listed=PackagedSweeps(), out=out, pool=pool, png=png)
         if not report.sections:
             raise RecordError(
                 f"{', '.join(map(str, folders))}: expected records, found none; run a sweep first (spmark run "

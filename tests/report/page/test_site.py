@@ -150,7 +150,7 @@ def test_two_runs_give_the_same_bytes(report, tmp_path):
     folder, _, index = report
     again = write_report([folder], tmp_path / "again").parent
     files = sorted(path.relative_to(again) for path in again.rglob("*") if path.is_file())
-    assert {path.suffix for path in files} == {".html", ".js", ".md", ".svg", ".csv", ".tex"}
+    assert {path.suffix for path in files} == {".html", ".js", ".json", ".md", ".svg", ".csv", ".tex"}
     assert files == sorted(p.relative_to(index.parent) for p in index.parent.rglob("*") if p.is_file())
     for path in files:
         assert (again / path).read_bytes() == (index.parent / path).read_bytes(), path
@@ -160,7 +160,7 @@ def test_pictures_in_pixels_are_made_where_they_are_asked_for(report, tmp_path):
     folder, _, index = report
     out = tmp_path / "out"
     for png in (True, False):
-        page = write_site(report_of([folder], png=png), out)
+        page = write_site(report_of([folder], png=png, out=out), out)
         figures = page.parent / "figures"
         wide = {path.stem for path in figures.glob("*.svg") if not path.stem.endswith("-narrow")}
         # A report without pictures leaves none of an earlier report, whose numbers may be others.

@@ -1,0 +1,103 @@
+"""Digests of rows and of the report's code, and derived columns that are kept from one report to the next.
+
+What a report says follows from its rows and from the code alone. Equal digests thus mean equal pages.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Iterable
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from spmark.impls.core.files import cache_root, keep_latest, mark_used, read_sealed, write_sealed
+from spmark.report.derive.cases import derive
+
+_LIMIT_BYTES = 64 << 20
+_PACKAGES = ("jinja2", "matplotlib", "numpy", "pandas", "scipy")
+"""What pages are made with: another version may draw the same rows differently."""
+_SKIPPED = ("__pycache__", "reference")
+"""Folders of the report that no page is made of, but for the tiles of a calibration."""
+
+
+def derived(frame: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
+    """Give what `derive` gives: read from the cache where an earlier call had equal rows, else made and kept."""
+    path = cache_root() / "derived" / f"{digest_of(frame, [code(), repr(baseline)])}.npz"
+    content = read_sealed(path)
+    columns = _read(content, frame.index) if content is not None else None
+    if columns is not None:
+        mark_used(path)
+        return frame.assign(**columns)
+    made = derive(frame, baseline)
+    changed = [name for name in made if name not in frame or made[name].dtype != frame[name].dtype]
+    write_sealed(path, _written(made[[*dict.fromkeys([*changed, "matrix_kind"])]]))
+    keep_latest(path.parent, _LIMIT_BYTES)
+    return made
+
+
+def digest_of(frame: pd.DataFrame, further: Iterable[str] = ()) -> str:
+    """Give the digest of a frame's values in their order, and of further texts. O(n) for n values."""
+    digest = hashlib.sha256("\0".join(further).encode())
+    shown: dict[int, bytes] = {}
+    for name in frame:
+        column = frame[name]
+        digest.update(f"\0{name}\0".encode())
+        if column.dtype.kind == "M":
+            column = column.astype("int64")
+        if column.dtype.kind in "biuf":
+            digest.update(column.to_numpy().tobytes())
+            continue
+        for value in column:
+            if isinstance(value, np.ndarray):
+                digest.update(b"%d\0" % value.size + value.tobytes())
+            elif isinstance(value, str):
+                digest.update(value.encode() + b"\0")
+            else:
+                # Many rows share one environment, which the frame keeps alive: its id is no other value's.
+                if id(value) not in shown:
+                    shown[id(value)] = repr(value).encode() + b"\0"
+                digest.update(shown[id(value)])
+    return digest.hexdigest()
+
+
+@cache
+def code() -> str:
+    """Give the digest of the code and data that pages are made of, and of the packages that they are made with."""
+    digest = hashlib.sha256(" ".join(f"{name} {version(name)}" for name in _PACKAGES).encode())
+    report, core = (Path(str(files(name))) for name in ("spmark.report", "spmark.impls.core"))
+    for root in (report, core, report / "reference/tiles"):
+        for path in sorted(root.rglob("*")) if root.is_dir() else ():
+            inside = path.relative_to(root)
+            if path.is_file() and not set(_SKIPPED).intersection(inside.parts):
+                digest.update(f"{inside.as_posix()}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _written(columns: pd.DataFrame) -> bytes:
+    """Give columns as NumPy's npz: numbers as they are, texts as text, and the type of each column."""
+    arrays: dict[str, Any] = {}
+    for name in columns:
+        values = columns[name]
+        arrays[str(name)] = np.array(values.tolist(), str) if values.dtype.kind == "O" else values.to_numpy()
+        arrays[f"{name}.dtype"] = np.array(str(values.dtype))
+    file = io.BytesIO()
+    np.savez_compressed(file, allow_pickle=False, **arrays)
+    return file.getvalue()
+
+
+def _read(content: bytes, index: pd.Index) -> dict[str, pd.Series[Any]] | None:
+    """Give the columns back; None where the content is not what `_written` writes for as many rows."""
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            names = [name for name in arrays.files if not name.endswith(".dtype")]
+            return {n: pd.Series(arrays[n].tolist(), index, str(arrays[f"{n}.dtype"])) for n in names}
+    except (ValueError, KeyError, TypeError, EOFError, OSError, zipfile.BadZipFile):
+        return None

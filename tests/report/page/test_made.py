@@ -1,0 +1,138 @@
+"""A report into the folder of an earlier one: what has not changed stays, and the bytes are those of a new report."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+
+import pytest
+
+import spmark.report.page.compose as composing
+from spmark.report.derive import kept
+from spmark.report.page.made import MADE, read_made
+from spmark.report.page.site import write_report
+
+
+def bytes_of(index):
+    return {
+        str(path.relative_to(index.parent)): path.read_bytes() for path in index.parent.rglob("*") if path.is_file()
+    }
+
+
+@pytest.fixture(autouse=True)
+def one_figure(monkeypatch):
+    """Draw the first figure of each sweep alone, which takes a tenth of the time."""
+    draw = composing.draw_all
+    monkeypatch.setattr(composing, "draw_all", lambda *of, **how: islice(draw(*of, **how), 1))
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Give the list of sweeps whose figures were drawn since the list was cleared."""
+    names = []
+    draw = composing._of_sweep
+
+    def counted(of, *others):
+        names.append(of.sweep)
+        return draw(of, *others)
+
+    monkeypatch.setattr(composing, "_of_sweep", counted)
+    return names
+
+
+@pytest.fixture
+def two(records, tmp_path):
+    """Give a folder with the records of two sweeps, which share no case."""
+    for name, widths in (("first", (32,)), ("second", (64, 128))):
+        records.write_records(tmp_path, records.sweep(widths=widths), sweep_name=name)
+    return tmp_path / "results"
+
+
+def test_nothing_is_drawn_twice(two, tmp_path, drawn):
+    before = bytes_of(write_report([two], tmp_path / "out"))
+    assert len(drawn) == len(set(drawn)) == 2
+    drawn.clear()
+    assert bytes_of(write_report([two], tmp_path / "out")) == before
+    assert not drawn
+    assert bytes_of(write_report([two], tmp_path / "new")) == before
+    assert len(drawn) == 2
+
+
+def test_a_sweep_with_another_record_is_drawn_anew(two, tmp_path, drawn):
+    write_report([two], tmp_path / "out")
+    (changed,) = [path for path in two.rglob("records.jsonl") if "second" in str(path)]
+    line = next(line for line in changed.read_text().splitlines() if json.loads(line)["samples_us"])
+    row = json.loads(line)
+    row["samples_us"] = [2 * us for us in row["samples_us"]]
+    changed.write_text(changed.read_text().replace(line, json.dumps(row)))
+    drawn.clear()
+    now = bytes_of(write_report([two], tmp_path / "out"))
+    assert len(drawn) == 1
+    assert now == bytes_of(write_report([two], tmp_path / "new"))
+
+
+@pytest.mark.parametrize("spoil", ["other text", None])
+def test_a_file_that_is_not_as_it_was_written_is_written_anew(two, tmp_path, drawn, spoil):
+    index = write_report([two], tmp_path / "out")
+    before = bytes_of(index)
+    picture = next((tmp_path / "out/figures").glob("*.svg"))
+    picture.unlink() if spoil is None else picture.write_text(spoil)
+    drawn.clear()
+    assert bytes_of(write_report([two], tmp_path / "out")) == before
+    assert len(drawn) == 1
+
+
+def test_other_code_draws_all_anew(two, tmp_path, drawn, monkeypatch):
+    write_report([two], tmp_path / "out")
+    drawn.clear()
+    monkeypatch.setattr("spmark.report.page.made.code", lambda: "other")
+    write_report([two], tmp_path / "out")
+    assert len(drawn) == 2
+
+
+def test_what_searches_saw_counts(two, tmp_path, drawn):
+    write_report([two], tmp_path / "out")
+    folder = next(two.rglob("records.jsonl")).parent
+    (folder / "candidates.jsonl").write_text("")
+    drawn.clear()
+    write_report([two], tmp_path / "out")
+    assert len(drawn) == 1
+
+
+def test_a_sweep_that_is_left_out_has_no_page(two, tmp_path):
+    write_report([two], tmp_path / "out")
+    first = next(path.parent for path in two.rglob("records.jsonl"))
+    index = write_report([first], tmp_path / "out")
+    assert len(list(index.parent.glob("sweeps/*/index.html"))) == 1
+    assert len(read_made(tmp_path / "out")) == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["no JSON", "{}", '{"schema_version": 2, "sweeps": {}}', '{"sweeps": {"a": {"key": "x"}}}']
+)
+def test_a_damaged_list_of_what_was_made_draws_all_anew(two, tmp_path, drawn, caplog, text):
+    before = bytes_of(write_report([two], tmp_path / "out"))
+    (tmp_path / "out" / MADE).write_text(text)
+    drawn.clear()
+    assert bytes_of(write_report([two], tmp_path / "out")) == before
+    assert len(drawn) == 2
+    assert "all pages are made anew" in caplog.text
+
+
+def test_the_code_s_digest_sees_every_file_that_pages_are_made_of(tmp_path, monkeypatch):
+    (tmp_path / "spmark.report").mkdir()
+    (tmp_path / "spmark.impls.core").mkdir()
+    monkeypatch.setattr(kept, "files", lambda name: tmp_path / name)
+    told = set()
+    for name in (
+        "spmark.report/a.py",
+        "spmark.report/b.yaml",
+        "spmark.impls.core/c.py",
+        "spmark.report/reference/tiles/d",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+        told.add(kept.code.__wrapped__())
+    (tmp_path / "spmark.report/reference/records").write_text("x")
+    assert kept.code.__wrapped__() in told
+    assert len(told) == 4
