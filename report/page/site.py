@@ -153,8 +153,8 @@ def write_site(report: Report, out: Path, pool: Executor | None = None) -> Path:
     out : Path
         Folder that gets the pages (``sweeps/`` has a folder of them for each sweep), ``report.md``, ``figures/`` (SVG,
         narrow SVG, the data as CSV, and PNG where these were drawn), ``tables/`` (CSV and LaTeX) and, for interactive
-        charts, ``vendor/``; made where it is missing. Pages of an earlier report that this one does not have are
-        removed, and so are PNGs of figures that this one draws anew without.
+        charts, ``vendor/``, and ``made.json`` (`spmark.report.page.made`); made where it is missing. Pages that this
+        report does not have are removed, and so are PNGs of figures that this report draws anew without.
 
     Returns
     -------
