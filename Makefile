@@ -59,8 +59,9 @@ figures: .venv/.run-$(EXTRA) ## redraw figures, README's table and the notes' ta
 	@$(BIN)/python scripts/results_table.py
 	@$(BIN)/python scripts/lo_spmm_tables.py
 
-picture: .venv/.dev-$(EXTRA) ## draw README's picture of a site anew; needs make browser
+picture: .venv/.dev-$(EXTRA) ## draw README's picture and those of plans anew; needs make browser
 	@$(BIN)/python tests/picture.py
+	@$(BIN)/python scripts/plan_pictures.py
 
 screenshots: .venv/.dev-$(EXTRA) ## take pictures of the pages of out/quickstart, wide and narrow, light and dark
 	@PYTHONPATH=tests $(BIN)/python scripts/screenshots.py out/quickstart out/screenshots
