@@ -133,6 +133,22 @@ def add_link(html: Path, target: str, label: str) -> None:
     index.write_text(text, encoding="utf-8")
 
 
+def draw_lone_values(html: Path) -> None:
+    """Let the grid draw a benchmark with values of one commit as a point: a line needs two commits.
+
+    Raises
+    ------
+    DatasetError
+        The grid's script is not the one that is known.
+    """
+    script = html / "summarygrid.js"
+    text, drawn = script.read_text(encoding="utf-8"), "[{data: data}]"
+    if text.count(drawn) != 1:
+        raise DatasetError(f"{script}: expected {drawn!r} once, found it {text.count(drawn)} times: take asv 0.6.6")
+    alone = "[{data: data, points: {show: data.length < 2, radius: 4, fill: 1}}]"
+    script.write_text(text.replace(drawn, alone), encoding="utf-8")
+
+
 def add_speedups(results: Path, html: Path) -> bool:
     """Write the report of all result files into ``html/speedups``; False where they hold no case."""
     try:

@@ -23,6 +23,7 @@ from browser import browser, needs_chromium
 from test_asv_import import environment, record, write
 
 from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.problem import Op
 from spmark.suite.asv import site
 from spmark.suite.asv.importer import import_records
 
@@ -79,6 +80,8 @@ def html(tarballs, tmp_path_factory) -> Path:
             for name, us in (("cusparse_best", 20.0), ("gespmm", 45.0 if number >= SLOWER_FROM else 30.0)):
                 samples = list(us * width / 128 * rng.lognormal(0, 0.005, 30))
                 rows.append(record(of, width=width, implementation=name, samples_us=samples))
+        if number == COMMITS - 1:
+            rows.append(record(of, op=Op.SDDMM, width=128, implementation="gespmm", samples_us=samples))
         import_records([write(root / "in" / str(number), of, rows)], results, root)
     (root / ".asv" / "vendor").symlink_to(tarballs)
     configuration = {
@@ -158,6 +161,21 @@ def test_the_grid_draws(show):
     drawn = "document.querySelectorAll('.benchmark-container').length > 5"
     dom = show("/#/", f"{drawn} && document.querySelectorAll('canvas').length > 1")
     assert 'href="speedups/index.html"' in dom
+
+
+@needs_chromium
+def test_a_benchmark_of_one_commit_is_a_point(show, page):
+    plot = r'$("#summarygrid-tracked\\.Swept%s\\.track_time").data("plot")'
+    show("/#/", f"window.$ && {plot % 'Sddmm'} && {plot % 'Spmm'}")
+    shown = {op: page.script(f"{plot % op}.getData()[0].points.show") for op in ("Sddmm", "Spmm")}
+    assert shown == {"Sddmm": True, "Spmm": False}
+
+
+def test_another_grid_is_left_as_it_is(tmp_path):
+    (tmp_path / "summarygrid.js").write_text("$.plot(div, data)")
+    with pytest.raises(DatasetError, match=r"expected '\[\{data: data\}\]' once, found it 0 times"):
+        site.draw_lone_values(tmp_path)
+    assert (tmp_path / "summarygrid.js").read_text() == "$.plot(div, data)"
 
 
 @needs_chromium
