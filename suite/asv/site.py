@@ -93,6 +93,15 @@ _REMOTE = {
     "bootstrap.min.css": "css/bootstrap.min.css",
 }
 """Last part of a remote address to the file in ``vendor``."""
+_LONE = {
+    "var plot = $.plot(": (
+        "if (!data.length) { plot_div.text('no values yet'); return; }\n"
+        "                if (data.length < 2) { options.yaxis.max = 2 * data[0][1] || 1; }\n"
+        "                var plot = $.plot("
+    ),
+    "[{data: data}]": "[{data: data, points: {show: data.length < 2, radius: 4, fill: 1}}]",
+}
+"""What the script of the grid has, and what takes its place."""
 _ELEMENT = re.compile(r"<(?:script|link)\b[^>]*?(?:src|href)=\"(https://[^\"]+/([^\"/]+))\"[^>]*>")
 
 
@@ -134,7 +143,9 @@ def add_link(html: Path, target: str, label: str) -> None:
 
 
 def draw_lone_values(html: Path) -> None:
-    """Let the grid draw a benchmark with values of one commit as a point: a line needs two commits.
+    """Let the grid draw a benchmark with values of one commit as a point, and say where a benchmark has none.
+
+    A line needs two commits, so that airspeed velocity leaves both empty.
 
     Raises
     ------
@@ -142,11 +153,13 @@ def draw_lone_values(html: Path) -> None:
         The grid's script is not the one that is known.
     """
     script = html / "summarygrid.js"
-    text, drawn = script.read_text(encoding="utf-8"), "[{data: data}]"
-    if text.count(drawn) != 1:
-        raise DatasetError(f"{script}: expected {drawn!r} once, found it {text.count(drawn)} times: take asv 0.6.6")
-    alone = "[{data: data, points: {show: data.length < 2, radius: 4, fill: 1}}]"
-    script.write_text(text.replace(drawn, alone), encoding="utf-8")
+    text = script.read_text(encoding="utf-8")
+    for drawn, instead in _LONE.items():
+        if text.count(drawn) != 1:
+            found = f"found it {text.count(drawn)} times"
+            raise DatasetError(f"{script}: expected {drawn!r} once, {found}: take asv 0.6.6")
+        text = text.replace(drawn, instead)
+    script.write_text(text, encoding="utf-8")
 
 
 def add_speedups(results: Path, html: Path) -> bool:

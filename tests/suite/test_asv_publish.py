@@ -167,13 +167,14 @@ def test_the_grid_draws(show):
 def test_a_benchmark_of_one_commit_is_a_point(show, page):
     plot = r'$("#summarygrid-tracked\\.Swept%s\\.track_time").data("plot")'
     show("/#/", f"window.$ && {plot % 'Sddmm'} && {plot % 'Spmm'}")
+    assert "no values yet" in page.script("document.querySelector('#summarygrid-display').innerText")
     shown = {op: page.script(f"{plot % op}.getData()[0].points.show") for op in ("Sddmm", "Spmm")}
     assert shown == {"Sddmm": True, "Spmm": False}
 
 
 def test_another_grid_is_left_as_it_is(tmp_path):
     (tmp_path / "summarygrid.js").write_text("$.plot(div, data)")
-    with pytest.raises(DatasetError, match=r"expected '\[\{data: data\}\]' once, found it 0 times"):
+    with pytest.raises(DatasetError, match=r"expected 'var plot = \$\.plot\(' once, found it 0 times: take asv"):
         site.draw_lone_values(tmp_path)
     assert (tmp_path / "summarygrid.js").read_text() == "$.plot(div, data)"
 
