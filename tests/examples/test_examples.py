@@ -75,7 +75,7 @@ PRINTED = {
     "own_kernel": [r"(?s) us.*mykernel: [\d,.]+ us.*the CUDA kernel agrees with SciPy's product\n$"],
     "plot_bandwidth": [r"out/examples/bandwidth\.png out/examples/bandwidth\.csv\n"],
     "plot_speedups": [r"speed-ups over cusparse_best, \d+ bars in out/examples\n"],
-    "replay_models": [r"(?s)recorded +lo_spmm +all +70 .*random +lo_spmm +all +70 "],
+    "replay_models": [r"(?s)recorded +lo_spmm +all +81 .*random +lo_spmm +all +81 "],
     "run_sweep": [r"(?s)4 cases measured, 0 known, in out/examples/masks/.*numba_cpu .*scipy_cpu +baseline +2 +0"],
     "save_plan": [r"compiled and saved in .* s: <spmark spmm of 2000 x 1500", r"loaded in .* s: <spmark spmm of 2000 "],
     "train_layer": [r"step   0: loss \d\d\.\d+\n(step .*\n)+step  99: loss 0\.0"],
