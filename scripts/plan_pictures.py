@@ -10,13 +10,9 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from spmark.datasets.cache import Cache
-from spmark.datasets.load import load_matrix
-from spmark.impls.core.problem import Problem
 from spmark.report.figures.composition import composition, store_counts
 from spmark.report.figures.plot import render
-from spmark.suite.commands.explain import find_record
-from spmark.suite.tuned import stores_of
+from spmark.suite.commands.explain import laid_out
 
 ROOT = Path(__file__).parents[1]
 _RECORDS = ROOT / "report/reference/h200"
@@ -42,9 +38,8 @@ def picture(sweep: str, record: str) -> bytes:
     SpmarkError
         The case is not there, or its matrix cannot be loaded.
     """
-    row, case, device = find_record(record, [_RECORDS / sweep])
-    matrix = load_matrix(case.matrix, Cache.default(), case.seed).csr
-    stores = stores_of(row, Problem(case.op, matrix, case.width, case.dtype, case.scaled), device)
+    row, problem, _, stores = laid_out(record, [_RECORDS / sweep])
+    matrix = problem.matrix
     counts = store_counts(matrix.shape, matrix.indptr, matrix.indices, stores)
     return render(partial(composition, row.label, stores, counts, matrix.shape), png=True).png
 

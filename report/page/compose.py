@@ -152,10 +152,9 @@ def compose(
     told = [_of_unseen(of, unseen, elsewhere) for of in found]
     collected: dict[str, list[Coverage]] = {name: [] for name in names}
     packaged = {name: listed.get(name) for name in names}
+    cases = {device: frozenset(rows["case_id"]) for device, rows in of_devices.items()}
     for of in found:
-        collected[of.sweep].append(
-            _collected(of.cases, packaged[of.sweep], frozenset(of_devices[of.device]["case_id"]))
-        )
+        collected[of.sweep].append(_collected(of.cases, packaged[of.sweep], cases[of.device]))
     # What is not packaged, such as a measurement of the same code twice, stands behind what a reader looks for.
     in_order = sorted(names, key=lambda name: (packaged[name] is None, name))
     pages = tuple(_page(name, packaged[name], collected[name]) for name in in_order)
@@ -200,12 +199,12 @@ def _sections(
 ) -> Iterator[Section]:
     """Give the section of each device's cases of each sweep, empty for those that are done; a pool begins at once."""
     asked = [of for of in of_sweeps if of.sweep not in done]
-    empty = pd.DataFrame(columns=list(COLUMNS))
+    candidates = pd.DataFrame(columns=list(COLUMNS))
     if asked and seen:
         # Late, since another process may still be reading.
         _log.info("reading what searches saw")
-        empty = seen()
-    saw = measured_each([of.cases for of in asked], empty)
+        candidates = seen()
+    saw = measured_each([of.cases for of in asked], candidates)
     made = _each(
         [partial(_of_sweep, of.without_samples(), one, wanted, png) for of, one in zip(asked, saw, strict=True)],
         [len(of.cases) for of in asked],

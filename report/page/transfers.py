@@ -71,6 +71,7 @@ def with_studies(
     if report.sections:
         page = SweepPage(_NAME, _NAME.capitalize())
         if folder:
+            # The page links the landing page and, where the landing page has one, its scorecard.
             linked = [block.name for section in report.sections if not section.sweep for block in section.blocks]
             frames = map(digest_of, (facts.results, facts.curves, facts.costs))
             page = looked_up(page, [report.title, str(png), *linked, *frames, repr(facts.runs)], folder)

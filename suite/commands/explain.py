@@ -18,6 +18,7 @@ from spmark.impls.core.guard import reading
 from spmark.impls.core.names import path_component
 from spmark.impls.core.problem import Problem
 from spmark.impls.core.record import Measurement, Status
+from spmark.impls.core.stores import Stores
 from spmark.impls.runtime.device import shipped
 from spmark.suite.commands.console import answer, console, say, table
 from spmark.suite.commands.tune import write_composition_page
@@ -38,16 +39,7 @@ def explain_case(record: str, results: Sequence[Path], out: Path | None, as_json
     SpmarkError
         The matrix cannot be loaded, or the recorded plan cannot be laid out again.
     """
-    row, case, device = find_record(record, results)
-    matrix = load_matrix(case.matrix, Cache.default(), case.seed).csr
-    if matrix.hash != row.matrix_hash:
-        raise RecordError(
-            f"{row.case_id}: expected {case.matrix.id} with the pattern {row.matrix_hash[:12]} of the record, found "
-            f"{matrix.hash[:12]}: its source gives another matrix today"
-        )
-    problem = Problem(case.op, matrix, case.width, case.dtype, case.scaled)
-    with reading(row.case_id, "a config that a plan of today can have", BuildError, "record the case anew"):
-        stores = stores_of(row, problem, device)
+    row, problem, device, stores = laid_out(record, results)
     (told,) = measured([row], device)
     notices = []
     if stores.stored != row.stored:
@@ -67,6 +59,28 @@ def explain_case(record: str, results: Sequence[Path], out: Path | None, as_json
     for notice in notices:
         say(screen, f"[yellow]{escape(notice)}[/yellow]")
     say(screen, escape(str(page)))
+
+
+def laid_out(record: str, results: Sequence[Path]) -> tuple[Measurement, Problem, DeviceSpec, Stores]:
+    """Find a recorded case, and lay its plan out again on the host.
+
+    Raises
+    ------
+    RecordError
+        As `explain_case`.
+    SpmarkError
+        As `explain_case`.
+    """
+    row, case, device = find_record(record, results)
+    matrix = load_matrix(case.matrix, Cache.default(), case.seed).csr
+    if matrix.hash != row.matrix_hash:
+        raise RecordError(
+            f"{row.case_id}: expected {case.matrix.id} with the pattern {row.matrix_hash[:12]} of the record, found "
+            f"{matrix.hash[:12]}: its source gives another matrix today"
+        )
+    problem = Problem(case.op, matrix, case.width, case.dtype, case.scaled)
+    with reading(row.case_id, "a config that a plan of today can have", BuildError, "record the case anew"):
+        return row, problem, device, stores_of(row, problem, device)
 
 
 def find_record(record: str, results: Sequence[Path]) -> tuple[Measurement, Case, DeviceSpec]:
