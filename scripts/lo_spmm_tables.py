@@ -1,4 +1,4 @@
-"""Write the tables of LO-SpMM's notes that compare the searches as published, from the records of an H200.
+"""Write the tables of LO-SpMM's notes that compare speeds and searches, from the records of an H200.
 
     python scripts/lo_spmm_tables.py
     python scripts/lo_spmm_tables.py --tau
@@ -35,6 +35,7 @@ _RECORDS = ROOT / "report/reference/h200"
 _NOTES = ROOT / "docs/notes/lo_spmm.md"
 _BEGIN, _END = "<!-- scripts/lo_spmm_tables.py writes these tables: {name} -->\n\n", "<!-- end of these tables -->\n"
 _SEARCHES = ("lo_spmm_paper", "lo_spmm_rank_paper", "ec_spmm_paper", "cublaslt_best")
+_PLAIN = ("cublas", "rowsplit", "nnzbalanced", "gespmm")
 _PRUNED = "DLMC, J = 512"
 """What rows of real pruned layers are called."""
 
@@ -89,6 +90,42 @@ def against() -> str:
     return _table(("`lo_spmm_paper` over", "generated layers", "70 %", "98 %", "least", "slower"), [
         *lines, ("the fastest of all others", *_ratios(best)),
     ])  # fmt: skip
+
+
+def others() -> str:
+    """Give the times of other implementations over those of `lo_spmm`, the default, on generated layers by sparsity."""
+    rows = _figure_10()
+    rows = rows[_generated(rows) & rows["label"].isin(("lo_spmm", "cusparse", *_PLAIN))]
+    ours = rows[rows["label"] == "lo_spmm"].set_index(list(PROBLEM))["speedup"]
+    best = over_best_other(rows)
+    ratios = [ours.rename("ratio").reset_index(), *(_with_ratio(ours, rows[rows["label"] == one]) for one in _PLAIN)]
+    ratios.append(best[best["label"] == "lo_spmm"].assign(ratio=lambda rows: rows["over_best"]))
+    columns = [dict(_by_sparsity(one.set_index("matrix", drop=False))) for one in ratios]
+    lines = []
+    for of, part in columns[-1].items():
+        exact = of == "all"  # intervals of single sparsities would make the table too wide
+        means = [_shown(one[of], "ratio") if exact else f"{mean_of(one[of]['ratio']):.2f}" for one in columns[:-1]]
+        lines.append((f"{of} ({len(part)})", *means, f"{_shown(part, 'ratio')} ({(part['ratio'] < 1).sum()})"))
+    return _table(("layers", "fastest cuSPARSE", *(f"`{label}`" for label in _PLAIN), "fastest of all others"), lines)
+
+
+def large() -> str:
+    """Give microseconds, the chosen config and the seconds of the build for the two large layers at J = 512."""
+    rows = _figure_10()
+    rows = rows[rows["matrix"].str.contains("_3072x768@|_768x3072@") & (rows["width"] == 512)]
+    lines = []
+    for matrix, part in rows.groupby("matrix"):
+        of = part.set_index("label")
+        shape, _, sparsity = str(matrix).rpartition("_")[2].partition("@")
+        config = of.at["lo_spmm", "config"]
+        chosen = ", ".join(str(config[name]) for name in ("tile_rows", "threads", "tiles_per_block", "split"))
+        best = of.at["lo_spmm", "median_us"] * of.at["lo_spmm", "speedup"]
+        times = (best, *(of.at[label, "median_us"] for label in (*_PLAIN, "lo_spmm")))
+        build = spent_s(part["phases_s"])[part["label"] == "lo_spmm"].item()
+        said = f"{shape.replace('x', ' x ')}, {100 * float(sparsity):.0f} %"
+        lines.append((said, *(f"{us:.3g}" for us in times), f"({chosen})", f"{build:.1f}"))
+    head = ("layer", "cuSPARSE", *(f"`{label}`" for label in _PLAIN), "ours")
+    return _table((*head, "(M1, threads, tiles a block, parts)", "build"), lines)
 
 
 def seconds() -> str:
@@ -247,7 +284,8 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {
-    "speeds": speeds, "against": against, "seconds": seconds, "deviations": deviations,
+    "others": others, "large": large, "speeds": speeds, "against": against, "seconds": seconds,
+    "deviations": deviations,
 }  # fmt: skip
 """What writes each of the tables, by the name in its mark."""
 
