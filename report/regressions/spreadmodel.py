@@ -82,7 +82,7 @@ class SpreadModel(Frozen):
         return trends.get(quantity, trends[PHASE]), False
 
 
-# Wider than what was measured: an H200 has 0.13 % and 0.2 us for times, with 14 degrees of freedom.
+# Wider than what was measured: an H200 has 0.5 % and 0.06 us for times, with 7 degrees of freedom.
 _GPU = {
     TIME: Trend(floor=0.01, jitter_us=0.5, df=8),
     SPEEDUP: Trend(floor=0.015, jitter_us=0.75, df=8),

@@ -13,7 +13,7 @@ from spmark.impls.core.record import EnvironmentRow, Measurement
 from spmark.impls.core.recordfile import RecordFile, read_rows
 from spmark.suite import cli
 
-AA = Path(__file__).parents[2] / "report" / "reference" / "h200" / "aa"
+AA = Path(__file__).parents[2] / "report" / "reference" / "aa" / "nvidia-h200" / "graphs_spmm"
 CASE = "spmm/ogb/ogbn-arxiv/J128/float32/gespmm/seed0"
 
 
@@ -22,7 +22,7 @@ def runs():
     """Give the published repeated runs of an H200, as lists of records, and their environment."""
     (environment,) = read_rows(AA / "environments.jsonl", EnvironmentRow)
     by_case: dict[str, list[Measurement]] = {}
-    for row in read_rows(AA / "aa.jsonl.gz", Measurement):
+    for row in read_rows(AA / "records.jsonl.gz", Measurement):
         by_case.setdefault(row.case_id, []).append(row)
     return list(zip(*by_case.values(), strict=True)), environment
 
