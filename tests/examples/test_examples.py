@@ -67,7 +67,10 @@ def folder(tmp_path: Path) -> Path:
 
 PRINTED = {
     "choose_formats": [r"(?s)graph +stile .*blocks +stile +100% blocks of 16 rows +0\.00"],
-    "compare_records": [r"142 same, 2 improved\n(.*: improved, 0\.9.*\n){2}half of the cases would show a change of "],
+    "compare_records": [
+        r"140 same, 3 improved, 1 regressed\n(.*: improved, 0\.9.*\n){3}.*/cora/J128/.*: regressed, 1\.102 \[.*\n"
+        r"half of the cases would show a change of 5\.8%\n$"
+    ],
     "multiply": [
         r"(?s)spmark spmm of 2000 x 2000 .*J = 64: .*candidates, .*all products agree with SciPy's\n$",
         r"(?s)spmark spmm of 30 x 20 with 120 non-zeros.*J = 16: ",
