@@ -29,7 +29,7 @@ class PackagedSweeps(Mapping[str, "ListedSweep"]):
         lines = takewhile(lambda line: line.startswith("#"), file.read_text(encoding="utf-8").splitlines())
         about = " ".join(line.lstrip("# ") for line in lines)
         # Which cases there are is the same on every kind of device.
-        return ListedSweep(sweep.title, about, frozenset(case.case_id for case in expand(sweep, DeviceKind.CUDA)))
+        return ListedSweep(sweep.title, about, {case.case_id: case.label for case in expand(sweep, DeviceKind.CUDA)})
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._files)

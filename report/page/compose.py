@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
@@ -30,12 +30,13 @@ from spmark.report.figures.plot import Drawing
 from spmark.report.figures.predictions import agreement_table
 from spmark.report.figures.roof import roof_table
 from spmark.report.figures.variants import variant_table
-from spmark.report.load.candidates import COLUMNS, OF_CASE, measured_each
+from spmark.report.load.candidates import COLUMNS, measured_each
 from spmark.report.load.records import current
 from spmark.report.page.content import NO_RECORDS, Coverage, ListedSweep, PaperPage, Report, Section, SweepPage
 from spmark.report.page.facts import MEASURED, UNSEEN, facts_of, notices_of, versions_of
 from spmark.report.page.made import ReportFolder, looked_up
 from spmark.report.page.points import points_of
+from spmark.report.page.sweepcases import SweepCases, found_in
 from spmark.report.tables import results as tables
 from spmark.report.tables.choices import choice_table
 from spmark.report.tables.extrapolated import extrapolated_table
@@ -46,35 +47,6 @@ from spmark.report.tables.winners import winner_map
 
 _Made = TypeVar("_Made")
 _log = logging.getLogger(__name__)
-_SAMPLES = ["samples_us", "warm_samples_us", "graph_samples_us", "baseline_samples_us"]
-"""Columns that no page reads, and that are most of what another process would be sent."""
-
-
-@dataclass(frozen=True, eq=False)
-class _SweepCases:
-    """One device's cases of one sweep."""
-
-    sweep: str
-    cases: pd.DataFrame
-    baseline: str | None
-    prefix: str
-    """Of the names of figures and tables."""
-    older: int
-    """Rows that are left out, being of older code, of another protocol or of another flush."""
-
-    @property
-    def device(self) -> str:
-        return str(self.cases["device"].iloc[0])
-
-    @property
-    def searched(self) -> set[tuple[str, ...]]:
-        """The keys of the cases whose plan a search chose: candidates are told apart by them alone."""
-        cases = self.cases[self.cases["search"].notna()]
-        return set(cases[list(OF_CASE)].itertuples(index=False, name=None))
-
-    def without_samples(self) -> _SweepCases:
-        """Give all that a page is made of."""
-        return replace(self, cases=self.cases.drop(columns=_SAMPLES))
 
 
 def compose(
@@ -139,7 +111,8 @@ def compose(
             f"expected a baseline out of {', '.join(baseline_names(kept))}, found {baseline!r} in none of the records"
         )
     papers = (paper.name,) if paper and paper.name in PAPERS else ()
-    found = _found(frame, baseline, alone=len(names) == 1)
+    packaged = {name: listed.get(name) for name in names}
+    found = found_in(frame, baseline, packaged, alone=len(names) == 1)
     sizes = [len(of.cases) for of in found]
     of_devices = {str(device): rows for device, rows in frame.groupby("device", sort=False)}
     # Claims first, since they take longest.
@@ -151,10 +124,9 @@ def compose(
     elsewhere = {case for of in found if (of.device, of.sweep) in unseen for case in of.searched}
     told = [_of_unseen(of, unseen, elsewhere) for of in found]
     collected: dict[str, list[Coverage]] = {name: [] for name in names}
-    packaged = {name: listed.get(name) for name in names}
     cases = {device: frozenset(rows["case_id"]) for device, rows in of_devices.items()}
     for of in found:
-        collected[of.sweep].append(_collected(of.cases, packaged[of.sweep], cases[of.device]))
+        collected[of.sweep].append(_collected(of.own, packaged[of.sweep], cases[of.device]))
     # What is not packaged, such as a measurement of the same code twice, stands behind what a reader looks for.
     in_order = sorted(names, key=lambda name: (packaged[name] is None, name))
     pages = tuple(_page(name, packaged[name], collected[name]) for name in in_order)
@@ -163,7 +135,7 @@ def compose(
     overviews = []
     for device in of_devices:
         whole = choose_baseline(kept[kept["device"] == device], baseline)
-        pooled = [of.cases for of in of_sweeps if of.device == device and of.baseline == whole]
+        pooled = [of.own for of in of_sweeps if of.device == device and of.baseline == whole]
         # No sweep need have the baseline that most rows of all sweeps name.
         pooled = pooled or [derive(kept[kept["device"] == device].reset_index(drop=True), whole)]
         newest = current(pd.concat(pooled, ignore_index=True))
@@ -189,7 +161,7 @@ def compose(
 
 
 def _sections(
-    of_sweeps: Sequence[_SweepCases],
+    of_sweeps: Sequence[SweepCases],
     done: AbstractSet[str],
     seen: Callable[[], pd.DataFrame] | None,
     wanted: str | None,
@@ -214,14 +186,14 @@ def _sections(
 
 
 def _keys(
-    found: Sequence[_SweepCases], told: Sequence[str], frame: pd.DataFrame, candidates: Mapping[tuple[str, str], str]
+    found: Sequence[SweepCases], told: Sequence[str], frame: pd.DataFrame, candidates: Mapping[tuple[str, str], str]
 ) -> dict[str, list[str]]:
     """Give what the pages of each sweep follow from, as texts, beside what they share with all others."""
     by_sweep = frame.groupby(["device", "sweep"])["case_id"]
     cases = {(str(device), str(sweep)): frozenset(ids) for (device, sweep), ids in by_sweep}
     keys: dict[str, list[str]] = {}
     for of, notice in zip(found, told, strict=True):
-        own = cases[of.device, of.sweep]
+        own = cases[of.device, of.sweep].union(of.cases["case_id"])
         # Searches of the same cases also count where another sweep has them.
         near = sorted(key for key, theirs in cases.items() if key[0] == of.device and not own.isdisjoint(theirs))
         saw = [f"{device}/{sweep} {candidates.get((device, sweep), '')}" for device, sweep in near]
@@ -237,7 +209,7 @@ def _heading(sweeps: Sequence[str], devices: Sequence[str]) -> str:
     return f"spmark: {sweeps[0]}" if sweeps else "spmark"
 
 
-def _of_unseen(of: _SweepCases, unseen: frozenset[tuple[str, str]], elsewhere: AbstractSet[tuple[str, ...]]) -> str:
+def _of_unseen(of: SweepCases, unseen: frozenset[tuple[str, str]], elsewhere: AbstractSet[tuple[str, ...]]) -> str:
     """Say which candidates a section lacks, its own or those of sweeps with the same cases; empty where none lack."""
     if (of.device, of.sweep) in unseen:
         return UNSEEN
@@ -249,17 +221,6 @@ def _of_unseen(of: _SweepCases, unseen: frozenset[tuple[str, str]], elsewhere: A
         "here: tables and figures of choices and of predicted times show this sweep's own. `spmark fetch candidates` "
         "brings the others."
     )
-
-
-def _found(frame: pd.DataFrame, wanted: str | None, *, alone: bool) -> list[_SweepCases]:
-    """Give the current cases of each device and sweep; names of several sweeps differ."""
-    found: list[_SweepCases] = []
-    for device, rows in frame.groupby("device", sort=False):
-        for name, part in rows.groupby("sweep"):
-            now = current(part)
-            prefix = "-".join(map(path_component, (str(device), *([] if alone else [str(name)]))))
-            found.append(_SweepCases(str(name), now, choose_baseline(now, wanted), prefix, len(part) - len(now)))
-    return found
 
 
 def _of_paper(frame: pd.DataFrame, paper: PaperPage) -> tuple[pd.DataFrame, list[str]]:
@@ -281,13 +242,13 @@ def _each(makers: Sequence[Callable[[], _Made]], sizes: Sequence[int], pool: Exe
     return (begun[place].result() for place in range(len(makers)))
 
 
-def _of_sweep(of: _SweepCases, seen: pd.DataFrame, wanted: str | None, png: bool) -> Section:
+def _of_sweep(of: SweepCases, seen: pd.DataFrame, wanted: str | None, png: bool) -> Section:
     """Give the section of one device's cases of one sweep."""
     with remembering():
         return _section(of, seen, wanted, list(draw_all(of.cases, of.baseline, seen, png=png)))
 
 
-def _section(of: _SweepCases, seen: pd.DataFrame, wanted: str | None, figures: Sequence[Drawing]) -> Section:
+def _section(of: SweepCases, seen: pd.DataFrame, wanted: str | None, figures: Sequence[Drawing]) -> Section:
     derived, baseline = of.cases, of.baseline
     kind = DeviceKind(derived["device_kind"].iloc[0])
     # The times come first: figures show what is made of them, and can be many.
@@ -308,7 +269,7 @@ def _section(of: _SweepCases, seen: pd.DataFrame, wanted: str | None, figures: S
     blocks += [tables.build_table(derived, baseline), tables.flag_table(derived), tables.matrix_facts(derived)]
     facts = [*facts_of(derived, kind, baseline), ("Versions", versions_of(derived))]
     named = _named(blocks, of.prefix)
-    notices = notices_of(derived, baseline, wanted, of.older)
+    notices = notices_of(derived, baseline, wanted, of.older, of.sweep)
     return Section(of.device, MEASURED[kind], facts, notices, named, of.sweep, points_of(derived))
 
 
@@ -349,9 +310,9 @@ def _collected(derived: pd.DataFrame, listed: ListedSweep | None, of_device: fro
     first, last = (f"{when:%Y-%m-%d}" for when in (derived["started_at"].min(), derived["started_at"].max()))
     there = ""
     if listed:
-        here = listed.cases & set(derived["case_id"])
-        others = len(listed.cases & of_device) - len(here)
-        there = f"{len(here):,} of {len(listed.cases):,}"
+        here = listed.labels.keys() & set(derived["case_id"])
+        others = len(listed.labels.keys() & of_device) - len(here)
+        there = f"{len(here):,} of {len(listed.labels):,}"
         there += f" here and {others:,} with other sweeps" if others else ""
     when = first if first == last else f"{first} to {last}"
     protocols = ", ".join(map(str, sorted(derived["protocol_version"].unique())))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from spmark.report.figures.plot import Drawing
@@ -46,8 +47,8 @@ class ListedSweep:
 
     title: str
     about: str
-    cases: frozenset[str]
-    """Ids of the cases that the sweep asks for."""
+    labels: Mapping[str, str]
+    """Labels of the cases that the sweep asks for, by the ids of these cases."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ UNSEEN = (
 _FLUSHED = {Flush.WRITE: "", Flush.READ: "after the buffer was written, another as large as the cache is read"}
 
 
-def notices_of(derived: pd.DataFrame, baseline: str | None, wanted: str | None, older: int) -> list[str]:
+def notices_of(derived: pd.DataFrame, baseline: str | None, wanted: str | None, older: int, sweep: str) -> list[str]:
     """Say what a reader must know before believing a number.
 
     Parameters
@@ -52,6 +52,8 @@ def notices_of(derived: pd.DataFrame, baseline: str | None, wanted: str | None, 
         The baseline that was asked for.
     older : int
         Rows that were left out as older.
+    sweep : str
+        The sweep whose page has the notices.
     """
     failed = Counter(derived.loc[derived["status"] != Status.OK.value, "status"])
     notices = []
@@ -86,6 +88,10 @@ def notices_of(derived: pd.DataFrame, baseline: str | None, wanted: str | None, 
     alike = _of_one_pattern(derived)
     if alike:
         notices.append(f"Matrices have the same pattern, and each of them counts in every mean: {'; '.join(alike)}.")
+    lenders = Counter(derived.loc[derived["sweep"] != sweep, "sweep"])
+    if lenders:
+        names = ", ".join(f"{name} ({count:,})" for name, count in sorted(lenders.items()))
+        notices.append(f"{lenders.total():,} of these cases were measured with other sweeps that list them: {names}.")
     if older:
         notices.append(
             f"{older:,} rows of older versions of the code or the protocol, or of another flush, are left out."

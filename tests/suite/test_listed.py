@@ -17,7 +17,7 @@ def test_a_packaged_sweep_says_its_title_first_comment_and_cases() -> None:
     assert quickstart.title == sweep.title
     assert quickstart.about.startswith("Real inputs of the papers that need no download: attention masks")
     for kind in (DeviceKind.CPU, DeviceKind.CUDA):
-        assert quickstart.cases == {case.case_id for case in expand(sweep, kind)}
+        assert quickstart.labels == {case.case_id: case.label for case in expand(sweep, kind)}
 
 
 def test_a_comment_of_several_lines_is_one_text_and_other_names_are_unknown() -> None:

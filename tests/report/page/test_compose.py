@@ -9,7 +9,7 @@ from spmark.report.page.site import write_report
 def test_the_landing_page_shows_its_tables_before_the_sweeps_and_packaged_sweeps_first(records, tmp_path):
     rows = records.sweep(widths=(32,), samples=8)
     folders = [records.write_records(tmp_path, rows, sweep_name=name) for name in ("aa", "mine")]
-    listed = {"mine": ListedSweep("Mine", "What `spmark run mine` measures.", frozenset())}
+    listed = {"mine": ListedSweep("Mine", "What `spmark run mine` measures.", {})}
     index = write_report(folders, tmp_path / "out", listed=listed)
     text = index.read_text()
     assert "<h1>Sparse kernels on test-gpu: 2 sweeps</h1>" in text

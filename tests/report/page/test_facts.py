@@ -22,12 +22,14 @@ def test_counts_of_notices_have_separators_of_thousands() -> None:
             "implementation_version": "1",
             "matrix_hash": "",
             "matrix": "ogb/a",
+            "sweep": ["mine"] * 1000 + ["yours"] * (rows - 1000),
         }
     )
-    failed, lent, flagged, older = notices_of(derived, "cusparse", None, 1234)
+    failed, lent, flagged, elsewhere, older = notices_of(derived, "cusparse", None, 1234, "mine")
     assert failed.startswith("2,016 of 2,316 cases have no result (2,016 timeout)")
     assert lent.startswith("2,316 speed-ups")
     assert flagged.startswith("2,316 of 2,316 cases ran")
+    assert elsewhere == "1,316 of these cases were measured with other sweeps that list them: yours (1,316)."
     assert older.startswith("1,234 rows")
 
 

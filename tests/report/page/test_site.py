@@ -12,7 +12,7 @@ import pytest
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.problem import DType, Op
-from spmark.impls.core.record import Flush, Status
+from spmark.impls.core.record import PROTOCOL_VERSION, Flush, Status
 from spmark.report.load.records import load_records
 from spmark.report.page.content import ListedSweep, PaperPage
 from spmark.report.page.site import report_of, write_report, write_site
@@ -346,8 +346,8 @@ def test_a_case_of_two_sweeps_stands_on_both_pages(records, tmp_path):
 
 def test_what_a_packaged_sweep_says_stands_on_its_page(records, write, tmp_path):
     rows = records.sweep(widths=(32,), samples=8)
-    cases = frozenset({*(row.case_id for row in rows), "spmm/never/run"})
-    listed = {"graphs_spmm": ListedSweep("Graphs & more", "What `<this>` is.", cases)}
+    labels = dict.fromkeys([*(row.case_id for row in rows), "spmm/never/run"], "any")
+    listed = {"graphs_spmm": ListedSweep("Graphs & more", "What `<this>` is.", labels)}
     index = write_report([write(rows)], tmp_path / "out", listed=listed)
     page = (index.parent / SWEEP / "index.html").read_text()
     assert "<h1>Graphs &amp; more</h1>" in page
@@ -357,18 +357,38 @@ def test_what_a_packaged_sweep_says_stands_on_its_page(records, write, tmp_path)
     assert "gespmm v1" in index.read_text()
 
 
-def test_cases_that_other_sweeps_have_records_of_are_counted_apart(records, tmp_path):
+def test_cases_that_other_sweeps_have_records_of_stand_on_the_page_and_are_counted_apart(records, tmp_path):
     rows = records.sweep(widths=(32,), samples=8)
     half = len(rows) // 2
+    not_listed = records.sweep(widths=(64,), samples=8)
     folders = [
         records.write_records(tmp_path, part, sweep_name=name)
-        for name, part in (("mine", rows[:half]), ("yours", rows[half:]))
+        for name, part in (("mine", rows[:half]), ("yours", [*rows[half:], *not_listed]))
     ]
-    cases = frozenset({*(row.case_id for row in rows), "spmm/never/run"})
-    index = write_report(folders, tmp_path / "out", listed={"mine": ListedSweep("Mine", "", cases)})
+    labels = {row.case_id: f"my {row.implementation}" for row in rows} | {"spmm/never/run": "never"}
+    index = write_report(folders, tmp_path / "out", listed={"mine": ListedSweep("Mine", "", labels)})
     told = f"{half} of {len(rows) + 1} here and {len(rows) - half} with other sweeps"
+    page = (index.parent / "sweeps" / "mine" / "index.html").read_text()
     assert told in index.read_text()
-    assert told in (index.parent / "sweeps" / "mine" / "index.html").read_text()
+    assert told in page
+    assert f"{len(rows) - half} of these cases were measured with other sweeps that list them: yours (" in page
+    shown = pd.read_csv(index.parent / "tables" / "test-gpu-mine-cases.csv")
+    assert len(shown) == len(rows)
+    expected = [row.label for row in rows[:half]] + [labels[row.case_id] for row in rows[half:]]
+    assert sorted(shown["label"]) == sorted(expected)
+    assert len(pd.read_csv(index.parent / "tables" / "test-gpu-yours-cases.csv")) == len(rows) - half + len(not_listed)
+
+
+def test_a_sweep_takes_no_records_of_another_protocol_from_others(records, tmp_path):
+    rows = records.sweep(widths=(32,), samples=8)
+    older = [row.model_copy(update={"protocol_version": PROTOCOL_VERSION - 1}) for row in rows[4:]]
+    folders = [
+        records.write_records(tmp_path, part, sweep_name=name) for name, part in (("mine", rows[:4]), ("yours", older))
+    ]
+    listed = {"mine": ListedSweep("Mine", "", {row.case_id: row.label for row in rows})}
+    index = write_report(folders, tmp_path / "out", listed=listed)
+    assert len(pd.read_csv(index.parent / "tables" / "test-gpu-mine-cases.csv")) == 4
+    assert "measured with other sweeps" not in (index.parent / "sweeps" / "mine" / "index.html").read_text()
 
 
 def test_no_page_has_a_megabyte_and_no_row_is_lost(records, tmp_path):
