@@ -10,10 +10,12 @@ of an exported program, and TorchScript takes neither. `torch.func.grad` refuses
 operator whose gradient is registered through `torch.library`.
 """
 
+from spmark.impls.core.extras import how_to_install
+
 try:
     import torch as _torch  # noqa: F401  # pyright: ignore[reportMissingImports]
 except ImportError as error:
-    raise ImportError(f"expected PyTorch, found none ({error}): pip install -e '.[torch]' in a checkout") from error
+    raise ImportError(f"expected PyTorch, found none ({error}): {how_to_install('torch')}") from error
 
 from spmark.impls.operator.pytorch import SparseLinear, SparseMatrix
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from spmark.datasets.sweep import Case
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.extras import how_to_install
 from spmark.impls.core.interfaces import Implementation
 from spmark.impls.core.problem import Csr, DType, Op, Problem
 from spmark.impls.table import IMPLEMENTATIONS, create
@@ -32,7 +33,7 @@ def make(name: str, config: Mapping[str, Any]) -> Implementation | str:
         missing = (error.name or "").partition(".")[0]
         if missing == "spmark":
             raise
-        hint = f": pip install -e '.[{EXTRAS[missing]}]' in a checkout" if missing in EXTRAS else ""
+        hint = f": {how_to_install(EXTRAS[missing])}" if missing in EXTRAS else ""
         return f"needs the package {missing}, which is not installed{hint}"
     except (ImportError, OSError) as error:  # a library that an extension module wants is missing
         return f"cannot be imported here: {error}"

@@ -54,7 +54,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "spmark.impls.auto": (*IMPL_MAY, TABLE),
     "spmark.impls.dash": (*IMPL_MAY, TABLE),
     "spmark.impls.operator": (*TUNING_MAY, "spmark.impls.tuning", TABLE),
-    "spmark.torch": ("spmark.impls.operator",),
+    "spmark.torch": (CORE, "spmark.impls.operator"),
     "spmark.__main__": ("spmark.suite",),
     "spmark.datasets": (CORE,),
     "spmark.report": (),
@@ -80,6 +80,7 @@ FORBIDDEN = {
     "a file outside the project": re.compile(
         r"\.\./share[d]|seed-system[s]|h200-peer[s]|anchors fil[e]|specs/(?:harnes[s]|styl[e])"
     ),
+    "spmark as a package of a registry, which has none (how_to_install)": re.compile(r"\bspmark\[\w+\]"),
     "an issue's number": re.compile(r"\b[Ii]ssue #?[0-9]|\bPR #?[0-9]"),
 }
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.extras import how_to_install
 from spmark.impls.core.interfaces import Built, Config, Plan, Search
 from spmark.impls.core.problem import Op, Problem
 from spmark.impls.dash.finding import find_model, how_made, platform_scores
@@ -74,7 +75,7 @@ class Dash:
         platform = _platform(device)
         lacking = [name for name in _NEEDED if find_spec(name) is None]
         if lacking:
-            return f"expected the extra dash, found no {' and no '.join(lacking)}: pip install 'spmark[dash]'"
+            return f"expected the extra dash, found no {' and no '.join(lacking)}: {how_to_install('dash')}"
         if find_model(platform.name, problem.op) is None:
             made = how_made(platform.name, problem.op)
             return f"expected a model of {problem.op} on {platform.name}, found none: {made}"

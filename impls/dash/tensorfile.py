@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import BuildError, UnsupportedError
+from spmark.impls.core.extras import how_to_install
 from spmark.impls.core.files import whole
 from spmark.impls.core.guard import reading
 
@@ -74,7 +75,6 @@ def _safetensors() -> Any:
         import safetensors.numpy  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise UnsupportedError(
-            f"expected safetensors for DASH's models, found none ({error}); "
-            "install the extra: pip install 'spmark[dash]'"
+            f"expected safetensors for DASH's models, found none ({error}): {how_to_install('dash')}"
         ) from error
     return safetensors

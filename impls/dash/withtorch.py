@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import UnsupportedError
+from spmark.impls.core.extras import how_to_install
 
 Tensor = Any
 """A `torch.Tensor`; the type has no name here, since reading a model's card needs no PyTorch."""
@@ -29,7 +30,7 @@ def load_torch() -> Any:
         import torch  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise UnsupportedError(
-            f"expected PyTorch for DASH's models, found none ({error}); install the extra: pip install 'spmark[dash]'"
+            f"expected PyTorch for DASH's models, found none ({error}): {how_to_install('dash')}"
         ) from error
     return torch
 

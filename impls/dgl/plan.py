@@ -18,6 +18,7 @@ import numpy as np
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError
+from spmark.impls.core.extras import how_to_install
 from spmark.impls.core.interfaces import Built, Plan
 from spmark.impls.core.operands import check_operands
 from spmark.impls.core.problem import DType, Op, Problem
@@ -144,7 +145,7 @@ def _missing(kind: DeviceKind) -> str | None:
     """Say which part of DGL is missing, or None."""
     for package in ("torch", "dgl"):
         if find_spec(package) is None:
-            return f"{package} is not installed; the extra spmark[dgl] brings it (Python 3.11)"
+            return f"{package} is not installed: {how_to_install('dgl')}, with Python 3.11"
     try:
         torch, dgl = _torch(), _dgl()
         _sparse_ops()

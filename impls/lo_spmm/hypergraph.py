@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmark.impls.core.errors import UnsupportedError
+from spmark.impls.core.extras import how_to_install
 from spmark.impls.core.problem import Csr
 
 IMBALANCE = 0.1
@@ -83,9 +84,7 @@ def _partitioner() -> Any:
     try:
         import mtkahypar
     except ImportError as error:
-        raise UnsupportedError(
-            f"expected Mt-KaHyPar, found none ({error}); install the extra: pip install 'spmark[hypergraph]'"
-        ) from error
+        raise UnsupportedError(f"expected Mt-KaHyPar, found none ({error}): {how_to_install('hypergraph')}") from error
     return mtkahypar.initialize(1)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from spmark.impls.core.choices import check_choices
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import UnsupportedError
+from spmark.impls.core.extras import how_to_install
 from spmark.impls.core.interfaces import DeviceArray, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.kernels.zeroing import ZERO_ROWS, RowZeroing, zeroing_instance
@@ -119,7 +120,7 @@ class LoSpmm:
         if self.chooser(device).ranks and not exists(self.model):
             yield f"expected the rank model {self.model}, found none; see spmark label lo_spmm, spmark train lo_spmm"
         if self.order == Reordering.HYPERGRAPH and not is_installed():
-            yield "expected Mt-KaHyPar for order hypergraph, found none; install the extra: spmark[hypergraph]"
+            yield f"expected Mt-KaHyPar for order hypergraph, found none: {how_to_install('hypergraph')}"
         if matrix.nnz > most:
             yield f"expected at most {most:,} non-zeros in one unrolled kernel, found {matrix.nnz:,}"
         if device.kind is DeviceKind.HOST_SIMT and longest > _LONGEST_ROW_ON_HOST:

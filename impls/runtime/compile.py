@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import cast
 
 from spmark.impls.core.errors import BuildError, CompileError, DeviceError
+from spmark.impls.core.extras import how_to_install
 from spmark.impls.core.files import Stamp, cache_root, read_sealed, stamp, whole, write_sealed
 from spmark.impls.core.plainjson import parse_json
 from spmark.impls.runtime.toolchain import INCLUDE, cuda_include, nvcc_version, tool
@@ -207,9 +208,7 @@ def _nvrtc() -> ModuleType:
     try:
         from cupy_backends.cuda.libs import nvrtc
     except ImportError as error:
-        raise DeviceError(
-            f"expected CuPy with NVRTC, found none ({error}): install spmark[gpu] or spmark[dev]"
-        ) from error
+        raise DeviceError(f"expected CuPy with NVRTC, found none ({error}): {how_to_install('gpu', 'dev')}") from error
     return cast("ModuleType", nvrtc)
 
 

@@ -15,6 +15,7 @@ from spmark.impls.core.choices import none_of
 from spmark.impls.core.cores import allowed_cores
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import DeviceError
+from spmark.impls.core.extras import how_to_install
 from spmark.impls.core.files import cache_root
 from spmark.impls.core.names import path_component
 
@@ -64,7 +65,7 @@ def cuda_missing() -> str | None:
     try:
         import cupy
     except ImportError as error:
-        return f"CuPy cannot be imported ({error}); install spmark[gpu]"
+        return f"CuPy cannot be imported ({error}): {how_to_install('gpu')}"
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from spmark.impls.core.errors import DeviceError
+from spmark.impls.core.extras import how_to_install
 
 INCLUDE = Path(__file__).parent / "include"
 """Our own device headers, included as ``<spmark/...>``."""
@@ -41,7 +42,7 @@ def tool(name: str) -> Path:
             return path
     raise DeviceError(
         f"expected {name} on the path, under CUDA_PATH or in the nvidia-cuda-nvcc wheel, found it nowhere: "
-        "install the extra spmark[dev] or a CUDA toolkit"
+        f"install a CUDA toolkit, or {how_to_install('dev')}"
     )
 
 

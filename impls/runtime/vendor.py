@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from spmark.impls.core.errors import BuildError, DeviceError, UnsupportedError
+from spmark.impls.core.extras import how_to_install
 
 
 class VendorLibrary:
@@ -59,7 +60,7 @@ class VendorLibrary:
             self._describe = getattr(self._library, describe)
             self._describe.argtypes, self._describe.restype = (ctypes.c_int,), ctypes.c_char_p
         except (ImportError, OSError, RuntimeError, AttributeError) as error:
-            raise DeviceError(f"expected {name}, found none that fits ({error}): install spmark[gpu]") from error
+            raise DeviceError(f"expected {name}, found none that fits ({error}): {how_to_install('gpu')}") from error
         self.handle = ctypes.c_void_p()
         self(create, ctypes.byref(self.handle))
         self.one, self.zero = (ctypes.byref(ctypes.c_float(number)) for number in (1.0, 0.0))

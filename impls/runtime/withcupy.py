@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from spmark.impls.core.errors import DeviceError
+from spmark.impls.core.extras import how_to_install
 
 try:
     import cupy
 except ImportError as error:
     raise DeviceError(
-        f"expected CuPy, without which nothing runs on a GPU, found none ({error}): pip install 'spmark[gpu]'"
+        f"expected CuPy, without which nothing runs on a GPU, found none ({error}): {how_to_install('gpu')}"
     ) from error
 
 __all__ = ["cupy"]

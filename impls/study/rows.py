@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from spmark.impls.core.errors import DatasetError, UnsupportedError
+from spmark.impls.core.extras import how_to_install
 from spmark.impls.core.frozen import Frozen
 
 
@@ -50,6 +51,4 @@ def reason_of(error: BaseException) -> str:
 
 def untrained(library: str, error: ImportError) -> UnsupportedError:
     """Give the error for a library that training needs and that is not installed."""
-    return UnsupportedError(
-        f"expected {library} for training, found none ({error}); install the extra: pip install 'spmark[train]'"
-    )
+    return UnsupportedError(f"expected {library} for training, found none ({error}): {how_to_install('train')}")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.extras import how_to_install
 from spmark.impls.core.interfaces import Config, Plan
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.target import MAX_GRID, ceil_div
@@ -112,5 +113,5 @@ def schedules(problem: Problem, block: int) -> list[Config]:
 @cache
 def _missing() -> str | None:
     if find_spec("triton") is None:
-        return "triton is not installed; the extra spmark[triton] brings it, and so does PyTorch for CUDA"
+        return f"triton is not installed: {how_to_install('triton')}; PyTorch for CUDA brings it, too"
     return None

@@ -15,6 +15,7 @@ from typing import Literal
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, DatasetError, DeviceError
+from spmark.impls.core.extras import how_to_install
 from spmark.impls.table import BASELINES
 from spmark.suite.commands.calibrate import calibration_file
 from spmark.suite.commands.console import answer, console, say, table
@@ -108,7 +109,7 @@ def _gpu() -> Iterator[Check]:
         spec = find("cuda")
         driver, cuda = versions(spec)
         yield Check("GPU", "ok", f"{spec.name}, driver {driver}, CUDA {cuda}")
-    yield _module("cupy", "absent", "pip install -e '.[gpu]' in a checkout")
+    yield _module("cupy", "absent", how_to_install("gpu"))
 
 
 def _calibration(spec: DeviceSpec) -> Check:

@@ -96,7 +96,7 @@ def test_a_missing_library_is_no_support(monkeypatch: pytest.MonkeyPatch) -> Non
     pytest.importorskip("spmark.impls.cublas.gpu", reason="CuPy is not installed", exc_type=ImportError)
 
     def missing() -> None:
-        raise DeviceError("expected cublasLt, found none that fits (no file): install spmark[gpu]")
+        raise DeviceError("expected cublasLt, found none that fits (no file)")
 
     monkeypatch.setattr(light, "library", missing)
     gpu = find("host-simt").model_copy(update={"kind": DeviceKind.CUDA})

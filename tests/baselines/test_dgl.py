@@ -25,7 +25,7 @@ def forget() -> Any:
 def test_absence_is_a_reason_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "find_spec", lambda name: None if name == "dgl" else object())
     reason = Dgl().unsupported(UNSCALED, find("cpu"))
-    assert reason == "dgl is not installed; the extra spmark[dgl] brings it (Python 3.11)"
+    assert reason == "dgl is not installed: pip install -e '.[dgl]' in a checkout, with Python 3.11"
     with pytest.raises(BuildError, match="dgl: dgl is not installed"):
         Dgl().build(UNSCALED, find("cpu"))
 

@@ -220,7 +220,9 @@ def test_what_the_platform_refuses_is_refused(keep: Keep, monkeypatch: pytest.Mo
     assert Dash().unsupported(PROBLEMS[Op.SPMM], HOST) == "no g++"
     monkeypatch.setattr(plan, "find_spec", lambda name: None)
     reason = Dash().unsupported(PROBLEMS[Op.SPMM], HOST)
-    assert reason == "expected the extra dash, found no torch and no safetensors: pip install 'spmark[dash]'"
+    assert (
+        reason == "expected the extra dash, found no torch and no safetensors: pip install -e '.[dash]' in a checkout"
+    )
 
 
 def test_an_own_model_stands_before_one_that_ships(keep: Keep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

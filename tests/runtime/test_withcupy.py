@@ -64,7 +64,7 @@ def test_every_implementation_of_the_gpu_fails_with_an_error_of_ours(tmp_path):
     assert set(gpu) == {name for name in IMPLEMENTATIONS if DeviceKind.CUDA in create(name).devices}
     for name, message in gpu.items():
         if name not in others:
-            assert "pip install 'spmark[gpu]'" in message, (name, message)
+            assert "pip install -e '.[gpu]' in a checkout" in message, (name, message)
 
 
 @pytest.mark.parametrize("device", ["cuda", None, 3])
