@@ -32,7 +32,7 @@ from spmark.impls.core.operators import (
     sampled_rows,
 )
 from spmark.impls.core.problem import Problem
-from spmark.impls.core.record import Baseline, ProblemFacts, Status
+from spmark.impls.core.record import Baseline, ProblemFacts, RefusedConfig, Status
 from spmark.impls.core.tolerance import why_wrong
 from spmark.impls.runtime.lab import Lab, canary, open_lab
 from spmark.impls.runtime.load import LoadMeter
@@ -261,11 +261,7 @@ class Bench:
                 graph = self._lab.graph_times_us(run, _GRAPH_REPLAYS)
         return Timed(
             samples_us=samples.times_us[0],
-            baseline=None
-            if baseline is None
-            else Baseline(
-                implementation=str(case.baseline), config=dict(baseline.config), samples_us=samples.times_us[1]
-            ),
+            baseline=None if baseline is None else _told(str(case.baseline), baseline, samples.times_us[1]),
             warm_samples_us=warm,
             graph_samples_us=graph,
             clocks_mhz=samples.clocks_mhz,
@@ -290,6 +286,13 @@ class Bench:
             except (SpmarkError, MemoryError) as error:
                 _log.warning("%s: no baseline: %s", case.case_id, error)
         return setting.baselines[name]
+
+
+def _told(name: str, plan: Plan, samples_us: list[float]) -> Baseline:
+    """Say what a record keeps of a baseline."""
+    seen = plan.search.seen if plan.search else ()
+    refused = [RefusedConfig.model_validate(one) for one in seen if one.reason]
+    return Baseline(implementation=name, config=dict(plan.config), samples_us=samples_us, refused=refused)
 
 
 def track(cases: Sequence[Mapping[str, Any]], device: str = "auto") -> list[dict[str, Any]]:

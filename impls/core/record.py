@@ -110,12 +110,23 @@ class SearchFacts(Frozen):
     """Of the same phases, the seconds in which candidates were run; likewise."""
 
 
+class RefusedConfig(Frozen):
+    """A config that a search could not use, and why."""
+
+    model_config = ConfigDict(from_attributes=True)  # of `spmark.impls.core.interfaces.Candidate`
+
+    config: dict[str, Any]
+    reason: str
+
+
 class Baseline(Frozen):
     """The baseline's times, taken in the same process and interleaved with this case's."""
 
     implementation: str
     config: dict[str, Any]
     samples_us: list[float]
+    refused: list[RefusedConfig] = []
+    """Configs that the baseline's search could not use: a baseline that lacks its fastest config flatters others."""
 
 
 class Measurement(Frozen):

@@ -23,7 +23,7 @@ from spmark.impls.core.errors import BuildError, KernelFault, UnsupportedError
 from spmark.impls.core.interfaces import Built, Candidate, Search
 from spmark.impls.core.load import Load
 from spmark.impls.core.problem import Csr, Op, Problem
-from spmark.impls.core.record import Flush, MatrixKind, Measurement, Status
+from spmark.impls.core.record import Flush, MatrixKind, Measurement, RefusedConfig, Status
 from spmark.impls.runtime.device import find
 from spmark.impls.table import IMPLEMENTATIONS
 from spmark.suite import measure, rows
@@ -53,7 +53,7 @@ class Deed(Built):
     def __init__(self, problem: Problem, do: str) -> None:
         super().__init__({"did": do}, {"convert": 0.25}, problem.matrix.nnz, problem.matrix.nbytes)
         self.problem, self.do = problem, do
-        self.search = Search(1, seen=(Candidate({"a": 1}, predicted=2.0),))
+        self.search = Search(2, seen=(Candidate({"a": 1}, predicted=2.0), Candidate({"a": 2}, reason="no room")))
 
         if problem.op is Op.SDDMM and do in _ORDERS:
             self.order = _ORDERS[do](matrix_order(problem.matrix.nnz))
@@ -150,7 +150,7 @@ def test_a_right_result_is_checked_and_timed(bench: Bench) -> None:
     assert row.phases_s == {"convert": 0.25}
     assert row.problem.flops == 2 * row.problem.nnz * 32
     assert row.stored == row.problem.nnz
-    assert row.search.candidates == 1
+    assert row.search.candidates == 2
     assert row.matrix_kind is MatrixKind.SYNTHETIC
     assert len(row.matrix_hash) == 64
     assert row.environment == "environment"
@@ -174,9 +174,10 @@ def test_a_result_in_an_order_of_its_own(bench: Bench, do: str, status: Status, 
 
 
 def test_what_the_search_saw_comes_along(bench: Bench) -> None:
-    row, (candidate,) = bench.measure(replace(CASE, config={}))
+    row, (candidate, refused) = bench.measure(replace(CASE, config={}))
     assert candidate.case_id == row.case_id
     assert candidate.config == {"a": 1}
+    assert (refused.config, refused.reason) == ({"a": 2}, "no room")
     assert candidate.predicted == 2.0
 
 
@@ -264,6 +265,13 @@ def test_the_baseline_is_measured_beside_the_case(bench: Bench) -> None:
     assert row.baseline.implementation == "scipy_cpu"
     assert len(row.baseline.samples_us) == len(row.samples_us)
     assert np.median(row.samples_us) > 1_500 > np.median(row.baseline.samples_us)
+
+
+def test_what_the_search_of_a_baseline_could_not_use_is_recorded(bench: Bench) -> None:
+    row, _ = bench.measure(replace(CASE, config={"do": "slow"}, baseline="doer"))
+    assert row.baseline.refused == [RefusedConfig(config={"a": 2}, reason="no room")]
+    assert Measurement.model_validate_json(row.model_dump_json()) == row
+    assert ask(bench, baseline="scipy_cpu").baseline.refused == []
 
 
 def test_the_baseline_has_no_baseline_and_a_broken_one_is_left_out(bench: Bench) -> None:
