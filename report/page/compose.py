@@ -193,9 +193,9 @@ def _keys(
     cases = {(str(device), str(sweep)): frozenset(ids) for (device, sweep), ids in by_sweep}
     keys: dict[str, list[str]] = {}
     for of, notice in zip(found, told, strict=True):
-        own = cases[of.device, of.sweep].union(of.cases["case_id"])
+        ids = cases[of.device, of.sweep].union(of.cases["case_id"])
         # Searches of the same cases also count where another sweep has them.
-        near = sorted(key for key, theirs in cases.items() if key[0] == of.device and not own.isdisjoint(theirs))
+        near = sorted(key for key, theirs in cases.items() if key[0] == of.device and not ids.isdisjoint(theirs))
         saw = [f"{device}/{sweep} {candidates.get((device, sweep), '')}" for device, sweep in near]
         digest = digest_of(of.cases, [repr(of.baseline), of.prefix, str(of.older), notice, *saw])
         keys.setdefault(of.sweep, []).append(digest)

@@ -12,6 +12,7 @@ from rich.markup import escape
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import DeviceError, SweepError
+from spmark.impls.core.extras import how_to_install
 from spmark.suite.commands.console import console, say
 
 _CONFIGURATION = "asv.conf.json"
@@ -42,7 +43,7 @@ def run_asv(arguments: Sequence[str], only: Sequence[str]) -> int:
     if not Path(_CONFIGURATION).is_file():
         raise SweepError(f"expected a checkout as working folder, found no {_CONFIGURATION} in {Path.cwd()}")
     if find_spec("asv") is None:
-        raise DeviceError("expected airspeed velocity, found none: pip install -e '.[asv]', or make install")
+        raise DeviceError(f"expected airspeed velocity, found none: make install, or {how_to_install('asv')}")
     from spmark.impls.runtime.device import cuda_missing, find
     from spmark.suite.asv.pick import pick, shown
 
