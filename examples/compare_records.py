@@ -1,7 +1,7 @@
 """Compare two sets of records, and tell changes from noise.
 
-    python examples/compare_records.py report/reference/h200/one_search/before.jsonl.gz \
-        report/reference/h200/one_search/after.jsonl.gz
+    python examples/compare_records.py report/reference/one_search/nvidia-h200/before.jsonl.gz \
+        report/reference/one_search/nvidia-h200/after.jsonl.gz
 
 Either side is a folder or a file of records. A change counts where it is larger than runs of one code differ by. The
 script prints how many cases changed, the ratio of each with its 95 % interval, and how small a change would have been

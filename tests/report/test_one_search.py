@@ -18,7 +18,7 @@ Key = tuple[str, Op, DType, str]
 
 
 def measured(side: str) -> dict[Key, Measurement]:
-    file = ROOT / "report/reference/h200/one_search" / f"{side}.jsonl.gz"
+    file = ROOT / "report/reference/one_search/nvidia-h200" / f"{side}.jsonl.gz"
     rows = [row for row in read_rows(file, Measurement) if row.status is Status.OK]
     return {(row.implementation, row.op, row.dtype, row.matrix_id): row for row in rows}
 
@@ -54,7 +54,7 @@ def test_the_table_says_what_the_records_say(name: str, op: Op) -> None:
 
 
 def test_chosen_plans_of_five_seeds_are_alike_as_the_page_says() -> None:
-    lines = (ROOT / "report/reference/h200/one_search/seeds.ndjson").read_text().splitlines()
+    lines = (ROOT / "report/reference/one_search/nvidia-h200/seeds.ndjson").read_text().splitlines()
     deviations = []
     for case in map(json.loads, lines):
         times = np.array(case["median_us"])
