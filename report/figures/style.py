@@ -86,7 +86,7 @@ _SPARE = tuple(
         ("#882255", "h"), ("#4a8fb8", "p"), ("#117733", "8"), ("#e0607a", "H"), ("#8a8a2e", "o"), ("#aa4499", "^"),
     )
 )  # fmt: skip
-_HATCHES = ("", "////", "....", "xxxx", "----", "||||")
+_HATCHES = ("", "////", "\\\\\\\\", "xxxx", "----", "||||")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 """Hatches and markers of further labels of one implementation."""
 DASHES: Mapping[str, Any] = dict(
