@@ -18,6 +18,7 @@ from spmark.impls.core.transferfacts import TransferFact, TransferResult, read_t
 _LEAST_US, _MOST_US = 1e-6, 1e13
 """A picosecond, and a hundred days."""
 _MOST_S = 1e9
+_ONLY_SCORED = b'"samples_us":[]'
 _log = logging.getLogger(__name__)
 
 
@@ -36,9 +37,12 @@ def plausible(rows: Iterable[Measurement], path: Path) -> Iterator[Measurement]:
             yield row
 
 
-def read_candidates(path: Path) -> Iterator[CandidateRow]:
-    """Read the candidates of searches; one with impossible numbers is passed over with a warning."""
-    for row in read_rows(path, CandidateRow):
+def read_candidates(path: Path, *, timed: bool = False) -> Iterator[CandidateRow]:
+    """Read the candidates of searches; one with impossible numbers is passed over with a warning.
+
+    With ``timed``, candidates that were only scored are passed over unread, which two of three are.
+    """
+    for row in read_rows(path, CandidateRow, _ONLY_SCORED if timed else None):
         if _are_times(row.samples_us) and (row.predicted is None or abs(row.predicted) < _MOST_US):
             yield row
         else:

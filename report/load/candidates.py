@@ -8,8 +8,10 @@ from __future__ import annotations
 import gc
 import hashlib
 import json
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager
+from functools import partial
 from itertools import count, groupby
 from math import nan
 from operator import attrgetter
@@ -24,6 +26,7 @@ from spmark.impls.core.errors import RecordError
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plausible import read_candidates
 from spmark.impls.core.record import CandidateRow
+from spmark.report.load.each import each
 from spmark.report.load.records import record_files, sweep_name
 
 COLUMNS = ("case_id", "implementation_version", "environment", "candidate", "predicted", "seen_us")
@@ -70,7 +73,9 @@ def candidate_digests(paths: Sequence[Path], devices: Iterable[str]) -> dict[tup
     return {key: digest.hexdigest() for key, digest in found.items()}
 
 
-def load_candidates(paths: Sequence[Path], records: pd.DataFrame | None = None) -> pd.DataFrame:
+def load_candidates(
+    paths: Sequence[Path], records: pd.DataFrame | None = None, pool: Executor | None = None
+) -> pd.DataFrame:
     """Read the candidates beside every record file among and under ``paths``.
 
     Parameters
@@ -78,13 +83,15 @@ def load_candidates(paths: Sequence[Path], records: pd.DataFrame | None = None) 
     paths : sequence of Path
         As `spmark.report.load.records.load_records` takes them.
     records : DataFrame, optional
-        With the columns `OF_CASE`. Only candidates that `measured` can use are then kept:
+        With the columns `OF_CASE`. Only candidates that `measured` can use are then read:
         those of the records' cases that were timed.
+    pool : Executor, optional
+        Processes that read a folder each.
 
     Returns
     -------
     DataFrame
-        `COLUMNS`, one row for each config of each case; of a case that was searched again the newer row counts. Empty
+        `COLUMNS`, one row for each config of each case; of a config that stands there twice the newer row counts. Empty
         where no search kept its candidates.
 
     Raises
@@ -92,19 +99,54 @@ def load_candidates(paths: Sequence[Path], records: pd.DataFrame | None = None) 
     RecordError
         A path is missing, a file cannot be read, or a complete line is not a candidate.
     """
-    known = None if records is None else set(records[list(OF_CASE)].itertuples(index=False, name=None))
+    return begin_candidates(paths, records, pool)()
+
+
+def begin_candidates(
+    paths: Sequence[Path], records: pd.DataFrame | None = None, pool: Executor | None = None
+) -> Callable[[], pd.DataFrame]:
+    """Give what reads candidates as `load_candidates` does once it is called; a pool begins at once.
+
+    Raises
+    ------
+    RecordError
+        A path is missing.
+    """
+    folders = list(dict.fromkeys(file.parent for file in record_files(paths)))
+    sizes = [sum(side.stat().st_size for side in _side_files(folder)) for folder in folders]
+    frames = each([partial(_of_folder, folder, timed=records is not None) for folder in folders], sizes, pool)
+    return partial(_of_all, frames, records)
+
+
+def _of_folder(folder: Path, *, timed: bool) -> pd.DataFrame:
     cases: dict[tuple[str, ...], dict[Hashable, tuple[int, Any, float | None, float]]] = {}
     place = count()
     with _without_collecting():
-        for case, of_case in groupby(read_seen(paths), attrgetter(*OF_CASE)):
+        read = (row for side in _side_files(folder) for row in read_candidates(side, timed=timed))
+        for case, of_case in groupby(read, attrgetter(*OF_CASE)):
             newest = cases.setdefault(case, {})
-            for row in of_case if known is None or case in known else ():
+            for row in of_case:
                 seen_us = median(row.samples_us) if row.samples_us else nan
                 newest[_identity(row.config)] = next(place), row.config, row.predicted, seen_us
-        kept = ((case, seen) for case, newest in cases.items() for seen in newest.values())
-        rows = [(seen[0], *case, *seen[1:]) for case, seen in kept if known is None or seen[-1] > 0]
+        rows = [(seen[0], *case, *seen[1:]) for case, newest in cases.items() for seen in newest.values()]
     frame = pd.DataFrame(rows, columns=["place", *COLUMNS]).astype({"predicted": float, "seen_us": float})
     return frame.sort_values("place", ignore_index=True).drop(columns="place")
+
+
+def _of_all(frames: Iterator[pd.DataFrame], records: pd.DataFrame | None) -> pd.DataFrame:
+    """Put the candidates of all folders together, in the order of folders."""
+    names, parts = list(OF_CASE), list(frames)
+    frame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(COLUMNS))
+    if records is not None:
+        known = pd.MultiIndex.from_frame(records[names])
+        frame = frame[(frame["seen_us"] > 0) & pd.MultiIndex.from_frame(frame[names]).isin(known)]
+    cases = pd.concat([frame[names][:0], *(part[names].drop_duplicates() for part in parts)])
+    shared = pd.MultiIndex.from_frame(cases[cases.duplicated()])
+    if len(shared):
+        of_shared = frame[pd.MultiIndex.from_frame(frame[names]).isin(shared)]
+        older = of_shared[names].assign(config=of_shared["candidate"].map(_identity)).duplicated(keep="last")
+        frame = frame.drop(index=older.index[older])
+    return frame.reset_index(drop=True)
 
 
 @contextmanager

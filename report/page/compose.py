@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import TypeVar
 
 import pandas as pd
 
@@ -31,6 +30,7 @@ from spmark.report.figures.predictions import agreement_table
 from spmark.report.figures.roof import roof_table
 from spmark.report.figures.variants import variant_table
 from spmark.report.load.candidates import COLUMNS, measured_each
+from spmark.report.load.each import each
 from spmark.report.load.records import current
 from spmark.report.page.content import NO_RECORDS, Coverage, ListedSweep, PaperPage, Report, Section, SweepPage
 from spmark.report.page.facts import MEASURED, UNSEEN, facts_of, notices_of, versions_of
@@ -45,7 +45,6 @@ from spmark.report.tables.systems import systems_table
 from spmark.report.tables.table import Chapter, Table
 from spmark.report.tables.winners import winner_map
 
-_Made = TypeVar("_Made")
 _log = logging.getLogger(__name__)
 
 
@@ -118,9 +117,9 @@ def compose(
     # Claims first, since they take longest.
     _log.info("answering the papers' claims")
     asking = [partial(_answered_tables, rows, papers, moved) for rows in of_devices.values()]
-    answering = _each(asking, list(map(len, of_devices.values())), pool)
+    answering = each(asking, list(map(len, of_devices.values())), pool)
     _log.info("deriving speed-ups")
-    deriving = _each([partial(derived, of.cases, of.baseline) for of in found], sizes, pool)
+    deriving = each([partial(derived, of.cases, of.baseline) for of in found], sizes, pool)
     elsewhere = {case for of in found if (of.device, of.sweep) in unseen for case in of.searched}
     told = [_of_unseen(of, unseen, elsewhere) for of in found]
     collected: dict[str, list[Coverage]] = {name: [] for name in names}
@@ -177,7 +176,7 @@ def _sections(
         _log.info("reading what searches saw")
         candidates = seen()
     saw = measured_each([of.cases for of in asked], candidates)
-    made = _each(
+    made = each(
         [partial(_of_sweep, of.without_samples(), one, wanted, png) for of, one in zip(asked, saw, strict=True)],
         [len(of.cases) for of in asked],
         pool,
@@ -230,16 +229,6 @@ def _of_paper(frame: pd.DataFrame, paper: PaperPage) -> tuple[pd.DataFrame, list
         return of_paper, [f"Left out, not being sweeps of {paper.name}: {', '.join(left_out)}."] if left_out else []
     known = ", ".join(sorted(paper.sweeps)) or "none is packaged"
     return frame, [f"No record here is of a sweep of {paper.name} ({known}): all records are shown."]
-
-
-def _each(makers: Sequence[Callable[[], _Made]], sizes: Sequence[int], pool: Executor | None) -> Iterator[_Made]:
-    """Give what each maker makes, in order; a pool begins at once, with the largest so that none is left at the end."""
-    if pool is None:
-        return (make() for make in makers)
-    begun: dict[int, Future[_Made]] = {}
-    for place in sorted(range(len(makers)), key=lambda place: -sizes[place]):
-        begun[place] = pool.submit(makers[place])
-    return (begun[place].result() for place in range(len(makers)))
 
 
 def _of_sweep(of: SweepCases, seen: pd.DataFrame, wanted: str | None, png: bool) -> Section:

@@ -17,7 +17,7 @@ from spmark.impls.core.errors import RecordError
 from spmark.report.derive.remember import remembering
 from spmark.report.figures.plot import Drawing
 from spmark.report.load.asset import absence, absent_candidates
-from spmark.report.load.candidates import OF_CASE, candidate_digests, load_candidates
+from spmark.report.load.candidates import OF_CASE, begin_candidates, candidate_digests, load_candidates
 from spmark.report.load.records import load_records, record_files, sweep_name
 from spmark.report.load.transfers import load_transfers
 from spmark.report.page.compose import compose
@@ -117,10 +117,10 @@ def report_of(
         pool = None
     devices = list(map(str, records["device"].unique()))
     folder = ReportFolder(out, read_made(out), candidate_digests(folders, devices)) if out else None
-    reading = (folders, records[list(OF_CASE)])
     # Where pages may stay, it is not known yet whether anybody asks for what searches saw.
     at_once = pool and not (folder and folder.sweeps)
-    seen = pool.submit(load_candidates, *reading).result if pool and at_once else partial(load_candidates, *reading)
+    reading = (folders, records[list(OF_CASE)], pool)
+    seen = begin_candidates(*reading) if at_once else partial(load_candidates, *reading)
     unseen = _unseen(folders, devices)
     drawing = partial(moved_section, facts, moved, png=png) if moved else None
     studies = pool.submit(drawing).result if pool and at_once and drawing else drawing

@@ -55,7 +55,13 @@ def test_a_newer_row_without_times_replaces_an_older_one(key, records, write):
         for config, samples_us in (({"a": 1, "b": key}, [2.0]), ({"b": 9}, [3.0]), ({"b": key, "a": 1}, [])):
             file.append(CandidateRow(**about, config=config, samples_us=samples_us))
     assert load_candidates([place])["candidate"].to_list() == [{"b": 9}, {"b": key, "a": 1}]
-    assert load_candidates([place], load_records([place]))["seen_us"].to_list() == [3.0]
+    assert load_candidates([place], load_records([place]))["seen_us"].to_list() == [2.0, 3.0], "timed ones alone"
+    (place / "searched_again").mkdir()
+    for name in ("records.jsonl", "environments.jsonl"):
+        (place / "searched_again" / name).write_bytes((place / name).read_bytes())
+    with RecordFile(place / "searched_again" / "candidates.jsonl") as file:
+        file.append(CandidateRow(**about, config={"b": key, "a": 1}, samples_us=[4.0]))
+    assert load_candidates([place], load_records([place]))["seen_us"].to_list() == [3.0, 4.0], "of the later folder"
 
 
 def test_the_collector_is_left_as_it_was(searched_folder):

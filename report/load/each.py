@@ -1,0 +1,19 @@
+"""Tasks side by side, in the processes of a pool where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from typing import TypeVar
+
+_Made = TypeVar("_Made")
+
+
+def each(makers: Sequence[Callable[[], _Made]], sizes: Sequence[int], pool: Executor | None) -> Iterator[_Made]:
+    """Give what each maker makes, in order; a pool begins at once, with the largest so that none is left at the end."""
+    if pool is None:
+        return (make() for make in makers)
+    begun: dict[int, Future[_Made]] = {}
+    for place in sorted(range(len(makers)), key=lambda place: -sizes[place]):
+        begun[place] = pool.submit(makers[place])
+    return (begun[place].result() for place in range(len(makers)))
