@@ -38,19 +38,20 @@ _SIDE_FOLDERS = frozenset({"labels", "samples"})
 
 COLUMNS = (
     "sweep", "case_id", "implementation_version", "protocol_version", "flush", "device", "device_kind", "op", "matrix",
-    "matrix_kind", "matrix_hash", "seed", "width", "dtype", "implementation", "label", "requested", "config",
-    "status", "reason", "samples_us", "warm_samples_us", "graph_samples_us", "baseline_implementation",
-    "baseline_config", "baseline_samples_us", "clocks_mhz", "throttled", "phases_s", "search", "max_rel_error",
+    "matrix_kind", "matrix_hash", "seed", "width", "dtype", "implementation", "label", "requested", "config", "status",
+    "reason", "samples_us", "warm_samples_us", "graph_samples_us", "baseline_implementation", "baseline_config",
+    "baseline_refused", "baseline_samples_us", "clocks_mhz", "throttled", "phases_s", "search", "max_rel_error",
     "load_average", "free_cores", "stored", "device_bytes", "peak_device_bytes", "num_rows", "num_cols", "nnz",
-    "longest_row", "flops", "compulsory_bytes", "environment", "facts", "copy_bytes_per_s", "flops_per_s", "started_at",
-    "pattern",
+    "longest_row", "flops", "compulsory_bytes", "environment", "facts", "copy_bytes_per_s", "flops_per_s",
+    "started_at", "pattern",
 )  # fmt: skip
 """Columns of a loaded frame.
 
 ``matrix`` is the id (``source/name``, with the orientation and, where two patterns share an id, the start of the
 pattern's hash); ``op`` is ``sddmm-scaled`` for scaled SDDMM; samples are (n,) float64 arrays in the order taken;
-``facts`` is the `Environment`, or None where its row is missing, and the two rates are then NaN; ``pattern`` is
-``matrix_hash``, or, where that is empty, the pattern that another run of the case has seen.
+``baseline_refused`` is a tuple of `RefusedConfig`; ``facts`` is the `Environment`, or None where its row is missing,
+and the two rates are then NaN; ``pattern`` is ``matrix_hash``, or, where that is empty, the pattern that another run of
+the case has seen.
 """
 _CASE = ["device", "case_id", "pattern"]
 """Columns that tell cases apart: files of one name may hold several patterns."""
@@ -189,6 +190,7 @@ def _row(measurement: Measurement, known: dict[str, Environment], file: Path) ->
         "status": measurement.status.value,
         "baseline_implementation": baseline.implementation if baseline else "",
         "baseline_config": baseline.config if baseline else {},
+        "baseline_refused": tuple(baseline.refused) if baseline else (),
         "baseline_samples_us": np.array(baseline.samples_us if baseline else [], np.float64),
         "facts": environment,
         "copy_bytes_per_s": device.copy_bytes_per_s if device else nan,

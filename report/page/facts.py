@@ -9,7 +9,7 @@ import pandas as pd
 
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.record import Environment, Flush, Status
-from spmark.report.tables.terms import explained
+from spmark.report.tables.terms import config_text, explained
 
 Facts = list[tuple[str, str]]
 _DIGITS = 8
@@ -75,6 +75,7 @@ def notices_of(derived: pd.DataFrame, baseline: str | None, wanted: str | None, 
             f"{lent:,} speed-ups over {baseline} use the baseline's own record, not samples taken in turn with the "
             "case: they carry the drift between two moments."
         )
+    notices += _refused(derived)
     flagged = int((derived["flags"] != "").sum())
     if flagged:
         notices.append(
@@ -97,6 +98,23 @@ def notices_of(derived: pd.DataFrame, baseline: str | None, wanted: str | None, 
             f"{older:,} rows of older versions of the code or the protocol, or of another flush, are left out."
         )
     return notices
+
+
+def _refused(derived: pd.DataFrame) -> list[str]:
+    """Name the variants that a baseline's search could not use, with the reasons, the most frequent ones first."""
+    rows = derived.loc[derived["baseline_refused"].map(len) > 0]
+    if rows.empty:
+        return []
+    told = Counter(
+        f"{name}, {config_text(one.config)}: {one.reason}"
+        for name, refused in zip(rows["baseline_implementation"], rows["baseline_refused"], strict=True)
+        for one in refused
+    )
+    each = "; ".join(f"{what} ({count:,})" for what, count in told.most_common())
+    return [
+        f"In {len(rows):,} of {len(derived):,} cases the baseline's search could not use all of its variants: one of "
+        f"them might have been the fastest.\n{each}."
+    ]
 
 
 def facts_of(derived: pd.DataFrame, kind: DeviceKind, baseline: str | None) -> Facts:

@@ -11,8 +11,8 @@ from spmark.report.derive.cases import PROBLEM, spent_s
 from spmark.report.derive.statistics import mean_of
 from spmark.report.tables.table import Chapter, Table
 
-_SAMPLED, _EXHAUSTIVE, _RANKED = "sampled", "exhaustive", "_rank"
-"""How ``mode`` in a plan's config ends."""
+_SAMPLED, _EXHAUSTIVE, _RANKED = "sampled", "exhaustive", "lo_spmm_rank"
+"""``mode`` in a plan's config."""
 _FACTS = ["eligible", "measured", "seconds"]
 COLUMNS = (
     "op", "dtype", "matrix", "width", "label", "emitter", "candidates_run", "candidates", "seconds_per_candidate",
@@ -36,8 +36,8 @@ def extrapolated(derived: pd.DataFrame) -> pd.DataFrame:
     -------
     DataFrame
         `COLUMNS`, one row for each sampled search: the sample and all candidates, seconds of one, and seconds from the
-        matrix to the plan: extrapolated, measured of the same problem and language where an exhaustive search is there,
-        and of the rank model's; the ratios to the last. Unknown numbers are NaN.
+        matrix to the plan: extrapolated, measured of the same problem and language where an exhaustive search of as
+        many candidates is there, and of the rank model's; the ratios to the last. Unknown numbers are NaN.
     """
     rows = derived[derived["median_us"].notna() & derived["search"].notna()]
     rows = rows.assign(
@@ -46,18 +46,18 @@ def extrapolated(derived: pd.DataFrame) -> pd.DataFrame:
         spent_s=spent_s(rows["phases_s"]),
     )
     facts = pd.DataFrame([(s.eligible, s.measured, s.compile_s + s.run_s) for s in rows["search"]], rows.index, _FACTS)
+    rows = rows.assign(candidates=facts["eligible"].astype(int))
     told = (rows["mode"] == _SAMPLED) & (facts[["eligible", "measured"]].min(axis=1) > 0)
     sampled, (count, each, seconds) = rows[told], (facts.loc[told, name] for name in _FACTS)
     costs = sampled.assign(
         candidates_run=each.astype(int),
-        candidates=count.astype(int),
         seconds_per_candidate=seconds / each,
         extrapolated_s=sampled["spent_s"] + seconds / each * (count - each),
     )
     keys = [*PROBLEM, "emitter"]
-    for mode, name in ((_EXHAUSTIVE, "measured_s"), (_RANKED, "rank_s")):
-        of_mode = rows[rows["mode"].str.endswith(mode)].groupby(keys)["spent_s"].median().rename(name)
-        costs = costs.join(of_mode, on=keys)
+    # An exhaustive search of the published space has fewer candidates than the sample was drawn from.
+    for mode, name, of in ((_EXHAUSTIVE, "measured_s", [*keys, "candidates"]), (_RANKED, "rank_s", keys)):
+        costs = costs.join(rows[rows["mode"] == mode].groupby(of)["spent_s"].median().rename(name), on=of)
     costs["extrapolated_over_rank"] = costs["extrapolated_s"] / costs["rank_s"]
     costs["measured_over_rank"] = costs["measured_s"] / costs["rank_s"]
     return costs.sort_values(["matrix", "op", "dtype", "width", "label"], kind="stable")[list(COLUMNS)].reset_index(

@@ -11,7 +11,7 @@ from spmark.impls.core.interfaces import CHOOSING_PHASES, PHASES
 from spmark.impls.core.record import Status
 from spmark.report.derive.means import mean_speedups, mean_speedups_by_kind
 from spmark.report.tables.table import Chapter, Table, first_line
-from spmark.report.tables.terms import TWIN
+from spmark.report.tables.terms import TWIN, config_text
 
 _MEAN_NOTE = (
     "Geometric means of speed-ups over {baseline}, with a 95 % bootstrap interval over {unit}. Compare implementations "
@@ -61,7 +61,7 @@ def case_table(derived: pd.DataFrame) -> Table:
         "floor."
     )
     frame = derived[list(_CASE_COLUMNS)].sort_values(["matrix", "op", "dtype", "width", "label"], kind="stable")
-    shown = _filled(frame.assign(config=_configs(frame)))
+    shown = _filled(frame.assign(config=frame["config"].map(config_text)))
     return Table("cases", "Every case, by matrix and J", note, shown, Chapter.CASES)
 
 
@@ -171,10 +171,6 @@ def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
 def _as_shown(means: pd.DataFrame) -> pd.DataFrame:
     own = {name: f"own_{name}" for name in ("speedup", "speedup_low", "speedup_high", "cases")}
     return means.drop(columns=["implementation", "wide_share", "problems"]).rename(columns=own)
-
-
-def _configs(frame: pd.DataFrame) -> pd.Series[str]:
-    return frame["config"].map(lambda config: ", ".join(f"{key}={value}" for key, value in config.items()))
 
 
 def _filled(frame: pd.DataFrame, always: Sequence[str] = _IDENTITY) -> pd.DataFrame:

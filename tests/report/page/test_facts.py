@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from spmark.impls.core.record import Status
+from spmark.impls.core.record import Baseline, RefusedConfig, Status
 from spmark.report.page.facts import notices_of
 from spmark.report.page.site import write_report
 
@@ -22,6 +22,7 @@ def test_counts_of_notices_have_separators_of_thousands() -> None:
             "implementation_version": "1",
             "matrix_hash": "",
             "matrix": "ogb/a",
+            "baseline_refused": [()] * rows,
             "sweep": ["mine"] * 1000 + ["yours"] * (rows - 1000),
         }
     )
@@ -31,6 +32,20 @@ def test_counts_of_notices_have_separators_of_thousands() -> None:
     assert flagged.startswith("2,316 of 2,316 cases ran")
     assert elsewhere == "1,316 of these cases were measured with other sweeps that list them: yours (1,316)."
     assert older.startswith("1,234 rows")
+
+
+def test_variants_that_a_baseline_lacked_are_named(records, write, tmp_path):
+    lacks = RefusedConfig(config={"algorithm": "alg2"}, reason="expected a descriptor, found NOT_SUPPORTED")
+    rows = [
+        records.measurement(
+            matrix=name, samples_us=[9.0] * 8,
+            baseline=Baseline(implementation="cusparse_best", config={}, samples_us=[9.0] * 8, refused=refused),
+        )
+        for name, refused in (("a", [lacks]), ("b", []), ("c", [lacks]))
+    ]  # fmt: skip
+    text = write_report([write(rows)], tmp_path / "out").parent.joinpath(SWEEP).read_text()
+    assert "In 2 of 3 cases the baseline&#39;s search could not use all of its variants" in text
+    assert "cusparse_best, algorithm=alg2: expected a descriptor, found NOT_SUPPORTED (2)." in text
 
 
 def test_matrices_of_one_pattern_are_named_and_keep_their_rows(records, write, tmp_path):

@@ -16,12 +16,14 @@ from spmark.report.tables.extrapolated import COLUMNS, extrapolated, extrapolate
 
 @pytest.fixture
 def case(records: ModuleType) -> Callable[..., Measurement]:
-    def make(mode: str, emitter: str = "cuda", *, run: int = 0, of: int = 0, **phases: float) -> Measurement:
+    def make(
+        mode: str, emitter: str = "cuda", *, label: str = "", run: int = 0, of: int = 0, **phases: float
+    ) -> Measurement:
         candidates = SearchFacts(
             candidates=900, compiled=run, measured=run, cores=16, eligible=of, compile_s=3.0 * run, run_s=0.5 * run
         )
         return records.measurement(
-            implementation="lo_spmm", label=f"{mode}_{emitter}", config={"mode": mode, "emitter": emitter},
+            implementation="lo_spmm", label=label or f"{mode}_{emitter}", config={"mode": mode, "emitter": emitter},
             samples_us=[10.0, 11.0, 12.0], search=candidates, phases_s={"upload": 7.0, **phases},
         )  # fmt: skip
 
@@ -35,6 +37,9 @@ def test_seconds_of_all_candidates(case: Callable[..., Measurement], write: Call
         case("lo_spmm_rank", run=10, of=160, search=4.0, compile=1.0),
         case("lo_spmm_rank", "ptx", run=10, of=160, search=0.4, compile=0.1),
         case("near", run=10, of=160, search=9.0),
+        # Both searches of another space.
+        case("exhaustive", label="exhaustive_paper", run=40, of=40, search=9.0),
+        case("paper_rank", run=10, of=40, search=1.0),
     ]
     table = extrapolated_table(derive(current(load_records([write(rows)])), None))
     (found,) = table.frame.to_dict("records")
