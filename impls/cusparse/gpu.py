@@ -215,7 +215,7 @@ def upload_csr(plan: DevicePlan, problem: Problem) -> tuple[DeviceArray, ...]:
 
 
 def build_best(problem: Problem, target: Target) -> Plan:
-    """Build every variant on one upload, time each twice, keep the variant that is fastest in alternation with all.
+    """Build every variant on one upload, race them, keep the fastest.
 
     Raises
     ------
@@ -232,12 +232,11 @@ def build_best(problem: Problem, target: Target) -> Plan:
         return plan
 
     algorithms = ALGORITHMS if problem.op is Op.SPMM else ("default",)
-    variants = list(Space((Axis.of("algorithm", algorithms), Axis.of("preprocess", (False, True)))).configs())
+    space = Space((Axis.of("algorithm", algorithms), Axis.of("preprocess", (False, True))))
     try:
         with own.phase("search"):
-            # A busy host may slow down a variant's first samples, so that all variants are timed in alternation.
-            race = Race(build, PlanTimer(problem, target.spec), finalists=len(variants))
-            exhaustive(race, variants)
+            race = Race(build, PlanTimer(problem, target.spec))
+            exhaustive(race, space.configs())
             _, best = race.finish()
     except BuildError as error:
         if first:

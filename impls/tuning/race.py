@@ -33,6 +33,9 @@ TIED = 1.5
 """Standard errors of a difference, up to which two times are tied."""
 _NORMAL_QUARTILES = 1.349
 """Standard deviations between the quartiles of a normal distribution."""
+_WIDEST = 3
+"""The quartile above a median counts as at most that many times as far away as the quartile below. What disturbs a run
+makes the run longer: three of ten disturbed samples would move the upper quartile, and a slow candidate would tie."""
 _ERROR_OF_MEDIAN = 1.2533
 """Standard error of the median of n normal samples, in standard deviations over the root of n."""
 
@@ -70,9 +73,10 @@ class ConfigTime(NamedTuple):
 
     @classmethod
     def of(cls, config: Config, samples_us: Sequence[float]) -> ConfigTime:
-        """Take the median of samples; its error comes from their quartiles, which an outlier does not move."""
+        """Take the median of samples; its error comes from their quartiles, which few disturbed samples do not move."""
         low, middle, high = np.percentile(samples_us, (25, 50, 75))
-        deviation = (high - low) / _NORMAL_QUARTILES
+        below = middle - low
+        deviation = (below + min(high - middle, _WIDEST * below)) / _NORMAL_QUARTILES
         return cls(config, float(middle), float(_ERROR_OF_MEDIAN * deviation / math.sqrt(len(samples_us))))
 
     def ties(self, other: ConfigTime) -> bool:

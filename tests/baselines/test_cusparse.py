@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from problems import dense_operands, matrices, random_csr
-from races import MadeUpTimer
 
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.errors import BuildError
-from spmark.impls.core.interfaces import Built, Plan
 from spmark.impls.core.operators import reference
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.core.tolerance import tolerance
@@ -24,7 +21,6 @@ from spmark.impls.formats.bsr import BsrFormat
 from spmark.impls.runtime.device import find
 from spmark.impls.runtime.host.target import HostTarget
 from spmark.impls.runtime.template import C_TYPES
-from spmark.impls.tuning.race import FIRST
 
 HOST: DeviceSpec = find("host-simt")
 DTYPES = {name: dtype for dtype, name in C_TYPES.items()}
@@ -134,34 +130,6 @@ def test_column_major_gives_the_result(name: str, dtype: DType) -> None:
     plan.run([cupy.asarray(operand) for operand in operands], out)
     assert reference(problem, operands).max_error(cupy.asnumpy(out)) <= tolerance(problem, plan.half_sums)
     assert plan.config == {"column_major": True, "preprocess": False}
-
-
-class Variant(Built):
-    """A plan that keeps its config alone."""
-
-    def __init__(self, problem: Problem, target: object, *, arrays: object = None, **config: Any) -> None:
-        super().__init__(config=config)
-        self.arrays = arrays or ()
-        self.charge({"upload": 0.0})
-
-
-class BusyAtFirst(MadeUpTimer):
-    """A clock of a host that is busy during the first samples of ALG3, which is the fastest otherwise."""
-
-    def times_us(self, plans: Sequence[Plan], rounds: int) -> list[list[float]]:
-        busy = len(plans) == 1 and plans[0].config["algorithm"] == "alg3"
-        return [[5 * time if busy else time for time in times] for times in super().times_us(plans, rounds)]
-
-
-def test_samples_that_a_busy_host_slowed_down_do_not_decide(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu = pytest.importorskip("spmark.impls.cusparse.gpu", reason="CuPy is not installed", exc_type=ImportError)
-    timer = BusyAtFirst(lambda config: {"alg1": 233.0, "alg3": 34.0}.get(config["algorithm"], 88.0))
-    monkeypatch.setattr(gpu, "CuSparsePlan", Variant)
-    monkeypatch.setattr(gpu, "PlanTimer", lambda problem, device: timer)
-    best = gpu.build_best(Problem(Op.SPMM, matrices()["wide"], 32), HostTarget(HOST))
-    assert best.config == {"algorithm": "alg3", "preprocess": False}
-    assert [len(final) for final in timer.finals] == [8]
-    assert [len(one.samples_us) for one in best.search.seen if one.config["algorithm"] == "alg3"] == [FIRST + 50] * 2
 
 
 @pytest.mark.parametrize("kind", [CuSparseBell, CuSparseBsr])

@@ -48,6 +48,14 @@ def test_times_tie_within_their_errors() -> None:
     assert not ConfigTime({}, 10.0).ties(ConfigTime({}, math.inf))
 
 
+def test_disturbed_samples_make_no_tie() -> None:
+    """The last samples of two variants of cuSPARSE for lp_qap15 at J = 32 on an H200."""
+    slow = ConfigTime.of({}, [109.5, 22.8, 122.3, 23.4, 23.1, 23.8, 23.6, 94.3, 22.2, 23.2])
+    fast = ConfigTime.of({}, [9.1, 9.2, 8.8, 8.9, 79.1, 8.9, 8.4, 9.0, 8.6, 8.9])
+    assert not slow.ties(fast)
+    assert ConfigTime.of({}, [9.0, 9.2, 8.8, 8.9, 79.1, 8.9, 8.5, 9.1, 8.7, 8.9]).ties(fast)
+
+
 def test_what_is_far_behind_gets_few_samples() -> None:
     race, _ = made_up_race(cost_of)
     race.time_all([{"x": 10}, {"x": 10 * FAR + 1}, {"x": 11}])
