@@ -1,8 +1,8 @@
 """Cost models replayed over recorded searches: scores for the configs that were measured, without a GPU.
 
 Configs come from the side files of searches. Where a search measured nothing, the cases of one problem that pin one
-implementation in different ways are its configs: each was measured by itself. Samples of ``spmark collect`` are configs
-as well, whatever their platform.
+implementation in different ways are its configs: each was measured by itself. Where a machine searched a case
+several times, the last search counts. Samples of ``spmark collect`` are configs as well, whatever their platform.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ RANDOM: Final = "random"
 _log = logging.getLogger(__name__)
 _Key = tuple[str, str, str]
 """Case id, version of the implementation, and environment."""
+_Place = tuple[str, str, str]
+"""Case id, pattern, and machine."""
 
 
 @dataclass(eq=False)
@@ -165,7 +167,19 @@ def _read(paths: Sequence[Path], model: str, left_out: list[LeftOut], others: se
             left_out.append(LeftOut(key[0], "there is no record of the case"))
         elif not searches[key].measured and key not in grouped:
             left_out.append(LeftOut(key[0], "its search measured nothing"))
-    return [*(one for one in searches.values() if one.measured), *map(_pool, groups)]
+    return [*_newest([one for one in searches.values() if one.measured], left_out), *map(_pool, groups)]
+
+
+def _newest(searches: Sequence[Recorded], left_out: list[LeftOut]) -> list[Recorded]:
+    """Give the last search of each case on each machine; all others are added to ``left_out``."""
+    last = {_place(one): one for one in sorted(searches, key=lambda one: one.record.started_at)}
+    older = [one for one in searches if last[_place(one)] is not one]
+    left_out += [LeftOut(one.case_id, "a later search of the case counts") for one in older]
+    return [one for one in searches if last[_place(one)] is one]
+
+
+def _place(one: Recorded) -> _Place:
+    return one.case_id, one.matrix_hash, one.machine
 
 
 def _read_side_files(paths: Sequence[Path]) -> dict[_Key, list[CandidateRow]]:

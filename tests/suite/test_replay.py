@@ -101,6 +101,13 @@ def test_of_a_config_that_was_measured_again_the_newer_row_counts(write: Callabl
     assert (scores[0], one.times_us[0], len(scores)) == (1.5, 3, 4)
 
 
+def test_of_a_case_that_was_searched_again_the_last_search_counts(write: Callable[..., Path]) -> None:
+    later = record(implementation_version="later", started_at=record().started_at + timedelta(hours=1))
+    replayed = replay([write((later, SEEN[:2]), (record(), SEEN))], RECORDED)
+    assert [one.record.implementation_version for one, _ in replayed.scored] == ["later"]
+    assert [one.reason for one in replayed.left_out] == ["a later search of the case counts"]
+
+
 @pytest.mark.parametrize("model", ["estimate", "rank"])
 def test_models_score_anew_on_the_matrix_of_the_source(write: Callable[..., Path], model: str) -> None:
     pinned = record(requested={"order": "none"})
