@@ -76,6 +76,7 @@ def found_in(
             lent = _lent(rows, now, packaged[str(name)])
             if len(lent):
                 now = pd.concat([now, lent]).sort_values("started_at", kind="stable", ignore_index=True)
+                baseline = baseline or choose_baseline(lent, wanted)  # where all own cases were refused
             found.append(SweepCases(str(name), now, baseline, prefix, older))
     return found
 

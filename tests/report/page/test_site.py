@@ -379,6 +379,18 @@ def test_cases_that_other_sweeps_have_records_of_stand_on_the_page_and_are_count
     assert len(pd.read_csv(index.parent / "tables" / "test-gpu-yours-cases.csv")) == len(rows) - half + len(not_listed)
 
 
+def test_a_sweep_of_refusals_has_the_baseline_of_records_that_others_lend(records, tmp_path):
+    rows = records.sweep(widths=(32,), samples=8)
+    refused = records.measurement(implementation="numba_cpu", status=Status.UNSUPPORTED)
+    folders = [
+        records.write_records(tmp_path, part, sweep_name=name) for name, part in (("mine", [refused]), ("yours", rows))
+    ]
+    listed = {"mine": ListedSweep("Mine", "", {row.case_id: row.label for row in [refused, *rows]})}
+    index = write_report(folders, tmp_path / "out", listed=listed)
+    assert "No record names a baseline" not in (index.parent / "sweeps" / "mine" / "index.html").read_text()
+    assert pd.read_csv(index.parent / "tables" / "test-gpu-mine-cases.csv")["speedup"].notna().sum() > 0
+
+
 def test_a_sweep_takes_no_records_of_another_protocol_from_others(records, tmp_path):
     rows = records.sweep(widths=(32,), samples=8)
     older = [row.model_copy(update={"protocol_version": PROTOCOL_VERSION - 1}) for row in rows[4:]]
