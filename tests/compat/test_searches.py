@@ -12,7 +12,7 @@ H200 = ROOT / "report" / "reference" / "h200"
 @pytest.mark.parametrize(
     "sweep, only, every, cases",
     [
-        ("stile_fig7_spmm", "patterns/", 8, 1),
+        ("stile_fig14_cost_model", "patterns/", 8, 1),
         ("stile_tile_order", "patterns/", 4, 2),
         ("stile_modes", "patterns/", 4, 2),
         ("lo_spmm_fig6_reordering", "similar_", 9, 4),
