@@ -45,8 +45,8 @@ help: ## say what there is
 quickstart: .venv/.run-$(EXTRA) ## install, run a small sweep, draw its page under out/quickstart
 	@$(BIN)/spmark quickstart --out out/quickstart
 
-# The speed-ups of every published sweep with an ok case (repeated runs of one code, which are no sweep, have files of other
-# names), and the figures that figures.txt names for it.
+# The speed-ups of every published sweep with an ok case, and the figures that figures.txt names for it. Runs that compare code
+# with other code, or with itself, are no sweep: their folders lie deeper, or their files have other names.
 figures: .venv/.run-$(EXTRA) ## redraw figures, README's table and the notes' tables from the published records
 	@set -e; for records in report/reference/*/*/records.jsonl.gz; do \
 	  folder=$${records%/*}; page=out/$${folder#report/}; \
