@@ -45,8 +45,12 @@ def read_seen(paths: Sequence[Path]) -> Iterator[CandidateRow]:
         A path is missing, a file cannot be read, or a complete line is not a candidate.
     """
     for folder in dict.fromkeys(file.parent for file in record_files(paths)):
-        for side in _side_files(folder):
-            yield from read_candidates(side)
+        yield from _beside(folder)
+
+
+def _beside(folder: Path, *, timed: bool = False) -> Iterator[CandidateRow]:
+    for side in _side_files(folder):
+        yield from read_candidates(side, timed=timed)
 
 
 def _side_files(folder: Path) -> list[Path]:
@@ -122,8 +126,7 @@ def _of_folder(folder: Path, *, timed: bool) -> pd.DataFrame:
     cases: dict[tuple[str, ...], dict[Hashable, tuple[int, Any, float | None, float]]] = {}
     place = count()
     with _without_collecting():
-        read = (row for side in _side_files(folder) for row in read_candidates(side, timed=timed))
-        for case, of_case in groupby(read, attrgetter(*OF_CASE)):
+        for case, of_case in groupby(_beside(folder, timed=timed), attrgetter(*OF_CASE)):
             newest = cases.setdefault(case, {})
             for row in of_case:
                 seen_us = median(row.samples_us) if row.samples_us else nan
