@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 from matplotlib import rc_context
@@ -82,8 +82,9 @@ def marks(ax: Axes) -> Iterator[Corners]:
             points = drawn.get_transform().transform(drawn.get_xydata())
             if drawn.get_marker() not in ("None", "none", " ", "", None):
                 spans += [(point, point) for point in points]
-            elif len(points) == 2 and points[0, 0] == points[1, 0] and drawn.get_transform() == ax.transData:
-                spans.append((points[0], points[1]))
+            elif drawn.get_transform() == ax.transData:
+                # Whiskers of one look are one line with gaps, where the height is NaN.
+                spans += [(one, next_) for one, next_ in pairwise(points) if one[0] == next_[0]]
     for one, other in spans:
         low, high = np.minimum(one, other), np.maximum(one, other)
         if (low <= ax.bbox.max).all() and (high >= ax.bbox.min).all():  # neither holds for NaN

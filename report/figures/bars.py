@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from spmark.report.derive.cases import WIDE_MARK
 from spmark.report.derive.groups import ALL, panels_of
 from spmark.report.figures.findings import counted
 from spmark.report.figures.names import name_groups, names_in, text_in
-from spmark.report.figures.panels import axes_in, column, ratio_axis
+from spmark.report.figures.panels import axes_in, column, ratio_axis, whiskers
 from spmark.report.figures.style import Look
 
 _VALUE_POINTS = 6.5
@@ -161,29 +163,45 @@ def grouped_bars(
     present = {group: [label for label in series if (group, label) in shown] for group in groups}
     bar = min(_GROUP_SHARE / max(1, *map(len, present.values())), _WIDEST_IN / room_in)
     places: Places = {}
+    ends: dict[str, list[tuple[float, float]]] = {}
+    intervals: list[tuple[float, float, float]] = []
     for place, (group, labels) in enumerate(present.items()):
         for position, label in enumerate(labels):
             row, x = shown[group, label], place + (position - (len(labels) - 1) / 2) * bar
-            places[group, label], look, cut = x, series[label], row.value < least
-            ax.bar(
-                x, max(row.value, least) - start, bar, start, color=look.colour, edgecolor=look.edge,
-                linewidth=0.3, hatch=look.hatch, zorder=2,
-            )  # fmt: skip
+            places[group, label], cut = x, row.value < least
+            ends.setdefault(label, []).append((x, max(row.value, least)))
             if isfinite(row.low) and not cut:
-                ax.plot([x, x], [row.low, row.high], color="black", linewidth=0.7, zorder=3)
+                intervals.append((x, row.low, row.high))
             top = max(start, row.value, row.high if isfinite(row.high) else start)
             told = group in valued or (cut and bar * room_in >= _VALUE_IN)
             raised = write_value(ax, (x, top), said_ratio(row.value), bar * room_in) if told else 0.0
             if row.wide:
                 above: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "bottom", "fontsize": 8}
                 ax.annotate(WIDE_MARK, (x, top), (0, 1 + raised), zorder=4, **above)
+    for label, tops in ends.items():
+        _bars(ax, np.array(tops), bar, start, series[label])
+    whiskers(ax, *np.reshape(intervals, (-1, 3)).T, color="black", linewidth=0.7, zorder=3)
     ax.set_xlim(-0.55, len(groups) - 0.45)
-    for place in range(1, len(groups)):
-        ax.axvline(place - 0.5, color="#e4e4e4", linewidth=0.5, zorder=0)
+    between = np.arange(1, len(groups)) - 0.5
+    foot, head = np.zeros_like(between), np.ones_like(between)
+    whiskers(ax, between, foot, head, transform=ax.get_xaxis_transform(), color="#e4e4e4", linewidth=0.5, zorder=0)
     totals = sum(map(_is_total, groups))
     if totals:
         ax.axvspan(len(groups) - totals - 0.5, len(groups) - 0.45, color="#f3f3f3", zorder=-1, linewidth=0)
     return bar, places
+
+
+def _bars(ax: Axes, tops: NDArray[np.float64], bar: float, start: float, look: Look) -> None:
+    """Draw bars of one look from ``start`` to their tops, x and y in (n, 2): at once, in a fifth of the time of each."""
+    (x, y), low = tops.T, np.full(len(tops), start)
+    left, right = x - bar / 2, x + bar / 2
+    corners = np.stack([[left, left, right, right], [low, y, y, low]]).transpose(2, 1, 0)
+    drawn = PolyCollection(
+        list(corners), facecolor=look.colour, edgecolor=look.edge, linewidth=0.3, hatch=look.hatch or None, zorder=2
+    )
+    drawn.sticky_edges.y.append(start)  # the axis leaves no room beyond where bars begin
+    ax.add_collection(drawn)
+    ax.autoscale_view()
 
 
 def write_value(ax: Axes, place: tuple[float, float], text: str, bar_in: float) -> float:

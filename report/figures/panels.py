@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import ceil, floor, log10
+from math import ceil, floor, log10, nan
 from typing import Any, Literal
 
 import numpy as np
@@ -143,6 +143,13 @@ def scattered(ax: Axes, part: pd.DataFrame, x: str, y: str, series: Mapping[str,
         points = part[part["label"] == label]
         drawn: dict[str, Any] = {"markeredgecolor": "black", "markeredgewidth": 0.4} | style
         ax.plot(points[x], points[y], look.marker, color=look.colour, zorder=3, **drawn)
+
+
+def whiskers(ax: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, **style: Any) -> None:
+    """Draw intervals as upright lines, none where an end is NaN: one line with gaps, since collections take longer."""
+    places, *ends = (np.asarray(of, np.float64) for of in (x, low, high))
+    heights = np.stack([*ends, np.full_like(places, nan)], axis=1)
+    ax.plot(np.repeat(places, 3), heights.ravel(), solid_capstyle="butt", **style)
 
 
 def width_axis(ax: Axes, widths: Sequence[int], room_in: float) -> None:

@@ -18,7 +18,7 @@ from spmark.report.derive.groups import in_panel_order
 from spmark.report.derive.remember import remembered
 from spmark.report.figures.findings import leading, said_seconds
 from spmark.report.figures.names import broken
-from spmark.report.figures.panels import grid, line_style, panel_room_in, said, value_ticks
+from spmark.report.figures.panels import grid, line_style, panel_room_in, said, value_ticks, whiskers
 from spmark.report.figures.plot import Plot, looks_of, not_drawn
 from spmark.report.figures.style import WIDTH_IN, in_style
 
@@ -111,7 +111,7 @@ def time_over_series(derived: pd.DataFrame, width_in: float = WIDTH_IN) -> Plot:
             line = part[part["label"] == label]
             style = line_style(look)
             ax.plot(line["at"], line["median_us"], color=look.colour, marker=look.marker, zorder=3, **style)
-            ax.vlines(line["at"], line["median_us_low"], line["median_us_high"], color=look.colour, linewidth=1)
+            whiskers(ax, line["at"], line["median_us_low"], line["median_us_high"], color=look.colour, linewidth=1)
         _times_axis(ax, float(part["median_us"].min()), float(part["median_us"].max()))
         ax.set_xlabel(str(part["axis"].iloc[0]))
         ax.set_ylabel("one run (µs)")

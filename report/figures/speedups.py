@@ -40,6 +40,7 @@ from spmark.report.figures.panels import (
     sorted_curves,
     stacked,
     titled,
+    whiskers,
     width_axis,
 )
 from spmark.report.figures.plot import Plot, looks_of, not_drawn
@@ -229,7 +230,8 @@ def _small_multiples(
             nudge = 2 ** (0.06 * (position - (len(series) - 1) / 2))
             x, y = line["width"].to_numpy(np.float64) * nudge, line["speedup"].to_numpy(np.float64)
             ax.plot(x, y, color=look.colour, marker=look.marker, zorder=3, **line_style(look))
-            ax.vlines(x, line["speedup_low"], line["speedup_high"], color=look.colour, linewidth=1, zorder=2)
+            ends = line["speedup_low"], line["speedup_high"]
+            whiskers(ax, x, *ends, color=look.colour, linewidth=1, zorder=2)
         ax.set_title(broken(name, room_in, _TITLE_POINTS), fontsize=_TITLE_POINTS)
         if index % columns == 0:
             ax.set_ylabel("speed-up")

@@ -7,6 +7,7 @@ from itertools import cycle, islice
 
 import pandas as pd
 import pytest
+from drawn_bars import bars_of
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from spmark.impls.core.problem import DType, Op
@@ -47,7 +48,7 @@ def test_bars_are_the_means_and_every_case_has_a_point(derived_of):
     frozen = table[table["roof"] == "frozen"]
     for ax, (op, dtype) in zip(plot.figure.axes, (("spmm", "float32"), ("spmm", "float16")), strict=False):
         mine = frozen[(frozen["op"] == op) & (frozen["dtype"] == dtype)]
-        heights = sorted(bar.get_height() for bar in ax.patches if bar.get_height() > 0)
+        heights = sorted(bar.high for bar in bars_of(ax))
         assert heights == pytest.approx(sorted(mine["roof_share"]))
         drawn = sum(len(line.get_xdata()) for line in ax.lines if line.get_linestyle() == "None")
         assert drawn == int(mine["cases"].sum())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from matplotlib.colors import to_hex
+from drawn_bars import bars_of
 
 from spmark.impls.core.record import Baseline
 from spmark.report.derive.cases import derive
@@ -73,7 +73,8 @@ def test_bars_show_the_means(records, write):
 def test_configs_keep_the_looks_of_other_figures(records, write):
     """The first label, which other figures draw in the implementation's own colour, has no bar here."""
     plot = variant_ratios(derived_of(records, write), "time_ratio")
-    drawn = {to_hex(bar.get_facecolor()) for bar in plot.figure.axes[0].patches}
+    drawn = {bar.colour for bar in bars_of(plot.figure.axes[0])}
+    assert drawn
     assert LOOKS["stile"].colour not in drawn
     assert "No bar for lack of results: stile_blocks on ogb/b." in plot.caption
 
