@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -15,12 +15,19 @@ from spmark.impls.core.cores import allowed_cores
 from spmark.impls.core.errors import SpmarkError
 from spmark.suite.logs import log_to_screen
 
+_RARELY = 50_000
+"""New objects after which cycles are looked for: a report holds millions of objects, and next to no cycles.
+
+Python's 700 take a seventh of a report's time.
+"""
+
 
 @contextmanager
 def helpers(*modules: str) -> Iterator[Executor | None]:
     """Give a pool of processes, which start with the first call; None on one core.
 
-    The program must be importable: a script needs its guard (``if __name__ == "__main__"``).
+    Meanwhile this process collects cycles rarely, and so do the helpers. The program must be importable: a script needs
+    its guard (``if __name__ == "__main__"``).
 
     Parameters
     ----------
@@ -32,6 +39,17 @@ def helpers(*modules: str) -> Iterator[Executor | None]:
     SpmarkError
         A helper was killed.
     """
+    usual = gc.get_threshold()
+    gc.set_threshold(_RARELY, *usual[1:])
+    try:
+        with _pool(modules) as pool:
+            yield pool
+    finally:
+        gc.set_threshold(*usual)
+
+
+@contextmanager
+def _pool(modules: Sequence[str]) -> Iterator[Executor | None]:
     cores = len(allowed_cores())
     if cores == 1:
         yield None
@@ -54,4 +72,5 @@ def _set_up(level: int) -> None:
     """Speak as the parent does, and leave it to the parent to answer Ctrl-C."""
     log_to_screen(level)
     gc.freeze()  # what all helpers have imported need not be walked over again and again
+    gc.set_threshold(_RARELY, *gc.get_threshold()[1:])
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
@@ -28,24 +29,41 @@ _SKIPPED = ("__pycache__", "reference")
 """Folders of the report that no page is made of, but for the tiles of a calibration."""
 
 
-def derived(frame: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
-    """Give what `derive` gives: read from the cache where an earlier call had equal rows, else made and kept."""
-    path = cache_root() / "derived" / f"{digest_of(frame, [code(), repr(baseline)])}.npz"
+@dataclass(frozen=True, eq=False)
+class Derivation:
+    """What follows from a frame: small beside the frame, so that another process can send it back."""
+
+    digest: str
+    """Of the frame, as `digest_of` gives it."""
+    columns: dict[str, pd.Series[Any]]
+    """What `derive` adds to the frame, or changes in it."""
+
+
+def derived(frame: pd.DataFrame, baseline: str | None) -> Derivation:
+    """Derive as `derive` does: read from the cache where an earlier call had equal rows, else made and kept."""
+    digest = digest_of(frame)
+    path = cache_root() / "derived" / f"{digest_of_texts([code(), repr(baseline), digest])}.npz"
     content = read_sealed(path)
     columns = _read(content, frame.index) if content is not None else None
     if columns is not None:
         mark_used(path)
-        return frame.assign(**columns)
+        return Derivation(digest, columns)
     made = derive(frame, baseline)
     changed = [name for name in made if name not in frame or made[name].dtype != frame[name].dtype]
-    write_sealed(path, _written(made[[*dict.fromkeys([*changed, "matrix_kind"])]]))
+    columns = {str(name): made[name] for name in dict.fromkeys([*changed, "matrix_kind"])}
+    write_sealed(path, _written(columns))
     keep_latest(path.parent, _LIMIT_BYTES)
-    return made
+    return Derivation(digest, columns)
 
 
-def digest_of(frame: pd.DataFrame, further: Iterable[str] = ()) -> str:
-    """Give the digest of a frame's values in their order, and of further texts. O(n) for n values."""
-    digest = hashlib.sha256("\0".join(further).encode())
+def digest_of_texts(texts: Iterable[str]) -> str:
+    """Give the digest of texts in their order."""
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
+
+
+def digest_of(frame: pd.DataFrame) -> str:
+    """Give the digest of a frame's values in their order. O(n) for n values."""
+    digest = hashlib.sha256()
     shown: dict[int, bytes] = {}
     for name in frame:
         column = frame[name]
@@ -81,12 +99,11 @@ def code() -> str:
     return digest.hexdigest()
 
 
-def _written(columns: pd.DataFrame) -> bytes:
+def _written(columns: Mapping[str, pd.Series[Any]]) -> bytes:
     """Give columns as NumPy's npz: numbers as they are, texts as text, and the type of each column."""
     arrays: dict[str, Any] = {}
-    for name in columns:
-        values = columns[name]
-        arrays[str(name)] = np.array(values.tolist(), str) if values.dtype.kind == "O" else values.to_numpy()
+    for name, values in columns.items():
+        arrays[name] = np.array(values.tolist(), str) if values.dtype.kind == "O" else values.to_numpy()
         arrays[f"{name}.dtype"] = np.array(str(values.dtype))
     file = io.BytesIO()
     np.savez_compressed(file, allow_pickle=False, **arrays)

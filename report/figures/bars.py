@@ -192,7 +192,7 @@ def grouped_bars(
 
 
 def _bars(ax: Axes, tops: NDArray[np.float64], bar: float, start: float, look: Look) -> None:
-    """Draw bars of one look from ``start`` to their tops, x and y in (n, 2): at once, in a fifth of the time of each."""
+    """Draw bars of one look from ``start`` to their tops, (n, 2) of x and y, in a fifth of the time of single bars."""
     (x, y), low = tops.T, np.full(len(tops), start)
     left, right = x - bar / 2, x + bar / 2
     corners = np.stack([[left, left, right, right], [low, y, y, low]]).transpose(2, 1, 0)

@@ -20,7 +20,7 @@ from spmark.report.claims.published import PAPERS, load_published
 from spmark.report.claims.scorecard import scorecard_tables
 from spmark.report.claims.verdicts import Verdict
 from spmark.report.derive.cases import baseline_names, choose_baseline, derive, each_problem_once
-from spmark.report.derive.kept import derived, digest_of
+from spmark.report.derive.kept import Derivation, derived, digest_of_texts
 from spmark.report.derive.remember import remembering
 from spmark.report.derive.transfers import Moved
 from spmark.report.figures.all import draw_all
@@ -129,16 +129,14 @@ def compose(
     # What is not packaged, such as a measurement of the same code twice, stands behind what a reader looks for.
     in_order = sorted(names, key=lambda name: (packaged[name] is None, name))
     pages = tuple(_page(name, packaged[name], collected[name]) for name in in_order)
-    keys = _keys(found, told, frame, folder.candidates) if folder else {}
-    of_sweeps = [replace(of, cases=cases) for of, cases in zip(found, deriving, strict=True)]
-    overviews = []
-    for device in of_devices:
-        whole = choose_baseline(kept[kept["device"] == device], baseline)
-        pooled = [of.own for of in of_sweeps if of.device == device and of.baseline == whole]
-        # No sweep need have the baseline that most rows of all sweeps name.
-        pooled = pooled or [derive(kept[kept["device"] == device].reset_index(drop=True), whole)]
-        newest = current(pd.concat(pooled, ignore_index=True))
-        overviews.append(_overview(each_problem_once(newest), whole))
+    derivations = list(deriving)
+    keys = _keys(found, derivations, told, frame, folder.candidates) if folder else {}
+    pairs = zip(found, derivations, strict=True)
+    of_sweeps = [replace(of, cases=of.cases.assign(**derivation.columns)) for of, derivation in pairs]
+    overviews = [_overview_of(kept[kept["device"] == device], of_sweeps, baseline) for device in of_devices]
+    # Where every page is new, no page waits for the claims.
+    drawing = partial(_sections, of_sweeps, seen=seen, wanted=baseline, pool=pool, png=png)
+    sections = None if folder and folder.sweeps else drawing(frozenset())
     cards = list(answering)
     overviews = [
         replace(of, blocks=[*of.blocks, *_named(answers, path_component(of.device))])
@@ -147,8 +145,8 @@ def compose(
     if folder:
         shown = [heading, repr(baseline), str(png), str(any(cards))]
         pages = tuple(looked_up(page, [*shown, *keys[page.name]], folder) for page in pages)
-    done = {page.name for page in pages if page.made}
-    sections = _sections(of_sweeps, done, seen, baseline, pool, png=png)
+    done = frozenset(page.name for page in pages if page.made)
+    sections = sections or drawing(done)
     made: list[Section] = []
     for of, section, notice in zip(of_sweeps, sections, told, strict=True):
         said = "nothing of %s has changed" if of.sweep in done else "drawing figures: all of %s are done"
@@ -162,10 +160,10 @@ def compose(
 def _sections(
     of_sweeps: Sequence[SweepCases],
     done: AbstractSet[str],
+    *,
     seen: Callable[[], pd.DataFrame] | None,
     wanted: str | None,
     pool: Executor | None,
-    *,
     png: bool,
 ) -> Iterator[Section]:
     """Give the section of each device's cases of each sweep, empty for those that are done; a pool begins at once."""
@@ -185,19 +183,23 @@ def _sections(
 
 
 def _keys(
-    found: Sequence[SweepCases], told: Sequence[str], frame: pd.DataFrame, candidates: Mapping[tuple[str, str], str]
+    found: Sequence[SweepCases],
+    derivations: Sequence[Derivation],
+    told: Sequence[str],
+    frame: pd.DataFrame,
+    candidates: Mapping[tuple[str, str], str],
 ) -> dict[str, list[str]]:
     """Give what the pages of each sweep follow from, as texts, beside what they share with all others."""
     by_sweep = frame.groupby(["device", "sweep"])["case_id"]
     cases = {(str(device), str(sweep)): frozenset(ids) for (device, sweep), ids in by_sweep}
     keys: dict[str, list[str]] = {}
-    for of, notice in zip(found, told, strict=True):
+    for of, derivation, notice in zip(found, derivations, told, strict=True):
         ids = cases[of.device, of.sweep].union(of.cases["case_id"])
         # Searches of the same cases also count where another sweep has them.
         near = sorted(key for key, theirs in cases.items() if key[0] == of.device and not ids.isdisjoint(theirs))
         saw = [f"{device}/{sweep} {candidates.get((device, sweep), '')}" for device, sweep in near]
-        digest = digest_of(of.cases, [repr(of.baseline), of.prefix, str(of.older), notice, *saw])
-        keys.setdefault(of.sweep, []).append(digest)
+        shown = [derivation.digest, repr(of.baseline), of.prefix, str(of.older), notice, *saw]
+        keys.setdefault(of.sweep, []).append(digest_of_texts(shown))
     return keys
 
 
@@ -260,6 +262,15 @@ def _section(of: SweepCases, seen: pd.DataFrame, wanted: str | None, figures: Se
     named = _named(blocks, of.prefix)
     notices = notices_of(derived, baseline, wanted, of.older, of.sweep)
     return Section(of.device, MEASURED[kind], facts, notices, named, of.sweep, points_of(derived))
+
+
+def _overview_of(kept: pd.DataFrame, of_sweeps: Sequence[SweepCases], wanted: str | None) -> Section:
+    """Give the section of the device of ``kept`` on the landing page, of the sweeps with the device's baseline."""
+    device, baseline = str(kept["device"].iloc[0]), choose_baseline(kept, wanted)
+    pooled = [of.own for of in of_sweeps if of.device == device and of.baseline == baseline]
+    # No sweep need have the baseline that most rows of all sweeps name.
+    pooled = pooled or [derive(kept.reset_index(drop=True), baseline)]
+    return _overview(each_problem_once(current(pd.concat(pooled, ignore_index=True))), baseline)
 
 
 def _overview(pooled: pd.DataFrame, baseline: str | None) -> Section:

@@ -14,12 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import pandas as pd
 from pydantic import Field, ValidationError
 
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.plainjson import NoJsonError, parse_model
-from spmark.report.derive.kept import code, digest_of
+from spmark.report.derive.kept import code, digest_of_texts
 from spmark.report.tables.table import Chapter
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ def looked_up(page: SweepPage, parts: Sequence[str], folder: ReportFolder) -> Sw
         All that its sections follow from, beside the code and the page itself.
     folder : ReportFolder
     """
-    key = digest_of(pd.DataFrame(), [code(), repr(page), *parts])
+    key = digest_of_texts([code(), repr(page), *parts])
     return replace(page, key=key, made=_unchanged(folder.sweeps.get(page.name), key, folder.out))
 
 

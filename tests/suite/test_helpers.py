@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 
@@ -29,6 +30,16 @@ def test_one_core_has_no_helpers(monkeypatch):
     monkeypatch.setattr(module, "allowed_cores", lambda: [0])
     with helpers() as pool:
         assert pool is None
+
+
+@pytest.mark.parametrize("cores", [[0], [0, 1]])
+def test_cycles_are_collected_rarely_and_afterwards_as_before(monkeypatch, cores):
+    monkeypatch.setattr(module, "allowed_cores", lambda: cores)
+    before = gc.get_threshold()
+    with helpers() as pool:
+        assert gc.get_threshold()[0] > 10 * before[0]
+        assert pool is None or pool.submit(gc.get_threshold).result() == gc.get_threshold()
+    assert gc.get_threshold() == before
 
 
 def test_a_killed_helper_is_one_message(two_cores):
