@@ -155,5 +155,6 @@ def _left_out(rivals: pd.DataFrame, places: list[str]) -> pd.Series[str]:
     groups = rivals.groupby(places)
     absent = (groups["problems"].first() - groups.size()).rename("count").reset_index().assign(why=NOT_RUN)
     counts = pd.concat([failed, absent[absent["count"] > 0]]).sort_values("why")
-    counts = counts.assign(left_out=counts["count"].astype(str) + " " + counts["why"])
+    told = [f"{n} {why}" for n, why in zip(counts["count"], counts["why"], strict=True)]
+    counts = counts.assign(left_out=pd.Series(told, counts.index, object))
     return counts.groupby(places)["left_out"].agg(", ".join)

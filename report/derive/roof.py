@@ -151,7 +151,7 @@ def mean_shares(cases: pd.DataFrame) -> pd.DataFrame:
 
 
 def _itemsizes(derived: pd.DataFrame) -> pd.Series[int]:
-    return derived["dtype"].map(lambda dtype: DType(dtype).itemsize)
+    return derived["dtype"].map(lambda dtype: DType(dtype).itemsize).astype(int)  # without rows pandas keeps texts
 
 
 def _gathered_bytes(derived: pd.DataFrame) -> pd.Series[float]:

@@ -126,29 +126,33 @@ def _paired_ratios(above: NDArray[np.float64], below: NDArray[np.float64], seed:
     return np.concatenate(parts)
 
 
-def _draws(size: int, resamples: int, seed: int) -> Iterable[NDArray[np.int32]]:
+def _draws(size: int, resamples: int, seed: int) -> Iterable[NDArray[np.intp]]:
     """Give the indices of resamples of ``size`` each, (n, size) at a time."""
     if size * resamples <= _CHUNK:
         return (_one_draw(size, resamples, seed),)
     rng, step = np.random.default_rng(seed), max(1, _CHUNK // size)
     steps = (min(step, resamples - start) for start in range(0, resamples, step))
-    return (rng.integers(size, size=(rows, size), dtype=np.int32) for rows in steps)
+    return (_drawn(rng, size, rows) for rows in steps)
 
 
 @lru_cache(maxsize=8)
-def _one_draw(size: int, resamples: int, seed: int) -> NDArray[np.int32]:
+def _one_draw(size: int, resamples: int, seed: int) -> NDArray[np.intp]:
     """Give the indices at once; neighbours in a report mostly have as many samples, and so the same indices."""
-    draw = np.random.default_rng(seed).integers(size, size=(resamples, size), dtype=np.int32)
+    draw = _drawn(np.random.default_rng(seed), size, resamples)
     draw.flags.writeable = False
     return draw
 
 
-def _medians(samples: NDArray[np.float64], draw: NDArray[np.int32]) -> NDArray[np.float64]:
+def _drawn(rng: np.random.Generator, size: int, resamples: int) -> NDArray[np.intp]:
+    return rng.integers(size, size=(resamples, size), dtype=np.int32).astype(np.intp)
+
+
+def _medians(samples: NDArray[np.float64], draw: NDArray[np.intp]) -> NDArray[np.float64]:
     """Give the median of each resample: its middle ranks tell it, and small integers are sorted the fastest."""
-    order = np.argsort(samples, kind="stable")
-    ranks = np.empty(samples.size, np.uint32)
-    ranks[order] = np.arange(samples.size, dtype=np.uint32)
-    rows = ranks[draw]
+    order, small = np.argsort(samples, kind="stable"), np.min_scalar_type(max(samples.size - 1, 1 << 8))
+    ranks = np.empty(samples.size, small)
+    ranks[order] = np.arange(samples.size, dtype=small)
+    rows = ranks.take(draw, mode="clip")  # every index is there: no check, and no copy of the indices
     rows.sort(axis=1)
     ordered, half = samples[order], samples.size // 2
     if samples.size % 2:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from typing import TypeVar
 
+from spmark.report.load.texts import python_texts
+
 _Made = TypeVar("_Made")
 
 
@@ -15,5 +17,10 @@ def each(makers: Sequence[Callable[[], _Made]], sizes: Sequence[int], pool: Exec
         return (make() for make in makers)
     begun: dict[int, Future[_Made]] = {}
     for place in sorted(range(len(makers)), key=lambda place: -sizes[place]):
-        begun[place] = pool.submit(makers[place])
+        begun[place] = pool.submit(_made, makers[place])
     return (begun[place].result() for place in range(len(makers)))
+
+
+@python_texts()
+def _made(make: Callable[[], _Made]) -> _Made:
+    return make()

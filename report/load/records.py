@@ -8,8 +8,10 @@ from __future__ import annotations
 import gzip
 import logging
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor
 from contextlib import suppress
+from functools import partial
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,8 @@ from spmark.impls.core.plausible import plausible, read_measurements
 from spmark.impls.core.record import Environment, EnvironmentRow, Flush, Measurement
 from spmark.impls.core.recordfile import read_rows
 from spmark.report.load.asvfile import is_result_file, read_result_file
+from spmark.report.load.each import each
+from spmark.report.load.texts import python_texts
 
 _log = logging.getLogger(__name__)
 Paths = str | Path | Iterable[str | Path]
@@ -53,6 +57,8 @@ pattern's hash); ``op`` is ``sddmm-scaled`` for scaled SDDMM; samples are (n,) f
 and the two rates are then NaN; ``pattern`` is ``matrix_hash``, or, where that is empty, the pattern that another run of
 the case has seen.
 """
+_READ = COLUMNS[:-1]
+"""Columns that a record tells on its own: another run of its case may tell its pattern."""
 _CASE = ["device", "case_id", "pattern"]
 """Columns that tell cases apart: files of one name may hold several patterns."""
 _FACTS = ("num_rows", "num_cols", "nnz", "longest_row", "flops", "compulsory_bytes")
@@ -83,15 +89,40 @@ def load_records(paths: Paths, *, by_sweep: bool = False) -> pd.DataFrame:
     RecordError
         A path is missing, a file cannot be read, or a complete line is not a record.
     """
-    frame = load_every_run(paths)
-    keys = [*_CASE, "implementation_version", "flush", *(["sweep"] if by_sweep else [])]
-    return _named_apart(frame.drop_duplicates(keys, keep="last", ignore_index=True))
+    return begin_records(paths, by_sweep=by_sweep)()
+
+
+def begin_records(paths: Paths, pool: Executor | None = None, *, by_sweep: bool = False) -> Callable[[], pd.DataFrame]:
+    """Give what reads records as `load_records` does once it is called; a pool reads a file a process, and at once.
+
+    Raises
+    ------
+    RecordError
+        A path is missing.
+    """
+    return partial(_newest, _begun(paths, pool), by_sweep=by_sweep)
 
 
 def load_every_run(paths: Paths) -> pd.DataFrame:
     """Read records like `load_records`, but keep every run of a case, oldest first."""
-    rows = [row for file in record_files(paths) for row in _read(file)]
-    frame = pd.DataFrame(rows, columns=list(COLUMNS)).sort_values("started_at", kind="stable", ignore_index=True)
+    return _every_run(_begun(paths))
+
+
+def _begun(paths: Paths, pool: Executor | None = None) -> Iterator[list[tuple[Any, ...]]]:
+    files = record_files(paths)
+    return each([partial(_rows, file) for file in files], [file.stat().st_size for file in files], pool)
+
+
+@python_texts()
+def _newest(read: Iterable[list[tuple[Any, ...]]], *, by_sweep: bool) -> pd.DataFrame:
+    keys = [*_CASE, "implementation_version", "flush", *(["sweep"] if by_sweep else [])]
+    return _named_apart(_every_run(read).drop_duplicates(keys, keep="last", ignore_index=True))
+
+
+@python_texts()
+def _every_run(read: Iterable[list[tuple[Any, ...]]]) -> pd.DataFrame:
+    rows = [row for of_file in read for row in of_file]
+    frame = pd.DataFrame(rows, columns=list(_READ)).sort_values("started_at", kind="stable", ignore_index=True)
     return frame.assign(pattern=_pattern(frame))
 
 
@@ -155,6 +186,11 @@ def _holds_records(path: Path) -> bool:
     if is_result_file(path):
         return True
     return path.is_file() and path.name.endswith(SUFFIXES) and not path.name.startswith(_SIDE_FILES)
+
+
+def _rows(file: Path) -> list[tuple[Any, ...]]:
+    """Give the rows of a file as tuples, which other processes send in half the time of dictionaries."""
+    return [tuple(map(row.__getitem__, _READ)) for row in _read(file)]
 
 
 def _read(file: Path) -> list[dict[str, Any]]:

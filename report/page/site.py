@@ -9,7 +9,6 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
 from importlib.resources import files
-from itertools import starmap
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
@@ -18,7 +17,9 @@ from spmark.report.derive.remember import remembering
 from spmark.report.figures.plot import Drawing
 from spmark.report.load.asset import absence, absent_candidates
 from spmark.report.load.candidates import OF_CASE, begin_candidates, candidate_digests, load_candidates
-from spmark.report.load.records import load_records, record_files, sweep_name
+from spmark.report.load.each import each
+from spmark.report.load.records import begin_records, record_files, sweep_name
+from spmark.report.load.texts import python_texts
 from spmark.report.load.transfers import load_transfers
 from spmark.report.page.compose import compose
 from spmark.report.page.content import ListedSweep, PaperPage, Report, Section, SweepPage
@@ -38,6 +39,8 @@ _Texts = tuple[dict[str, str], dict[str, bytes], list[str]]
 """Pages by their paths, files of tables by their names, and sections as Markdown."""
 WORTH_HELPERS = 500
 """Records below which other processes take longer to start than they save."""
+_WORTH_READING = 1 << 20
+"""Bytes of record files below which this is so of reading."""
 
 
 def write_report(
@@ -79,6 +82,7 @@ def write_report(
     return write_site(report_of(folders, baseline, title, paper, listed=listed, out=out), out)
 
 
+@python_texts()
 def report_of(
     folders: Sequence[Path],
     baseline: str | None = None,
@@ -109,10 +113,12 @@ def report_of(
     RecordError
         Records cannot be read, or the baseline is in none of them.
     """
+    _log.info("reading records")
+    much = sum(file.stat().st_size for file in record_files(folders)) >= _WORTH_READING
+    begun = begin_records(folders, pool if much else None, by_sweep=True)
     facts = load_transfers(folders)
     moved = moved_of(facts, paper)
-    _log.info("reading records")
-    records = load_records(folders, by_sweep=True)
+    records = begun()
     if len(records) < WORTH_HELPERS:
         pool = None
     devices = list(map(str, records["device"].unique()))
@@ -122,8 +128,9 @@ def report_of(
     reading = (folders, records[list(OF_CASE)], pool)
     seen = begin_candidates(*reading) if at_once else partial(load_candidates, *reading)
     unseen = _unseen(folders, devices)
-    drawing = partial(moved_section, facts, moved, png=png) if moved else None
-    studies = pool.submit(drawing).result if pool and at_once and drawing else drawing
+    studies = partial(moved_section, facts, moved, png=png) if moved else None
+    if at_once and studies:
+        studies = partial(next, each([studies], [1], pool))
     report = compose(
         records, baseline, title, paper, seen, moved=moved, listed=listed, unseen=unseen, folder=folder, pool=pool,
         png=png,
@@ -141,6 +148,7 @@ def _unseen(folders: Sequence[Path], devices: Iterable[str]) -> frozenset[tuple[
     return frozenset((device, sweep_name(file, device)) for device in devices for file in files)
 
 
+@python_texts()
 def write_site(report: Report, out: Path, pool: Executor | None = None) -> Path:
     """Write a report to a folder.
 
@@ -169,10 +177,12 @@ def write_site(report: Report, out: Path, pool: Executor | None = None) -> Path:
     _log.info("writing pages, figures and tables")
     places, texts = places_of(report), dict.fromkeys(map(id, report.sections), "")
     asked = [sweep for sweep in _pages(report) if not (sweep and sweep.made)]
-    tasks = [(replace(report, sections=list(map(_lean, _of(report, sweep)))), sweep, places) for sweep in asked]
+    of_asked = [replace(report, sections=list(map(_lean, _of(report, sweep)))) for sweep in asked]
+    tasks = [partial(_texts, of, sweep, places) for of, sweep in zip(of_asked, asked, strict=True)]
     blocks = (block for section in report.sections if section.sweep for block in section.blocks)
     rows = sum(len(block.frame) for block in blocks if isinstance(block, Table))
-    each = pool.map(_texts, *zip(*tasks, strict=True)) if pool and rows >= WORTH_HELPERS else starmap(_texts, tasks)
+    sizes = [sum(len(section.blocks) for section in of.sections) for of in of_asked]
+    texts_of = each(tasks, sizes, pool if rows >= WORTH_HELPERS else None)
     made: dict[str, str] = {}
     sweeps = {page.name: page.made for page in report.sweeps if page.made}
     for page in (page for page in report.sweeps if page.made):
@@ -185,7 +195,7 @@ def write_site(report: Report, out: Path, pool: Executor | None = None) -> Path:
                 _write_figure(block, out / FIGURES)
         if any(section.points for section in report.sections) or any(of.charts for of in sweeps.values()):
             _copy_library(out / VENDOR)
-        for sweep, written in zip(asked, each, strict=True):
+        for sweep, written in zip(asked, texts_of, strict=True):
             of_sweep, tables, told = written
             made |= of_sweep
             texts |= zip(map(id, _of(report, sweep)), told, strict=True)
