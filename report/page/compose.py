@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Executor
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType
 
 import pandas as pd
@@ -53,7 +53,7 @@ def compose(
     baseline: str | None = None,
     title: str | None = None,
     paper: PaperPage | None = None,
-    seen: Callable[[], pd.DataFrame] | None = None,
+    begin: Callable[[], Callable[[], pd.DataFrame]] | None = None,
     *,
     moved: Moved | None = None,
     listed: Mapping[str, ListedSweep] = MappingProxyType({}),
@@ -75,9 +75,9 @@ def compose(
         The sweep's name or the number of sweeps by default, or the paper's name.
     paper : PaperPage, optional
         Only the records of this paper's sweeps are reported; all records, with a notice, where none is of these sweeps.
-    seen : callable, optional
-        Gives what searches saw, as `spmark.report.load.candidates.load_candidates` does. It is called late, so that
-        another process can read meanwhile.
+    begin : callable, optional
+        Begins to read what searches saw, as `spmark.report.load.candidates.begin_candidates` does; called only where a
+        sweep's pages are made.
     moved : Moved, optional
         Studies of moved models, which answer claims beside the records.
     listed : mapping of str to ListedSweep
@@ -120,23 +120,22 @@ def compose(
     answering = each(asking, list(map(len, of_devices.values())), pool)
     _log.info("deriving speed-ups")
     deriving = each([partial(derived, of.cases, of.baseline) for of in found], sizes, pool)
+    # Where pages may stay, it is not known yet whether anybody asks for what searches saw.
+    anew = not (folder and folder.sweeps)
+    seen = cache(begin() if begin and anew else partial(_candidates, begin))
     elsewhere = {case for of in found if (of.device, of.sweep) in unseen for case in of.searched}
     told = [_of_unseen(of, unseen, elsewhere) for of in found]
-    collected: dict[str, list[Coverage]] = {name: [] for name in names}
-    cases = {device: frozenset(rows["case_id"]) for device, rows in of_devices.items()}
-    for of in found:
-        collected[of.sweep].append(_collected(of.own, packaged[of.sweep], cases[of.device]))
-    # What is not packaged, such as a measurement of the same code twice, stands behind what a reader looks for.
-    in_order = sorted(names, key=lambda name: (packaged[name] is None, name))
-    pages = tuple(_page(name, packaged[name], collected[name]) for name in in_order)
+    pages = _pages(found, packaged, {device: frozenset(rows["case_id"]) for device, rows in of_devices.items()})
+    if anew:
+        seen()  # other processes derive meanwhile
     derivations = list(deriving)
     keys = _keys(found, derivations, told, frame, folder.candidates) if folder else {}
     pairs = zip(found, derivations, strict=True)
     of_sweeps = [replace(of, cases=of.cases.assign(**derivation.columns)) for of, derivation in pairs]
-    overviews = [_overview_of(kept[kept["device"] == device], of_sweeps, baseline) for device in of_devices]
-    # Where every page is new, no page waits for the claims.
+    # Where every page is new, helpers draw while this process waits for the claims and looks over all records.
     drawing = partial(_sections, of_sweeps, seen=seen, wanted=baseline, pool=pool, png=png)
-    sections = None if folder and folder.sweeps else drawing(frozenset())
+    sections = drawing(frozenset()) if anew else None
+    overviews = [_overview_of(kept[kept["device"] == device], of_sweeps, baseline) for device in of_devices]
     cards = list(answering)
     overviews = [
         replace(of, blocks=[*of.blocks, *_named(answers, path_component(of.device))])
@@ -157,23 +156,22 @@ def compose(
     return Report(heading, notices, [*overviews, *made], pages)
 
 
+def _candidates(begin: Callable[[], Callable[[], pd.DataFrame]] | None) -> pd.DataFrame:
+    return begin()() if begin else pd.DataFrame(columns=list(COLUMNS))
+
+
 def _sections(
     of_sweeps: Sequence[SweepCases],
     done: AbstractSet[str],
     *,
-    seen: Callable[[], pd.DataFrame] | None,
+    seen: Callable[[], pd.DataFrame],
     wanted: str | None,
     pool: Executor | None,
     png: bool,
 ) -> Iterator[Section]:
     """Give the section of each device's cases of each sweep, empty for those that are done; a pool begins at once."""
     asked = [of for of in of_sweeps if of.sweep not in done]
-    candidates = pd.DataFrame(columns=list(COLUMNS))
-    if asked and seen:
-        # Late, since another process may still be reading.
-        _log.info("reading what searches saw")
-        candidates = seen()
-    saw = measured_each([of.cases for of in asked], candidates)
+    saw = measured_each([of.cases for of in asked], seen()) if asked else []
     made = each(
         [partial(_of_sweep, of.without_samples(), one, wanted, png) for of, one in zip(asked, saw, strict=True)],
         [len(of.cases) for of in asked],
@@ -297,6 +295,18 @@ def _named(blocks: Sequence[Drawing | Table], prefix: str) -> list[Drawing | Tab
     """Keep the blocks that say something, and put a prefix before their names."""
     said = [block for block in blocks if isinstance(block, Drawing) or not block.frame.empty]
     return [replace(block, name=f"{prefix}-{block.name}") for block in said]
+
+
+def _pages(
+    found: Sequence[SweepCases], packaged: Mapping[str, ListedSweep | None], cases: Mapping[str, frozenset[str]]
+) -> tuple[SweepPage, ...]:
+    """Give the pages of sweeps in the order of a reader; ``cases`` has all of each device."""
+    collected: dict[str, list[Coverage]] = {name: [] for name in packaged}
+    for of in found:
+        collected[of.sweep].append(_collected(of.own, packaged[of.sweep], cases[of.device]))
+    # What is not packaged, such as a measurement of the same code twice, stands behind what a reader looks for.
+    in_order = sorted(packaged, key=lambda name: (packaged[name] is None, name))
+    return tuple(_page(name, packaged[name], collected[name]) for name in in_order)
 
 
 def _page(name: str, listed: ListedSweep | None, collected: Sequence[Coverage]) -> SweepPage:

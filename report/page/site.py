@@ -14,13 +14,14 @@ from types import MappingProxyType
 
 from spmark.impls.core.errors import RecordError
 from spmark.report.derive.remember import remembering
+from spmark.report.derive.transfers import Moved
 from spmark.report.figures.plot import Drawing
 from spmark.report.load.asset import absence, absent_candidates
-from spmark.report.load.candidates import OF_CASE, begin_candidates, candidate_digests, load_candidates
+from spmark.report.load.candidates import OF_CASE, begin_candidates, candidate_digests
 from spmark.report.load.each import each
 from spmark.report.load.records import begin_records, record_files, sweep_name
 from spmark.report.load.texts import python_texts
-from spmark.report.load.transfers import load_transfers
+from spmark.report.load.transfers import TransferFacts, load_transfers
 from spmark.report.page.compose import compose
 from spmark.report.page.content import ListedSweep, PaperPage, Report, Section, SweepPage
 from spmark.report.page.made import MadeSweep, ReportFolder, digest_of_bytes, read_made, write_made
@@ -115,27 +116,28 @@ def report_of(
     """
     _log.info("reading records")
     much = sum(file.stat().st_size for file in record_files(folders)) >= _WORTH_READING
-    begun = begin_records(folders, pool if much else None, by_sweep=True)
-    facts = load_transfers(folders)
-    moved = moved_of(facts, paper)
-    records = begun()
+    studied = each([partial(_studied, folders, paper)], [1], pool if much else None)
+    records = begin_records(folders, pool if much else None, by_sweep=True)()
+    facts, moved = next(studied)
     if len(records) < WORTH_HELPERS:
         pool = None
     devices = list(map(str, records["device"].unique()))
     folder = ReportFolder(out, read_made(out), candidate_digests(folders, devices)) if out else None
-    # Where pages may stay, it is not known yet whether anybody asks for what searches saw.
-    at_once = pool and not (folder and folder.sweeps)
-    reading = (folders, records[list(OF_CASE)], pool)
-    seen = begin_candidates(*reading) if at_once else partial(load_candidates, *reading)
+    begin = partial(begin_candidates, folders, records[list(OF_CASE)], pool)
     unseen = _unseen(folders, devices)
     studies = partial(moved_section, facts, moved, png=png) if moved else None
-    if at_once and studies:
+    if studies and pool and not (folder and folder.sweeps):
         studies = partial(next, each([studies], [1], pool))
     report = compose(
-        records, baseline, title, paper, seen, moved=moved, listed=listed, unseen=unseen, folder=folder, pool=pool,
+        records, baseline, title, paper, begin, moved=moved, listed=listed, unseen=unseen, folder=folder, pool=pool,
         png=png,
     )  # fmt: skip
     return with_studies(report, studies, moved, facts, folder, png=png) if moved and studies else report
+
+
+def _studied(folders: Sequence[Path], paper: PaperPage | None) -> tuple[TransferFacts, Moved | None]:
+    facts = load_transfers(folders)
+    return facts, moved_of(facts, paper)
 
 
 def _unseen(folders: Sequence[Path], devices: Iterable[str]) -> frozenset[tuple[str, str]]:
