@@ -8,12 +8,14 @@ import pytest
 from spmark.report.derive import kept
 from spmark.report.derive.cases import choose_baseline, derive
 from spmark.report.load.records import current, load_records
+from spmark.report.load.texts import python_texts
 
 
 @pytest.fixture
 def frame(records, write, monkeypatch, tmp_path):
     monkeypatch.setenv("SPMARK_CACHE", str(tmp_path / "cache"))
-    return current(load_records([write(records.sweep())]))
+    with python_texts():
+        yield current(load_records([write(records.sweep())]))
 
 
 @pytest.fixture

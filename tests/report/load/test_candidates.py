@@ -13,6 +13,7 @@ from spmark.impls.core.recordfile import RecordFile
 from spmark.report.derive.cases import derive
 from spmark.report.load.candidates import load_candidates, measured, measured_each
 from spmark.report.load.records import load_records
+from spmark.report.load.texts import python_texts
 
 
 def test_the_newer_row_of_a_config_counts(searched_folder):
@@ -38,12 +39,13 @@ def test_of_records_only_what_can_be_used_is_read(searched_folder, seen):
     assert load_candidates([searched_folder], records.iloc[:0]).empty
 
 
-def test_several_sweeps_are_searched_at_once(searched_folder, seen):
+@python_texts()
+def test_several_sweeps_are_searched_at_once(searched_folder):
     derived, candidates = derive(load_records([searched_folder]), None), load_candidates([searched_folder])
     some, none = derived[derived["matrix"] != "ogb/a"], derived.iloc[:0]
     for sweep, found in zip((some, derived, none), measured_each([some, derived, none], candidates), strict=True):
         assert_frame_equal(found, measured(sweep, candidates))
-    assert_frame_equal(measured_each([derived], candidates)[0], seen)
+    assert_frame_equal(measured_each([derived], candidates)[0], measured(derived, candidates))
 
 
 @pytest.mark.parametrize("key", [8, [8, {"a": 1}]])

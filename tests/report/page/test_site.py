@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import re
+from concurrent.futures import Executor, Future
 from html import unescape
 from html.parser import HTMLParser
 
@@ -14,6 +16,7 @@ from spmark.impls.core.errors import RecordError
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import PROTOCOL_VERSION, Flush, Status
 from spmark.report.load.records import load_records
+from spmark.report.page import site
 from spmark.report.page.content import ListedSweep, PaperPage
 from spmark.report.page.site import report_of, write_report, write_site
 from spmark.report.tables.summary import short_table
@@ -154,6 +157,35 @@ def test_two_runs_give_the_same_bytes(report, tmp_path):
     assert files == sorted(p.relative_to(index.parent) for p in index.parent.rglob("*") if p.is_file())
     for path in files:
         assert (again / path).read_bytes() == (index.parent / path).read_bytes(), path
+
+
+class Counting(Executor):
+    """Run each task at once, as it would arrive in another process and come back."""
+
+    def __init__(self):
+        self.tasks = 0
+
+    def submit(self, task, /, *args, **kwargs):
+        self.tasks += 1
+        done = Future()
+        done.set_result(pickle.loads(pickle.dumps(task(*pickle.loads(pickle.dumps(args)), **kwargs))))
+        return done
+
+
+def test_helpers_change_no_byte(records, searched_folder, tmp_path, monkeypatch):
+    records.write_records(tmp_path / "records", records.sweep(), sweep_name="other")
+    folders = [tmp_path / "records", searched_folder]
+    alone = write_site(report_of(folders, out=tmp_path / "alone"), tmp_path / "alone")
+    monkeypatch.setattr(site, "WORTH_HELPERS", 1)
+    monkeypatch.setattr(site, "_WORTH_READING", 0)
+    pool = Counting()
+    helped = write_site(report_of(folders, out=tmp_path / "helped", pool=pool), tmp_path / "helped", pool)
+    # Each sweep is read with its candidates, derived, drawn in two turns and written, beside the landing page.
+    assert pool.tasks > 2 * 6
+    names = [sorted(path.relative_to(at.parent) for path in at.parent.rglob("*.*")) for at in (alone, helped)]
+    assert names[0] == names[1]
+    for name in names[0]:
+        assert (alone.parent / name).read_bytes() == (helped.parent / name).read_bytes(), name
 
 
 def test_pictures_in_pixels_are_made_where_they_are_asked_for(report, tmp_path):
