@@ -23,16 +23,10 @@ from spmark.report.figures.speedups import speedup_over_size, speedup_per_matrix
 from spmark.report.figures.variants import RATIOS, drawable, variant_ratios
 
 _log = logging.getLogger(__name__)
-EVERY = slice(None)
 
 
 def draw_all(
-    derived: pd.DataFrame,
-    baseline: str | None,
-    seen: pd.DataFrame | None = None,
-    *,
-    png: bool = False,
-    turn: slice = EVERY,
+    derived: pd.DataFrame, baseline: str | None, seen: pd.DataFrame | None = None, *, png: bool = False
 ) -> Iterator[Drawing]:
     """Give every figure that the records of one device can fill.
 
@@ -46,15 +40,13 @@ def draw_all(
         What searches measured, as `spmark.report.load.candidates.measured` gives it.
     png : bool
         As for `spmark.report.figures.plot.render`.
-    turn : slice
-        Which of the figures to give, so that several processes can take turns.
     """
     resultless = sorted(set(derived["label"]) - set(derived.loc[derived["median_us"].notna(), "label"]))
     left_out = ""
     if resultless:
         derived = derived[~derived["label"].isin(resultless)]
         left_out = f" Without any result here, so not drawn: {', '.join(resultless)}."
-    for plot in _plots(derived, baseline, seen)[turn]:
+    for plot in _plots(derived, baseline, seen):
         drawing = render(plot, png=png)
         _log.info("drawing figures: %s is done", drawing.name)
         yield replace(drawing, caption=drawing.caption + left_out)

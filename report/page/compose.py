@@ -8,7 +8,6 @@ from collections.abc import Set as AbstractSet
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import cache, partial
-from itertools import zip_longest
 from types import MappingProxyType
 
 import pandas as pd
@@ -24,7 +23,7 @@ from spmark.report.derive.cases import baseline_names, choose_baseline, derive, 
 from spmark.report.derive.kept import Derivation, derived, digest_of_texts
 from spmark.report.derive.remember import remembering
 from spmark.report.derive.transfers import Moved
-from spmark.report.figures.all import EVERY, draw_all
+from spmark.report.figures.all import draw_all
 from spmark.report.figures.costmodel import cost_model_table
 from spmark.report.figures.plot import Drawing
 from spmark.report.figures.predictions import agreement_table
@@ -47,8 +46,6 @@ from spmark.report.tables.table import Chapter, Table
 from spmark.report.tables.winners import winner_map
 
 _log = logging.getLogger(__name__)
-_TURNS = (slice(0, None, 2), slice(1, None, 2))
-"""Figures of a sweep that two processes draw: the largest sweep would else be drawn when all others are done."""
 
 
 def compose(
@@ -175,25 +172,12 @@ def _sections(
     """Give the section of each device's cases of each sweep, empty for those that are done; a pool begins at once."""
     asked = [of for of in of_sweeps if of.sweep not in done]
     saw = measured_each([of.cases for of in asked], seen()) if asked else []
-    turns = _TURNS if pool else [EVERY]
-    pairs = [(of.without_samples(), one) for of, one in zip(asked, saw, strict=True)]
-    making = [partial(_of_sweep, *pair, wanted, png, turn) for pair in pairs for turn in turns]
-    parts = each(making, [len(of.cases) for of in asked for _ in turns], pool)
-    return (
-        Section(of.device, "", [], [], [], of.sweep) if of.sweep in done else _joined([next(parts) for _ in turns])
-        for of in of_sweeps
+    made = each(
+        [partial(_of_sweep, of.without_samples(), one, wanted, png) for of, one in zip(asked, saw, strict=True)],
+        [len(of.cases) for of in asked],
+        pool,
     )
-
-
-def _joined(parts: Sequence[Section]) -> Section:
-    """Put the figures of all parts in their order where the first part has its own."""
-    first, *others = ([block for block in part.blocks if isinstance(block, Drawing)] for part in parts)
-    if not first:
-        return parts[0]
-    figures = [figure for turn in zip_longest(first, *others) for figure in turn if figure]
-    blocks = parts[0].blocks
-    at = blocks.index(first[0])
-    return replace(parts[0], blocks=[*blocks[:at], *figures, *blocks[at + len(first) :]])
+    return (Section(of.device, "", [], [], [], of.sweep) if of.sweep in done else next(made) for of in of_sweeps)
 
 
 def _keys(
@@ -247,13 +231,10 @@ def _of_paper(frame: pd.DataFrame, paper: PaperPage) -> tuple[pd.DataFrame, list
     return frame, [f"No record here is of a sweep of {paper.name} ({known}): all records are shown."]
 
 
-def _of_sweep(of: SweepCases, seen: pd.DataFrame, wanted: str | None, png: bool, turn: slice) -> Section:
-    """Give the section of one device's cases of one sweep with the figures of a turn; of later turns these alone."""
+def _of_sweep(of: SweepCases, seen: pd.DataFrame, wanted: str | None, png: bool) -> Section:
+    """Give the section of one device's cases of one sweep."""
     with remembering():
-        figures = list(draw_all(of.cases, of.baseline, seen, png=png, turn=turn))
-        if turn.start:
-            return Section(of.device, "", [], [], _named(figures, of.prefix), of.sweep)
-        return _section(of, seen, wanted, figures)
+        return _section(of, seen, wanted, list(draw_all(of.cases, of.baseline, seen, png=png)))
 
 
 def _section(of: SweepCases, seen: pd.DataFrame, wanted: str | None, figures: Sequence[Drawing]) -> Section:

@@ -180,8 +180,8 @@ def test_helpers_change_no_byte(records, searched_folder, tmp_path, monkeypatch)
     monkeypatch.setattr(site, "_WORTH_READING", 0)
     pool = Counting()
     helped = write_site(report_of(folders, out=tmp_path / "helped", pool=pool), tmp_path / "helped", pool)
-    # Each sweep is read with its candidates, derived, drawn in two turns and written, beside the landing page.
-    assert pool.tasks > 2 * 6
+    # Each sweep is read with its candidates, derived, drawn and written, beside the claims and the landing page.
+    assert pool.tasks > 2 * 5
     names = [sorted(path.relative_to(at.parent) for path in at.parent.rglob("*.*")) for at in (alone, helped)]
     assert names[0] == names[1]
     for name in names[0]:
