@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import forkserver, get_context
+from multiprocessing import get_context
 
 from spmark.impls.core.cores import allowed_cores
 from spmark.impls.core.errors import SpmarkError
@@ -32,7 +32,7 @@ def helpers(*modules: str) -> Iterator[Executor | None]:
     Parameters
     ----------
     modules : str
-        Imported once for all helpers, while the caller goes on.
+        Imported once for all helpers.
 
     Raises
     ------
@@ -56,7 +56,6 @@ def _pool(modules: Sequence[str]) -> Iterator[Executor | None]:
         return
     context = get_context("forkserver")
     context.set_forkserver_preload([*modules])
-    forkserver.ensure_running()  # imports the modules meanwhile
     pool = ProcessPoolExecutor(cores, context, _set_up, (logging.getLogger().level,))
     try:
         yield pool

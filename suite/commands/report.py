@@ -51,12 +51,11 @@ def draw(
 def _written(
     folders: Sequence[Path], out: Path, baseline: str | None, title: str | None, paper: str | None, *, png: bool
 ) -> tuple[Report, Path]:
+    from spmark.report.page.site import report_of, write_site
+    from spmark.suite.listed import PackagedSweeps
+
     chosen = _paper(paper) if paper else None
     with helpers("spmark.report.page.site") as pool:
-        # Here, since the helpers import the same meanwhile.
-        from spmark.report.page.site import report_of, write_site
-        from spmark.suite.listed import PackagedSweeps
-
         report = report_of(folders, baseline, title, chosen, listed=PackagedSweeps(), out=out, pool=pool, png=png)
         if not report.sections:
             raise RecordError(
