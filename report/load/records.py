@@ -57,8 +57,6 @@ pattern's hash); ``op`` is ``sddmm-scaled`` for scaled SDDMM; samples are (n,) f
 and the two rates are then NaN; ``pattern`` is ``matrix_hash``, or, where that is empty, the pattern that another run of
 the case has seen.
 """
-_READ = COLUMNS[:-1]
-"""Columns that a record tells on its own: another run of its case may tell its pattern."""
 _CASE = ["device", "case_id", "pattern"]
 """Columns that tell cases apart: files of one name may hold several patterns."""
 _FACTS = ("num_rows", "num_cols", "nnz", "longest_row", "flops", "compulsory_bytes")
@@ -108,21 +106,21 @@ def load_every_run(paths: Paths) -> pd.DataFrame:
     return _every_run(_begun(paths))
 
 
-def _begun(paths: Paths, pool: Executor | None = None) -> Iterator[list[tuple[Any, ...]]]:
+def _begun(paths: Paths, pool: Executor | None = None) -> Iterator[list[dict[str, Any]]]:
     files = record_files(paths)
-    return each([partial(_rows, file) for file in files], [file.stat().st_size for file in files], pool)
+    return each([partial(_read, file) for file in files], [file.stat().st_size for file in files], pool)
 
 
 @python_texts()
-def _newest(read: Iterable[list[tuple[Any, ...]]], *, by_sweep: bool) -> pd.DataFrame:
+def _newest(read: Iterable[list[dict[str, Any]]], *, by_sweep: bool) -> pd.DataFrame:
     keys = [*_CASE, "implementation_version", "flush", *(["sweep"] if by_sweep else [])]
     return _named_apart(_every_run(read).drop_duplicates(keys, keep="last", ignore_index=True))
 
 
 @python_texts()
-def _every_run(read: Iterable[list[tuple[Any, ...]]]) -> pd.DataFrame:
+def _every_run(read: Iterable[list[dict[str, Any]]]) -> pd.DataFrame:
     rows = [row for of_file in read for row in of_file]
-    frame = pd.DataFrame(rows, columns=list(_READ)).sort_values("started_at", kind="stable", ignore_index=True)
+    frame = pd.DataFrame(rows, columns=list(COLUMNS)).sort_values("started_at", kind="stable", ignore_index=True)
     return frame.assign(pattern=_pattern(frame))
 
 
@@ -186,11 +184,6 @@ def _holds_records(path: Path) -> bool:
     if is_result_file(path):
         return True
     return path.is_file() and path.name.endswith(SUFFIXES) and not path.name.startswith(_SIDE_FILES)
-
-
-def _rows(file: Path) -> list[tuple[Any, ...]]:
-    """Give the rows of a file as tuples, which other processes send in half the time of dictionaries."""
-    return [tuple(map(row.__getitem__, _READ)) for row in _read(file)]
 
 
 def _read(file: Path) -> list[dict[str, Any]]:

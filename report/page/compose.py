@@ -127,6 +127,7 @@ def compose(
     told = [_of_unseen(of, unseen, elsewhere) for of in found]
     pages = _pages(found, packaged, {device: frozenset(rows["case_id"]) for device, rows in of_devices.items()})
     if anew:
+        _log.info("reading what searches saw")
         seen()  # other processes derive meanwhile
     derivations = list(deriving)
     keys = _keys(found, derivations, told, frame, folder.candidates) if folder else {}
