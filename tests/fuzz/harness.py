@@ -37,6 +37,12 @@ from fuzz.mutate import mutated
 from spmark.impls.core.errors import SpmarkError
 
 FOLDER = Path(__file__).parent
+_SETTINGS = {
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    # PyArrow's own memory takes address space by the gigabyte, which children may not have.
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+}
 SILENCE_S = 60.0
 """A child that does not come to its next input within this is ended."""
 MEMORY_BYTES = 1 << 30
@@ -133,7 +139,7 @@ def _one_child(tally: Tally, plan: Mapping[str, object], first: int) -> int | No
             stdout=stderr,
             stderr=stderr,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "OPENBLAS_NUM_THREADS": "1"},
+            env={**os.environ, "PYTHONPATH": path, **_SETTINGS},
         )
         os.close(sent)
         at = first - 1
