@@ -9,6 +9,8 @@ from spmark.report.load.each import each
 from spmark.report.load.records import load_records
 from spmark.report.load.texts import python_texts
 
+pytestmark = pytest.mark.skipif(int(pd.__version__.split(".")[0]) < 3, reason="pandas 2 keeps texts as objects")
+
 
 def storage() -> str:
     return str(pd.Series(["text"]).dtype.storage)
@@ -21,7 +23,6 @@ def with_pyarrow():
         yield
 
 
-@pytest.mark.skipif(int(pd.__version__.split(".")[0]) < 3, reason="pandas 2 keeps texts as objects")
 def test_texts_are_pythons_own_with_pyarrow(with_pyarrow, records, write):
     assert storage() == "pyarrow"
     with python_texts():
