@@ -34,7 +34,7 @@ from spmark.report.load.each import each
 from spmark.report.load.records import current
 from spmark.report.page.content import NO_RECORDS, Coverage, ListedSweep, PaperPage, Report, Section, SweepPage
 from spmark.report.page.facts import MEASURED, UNSEEN, facts_of, notices_of, versions_of
-from spmark.report.page.made import ReportFolder, looked_up
+from spmark.report.page.made import ReportFolder, all_anew, looked_up
 from spmark.report.page.points import points_of
 from spmark.report.page.sweepcases import SweepCases, found_in
 from spmark.report.tables import results as tables
@@ -121,7 +121,7 @@ def compose(
     _log.info("deriving speed-ups")
     deriving = each([partial(derived, of.cases, of.baseline) for of in found], sizes, pool)
     # Where pages may stay, it is not known yet whether anybody asks for what searches saw.
-    anew = not (folder and folder.sweeps)
+    anew = all_anew(folder)
     seen = cache(begin() if begin and anew else partial(_candidates, begin))
     elsewhere = {case for of in found if (of.device, of.sweep) in unseen for case in of.searched}
     told = [_of_unseen(of, unseen, elsewhere) for of in found]

@@ -62,6 +62,11 @@ class ReportFolder:
     """Digest of what searches saw, by device and sweep, as `spmark.report.load.candidates.candidate_digests` has it."""
 
 
+def all_anew(folder: ReportFolder | None) -> bool:
+    """Whether every page is made, whatever the records are: no earlier report has left pages."""
+    return not (folder and folder.sweeps)
+
+
 def read_made(out: Path) -> Mapping[str, MadeSweep]:
     """Read what an earlier report wrote into ``out``; empty where nothing is known of it."""
     try:

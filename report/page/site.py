@@ -24,7 +24,7 @@ from spmark.report.load.texts import python_texts
 from spmark.report.load.transfers import TransferFacts, load_transfers
 from spmark.report.page.compose import compose
 from spmark.report.page.content import ListedSweep, PaperPage, Report, Section, SweepPage
-from spmark.report.page.made import MadeSweep, ReportFolder, digest_of_bytes, read_made, write_made
+from spmark.report.page.made import MadeSweep, ReportFolder, all_anew, digest_of_bytes, read_made, write_made
 from spmark.report.page.markdown import markdown, section_markdown
 from spmark.report.page.pages import FIGURES, LIBRARY, SWEEPS, TABLES, VENDOR, PagePlace, pages, pages_of, places_of
 from spmark.report.page.transfers import moved_of, moved_section, with_studies
@@ -126,7 +126,7 @@ def report_of(
     begin = partial(begin_candidates, folders, records[list(OF_CASE)], pool)
     unseen = _unseen(folders, devices)
     studies = partial(moved_section, facts, moved, png=png) if moved else None
-    if studies and pool and not (folder and folder.sweeps):
+    if studies and pool and all_anew(folder):
         studies = partial(next, each([studies], [1], pool))
     report = compose(
         records, baseline, title, paper, begin, moved=moved, listed=listed, unseen=unseen, folder=folder, pool=pool,
