@@ -213,7 +213,7 @@ def write_site(report: Report, out: Path, pool: Executor | None = None) -> Path:
         for name, text in made.items():
             (out / name).parent.mkdir(parents=True, exist_ok=True)
             (out / name).write_text(text, encoding="utf-8")
-        write_made(out, sweeps)
+        write_made(out, {page.name: sweeps[page.name] for page in report.sweeps if page.name in sweeps})
     except OSError as error:
         raise RecordError(f"{out}: the report cannot be written: {error.strerror}; name another folder") from error
     return out / _INDEX

@@ -71,11 +71,12 @@ def test_a_sweep_with_another_record_is_drawn_anew(two, tmp_path, drawn):
     assert now == bytes_of(write_report([two], tmp_path / "new"))
 
 
+@pytest.mark.parametrize("sweep", ["first", "second"])
 @pytest.mark.parametrize("spoil", ["other text", None])
-def test_a_file_that_is_not_as_it_was_written_is_written_anew(two, tmp_path, drawn, spoil):
+def test_a_file_that_is_not_as_it_was_written_is_written_anew(two, tmp_path, drawn, spoil, sweep):
     index = write_report([two], tmp_path / "out")
     before = bytes_of(index)
-    picture = next((tmp_path / "out/figures").glob("*.svg"))
+    picture = next((tmp_path / "out/figures").glob(f"*-{sweep}-*.svg"))
     picture.unlink() if spoil is None else picture.write_text(spoil)
     drawn.clear()
     assert bytes_of(write_report([two], tmp_path / "out")) == before
