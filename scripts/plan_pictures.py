@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from spmark.report.figures.composition import composition, store_counts
-from spmark.report.figures.plot import render
+from spmark.report.figures.plot import Form, render
 from spmark.suite.commands.explain import laid_out
 
 ROOT = Path(__file__).parents[1]
@@ -41,7 +41,7 @@ def picture(sweep: str, record: str) -> bytes:
     row, problem, _, stores = laid_out(record, [_RECORDS / sweep])
     matrix = problem.matrix
     counts = store_counts(matrix.shape, matrix.indptr, matrix.indices, stores)
-    return render(partial(composition, row.label, stores, counts, matrix.shape), png=True).png
+    return render(partial(composition, row.label, stores, counts, matrix.shape), {Form.PNG}).png
 
 
 if __name__ == "__main__":

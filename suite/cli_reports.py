@@ -37,6 +37,9 @@ def report(
     paper: Annotated[
         str | None, typer.Option(metavar="NAME", help="Keep the sweeps and the claims of one paper.")
     ] = None,
+    narrow: Annotated[
+        bool, typer.Option("--narrow", help="Draw every figure for one column of a paper and for telephones, too.")
+    ] = False,
     png: Annotated[bool, typer.Option("--png", help="Draw every figure as PNG, too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -44,14 +47,15 @@ def report(
 
     The first page says which implementation is fastest for each matrix and J, and leads to a page for each sweep.
     Tables have filters, and charts say the numbers of each point.
-    Figures come as SVG with their data as CSV (PNG with --png), tables as CSV, Markdown and LaTeX.
+    Figures come as SVG with their data as CSV, tables as CSV, Markdown and LaTeX.
     Into the folder of an earlier report, only sweeps are drawn of which something has changed.
 
     Example: [bold]spmark report results/quickstart --out out/quickstart[/bold]
     """
     from spmark.suite.commands.report import draw
 
-    draw(results, out, baseline=baseline, title=title, paper=paper, png=png, as_json=as_json)
+    also = [form for form, asked in (("narrow", narrow), ("png", png)) if asked]
+    draw(results, out, baseline=baseline, title=title, paper=paper, also=also, as_json=as_json)
 
 
 def show(

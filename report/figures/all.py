@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 
@@ -15,7 +16,7 @@ from spmark.report.figures.costmodel import cost_model, priced
 from spmark.report.figures.costs import break_even, search_time, searched
 from spmark.report.figures.memory import memory_per_matrix, memory_ratios
 from spmark.report.figures.overheads import built, overhead_by_phase
-from spmark.report.figures.plot import Drawing, Plot, render
+from spmark.report.figures.plot import Drawing, Form, Plot, render
 from spmark.report.figures.predictions import predicted, predicted_times, tile_times, tiles_held_out
 from spmark.report.figures.roof import frozen_roof, has_roof, measured_roof
 from spmark.report.figures.series import series_of, time_over_series
@@ -26,7 +27,10 @@ _log = logging.getLogger(__name__)
 
 
 def draw_all(
-    derived: pd.DataFrame, baseline: str | None, seen: pd.DataFrame | None = None, *, png: bool = False
+    derived: pd.DataFrame,
+    baseline: str | None,
+    seen: pd.DataFrame | None = None,
+    also: AbstractSet[Form] = frozenset(),
 ) -> Iterator[Drawing]:
     """Give every figure that the records of one device can fill.
 
@@ -38,7 +42,7 @@ def draw_all(
         What the speed-ups are over, for captions and axes.
     seen : DataFrame, optional
         What searches measured, as `spmark.report.load.candidates.measured` gives it.
-    png : bool
+    also : set of Form
         As for `spmark.report.figures.plot.render`.
     """
     resultless = sorted(set(derived["label"]) - set(derived.loc[derived["median_us"].notna(), "label"]))
@@ -47,7 +51,7 @@ def draw_all(
         derived = derived[~derived["label"].isin(resultless)]
         left_out = f" Without any result here, so not drawn: {', '.join(resultless)}."
     for plot in _plots(derived, baseline, seen):
-        drawing = render(plot, png=png)
+        drawing = render(plot, also)
         _log.info("drawing figures: %s is done", drawing.name)
         yield replace(drawing, caption=drawing.caption + left_out)
 

@@ -7,7 +7,9 @@ frame.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from enum import StrEnum
 from io import BytesIO, StringIO
 
 import pandas as pd
@@ -50,6 +52,15 @@ class Plot:
         return _png(self)
 
 
+class Form(StrEnum):
+    """What a figure is drawn as beside its SVG for a page, where this is asked for."""
+
+    NARROW = "narrow"
+    """SVG of the same numbers, laid out for one column of a paper, or a telephone: as long to draw as the wide one."""
+    PNG = "png"
+    """In pixels: a fifth of the time of a figure."""
+
+
 @dataclass(frozen=True)
 class Drawing:
     """A finished figure as files: the same records give the same bytes."""
@@ -58,37 +69,37 @@ class Drawing:
     """Stem of its files."""
     caption: str
     svg: bytes
-    narrow_svg: bytes
-    """The same numbers laid out for one column of a paper, or a telephone."""
     csv: str
     """The numbers that are drawn."""
     heading: str = ""
     """What the figure shows, in a few words."""
     finding: str = ""
     """Who is ahead and by how much, in one sentence."""
+    narrow_svg: bytes = b""
+    """`Form.NARROW`; empty where none was asked for."""
     png: bytes = b""
-    """Empty where none was asked for: to draw pixels takes a fifth of the time of a figure."""
+    """`Form.PNG`; empty where none was asked for."""
 
 
 @in_style
-def render(draw: Callable[[float], Plot], *, png: bool = False) -> Drawing:
-    """Draw a plot at both widths.
+def render(draw: Callable[[float], Plot], also: AbstractSet[Form] = frozenset()) -> Drawing:
+    """Draw a plot for a page, and in further forms.
 
     Parameters
     ----------
     draw : callable
         Gives the plot for a width in inches.
-    png : bool
-        Whether to draw the plot in pixels, too.
+    also : set of Form
+        The further forms.
     """
     with remembering():
-        wide, narrow = draw(WIDTH_IN), draw(COLUMN_IN)
+        wide = draw(WIDTH_IN)
+        narrow = _svg(draw(COLUMN_IN)) if Form.NARROW in also else b""
     svg = _svg(wide)
     # Laid out once: finding room for every label takes longer than drawing.
     wide.figure.set_layout_engine("none")
-    pixels = _png(wide) if png else b""
-    words = (wide.name, wide.caption), (wide.heading, wide.finding)
-    return Drawing(*words[0], svg, _svg(narrow), csv_of(wide.data), *words[1], pixels)
+    pixels = _png(wide) if Form.PNG in also else b""
+    return Drawing(wide.name, wide.caption, svg, csv_of(wide.data), wide.heading, wide.finding, narrow, pixels)
 
 
 # The canvases print: `Figure.savefig` would draw every figure once more to lay it out first.

@@ -25,7 +25,7 @@ from spmark.report.derive.remember import remembering
 from spmark.report.derive.transfers import Moved
 from spmark.report.figures.all import draw_all
 from spmark.report.figures.costmodel import cost_model_table
-from spmark.report.figures.plot import Drawing
+from spmark.report.figures.plot import Drawing, Form
 from spmark.report.figures.predictions import agreement_table
 from spmark.report.figures.roof import roof_table
 from spmark.report.figures.variants import variant_table
@@ -60,7 +60,7 @@ def compose(
     unseen: frozenset[tuple[str, str]] = frozenset(),
     folder: ReportFolder | None = None,
     pool: Executor | None = None,
-    png: bool = False,
+    also: AbstractSet[Form] = frozenset(),
 ) -> Report:
     """Build the report of loaded records: for each device an overview, and a section for each sweep.
 
@@ -88,8 +88,8 @@ def compose(
         The folder that the report goes to: sweeps of which nothing has changed there get no sections with content.
     pool : Executor, optional
         Draws the figures and makes the tables of sweeps; this process does by default.
-    png : bool
-        Whether figures are drawn in pixels, too.
+    also : set of Form
+        Further forms that figures are drawn in.
 
     Raises
     ------
@@ -134,7 +134,7 @@ def compose(
     pairs = zip(found, derivations, strict=True)
     of_sweeps = [replace(of, cases=of.cases.assign(**derivation.columns)) for of, derivation in pairs]
     # Where every page is new, helpers draw while this process waits for the claims and looks over all records.
-    drawing = partial(_sections, of_sweeps, seen=seen, wanted=baseline, pool=pool, png=png)
+    drawing = partial(_sections, of_sweeps, seen=seen, wanted=baseline, pool=pool, also=also)
     sections = drawing(frozenset()) if anew else None
     overviews = [_overview_of(kept[kept["device"] == device], of_sweeps, baseline) for device in of_devices]
     cards = list(answering)
@@ -143,7 +143,7 @@ def compose(
         for of, answers in zip(overviews, cards, strict=True)
     ]
     if folder:
-        shown = [heading, repr(baseline), str(png), str(any(cards))]
+        shown = [heading, repr(baseline), *sorted(also), str(any(cards))]
         pages = tuple(looked_up(page, [*shown, *keys[page.name]], folder) for page in pages)
     done = frozenset(page.name for page in pages if page.made)
     sections = sections or drawing(done)
@@ -168,13 +168,13 @@ def _sections(
     seen: Callable[[], pd.DataFrame],
     wanted: str | None,
     pool: Executor | None,
-    png: bool,
+    also: AbstractSet[Form],
 ) -> Iterator[Section]:
     """Give the section of each device's cases of each sweep, empty for those that are done; a pool begins at once."""
     asked = [of for of in of_sweeps if of.sweep not in done]
     saw = measured_each([of.cases for of in asked], seen()) if asked else []
     made = each(
-        [partial(_of_sweep, of.without_samples(), one, wanted, png) for of, one in zip(asked, saw, strict=True)],
+        [partial(_of_sweep, of.without_samples(), one, wanted, also) for of, one in zip(asked, saw, strict=True)],
         [len(of.cases) for of in asked],
         pool,
     )
@@ -232,10 +232,10 @@ def _of_paper(frame: pd.DataFrame, paper: PaperPage) -> tuple[pd.DataFrame, list
     return frame, [f"No record here is of a sweep of {paper.name} ({known}): all records are shown."]
 
 
-def _of_sweep(of: SweepCases, seen: pd.DataFrame, wanted: str | None, png: bool) -> Section:
+def _of_sweep(of: SweepCases, seen: pd.DataFrame, wanted: str | None, also: AbstractSet[Form]) -> Section:
     """Give the section of one device's cases of one sweep."""
     with remembering():
-        return _section(of, seen, wanted, list(draw_all(of.cases, of.baseline, seen, png=png)))
+        return _section(of, seen, wanted, list(draw_all(of.cases, of.baseline, seen, also)))
 
 
 def _section(of: SweepCases, seen: pd.DataFrame, wanted: str | None, figures: Sequence[Drawing]) -> Section:

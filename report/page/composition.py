@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from spmark.impls.core.names import path_component
 from spmark.impls.core.stores import StoreKind, Stores
 from spmark.report.figures.composition import composition, store_counts
-from spmark.report.figures.plot import Drawing, render
+from spmark.report.figures.plot import Drawing, Form, render
 from spmark.report.page.content import Report, Section
 from spmark.report.tables.table import Table
 
@@ -95,6 +95,8 @@ def _is_csr(picture: Picture) -> bool:
 
 def _drawn(picture: Picture, matrix: DrawnMatrix) -> Drawing:
     counts = store_counts(matrix.shape, matrix.indptr, matrix.indices, picture.stores)
-    drawing = render(lambda width_in: composition(picture.name, picture.stores, counts, matrix.shape, width_in))
+    drawing = render(
+        lambda width_in: composition(picture.name, picture.stores, counts, matrix.shape, width_in), {Form.NARROW}
+    )
     name = path_component(f"composition-{picture.name}")
     return replace(drawing, name=name, caption=f"{drawing.caption} {picture.about}")

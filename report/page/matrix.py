@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from spmark.report.figures.plot import render
+from spmark.report.figures.plot import Form, render
 from spmark.report.figures.spy import degree_histogram, spy
 from spmark.report.page.content import Report, Section
 from spmark.report.page.facts import Facts
@@ -34,7 +34,7 @@ def matrix_report(
         Non-zeros of each row and of each column.
     """
     blocks = [
-        render(lambda width_in: spy(counts, shape, width_in=width_in)),
-        render(lambda width_in: degree_histogram(*lengths, width_in=width_in)),
+        render(lambda width_in: spy(counts, shape, width_in=width_in), {Form.NARROW}),
+        render(lambda width_in: degree_histogram(*lengths, width_in=width_in), {Form.NARROW}),
     ]
     return Report(name, [], [Section(name, "Statistics of the pattern as it is loaded.", facts, [], [*blocks])])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
@@ -15,7 +16,7 @@ from types import MappingProxyType
 from spmark.impls.core.errors import RecordError
 from spmark.report.derive.remember import remembering
 from spmark.report.derive.transfers import Moved
-from spmark.report.figures.plot import Drawing
+from spmark.report.figures.plot import Drawing, Form
 from spmark.report.load.asset import absence, absent_candidates
 from spmark.report.load.candidates import OF_CASE, begin_candidates, candidate_digests
 from spmark.report.load.each import each
@@ -93,7 +94,7 @@ def report_of(
     listed: Mapping[str, ListedSweep] = MappingProxyType({}),
     out: Path | None = None,
     pool: Executor | None = None,
-    png: bool = False,
+    also: AbstractSet[Form] = frozenset(),
 ) -> Report:
     """Build the report of all records and studies under ``folders``, as `write_report` writes it; may have no section.
 
@@ -106,8 +107,8 @@ def report_of(
         files, and its sections here are empty.
     pool : Executor, optional
         Processes that read and draw where there are at least `WORTH_HELPERS` records.
-    png : bool
-        Whether figures are drawn in pixels, too.
+    also : set of Form
+        Further forms that figures are drawn in.
 
     Raises
     ------
@@ -125,14 +126,14 @@ def report_of(
     folder = ReportFolder(out, read_made(out), candidate_digests(folders, devices)) if out else None
     begin = partial(begin_candidates, folders, records[list(OF_CASE)], pool)
     unseen = _unseen(folders, devices)
-    studies = partial(moved_section, facts, moved, png=png) if moved else None
+    studies = partial(moved_section, facts, moved, also) if moved else None
     if studies and pool and all_anew(folder):
         studies = partial(next, each([studies], [1], pool))
     report = compose(
         records, baseline, title, paper, begin, moved=moved, listed=listed, unseen=unseen, folder=folder, pool=pool,
-        png=png,
+        also=also,
     )  # fmt: skip
-    return with_studies(report, studies, moved, facts, folder, png=png) if moved and studies else report
+    return with_studies(report, studies, moved, facts, folder, also=also) if moved and studies else report
 
 
 def _studied(folders: Sequence[Path], paper: PaperPage | None) -> tuple[TransferFacts, Moved | None]:
@@ -162,9 +163,9 @@ def write_site(report: Report, out: Path, pool: Executor | None = None) -> Path:
         Processes that make pages and tables where sweeps' tables have at least `WORTH_HELPERS` rows.
     out : Path
         Folder that gets the pages (``sweeps/`` has a folder of them for each sweep), ``report.md``, ``figures/`` (SVG,
-        narrow SVG, the data as CSV, and PNG where these were drawn), ``tables/`` (CSV and LaTeX) and, for interactive
+        the data as CSV, and the further forms that were drawn), ``tables/`` (CSV and LaTeX) and, for interactive
         charts, ``vendor/``, and ``made.json`` (`spmark.report.page.made`); made where it is missing. Pages that this
-        report does not have are removed, and so are PNGs of figures that this report draws anew without.
+        report does not have are removed, and so are further forms of figures that this report draws anew without them.
 
     Returns
     -------
@@ -247,7 +248,9 @@ def _of(report: Report, sweep: SweepPage | None) -> list[Section]:
 def _lean(section: Section) -> Section:
     """Leave the pictures out, which pages only link: they would be most of what another process is sent."""
     blocks = [
-        replace(block, svg=b"", narrow_svg=b"", csv="", png=block.png[:1]) if isinstance(block, Drawing) else block
+        replace(block, svg=b"", csv="", narrow_svg=block.narrow_svg[:1], png=block.png[:1])
+        if isinstance(block, Drawing)
+        else block
         for block in section.blocks
     ]
     return replace(section, blocks=blocks)
@@ -287,15 +290,21 @@ def _made(report: Report, sweep: SweepPage, places: Sequence[PagePlace], written
 def _files(drawing: Drawing) -> Iterator[tuple[str, bytes]]:
     """Give the files of a figure by their names."""
     yield f"{drawing.name}.svg", drawing.svg
-    yield f"{drawing.name}-narrow.svg", drawing.narrow_svg
     yield f"{drawing.name}.csv", drawing.csv.encode()
-    if drawing.png:
-        yield f"{drawing.name}.png", drawing.png
+    for ending, data in _further(drawing).items():
+        if data:
+            yield f"{drawing.name}{ending}", data
+
+
+def _further(drawing: Drawing) -> dict[str, bytes]:
+    """Give the forms that a figure need not have, by the ends of their files' names."""
+    return {"-narrow.svg": drawing.narrow_svg, ".png": drawing.png}
 
 
 def _write_figure(drawing: Drawing, folder: Path) -> None:
-    if not drawing.png:
-        (folder / f"{drawing.name}.png").unlink(missing_ok=True)  # that of an earlier report would show other numbers
+    for ending, data in _further(drawing).items():
+        if not data:  # that of an earlier report would show other numbers
+            (folder / f"{drawing.name}{ending}").unlink(missing_ok=True)
     for name, data in _files(drawing):
         (folder / name).write_bytes(data)
 

@@ -19,7 +19,7 @@ from spmark.report.claims.published import Published, load_published
 from spmark.report.claims.study import RatioRow, Study
 from spmark.report.derive.statistics import NOTHING
 from spmark.report.figures.panels import figure_with_legend, grid, log_ticks
-from spmark.report.figures.plot import Plot, render
+from spmark.report.figures.plot import Form, Plot, render
 from spmark.report.figures.style import WIDTH_IN, Look, in_style
 from spmark.report.page.content import Report, Section
 from spmark.report.page.site import write_site
@@ -58,7 +58,7 @@ def write_study_page(study: Study, out: Path) -> Path:
         The paper has no claims, or ``out`` cannot be written.
     """
     published = load_published(study.paper)
-    blocks: list[Any] = [render(plot) for plot in plots(study, published)]
+    blocks: list[Any] = [render(plot, {Form.NARROW}) for plot in plots(study, published)]
     blocks += [model_table(study, published, task, split) for split in study.splits for task in _TABLES]
     blocks += [ratio_table(study, published)]
     facts = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from math import isnan
 from typing import Any
@@ -13,7 +14,7 @@ from spmark.report.claims.scorecard import scorecard_tables
 from spmark.report.derive.kept import digest_of
 from spmark.report.derive.methods import SAID, known_methods
 from spmark.report.derive.transfers import AHEAD, BEHIND, MISSING, NOT_CLEARLY, Moved, derive_moved, panels_of
-from spmark.report.figures.plot import Drawing, render
+from spmark.report.figures.plot import Drawing, Form, render
 from spmark.report.figures.transfers import moved_plots, undrawn
 from spmark.report.load.records import load_records
 from spmark.report.load.transfers import TransferFacts
@@ -48,7 +49,7 @@ def with_studies(
     facts: TransferFacts,
     folder: ReportFolder | None = None,
     *,
-    png: bool = False,
+    also: AbstractSet[Form] = frozenset(),
 ) -> Report:
     """Add a section about studies to a report, whose page says first how the subject stands beside its baselines.
 
@@ -65,8 +66,8 @@ def with_studies(
         As for `moved_section`.
     folder : ReportFolder, optional
         As for `spmark.report.page.compose.compose`.
-    png : bool
-        Whether figures are drawn in pixels, too.
+    also : set of Form
+        Further forms that figures are drawn in.
     """
     if report.sections:
         page = SweepPage(_NAME, _NAME.capitalize())
@@ -74,7 +75,7 @@ def with_studies(
             # The page links the landing page and, where the landing page has one, its scorecard.
             linked = [block.name for section in report.sections if not section.sweep for block in section.blocks]
             frames = map(digest_of, (facts.results, facts.curves, facts.costs))
-            page = looked_up(page, [report.title, str(png), *linked, *frames, repr(facts.runs)], folder)
+            page = looked_up(page, [report.title, *sorted(also), *linked, *frames, repr(facts.runs)], folder)
         section = Section(_NAME, "", [], [], []) if page.made else make()
         section = replace(section, sweep=page.name, notices=[*standing(moved), *section.notices])
         return replace(report, sections=[*report.sections, section], sweeps=(*report.sweeps, page))
@@ -86,10 +87,10 @@ def with_studies(
     return Report(title, notices, [section])
 
 
-def moved_section(facts: TransferFacts, moved: Moved, *, png: bool = False) -> Section:
+def moved_section(facts: TransferFacts, moved: Moved, also: AbstractSet[Form] = frozenset()) -> Section:
     """Give the section of studies: figures, then tables."""
     methods = known_methods()
-    blocks: list[Drawing | Table] = [render(plot, png=png) for plot in moved_plots(moved)]
+    blocks: list[Drawing | Table] = [render(plot, also) for plot in moved_plots(moved)]
     blocks += [compared_table(moved, methods), gain_table(moved, methods), size_table(moved, methods)]
     blocks += [cost_table(facts.costs, methods)] * (not facts.costs.empty)
     return Section(_NAME, _MEASURED, _facts(facts, moved), list(_notices(moved)), blocks)

@@ -28,7 +28,7 @@ def run_quickstart(device: str, out: Path) -> Ended:
     ended = run_sweep(Options(sweep=SWEEP, device=device), out / "results")
     if not ended.interrupted:
         _draw_compositions(device, out / "compositions")
-        draw([out / "results"], out, baseline=None, title=None, paper=None, as_json=False)
+        draw([out / "results"], out, baseline=None, title=None, paper=None, also=["narrow"], as_json=False)
     return ended
 
 

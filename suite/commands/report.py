@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,9 +26,11 @@ def draw(
     title: str | None,
     paper: str | None,
     as_json: bool,
-    png: bool = False,
+    also: Collection[str] = (),
 ) -> None:
     """Write the site, and say where the site is and what its reader must know first.
+
+    ``also`` names further forms of figures, `spmark.report.figures.plot.Form`.
 
     Raises
     ------
@@ -39,7 +41,7 @@ def draw(
     """
     screen = console(as_json)
     with nullcontext() if as_json else Stages(screen, "spmark.report"):
-        report, index = _written(list(results), out, baseline, title, paper, png=png)
+        report, index = _written(list(results), out, baseline, title, paper, also=also)
     if as_json:
         answer({"page": index, "notices": report.notices})
         return
@@ -49,14 +51,30 @@ def draw(
 
 
 def _written(
-    folders: Sequence[Path], out: Path, baseline: str | None, title: str | None, paper: str | None, *, png: bool
+    folders: Sequence[Path],
+    out: Path,
+    baseline: str | None,
+    title: str | None,
+    paper: str | None,
+    *,
+    also: Collection[str],
 ) -> tuple[Report, Path]:
+    from spmark.report.figures.plot import Form
     from spmark.report.page.site import report_of, write_site
     from spmark.suite.listed import PackagedSweeps
 
     chosen = _paper(paper) if paper else None
     with helpers("spmark.report.page.site") as pool:
-        report = report_of(folders, baseline, title, chosen, listed=PackagedSweeps(), out=out, pool=pool, png=png)
+        report = report_of(
+            folders,
+            baseline,
+            title,
+            chosen,
+            listed=PackagedSweeps(),
+            out=out,
+            pool=pool,
+            also=frozenset(map(Form, also)),
+        )
         if not report.sections:
             raise RecordError(
                 f"{', '.join(map(str, folders))}: expected records, found none; run a sweep first (spmark run "

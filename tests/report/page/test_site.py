@@ -15,6 +15,7 @@ from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import PROTOCOL_VERSION, Flush, Status
+from spmark.report.figures.plot import Form
 from spmark.report.load.records import load_records
 from spmark.report.page import site
 from spmark.report.page.content import ListedSweep, PaperPage
@@ -89,7 +90,7 @@ def test_no_page_asks_for_anything_outside_the_site(report):
         for address in read(path).addresses:
             assert address.startswith(("data:", "#")) or (path.parent / address).is_file(), (page, address)
     reader = read(index.parent / SWEEP / "index.html")
-    assert reader.tags.count("img") == reader.tags.count("source") == 1 + 5 + 4
+    assert reader.tags.count("img") == 1 + 5 + 4
     assert "img" not in read(index).tags
     assert len(list((index.parent / "figures").glob("*.csv"))) == 10
 
@@ -188,16 +189,19 @@ def test_helpers_change_no_byte(records, searched_folder, tmp_path, monkeypatch)
         assert (alone.parent / name).read_bytes() == (helped.parent / name).read_bytes(), name
 
 
-def test_pictures_in_pixels_are_made_where_they_are_asked_for(report, tmp_path):
+def test_further_forms_of_figures_are_made_where_they_are_asked_for(report, tmp_path):
     folder, _, index = report
     out = tmp_path / "out"
-    for png in (True, False):
-        page = write_site(report_of([folder], png=png, out=out), out)
+    for also in ({Form.NARROW, Form.PNG}, {Form.PNG}, {Form.NARROW}, set()):
+        page = write_site(report_of([folder], also=also, out=out), out)
         figures = page.parent / "figures"
-        wide = {path.stem for path in figures.glob("*.svg") if not path.stem.endswith("-narrow")}
-        # A report without pictures leaves none of an earlier report, whose numbers may be others.
-        assert {path.stem for path in figures.glob("*.png")} == (wide if png else set())
-        assert (">PNG</a>" in whole(page)) is png
+        wide = {path.stem for path in figures.glob("*.csv")}
+        # A report without such files leaves none of an earlier report, whose numbers may be others.
+        narrow = {f"{name}-narrow" for name in wide} if Form.NARROW in also else set()
+        assert {path.stem for path in figures.glob("*.svg")} == wide | narrow
+        assert {path.stem for path in figures.glob("*.png")} == (wide if Form.PNG in also else set())
+        for text, form in ((">PNG</a>", Form.PNG), (">narrow</a>", Form.NARROW)):
+            assert (text in whole(page)) is (form in also)
         links = {name for name in re.findall(r'href="[^"]*?figures/([^"]+)"', whole(page))}
         assert links and all((figures / name).is_file() for name in links)
     same = [path for path in index.parent.rglob("*") if path.is_file()]

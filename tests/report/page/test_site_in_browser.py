@@ -18,9 +18,10 @@ from matplotlib.image import imread
 from spmark.impls.core.record import Status
 from spmark.report.claims.published import PAPERS
 from spmark.report.claims.scorecard import scorecard_tables
+from spmark.report.figures.plot import Form
 from spmark.report.load.records import load_records
 from spmark.report.page.content import Report, Section
-from spmark.report.page.site import write_report, write_site
+from spmark.report.page.site import report_of, write_report, write_site
 from spmark.report.tables.table import Chapter
 
 pytestmark = needs_chromium
@@ -219,12 +220,28 @@ def test_without_scripts_the_page_has_its_figures_and_rows(page, site):
     assert page.script("document.querySelectorAll('.filter').length") == 0
 
 
-def test_a_telephone_gets_the_narrow_figures(site, tmp_path):
+def test_a_telephone_gets_the_narrow_figures(records, tmp_path):
+    folder, out = records.write_records(tmp_path, records.sweep(widths=(32,), samples=8)), tmp_path / "out"
+    write_site(report_of([folder], also={Form.NARROW}), out)
     with browser(tmp_path / "profile") as page:
         for width, narrow in ((400, True), (1200, False)):
             sized(page, width)
+            page.open(out / SWEEP / "index.html")
+            picture = "document.querySelector('figure img')"
+            assert page.script(f"{picture}.currentSrc").endswith("-narrow.svg") == narrow
+            assert page.script(f"{picture}.clientWidth <= document.documentElement.clientWidth")
+
+
+def test_a_telephone_scrolls_a_wide_figure_whose_letters_stay_legible(site, tmp_path):
+    picture = "document.querySelector('figure picture')"
+    with browser(tmp_path / "profile") as page:
+        for width, scrolls in ((400, True), (1200, False)):
+            sized(page, width)
             page.open(site / SWEEP / "index.html")
-            assert page.script("document.querySelector('figure img').currentSrc").endswith("-narrow.svg") == narrow
+            assert page.script(f"{picture}.scrollWidth > {picture}.clientWidth") == scrolls
+            # A figure is 7 inches wide, of 96 pixels each.
+            assert page.script("document.querySelector('figure img').clientWidth") > 7 * 96
+            assert page.script("document.documentElement.scrollWidth") <= width
 
 
 def test_verdict_and_both_numbers_of_a_claim_are_seen_without_scrolling(tmp_path):
