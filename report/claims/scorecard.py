@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import isnan, nan
 from typing import Any
 
@@ -62,18 +62,31 @@ def scorecard(frame: pd.DataFrame, papers: Sequence[str] = PAPERS, moved: Moved 
     RecordError
         A paper has no claims, or its file is broken.
     """
+    return as_scorecard(answered_claims(frame, papers, moved))
+
+
+def as_scorecard(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """Give the scorecard of what `answered_claims` has answered."""
+    return pd.DataFrame(list(rows), columns=list(COLUMNS))
+
+
+def answered_claims(frame: pd.DataFrame, papers: Sequence[str], moved: Moved | None) -> list[dict[str, Any]]:
+    """Give the rows of `scorecard`; no paper's rows depend on another paper."""
     kept = current(frame)
     devices = [(str(device), Records(part, moved)) for device, part in kept.groupby("device", sort=False)]
     devices = devices or [("", Records(kept, moved))]
-    in_order = sorted(map(load_published, papers), key=lambda published: published.place)
-    known = [(published, groups(published)) for published in in_order]
-    rows = [
+    known = [(published, groups(published)) for published in map(load_published, in_order(papers))]
+    return [
         _row(published, claim, counted[claim.id], device, records)
         for device, records in devices
         for published, counted in known
         for claim in published.claims
     ]
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def in_order(papers: Iterable[str]) -> list[str]:
+    """Put papers in the order of the scorecard."""
+    return sorted(papers, key=lambda paper: load_published(paper).place)
 
 
 def scorecard_tables(frame: pd.DataFrame, papers: Sequence[str] = (), moved: Moved | None = None) -> list[Table]:
@@ -93,9 +106,18 @@ def scorecard_tables(frame: pd.DataFrame, papers: Sequence[str] = (), moved: Mov
     list of Table
         Empty where there is no such paper, or the device gives no times.
     """
-    if (frame.empty and moved is None) or (frame["device_kind"] == DeviceKind.HOST_SIMT.value).any():
+    if answers_nothing(frame, moved):
         return []
-    cards = scorecard(frame, papers or PAPERS, moved)
+    return tables_of(scorecard(frame, papers or PAPERS, moved), papers)
+
+
+def answers_nothing(frame: pd.DataFrame, moved: Moved | None) -> bool:
+    """Whether one device's records have no times, and there are no studies in their place."""
+    return (frame.empty and moved is None) or DeviceKind.HOST_SIMT.value in set(frame["device_kind"])
+
+
+def tables_of(cards: pd.DataFrame, papers: Sequence[str] = ()) -> list[Table]:
+    """Give the tables of a `scorecard`, as `scorecard_tables` does."""
     run = cards["verdict"] != Verdict.NOT_RUN.value
     if not papers:
         answered = set(cards.loc[run & ~cards["kind"].isin(_ANSWERED_ANYWAY), "paper"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
@@ -26,13 +26,8 @@ from spmark.report.figures.variants import RATIOS, drawable, variant_ratios
 _log = logging.getLogger(__name__)
 
 
-def draw_all(
-    derived: pd.DataFrame,
-    baseline: str | None,
-    seen: pd.DataFrame | None = None,
-    also: AbstractSet[Form] = frozenset(),
-) -> Iterator[Drawing]:
-    """Give every figure that the records of one device can fill.
+def draw_all(derived: pd.DataFrame, baseline: str | None, also: AbstractSet[Form] = frozenset()) -> Iterator[Drawing]:
+    """Give every figure that the records of one device can fill, but for those of `draw_searches`.
 
     Parameters
     ----------
@@ -40,25 +35,54 @@ def draw_all(
         As `spmark.report.derive.cases.derive` gives it.
     baseline : str or None
         What the speed-ups are over, for captions and axes.
-    seen : DataFrame, optional
-        What searches measured, as `spmark.report.load.candidates.measured` gives it.
     also : set of Form
         As for `spmark.report.figures.plot.render`.
     """
-    resultless = sorted(set(derived["label"]) - set(derived.loc[derived["median_us"].notna(), "label"]))
-    left_out = ""
-    if resultless:
-        derived = derived[~derived["label"].isin(resultless)]
-        left_out = f" Without any result here, so not drawn: {', '.join(resultless)}."
-    for plot in _plots(derived, baseline, seen):
-        drawing = render(plot, also)
-        _log.info("drawing figures: %s is done", drawing.name)
+    kept = with_results(derived)
+    resultless = sorted(set(derived["label"]) - set(kept["label"]))
+    left_out = f" Without any result here, so not drawn: {', '.join(resultless)}." if resultless else ""
+    for drawing in _drawn(_plots(kept, baseline), also):
         yield replace(drawing, caption=drawing.caption + left_out)
 
 
-def _plots(
-    derived: pd.DataFrame, baseline: str | None, seen: pd.DataFrame | None = None
-) -> list[Callable[[float], Plot]]:
+def draw_searches(
+    seen: pd.DataFrame, derived: pd.DataFrame, also: AbstractSet[Form] = frozenset()
+) -> Iterator[Drawing]:
+    """Give every figure that what searches saw on one device can fill.
+
+    Parameters
+    ----------
+    seen : DataFrame
+        What searches measured, as `spmark.report.load.candidates.measured` gives it.
+    derived : DataFrame
+        ``device, label, implementation`` of the page's cases `with_results`, for the looks of labels.
+    also : set of Form
+        As for `spmark.report.figures.plot.render`.
+    """
+    if predicted(seen).empty:
+        return iter(())
+    plots = [partial(predicted_times, seen, derived)]
+    tiles = tiles_held_out(seen, published_agreement(str(derived["device"].iloc[0])))
+    plots += [partial(tile_times, tiles)] if len(tiles) else []
+    return _drawn(plots, also)
+
+
+def with_results(derived: pd.DataFrame) -> pd.DataFrame:
+    """Keep the cases of the labels that have any result: figures show no others."""
+    labels = derived.loc[derived["median_us"].notna(), "label"].unique()
+    kept = derived["label"].isin(labels)
+    # The frame itself where all are kept: what was made of it is remembered.
+    return derived if kept.all() else derived[kept]
+
+
+def _drawn(plots: Iterable[Callable[[float], Plot]], also: AbstractSet[Form]) -> Iterator[Drawing]:
+    for plot in plots:
+        drawing = render(plot, also)
+        _log.info("drawing figures: %s is done", drawing.name)
+        yield drawing
+
+
+def _plots(derived: pd.DataFrame, baseline: str | None) -> list[Callable[[float], Plot]]:
     """List the figures that can be drawn, each as a function of the width."""
     plots: list[Callable[[float], Plot]] = []
     rivals = derived[~derived["is_baseline"]]
@@ -78,10 +102,6 @@ def _plots(
     plots += [partial(draw, derived) for roof, draw in of_roofs if has_roof(derived, roof)]
     of_building = ((search_time, searched), (overhead_by_phase, built), (cost_model, priced))
     plots += [partial(draw, derived) for draw, drawn in of_building if not drawn(derived).empty]
-    if seen is not None and not predicted(seen).empty:
-        plots.append(partial(predicted_times, seen, derived))
-        tiles = tiles_held_out(seen, published_agreement(str(derived["device"].iloc[0])))
-        plots += [partial(tile_times, tiles)] if len(tiles) else []
     if baseline and rivals["break_even_runs"].notna().any():
         plots.append(partial(break_even, derived, baseline))
     if baseline and not memory_ratios(derived).empty:

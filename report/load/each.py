@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
+from functools import partial
 from typing import TypeVar
 
 from spmark.report.load.texts import python_texts
@@ -19,6 +21,13 @@ def each(makers: Sequence[Callable[[], _Made]], sizes: Sequence[int], pool: Exec
     for place in sorted(range(len(makers)), key=lambda place: -sizes[place]):
         begun[place] = pool.submit(_made, makers[place])
     return (begun[place].result() for place in range(len(makers)))
+
+
+def shared(value: _Made, pool: Executor | None) -> Callable[[], _Made]:
+    """Give what gives a value to several makers: a pool is sent the same bytes for each, since pickling takes long."""
+    if pool is None:
+        return lambda: value
+    return partial(pickle.loads, pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
 
 
 @python_texts()

@@ -17,13 +17,11 @@ from spmark.impls.core.errors import RecordError
 from spmark.impls.core.names import path_component
 from spmark.impls.core.record import Status
 from spmark.report.claims.published import PAPERS, load_published
-from spmark.report.claims.scorecard import scorecard_tables
-from spmark.report.claims.verdicts import Verdict
 from spmark.report.derive.cases import baseline_names, choose_baseline, derive, each_problem_once
 from spmark.report.derive.kept import Derivation, derived, digest_of_texts
 from spmark.report.derive.remember import remembering
 from spmark.report.derive.transfers import Moved
-from spmark.report.figures.all import draw_all
+from spmark.report.figures.all import draw_all, draw_searches, with_results
 from spmark.report.figures.costmodel import cost_model_table
 from spmark.report.figures.plot import Drawing, Form
 from spmark.report.figures.predictions import agreement_table
@@ -32,6 +30,7 @@ from spmark.report.figures.variants import variant_table
 from spmark.report.load.candidates import COLUMNS, measured_each
 from spmark.report.load.each import each
 from spmark.report.load.records import current
+from spmark.report.page.claims import begin_answers
 from spmark.report.page.content import NO_RECORDS, Coverage, ListedSweep, PaperPage, Report, Section, SweepPage
 from spmark.report.page.facts import MEASURED, UNSEEN, facts_of, notices_of, versions_of
 from spmark.report.page.made import ReportFolder, all_anew, looked_up
@@ -42,7 +41,7 @@ from spmark.report.tables.choices import choice_table
 from spmark.report.tables.extrapolated import extrapolated_table
 from spmark.report.tables.peers import best_other_table
 from spmark.report.tables.systems import systems_table
-from spmark.report.tables.table import Chapter, Table
+from spmark.report.tables.table import Table
 from spmark.report.tables.winners import winner_map
 
 _log = logging.getLogger(__name__)
@@ -114,21 +113,16 @@ def compose(
     found = found_in(frame, baseline, packaged, alone=len(names) == 1)
     sizes = [len(of.cases) for of in found]
     of_devices = {str(device): rows for device, rows in frame.groupby("device", sort=False)}
-    # Claims first, since they take longest.
-    _log.info("answering the papers' claims")
-    asking = [partial(_answered_tables, rows, papers, moved) for rows in of_devices.values()]
-    answering = each(asking, list(map(len, of_devices.values())), pool)
     _log.info("deriving speed-ups")
     deriving = each([partial(derived, of.cases, of.baseline) for of in found], sizes, pool)
     # Where pages may stay, it is not known yet whether anybody asks for what searches saw.
     anew = all_anew(folder)
     seen = cache(begin() if begin and anew else partial(_candidates, begin))
+    _log.info("answering the papers' claims")
+    answering = [begin_answers(rows, papers, moved, pool) for rows in of_devices.values()]
     elsewhere = {case for of in found if (of.device, of.sweep) in unseen for case in of.searched}
     told = [_of_unseen(of, unseen, elsewhere) for of in found]
     pages = _pages(found, packaged, {device: frozenset(rows["case_id"]) for device, rows in of_devices.items()})
-    if anew:
-        _log.info("reading what searches saw")
-        seen()  # other processes derive meanwhile
     derivations = list(deriving)
     keys = _keys(found, derivations, told, frame, folder.candidates) if folder else {}
     pairs = zip(found, derivations, strict=True)
@@ -137,10 +131,10 @@ def compose(
     drawing = partial(_sections, of_sweeps, seen=seen, wanted=baseline, pool=pool, also=also)
     sections = drawing(frozenset()) if anew else None
     overviews = [_overview_of(kept[kept["device"] == device], of_sweeps, baseline) for device in of_devices]
-    cards = list(answering)
+    cards = [answers() for answers in answering]
     overviews = [
-        replace(of, blocks=[*of.blocks, *_named(answers, path_component(of.device))])
-        for of, answers in zip(overviews, cards, strict=True)
+        replace(of, blocks=[*of.blocks, *_named(answered, path_component(of.device))])
+        for of, answered in zip(overviews, cards, strict=True)
     ]
     if folder:
         shown = [heading, repr(baseline), *sorted(also), str(any(cards))]
@@ -172,13 +166,24 @@ def _sections(
 ) -> Iterator[Section]:
     """Give the section of each device's cases of each sweep, empty for those that are done; a pool begins at once."""
     asked = [of for of in of_sweeps if of.sweep not in done]
+    making = [partial(_of_sweep, of.without_samples(), wanted, also) for of in asked]
+    made = each(making, [len(of.cases) for of in asked], pool)
+    if asked:
+        _log.info("reading what searches saw")  # a pool draws meanwhile
     saw = measured_each([of.cases for of in asked], seen()) if asked else []
-    made = each(
-        [partial(_of_sweep, of.without_samples(), one, wanted, also) for of, one in zip(asked, saw, strict=True)],
-        [len(of.cases) for of in asked],
-        pool,
+    searches = [partial(_of_searches, one, _labels(of.cases), also) for of, one in zip(asked, saw, strict=True)]
+    of_searches = each(searches, list(map(len, saw)), pool)
+    return (
+        Section(of.device, "", [], [], [], of.sweep)
+        if of.sweep in done
+        else _beside_figures(next(made), next(of_searches), of.prefix)
+        for of in of_sweeps
     )
-    return (Section(of.device, "", [], [], [], of.sweep) if of.sweep in done else next(made) for of in of_sweeps)
+
+
+def _labels(cases: pd.DataFrame) -> pd.DataFrame:
+    """Give what pictures of searches need to know of a page's cases."""
+    return with_results(cases)[["device", "label", "implementation"]]
 
 
 def _keys(
@@ -232,13 +237,26 @@ def _of_paper(frame: pd.DataFrame, paper: PaperPage) -> tuple[pd.DataFrame, list
     return frame, [f"No record here is of a sweep of {paper.name} ({known}): all records are shown."]
 
 
-def _of_sweep(of: SweepCases, seen: pd.DataFrame, wanted: str | None, also: AbstractSet[Form]) -> Section:
-    """Give the section of one device's cases of one sweep."""
+def _of_sweep(of: SweepCases, wanted: str | None, also: AbstractSet[Form]) -> Section:
+    """Give the section of one device's cases of one sweep, but for what its searches saw."""
     with remembering():
-        return _section(of, seen, wanted, list(draw_all(of.cases, of.baseline, seen, also)))
+        return _section(of, wanted, list(draw_all(of.cases, of.baseline, also)))
 
 
-def _section(of: SweepCases, seen: pd.DataFrame, wanted: str | None, figures: Sequence[Drawing]) -> Section:
+def _of_searches(seen: pd.DataFrame, labels: pd.DataFrame, also: AbstractSet[Form]) -> list[Drawing | Table]:
+    """Give what a section says of its searches."""
+    with remembering():
+        return [*draw_searches(seen, labels, also), agreement_table(seen), choice_table(seen)]
+
+
+def _beside_figures(section: Section, of_searches: Sequence[Drawing | Table], prefix: str) -> Section:
+    """Put what is said of searches behind a section's figures."""
+    last = max((place for place, block in enumerate(section.blocks, 1) if isinstance(block, Drawing)), default=1)
+    said = _named(of_searches, prefix)
+    return replace(section, blocks=[*section.blocks[:last], *said, *section.blocks[last:]])
+
+
+def _section(of: SweepCases, wanted: str | None, figures: Sequence[Drawing]) -> Section:
     derived, baseline = of.cases, of.baseline
     kind = DeviceKind(derived["device_kind"].iloc[0])
     # The times come first: figures show what is made of them, and can be many.
@@ -247,7 +265,6 @@ def _section(of: SweepCases, seen: pd.DataFrame, wanted: str | None, figures: Se
         blocks += [*tables.mean_tables(derived, baseline), tables.break_even_table(derived, baseline)]
         blocks.append(best_other_table(derived))
     blocks += [variant_table(derived), cost_model_table(derived), extrapolated_table(derived)]
-    blocks += [agreement_table(seen), choice_table(seen)]
     if kind is DeviceKind.HOST_SIMT:
         blocks.append(tables.checked_table(derived))
     blocks += [
@@ -281,15 +298,6 @@ def _overview(pooled: pd.DataFrame, baseline: str | None) -> Section:
     means = [systems_table(pooled, baseline, systems), winner_map(pooled, baseline, systems)] if baseline else []
     facts = facts_of(pooled, kind, baseline)
     return Section(device, MEASURED[kind], facts, [], _named(means, path_component(device)))
-
-
-def _answered_tables(frame: pd.DataFrame, papers: Sequence[str], moved: Moved | None) -> list[Table]:
-    """Give the scorecard of one device's records; empty where these answer nothing."""
-    made = [replace(table, chapter=Chapter.SCORECARD) for table in scorecard_tables(frame, papers, moved)]
-    if not made or (made[-1].frame["verdict"] == Verdict.NOT_RUN.value).all():
-        return []
-    verdicts, claims = made
-    return [replace(verdicts, headline=True), claims]
 
 
 def _named(blocks: Sequence[Drawing | Table], prefix: str) -> list[Drawing | Table]:

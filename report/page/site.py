@@ -28,7 +28,7 @@ from spmark.report.page.content import ListedSweep, PaperPage, Report, Section, 
 from spmark.report.page.made import MadeSweep, ReportFolder, all_anew, digest_of_bytes, read_made, write_made
 from spmark.report.page.markdown import markdown, section_markdown
 from spmark.report.page.pages import FIGURES, LIBRARY, SWEEPS, TABLES, VENDOR, PagePlace, pages, pages_of, places_of
-from spmark.report.page.transfers import moved_of, moved_section, with_studies
+from spmark.report.page.transfers import digest_of_facts, moved_of, moved_section, with_studies
 from spmark.report.tables.latex import latex
 from spmark.report.tables.spreadsheet import csv_of
 from spmark.report.tables.table import Chapter, Table
@@ -119,7 +119,7 @@ def report_of(
     much = sum(file.stat().st_size for file in record_files(folders)) >= _WORTH_READING
     studied = each([partial(_studied, folders, paper)], [1], pool if much else None)
     records = begin_records(folders, pool if much else None, by_sweep=True)()
-    facts, moved = next(studied)
+    facts, moved, key = next(studied)
     if len(records) < WORTH_HELPERS:
         pool = None
     devices = list(map(str, records["device"].unique()))
@@ -133,12 +133,12 @@ def report_of(
         records, baseline, title, paper, begin, moved=moved, listed=listed, unseen=unseen, folder=folder, pool=pool,
         also=also,
     )  # fmt: skip
-    return with_studies(report, studies, moved, facts, folder, also=also) if moved and studies else report
+    return with_studies(report, studies, moved, key, folder, also=also) if moved and studies else report
 
 
-def _studied(folders: Sequence[Path], paper: PaperPage | None) -> tuple[TransferFacts, Moved | None]:
+def _studied(folders: Sequence[Path], paper: PaperPage | None) -> tuple[TransferFacts, Moved | None, str]:
     facts = load_transfers(folders)
-    return facts, moved_of(facts, paper)
+    return facts, moved_of(facts, paper), digest_of_facts(facts)
 
 
 def _unseen(folders: Sequence[Path], devices: Iterable[str]) -> frozenset[tuple[str, str]]:

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from spmark.report.claims.scorecard import scorecard_tables
-from spmark.report.derive.kept import digest_of
+from spmark.report.derive.kept import digest_of, digest_of_texts
 from spmark.report.derive.methods import SAID, known_methods
 from spmark.report.derive.transfers import AHEAD, BEHIND, MISSING, NOT_CLEARLY, Moved, derive_moved, panels_of
 from spmark.report.figures.plot import Drawing, Form, render
@@ -42,11 +42,17 @@ def moved_of(facts: TransferFacts, paper: PaperPage | None) -> Moved | None:
     return derive_moved(facts.results, facts.curves, methods)
 
 
+def digest_of_facts(facts: TransferFacts) -> str:
+    """Give the digest of studies' facts."""
+    frames = map(digest_of, (facts.results, facts.curves, facts.costs))
+    return digest_of_texts([*frames, repr(facts.runs)])
+
+
 def with_studies(
     report: Report,
     make: Callable[[], Section],
     moved: Moved,
-    facts: TransferFacts,
+    key: str,
     folder: ReportFolder | None = None,
     *,
     also: AbstractSet[Form] = frozenset(),
@@ -62,8 +68,10 @@ def with_studies(
         Of the records.
     make : callable
         Gives what `moved_section` gives; not called where ``folder`` has the page.
-    moved, facts
+    moved : Moved
         As for `moved_section`.
+    key : str
+        What `digest_of_facts` gives.
     folder : ReportFolder, optional
         As for `spmark.report.page.compose.compose`.
     also : set of Form
@@ -74,8 +82,7 @@ def with_studies(
         if folder:
             # The page links the landing page and, where the landing page has one, its scorecard.
             linked = [block.name for section in report.sections if not section.sweep for block in section.blocks]
-            frames = map(digest_of, (facts.results, facts.curves, facts.costs))
-            page = looked_up(page, [report.title, *sorted(also), *linked, *frames, repr(facts.runs)], folder)
+            page = looked_up(page, [report.title, *sorted(also), *linked, key], folder)
         section = Section(_NAME, "", [], [], []) if page.made else make()
         section = replace(section, sweep=page.name, notices=[*standing(moved), *section.notices])
         return replace(report, sections=[*report.sections, section], sweeps=(*report.sweeps, page))

@@ -14,7 +14,7 @@ import pandas as pd
 
 from spmark.impls.core.record import MatrixKind
 from spmark.report.derive.cases import PROBLEM
-from spmark.report.derive.groups import groups_of, panels_of
+from spmark.report.derive.groups import groups_of, in_panel_order
 from spmark.report.derive.statistics import mean_of
 from spmark.report.tables.cells import number
 from spmark.report.tables.table import Table
@@ -26,6 +26,7 @@ COLUMNS = (
 CLOSE = 0.02
 """Share of the winner's speed-up by which the second may be slower, and still count as fast."""
 _ROW = ["op", "dtype", "matrix"]
+_PLACE = ["op", "dtype", "place", "width"]
 _RIVALS = 3
 """Implementations that were tried on a matrix of the map, where any matrix has so many."""
 
@@ -85,12 +86,8 @@ def winners(derived: pd.DataFrame) -> pd.DataFrame:
     group, order = groups_of(derived)
     ranked = ranked.assign(group=group.reindex(ranked.index), first=~ranked.duplicated(list(PROBLEM)))
     ranked = ranked.assign(place=ranked["group"].map({name: place for place, name in enumerate(order)}))
-    made = [
-        (*panel, part["group"].iloc[0], width, *_winner(part))
-        for panel, of_panel in panels_of(ranked)
-        for (_, width), part in of_panel.groupby(["place", "width"])
-    ]
-    return pd.DataFrame(made, columns=list(COLUMNS))
+    made = in_panel_order(_standing(ranked).sort_values(["place", "width"], kind="stable"))
+    return made.assign(matrix=made["place"].map(dict(enumerate(order))))[list(COLUMNS)]
 
 
 def winner_map(derived: pd.DataFrame, baseline: str, systems: Collection[str] = ()) -> WinnerMap:
@@ -135,11 +132,14 @@ def _with_systems(found: pd.DataFrame, derived: pd.DataFrame, systems: Collectio
     return kept.reset_index(drop=True) if len(kept) else found
 
 
-def _winner(rows: pd.DataFrame) -> tuple[object, ...]:
-    """Give implementation, speed-up and wins of the winner, matrices, the second with its speed-up, and the tried."""
-    by = rows.groupby("implementation", sort=True)
+def _standing(rows: pd.DataFrame) -> pd.DataFrame:
+    """Give each place's winner and second with their speed-ups, its wins, the matrices, and who was tried."""
+    by = rows.groupby([*_PLACE, "implementation"], sort=True)
     standing = pd.DataFrame({"wins": by["first"].sum(), "speedup": by["speedup"].agg(mean_of)})
-    standing = standing.sort_values(["wins", "speedup"], ascending=False, kind="stable")
-    best, others = standing.iloc[0], standing.iloc[1:]
-    wins, matrices = int(best["wins"]), rows["matrix"].nunique()
-    return standing.index[0], best["speedup"], wins, matrices, others.index[0], others["speedup"].iloc[0], len(standing)
+    standing = standing.sort_values(["wins", "speedup"], ascending=False, kind="stable").reset_index()
+    best, others = standing.drop_duplicates(_PLACE), standing[standing.duplicated(_PLACE)]
+    second = others.drop_duplicates(_PLACE).rename(columns={"implementation": "next", "speedup": "next_speedup"})
+    of_place = rows.groupby(_PLACE)
+    counts = {"matrices": of_place["matrix"].nunique(), "tried": of_place["implementation"].nunique()}
+    made = best.merge(second.drop(columns="wins"), on=_PLACE, validate="one_to_one")
+    return made.merge(pd.DataFrame(counts), left_on=_PLACE, right_index=True, validate="one_to_one")

@@ -42,7 +42,7 @@ def test_stages_stand_on_a_terminal(drawn, monkeypatch, caplog):
     monkeypatch.setattr(command, "console", lambda as_json: screen)
     drawn("a")
     stages = [record.getMessage() for record in caplog.records]
-    assert stages[:2] == ["reading records", "answering the papers' claims"]
+    assert stages[:3] == ["reading records", "deriving speed-ups", "answering the papers' claims"]
     assert stages[-1] == "writing pages, figures and tables"
     # A terminal is written ten times a second, and figures take longer.
     assert "drawing figures: " in screen.file.getvalue()
