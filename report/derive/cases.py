@@ -18,7 +18,7 @@ import pandas as pd
 from spmark.impls.core.interfaces import CHOOSING_PHASES
 from spmark.impls.core.load import Load
 from spmark.impls.core.record import Environment, Status
-from spmark.report.derive.statistics import Interval, break_even, floor_us, median_interval, ratio_interval
+from spmark.report.derive.statistics import Interval, break_even, floor_us, median_interval, ratio_intervals
 
 WIDE = 0.02
 """Relative half-width from which a median's interval is flagged: twice what sampling aims at."""
@@ -93,7 +93,7 @@ def derive(frame: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
     against = scaled.mask(interleaved, frame["baseline_samples_us"]).mask(itself, samples)
     against = against.where(source != "", nothing)
     median = _intervals("median_us", map(median_interval, samples), frame.index)
-    speedup = _intervals("speedup", map(ratio_interval, against.mask(itself, nothing), samples), frame.index)
+    speedup = _intervals("speedup", ratio_intervals(against.mask(itself, nothing), samples), frame.index)
     median_us, baseline_us = median["median_us"], medians(against)
     shares = {
         name: pd.Series(list(map(floor_us, frame[amount], frame[rate])), frame.index, float) / median_us

@@ -106,6 +106,21 @@ def ratio_interval(numerator: ArrayLike, denominator: ArrayLike, seed: int = 0) 
     return Interval(ratio, *_ends_of_ratio(above.tobytes(), below.tobytes(), seed))
 
 
+def ratio_intervals(numerators: Iterable[ArrayLike], denominators: Iterable[ArrayLike]) -> list[Interval]:
+    """Give `ratio_interval` of each pair of samples, in order.
+
+    Pairs of as many samples are taken one after another: these have the same resamples, which are drawn once.
+    """
+    pairs = [
+        (np.asarray(above, np.float64), np.asarray(below, np.float64))
+        for above, below in zip(numerators, denominators, strict=True)
+    ]
+    found = [NOTHING] * len(pairs)
+    for place in sorted(range(len(pairs)), key=lambda place: pairs[place][0].size):
+        found[place] = ratio_interval(*pairs[place])
+    return found
+
+
 @lru_cache(maxsize=1 << 15)
 def _ends_of_ratio(numerator: bytes, denominator: bytes, seed: int) -> tuple[float, float]:
     """Give the interval of a ratio of medians; a page, its device's overview and the scorecard ask for the same."""

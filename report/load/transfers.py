@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
+from spmark.impls.core.errors import RecordError
+from spmark.impls.core.guard import reading
 from spmark.impls.core.plausible import read_transfer_facts
 from spmark.impls.core.transferfacts import TransferCost, TransferCurve, TransferFact, TransferResult, TransferRun
 from spmark.report.load.records import SUFFIXES, TRANSFERS
@@ -61,6 +64,21 @@ def load_transfers(paths: Sequence[Path]) -> TransferFacts:
         _frame(facts, TransferCost),
         tuple(TransferRun.model_validate_json(run) for run in runs),
     )
+
+
+def digest_of_transfers(paths: Sequence[Path]) -> str:
+    """Give the digest of the files that `load_transfers` reads.
+
+    Raises
+    ------
+    RecordError
+        A file cannot be read.
+    """
+    digest = hashlib.sha256()
+    for file in _files(paths):
+        with reading(file, "facts of a study", RecordError):
+            digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()
 
 
 def _files(paths: Iterable[Path]) -> list[Path]:

@@ -22,13 +22,13 @@ from spmark.report.load.candidates import OF_CASE, begin_candidates, candidate_d
 from spmark.report.load.each import each
 from spmark.report.load.records import begin_records, record_files, sweep_name
 from spmark.report.load.texts import python_texts
-from spmark.report.load.transfers import TransferFacts, load_transfers
+from spmark.report.load.transfers import TransferFacts, digest_of_transfers, load_transfers
 from spmark.report.page.compose import compose
 from spmark.report.page.content import ListedSweep, PaperPage, Report, Section, SweepPage
 from spmark.report.page.made import MadeSweep, ReportFolder, all_anew, digest_of_bytes, read_made, write_made
 from spmark.report.page.markdown import markdown, section_markdown
 from spmark.report.page.pages import FIGURES, LIBRARY, SWEEPS, TABLES, VENDOR, PagePlace, pages, pages_of, places_of
-from spmark.report.page.transfers import digest_of_facts, moved_of, moved_section, with_studies
+from spmark.report.page.transfers import moved_of, moved_section, with_studies
 from spmark.report.tables.latex import latex
 from spmark.report.tables.spreadsheet import csv_of
 from spmark.report.tables.table import Chapter, Table
@@ -119,7 +119,7 @@ def report_of(
     much = sum(file.stat().st_size for file in record_files(folders)) >= _WORTH_READING
     studied = each([partial(_studied, folders, paper)], [1], pool if much else None)
     records = begin_records(folders, pool if much else None, by_sweep=True)()
-    facts, moved, key = next(studied)
+    facts, moved = next(studied)
     if len(records) < WORTH_HELPERS:
         pool = None
     devices = list(map(str, records["device"].unique()))
@@ -133,12 +133,16 @@ def report_of(
         records, baseline, title, paper, begin, moved=moved, listed=listed, unseen=unseen, folder=folder, pool=pool,
         also=also,
     )  # fmt: skip
-    return with_studies(report, studies, moved, key, folder, also=also) if moved and studies else report
+    return (
+        with_studies(report, studies, moved, digest_of_transfers(folders), folder, also=also)
+        if moved and studies
+        else report
+    )
 
 
-def _studied(folders: Sequence[Path], paper: PaperPage | None) -> tuple[TransferFacts, Moved | None, str]:
+def _studied(folders: Sequence[Path], paper: PaperPage | None) -> tuple[TransferFacts, Moved | None]:
     facts = load_transfers(folders)
-    return facts, moved_of(facts, paper), digest_of_facts(facts)
+    return facts, moved_of(facts, paper)
 
 
 def _unseen(folders: Sequence[Path], devices: Iterable[str]) -> frozenset[tuple[str, str]]:

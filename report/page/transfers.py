@@ -11,7 +11,6 @@ from typing import Any
 import pandas as pd
 
 from spmark.report.claims.scorecard import scorecard_tables
-from spmark.report.derive.kept import digest_of, digest_of_texts
 from spmark.report.derive.methods import SAID, known_methods
 from spmark.report.derive.transfers import AHEAD, BEHIND, MISSING, NOT_CLEARLY, Moved, derive_moved, panels_of
 from spmark.report.figures.plot import Drawing, Form, render
@@ -42,12 +41,6 @@ def moved_of(facts: TransferFacts, paper: PaperPage | None) -> Moved | None:
     return derive_moved(facts.results, facts.curves, methods)
 
 
-def digest_of_facts(facts: TransferFacts) -> str:
-    """Give the digest of studies' facts."""
-    frames = map(digest_of, (facts.results, facts.curves, facts.costs))
-    return digest_of_texts([*frames, repr(facts.runs)])
-
-
 def with_studies(
     report: Report,
     make: Callable[[], Section],
@@ -71,7 +64,7 @@ def with_studies(
     moved : Moved
         As for `moved_section`.
     key : str
-        What `digest_of_facts` gives.
+        Digest of the facts' files, as `spmark.report.load.transfers.digest_of_transfers` gives it.
     folder : ReportFolder, optional
         As for `spmark.report.page.compose.compose`.
     also : set of Form

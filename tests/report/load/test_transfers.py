@@ -11,7 +11,7 @@ import pytest
 
 from spmark.impls.core.errors import RecordError
 from spmark.report.load.records import load_records, record_files
-from spmark.report.load.transfers import load_transfers
+from spmark.report.load.transfers import digest_of_transfers, load_transfers
 
 
 @pytest.fixture
@@ -34,6 +34,13 @@ def test_an_archive_and_a_named_file_are_read(folder: Path, tmp_path: Path) -> N
     packed.parent.mkdir()
     packed.write_bytes(gzip.compress(plain.read_bytes()))
     assert load_transfers([packed.parent]).results.equals(load_transfers([plain]).results)
+
+
+def test_a_digest_tells_other_facts(folder: Path) -> None:
+    before = digest_of_transfers([folder.parent])
+    assert digest_of_transfers([folder / "transfers.jsonl"]) == before
+    moved_fakes.write(folder, moved_fakes.results(seeds=(0, 1), matrices=2))
+    assert digest_of_transfers([folder.parent]) != before
 
 
 def test_the_later_result_counts(folder: Path) -> None:
