@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import forkserver, get_context
 
 from spmark.impls.core.cores import allowed_cores
 from spmark.impls.core.errors import SpmarkError
@@ -23,7 +23,7 @@ Python's 700 take a seventh of a report's time.
 
 
 @contextmanager
-def helpers(*modules: str) -> Iterator[Executor | None]:
+def helpers(*modules: str, at_once: bool = False) -> Iterator[Executor | None]:
     """Give a pool of processes, which start with the first call; None on one core.
 
     Meanwhile this process collects cycles rarely, and so do the helpers. The program must be importable: a script needs
@@ -33,6 +33,8 @@ def helpers(*modules: str) -> Iterator[Executor | None]:
     ----------
     modules : str
         Imported once for all helpers.
+    at_once : bool
+        Whether these imports begin now, beside those of this process: for what is certain to need helpers.
 
     Raises
     ------
@@ -42,20 +44,22 @@ def helpers(*modules: str) -> Iterator[Executor | None]:
     usual = gc.get_threshold()
     gc.set_threshold(_RARELY, *usual[1:])
     try:
-        with _pool(modules) as pool:
+        with _pool(modules, at_once=at_once) as pool:
             yield pool
     finally:
         gc.set_threshold(*usual)
 
 
 @contextmanager
-def _pool(modules: Sequence[str]) -> Iterator[Executor | None]:
+def _pool(modules: Sequence[str], *, at_once: bool) -> Iterator[Executor | None]:
     cores = len(allowed_cores())
     if cores == 1:
         yield None
         return
     context = get_context("forkserver")
     context.set_forkserver_preload([*modules])
+    if at_once:
+        forkserver.ensure_running()
     pool = ProcessPoolExecutor(cores, context, _set_up, (logging.getLogger().level,))
     try:
         yield pool

@@ -47,6 +47,10 @@ from spmark.report.tables.winners import winner_map
 _log = logging.getLogger(__name__)
 
 
+def _no_studies() -> None:
+    """Give no studies of moved models."""
+
+
 def compose(
     frame: pd.DataFrame,
     baseline: str | None = None,
@@ -54,7 +58,7 @@ def compose(
     paper: PaperPage | None = None,
     begin: Callable[[], Callable[[], pd.DataFrame]] | None = None,
     *,
-    moved: Moved | None = None,
+    moved: Callable[[], Moved | None] = _no_studies,
     listed: Mapping[str, ListedSweep] = MappingProxyType({}),
     unseen: frozenset[tuple[str, str]] = frozenset(),
     folder: ReportFolder | None = None,
@@ -77,8 +81,8 @@ def compose(
     begin : callable, optional
         Begins to read what searches saw, as `spmark.report.load.candidates.begin_candidates` does; called only where a
         sweep's pages are made.
-    moved : Moved, optional
-        Studies of moved models, which answer claims beside the records.
+    moved : callable
+        Gives studies of moved models, which answer claims beside the records; asked once helpers are at work.
     listed : mapping of str to ListedSweep
         What is known of packaged sweeps, by name.
     unseen : set of (str, str)
@@ -119,7 +123,8 @@ def compose(
     anew = all_anew(folder)
     seen = cache(begin() if begin and anew else partial(_candidates, begin))
     _log.info("answering the papers' claims")
-    answering = [begin_answers(rows, papers, moved, pool) for rows in of_devices.values()]
+    studies = moved()
+    answering = [begin_answers(rows, papers, studies, pool) for rows in of_devices.values()]
     elsewhere = {case for of in found if (of.device, of.sweep) in unseen for case in of.searched}
     told = [_of_unseen(of, unseen, elsewhere) for of in found]
     pages = _pages(found, packaged, {device: frozenset(rows["case_id"]) for device, rows in of_devices.items()})

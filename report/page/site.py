@@ -15,20 +15,18 @@ from types import MappingProxyType
 
 from spmark.impls.core.errors import RecordError
 from spmark.report.derive.remember import remembering
-from spmark.report.derive.transfers import Moved
 from spmark.report.figures.plot import Drawing, Form
 from spmark.report.load.asset import absence, absent_candidates
 from spmark.report.load.candidates import OF_CASE, begin_candidates, candidate_digests
 from spmark.report.load.each import each
 from spmark.report.load.records import begin_records, record_files, sweep_name
 from spmark.report.load.texts import python_texts
-from spmark.report.load.transfers import TransferFacts, digest_of_transfers, load_transfers
 from spmark.report.page.compose import compose
 from spmark.report.page.content import ListedSweep, PaperPage, Report, Section, SweepPage
 from spmark.report.page.made import MadeSweep, ReportFolder, all_anew, digest_of_bytes, read_made, write_made
 from spmark.report.page.markdown import markdown, section_markdown
 from spmark.report.page.pages import FIGURES, LIBRARY, SWEEPS, TABLES, VENDOR, PagePlace, pages, pages_of, places_of
-from spmark.report.page.transfers import moved_of, moved_section, with_studies
+from spmark.report.page.transfers import Studies
 from spmark.report.tables.latex import latex
 from spmark.report.tables.spreadsheet import csv_of
 from spmark.report.tables.table import Chapter, Table
@@ -117,32 +115,20 @@ def report_of(
     """
     _log.info("reading records")
     much = sum(file.stat().st_size for file in record_files(folders)) >= _WORTH_READING
-    studied = each([partial(_studied, folders, paper)], [1], pool if much else None)
+    studies = Studies(folders, paper, also, pool if much else None)
     records = begin_records(folders, pool if much else None, by_sweep=True)()
-    facts, moved = next(studied)
     if len(records) < WORTH_HELPERS:
         pool = None
     devices = list(map(str, records["device"].unique()))
     folder = ReportFolder(out, read_made(out), candidate_digests(folders, devices)) if out else None
     begin = partial(begin_candidates, folders, records[list(OF_CASE)], pool)
     unseen = _unseen(folders, devices)
-    studies = partial(moved_section, facts, moved, also) if moved else None
-    if studies and pool and all_anew(folder):
-        studies = partial(next, each([studies], [1], pool))
+    moved = partial(studies.begin, pool if all_anew(folder) else None)
     report = compose(
         records, baseline, title, paper, begin, moved=moved, listed=listed, unseen=unseen, folder=folder, pool=pool,
         also=also,
     )  # fmt: skip
-    return (
-        with_studies(report, studies, moved, digest_of_transfers(folders), folder, also=also)
-        if moved and studies
-        else report
-    )
-
-
-def _studied(folders: Sequence[Path], paper: PaperPage | None) -> tuple[TransferFacts, Moved | None]:
-    facts = load_transfers(folders)
-    return facts, moved_of(facts, paper)
+    return studies.beside(report, folder)
 
 
 def _unseen(folders: Sequence[Path], devices: Iterable[str]) -> frozenset[tuple[str, str]]:
@@ -186,10 +172,8 @@ def write_site(report: Report, out: Path, pool: Executor | None = None) -> Path:
     asked = [sweep for sweep in _pages(report) if not (sweep and sweep.made)]
     of_asked = [replace(report, sections=list(map(_lean, _of(report, sweep)))) for sweep in asked]
     tasks = [partial(_texts, of, sweep, places) for of, sweep in zip(of_asked, asked, strict=True)]
-    blocks = (block for section in report.sections if section.sweep for block in section.blocks)
-    rows = sum(len(block.frame) for block in blocks if isinstance(block, Table))
-    sizes = [sum(len(section.blocks) for section in of.sections) for of in of_asked]
-    texts_of = each(tasks, sizes, pool if rows >= WORTH_HELPERS else None)
+    sizes = list(map(_rows, of_asked))
+    texts_of = each(tasks, sizes, pool if sum(sizes) >= WORTH_HELPERS else None)
     made: dict[str, str] = {}
     sweeps = {page.name: page.made for page in report.sweeps if page.made}
     for page in (page for page in report.sweeps if page.made):
@@ -247,6 +231,12 @@ def _pages(report: Report) -> Sequence[SweepPage | None]:
 
 def _of(report: Report, sweep: SweepPage | None) -> list[Section]:
     return [section for section in report.sections if section.sweep == (sweep.name if sweep else "")]
+
+
+def _rows(report: Report) -> int:
+    """Give the rows of a report's tables."""
+    blocks = (block for section in report.sections for block in section.blocks)
+    return sum(len(block.frame) for block in blocks if isinstance(block, Table))
 
 
 def _lean(section: Section) -> Section:

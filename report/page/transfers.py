@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from math import isnan
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -15,8 +18,9 @@ from spmark.report.derive.methods import SAID, known_methods
 from spmark.report.derive.transfers import AHEAD, BEHIND, MISSING, NOT_CLEARLY, Moved, derive_moved, panels_of
 from spmark.report.figures.plot import Drawing, Form, render
 from spmark.report.figures.transfers import moved_plots, undrawn
+from spmark.report.load.each import each
 from spmark.report.load.records import load_records
-from spmark.report.load.transfers import TransferFacts
+from spmark.report.load.transfers import TransferFacts, digest_of_transfers, load_transfers
 from spmark.report.page.content import NO_RECORDS, PaperPage, Report, Section, SweepPage
 from spmark.report.page.facts import Facts
 from spmark.report.page.made import ReportFolder, looked_up
@@ -41,50 +45,77 @@ def moved_of(facts: TransferFacts, paper: PaperPage | None) -> Moved | None:
     return derive_moved(facts.results, facts.curves, methods)
 
 
-def with_studies(
-    report: Report,
-    make: Callable[[], Section],
-    moved: Moved,
-    key: str,
-    folder: ReportFolder | None = None,
-    *,
-    also: AbstractSet[Form] = frozenset(),
-) -> Report:
-    """Add a section about studies to a report, whose page says first how the subject stands beside its baselines.
+class Studies:
+    """Studies of moved models under folders, which are read and drawn beside the records."""
 
-    Beside records the section has a page of its own, and the scorecard of a device has the answers of studies. Alone it
-    stands on the landing page and has a scorecard of its own.
+    def __init__(
+        self, folders: Sequence[Path], paper: PaperPage | None, also: AbstractSet[Form], pool: Executor | None
+    ) -> None:
+        """Begin to read, in a process of the pool.
 
-    Parameters
-    ----------
-    report : Report
-        Of the records.
-    make : callable
-        Gives what `moved_section` gives; not called where ``folder`` has the page.
-    moved : Moved
-        As for `moved_section`.
-    key : str
-        Digest of the facts' files, as `spmark.report.load.transfers.digest_of_transfers` gives it.
-    folder : ReportFolder, optional
-        As for `spmark.report.page.compose.compose`.
-    also : set of Form
-        Further forms that figures are drawn in.
-    """
-    if report.sections:
-        page = SweepPage(_NAME, _NAME.capitalize())
-        if folder:
-            # The page links the landing page and, where the landing page has one, its scorecard.
-            linked = [block.name for section in report.sections if not section.sweep for block in section.blocks]
-            page = looked_up(page, [report.title, *sorted(also), *linked, key], folder)
-        section = Section(_NAME, "", [], [], []) if page.made else make()
-        section = replace(section, sweep=page.name, notices=[*standing(moved), *section.notices])
-        return replace(report, sections=[*report.sections, section], sweeps=(*report.sweeps, page))
-    section = make()
-    notices = [*standing(moved), *(notice for notice in report.notices if notice != NO_RECORDS)]
-    cards = scorecard_tables(load_records([]), [known_methods().subject], moved)
-    section.blocks.extend(replace(card, chapter=Chapter.SCORECARD) for card in cards)
-    title = f"{report.title}: {_NAME}" if report.title == "spmark" else report.title
-    return Report(title, notices, [section])
+        Parameters
+        ----------
+        folders, paper, also
+            As for `spmark.report.page.site.report_of`.
+        pool : Executor, optional
+            Reads at once; this process reads once it is asked by default.
+        """
+        self._folders, self._also = folders, also
+        self._reading = each([partial(_studied, folders, paper)], [1], pool)
+        self._moved: Moved | None = None
+        self._section: Iterator[Section] = iter(())
+
+    def begin(self, pool: Executor | None) -> Moved | None:
+        """Give the studies, if there are any; a pool then begins to draw their section.
+
+        Raises
+        ------
+        RecordError
+            A file cannot be read, or a complete line is no fact.
+        """
+        for facts, moved in self._reading:
+            self._moved = moved
+            if moved:
+                self._section = each([partial(moved_section, facts, moved, self._also)], [1], pool)
+        return self._moved
+
+    def beside(self, report: Report, folder: ReportFolder | None) -> Report:
+        """Add the section about studies to a report, whose page says first how the subject stands beside its baselines.
+
+        Beside records the section has a page of its own, and the scorecard of a device has the answers of studies.
+        Alone it stands on the landing page and has a scorecard of its own.
+
+        Parameters
+        ----------
+        report : Report
+            Of the records.
+        folder : ReportFolder, optional
+            As for `spmark.report.page.compose.compose`; the section is not drawn where the folder has its page.
+        """
+        moved = self.begin(None)
+        if not moved:
+            return report
+        if report.sections:
+            page = SweepPage(_NAME, _NAME.capitalize())
+            if folder:
+                # The page links the landing page and, where the landing page has one, its scorecard.
+                linked = [block.name for section in report.sections if not section.sweep for block in section.blocks]
+                parts = [report.title, *sorted(self._also), *linked, digest_of_transfers(self._folders)]
+                page = looked_up(page, parts, folder)
+            section = Section(_NAME, "", [], [], []) if page.made else next(self._section)
+            section = replace(section, sweep=page.name, notices=[*standing(moved), *section.notices])
+            return replace(report, sections=[*report.sections, section], sweeps=(*report.sweeps, page))
+        section = next(self._section)
+        notices = [*standing(moved), *(notice for notice in report.notices if notice != NO_RECORDS)]
+        cards = scorecard_tables(load_records([]), [known_methods().subject], moved)
+        section.blocks.extend(replace(card, chapter=Chapter.SCORECARD) for card in cards)
+        title = f"{report.title}: {_NAME}" if report.title == "spmark" else report.title
+        return Report(title, notices, [section])
+
+
+def _studied(folders: Sequence[Path], paper: PaperPage | None) -> tuple[TransferFacts, Moved | None]:
+    facts = load_transfers(folders)
+    return facts, moved_of(facts, paper)
 
 
 def moved_section(facts: TransferFacts, moved: Moved, also: AbstractSet[Form] = frozenset()) -> Section:

@@ -17,6 +17,9 @@ from spmark.suite.helpers import helpers
 if TYPE_CHECKING:
     from spmark.report.page.content import PaperPage, Report
 
+_MANY_BYTES = 1 << 20
+"""Size of record files from which helpers are certain to be asked."""
+
 
 def draw(
     results: Sequence[Path],
@@ -59,12 +62,12 @@ def _written(
     *,
     also: Collection[str],
 ) -> tuple[Report, Path]:
-    from spmark.report.figures.plot import Form
-    from spmark.report.page.site import report_of, write_site
-    from spmark.suite.listed import PackagedSweeps
+    with helpers("spmark.report.page.site", at_once=_bytes_of(folders) >= _MANY_BYTES) as pool:
+        from spmark.report.figures.plot import Form
+        from spmark.report.page.site import report_of, write_site
+        from spmark.suite.listed import PackagedSweeps
 
-    chosen = _paper(paper) if paper else None
-    with helpers("spmark.report.page.site") as pool:
+        chosen = _paper(paper) if paper else None
         report = report_of(
             folders,
             baseline,
@@ -81,6 +84,12 @@ def _written(
                 "quickstart) and name the folder that it says"
             )
         return report, write_site(report, out, pool)
+
+
+def _bytes_of(folders: Sequence[Path]) -> int:
+    """Give the size of record files, without the imports that reading them takes."""
+    files = (file for folder in folders for file in folder.rglob("records.jsonl*"))
+    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def _paper(name: str) -> PaperPage:

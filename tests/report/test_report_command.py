@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import logging
@@ -35,6 +36,20 @@ def test_the_number_of_cores_changes_no_byte(drawn, monkeypatch):
     monkeypatch.setattr(site, "WORTH_HELPERS", 1)
     assert drawn("helped") == alone
     assert "index.html" in alone
+
+
+@pytest.mark.parametrize(("many", "at_once"), [(1, True), (1 << 20, False)])
+def test_only_many_records_start_helpers_before_they_are_read(drawn, monkeypatch, many, at_once):
+    asked = []
+
+    def counted(*modules, **how):
+        asked.append(how)
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr(command, "_MANY_BYTES", many)
+    monkeypatch.setattr(command, "helpers", counted)
+    drawn("a")
+    assert asked == [{"at_once": at_once}]
 
 
 def test_stages_stand_on_a_terminal(drawn, monkeypatch, caplog):

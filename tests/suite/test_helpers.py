@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -40,6 +42,19 @@ def test_cycles_are_collected_rarely_and_afterwards_as_before(monkeypatch, cores
         assert gc.get_threshold()[0] > 10 * before[0]
         assert pool is None or pool.submit(gc.get_threshold).result() == gc.get_threshold()
     assert gc.get_threshold() == before
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_the_process_that_imports_for_all_starts_when_it_is_told(at_once):
+    script = (
+        "from multiprocessing import forkserver\n"
+        "from spmark.suite import helpers as module\n"
+        "module.allowed_cores = lambda: [0, 1]\n"
+        f"with module.helpers('json', at_once={at_once}):\n"
+        "    print(forkserver._forkserver._forkserver_pid is not None)\n"
+    )
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert told.stdout == f"{at_once}\n"
 
 
 def test_a_killed_helper_is_one_message(two_cores):
