@@ -26,7 +26,9 @@ from spmark.report.figures.variants import RATIOS, drawable, variant_ratios
 _log = logging.getLogger(__name__)
 
 
-def draw_all(derived: pd.DataFrame, baseline: str | None, also: AbstractSet[Form] = frozenset()) -> Iterator[Drawing]:
+def draw_all(
+    derived: pd.DataFrame, baseline: str | None, also: AbstractSet[Form] = frozenset(), which: slice = slice(None)
+) -> Iterator[Drawing]:
     """Give every figure that the records of one device can fill, but for those of `draw_searches`.
 
     Parameters
@@ -37,11 +39,13 @@ def draw_all(derived: pd.DataFrame, baseline: str | None, also: AbstractSet[Form
         What the speed-ups are over, for captions and axes.
     also : set of Form
         As for `spmark.report.figures.plot.render`.
+    which : slice
+        Which of all figures are drawn.
     """
     kept = with_results(derived)
     resultless = sorted(set(derived["label"]) - set(kept["label"]))
     left_out = f" Without any result here, so not drawn: {', '.join(resultless)}." if resultless else ""
-    for drawing in _drawn(_plots(kept, baseline), also):
+    for drawing in _drawn(_plots(kept, baseline)[which], also):
         yield replace(drawing, caption=drawing.caption + left_out)
 
 

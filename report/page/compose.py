@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -19,29 +19,19 @@ from spmark.impls.core.record import Status
 from spmark.report.claims.published import PAPERS, load_published
 from spmark.report.derive.cases import baseline_names, choose_baseline, derive, each_problem_once
 from spmark.report.derive.kept import Derivation, derived, digest_of_texts
-from spmark.report.derive.remember import remembering
+from spmark.report.derive.shares import joined, shares_of
 from spmark.report.derive.transfers import Moved
-from spmark.report.figures.all import draw_all, draw_searches, with_results
-from spmark.report.figures.costmodel import cost_model_table
-from spmark.report.figures.plot import Drawing, Form
-from spmark.report.figures.predictions import agreement_table
-from spmark.report.figures.roof import roof_table
-from spmark.report.figures.variants import variant_table
-from spmark.report.load.candidates import COLUMNS, measured_each
+from spmark.report.figures.plot import Form
+from spmark.report.load.candidates import COLUMNS
 from spmark.report.load.each import each
 from spmark.report.load.records import current
 from spmark.report.page.claims import begin_answers
 from spmark.report.page.content import NO_RECORDS, Coverage, ListedSweep, PaperPage, Report, Section, SweepPage
-from spmark.report.page.facts import MEASURED, UNSEEN, facts_of, notices_of, versions_of
+from spmark.report.page.facts import MEASURED, UNSEEN, facts_of, versions_of
 from spmark.report.page.made import ReportFolder, all_anew, looked_up
-from spmark.report.page.points import points_of
+from spmark.report.page.sections import begin_sections, named
 from spmark.report.page.sweepcases import SweepCases, found_in
-from spmark.report.tables import results as tables
-from spmark.report.tables.choices import choice_table
-from spmark.report.tables.extrapolated import extrapolated_table
-from spmark.report.tables.peers import best_other_table
 from spmark.report.tables.systems import systems_table
-from spmark.report.tables.table import Table
 from spmark.report.tables.winners import winner_map
 
 _log = logging.getLogger(__name__)
@@ -115,10 +105,11 @@ def compose(
     papers = (paper.name,) if paper and paper.name in PAPERS else ()
     packaged = {name: listed.get(name) for name in names}
     found = found_in(frame, baseline, packaged, alone=len(names) == 1)
-    sizes = [len(of.cases) for of in found]
     of_devices = {str(device): rows for device, rows in frame.groupby("device", sort=False)}
     _log.info("deriving speed-ups")
-    deriving = each([partial(derived, of.cases, of.baseline) for of in found], sizes, pool)
+    shares = [shares_of(of.cases) for of in found]
+    tasks = [(share, of.baseline) for of, parts in zip(found, shares, strict=True) for share in parts]
+    deriving = each([partial(derived, *task) for task in tasks], [len(share) for share, _ in tasks], pool)
     # Where pages may stay, it is not known yet whether anybody asks for what searches saw.
     anew = all_anew(folder)
     seen = cache(begin() if begin and anew else partial(_candidates, begin))
@@ -128,17 +119,19 @@ def compose(
     elsewhere = {case for of in found if (of.device, of.sweep) in unseen for case in of.searched}
     told = [_of_unseen(of, unseen, elsewhere) for of in found]
     pages = _pages(found, packaged, {device: frozenset(rows["case_id"]) for device, rows in of_devices.items()})
-    derivations = list(deriving)
+    derivations = [
+        joined([next(deriving) for _ in parts], of.cases.index) for of, parts in zip(found, shares, strict=True)
+    ]
     keys = _keys(found, derivations, told, frame, folder.candidates) if folder else {}
     pairs = zip(found, derivations, strict=True)
     of_sweeps = [replace(of, cases=of.cases.assign(**derivation.columns)) for of, derivation in pairs]
     # Where every page is new, helpers draw while this process waits for the claims and looks over all records.
-    drawing = partial(_sections, of_sweeps, seen=seen, wanted=baseline, pool=pool, also=also)
+    drawing = partial(begin_sections, of_sweeps, seen=seen, wanted=baseline, pool=pool, also=also)
     sections = drawing(frozenset()) if anew else None
     overviews = [_overview_of(kept[kept["device"] == device], of_sweeps, baseline) for device in of_devices]
     cards = [answers() for answers in answering]
     overviews = [
-        replace(of, blocks=[*of.blocks, *_named(answered, path_component(of.device))])
+        replace(of, blocks=[*of.blocks, *named(answered, path_component(of.device))])
         for of, answered in zip(overviews, cards, strict=True)
     ]
     if folder:
@@ -158,37 +151,6 @@ def compose(
 
 def _candidates(begin: Callable[[], Callable[[], pd.DataFrame]] | None) -> pd.DataFrame:
     return begin()() if begin else pd.DataFrame(columns=list(COLUMNS))
-
-
-def _sections(
-    of_sweeps: Sequence[SweepCases],
-    done: AbstractSet[str],
-    *,
-    seen: Callable[[], pd.DataFrame],
-    wanted: str | None,
-    pool: Executor | None,
-    also: AbstractSet[Form],
-) -> Iterator[Section]:
-    """Give the section of each device's cases of each sweep, empty for those that are done; a pool begins at once."""
-    asked = [of for of in of_sweeps if of.sweep not in done]
-    making = [partial(_of_sweep, of.without_samples(), wanted, also) for of in asked]
-    made = each(making, [len(of.cases) for of in asked], pool)
-    if asked:
-        _log.info("reading what searches saw")  # a pool draws meanwhile
-    saw = measured_each([of.cases for of in asked], seen()) if asked else []
-    searches = [partial(_of_searches, one, _labels(of.cases), also) for of, one in zip(asked, saw, strict=True)]
-    of_searches = each(searches, list(map(len, saw)), pool)
-    return (
-        Section(of.device, "", [], [], [], of.sweep)
-        if of.sweep in done
-        else _beside_figures(next(made), next(of_searches), of.prefix)
-        for of in of_sweeps
-    )
-
-
-def _labels(cases: pd.DataFrame) -> pd.DataFrame:
-    """Give what pictures of searches need to know of a page's cases."""
-    return with_results(cases)[["device", "label", "implementation"]]
 
 
 def _keys(
@@ -242,49 +204,6 @@ def _of_paper(frame: pd.DataFrame, paper: PaperPage) -> tuple[pd.DataFrame, list
     return frame, [f"No record here is of a sweep of {paper.name} ({known}): all records are shown."]
 
 
-def _of_sweep(of: SweepCases, wanted: str | None, also: AbstractSet[Form]) -> Section:
-    """Give the section of one device's cases of one sweep, but for what its searches saw."""
-    with remembering():
-        return _section(of, wanted, list(draw_all(of.cases, of.baseline, also)))
-
-
-def _of_searches(seen: pd.DataFrame, labels: pd.DataFrame, also: AbstractSet[Form]) -> list[Drawing | Table]:
-    """Give what a section says of its searches."""
-    with remembering():
-        return [*draw_searches(seen, labels, also), agreement_table(seen), choice_table(seen)]
-
-
-def _beside_figures(section: Section, of_searches: Sequence[Drawing | Table], prefix: str) -> Section:
-    """Put what is said of searches behind a section's figures."""
-    last = max((place for place, block in enumerate(section.blocks, 1) if isinstance(block, Drawing)), default=1)
-    said = _named(of_searches, prefix)
-    return replace(section, blocks=[*section.blocks[:last], *said, *section.blocks[last:]])
-
-
-def _section(of: SweepCases, wanted: str | None, figures: Sequence[Drawing]) -> Section:
-    derived, baseline = of.cases, of.baseline
-    kind = DeviceKind(derived["device_kind"].iloc[0])
-    # The times come first: figures show what is made of them, and can be many.
-    blocks: list[Drawing | Table] = [tables.times_table(derived), *figures]
-    if baseline:
-        blocks += [*tables.mean_tables(derived, baseline), tables.break_even_table(derived, baseline)]
-        blocks.append(best_other_table(derived))
-    blocks += [variant_table(derived), cost_model_table(derived), extrapolated_table(derived)]
-    if kind is DeviceKind.HOST_SIMT:
-        blocks.append(tables.checked_table(derived))
-    blocks += [
-        tables.failure_groups(derived),
-        tables.failure_table(derived),
-        tables.case_table(derived),
-        roof_table(derived),
-    ]
-    blocks += [tables.build_table(derived, baseline), tables.flag_table(derived), tables.matrix_facts(derived)]
-    facts = [*facts_of(derived, kind, baseline), ("Versions", versions_of(derived))]
-    named = _named(blocks, of.prefix)
-    notices = notices_of(derived, baseline, wanted, of.older, of.sweep)
-    return Section(of.device, MEASURED[kind], facts, notices, named, of.sweep, points_of(derived))
-
-
 def _overview_of(kept: pd.DataFrame, of_sweeps: Sequence[SweepCases], wanted: str | None) -> Section:
     """Give the section of the device of ``kept`` on the landing page, of the sweeps with the device's baseline."""
     device, baseline = str(kept["device"].iloc[0]), choose_baseline(kept, wanted)
@@ -302,13 +221,7 @@ def _overview(pooled: pd.DataFrame, baseline: str | None) -> Section:
     }
     means = [systems_table(pooled, baseline, systems), winner_map(pooled, baseline, systems)] if baseline else []
     facts = facts_of(pooled, kind, baseline)
-    return Section(device, MEASURED[kind], facts, [], _named(means, path_component(device)))
-
-
-def _named(blocks: Sequence[Drawing | Table], prefix: str) -> list[Drawing | Table]:
-    """Keep the blocks that say something, and put a prefix before their names."""
-    said = [block for block in blocks if isinstance(block, Drawing) or not block.frame.empty]
-    return [replace(block, name=f"{prefix}-{block.name}") for block in said]
+    return Section(device, MEASURED[kind], facts, [], named(means, path_component(device)))
 
 
 def _pages(

@@ -7,8 +7,8 @@ from itertools import islice
 
 import pytest
 
-import spmark.report.page.compose as composing
 from spmark.report.derive import kept
+from spmark.report.page import sections
 from spmark.report.page.made import MADE, read_made
 from spmark.report.page.site import write_report
 
@@ -22,21 +22,21 @@ def bytes_of(index):
 @pytest.fixture(autouse=True)
 def one_figure(monkeypatch):
     """Draw the first figure of each sweep alone, which takes a tenth of the time."""
-    draw = composing.draw_all
-    monkeypatch.setattr(composing, "draw_all", lambda *of, **how: islice(draw(*of, **how), 1))
+    draw = sections.draw_all
+    monkeypatch.setattr(sections, "draw_all", lambda *of, **how: islice(draw(*of, **how), 1))
 
 
 @pytest.fixture
 def drawn(monkeypatch):
     """Give the list of sweeps whose figures were drawn since the list was cleared."""
     names = []
-    draw = composing._of_sweep
+    draw = sections._drawn
 
     def counted(of, *others):
         names.append(of.sweep)
         return draw(of, *others)
 
-    monkeypatch.setattr(composing, "_of_sweep", counted)
+    monkeypatch.setattr(sections, "_drawn", counted)
     return names
 
 

@@ -17,7 +17,7 @@ from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import PROTOCOL_VERSION, Flush, Status
 from spmark.report.figures.plot import Form
 from spmark.report.load.records import load_records
-from spmark.report.page import site
+from spmark.report.page import sections, site
 from spmark.report.page.content import ListedSweep, PaperPage
 from spmark.report.page.site import report_of, write_report, write_site
 from spmark.report.tables.summary import short_table
@@ -187,6 +187,14 @@ def test_helpers_change_no_byte(records, searched_folder, tmp_path, monkeypatch)
     assert names[0] == names[1]
     for name in names[0]:
         assert (alone.parent / name).read_bytes() == (helped.parent / name).read_bytes(), name
+
+
+def test_several_processes_may_draw_one_sweep(report, tmp_path, monkeypatch):
+    folder, rows, index = report
+    monkeypatch.setattr(sections, "_ROWS", len(rows) // 3)
+    again = write_report([folder], tmp_path / "out").parent
+    files = [path for path in index.parent.rglob("*") if path.is_file()]
+    assert all(path.read_bytes() == (again / path.relative_to(index.parent)).read_bytes() for path in files)
 
 
 def test_further_forms_of_figures_are_made_where_they_are_asked_for(report, tmp_path):
