@@ -12,6 +12,7 @@ from itertools import zip_longest
 
 import pandas as pd
 
+from spmark.impls.core.cores import allowed_cores
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.report.derive.remember import remembering
 from spmark.report.figures.all import draw_all, draw_searches, with_results
@@ -32,8 +33,6 @@ from spmark.report.tables.extrapolated import extrapolated_table
 from spmark.report.tables.peers import best_other_table
 from spmark.report.tables.table import Table
 
-_ROWS = 1200
-"""Of a sweep that one process draws; several draw what has many more."""
 _log = logging.getLogger(__name__)
 _Blocks = list[Drawing | Table]
 
@@ -66,7 +65,8 @@ def begin_sections(
         Further forms that figures are drawn in.
     """
     asked = [of for of in of_sweeps if of.sweep not in done]
-    tasks = [(of.without_samples(), which) for of in asked for which in _shares(of)]
+    shares = _shares([len(of.cases) for of in asked], len(allowed_cores()) if pool else 1)
+    tasks = [(of.without_samples(), which) for of, parts in zip(asked, shares, strict=True) for which in parts]
     sizes = [len(of.cases) // which.step for of, which in tasks]
     made = each([partial(_drawn, of, wanted, also, which) for of, which in tasks], sizes, pool)
     if asked:
@@ -74,10 +74,11 @@ def begin_sections(
     saw = measured_each([of.cases for of in asked], seen()) if asked else []
     searches = [partial(_of_searches, one, _labels(of.cases), also) for of, one in zip(asked, saw, strict=True)]
     of_searches = each(searches, list(map(len, saw)), pool)
+    counts = iter(map(len, shares))
     return (
         Section(of.device, "", [], [], [], of.sweep)
         if of.sweep in done
-        else _whole([next(made) for _ in _shares(of)], named(next(of_searches), of.prefix))
+        else _whole([next(made) for _ in range(next(counts))], named(next(of_searches), of.prefix))
         for of in of_sweeps
     )
 
@@ -88,10 +89,13 @@ def named(blocks: Sequence[Drawing | Table], prefix: str) -> _Blocks:
     return [replace(block, name=f"{prefix}-{block.name}") for block in said]
 
 
-def _shares(of: SweepCases) -> list[slice]:
-    """Deal the figures of a large sweep out to several processes, each of which makes the means that figures share."""
-    count = max(1, round(len(of.cases) / _ROWS))
-    return [slice(place, None, count) for place in range(count)]
+def _shares(rows: Sequence[int], cores: int) -> list[list[slice]]:
+    """Deal the figures of each sweep out to processes: several draw what is more than a core's part of all sweeps.
+
+    Each process makes the means that the figures share, so that no more processes than these are worth it.
+    """
+    counts = (max(1, round(count * cores / sum(rows))) if cores > 1 else 1 for count in rows)
+    return [[slice(place, None, count) for place in range(count)] for count in counts]
 
 
 @dataclass(frozen=True)

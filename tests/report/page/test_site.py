@@ -190,11 +190,27 @@ def test_helpers_change_no_byte(records, searched_folder, tmp_path, monkeypatch)
 
 
 def test_several_processes_may_draw_one_sweep(report, tmp_path, monkeypatch):
-    folder, rows, index = report
-    monkeypatch.setattr(sections, "_ROWS", len(rows) // 3)
-    again = write_report([folder], tmp_path / "out").parent
-    files = [path for path in index.parent.rglob("*") if path.is_file()]
-    assert all(path.read_bytes() == (again / path.relative_to(index.parent)).read_bytes() for path in files)
+    folder, _, index = report
+    monkeypatch.setattr(sections, "allowed_cores", lambda: range(3))
+    monkeypatch.setattr(site, "WORTH_HELPERS", 1)
+    drawn = []
+
+    class Watching(Counting):
+        def submit(self, task, /, *args, **kwargs):
+            if getattr(args[0], "func", None) is sections._drawn:
+                drawn.append(args[0].args[-1])
+            return super().submit(task, *args, **kwargs)
+
+    pool = Watching()
+    write_site(report_of([folder], out=tmp_path / "out", pool=pool), tmp_path / "out", pool)
+    assert drawn == [slice(place, None, 3) for place in range(3)]
+    files = [path for path in index.parent.rglob("*") if path.is_file() and path.name != "made.json"]
+    assert all(path.read_bytes() == (tmp_path / "out" / path.relative_to(index.parent)).read_bytes() for path in files)
+
+
+def test_what_is_more_than_a_cores_part_is_drawn_by_several():
+    counts = [list(map(len, sections._shares([600, 300, 100], cores))) for cores in (1, 2, 8)]
+    assert counts == [[1, 1, 1], [1, 1, 1], [5, 2, 1]]
 
 
 def test_further_forms_of_figures_are_made_where_they_are_asked_for(report, tmp_path):
