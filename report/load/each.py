@@ -27,6 +27,7 @@ def shared(value: _Made, pool: Executor | None) -> Callable[[], _Made]:
     """Give what gives a value to several makers: a pool is sent the same bytes for each, since pickling takes long."""
     if pool is None:
         return lambda: value
+    # The pool pickles what it sends in any case; no file is read this way.
     return partial(pickle.loads, pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
 
 
