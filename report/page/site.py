@@ -173,7 +173,9 @@ def write_site(report: Report, out: Path, pool: Executor | None = None) -> Path:
     of_asked = [replace(report, sections=list(map(_lean, _of(report, sweep)))) for sweep in asked]
     tasks = [partial(_texts, of, sweep, places) for of, sweep in zip(of_asked, asked, strict=True)]
     sizes = list(map(_rows, of_asked))
-    texts_of = each(tasks, sizes, pool if sum(sizes) >= WORTH_HELPERS else None)
+    # The landing page's claims are many whatever the records are.
+    of_sweeps = sum(size for sweep, size in zip(asked, sizes, strict=True) if sweep)
+    texts_of = each(tasks, sizes, pool if of_sweeps >= WORTH_HELPERS else None)
     made: dict[str, str] = {}
     sweeps = {page.name: page.made for page in report.sweeps if page.made}
     for page in (page for page in report.sweeps if page.made):

@@ -21,6 +21,7 @@ from spmark.report.page import sections, site
 from spmark.report.page.content import ListedSweep, PaperPage
 from spmark.report.page.site import report_of, write_report, write_site
 from spmark.report.tables.summary import short_table
+from spmark.report.tables.table import Chapter, Table
 
 SWEEP = "sweeps/graphs_spmm"
 HOSTILE = "ptxas fatal: <script>alert('x')</script> | `y` & 5 < 6\nsecond line </td></table> $title"
@@ -187,6 +188,18 @@ def test_helpers_change_no_byte(records, searched_folder, tmp_path, monkeypatch)
     assert names[0] == names[1]
     for name in names[0]:
         assert (alone.parent / name).read_bytes() == (helped.parent / name).read_bytes(), name
+
+
+def test_no_process_starts_for_the_claims_of_a_landing_page(records, write, tmp_path):
+    class Refusing(Executor):
+        def submit(self, task, /, *args, **kwargs):
+            raise AssertionError(task)
+
+    whole_report = report_of([write(records.sweep(matrices=["s/m"], widths=(32,)))])
+    claims = Table("claims", "Claims", "", pd.DataFrame({"claim": range(site.WORTH_HELPERS)}), Chapter.SCORECARD)
+    whole_report.sections[0].blocks.append(claims)
+    page = write_site(whole_report, tmp_path / "out", Refusing())
+    assert (page.parent / "scorecard.html").is_file()
 
 
 def test_several_processes_may_draw_one_sweep(report, tmp_path, monkeypatch):
