@@ -40,7 +40,7 @@ def begin_answers(
         Gives the tables; none where records answer no claim.
     """
     asked = [] if answers_nothing(frame, moved) else in_order(papers or PAPERS)
-    rows = shared(frame, pool)
+    rows = shared(frame, pool if asked else None)
     asking = [partial(_answers, rows, paper, moved) for paper in asked]
     return partial(_tables, each(asking, [len(load_published(paper).claims) for paper in asked], pool), papers)
 

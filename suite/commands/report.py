@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from spmark.report.page.content import PaperPage, Report
 
 _MANY_BYTES = 1 << 20
-"""Size of record files from which helpers are certain to be asked."""
+"""Size of record files from which helpers read them, as `spmark.report.page.site` has it, which imports for seconds."""
 
 
 def draw(
