@@ -23,18 +23,21 @@ bytes. Files that the manifest names and that are not here have to be fetched fi
 from __future__ import annotations
 
 import argparse
+import bz2
 import gzip
 import hashlib
 import io
 import json
+import lzma
 import os
 import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Lock
@@ -43,6 +46,18 @@ _COMPRESSED = ("records.jsonl", "candidates.jsonl")
 _PLAIN = ("environments.jsonl", "runs.jsonl")
 _FACTS = "transfers.jsonl"
 """Facts of `spmark study`."""
+_PACKED: dict[str, Callable[[bytes], bytes]] = {
+    ".bz2": bz2.compress,
+    ".gz": partial(gzip.compress, compresslevel=9, mtime=0),
+    ".xz": partial(lzma.compress, preset=9 | lzma.PRESET_EXTREME),
+}
+_UNPACKED: dict[str, Callable[[bytes], bytes]] = {
+    ".bz2": bz2.decompress,
+    ".gz": gzip.decompress,
+    ".xz": lzma.decompress,
+}
+_NEW = {"records.jsonl": ".bz2", "candidates.jsonl": ".xz", _FACTS: ".bz2"}
+"""How a new archive is packed (`spmark.impls.core.unpack` says why)."""
 _GRACE_S = 20
 """Seconds that a worker may go on after the limit, before its run is stopped; finished cases keep their records."""
 _RUN = """
@@ -171,10 +186,12 @@ def join(shards: Sequence[Path], into: Path) -> list[str]:
 def _joined(target: Path, parts: Sequence[Path], name: str) -> int:
     """Put the lines of one file of all parts behind those of the target; gives their number.
 
-    An archive keeps its bytes and gets another archive behind them, so that git's history grows by what is new alone.
+    An archive keeps its bytes and gets another archive of its kind behind them, so that git's history grows by what is
+    new alone.
     """
     target.mkdir(parents=True, exist_ok=True)
-    file = target / (name if name in _PLAIN else f"{name}.gz")
+    standing = [target / f"{name}{kind}" for kind in _PACKED]
+    file = next((path for path in standing if path.exists()), target / f"{name}{_NEW.get(name, '')}")
     known = dict.fromkeys(_lines(file))
     found = dict.fromkeys(line for part in parts for line in _lines(part / name))
     new = [line for line in found if line not in known]
@@ -182,7 +199,7 @@ def _joined(target: Path, parts: Sequence[Path], name: str) -> int:
         whole = b"".join(known) == _content(file)  # a torn line would spoil the line behind it
         text = b"".join(new if whole else [*known, *new])
         with file.open("ab" if whole else "wb") as opened:
-            opened.write(text if name in _PLAIN else gzip.compress(text, 9, mtime=0))
+            opened.write(_PACKED[file.suffix](text) if file.suffix in _PACKED else text)
     return len(known) + len(new)
 
 
@@ -198,7 +215,11 @@ def pack(reference: Path, out: Path, url: str | None = None, tag: str | None = N
 
     manifest = reference / MANIFEST
     before = read_asset(manifest) if manifest.exists() else None
-    contents = {path.relative_to(reference).as_posix(): path.read_bytes() for path in reference.rglob(CANDIDATES)}
+    contents = {
+        path.relative_to(reference).as_posix(): path.read_bytes()
+        for path in reference.rglob(f"{CANDIDATES}.*")
+        if path.suffix in _PACKED
+    }
     absent = [one.path for one in before.files if one.path not in contents] if before else []
     if absent or not contents:
         told = ", ".join(absent) or CANDIDATES
@@ -271,8 +292,10 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _content(path: Path) -> bytes:
-    data = path.read_bytes() if path.exists() else b""
-    return gzip.decompress(data) if path.suffix == ".gz" else data
+    if not path.exists():
+        return b""
+    data = path.read_bytes()
+    return _UNPACKED[path.suffix](data) if path.suffix in _UNPACKED else data
 
 
 def _say(line: str) -> None:
@@ -305,7 +328,8 @@ def missing(sweeps: Sequence[str], reference: Path, together: int = 1, *, same_c
     versions = {name: implementation_version(package(name)) for name in IMPLEMENTATIONS} if same_code else {}
     answered, sizes = set[str](), dict[str, int]()
     # What searches measured is most of the bytes there, and answers no case.
-    files = [file for file in sorted(reference.rglob("*.jsonl.gz")) if file.name != f"{_COMPRESSED[1]}.gz"]
+    archives = [file for kind in _PACKED for file in sorted(reference.rglob(f"*.jsonl{kind}"))]
+    files = [file for file in archives if not file.name.startswith(_COMPRESSED[1])]
     for row in (json.loads(line) for file in files for line in _lines(file)):
         # What does not build, such as a format that pads beyond its bound, would not build again: the record says why.
         if row.get("status") in ("ok", "unsupported", "build_error"):

@@ -21,7 +21,7 @@ from spmark.datasets.sweepfile import packaged_sweeps
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.record import Environment, EnvironmentRow, Measurement, Time
-from spmark.impls.core.recordfile import read_rows
+from spmark.impls.core.recordfile import read_rows, row_files
 from spmark.suite.options import Options
 from spmark.suite.resume import ENVIRONMENTS
 
@@ -146,8 +146,7 @@ def _batches(file: Path) -> list[Batch]:
 
 
 def _side_rows(file: Path, name: str, kind: type[Row]) -> list[Row]:
-    paths = [path for path in (file.parent / name, file.parent / f"{name}.gz") if path.exists()]
-    return [row for path in paths for row in read_rows(path, kind)]
+    return [row for path in row_files(file.parent, name) for row in read_rows(path, kind)]
 
 
 def matrices_of(run: RunRow | None) -> dict[str, MatrixSpec]:

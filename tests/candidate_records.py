@@ -10,7 +10,7 @@ from typing import Any
 
 from archives import tarred
 
-NAMES = ("h200/first/candidates.jsonl.gz", "h200/second/candidates.jsonl.gz", "h200/third/candidates.jsonl.gz")
+NAMES = ("h200/first/candidates.jsonl.gz", "h200/second/candidates.jsonl.xz", "h200/third/candidates.jsonl.gz")
 FILES = {name: gzip.compress(name.encode() * 50 * (at + 1), mtime=0) for at, name in enumerate(NAMES)}
 ARCHIVE = tarred(FILES, "w")
 

@@ -98,7 +98,7 @@ def test_the_commit_stays_after_the_files_are_gone_from_git(
     script: ModuleType, reference: Path, tmp_path: Path
 ) -> None:
     first = packed(script, reference)
-    (tmp_path / ".gitignore").write_text("candidates.jsonl.gz\n")
+    (tmp_path / ".gitignore").write_text("candidates.jsonl.*\n")
     subprocess.run(["git", "-C", str(tmp_path), "rm", "-r", "--quiet", "--cached", "report"], check=True)
     assert commit(tmp_path) != first.commit
     assert packed(script, reference) == first
@@ -116,5 +116,5 @@ def test_files_that_are_published_have_to_be_here(script: ModuleType, reference:
 
 
 def test_a_folder_without_candidates(script: ModuleType, tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match=r"expected candidates\.jsonl\.gz, found none"):
+    with pytest.raises(SystemExit, match=r"expected candidates\.jsonl, found none"):
         packed(script, tmp_path / "report" / "reference")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 from pathlib import Path
 from types import ModuleType
 
@@ -12,7 +14,15 @@ from scripts_by_name import load_script
 
 from spmark.datasets.sweep import Sweep, expand
 from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.frozen import Frozen
+from spmark.impls.core.recordfile import read_rows
 from spmark.suite.selection import select
+
+
+class Run(Frozen):
+    """A row of a test."""
+
+    run: int
 
 
 @pytest.fixture(scope="module")
@@ -64,14 +74,18 @@ def test_shards_are_joined_and_every_line_is_kept_once(script: ModuleType, tmp_p
         folder = tmp_path / "shards" / str(gpu) / "sweep" / "nvidia-h200"
         folder.mkdir(parents=True)
         (folder / "records.jsonl").write_bytes(text)
+        (folder / "candidates.jsonl").write_bytes(text)
         (folder / "environments.jsonl").write_bytes(b'{"digest": "d"}\n')
     for _ in range(2):
         told = script.join([tmp_path / "shards"], tmp_path / "into")
         assert told == [f"{tmp_path}/into/sweep: 3 records of 2 shards"]
     found = tmp_path / "into" / "sweep"
-    assert gzip.decompress((found / "records.jsonl.gz").read_bytes()) == b'{"a": 1}\n{"a": 2}\n{"a": 3}\n'
+    assert bz2.decompress((found / "records.jsonl.bz2").read_bytes()) == b'{"a": 1}\n{"a": 2}\n{"a": 3}\n'
     assert (found / "environments.jsonl").read_bytes() == b'{"digest": "d"}\n'
-    assert sorted(file.name for file in found.iterdir()) == ["environments.jsonl", "records.jsonl.gz"]
+    assert lzma.decompress((found / "candidates.jsonl.xz").read_bytes()) == b'{"a": 1}\n{"a": 2}\n{"a": 3}\n'
+    assert sorted(file.name for file in found.iterdir()) == [
+        *("candidates.jsonl.xz", "environments.jsonl", "records.jsonl.bz2")
+    ]
 
 
 def test_facts_of_studies_are_joined_by_folder(script: ModuleType, tmp_path: Path) -> None:
@@ -82,19 +96,26 @@ def test_facts_of_studies_are_joined_by_folder(script: ModuleType, tmp_path: Pat
     into = tmp_path / "into"
     (told,) = script.join([tmp_path / "shards"], into)
     assert told == f"{into / 'dash_study'}: 3 facts of 2 shards"
-    found = gzip.decompress((into / "dash_study" / "transfers.jsonl.gz").read_bytes())
+    found = bz2.decompress((into / "dash_study" / "transfers.jsonl.bz2").read_bytes())
     assert found == b'{"a": 1}\n{"b": 2}\n{"c": 3}\n'
 
 
-def test_records_that_stand_are_kept(script: ModuleType, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [".bz2", ".gz", ".xz"])
+def test_records_that_stand_are_kept(script: ModuleType, tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "into" / "sweep" / f"records.jsonl{kind}"
+    file.parent.mkdir(parents=True)
+    first = script._PACKED[kind](b'{"run": -1}\n')
+    file.write_bytes(first)
     for number in range(2):
         folder = tmp_path / f"run{number}" / "sweep" / "nvidia-h200"
         folder.mkdir(parents=True)
         (folder / "records.jsonl").write_text(f'{{"run": {number}}}\n')
         script.join([tmp_path / f"run{number}"], tmp_path / "into")
-    joined = (tmp_path / "into" / "sweep" / "records.jsonl.gz").read_bytes()
-    assert gzip.decompress(joined) == b'{"run": 0}\n{"run": 1}\n'
-    assert joined.startswith(gzip.compress(b'{"run": 0}\n', 9, mtime=0)), "bytes that git has are kept"
+    assert list(file.parent.iterdir()) == [file], "an archive of another kind beside it would split the sweep"
+    joined = file.read_bytes()
+    assert script._UNPACKED[kind](joined) == b'{"run": -1}\n{"run": 0}\n{"run": 1}\n'
+    assert joined.startswith(first), "bytes that git has are kept"
+    assert [row.run for row in read_rows(file, Run)] == [-1, 0, 1], "one archive after the other"
 
 
 def test_a_torn_line_does_not_spoil_the_next(script: ModuleType, tmp_path: Path) -> None:
@@ -126,7 +147,8 @@ def test_tasks_together_run_every_case_once(script: ModuleType, sweep: str, toge
     assert sorted(case.case_id for case in found) == sorted(case.case_id for case in cases)
 
 
-def test_missing_cases_are_those_that_no_sweep_has_records_of(script: ModuleType, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [".bz2", ".gz"])
+def test_missing_cases_are_those_that_no_sweep_has_records_of(script: ModuleType, tmp_path: Path, kind: str) -> None:
     cases = expand(Sweep.load("lo_spmm_table2", ()), DeviceKind.CUDA)
     answered, failed = cases[:20], cases[20]
     rows = [
@@ -138,7 +160,7 @@ def test_missing_cases_are_those_that_no_sweep_has_records_of(script: ModuleType
     folder = tmp_path / "another_sweep"
     folder.mkdir()
     text = "".join(json.dumps(row) + "\n" for row in rows)
-    (folder / "records.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+    (folder / f"records.jsonl{kind}").write_bytes(script._PACKED[kind](text.encode()))
     tasks = script.missing(["lo_spmm_table2", "lo_spmm_fig11_search_time"], tmp_path, 3)
     found = []
     for task in tasks:

@@ -18,10 +18,12 @@ from pydantic import BaseModel, ValidationError
 
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.guard import reading
-from spmark.impls.core.gunzip import gunzipped_lines
 from spmark.impls.core.plainjson import NoJsonError, parse_model
+from spmark.impls.core.unpack import ARCHIVES, unpacked_lines
 
 Row = TypeVar("Row", bound=BaseModel)
+SUFFIXES = (".jsonl", *(f".jsonl{archive}" for archive in ARCHIVES))
+"""How names of files of rows end."""
 _log = logging.getLogger(__name__)
 
 
@@ -98,7 +100,7 @@ class RecordFile:
 
 
 def read_rows(path: Path, kind: type[Row], without: bytes | None = None) -> Iterator[Row]:
-    """Read a file of rows (``.gz`` too), oldest first.
+    """Read a file of rows, or an archive of one (`SUFFIXES`), oldest first.
 
     A line that is not complete JSON is passed over with a warning, and so is everything after the damage of an archive.
     The file stays as it is. Lines that hold the text ``without`` are passed over unread: to look for a text is cheaper
@@ -111,9 +113,14 @@ def read_rows(path: Path, kind: type[Row], without: bytes | None = None) -> Iter
     """
     try:
         with path.open("rb") as file:
-            yield from _rows(gunzipped_lines(file, path) if path.suffix == ".gz" else file, path, kind, without)
+            yield from _rows(unpacked_lines(file, path) if path.suffix in ARCHIVES else file, path, kind, without)
     except OSError as error:
         raise RecordError(f"{path}: cannot be read: {error}") from error
+
+
+def row_files(folder: Path, begins: str) -> list[Path]:
+    """List the files of rows right in a folder whose names begin so, by name; archives too."""
+    return [file for file in sorted(folder.glob(f"{begins}*")) if file.name.endswith(SUFFIXES)]
 
 
 def _rows(lines: Iterable[bytes], path: Path, kind: type[Row], without: bytes | None) -> Iterator[Row]:

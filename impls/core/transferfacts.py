@@ -11,6 +11,7 @@ from pydantic import Field, RootModel
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.problem import Op
 from spmark.impls.core.recordfile import read_rows
+from spmark.impls.core.sixdigits import SixDigits
 
 
 class _Versioned(Frozen):
@@ -49,21 +50,21 @@ class TransferResult(_OfModel):
     nnz: int = Field(ge=0)
     configs: int = Field(ge=0)
     """Configs with samples, beside the default."""
-    default_us: float = Field(gt=0)
+    default_us: SixDigits = Field(gt=0)
     """Microseconds of the platform's default config."""
-    optimum_us: float = Field(gt=0)
+    optimum_us: SixDigits = Field(gt=0)
     """Microseconds of the best config."""
-    top1_us: float = Field(gt=0)
+    top1_us: SixDigits = Field(gt=0)
     """Microseconds of the method's first config."""
-    top5_us: float = Field(gt=0)
+    top5_us: SixDigits = Field(gt=0)
     """Microseconds of the best of the method's first five configs."""
-    opa: float | None
+    opa: SixDigits | None
     """Ordered pair accuracy; None where no two configs differ by more than noise."""
-    tau: float | None
+    tau: SixDigits | None
     """Kendall's tau of the scores and the times."""
-    opa_ceiling: float | None
+    opa_ceiling: SixDigits | None
     """Ordered pair accuracy of the first half's times, held against the second half's."""
-    tau_ceiling: float | None
+    tau_ceiling: SixDigits | None
     """Kendall's tau between the times of the two halves."""
     machine: str
     """Where the configs were timed."""
@@ -77,9 +78,9 @@ class TransferCurve(_OfModel):
     kind: Literal["curve"] = "curve"
     phase: Literal["pre-training", "fine-tuning"]
     epoch: int = Field(ge=1)
-    values: dict[str, float]
+    values: dict[str, SixDigits]
     """``prl`` (ranking loss), ``opa``, ``tau``, and the same of held-out matrices behind ``held_``."""
-    seconds: float = Field(ge=0)
+    seconds: SixDigits = Field(ge=0)
     """Of the whole phase up to the end of this epoch."""
 
 
@@ -88,7 +89,7 @@ class TransferCost(_OfMethod):
 
     kind: Literal["cost"] = "cost"
     what: Literal["collect", "pretrain", "finetune", "features", "score"]
-    seconds: float = Field(ge=0)
+    seconds: SixDigits = Field(ge=0)
     matrices: int = Field(ge=0)
     configs: int = Field(ge=0)
     """Of all matrices."""
@@ -122,7 +123,7 @@ class Fact(RootModel[TransferFact]):
 
 
 def read_transfers(paths: Iterable[Path]) -> Iterator[TransferFact]:
-    """Read the facts of files (``.gz`` too), in the order of the files, oldest first.
+    """Read the facts of files, or of archives, in the order of the files, oldest first.
 
     Raises
     ------

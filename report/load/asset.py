@@ -1,6 +1,6 @@
 """Which side files of published records stand in a release's archive, and which of these are not beside their records.
 
-``candidates.jsonl.gz`` holds every config that a search measured: more than half of what is published, and nothing
+``candidates.jsonl`` holds every config that a search measured: more than half of what is published, and nothing
 that a speed-up is made of. The manifest ``candidates.json`` at the top of the published records names all of these
 files with bytes and digests. A sample stays in git, and ``spmark fetch candidates`` brings the rest.
 """
@@ -20,13 +20,17 @@ from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
 from spmark.impls.core.names import path_component
 from spmark.impls.core.plainjson import parse_model
+from spmark.impls.core.recordfile import row_files
+from spmark.impls.core.unpack import ARCHIVES
 from spmark.report.load.records import Paths, record_files
 
 MANIFEST = "candidates.json"
-CANDIDATES = "candidates.jsonl.gz"
+CANDIDATES = "candidates.jsonl"
+"""Name of the side file; that of an archive goes on (`spmark.impls.core.unpack.ARCHIVES`)."""
 HOME = Path("report/reference")
 """Where the published records stand in a checkout."""
 FETCH = "spmark fetch candidates"
+_NAMES = tuple(f"{CANDIDATES}{archive}" for archive in ARCHIVES)
 _HEX = r"^[0-9a-f]{64}$"
 _MOST_BYTES = 1 << 30
 _NAMED = 5
@@ -47,8 +51,8 @@ class PublishedFile(Frozen):
     @model_validator(mode="after")
     def _stays_inside(self) -> Self:
         *folders, name = self.path.split("/")
-        if not folders or name != CANDIDATES or any(path_component(folder) != folder for folder in folders):
-            raise ValueError(f"expected folders of plain names and {CANDIDATES}, found {self.path!r}")
+        if not folders or name not in _NAMES or any(path_component(folder) != folder for folder in folders):
+            raise ValueError(f"expected folders of plain names and one of {', '.join(_NAMES)}, found {self.path!r}")
         return self
 
 
@@ -108,7 +112,7 @@ def absent_candidates(paths: Paths) -> dict[Path, PublishedFile]:
             if above not in known:
                 known[above] = _listed(above)
             listed = known[above].get(folder)
-            if listed and not any(folder.glob("candidates.jsonl*")):
+            if listed and not row_files(folder, CANDIDATES):
                 absent[folder] = listed
     return absent
 

@@ -26,6 +26,8 @@ from spmark.impls.core.errors import RecordError
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plausible import read_candidates
 from spmark.impls.core.record import CandidateRow
+from spmark.impls.core.recordfile import row_files
+from spmark.report.load.asset import CANDIDATES
 from spmark.report.load.each import each
 from spmark.report.load.records import record_files, sweep_name
 
@@ -49,12 +51,8 @@ def read_seen(paths: Sequence[Path]) -> Iterator[CandidateRow]:
 
 
 def _beside(folder: Path, *, timed: bool = False) -> Iterator[CandidateRow]:
-    for side in _side_files(folder):
+    for side in row_files(folder, CANDIDATES):
         yield from read_candidates(side, timed=timed)
-
-
-def _side_files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("candidates.jsonl*"))
 
 
 def candidate_digests(paths: Sequence[Path], devices: Iterable[str]) -> dict[tuple[str, str], str]:
@@ -69,7 +67,7 @@ def candidate_digests(paths: Sequence[Path], devices: Iterable[str]) -> dict[tup
     names = list(devices)
     for file in record_files(paths):
         content = b""
-        for side in _side_files(file.parent):
+        for side in row_files(file.parent, CANDIDATES):
             with reading(side, "a file of candidates", RecordError):
                 content += hashlib.sha256(side.read_bytes()).digest()
         for key in {(device, sweep_name(file, device)) for device in names}:
@@ -117,7 +115,7 @@ def begin_candidates(
         A path is missing.
     """
     folders = list(dict.fromkeys(file.parent for file in record_files(paths)))
-    sizes = [sum(side.stat().st_size for side in _side_files(folder)) for folder in folders]
+    sizes = [sum(side.stat().st_size for side in row_files(folder, CANDIDATES)) for folder in folders]
     frames = each([partial(_of_folder, folder, timed=records is not None) for folder in folders], sizes, pool)
     return partial(_of_all, frames, records)
 

@@ -5,12 +5,9 @@ Files are read as the suite wrote them (`spmark.impls.core.recordfile`); lines t
 
 from __future__ import annotations
 
-import gzip
 import logging
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
-from contextlib import suppress
 from functools import partial
 from math import nan
 from pathlib import Path
@@ -23,7 +20,8 @@ from spmark.impls.core.errors import RecordError
 from spmark.impls.core.names import path_component
 from spmark.impls.core.plausible import plausible, read_measurements
 from spmark.impls.core.record import Environment, EnvironmentRow, Flush, Measurement
-from spmark.impls.core.recordfile import read_rows
+from spmark.impls.core.recordfile import SUFFIXES, read_rows, row_files
+from spmark.impls.core.unpack import beginning
 from spmark.report.load.asvfile import is_result_file, read_result_file
 from spmark.report.load.each import each
 from spmark.report.load.texts import python_texts
@@ -31,7 +29,6 @@ from spmark.report.load.texts import python_texts
 _log = logging.getLogger(__name__)
 Paths = str | Path | Iterable[str | Path]
 """One file or folder, or several."""
-SUFFIXES = (".jsonl", ".jsonl.gz")
 TRANSFERS = "transfers."
 """How files of facts about moved models begin, which stand beside records (`spmark.report.load.transfers`)."""
 _SIDE_FILES = ("environments", "candidates", "runs.", TRANSFERS)
@@ -70,8 +67,9 @@ def load_records(paths: Paths, *, by_sweep: bool = False) -> pd.DataFrame:
     Parameters
     ----------
     paths : str, Path or several of these
-        Record files (``.jsonl``, ``.jsonl.gz``) and result files of airspeed velocity (`spmark.report.load.asvfile`),
-        or folders that are searched for them at any depth; environments are read from the folder of each record file.
+        Record files (``.jsonl``, also as ``.bz2``, ``.gz`` or ``.xz``) and result files of airspeed velocity
+        (`spmark.report.load.asvfile`), or folders that are searched for them at any depth; environments are read from
+        the folder of each record file.
     by_sweep : bool
         Whether a case that several sweeps have recorded keeps a row for each.
 
@@ -169,14 +167,15 @@ def _alone(path: Path) -> list[Path]:
     """Give a file that a person has named, whatever its name is, unless it holds another kind of facts."""
     if path.name.startswith(TRANSFERS):
         return []
-    opened = gzip.open if path.suffix == ".gz" else open
-    with suppress(OSError, EOFError, zlib.error), opened(path, "rb") as file:  # reading tells what is broken
-        beginning = file.read(_BEGINNING)
-        if beginning.strip() and b"\n{" not in b"\n" + beginning:
-            raise RecordError(
-                f"{path}: expected lines of records, found another kind of file; pass a folder or a records.jsonl that "
-                "spmark run has written"
-            )
+    try:
+        found = beginning(path, _BEGINNING)
+    except OSError:  # reading tells what is broken
+        found = b""
+    if found.strip() and b"\n{" not in b"\n" + found:
+        raise RecordError(
+            f"{path}: expected lines of records, found another kind of file; pass a folder or a records.jsonl that "
+            "spmark run has written"
+        )
     return [path]
 
 
@@ -192,9 +191,8 @@ def _read(file: Path) -> list[dict[str, Any]]:
             _row(measurement, {}, file) | {"sweep": "asv"} for measurement in plausible(read_result_file(file), file)
         ]
     known: dict[str, Environment] = {}
-    for side in sorted(file.parent.glob("environments*")):
-        if side.name.endswith(SUFFIXES):
-            known.update((row.digest, row.environment) for row in read_rows(side, EnvironmentRow))
+    for side in row_files(file.parent, "environments"):
+        known.update((row.digest, row.environment) for row in read_rows(side, EnvironmentRow))
     rows = [_row(measurement, known, file) for measurement in read_measurements(file)]
     unknown = {row["environment"] for row in rows if row["facts"] is None}
     if unknown:

@@ -12,8 +12,9 @@ import pandas as pd
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plausible import read_transfer_facts
+from spmark.impls.core.recordfile import SUFFIXES
 from spmark.impls.core.transferfacts import TransferCost, TransferCurve, TransferFact, TransferResult, TransferRun
-from spmark.report.load.records import SUFFIXES, TRANSFERS
+from spmark.report.load.records import TRANSFERS
 
 _MODEL = ["method", "source", "target", "op", "seed", "source_matrices", "target_matrices"]
 _KEYS = {
@@ -38,7 +39,7 @@ class TransferFacts:
 
 
 def load_transfers(paths: Sequence[Path]) -> TransferFacts:
-    """Read the files ``transfers.jsonl`` (``.gz`` too) among and under ``paths``.
+    """Read the files ``transfers.jsonl``, archives too, among and under ``paths``.
 
     Parameters
     ----------

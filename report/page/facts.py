@@ -30,7 +30,7 @@ MEASURED = {
     ),
 }
 UNSEEN = (
-    "What searches measured of each config (`candidates.jsonl.gz`) is published apart: `spmark fetch candidates` "
+    "What searches measured of each config (`candidates.jsonl`) is published apart: `spmark fetch candidates` "
     "brings it.\n"
     "It is not beside these records. Tables and figures of choices and of predicted times are left out, or show only "
     "what other sweeps here saw of the same cases."

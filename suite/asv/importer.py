@@ -19,7 +19,7 @@ from spmark.impls.core.names import is_commit, path_component
 from spmark.impls.core.plainjson import parse_json
 from spmark.impls.core.plausible import read_candidates, read_measurements
 from spmark.impls.core.record import CandidateRow, Environment, EnvironmentRow, Flush, Measurement
-from spmark.impls.core.recordfile import read_rows
+from spmark.impls.core.recordfile import read_rows, row_files
 from spmark.report.load.asset import absence, absent_candidates
 from spmark.report.load.records import record_files
 from spmark.suite.asv.history import COLUMNS, Benchmark, result_row, swept
@@ -29,7 +29,6 @@ from spmark.suite.track import of_record
 
 _RESULT_VERSION, _MACHINE_VERSION, _BENCHMARKS_VERSION = 2, 1, 2
 _log = logging.getLogger(__name__)
-_SUFFIXES = (".jsonl", ".jsonl.gz")
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ def _groups(paths: Sequence[Path]) -> list[_Group]:
             continue
         known = {
             row.digest: row.environment
-            for side in _side(path, "environments")
+            for side in row_files(path.parent, "environments")
             for row in read_rows(side, EnvironmentRow)
         }
         for row in read_measurements(path):
@@ -128,17 +127,13 @@ def _groups(paths: Sequence[Path]) -> list[_Group]:
                 group.others[row.case_id] = f"flush {row.flush}"
             else:
                 group.rows[row.case_id] = row
-        for seen in (row for side in _side(path, "candidates") for row in read_candidates(side)):
+        for seen in (row for side in row_files(path.parent, "candidates") for row in read_candidates(side)):
             if seen.environment in groups:
                 key = (seen.case_id, seen.implementation_version)
                 groups[seen.environment].candidates.setdefault(key, []).append(seen)
     for group in groups.values():
         group.others = {case: other for case, other in group.others.items() if case not in group.rows}
     return list(groups.values())
-
-
-def _side(path: Path, name: str) -> list[Path]:
-    return [side for side in sorted(path.parent.glob(f"{name}*")) if side.name.endswith(_SUFFIXES)]
 
 
 def _commit_recorded(repository: Path, environment: Environment) -> tuple[str, int]:

@@ -13,6 +13,7 @@ from spmark.datasets.cache import Cache
 from spmark.datasets.published import TABLES, read_table
 from spmark.impls.core.contracts import Outcome, PublishedText, Reproduction, Training, TrainingJob
 from spmark.impls.core.errors import DatasetError
+from spmark.impls.core.recordfile import SUFFIXES
 from spmark.impls.table import find_contract
 from spmark.suite.commands.console import console, say, tell
 
@@ -119,10 +120,10 @@ def _published(name: str) -> PublishedText:
 
 def labels_in(path: Path) -> list[Path]:
     """Give a file of labels, or those of a folder; raises `DatasetError` where there are none."""
-    files = sorted([*path.rglob("*.jsonl"), *path.rglob("*.jsonl.gz")]) if path.is_dir() else [path]
+    files = sorted(file for suffix in SUFFIXES for file in path.rglob(f"*{suffix}")) if path.is_dir() else [path]
     if not files or not all(file.is_file() for file in files):
         raise DatasetError(
-            f"{path}: expected a file of rows (.jsonl, .jsonl.gz) or a folder that holds some, found none: "
+            f"{path}: expected a file of rows ({', '.join(SUFFIXES)}) or a folder that holds some, found none: "
             "spmark label and spmark collect write such files"
         )
     return files

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import bz2
 import gzip
 import logging
+import lzma
 import os
 import signal
 import subprocess
@@ -14,7 +16,7 @@ import pytest
 from pydantic import BaseModel, model_validator
 
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.recordfile import FolderLock, RecordFile, read_rows
+from spmark.impls.core.recordfile import FolderLock, RecordFile, read_rows, row_files
 
 PRELUDE = """
 import sys
@@ -83,12 +85,23 @@ def test_append_and_read(tmp_path: Path) -> None:
     assert path.read_bytes().count(b"\n") == 3
 
 
-def test_read_gzip(tmp_path: Path) -> None:
+def test_files_of_rows_are_found_by_how_their_names_begin(tmp_path: Path) -> None:
+    for name in ("runs.jsonl", "runs.jsonl.bz2", "runs.jsonl.gz", "runs.json", "runs.jsonl.part", "other.jsonl"):
+        (tmp_path / name).touch()
+    assert [path.name for path in row_files(tmp_path, "runs")] == ["runs.jsonl", "runs.jsonl.bz2", "runs.jsonl.gz"]
+    assert row_files(tmp_path / "nowhere", "runs") == []
+
+
+def test_read_an_archive(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl.gz"
     path.write_bytes(gzip.compress(b'{"number": 4}\n{"number": 5}\n'))
     assert numbers(path) == [4, 5]
     path.write_bytes(path.read_bytes()[:-13])
     assert numbers(path) == [4]  # the line that was cut off is passed over
+    for kind, pack in ((".bz2", bz2.compress), (".xz", lzma.compress)):
+        other = tmp_path / f"rows.jsonl{kind}"
+        other.write_bytes(pack(b'{"number": 4}\n{"number": 5}\n'))
+        assert numbers(other) == [4, 5]
     path.write_bytes(b"no archive")
     with pytest.raises(RecordError, match=r"rows\.jsonl\.gz: cannot be read"):
         numbers(path)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -76,8 +79,8 @@ def _record_seeds() -> list[bytes]:
     ]
 
 
-def _archive(data: bytes, folder: Path) -> object:
-    (folder / "records.jsonl.gz").write_bytes(data)
+def _archive(kind: str, data: bytes, folder: Path) -> object:
+    (folder / f"records.jsonl{kind}").write_bytes(data)
     return read_batches(folder)
 
 
@@ -102,7 +105,7 @@ def _candidates(data: bytes, folder: Path) -> object:
 
 def _candidates_packed(data: bytes, folder: Path) -> object:
     (folder / "records.jsonl").write_bytes(b"")
-    (folder / "candidates.jsonl.gz").write_bytes(gzip.compress(data, 1))
+    (folder / "candidates.jsonl.xz").write_bytes(lzma.compress(data, preset=0))
     return load_candidates([folder])
 
 
@@ -238,7 +241,9 @@ def _some_claims() -> list[bytes]:
 
 TARGETS = (
     Target("records", _records, _record_seeds),
-    Target("records_gz", _archive, lambda: [gzip.compress(text) for text in _record_seeds()]),
+    Target("records_bz2", partial(_archive, ".bz2"), lambda: [bz2.compress(text) for text in _record_seeds()]),
+    Target("records_gz", partial(_archive, ".gz"), lambda: [gzip.compress(text) for text in _record_seeds()]),
+    Target("records_xz", partial(_archive, ".xz"), lambda: [lzma.compress(text) for text in _record_seeds()]),
     Target("records_loaded", _loaded, _record_seeds),
     Target("environments", _environments, lambda: [seeds.environments()]),
     Target("runs", _runs, lambda: [seeds.lines(seeds.runs()), seeds.lines(seeds.runs()[1:])]),

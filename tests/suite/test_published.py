@@ -70,7 +70,7 @@ def checkout(tmp_path: Path) -> Path:
     commit = git(root, "rev-parse", "HEAD")
     git(root, "rm", "--quiet", "-r", "report")
     write_manifest(reference, commit=commit)
-    (root / ".gitignore").write_text("/report/reference/**/candidates.jsonl.gz\n")
+    (root / ".gitignore").write_text("/report/reference/**/candidates.jsonl.*\n")
     git(root, "add", ".")
     git(root, "commit", "--quiet", "--message", "without")
     return reference

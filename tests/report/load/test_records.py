@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 from datetime import timedelta
 from math import isnan
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -44,10 +47,11 @@ def test_a_path_may_be_text_and_stand_alone(records, write):
         load_records("nowhere")
 
 
-@pytest.mark.parametrize("name", ["m.mtx", "m.mtx.gz"])
+@pytest.mark.parametrize("name", ["m.mtx", "m.mtx.bz2", "m.mtx.gz", "m.mtx.xz"])
 def test_a_file_of_another_kind_is_no_record_that_was_cut_off(tmp_path, caplog, name):
     content = b"%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 1.0\n"
-    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    pack = {".bz2": bz2.compress, ".gz": gzip.compress, ".xz": lzma.compress}.get(Path(name).suffix, bytes)
+    (tmp_path / name).write_bytes(pack(content))
     with pytest.raises(RecordError, match=rf"{name}: expected lines of records, found another kind of file; pass a"):
         load_records(tmp_path / name)
     assert not caplog.records
@@ -151,10 +155,11 @@ def test_times_with_and_without_an_offset_stand_in_order(records, write):
         load_records([folder])
 
 
-def test_gzip_single_files_and_parents_are_found(records, write):
+@pytest.mark.parametrize(("kind", "pack"), [("bz2", bz2.compress), ("gz", gzip.compress), ("xz", lzma.compress)])
+def test_archives_single_files_and_parents_are_found(records, write, kind, pack):
     folder = write(records.sweep())
-    packed = folder / "graphs.jsonl.gz"
-    packed.write_bytes(gzip.compress((folder / "records.jsonl").read_bytes()))
+    packed = folder / f"graphs.jsonl.{kind}"
+    packed.write_bytes(pack((folder / "records.jsonl").read_bytes()))
     plain = load_records([folder / "records.jsonl"])
     assert len(load_records([packed])) == len(plain)
     assert load_records([packed])["sweep"].unique().tolist() == ["graphs"]
