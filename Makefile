@@ -45,19 +45,14 @@ help: ## say what there is
 quickstart: .venv/.run-$(EXTRA) ## install, run a small sweep, draw its page under out/quickstart
 	@$(BIN)/spmark quickstart --out out/quickstart
 
-# The speed-ups of every published sweep with an ok case, and the figures that figures.txt names for it. Runs that compare code
-# with other code, or with itself, are no sweep: their folders lie deeper, or their files have other names.
-figures: .venv/.run-$(EXTRA) ## redraw figures, README's table and the notes' tables from the published records
-	@set -e; for records in report/reference/*/*/records.jsonl.gz; do \
-	  folder=$${records%/*}; page=out/$${folder#report/}; \
-	  $(BIN)/spmark report "$$folder" --png --out "$$page"; \
-	  for figure in "$$page"/figures/*-speedup-per-matrix.png; do \
-	    [ ! -e "$$figure" ] || cp "$$figure" "$$folder/speedup.png"; \
+# Documents show a few figures of published sweeps: figures.txt names these. `spmark report` draws all others.
+figures: .venv/.run-$(EXTRA) ## redraw the documents' figures, README's table and the notes' tables from the published records
+	@set -e; while IFS=": " read -r folder figures; do \
+	  $(BIN)/spmark report "report/reference/$$folder" --png --out "out/reference/$$folder" < /dev/null; \
+	  for figure in $$figures; do \
+	    cp "out/reference/$$folder"/figures/*-"$$figure".png "report/reference/$$folder/$$figure.png"; \
 	  done; \
-	  for figure in $$(sed -n "s/^$${folder##*/}:// p" report/reference/figures.txt); do \
-	    cp "$$page"/figures/*-"$$figure".png "$$folder/$$figure.png"; \
-	  done; \
-	done
+	done < report/reference/figures.txt
 	@$(BIN)/python scripts/results_table.py
 	@$(BIN)/python scripts/lo_spmm_tables.py
 

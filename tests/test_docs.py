@@ -205,3 +205,12 @@ def test_paragraphs_and_sentences_are_short(page: Path) -> None:
     sentences = re.split(r"(?<=[.:?!])\s+", re.sub(r"^(\||#|:::).*$", "", text, flags=re.MULTILINE))
     words = [len(sentence.split()) for sentence in sentences if len(sentence.split()) > 2]
     assert not words or sum(words) / len(words) <= 20
+
+
+def test_pictures_of_published_sweeps_are_those_that_documents_show() -> None:
+    published = ROOT / "report" / "reference"
+    named = [line.split(": ") for line in (published / "figures.txt").read_text().splitlines()]
+    wanted = {f"{folder}/{figure}.png" for folder, figures in named for figure in figures.split()}
+    assert {path.relative_to(published).as_posix() for path in published.rglob("*.png")} == wanted
+    texts = "".join(page.read_text() for page in {*PAGES, *READMES, *PROSE})
+    assert set(re.findall(r"\.\./report/reference/([^\s)]+\.png)", texts)) == wanted
