@@ -109,9 +109,9 @@ def render(draw: Callable[[float], Plot], also: AbstractSet[Form] = frozenset())
 # The canvases print: `Figure.savefig` would draw every figure once more to lay it out first.
 def _png(plot: Plot) -> bytes:
     """Draw pixels of a palette: a third of the bytes of true colour, and no difference that an eye sees."""
-    canvas = FigureCanvasAgg(plot.figure)  # type: ignore[no-untyped-call]
+    canvas = FigureCanvasAgg(plot.figure)
     canvas.draw()  # type: ignore[no-untyped-call]
-    pixels = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+    pixels = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")  # type: ignore[no-untyped-call]
     file = BytesIO()
     pixels.quantize(_COLOURS, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
     return file.getvalue()
