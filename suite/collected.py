@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from spmark.datasets.sweep import Case, MatrixSpec
-from spmark.impls.core.errors import RecordError
+from spmark.impls.core.errors import DatasetError, RecordError
 from spmark.impls.core.record import CandidateRow
 from spmark.impls.core.recordfile import read_rows
 from spmark.impls.study.collected import CollectedRow, read_collected
@@ -21,9 +21,8 @@ from spmark.suite.searched import LeftOut, Searched
 
 def holds_samples(path: Path) -> bool:
     """Tell whether a file, or the first file of a folder, begins with a row of collected samples."""
-    first = next(iter(sorted(path.rglob("*.jsonl"))), None) if path.is_dir() else path
-    with suppress(RecordError):
-        return first is not None and next(read_rows(first, CollectedRow), None) is not None
+    with suppress(DatasetError, RecordError):
+        return next(read_rows(labels_in(path)[0], CollectedRow), None) is not None
     return False
 
 

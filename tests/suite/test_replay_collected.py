@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.study.collected import CollectedRow, SampledConfig
 from spmark.impls.table import PLATFORMS, cost_model, find_platform
 from spmark.suite import cli
+from spmark.suite.collected import holds_samples
 from spmark.suite.replay import RANDOM, RECORDED, replay
 
 SPEC = {"source": "rmat", "name": "small", "args": {"scale": 6, "edge_factor": 4}}
@@ -66,6 +70,18 @@ def test_a_platform_s_model_is_judged_on_its_samples(platform: str, tmp_path: Pa
         assert np.isfinite(scores).all()
         assert one.times_us.tolist() == [11.0, 12.0, 13.0, 14.0, 15.0, 16.0]
         assert (one.case.implementation, one.machine) == (platform, "somewhere")
+
+
+@pytest.mark.parametrize(("kind", "pack"), [("bz2", bz2.compress), ("gz", gzip.compress)])
+def test_a_folder_of_archives_holds_samples(kind: str, pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    plain = write(tmp_path / "plain" / "a.jsonl", row("cpu"))
+    packed = tmp_path / "packed" / f"a.jsonl.{kind}"
+    packed.parent.mkdir()
+    packed.write_bytes(pack(plain.read_bytes()))
+    assert holds_samples(packed.parent)
+    assert not holds_samples(tmp_path / "nowhere")
+    ((one, _),) = replay([packed.parent], RANDOM).scored
+    assert one.times_us.tolist() == [11.0, 12.0, 13.0, 14.0, 15.0, 16.0]
 
 
 def test_without_a_model_the_reason_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
