@@ -51,11 +51,6 @@ _PACKED: dict[str, Callable[[bytes], bytes]] = {
     ".gz": partial(gzip.compress, compresslevel=9, mtime=0),
     ".xz": partial(lzma.compress, preset=9 | lzma.PRESET_EXTREME),
 }
-_UNPACKED: dict[str, Callable[[bytes], bytes]] = {
-    ".bz2": bz2.decompress,
-    ".gz": gzip.decompress,
-    ".xz": lzma.decompress,
-}
 _NEW = {"records.jsonl": ".bz2", "candidates.jsonl": ".xz", _FACTS: ".bz2"}
 """How a new archive is packed (`spmark.impls.core.unpack` says why)."""
 _GRACE_S = 20
@@ -166,11 +161,18 @@ def join(shards: Sequence[Path], into: Path) -> list[str]:
     """Join all result folders below ``shards`` by sweep, and the facts of studies by folder; gives a line on each.
 
     Lines that stand in ``into`` come first and stay. A line that two shards hold is kept once.
+
+    Raises
+    ------
+    SystemExit
+        A file that stands in ``into`` is damaged or not fetched, or has another one of its name beside it.
     """
     folders: dict[str, list[Path]] = {}
     for records in sorted(file for shard in shards for file in shard.rglob("records.jsonl")):
         folders.setdefault(records.parent.parent.name, []).append(records.parent)
     told = []
+    for sweep, parts in folders.items():
+        _check(into / sweep, parts)
     for sweep, parts in folders.items():
         target = into / sweep
         counts = {name: _joined(target, parts, name) for name in (*_COMPRESSED, *_PLAIN)}
@@ -190,8 +192,7 @@ def _joined(target: Path, parts: Sequence[Path], name: str) -> int:
     new alone.
     """
     target.mkdir(parents=True, exist_ok=True)
-    standing = [target / f"{name}{kind}" for kind in _PACKED]
-    file = next((path for path in standing if path.exists()), target / f"{name}{_NEW.get(name, '')}")
+    file = _standing(target, name) or target / f"{name}{_NEW.get(name, '')}"
     known = dict.fromkeys(_lines(file))
     found = dict.fromkeys(line for part in parts for line in _lines(part / name))
     new = [line for line in found if line not in known]
@@ -203,6 +204,40 @@ def _joined(target: Path, parts: Sequence[Path], name: str) -> int:
     return len(known) + len(new)
 
 
+def _check(target: Path, parts: Sequence[Path]) -> None:
+    """Find out, before anything is written, whether the lines of all parts can be put behind those of the target.
+
+    Raises
+    ------
+    SystemExit
+        A file has another one of its name beside it, or candidates that are published apart are not here.
+    """
+    from spmark.report.load.asset import absence, absent_candidates
+
+    for name in (*_COMPRESSED, *_PLAIN):
+        _standing(target, name)
+    if target.exists() and any((part / _COMPRESSED[1]).exists() for part in parts):
+        if absent := absent_candidates(target):
+            raise SystemExit(absence(absent))
+
+
+def _standing(target: Path, name: str) -> Path | None:
+    """Give the file of that name, packed or not, which a sweep's folder has; None where it has none.
+
+    Raises
+    ------
+    SystemExit
+        It has several.
+    """
+    from spmark.impls.core.recordfile import row_files
+
+    files = row_files(target, name)
+    if len(files) > 1:
+        told = " and ".join(file.name for file in files)
+        raise SystemExit(f"{target}: expected one file of {name}, found {told}: put the lines of both into one of them")
+    return files[0] if files else None
+
+
 def pack(reference: Path, out: Path, url: str | None = None, tag: str | None = None) -> Path:
     """Write the archive of all candidates below ``reference`` into ``out``, and their manifest; gives the archive.
 
@@ -211,14 +246,14 @@ def pack(reference: Path, out: Path, url: str | None = None, tag: str | None = N
     SystemExit
         There are no candidates, or files that the manifest names are not here.
     """
-    from spmark.report.load.asset import CANDIDATES, MANIFEST, CandidateAsset, PublishedFile, read_asset
+    from spmark.report.load.asset import CANDIDATES, FILES, MANIFEST, CandidateAsset, PublishedFile, read_asset
 
     manifest = reference / MANIFEST
     before = read_asset(manifest) if manifest.exists() else None
     contents = {
         path.relative_to(reference).as_posix(): path.read_bytes()
         for path in reference.rglob(f"{CANDIDATES}.*")
-        if path.suffix in _PACKED
+        if path.name in FILES
     }
     absent = [one.path for one in before.files if one.path not in contents] if before else []
     if absent or not contents:
@@ -292,10 +327,15 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _content(path: Path) -> bytes:
+    from spmark.impls.core.errors import RecordError
+    from spmark.impls.core.unpack import ARCHIVES, unpacked
+
     if not path.exists():
         return b""
-    data = path.read_bytes()
-    return _UNPACKED[path.suffix](data) if path.suffix in _UNPACKED else data
+    try:
+        return unpacked(path) if path.suffix in ARCHIVES else path.read_bytes()
+    except RecordError as error:
+        raise SystemExit(str(error)) from error
 
 
 def _say(line: str) -> None:
@@ -362,7 +402,7 @@ def _packed(reference: Path, archive: Path) -> str:
     lines = [f"{archive}: {len(asset.files)} files, {asset.bytes:,} bytes, for the release {asset.tag}"]
     if asset.url is None:
         lines.append("no address: --url names the repository on the web")
-    if asset.commit is None:
+    if asset.url is None and asset.commit is None:
         lines.append("no commit holds these files: without a network, nobody gets them out of git")
     return "\n".join(lines)
 

@@ -7,7 +7,7 @@ a case that killed its process cannot speak.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from spmark.datasets.sweep import Case
@@ -15,6 +15,7 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.interfaces import Search
 from spmark.impls.core.record import Baseline, CandidateRow, Flush, MatrixKind, Measurement, ProblemFacts, Status
+from spmark.impls.core.sixdigits import six_digits
 from spmark.impls.table import package
 
 
@@ -69,6 +70,8 @@ class Failed:
     killed_from_outside: bool = False
 
 
+_NOISY = ("phases_s", "max_rel_error", "graph_samples_us")
+"""Fields that are seconds of a host's clock, an error or a mean; a sample of one launch has the GPU's ticks."""
 Part = Loaded | Planned | Checked | Timed | Failed
 """The known facts of a case, by the names of `Measurement`'s fields."""
 
@@ -105,6 +108,9 @@ def make_row(case: Case, device: DeviceSpec, environment: str, *parts: Part, flu
     facts: dict[str, Any] = {"status": Status.OK}
     for part in parts:
         facts |= vars(part)
+    facts |= {name: six_digits(facts[name]) for name in _NOISY if name in facts}
+    if search := facts.get("search"):
+        facts["search"] = replace(search, compile_s=six_digits(search.compile_s), run_s=six_digits(search.run_s))
     return Measurement(
         case_id=case.case_id,
         implementation_version=implementation_version(package(case.implementation)),

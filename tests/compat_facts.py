@@ -22,6 +22,7 @@ from spmark.datasets.sweepfile import packaged_sweeps
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import RecordError
 from spmark.impls.core.problem import Csr, DType, Op, Problem
+from spmark.impls.core.unpack import ARCHIVES, unpacked
 from spmark.report.load.asset import HOME, absence, absent_candidates
 from spmark.suite import measure
 
@@ -57,8 +58,8 @@ def committed_rows() -> dict[str, int]:
         raise RecordError(absence(absent))
     rows = {}
     for path in sorted((ROOT / "report" / "reference").rglob("*.jsonl*")):
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            rows[path.relative_to(ROOT).as_posix()] = sum(1 for line in file if line.strip())
+        content = unpacked(path) if path.suffix in ARCHIVES else path.read_bytes()
+        rows[path.relative_to(ROOT).as_posix()] = sum(1 for line in content.split(b"\n") if line.strip())
     return rows
 
 

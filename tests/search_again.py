@@ -26,7 +26,7 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import RecordError, SpmarkError
 from spmark.impls.core.problem import Problem
 from spmark.impls.core.record import CandidateRow, EnvironmentRow, Measurement, Status
-from spmark.impls.core.recordfile import read_rows
+from spmark.impls.core.recordfile import read_rows, row_files
 from spmark.impls.kernels.direct_spmm import is_direct
 from spmark.impls.table import create
 from spmark.report.load.asset import absence, absent_candidates
@@ -67,14 +67,14 @@ def compare(folder: Path, every: int = 1, most_nnz: int = 10**9, only: str = "")
     searched = ("stile", "liteform", "lo_spmm")
     newest = {
         row.case_id: row
-        for row in sorted(read_rows(folder / "records.jsonl.gz", Measurement), key=lambda row: row.started_at)
+        for row in sorted(read_rows(row_files(folder, "records")[0], Measurement), key=lambda row: row.started_at)
         if row.implementation in searched and row.status is Status.OK and row.case_id in cases
         if row.problem is not None and row.problem.nnz <= most_nnz and only in row.case_id
     }
     records = [*newest.values()][::every]
     wanted = {_search_of(row) for row in records}
     seen: dict[tuple[str, str, str], list[CandidateRow]] = {}
-    for candidate in read_rows(folder / "candidates.jsonl.gz", CandidateRow):
+    for candidate in read_rows(row_files(folder, "candidates")[0], CandidateRow):
         if (search := _search_of(candidate)) in wanted:
             seen.setdefault(search, []).append(candidate)
     cache = Cache.default()

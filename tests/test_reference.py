@@ -6,16 +6,19 @@ import bz2
 import gzip
 import json
 import lzma
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from candidate_records import held, write_manifest
 from scripts_by_name import load_script
 
 from spmark.datasets.sweep import Sweep, expand
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.recordfile import read_rows
+from spmark.impls.core.unpack import unpacked
 from spmark.suite.selection import select
 
 
@@ -113,9 +116,76 @@ def test_records_that_stand_are_kept(script: ModuleType, tmp_path: Path, kind: s
         script.join([tmp_path / f"run{number}"], tmp_path / "into")
     assert list(file.parent.iterdir()) == [file], "an archive of another kind beside it would split the sweep"
     joined = file.read_bytes()
-    assert script._UNPACKED[kind](joined) == b'{"run": -1}\n{"run": 0}\n{"run": 1}\n'
+    assert unpacked(file) == b'{"run": -1}\n{"run": 0}\n{"run": 1}\n'
     assert joined.startswith(first), "bytes that git has are kept"
     assert [row.run for row in read_rows(file, Run)] == [-1, 0, 1], "one archive after the other"
+
+
+def shard(root: Path, *names: str) -> Path:
+    folder = root / "run" / "sweep" / "nvidia-h200"
+    folder.mkdir(parents=True)
+    for name in names or ("records.jsonl",):
+        (folder / name).write_text('{"run": 1}\n')
+    return root / "run"
+
+
+@pytest.mark.parametrize("kind", [".bz2", ".gz", ".xz"])
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda whole: whole + b"garbage",
+        lambda whole: whole + bytes([whole[0] ^ 1]) + whole[1:],
+        lambda whole: whole[:-3],
+        lambda whole: b"no archive",
+    ],
+    ids=["garbage behind", "damage behind", "cut off", "something else"],
+)
+def test_nothing_is_put_behind_damage(
+    script: ModuleType, tmp_path: Path, kind: str, spoil: Callable[[bytes], bytes]
+) -> None:
+    file = tmp_path / "into" / "sweep" / f"records.jsonl{kind}"
+    file.parent.mkdir(parents=True)
+    content = spoil(script._PACKED[kind](b'{"run": 0}\n' * 100))
+    file.write_bytes(content)
+    with pytest.raises(SystemExit, match=rf"records\.jsonl\{kind}: expected a whole archive, found damage"):
+        script.join([shard(tmp_path)], tmp_path / "into")
+    assert file.read_bytes() == content
+
+
+@pytest.mark.parametrize("kind", [".bz2", ".gz", ".xz"])
+def test_lines_behind_padding_are_known(script: ModuleType, tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "into" / "sweep" / f"records.jsonl{kind}"
+    file.parent.mkdir(parents=True)
+    pack = script._PACKED[kind]
+    file.write_bytes(pack(b'{"run": 0}\n') + b"\0" * 20_000 + pack(b'{"run": 1}\n') + b"\0" * 8)
+    content = file.read_bytes()
+    assert script.join([shard(tmp_path)], tmp_path / "into") == [f"{file.parent}: 2 records of 1 shards"]
+    assert file.read_bytes() == content
+
+
+def test_a_sweep_is_not_split_over_two_files(script: ModuleType, tmp_path: Path) -> None:
+    into = tmp_path / "into" / "sweep"
+    into.mkdir(parents=True)
+    (into / "records.jsonl").write_text('{"run": 0}\n')
+    script.join([shard(tmp_path)], tmp_path / "into")
+    assert (into / "records.jsonl").read_text() == '{"run": 0}\n{"run": 1}\n'
+    (into / "records.jsonl.gz").write_bytes(gzip.compress(b'{"run": 2}\n'))
+    with pytest.raises(SystemExit, match=r"expected one file of records\.jsonl, found records\.jsonl and records\.j"):
+        script.join([tmp_path / "run"], tmp_path / "into")
+
+
+def test_candidates_that_are_published_apart_have_to_be_here(script: ModuleType, tmp_path: Path) -> None:
+    into = tmp_path / "into"
+    write_manifest(into, files=[{"path": "sweep/candidates.jsonl.gz", "bytes": 9, "sha256": "0" * 64}])
+    (into / "sweep").mkdir()
+    (into / "sweep" / "records.jsonl.bz2").write_bytes(bz2.compress(b'{"run": 0}\n'))
+    before = held(into)
+    with pytest.raises(SystemExit, match="`spmark fetch candidates --into"):
+        script.join([shard(tmp_path, "records.jsonl", "candidates.jsonl")], into)
+    assert held(into) == before, "neither are records put there"
+    (tmp_path / "run/sweep/nvidia-h200/candidates.jsonl").unlink()
+    script.join([tmp_path / "run"], into)
+    assert [path.name for path in (into / "sweep").iterdir()] == ["records.jsonl.bz2"]
 
 
 def test_a_torn_line_does_not_spoil_the_next(script: ModuleType, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec, Whole
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.renamed_cases import CaseId
-from spmark.impls.core.sixdigits import SixDigits
 
 SCHEMA_VERSION: Final = 1
 PROTOCOL_VERSION = 2
@@ -104,10 +103,10 @@ class SearchFacts(Frozen):
     cores: Whole
     eligible: Whole = 0
     """Configs that an exhaustive search would measure; 0 where the plan does not tell."""
-    compile_s: SixDigits = 0.0
+    compile_s: float = 0.0
     """Of the phases ``search`` and ``select``, the seconds in which candidates were compiled; 0 where the plan does not
     tell."""
-    run_s: SixDigits = 0.0
+    run_s: float = 0.0
     """Of the same phases, the seconds in which candidates were run; likewise."""
 
 
@@ -176,7 +175,7 @@ class Measurement(Frozen):
     """One launch each from a cold L2, in the order taken."""
     warm_samples_us: list[float] = []
     """Times without the flush, where they were asked for."""
-    graph_samples_us: list[SixDigits] = []
+    graph_samples_us: list[float] = []
     """Mean of a replayed graph of launches, warm, for kernels too short for events alone."""
     baseline: Baseline | None = None
     clocks_mhz: list[float] = []
@@ -188,10 +187,10 @@ class Measurement(Frozen):
     free_cores: float | None = None
     """How many of the environment's cores others left free on average, from the check to the last sample; None where
     this time was below a tenth of a second, or the number is not known."""
-    phases_s: dict[str, SixDigits] = {}
+    phases_s: dict[str, float] = {}
     """Seconds of building by phase (`spmark.impls.core.interfaces.PHASES`)."""
     search: SearchFacts | None = None
-    max_rel_error: SixDigits | None = None
+    max_rel_error: float | None = None
     """Largest error over the sum of the terms' magnitudes; infinity is written as 1e308."""
     stored: Whole = 0
     device_bytes: Whole = 0

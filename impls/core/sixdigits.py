@@ -1,15 +1,20 @@
-"""Numbers that are written with six significant digits: the digits beyond are noise of clocks, and do not pack."""
+"""Numbers that rows are made with to six significant digits: the digits beyond are noise of clocks, and do not pack."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import AfterValidator
-
-
-def six_digits(number: float) -> float:
-    """Give the nearest number of six significant digits."""
-    return float(f"{number:.6g}")
+from collections.abc import Mapping
+from typing import Any
 
 
-SixDigits = Annotated[float, AfterValidator(six_digits)]
+def six_digits(facts: Any) -> Any:
+    """Give facts of JSON in which each float is the nearest number of six significant digits.
+
+    Integers, texts and what else there is stay; sequences become lists.
+    """
+    if isinstance(facts, float):
+        return float(f"{facts:.6g}")
+    if isinstance(facts, Mapping):
+        return {name: six_digits(fact) for name, fact in facts.items()}
+    if isinstance(facts, list | tuple):
+        return [six_digits(fact) for fact in facts]
+    return facts

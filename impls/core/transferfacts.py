@@ -11,7 +11,6 @@ from pydantic import Field, RootModel
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.problem import Op
 from spmark.impls.core.recordfile import read_rows
-from spmark.impls.core.sixdigits import SixDigits
 
 
 class _Versioned(Frozen):
@@ -50,21 +49,21 @@ class TransferResult(_OfModel):
     nnz: int = Field(ge=0)
     configs: int = Field(ge=0)
     """Configs with samples, beside the default."""
-    default_us: SixDigits = Field(gt=0)
+    default_us: float = Field(gt=0)
     """Microseconds of the platform's default config."""
-    optimum_us: SixDigits = Field(gt=0)
+    optimum_us: float = Field(gt=0)
     """Microseconds of the best config."""
-    top1_us: SixDigits = Field(gt=0)
+    top1_us: float = Field(gt=0)
     """Microseconds of the method's first config."""
-    top5_us: SixDigits = Field(gt=0)
+    top5_us: float = Field(gt=0)
     """Microseconds of the best of the method's first five configs."""
-    opa: SixDigits | None
+    opa: float | None
     """Ordered pair accuracy; None where no two configs differ by more than noise."""
-    tau: SixDigits | None
+    tau: float | None
     """Kendall's tau of the scores and the times."""
-    opa_ceiling: SixDigits | None
+    opa_ceiling: float | None
     """Ordered pair accuracy of the first half's times, held against the second half's."""
-    tau_ceiling: SixDigits | None
+    tau_ceiling: float | None
     """Kendall's tau between the times of the two halves."""
     machine: str
     """Where the configs were timed."""
@@ -78,9 +77,9 @@ class TransferCurve(_OfModel):
     kind: Literal["curve"] = "curve"
     phase: Literal["pre-training", "fine-tuning"]
     epoch: int = Field(ge=1)
-    values: dict[str, SixDigits]
+    values: dict[str, float]
     """``prl`` (ranking loss), ``opa``, ``tau``, and the same of held-out matrices behind ``held_``."""
-    seconds: SixDigits = Field(ge=0)
+    seconds: float = Field(ge=0)
     """Of the whole phase up to the end of this epoch."""
 
 
@@ -89,7 +88,7 @@ class TransferCost(_OfMethod):
 
     kind: Literal["cost"] = "cost"
     what: Literal["collect", "pretrain", "finetune", "features", "score"]
-    seconds: SixDigits = Field(ge=0)
+    seconds: float = Field(ge=0)
     matrices: int = Field(ge=0)
     configs: int = Field(ge=0)
     """Of all matrices."""

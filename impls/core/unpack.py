@@ -1,7 +1,10 @@
-"""Lines of an archive that may be damaged: everything before the damage, and a message about the rest.
+"""Lines of an archive that may be damaged: those before the damage, and a message about the rest.
 
-Published records are bzip2, by which they take a third less than as gzip, and less than as xz. What searches measured
-is xz, which takes no more there than bzip2 and unpacks five times as fast. Gzip is read, too.
+New archives of published records are bzip2, by which they take a third less than as gzip, and less than as xz. What
+searches measured is xz, which takes about as much there and unpacks five times as fast as bzip2. Gzip is read, too.
+
+bzip2 gives text whose checksum is right. In gzip and xz one checksum stands at the end: damage may show only some lines
+after it began.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ import bz2
 import logging
 import lzma
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -21,12 +24,14 @@ from spmark.impls.core.errors import RecordError
 _GZIP = 31
 """Window bits by which zlib expects the header and the trailer of gzip."""
 _BLOCK = 1 << 14
-_BZIP2_BLOCK = 900_000
-"""Bytes of text in bzip2's largest block; text in which one letter stands many times in a row can be longer."""
+_BZIP2_STEP = 1 << 6
+"""Bytes of an archive in which no two blocks of records end."""
 _XZ_MEMORY = 1 << 27
 """Bytes: twice what xz's highest level needs; the beginning of an archive may ask for 4 GB."""
 LONGEST_LINE = 1 << 26
 """Bytes; a few kilobytes of an archive may hold more zeros than fit into memory."""
+_FREE, _FOLD = 1 << 24, 1 << 10
+"""Bytes of text that any archive may hold, and how many more for each of its bytes: records take a 50th at least."""
 _log = logging.getLogger(__name__)
 
 
@@ -47,12 +52,12 @@ def unpacked_lines(file: IO[bytes], path: Path) -> Iterator[bytes]:
     Raises
     ------
     RecordError
-        No part of the archive can be read.
+        No line of the archive can be read.
     """
     begun: list[bytes] = []
     size, number, damage = 0, 0, ""
     try:
-        for content in _UNPACKERS[path.suffix](file):
+        for content in _contents(file, path.suffix):
             *lines, last = content.split(b"\n")
             for line in lines:
                 number += 1
@@ -70,14 +75,33 @@ def unpacked_lines(file: IO[bytes], path: Path) -> Iterator[bytes]:
         yield rest
     if damage and not (number or rest):
         raise RecordError(
-            f"{path}: cannot be read: expected an archive of kind {path.suffix}, found something else, or damage at "
-            f"its beginning ({damage}); take it from a copy"
+            f"{path}: cannot be read: expected lines in an archive of kind {path.suffix}, found a fault before the "
+            f"first one ({damage}); take the archive from a copy"
         )
     if damage:
         _log.warning(
             "%s: the archive is damaged after %d lines (%s): the rest cannot be read; take it from a copy",
             path, number, damage,
         )  # fmt: skip
+
+
+def unpacked(path: Path) -> bytes:
+    """Give the whole text of an archive.
+
+    Raises
+    ------
+    RecordError
+        The archive is damaged or cut off.
+    OSError
+        The file cannot be read.
+    """
+    with path.open("rb") as file:
+        try:
+            return b"".join(_contents(file, path.suffix))
+        except _DamageError as error:
+            raise RecordError(
+                f"{path}: expected a whole archive, found damage ({error}); take the archive from a copy"
+            ) from error
 
 
 def beginning(path: Path, size: int) -> bytes:
@@ -93,20 +117,30 @@ def beginning(path: Path, size: int) -> bytes:
             return file.read(size)
         found = bytearray()
         with suppress(_DamageError):
-            for content in _UNPACKERS[path.suffix](file):
+            for content in _contents(file, path.suffix):
                 found += content
                 if len(found) >= size:
                     break
         return bytes(found[:size])
 
 
+def _contents(file: IO[bytes], kind: str) -> Iterator[bytes]:
+    size = 0
+    for content in _UNPACKERS[kind](file):
+        size += len(content)
+        if size > _FREE + _FOLD * file.tell():
+            raise _DamageError(f"text of more than {_FOLD:,} times the archive's bytes")
+        yield content
+
+
+# Zeros between archives and after the last one are padding.
 def _gunzipped(file: IO[bytes]) -> Iterator[bytes]:
     """Unpack block by block; a damaged block is unpacked byte by byte up to the damage."""
     unpacker = zlib.decompressobj(_GZIP)
     begun = False
     for block in iter(partial(file.read, _BLOCK), b""):
         left = block
-        while left:
+        while left := left if begun else left.lstrip(b"\0"):
             begun = True
             before = unpacker.copy()
             try:
@@ -119,48 +153,57 @@ def _gunzipped(file: IO[bytes]) -> Iterator[bytes]:
             left = unpacker.unused_data
             if unpacker.eof:
                 unpacker, begun = zlib.decompressobj(_GZIP), False
-                left = left.lstrip(b"\0")  # padding between archives and after the last
     if begun:
         raise _DamageError("it is cut off")
 
 
 def _bunzipped(file: IO[bytes]) -> Iterator[bytes]:
-    """Give text once the checksum behind its block is right: damage mixes the lines of the whole block."""
-    return _stepwise(file, bz2.BZ2Decompressor, OSError, _BZIP2_BLOCK)
+    """Unpack step by step, and give a step's text once the next step has found its checksum right.
+
+    Damage mixes the lines of a whole block: a line of its text may be made of two records.
+    """
+    unpacker = bz2.BZ2Decompressor()
+    begun = False
+    unchecked = b""
+    for step in iter(partial(file.read, _BZIP2_STEP), b""):
+        left = step
+        while left := left if begun else left.lstrip(b"\0"):
+            begun = True
+            try:
+                content = unpacker.decompress(left)
+            except OSError as error:
+                raise _DamageError(str(error)) from error
+            yield unchecked
+            unchecked, left = content, b""
+            if unpacker.eof:
+                yield unchecked
+                unchecked, left = b"", unpacker.unused_data
+                unpacker, begun = bz2.BZ2Decompressor(), False
+    if begun:
+        with suppress(OSError):
+            while content := unpacker.decompress(b""):
+                unchecked += content
+            yield unchecked
+        raise _DamageError("it is cut off")
 
 
 def _unxzipped(file: IO[bytes]) -> Iterator[bytes]:
-    return _stepwise(file, partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, _XZ_MEMORY), lzma.LZMAError, 0)
-
-
-def _stepwise(
-    file: IO[bytes],
-    make: Callable[[], bz2.BZ2Decompressor | lzma.LZMADecompressor],
-    damaged: type[Exception],
-    held_back: int,
-) -> Iterator[bytes]:
-    """Unpack step by step, ``held_back`` bytes behind what comes out; what is held back of damaged text is lost."""
+    make = partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, _XZ_MEMORY)
     unpacker = make()
     begun = False
-    unchecked = bytearray()
     for block in iter(partial(file.read, _BLOCK), b""):
         left = block
-        while left or not unpacker.needs_input:
+        while (left := left if begun else left.lstrip(b"\0")) or not unpacker.needs_input:
             begun = True
             try:
-                unchecked += unpacker.decompress(left, _BLOCK)
-            except damaged as error:
+                yield unpacker.decompress(left, _BLOCK)
+            except lzma.LZMAError as error:
                 raise _DamageError(str(error)) from error
             left = b""
             if unpacker.eof:
-                left = unpacker.unused_data.lstrip(b"\0")
+                left = unpacker.unused_data
                 unpacker, begun = make(), False
-            checked = len(unchecked) - held_back * begun
-            if checked >= _BLOCK or not begun:
-                yield bytes(unchecked[:checked])
-                del unchecked[:checked]
     if begun:
-        yield bytes(unchecked)  # text of a block that is cut off does not come out
         raise _DamageError("it is cut off")
 
 

@@ -30,7 +30,8 @@ CANDIDATES = "candidates.jsonl"
 HOME = Path("report/reference")
 """Where the published records stand in a checkout."""
 FETCH = "spmark fetch candidates"
-_NAMES = tuple(f"{CANDIDATES}{archive}" for archive in ARCHIVES)
+FILES = tuple(f"{CANDIDATES}{archive}" for archive in ARCHIVES)
+"""Names of archives of candidates."""
 _HEX = r"^[0-9a-f]{64}$"
 _MOST_BYTES = 1 << 30
 _NAMED = 5
@@ -51,8 +52,8 @@ class PublishedFile(Frozen):
     @model_validator(mode="after")
     def _stays_inside(self) -> Self:
         *folders, name = self.path.split("/")
-        if not folders or name not in _NAMES or any(path_component(folder) != folder for folder in folders):
-            raise ValueError(f"expected folders of plain names and one of {', '.join(_NAMES)}, found {self.path!r}")
+        if not folders or name not in FILES or any(path_component(folder) != folder for folder in folders):
+            raise ValueError(f"expected folders of plain names and one of {', '.join(FILES)}, found {self.path!r}")
         return self
 
 

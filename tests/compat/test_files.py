@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.record import CandidateRow, EnvironmentRow, Measurement
 from spmark.impls.core.recordfile import read_rows
 from spmark.impls.core.renamed_cases import current_id
+from spmark.impls.core.unpack import ARCHIVES, unpacked_lines
 from spmark.impls.liteform import predictor
 from spmark.impls.liteform.schedule import read_table
 from spmark.impls.liteform.study import measured
@@ -42,8 +42,9 @@ STEP = 25
 
 
 def lines(path: Path) -> Iterator[bytes]:
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        yield from (line for line in file if line.strip())
+    with path.open("rb") as file:
+        found = unpacked_lines(file, path) if path.suffix in ARCHIVES else file
+        yield from (line for line in found if line.strip())
 
 
 def lost(before: Any, after: Any) -> bool:

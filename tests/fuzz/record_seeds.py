@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.record import CandidateRow, Environment, EnvironmentRow, Measurement, ProblemFacts
-from spmark.impls.core.recordfile import read_rows
+from spmark.impls.core.recordfile import read_rows, row_files
 from spmark.suite.provenance import RunRow
 
 REFERENCE = Path(__file__).parents[2] / "report" / "reference"
@@ -134,7 +134,7 @@ def published(name: str, count: int) -> list[Measurement]:
     """Give the first records of a published sweep, with few samples."""
     rows = []
     for _, row in zip(
-        range(count), read_rows(REFERENCE / "h200" / name / "records.jsonl.gz", Measurement), strict=False
+        range(count), read_rows(row_files(REFERENCE / "h200" / name, "records")[0], Measurement), strict=False
     ):
         cut = {"samples_us": row.samples_us[:3], "clocks_mhz": row.clocks_mhz[:2]}
         if row.baseline:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from pathlib import Path
 
 import pytest
 
 import spmark.report
 from spmark.impls.core.record import Measurement
+from spmark.impls.core.recordfile import read_rows
 from spmark.report.load.records import record_files
 
 REFERENCE = Path(spmark.report.__file__).parent / "reference"
@@ -18,5 +17,4 @@ FILES = record_files([REFERENCE / "h200", REFERENCE / "cpu"])
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}-{file.name}")
 def test_the_first_line_is_a_record(file: Path) -> None:
-    with gzip.open(file, "rt") if file.suffix == ".gz" else file.open() as lines:
-        assert Measurement.model_validate(json.loads(next(lines))).case_id
+    assert next(read_rows(file, Measurement)).case_id

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from spmark.impls.core.sixdigits import six_digits
 from spmark.impls.core.transferfacts import TransferCost, TransferCurve, TransferResult
 from spmark.impls.dash.study.checkpoints import Epoch
 from spmark.impls.dash.study.gathering import Gathered
@@ -53,7 +54,12 @@ class TaskFacts:
         seconds = accumulate(epoch.seconds for epoch in epochs)
         return [
             TransferCurve(
-                **self._origin(), **self._sizes(), phase=phase, epoch=number, values=one.known(), seconds=sum_s
+                **self._origin(),
+                **self._sizes(),
+                phase=phase,
+                epoch=number,
+                values=six_digits(one.known()),
+                seconds=six_digits(sum_s),
             )
             for number, (one, sum_s) in enumerate(zip(epochs, seconds, strict=True), 1)
         ]
@@ -68,8 +74,8 @@ class TaskFacts:
         """Say what a part took."""
         count = of.samples.count
         return TransferCost(
-            **self._origin(), what=what, seconds=seconds, matrices=len(of.rows), configs=count, cores=on.cores,
-            machine=on.name,
+            **self._origin(), what=what, seconds=six_digits(seconds), matrices=len(of.rows), configs=count,
+            cores=on.cores, machine=on.name,
         )  # fmt: skip
 
     def collected(self, of: Gathered) -> TransferCost:
@@ -81,8 +87,8 @@ class TaskFacts:
         ]  # a simulated time stands in both halves
         seconds = 1e-6 * sum(sum(half) for halves in samples for half in halves)
         return TransferCost(
-            **self._origin(), what="collect", seconds=seconds, matrices=len(of.rows), configs=of.samples.count,
-            cores=len(of.rows[0].cores), machine=of.rows[0].machine,
+            **self._origin(), what="collect", seconds=six_digits(seconds), matrices=len(of.rows),
+            configs=of.samples.count, cores=len(of.rows[0].cores), machine=of.rows[0].machine,
         )  # fmt: skip
 
     def result(self, row: CollectedRow, nnz: int, scores: NDArray[np.float64]) -> TransferResult:
@@ -92,11 +98,13 @@ class TaskFacts:
         pairs = Pairs.of(halves.valued_by_s, self.judges.noise)
         opa: dict[str, Any] = {f"opa{of}": _known(pairs.share_in_order(order)) for of, order in ordered.items()}
         tau: dict[str, Any] = {f"tau{of}": _known(kendall(order, halves.valued_by_s)) for of, order in ordered.items()}
+        times = {
+            "default_us": 1e6 * float(halves.valued_by_s[halves.default]), "optimum_us": 1e6 * halves.optimum,
+            "top1_us": 1e6 * halves.best(scores, 1), "top5_us": 1e6 * halves.best(scores, 5),
+        }  # fmt: skip
         return TransferResult(
-            **self._origin(), **self._sizes(), **opa, **tau, matrix=row.matrix, pattern_sha256=row.pattern_sha256,
-            nnz=nnz, configs=len(scores) - 1, default_us=1e6 * float(halves.valued_by_s[halves.default]),
-            optimum_us=1e6 * halves.optimum, top1_us=1e6 * halves.best(scores, 1), top5_us=1e6 * halves.best(scores, 5),
-            machine=row.machine, note=row.note,
+            **self._origin(), **self._sizes(), **six_digits(opa | tau | times), matrix=row.matrix,
+            pattern_sha256=row.pattern_sha256, nnz=nnz, configs=len(scores) - 1, machine=row.machine, note=row.note,
         )  # fmt: skip
 
     def _origin(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import math
 import sys
 from collections import Counter
@@ -17,6 +18,7 @@ from collected_fakes import load, row_of, write_rows
 from spmark.impls.core.contracts import StudyJob
 from spmark.impls.core.errors import DatasetError, RecordError, SweepError
 from spmark.impls.core.problem import Op
+from spmark.impls.core.sixdigits import six_digits
 from spmark.impls.core.transferfacts import TransferCost, TransferCurve, TransferFact, TransferResult, TransferRun
 from spmark.impls.core.transferfacts import read_transfers as read
 from spmark.impls.dash.study.commands import TransferTraining
@@ -63,6 +65,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     outcome = study(job(folder, methods=()))
     assert (outcome.left, outcome.answer["left_out"]) == (0, {})
     return folder
+
+
+def test_numbers_of_facts_have_six_digits(whole: Path) -> None:
+    facts = [json.loads(fact.model_dump_json()) for fact in facts_of(whole) if not isinstance(fact, TransferRun)]
+    assert {fact["kind"] for fact in facts} == {"cost", "curve", "result"}
+    assert six_digits(facts) == facts
 
 
 def test_every_method_orders_the_same_configs(whole: Path) -> None:

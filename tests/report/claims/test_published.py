@@ -155,7 +155,7 @@ def families() -> set[str]:
 @cache
 def kept_keys(paper: str) -> frozenset[str]:
     """Give the first words of the keys that configs of the paper's own plans have in published records."""
-    folders = [file.parent for file in REFERENCE.glob(f"{paper}_*/records.jsonl.gz")]
+    folders = {file.parent for file in REFERENCE.glob(f"{paper}_*/records.jsonl*")}
     configs = load_records(sorted(folders)).query("implementation == @paper")["config"]
     return frozenset(key.split("_")[0] for config in configs if config for key in config)
 
