@@ -156,9 +156,9 @@ def test_examples_are_shown_with_what_they_do(generated: ModuleType) -> None:
 
 
 def test_notes_link_the_site_s_copies_of_figures(generated: ModuleType) -> None:
-    link = "[SpMM](../../report/reference/h200/stile_fig7_spmm/speedup.png)"
+    link = "[SpMM](../../report/reference/h200/stile_fig7_spmm/speedup-per-matrix.png)"
     assert link in " ".join((ROOT / "docs/notes/stile.md").read_text().split())
-    assert generated.on_page_markdown(link, page=None) == "[SpMM](../figures/stile_fig7_spmm/speedup.png)"
+    assert generated.on_page_markdown(link, page=None) == "[SpMM](../figures/stile_fig7_spmm/speedup-per-matrix.png)"
 
 
 def test_the_start_page_links_the_site_s_copy_of_the_citation(generated: ModuleType) -> None:
