@@ -88,6 +88,11 @@ def read_mtx(path: Path, *, merge: bool = False, remedy: str = "") -> RawMatrix:
             )
     rows, cols = table["row"] - 1, table["column"] - 1
     values = None if header.is_pattern else table["value"]
+    if header.symmetry == _SKEW and (on_diagonal := np.flatnonzero(rows == cols)).size:
+        at = int(on_diagonal[0])
+        raise MatrixError(
+            f"{where}: expected no diagonal in a {_SKEW} matrix, found row and column {rows[at] + 1} in entry {at + 1}"
+        )
     if header.symmetry != "general":
         rows, cols, values = _mirrored(rows, cols, values, -1 if header.symmetry == _SKEW else 1)
     kind = MatrixKind.PATTERN if values is None else MatrixKind.REAL
@@ -128,6 +133,8 @@ def _header(file: Path, where: str, merge: bool) -> _Header:
     check_shape(where, rows, cols, entries)
     if entries > rows * cols and not merge:
         raise MatrixError(f"{where}:{number}: expected each entry once, found {entries:,} in {rows:,} x {cols:,}")
+    if symmetry != "general" and rows != cols:
+        raise MatrixError(f"{where}:{number}: expected a square matrix, being {symmetry}, found {rows:,} x {cols:,}")
     least = entries * _SHORTEST_ENTRY[header.is_pattern] - 1  # the last line may lack its end
     if least > bytes_left:
         raise DatasetError(

@@ -24,7 +24,7 @@ from spmark.impls.core.record import Orientation
 SCHEMA: Final = 1
 SweepOp = Literal["spmm", "sddmm", "sddmm_scaled"]
 Scalar = bool | int | float | str
-Width = Annotated[int, Field(ge=1, strict=True)]
+Width = Annotated[int, Field(ge=1, lt=2**31, strict=True)]
 
 
 class _Written(Frozen):
@@ -116,7 +116,7 @@ class Sweep(_Written):
     implementations: tuple[ImplementationSpec, ...] = Field(min_length=1)
     baseline: Annotated[dict[DeviceKind, str], BeforeValidator(_one_per_kind)] = {}
     """Implementation measured beside every case, by device kind; in YAML also one name for all kinds."""
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**63)
     time_limit_s: float = Field(default=600.0, gt=0, allow_inf_nan=False)
     """A case that takes longer is killed."""
 
@@ -145,17 +145,23 @@ class Sweep(_Written):
         for key, items in (("ops", self.ops), ("widths", self.widths), ("dtypes", self.dtypes)):
             _refuse_twice(key, [str(item) for item in items])
         _refuse_twice("matrices", [matrix.id for matrix in self.matrices])
+        names = {entry.name for entry in self.implementations}
         _refuse_twice("implementations: labels", [entry.label for entry in self.implementations])
         _refuse_twice("implementations: name and config", [_config_key(entry) for entry in self.implementations])
+        borrowed = [one.label for one in self.implementations if one.label in names and one.label != one.name]
+        if borrowed:
+            raise ValueError(
+                f"implementations: expected labels that name no other implementation here, found {borrowed[0]!r}"
+            )
         bare = [matrix.id for matrix in self.matrices if not matrix.widths and not self.widths]
         if bare:
             raise ValueError(f"widths: expected at least one width J (for {bare[0]}, which states none), found none")
-        names = [entry.name for entry in self.implementations if not entry.config]
+        plain = [entry.name for entry in self.implementations if not entry.config]
         for kind, name in self.baseline.items():
-            if name not in names:
+            if name not in plain:
                 raise ValueError(
                     f"baseline.{kind}: expected one of the sweep's implementations without config "
-                    f"({', '.join(names) or 'there is none'}), found {name!r}{near(name, names)}"
+                    f"({', '.join(plain) or 'there is none'}), found {name!r}{near(name, plain)}"
                 )
         return self
 

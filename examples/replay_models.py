@@ -27,6 +27,8 @@ def main() -> None:
     args = parser.parse_args()
 
     cases = {model: judged(replay(args.records, model)) for model in args.model}
+    if any(frame.empty for frame in cases.values()):
+        raise SystemExit("expected records whose searches measured configs, found none")
     shared = set.intersection(*(set(frame["case_id"]) for frame in cases.values()))
     rows = [
         summary(frame[frame["case_id"].isin(shared)]).assign(model=model)[

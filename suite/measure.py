@@ -179,7 +179,7 @@ class Bench:
         yield timed
         median_us, floor_us = float(np.median(timed.samples_us)), floor_s(setting.problem, self._device) * 1e6
         if median_us < _BELOW_FLOOR[self._device.kind] * floor_us:
-            floor = f"{floor_us:.2f} us, the floor of bytes and flops"
+            floor = f"{floor_us:.2f} us, the floor of bytes and flops by the rates of `spmark calibrate`"
             yield Failed(Status.IMPLAUSIBLE, f"expected a median of at least {floor}, found {median_us:.2f} us")
 
     def _refuse(self, implementation: Implementation, problem: Problem) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import yaml
@@ -43,7 +44,7 @@ def parse_yaml(content: str | bytes, where: str, error: type[SpmarkError]) -> An
 
 
 class _Loader(Composer, yaml.CSafeLoader):
-    """Counts while it composes: PyYAML itself takes any depth, and any number of aliases of aliases.
+    """Counts while it composes: PyYAML itself takes any depth, any number of aliases of aliases, and a key twice.
 
     libyaml parses, many times as fast as PyYAML's own parser; composing stays in Python, where it can be counted.
     """
@@ -69,6 +70,11 @@ class _Loader(Composer, yaml.CSafeLoader):
         self._sizes[id(node)] = self._nodes - before
         if self._nodes > MAX_NODES:
             raise yaml.MarkedYAMLError(problem=f"more than {MAX_NODES:,} values, aliases counted", problem_mark=mark)
+        if isinstance(node, yaml.MappingNode) and not is_alias:
+            keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+            if len(set(keys)) < len(keys):
+                twice, _ = Counter(keys).most_common(1)[0]
+                raise yaml.MarkedYAMLError(problem=f"the key {twice[:80]!r} more than once", problem_mark=mark)
         if isinstance(node, yaml.ScalarNode) and node.tag in _NUMBERS and len(node.value) > MAX_DIGITS:
             raise yaml.MarkedYAMLError(problem=f"a number of {len(node.value):,} characters", problem_mark=mark)
         return node

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.runtime.timing import Run
 
-_SAMPLES = 7
+_SAMPLES, _SPENT_S = 7, 0.5
+"""Fewest samples, and seconds that they take at least: a run of a millisecond is often disturbed as a whole."""
 _ROUNDS = 200_000
 _SUMS = 64
 
@@ -38,8 +39,9 @@ def calibrate_cpu(spec: DeviceSpec) -> DeviceSpec:
 
 def _seconds(run: Run) -> float:
     run()  # compiles
-    times = []
-    for _ in range(_SAMPLES):
+    times: list[float] = []
+    begun = perf_counter()
+    while len(times) < _SAMPLES or perf_counter() - begun < _SPENT_S:
         started = perf_counter()
         run()
         times.append(perf_counter() - started)

@@ -18,6 +18,7 @@ from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.extras import how_to_install
 from spmark.impls.core.files import cache_root
 from spmark.impls.core.names import path_component
+from spmark.impls.runtime.load import LoadMeter
 
 NAMES = ("auto", "cuda", "cpu", "host-simt")
 LEAST_CAPABILITY = 80
@@ -116,14 +117,21 @@ def calibrated(spec: DeviceSpec) -> DeviceSpec:
     """Give ``spec`` with measured rates.
 
     The rates come from the user's own calibration, else from the one that ships. Without both, a short calibration is
-    made now and kept.
+    made now and kept; a warning tells where the machine was busy.
     """
     if spec.kind is DeviceKind.HOST_SIMT:
         return spec
     for path in (user_calibration(spec.name), shipped_calibration(spec.name)):
         if path.is_file():
             return DeviceSpec.load(path)
+    meter = LoadMeter()
     fresh = calibrate(spec)
+    if (load := meter.read()).busy:
+        _log.warning(
+            "%s was calibrated for the first time while %s: its rates may be too low, and right times then count as "
+            "implausible; run `spmark calibrate --device %s --force` once they are done",
+            spec.name, load, spec.kind.value,
+        )  # fmt: skip
     try:
         path = user_calibration(spec.name)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -151,7 +151,8 @@ def each_problem_once(frame: pd.DataFrame) -> pd.DataFrame:
     known = frame[frame["pattern"] != ""].groupby(["pattern", "matrix"], as_index=False).size()
     known = known.sort_values(["size", "matrix"], ascending=[False, True])
     known = known.assign(name=known.groupby("pattern")["matrix"].transform("first")).drop_duplicates("matrix")
-    matrix = frame["matrix"].map(known.set_index("matrix")["name"]).fillna(frame["matrix"])
+    names = dict(zip(known["matrix"], known["name"], strict=True))
+    matrix = frame["matrix"].map(lambda name: names.get(name, name))
     solved = frame["status"] == Status.OK.value
     named = frame.assign(matrix=matrix, solved=solved).sort_values(["solved", "started_at"], kind="stable")
     named = named.drop(columns="solved")

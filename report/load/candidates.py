@@ -208,8 +208,9 @@ def measured(derived: pd.DataFrame, candidates: pd.DataFrame) -> pd.DataFrame:
     -------
     DataFrame
         `COLUMNS`, and ``op, dtype, matrix, matrix_kind, nnz, width, seed, label, implementation``, and ``config``, what
-        the plan of the case chose; cases without a result are left out.
+        the plan of the case chose; cases without a result are left out. So are cases that stand for several patterns,
+        as where a file was replaced by another of its name: a candidate does not say of which pattern it is.
     """
     timed = candidates[candidates["seen_us"] > 0]
-    cases = derived.loc[derived["median_us"].notna(), [*OF_CASE, *_TOLD]]
+    cases = derived.loc[derived["median_us"].notna(), [*OF_CASE, *_TOLD]].drop_duplicates(list(OF_CASE), keep=False)
     return timed.merge(cases, on=list(OF_CASE), validate="many_to_one")

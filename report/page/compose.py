@@ -210,18 +210,28 @@ def _overview_of(kept: pd.DataFrame, of_sweeps: Sequence[SweepCases], wanted: st
     pooled = [of.own for of in of_sweeps if of.device == device and of.baseline == baseline]
     # No sweep need have the baseline that most rows of all sweeps name.
     pooled = pooled or [derive(kept.reset_index(drop=True), baseline)]
-    return _overview(each_problem_once(current(pd.concat(pooled, ignore_index=True))), baseline)
+    every = current(pd.concat(pooled, ignore_index=True))
+    once = each_problem_once(every)
+    return _overview(once, baseline, len(every) - len(once))
 
 
-def _overview(pooled: pd.DataFrame, baseline: str | None) -> Section:
-    """Give the section of one device on the landing page, of its newest records of all sweeps."""
+def _overview(pooled: pd.DataFrame, baseline: str | None, again: int) -> Section:
+    """Give the section of one device on the landing page, of its newest records of all sweeps.
+
+    ``again`` is the number of cases whose pattern another matrix has, and which are not among ``pooled``.
+    """
     device, kind = str(pooled["device"].iloc[0]), DeviceKind(pooled["device_kind"].iloc[0])
     systems = {
         of.paper: of.title.partition(":")[0] for of in sorted(map(load_published, PAPERS), key=lambda p: p.place)
     }
     means = [systems_table(pooled, baseline, systems), winner_map(pooled, baseline, systems)] if baseline else []
     facts = facts_of(pooled, kind, baseline)
-    return Section(device, MEASURED[kind], facts, [], named(means, path_component(device)))
+    notices = (
+        [f"{again:,} more cases are of a matrix whose pattern another matrix here has: each pattern counts once here."]
+        if again
+        else []
+    )
+    return Section(device, MEASURED[kind], facts, notices, named(means, path_component(device)))
 
 
 def _pages(

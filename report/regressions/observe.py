@@ -25,7 +25,8 @@ CACHED_PHASES = frozenset({"compile"})
 LEAST_PHASE_S = 1e-3
 """Shorter phases are not observed: they cost nothing, and their spread is that of the operating system."""
 COLUMNS = (
-    "device", "device_kind", "case_id", "implementation_version", "quantity", "value", "error", "duration_us",
+    "device", "device_kind", "case_id", "pattern", "implementation_version", "quantity", "value", "error",
+    "duration_us",
 )  # fmt: skip
 _NORMAL = float(special.ndtri((1 + CONFIDENCE) / 2))
 
@@ -68,7 +69,7 @@ def observe(frame: pd.DataFrame) -> pd.DataFrame:
     """
     ok = frame[frame["status"] == Status.OK.value]
     rows = [
-        (run.device, run.device_kind, run.case_id, run.implementation_version, *seen)
+        (run.device, run.device_kind, run.case_id, run.pattern, run.implementation_version, *seen)
         for run in ok.itertuples()
         for seen in _quantities(run)
     ]

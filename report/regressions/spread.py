@@ -14,7 +14,7 @@ from spmark.impls.core.record import Status
 from spmark.report.derive.cases import medians
 from spmark.report.load.records import load_every_run
 
-_CASE = ["device", "case_id", "implementation_version", "flush"]
+_CASE = ["device", "case_id", "pattern", "implementation_version", "flush"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def spread_by_case(paths: Sequence[Path]) -> pd.DataFrame:
     Parameters
     ----------
     paths : sequence of Path
-        Folders or files of records; every ok record of a case is one run of it.
+        Folders or files of records; every ok record of a case and pattern is one run of it.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def spread_by_case(paths: Sequence[Path]) -> pd.DataFrame:
         range=("median_us", np.ptp),
         ratio_deviation=("ratio", _deviation),
     )
-    cases = cases[cases["runs"] > 1].reset_index().drop(columns=["implementation_version", "flush"])
+    cases = cases[cases["runs"] > 1].reset_index().drop(columns=["pattern", "implementation_version", "flush"])
     if cases.empty:
         where = ", ".join(map(str, paths))
         raise RecordError(f"{where}: expected cases that were run at least twice by the same code, found none")

@@ -197,7 +197,9 @@ def fit_frame(frame: pd.DataFrame, where: str) -> SpreadModel:
 
 def _repeated(rows: pd.DataFrame) -> pd.DataFrame:
     """Give one row for each case with two runs or more: runs, variance, error2 (mean square), duration_us."""
-    groups = rows.assign(error2=rows["error"] ** 2).groupby(["case_id", "implementation_version"], sort=False)
+    groups = rows.assign(error2=rows["error"] ** 2).groupby(
+        ["case_id", "pattern", "implementation_version"], sort=False
+    )
     cases = groups.agg(
         runs=("value", "size"),
         variance=("value", "var"),
@@ -232,7 +234,7 @@ def _fit(cases: pd.DataFrame) -> Trend:
     factors = variance / (floor**2 + jitter**2 * inverse2 + error2)
     known = {
         str(case): (round(float(factor), 3), int(runs) - 1)
-        for (case, _), factor, runs in zip(cases.index, factors, cases["runs"], strict=True)
+        for (case, *_), factor, runs in zip(cases.index, factors, cases["runs"], strict=True)
     }
     return Trend(floor=round(floor, 6), jitter_us=round(jitter, 4), df=round(prior, 2), known=known)
 

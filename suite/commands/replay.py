@@ -74,6 +74,8 @@ def replay_records(request: ReplayRequest) -> None:
         say(screen, escape(f"{platform}: {note}"))
     if replayed.left_out:
         screen.print(table("Cases that cannot be replayed", _counted(replayed.left_out), plain=True))
+    if not (groups or replayed.left_out):
+        say(screen, "no search of these records has measured a config: there is nothing to replay")
     if request.export:
         say(screen, escape(str(request.export[1])))
 

@@ -34,6 +34,8 @@ def test_what_people_write():
         ("a: " + "9" * 5000, "a number of 5,000 characters"),
         ("a: 0x" + "f" * 50_000, "a number of 50,002 characters"),
         ("a: " + ":".join(["59"] * 60_000), "a number of 179,999 characters"),
+        ("a: {b: 1, c: 2, b: 3}", "the key 'b' more than once"),
+        ("x: 1\n" * 20_000, "the key 'x' more than once"),
         ("a: 2026-99-99", "month must be in 1..12"),
         ("*x", "undefined alias"),
         ("a: 1\n---\nb: 1\n", "a single document"),

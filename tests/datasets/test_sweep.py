@@ -149,6 +149,12 @@ def test_overrides(tmp_path):
         ({"name": None}, "name: expected this key, found none"),
         ({"name": "../x"}, "name: .*found '../x'"),
         ({"seed": -1}, "seed: .*found -1"),
+        ({"seed": 2**63}, "seed: .*found 9223372036854775808"),
+        ({"widths": [2**31]}, r"widths\.0: .*found 2147483648"),
+        (
+            {"implementations": [{"name": "gespmm", "label": "scipy_cpu"}, {"name": "scipy_cpu", "label": "b"}]},
+            "implementations: expected labels that name no other implementation here, found 'scipy_cpu'",
+        ),
         ({"time_limit_s": 0}, "time_limit_s: .*found 0"),
     ],
 )

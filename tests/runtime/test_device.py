@@ -8,6 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from spmark.impls.core.load import Load
+from spmark.impls.runtime import device
 from spmark.impls.runtime.device import cuda_missing
 
 
@@ -33,3 +35,20 @@ def test_a_gpu_is_of_ampere_or_newer(
     monkeypatch.setattr(Path, "exists", lambda self: True)
     monkeypatch.setitem(sys.modules, "cupy", cupy_with(count, capability))
     assert cuda_missing.__wrapped__() == said
+
+
+@pytest.mark.parametrize("taken", [0.0, 1.5])
+def test_the_first_calibration_tells_of_a_busy_machine(
+    taken: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
+    monkeypatch.setattr(device, "calibrate", lambda spec: spec.model_copy(update={"copy_bytes_per_s": 7.0}))
+    monkeypatch.setattr(device.LoadMeter, "read", lambda _: Load(2, 2 - taken))
+    spec = device.find("cpu").model_copy(update={"name": "nobody's cpu"})
+    assert device.calibrated(spec).copy_bytes_per_s == 7.0
+    told = "was calibrated for the first time while other processes take 1.5 of 2 cores"
+    assert (told in caplog.text) == bool(taken)
+    assert ("run `spmark calibrate --device cpu --force`" in caplog.text) == bool(taken)
+    caplog.clear()
+    assert device.calibrated(spec).copy_bytes_per_s == 7.0
+    assert not caplog.records, "the calibration was kept"

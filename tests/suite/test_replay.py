@@ -265,6 +265,12 @@ def test_the_command_shows_a_table_and_what_is_left_out(
     assert "fewer than two of its configs were measured" in ended.output
 
 
+def test_records_without_searches_are_told(write: Callable[..., Path]) -> None:
+    ended = invoke(write((record(), [])))
+    assert ended.exit_code == 0, ended.output
+    assert "no search of these records has measured a config: there is nothing to replay" in ended.output
+
+
 def test_the_command_answers_in_json(write: Callable[..., Path]) -> None:
     ended = invoke(write((record(), SEEN), (record(width=16), SEEN[:1])), "--model", "random", "--seed", 3, "--json")
     told = json.loads(ended.stdout)

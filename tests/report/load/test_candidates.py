@@ -48,6 +48,19 @@ def test_several_sweeps_are_searched_at_once(searched_folder):
     assert_frame_equal(measured_each([derived], candidates)[0], measured(derived, candidates))
 
 
+def test_candidates_of_a_name_that_stands_for_two_patterns_belong_to_neither(records, write):
+    """A file that was replaced has records of both patterns, and a candidate does not say which was searched."""
+    rows = [records.measurement(samples_us=[1.0], matrix_hash=pattern * 64) for pattern in "ab"]
+    place = write(rows)
+    about = {name: getattr(rows[0], name) for name in ("case_id", "implementation_version", "environment")}
+    with RecordFile(place / "candidates.jsonl") as file:
+        file.append(CandidateRow(**about, config={"a": 1}, samples_us=[2.0]))
+    frame = load_records([place])
+    assert len(frame) == 2
+    assert measured(derive(frame, None), load_candidates([place])).empty
+    assert len(measured(derive(frame[:1], None), load_candidates([place]))) == 1
+
+
 @pytest.mark.parametrize("key", [8, [8, {"a": 1}]])
 def test_a_newer_row_without_times_replaces_an_older_one(key, records, write):
     place = write([records.measurement(samples_us=[1.0])])

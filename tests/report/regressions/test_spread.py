@@ -9,6 +9,7 @@ import pytest
 
 from spmark.impls.core.errors import RecordError
 from spmark.report.regressions.spread import spread, spread_by_case
+from spmark.report.regressions.spreadmodel import fit_spread
 
 FACTORS = (1.0, 1.02, 0.97)
 
@@ -58,3 +59,12 @@ def test_the_summary_covers_every_case(runs):
 def test_one_run_has_no_spread(runs):
     with pytest.raises(RecordError, match="at least twice"):
         spread(runs[:1])
+
+
+def test_two_matrices_of_one_name_are_no_two_runs(records, tmp_path):
+    rows = [records.measurement(samples_us=[1.0], matrix_hash=pattern * 64) for pattern in "ab"]
+    paths = [records.write_records(tmp_path / row.matrix_hash[:1], [row]) for row in rows]
+    with pytest.raises(RecordError, match="at least twice"):
+        spread(paths)
+    with pytest.raises(RecordError, match="found 0"):
+        fit_spread(paths)
