@@ -227,7 +227,7 @@ def _overview(pooled: pd.DataFrame, baseline: str | None, again: int) -> Section
     means = [systems_table(pooled, baseline, systems), winner_map(pooled, baseline, systems)] if baseline else []
     facts = facts_of(pooled, kind, baseline)
     notices = (
-        [f"{again:,} more cases are of a matrix whose pattern another matrix here has: each pattern counts once here."]
+        [f"Cases of matrices whose pattern another matrix here has are left out ({again:,}): each pattern counts once."]
         if again
         else []
     )
