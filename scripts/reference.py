@@ -51,7 +51,7 @@ _PACKED: dict[str, Callable[[bytes], bytes]] = {
     ".gz": partial(gzip.compress, compresslevel=9, mtime=0),
     ".xz": partial(lzma.compress, preset=9 | lzma.PRESET_EXTREME),
 }
-_NEW = {"records.jsonl": ".bz2", "candidates.jsonl": ".xz", _FACTS: ".bz2"}
+_NEW = {"records.jsonl": ".bz2", "candidates.jsonl": ".xz", _FACTS: ".xz"}
 """How a new archive is packed (`spmark.impls.core.unpack` says why)."""
 _GRACE_S = 20
 """Seconds that a worker may go on after the limit, before its run is stopped; finished cases keep their records."""

@@ -99,7 +99,7 @@ def test_facts_of_studies_are_joined_by_folder(script: ModuleType, tmp_path: Pat
     into = tmp_path / "into"
     (told,) = script.join([tmp_path / "shards"], into)
     assert told == f"{into / 'dash_study'}: 3 facts of 2 shards"
-    found = bz2.decompress((into / "dash_study" / "transfers.jsonl.bz2").read_bytes())
+    found = lzma.decompress((into / "dash_study" / "transfers.jsonl.xz").read_bytes())
     assert found == b'{"a": 1}\n{"b": 2}\n{"c": 3}\n'
 
 

@@ -1,7 +1,8 @@
 """Lines of an archive that may be damaged: those before the damage, and a message about the rest.
 
 New archives of published records are bzip2, by which they take a third less than as gzip, and less than as xz. What
-searches measured is xz, which takes about as much there and unpacks five times as fast as bzip2. Gzip is read, too.
+searches measured and the facts of studies are xz, which unpacks five times as fast as bzip2 and takes about as much
+there, or less. Gzip is read, too.
 
 bzip2 gives text whose checksum is right. In gzip and xz one checksum stands at the end: damage may show only some lines
 after it began.
