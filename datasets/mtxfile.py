@@ -88,11 +88,14 @@ def read_mtx(path: Path, *, merge: bool = False, remedy: str = "") -> RawMatrix:
             )
     rows, cols = table["row"] - 1, table["column"] - 1
     values = None if header.is_pattern else table["value"]
-    if header.symmetry == _SKEW and (on_diagonal := np.flatnonzero(rows == cols)).size:
-        at = int(on_diagonal[0])
-        raise MatrixError(
-            f"{where}: expected no diagonal in a {_SKEW} matrix, found row and column {rows[at] + 1} in entry {at + 1}"
-        )
+    if header.symmetry == _SKEW:
+        wrong = np.flatnonzero((rows == cols) & (True if values is None else values != 0))
+        if wrong.size:
+            at = int(wrong[0])
+            raise MatrixError(
+                f"{where}: expected no diagonal in a {_SKEW} matrix, found row and column {rows[at] + 1} in entry "
+                f"{at + 1}"
+            )
     if header.symmetry != "general":
         rows, cols, values = _mirrored(rows, cols, values, -1 if header.symmetry == _SKEW else 1)
     kind = MatrixKind.PATTERN if values is None else MatrixKind.REAL

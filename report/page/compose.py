@@ -218,7 +218,7 @@ def _overview_of(kept: pd.DataFrame, of_sweeps: Sequence[SweepCases], wanted: st
 def _overview(pooled: pd.DataFrame, baseline: str | None, again: int) -> Section:
     """Give the section of one device on the landing page, of its newest records of all sweeps.
 
-    ``again`` is the number of cases whose pattern another matrix has, and which are not among ``pooled``.
+    ``again`` is the number of cases of problems that other cases of their label stand for, which ``pooled`` lacks.
     """
     device, kind = str(pooled["device"].iloc[0]), DeviceKind(pooled["device_kind"].iloc[0])
     systems = {
@@ -227,7 +227,7 @@ def _overview(pooled: pd.DataFrame, baseline: str | None, again: int) -> Section
     means = [systems_table(pooled, baseline, systems), winner_map(pooled, baseline, systems)] if baseline else []
     facts = facts_of(pooled, kind, baseline)
     notices = (
-        [f"Cases of matrices whose pattern another matrix here has are left out ({again:,}): each pattern counts once."]
+        [f"{again:,} cases are left out: a problem counts once for each label, and equal patterns are one problem."]
         if again
         else []
     )

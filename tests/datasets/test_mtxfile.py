@@ -244,3 +244,9 @@ def test_a_symmetry_that_cannot_be_is_refused(tmp_path, symmetry, sizes, entry, 
     path.write_text(f"%%MatrixMarket matrix coordinate real {symmetry}\n{sizes}\n{entry}\n")
     with pytest.raises(MatrixError, match=message):
         read_mtx(path)
+
+
+def test_a_zero_on_the_diagonal_of_a_skew_symmetric_matrix_stays(tmp_path):
+    path = tmp_path / "m.mtx"
+    path.write_text("%%MatrixMarket matrix coordinate real skew-symmetric\n3 3 2\n2 2 0\n3 1 1.5\n")
+    assert read_mtx(path).facts.nnz == 3
