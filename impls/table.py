@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -206,7 +206,12 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
         )
     try:
         return cast("Implementation", kind(**tunables))
-    except (TypeError, ValueError) as error:
+    except TypeError as error:
+        defaults = {f.name: f.default for f in fields(kind) if f.name in tunables and f.default is not MISSING}
+        raise SweepError(
+            f"implementation {name}: expected values like {defaults}, found {tunables!r} ({error})"
+        ) from error
+    except ValueError as error:
         raise SweepError(f"implementation {name}: {error}") from error
 
 

@@ -58,6 +58,13 @@ def test_illegal_value_names_the_tunable(name: str, config: dict[str, int]) -> N
         create(name, config)
 
 
+def test_a_value_of_another_type_names_the_default() -> None:
+    with pytest.raises(
+        SweepError, match=r"numba_cpu: expected values like \{'threads': \d+\}, found \{'threads': 'x'\}"
+    ):
+        create("numba_cpu", {"threads": "x"})
+
+
 @pytest.mark.parametrize(("name", "model"), [(name, model) for name in IMPLEMENTATIONS for model in cost_models(name)])
 def test_every_cost_model_is_found_by_its_name(name: str, model: str) -> None:
     made = cost_model(create(name), model, find("host-simt"))
