@@ -59,9 +59,7 @@ def test_illegal_value_names_the_tunable(name: str, config: dict[str, int]) -> N
 
 
 def test_a_value_of_another_type_names_the_default() -> None:
-    with pytest.raises(
-        SweepError, match=r"numba_cpu: expected values like \{'threads': \d+\}, found \{'threads': 'x'\}"
-    ):
+    with pytest.raises(SweepError, match=r"numba_cpu: expected values like .*threads.*\d.*, found .*threads.*x"):
         create("numba_cpu", {"threads": "x"})
 
 
