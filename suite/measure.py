@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import psutil
 
 from spmark.datasets.cache import Cache
 from spmark.datasets.load import LoadedMatrix, load_matrix
@@ -31,7 +32,7 @@ from spmark.impls.core.operators import (
     reference,
     sampled_rows,
 )
-from spmark.impls.core.problem import Problem
+from spmark.impls.core.problem import Op, Problem
 from spmark.impls.core.record import Baseline, ProblemFacts, RefusedConfig, Status
 from spmark.impls.core.tolerance import why_wrong
 from spmark.impls.runtime.lab import Lab, canary, open_lab
@@ -55,6 +56,8 @@ _BELOW_FLOOR = {DeviceKind.CUDA: 0.95, DeviceKind.CPU: 0.5}
 _INFINITE = 1e308
 _GRAPH_REPLAYS = 15
 _MEMORY_SHARE = 0.9
+_CHECK_ARRAYS = 4
+"""Of float64 and of the checked result's size: reference, magnitude, difference and error."""
 
 
 class _WrongResultError(SpmarkError):
@@ -201,8 +204,12 @@ class Bench:
         key = (case.matrix.model_dump_json(), case.seed, case.op, case.width, case.dtype, case.scaled)
         if self._setting is None or self._setting.key != key:
             self._forget()
-            sources = random_operands(problem, case.seed)
-            expected = reference(problem, sources, sampled_rows(problem, case.seed))
+            sources, rows = random_operands(problem, case.seed), sampled_rows(problem, case.seed)
+            checked = rows.size * problem.width if problem.op is Op.SPMM else problem.matrix.nnz
+            needed, free = 8 * _CHECK_ARRAYS * checked, psutil.virtual_memory().available
+            if needed > _MEMORY_SHARE * free:
+                raise MemoryError(f"checking the result takes {needed:,} bytes of the host, {free:,} are free")
+            expected = reference(problem, sources, rows)
             self._setting = _Setting(key, problem, sources, expected)
         return self._setting
 

@@ -10,6 +10,7 @@ import types
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -294,6 +295,14 @@ def test_operands_beyond_the_memory_are_a_row(bench: Bench, monkeypatch: pytest.
     row = ask(bench)
     assert row.status is Status.OUT_OF_MEMORY
     assert "1,000 are free" in row.reason
+
+
+def test_a_check_beyond_the_host_s_memory_is_a_row(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure.psutil, "virtual_memory", lambda: SimpleNamespace(available=1000))
+    row = ask(bench)
+    assert row.status is Status.OUT_OF_MEMORY
+    assert row.reason.startswith("checking the result takes ")
+    assert row.reason.endswith(" bytes of the host, 1,000 are free")
 
 
 def test_cases_of_a_problem_share_its_operands_and_reference(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
