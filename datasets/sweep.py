@@ -145,9 +145,9 @@ class Sweep(_Written):
         for key, items in (("ops", self.ops), ("widths", self.widths), ("dtypes", self.dtypes)):
             _refuse_twice(key, [str(item) for item in items])
         _refuse_twice("matrices", [matrix.id for matrix in self.matrices])
-        names = {entry.name for entry in self.implementations}
         _refuse_twice("implementations: labels", [entry.label for entry in self.implementations])
         _refuse_twice("implementations: name and config", [_config_key(entry) for entry in self.implementations])
+        names = {entry.name for entry in self.implementations}
         borrowed = [one.label for one in self.implementations if one.label in names and one.label != one.name]
         if borrowed:
             raise ValueError(

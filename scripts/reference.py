@@ -46,7 +46,7 @@ _COMPRESSED = ("records.jsonl", "candidates.jsonl")
 _PLAIN = ("environments.jsonl", "runs.jsonl")
 _FACTS = "transfers.jsonl"
 """Facts of `spmark study`."""
-_PACKED: dict[str, Callable[[bytes], bytes]] = {
+_PACKERS: dict[str, Callable[[bytes], bytes]] = {
     ".bz2": bz2.compress,
     ".gz": partial(gzip.compress, compresslevel=9, mtime=0),
     ".xz": partial(lzma.compress, preset=9 | lzma.PRESET_EXTREME),
@@ -193,14 +193,15 @@ def _joined(target: Path, parts: Sequence[Path], name: str) -> int:
     """
     target.mkdir(parents=True, exist_ok=True)
     file = _standing(target, name) or target / f"{name}{_NEW.get(name, '')}"
-    known = dict.fromkeys(_lines(file))
-    found = dict.fromkeys(line for part in parts for line in _lines(part / name))
+    standing = _content(file)
+    known = dict.fromkeys(_lines(standing))
+    found = dict.fromkeys(line for part in parts for line in _lines(_content(part / name)))
     new = [line for line in found if line not in known]
     if new:
-        whole = b"".join(known) == _content(file)  # a torn line would spoil the line behind it
+        whole = b"".join(known) == standing  # a torn line would spoil the line behind it
         text = b"".join(new if whole else [*known, *new])
         with file.open("ab" if whole else "wb") as opened:
-            opened.write(_PACKED[file.suffix](text) if file.suffix in _PACKED else text)
+            opened.write(_PACKERS[file.suffix](text) if file.suffix in _PACKERS else text)
     return len(known) + len(new)
 
 
@@ -316,9 +317,9 @@ def _blob(content: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 
-def _lines(path: Path) -> Iterator[bytes]:
-    """Give the complete lines of a file; a missing file has none, and the last line of a killed run may be torn."""
-    for line in _content(path).splitlines(keepends=True):
+def _lines(content: bytes) -> Iterator[bytes]:
+    """Give the complete lines of a file's content: the last line of a killed run may be torn."""
+    for line in content.splitlines(keepends=True):
         try:
             json.loads(line)
         except ValueError:
@@ -327,6 +328,13 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _content(path: Path) -> bytes:
+    """Give what stands in a file, unpacked; nothing where there is no file.
+
+    Raises
+    ------
+    SystemExit
+        The archive is damaged.
+    """
     from spmark.impls.core.errors import RecordError
     from spmark.impls.core.unpack import ARCHIVES, unpacked
 
@@ -368,9 +376,9 @@ def missing(sweeps: Sequence[str], reference: Path, together: int = 1, *, same_c
     versions = {name: implementation_version(package(name)) for name in IMPLEMENTATIONS} if same_code else {}
     answered, sizes = set[str](), dict[str, int]()
     # What searches measured is most of the bytes there, and answers no case.
-    archives = [file for kind in _PACKED for file in sorted(reference.rglob(f"*.jsonl{kind}"))]
+    archives = [file for kind in _PACKERS for file in sorted(reference.rglob(f"*.jsonl{kind}"))]
     files = [file for file in archives if not file.name.startswith(_COMPRESSED[1])]
-    for row in (json.loads(line) for file in files for line in _lines(file)):
+    for row in (json.loads(line) for file in files for line in _lines(_content(file))):
         # What does not build, such as a format that pads beyond its bound, would not build again: the record says why.
         if row.get("status") in ("ok", "unsupported", "build_error"):
             if not same_code or versions.get(row["implementation"]) == row["implementation_version"]:

@@ -6,6 +6,9 @@ import bz2
 import gzip
 import json
 import lzma
+import subprocess
+import zlib
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -17,9 +20,15 @@ from scripts_by_name import load_script
 from spmark.datasets.sweep import Sweep, expand
 from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.frozen import Frozen
+from spmark.impls.core.record import Measurement
 from spmark.impls.core.recordfile import read_rows
+from spmark.impls.core.sixdigits import six_digits
+from spmark.impls.core.transferfacts import read_transfers
 from spmark.impls.core.unpack import unpacked
+from spmark.suite.rows import _NOISY
 from spmark.suite.selection import select
+
+REFERENCE = Path(__file__).parents[1] / "report/reference/h200"
 
 
 class Run(Frozen):
@@ -107,7 +116,7 @@ def test_facts_of_studies_are_joined_by_folder(script: ModuleType, tmp_path: Pat
 def test_records_that_stand_are_kept(script: ModuleType, tmp_path: Path, kind: str) -> None:
     file = tmp_path / "into" / "sweep" / f"records.jsonl{kind}"
     file.parent.mkdir(parents=True)
-    first = script._PACKED[kind](b'{"run": -1}\n')
+    first = script._PACKERS[kind](b'{"run": -1}\n')
     file.write_bytes(first)
     for number in range(2):
         folder = tmp_path / f"run{number}" / "sweep" / "nvidia-h200"
@@ -145,7 +154,7 @@ def test_nothing_is_put_behind_damage(
 ) -> None:
     file = tmp_path / "into" / "sweep" / f"records.jsonl{kind}"
     file.parent.mkdir(parents=True)
-    content = spoil(script._PACKED[kind](b'{"run": 0}\n' * 100))
+    content = spoil(script._PACKERS[kind](b'{"run": 0}\n' * 100))
     file.write_bytes(content)
     with pytest.raises(SystemExit, match=rf"records\.jsonl\{kind}: expected a whole archive, found damage"):
         script.join([shard(tmp_path)], tmp_path / "into")
@@ -156,7 +165,7 @@ def test_nothing_is_put_behind_damage(
 def test_lines_behind_padding_are_known(script: ModuleType, tmp_path: Path, kind: str) -> None:
     file = tmp_path / "into" / "sweep" / f"records.jsonl{kind}"
     file.parent.mkdir(parents=True)
-    pack = script._PACKED[kind]
+    pack = script._PACKERS[kind]
     file.write_bytes(pack(b'{"run": 0}\n') + b"\0" * 20_000 + pack(b'{"run": 1}\n') + b"\0" * 8)
     content = file.read_bytes()
     assert script.join([shard(tmp_path)], tmp_path / "into") == [f"{file.parent}: 2 records of 1 shards"]
@@ -230,7 +239,7 @@ def test_missing_cases_are_those_that_no_sweep_has_records_of(script: ModuleType
     folder = tmp_path / "another_sweep"
     folder.mkdir()
     text = "".join(json.dumps(row) + "\n" for row in rows)
-    (folder / f"records.jsonl{kind}").write_bytes(script._PACKED[kind](text.encode()))
+    (folder / f"records.jsonl{kind}").write_bytes(script._PACKERS[kind](text.encode()))
     tasks = script.missing(["lo_spmm_table2", "lo_spmm_fig11_search_time"], tmp_path, 3)
     found = []
     for task in tasks:
@@ -248,3 +257,43 @@ def test_missing_cases_are_those_that_no_sweep_has_records_of(script: ModuleType
     first = [sizes.get(task.matrices[0], 0) for task in tasks]
     assert first == sorted(first)
     assert max(first) > 0
+
+
+@pytest.mark.full
+def test_a_whole_collection_anew_is_less_than_ten_megabytes(script: ModuleType) -> None:
+    """The newest record of each published case and all else that stands in git, as new code would write it."""
+    sizes: Counter[str] = Counter()
+    for path in REFERENCE.glob("*/records.jsonl*"):
+        rows = {(row.case_id, row.matrix_hash): row for row in read_rows(path, Measurement)}
+        lines = b"".join(rounded(row).model_dump_json().encode() + b"\n" for row in rows.values())
+        sizes["records"] += packed_size(script, "records.jsonl", lines)
+    for path in REFERENCE.glob("*/transfers.jsonl*"):
+        facts = [json.loads(fact.model_dump_json()) for fact in read_transfers([path])]
+        lines = b"".join(json.dumps(six_digits(fact), separators=(",", ":")).encode() + b"\n" for fact in facts)
+        sizes["studies"] += packed_size(script, "transfers.jsonl", lines)
+    for path in tracked("*/candidates.jsonl*"):
+        sizes["candidates"] += packed_size(script, "candidates.jsonl", unpacked(path))
+    for path in tracked("*/*.jsonl"):
+        sizes["plain"] += len(zlib.compress(path.read_bytes()))  # as git does
+    sizes["pictures"] = sum(path.stat().st_size for path in tracked("*/*.png"))
+    assert all(sizes[part] for part in ("records", "studies", "candidates", "plain", "pictures")), sizes
+    assert sizes.total() < 10_000_000, sizes
+
+
+def rounded(row: Measurement) -> Measurement:
+    """Give a record as one is made today."""
+    noisy = {name: six_digits(getattr(row, name)) for name in _NOISY if getattr(row, name) is not None}
+    if row.search:
+        seconds = {name: six_digits(getattr(row.search, name)) for name in ("compile_s", "run_s")}
+        noisy["search"] = row.search.model_copy(update=seconds)
+    return row.model_copy(update=noisy)
+
+
+def packed_size(script: ModuleType, name: str, lines: bytes) -> int:
+    return len(script._PACKERS[script._NEW[name]](lines))
+
+
+def tracked(pattern: str) -> list[Path]:
+    """List files that git has, and not those that were fetched."""
+    listed = subprocess.run(["git", "ls-files", "."], cwd=REFERENCE, check=True, capture_output=True, text=True).stdout
+    return [path for path in map(REFERENCE.joinpath, listed.split()) if path.match(pattern)]
