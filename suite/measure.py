@@ -204,7 +204,8 @@ class Bench:
         key = (case.matrix.model_dump_json(), case.seed, case.op, case.width, case.dtype, case.scaled)
         if self._setting is None or self._setting.key != key:
             self._forget()
-            sources, rows = random_operands(problem, case.seed), sampled_rows(problem, case.seed)
+            sources = random_operands(problem, case.seed)
+            rows = sampled_rows(problem, case.seed)
             checked = rows.size * problem.width if problem.op is Op.SPMM else problem.matrix.nnz
             needed, free = 8 * _CHECK_ARRAYS * checked, psutil.virtual_memory().available
             if needed > _MEMORY_SHARE * free:
