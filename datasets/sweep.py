@@ -161,7 +161,8 @@ class Sweep(_Written):
             if name not in plain:
                 raise ValueError(
                     f"baseline.{kind}: expected one of the sweep's implementations without config "
-                    f"({', '.join(plain) or 'there is none'}), found {name!r}{near(name, plain)}"
+                    f"({', '.join(plain) or 'there is none'}), found {name!r}; list it there, or name one of "
+                    f"these{near(name, plain)}"
                 )
         return self
 
