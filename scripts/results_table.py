@@ -27,7 +27,7 @@ _RECORDS = ROOT / "report/reference/h200"
 _BEGIN, _END = "<!-- scripts/results_table.py writes this table -->\n\n", "<!-- end of the table -->\n"
 _HEAD = (
     "| system | product | number type | figure's sweep | unseen matrices | over best other "
-    "| build without upload | cases |\n"
+    "| build without upload | problems |\n"
     "|---|---|---|---|---|---|---|---|\n"
 )
 _LABELS: Mapping[str, str] = {

@@ -9,8 +9,8 @@ import typer
 
 EXIT_CODES = (
     "Exit codes: 0 done; 1 a case failed (run --strict), something that a CPU run needs is missing (doctor), "
-    "a check failed (check), "
-    "or a regression (compare); "
+    "a check failed (check), a regression (compare), work is left after the budget (label, collect, study), "
+    "or asv failed (asv-run); "
     "2 wrong usage, sweep or input; 3 the device, or a paper that cannot run yet (reproduce); 4 records or disk; "
     "130 interrupted (the same command goes on)."
 )
