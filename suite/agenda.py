@@ -25,6 +25,8 @@ class Item:
     """Why it cannot run on this device: recorded without loading the matrix."""
     file_sha256: str = ""
     """Digest of the user's own file that the matrix is read from, for the record."""
+    other_baseline: str = ""
+    """What a skipped case was measured beside, where the case asks for another baseline now."""
 
     @property
     def action(self) -> str:
@@ -97,10 +99,13 @@ def make_agenda(
     items, running = [], 0
     for case, key in zip(cases, keys_of(cases, environment, options.flush), strict=True):
         reason = refused.get(case.case_id)
-        skipped = why_skipped(history.tried.get(key), environment.packages, options.retry, warm)
+        tried, other = history.tried.get(key), ""
+        skipped = why_skipped(tried, environment.packages, options.retry, warm)
+        if skipped is not None and tried is not None and tried.baseline and case.baseline not in (None, tried.baseline):
+            other = tried.baseline
         if skipped is None and reason is None:
             running += 1
             if options.limit is not None and running > options.limit:
                 skipped = f"over --limit {options.limit}"
-        items.append(Item(case, skipped, reason, key.file_sha256))
+        items.append(Item(case, skipped, reason, key.file_sha256, other))
     return Agenda(tuple(items))

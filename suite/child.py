@@ -118,7 +118,7 @@ def _factory(name: str) -> Callable[[Setup, Callable[[str], None]], Measurer]:
 
 
 def _read_in_background(connection: Connection) -> SimpleQueue[Case | None]:
-    """Queue the cases; end the whole session at once when the runner is gone, whatever is being measured."""
+    """Queue the cases; end the whole session at once when the runner is gone or makes no sense."""
     requests: SimpleQueue[Case | None] = SimpleQueue()
 
     def read() -> None:
@@ -126,7 +126,7 @@ def _read_in_background(connection: Connection) -> SimpleQueue[Case | None]:
         while True:
             try:
                 case = receive(connection, Request).case
-            except (EOFError, OSError):
+            except (EOFError, OSError, ValueError):
                 os.killpg(0, signal.SIGKILL)
             requests.put(case)
             if case is None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from spmark.suite.cli_options import DeviceName, DTypeName, JsonOption, OpName
+from spmark.suite.cli_options import DeviceName, DTypeName, ExitCode, JsonOption, OpName
 from spmark.suite.completion import implementations, matrices
 
 PANEL = "Show"
@@ -123,7 +123,8 @@ def tune(
         matrix, tuple(arguments or ()), op.value, width, DType(dtype.value), device.value, target, seconds(budget),
         tuple(name_of(written) for written in use or ()),
     )  # fmt: skip
-    tune(job, out, as_json)
+    if tune(job, out, as_json):
+        raise typer.Exit(ExitCode.INTERRUPTED)
 
 
 def explain(

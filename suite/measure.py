@@ -53,7 +53,6 @@ _STOPPING = {
 }
 _BELOW_FLOOR = {DeviceKind.CUDA: 0.95, DeviceKind.CPU: 0.5}
 """Share of the calibrated floor under which a time is implausible; a CPU's calibration is disturbed by other work."""
-_INFINITE = 1e308
 _GRAPH_REPLAYS = 15
 _MEMORY_SHARE = 0.9
 _CHECK_ARRAYS = 4
@@ -100,8 +99,8 @@ class Bench:
         Digest that the records name.
     options : Options, optional
     on_phase : callable, optional
-        Told ``loading``, ``building``, ``checking`` and ``timing``; ``waiting`` while another process measures on the
-        same GPU.
+        Told ``loading``, ``placing``, ``building``, ``checking`` and ``timing``; ``waiting`` while another process
+        measures on the same GPU.
 
     Raises
     ------
@@ -163,6 +162,7 @@ class Bench:
 
     def _on_device(self, case: Case, implementation: Implementation, setting: _Setting) -> Iterator[Part]:
         """Give the parts of a case that need the device."""
+        self._on_phase("placing")
         self._place(setting)
         with self._lab.peak() as peak:
             try:
@@ -226,11 +226,14 @@ class Bench:
         free = self._lab.free_bytes()
         if needed > _MEMORY_SHARE * free:
             raise MemoryError(f"operands and result take {needed:,} bytes, {free:,} are free")
-        operands = tuple(self._lab.empty(source.shape, problem.dtype.numpy) for source in setting.sources)
-        for source, operand in zip(setting.sources, operands, strict=True):
-            source.fill(operand, self._lab.xp)
+        setting.operands = tuple(self._lab.empty(source.shape, problem.dtype.numpy) for source in setting.sources)
+        self._fill(setting)
         setting.out = self._lab.empty(problem.out_shape, problem.dtype.numpy)
-        setting.operands = operands
+
+    def _fill(self, setting: _Setting) -> None:
+        """Write the operands' values to their place on the device."""
+        for source, operand in zip(setting.sources, setting.operands, strict=True):
+            source.fill(operand, self._lab.xp)
 
     def _forget(self) -> None:
         """Drop everything of the last problem; its memory on the device goes back before the next is placed."""
@@ -252,7 +255,7 @@ class Bench:
         for position, (source, operand) in enumerate(zip(setting.sources, setting.operands, strict=True)):
             if not source.equals(operand, xp):
                 raise _WrongResultError(f"expected operand {position} unchanged, found it overwritten")
-        return min(error, _INFINITE)
+        return error
 
     def _time(self, case: Case, plan: Plan, setting: _Setting, stopwatch: Stopwatch, meter: LoadMeter) -> Timed:
         run: Run = lambda: plan.run(setting.operands, setting.out)  # noqa: E731
@@ -284,15 +287,19 @@ class Bench:
         if name is None or (name == case.implementation and not case.config):
             return None
         if name not in setting.baselines:
-            setting.baselines[name] = None
-            implementation = create(name)
+            plan, implementation = None, create(name)
             try:
                 self._refuse(implementation, setting.problem)
-                plan = _build(implementation, setting.problem, self._device, {})
-                self._check(plan, setting)
-                setting.baselines[name] = plan
-            except (SpmarkError, MemoryError) as error:
+                built = _build(implementation, setting.problem, self._device, {})
+                self._check(built, setting)
+                plan = built
+            except MemoryError as error:  # beside this case's plan; the next plan may leave room
                 _log.warning("%s: no baseline: %s", case.case_id, error)
+                return None
+            except SpmarkError as error:
+                _log.warning("%s: no baseline: %s", case.case_id, error)
+                self._fill(setting)  # a wrong baseline may have written to the operands
+            setting.baselines[name] = plan
         return setting.baselines[name]
 
 

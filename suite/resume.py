@@ -61,6 +61,8 @@ class Earlier:
     """Versions of the packages that were installed then."""
     warm: bool
     """Whether the last record has warm samples."""
+    baseline: str | None = None
+    """What was measured beside the last record."""
     failures: int = 0
     """Records in a row, up to the last, that are not final; those that somebody killed are not counted."""
 
@@ -111,7 +113,8 @@ class History:
         before = self.tried.get(key)
         earlier = before.failures if before else 0
         failures = 0 if record.status in FINAL else earlier + (not record.killed_from_outside)
-        self.tried[key] = Earlier(record.status, environment.packages, bool(record.warm_samples_us), failures)
+        baseline = record.baseline and record.baseline.implementation
+        self.tried[key] = Earlier(record.status, environment.packages, bool(record.warm_samples_us), baseline, failures)
         if record.problem is not None:
             self.problems[record.matrix_id] = record.problem
 

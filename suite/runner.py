@@ -5,6 +5,7 @@ A case runs in a child process (`spmark.suite.worker`); this file only keeps the
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -29,6 +30,8 @@ from spmark.suite.stop import StopSignals
 from spmark.suite.wire import DEFAULT_FACTORY, Setup
 from spmark.suite.worker import Interrupted, Worker
 
+_log = logging.getLogger(__name__)
+
 
 class Watcher:
     """Receives the events of a run; override its methods to use them."""
@@ -37,7 +40,7 @@ class Watcher:
         """Tell what will be done."""
 
     def entered(self, case: Case, phase: str) -> None:
-        """Tell that ``case`` has entered a phase: starting, loading, waiting, building, checking, timing."""
+        """Tell that ``case`` has entered a phase: starting, loading, waiting, placing, building, checking, timing."""
 
     def recorded(self, item: Item, row: Measurement) -> None:
         """Tell that a record is on disk."""
@@ -55,6 +58,7 @@ class Summary:
     left: int
     """Cases not reached because the user interrupted the run."""
     interrupted: bool
+    """Whether the user asked the run to stop, perhaps after its last case."""
     seconds: float
 
     @property
@@ -150,6 +154,7 @@ def run_cases(
         history = History.read(folder)
         agenda = make_agenda(cases, refused, environment, history, options)
         refuse_missing_files(agenda)
+        _tell_of_other_baselines(agenda)
         todo, rows = list(agenda.todo()), []
         # Git may take long, so it is asked while Ctrl-C still ends the process.
         changes = changes_digest() if todo else ""
@@ -186,7 +191,17 @@ def run_cases(
             rows.append(row)
             watcher.recorded(item, row)
     seconds, left = time.monotonic() - started, len(todo) - len(rows)
-    return Summary(folder, tuple(rows), agenda.count("skip"), left, left > 0, seconds)
+    return Summary(folder, tuple(rows), agenda.count("skip"), left, stop.asked, seconds)
+
+
+def _tell_of_other_baselines(agenda: Agenda) -> None:
+    others = [item.other_baseline for item in agenda.items if item.other_baseline]
+    if others:
+        _log.warning(
+            "%d cases are done and were measured beside %s, which is not their baseline now: --retry ok measures them "
+            "again",
+            len(others), " and ".join(dict.fromkeys(others)),
+        )  # fmt: skip
 
 
 def _outcome(item: Item, worker: Worker, environment: Environment, watcher: Watcher, flush: Flush) -> Result:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from multiprocessing.connection import Connection
 from typing import Literal, TypeVar
 
+from pydantic import ConfigDict
+
 from spmark.datasets.sweep import Case
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.frozen import Frozen
@@ -24,7 +26,11 @@ DEFAULT_FACTORY = "spmark.suite.child:open_bench"
 MessageType = TypeVar("MessageType", bound=Frozen)
 
 
-class Setup(Frozen):
+class _Asked(Frozen):
+    model_config = ConfigDict(ser_json_inf_nan="constants")  # a config or a limit may be infinite
+
+
+class Setup(_Asked):
     """What a child measures on: the whole of its standard input."""
 
     device: DeviceSpec
@@ -37,7 +43,7 @@ class Setup(Frozen):
     """Classes in files (``/folder/mine.py:MyKernel``) that the cases name, to be imported first."""
 
 
-class Request(Frozen):
+class Request(_Asked):
     """A case to measure, or None to end."""
 
     case: Case | None

@@ -115,7 +115,7 @@ class Worker:
                 if phase == WAITING:
                     deadline += time.monotonic() - waits_since
                 if reply.kind == "result" and reply.row is not None:
-                    result = Result(reply.row, reply.candidates)
+                    result, phase = Result(reply.row, reply.candidates), "answering"
                     # After a failure the child runs the canary before it says that it is ready.
                     deadline = time.monotonic() + self._start_limit_s
                 elif reply.kind == "phase":

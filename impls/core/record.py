@@ -191,7 +191,7 @@ class Measurement(Frozen):
     """Seconds of building by phase (`spmark.impls.core.interfaces.PHASES`)."""
     search: SearchFacts | None = None
     max_rel_error: float | None = None
-    """Largest error over the sum of the terms' magnitudes; infinity is written as 1e308."""
+    """Largest error over the sum of the terms' magnitudes."""
     stored: Whole = 0
     device_bytes: Whole = 0
     peak_device_bytes: Whole = 0

@@ -126,6 +126,8 @@ def _help(open_jobs: SimpleQueue[tuple[int, Job]], answers: SimpleQueue[Answer])
         _WAITING.put(worker)
     except DeviceError as error:
         answers.put(error)
+    except Exception as error:  # whoever waits for the job must hear of its end
+        answers.put(DeviceError(f"a process that compiles kernels cannot be used: {error}"))
 
 
 def _compile(job: Job) -> Binary | CompileError:
@@ -166,7 +168,7 @@ class _Worker:
         except OSError:
             return None
         line = self._process.stdout.readline()
-        if not line:
+        if not line.endswith("\n"):  # the process ended, perhaps within its answer
             return None
         facts = json.loads(line)
         if "error" in facts:

@@ -121,9 +121,9 @@ def calibrated(spec: DeviceSpec) -> DeviceSpec:
     """
     if spec.kind is DeviceKind.HOST_SIMT:
         return spec
-    for path in (user_calibration(spec.name), shipped_calibration(spec.name)):
-        if path.is_file():
-            return DeviceSpec.load(path)
+    kept = calibration_file(spec)
+    if kept is not None:
+        return DeviceSpec.load(kept).model_copy(update={"memory_bytes": spec.memory_bytes})
     meter = LoadMeter()
     fresh = calibrate(spec)
     if (load := meter.read()).busy:
@@ -139,6 +139,21 @@ def calibrated(spec: DeviceSpec) -> DeviceSpec:
     except OSError as error:
         _log.warning("the calibration of %s could not be kept (%s); the next run makes it again", spec.name, error)
     return fresh
+
+
+def calibration_file(spec: DeviceSpec) -> Path | None:
+    """Give the file that holds a device's rates, or None where the rates are still to be measured.
+
+    The user's own calibration comes first, then the one that ships. Machines with fewer cores may have a device of the
+    same name: rates of another number of multiprocessors or cores do not count.
+
+    Raises
+    ------
+    DeviceError
+        A file is no calibration.
+    """
+    paths = (user_calibration(spec.name), shipped_calibration(spec.name))
+    return next((path for path in paths if path.is_file() and DeviceSpec.load(path).num_sms == spec.num_sms), None)
 
 
 def shipped_calibration(name: str) -> Path:

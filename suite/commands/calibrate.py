@@ -30,7 +30,7 @@ def measure_rates(device: str, out: Path | None, as_json: bool, *, force: bool) 
     RecordError
         The file cannot be written.
     """
-    from spmark.impls.runtime.device import calibrate, find, user_calibration
+    from spmark.impls.runtime.device import calibrate, calibration_file, find, user_calibration
 
     screen = console(as_json)
     uncalibrated = find(device)
@@ -150,11 +150,3 @@ def _save(spec: DeviceSpec, path: Path) -> None:
         spec.save(path)
     except OSError as error:
         raise RecordError(f"{path}: the calibration cannot be written: {error.strerror}") from error
-
-
-def calibration_file(spec: DeviceSpec) -> Path | None:
-    """Give the file that a run takes a device's rates from, or None where the run would measure them first."""
-    from spmark.impls.runtime.device import shipped_calibration, user_calibration
-
-    paths = (user_calibration(spec.name), shipped_calibration(spec.name))
-    return next((path for path in paths if path.is_file()), None)

@@ -17,7 +17,6 @@ from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, DatasetError, DeviceError
 from spmark.impls.core.extras import how_to_install
 from spmark.impls.table import BASELINES
-from spmark.suite.commands.calibrate import calibration_file
 from spmark.suite.commands.console import answer, console, say, table
 from spmark.suite.usable import Asking
 
@@ -113,9 +112,16 @@ def _gpu() -> Iterator[Check]:
 
 
 def _calibration(spec: DeviceSpec) -> Check:
-    path = calibration_file(spec)
-    where = str(path or "none yet: the first run makes one, or spmark calibrate")
-    return Check(f"calibration of {spec.name}", "ok" if path else "absent", where)
+    from spmark.impls.runtime.device import calibration_file
+
+    what = f"calibration of {spec.name}"
+    try:
+        path = calibration_file(spec)
+    except DeviceError as error:
+        return Check(what, "absent", str(error))
+    if path is None:
+        return Check(what, "absent", "none yet: the first run makes one, or spmark calibrate")
+    return Check(what, "ok", str(path))
 
 
 def _compiler(name: str) -> Check:

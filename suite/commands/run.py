@@ -16,7 +16,6 @@ from spmark.impls.core.load import Load
 from spmark.impls.core.record import FINAL, Status
 from spmark.impls.runtime.load import LoadMeter
 from spmark.suite.agenda import Agenda, make_agenda, refuse_missing_files
-from spmark.suite.commands.calibrate import calibration_file
 from spmark.suite.commands.console import answer, console, say, table
 from spmark.suite.commands.progress import Bar
 from spmark.suite.environment import collect
@@ -52,7 +51,7 @@ def run_sweep(
     SpmarkError
         The sweep is invalid, or the device or the folder of records cannot be used.
     """
-    from spmark.impls.runtime.device import calibrated, find
+    from spmark.impls.runtime.device import calibrated, calibration_file, find
 
     screen, meter = console(as_json), LoadMeter()
     if one is None:
@@ -146,7 +145,7 @@ def _show_summary(summary: Summary, cores: int, screen: Console, as_json: bool) 
             f"[yellow]The machine was busy in {len(busy)} of {len(loads)} cases (at the worst, {worst}): measure them "
             "again when it is not, with --retry ok[/yellow]",
         )
-    if summary.interrupted:
+    if summary.left:
         screen.print(
             f"[yellow]Interrupted with {summary.left} cases to go: the same command goes on from here.[/yellow]"
         )

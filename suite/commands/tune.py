@@ -55,8 +55,8 @@ class TuneJob:
     """Implementations; empty for all."""
 
 
-def tune(job: TuneJob, out: Path | None, as_json: bool) -> None:
-    """Rank, say it and write the page.
+def tune(job: TuneJob, out: Path | None, as_json: bool) -> bool:
+    """Rank, say it and write the page; tells whether the user interrupted, so that cases are left out.
 
     Raises
     ------
@@ -79,12 +79,17 @@ def tune(job: TuneJob, out: Path | None, as_json: bool) -> None:
     what = f"{job.op} with {spec.id}, J = {job.width}, {job.dtype}"
     say(screen, f"[bold]{escape(what)}[/bold] for {escape(device.name)}, {flops(problem) / 1e9:,.3g} GFLOP a run")
     absent = device.kind is DeviceKind.CUDA and job.foreseen is not None
-    found = _foreseen(job, problem, device, screen) if absent else _run(job, spec, problem, device, screen)
+    if absent:
+        found, interrupted = _foreseen(job, problem, device, screen), False
+    else:
+        found, interrupted = _run(job, spec, problem, device, screen)
     best = ranked(found)
     left = {one.name: one.reason for one in found if one.config is None}
     if left:
         rows = [{"implementation": name, "reason": reason.splitlines()[0]} for name, reason in left.items()]
         screen.print(table("Without a result", rows, plain=True))
+    if not best and interrupted:
+        return True
     if not best:
         raise SweepError(f"{what}: expected an implementation that gives a plan, found none; see the reasons above")
     name = path_component("-".join(filter(None, spec.id.split("/"))))
@@ -102,6 +107,7 @@ def tune(job: TuneJob, out: Path | None, as_json: bool) -> None:
         if absent:
             say(screen, f"[yellow]{_MODELS}[/yellow]")
         say(screen, escape(str(page)))
+    return interrupted
 
 
 def _device(job: TuneJob) -> DeviceSpec:
@@ -170,8 +176,10 @@ def _foreseen(job: TuneJob, problem: Problem, device: DeviceSpec, screen: Consol
     return found
 
 
-def _run(job: TuneJob, spec: MatrixSpec, problem: Problem, device: DeviceSpec, screen: Console) -> list[Tuned]:
-    """Measure; stores of the first in the ranking are added, as far as they are drawn."""
+def _run(
+    job: TuneJob, spec: MatrixSpec, problem: Problem, device: DeviceSpec, screen: Console
+) -> tuple[list[Tuned], bool]:
+    """Measure, and tell whether the user interrupted; stores of the first in the ranking are added, as drawn."""
     from spmark.report.page.composition import MOST_PICTURES
     from spmark.suite.agenda import Item
     from spmark.suite.environment import collect
@@ -194,17 +202,21 @@ def _run(job: TuneJob, spec: MatrixSpec, problem: Problem, device: DeviceSpec, s
                 rows.append(row)
                 show(measured(rows, device))
 
-        keeper = Timekeeper(Ranking(), ends)
+        keeper, interrupted = Timekeeper(Ranking(), ends), False
         with suppress(BudgetSpentError):
-            run_cases(cases, Path(folder), collect(device), Options(), keeper, sweep=sweep, refused=refused)
+            interrupted = run_cases(
+                cases, Path(folder), collect(device), Options(), keeper, sweep=sweep, refused=refused
+            ).interrupted
     if len(rows) < len(cases):
-        say(screen, f"{len(cases) - len(rows)} cases were not begun: the budget is {job.budget_s:g} s")
+        why = "the run was interrupted" if interrupted else f"the budget is {job.budget_s:g} s"
+        say(screen, f"{len(cases) - len(rows)} cases were not measured: {why}")
     found = measured(rows, device)
     first = {one.name for one in ranked(found)[: 2 * MOST_PICTURES]}
-    return [
+    drawn = [
         _with_stores(one, row, problem, device, screen) if one.name in first else one
         for one, row in zip(found, rows, strict=True)
     ]
+    return drawn, interrupted
 
 
 def _with_stores(one: Tuned, row: Measurement, problem: Problem, device: DeviceSpec, screen: Console) -> Tuned:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from queue import SimpleQueue
-from time import perf_counter
+from time import perf_counter, sleep
 
 import pytest
 from compilers import needs_compilers
@@ -180,6 +180,27 @@ def test_a_pool_that_cannot_start_says_what_was_printed(source: Path, monkeypatc
     monkeypatch.setattr(compile_pool, "_WAITING", SimpleQueue())
     with pytest.raises(DeviceError, match="exit code 1\nno compiler"):
         compile_many([(source, f"scale<{each}>", "sm_90") for each in range(224, 832, 32)], workers=2)
+
+
+_HALF_AN_ANSWER = (
+    "import os; print('ready', flush=True); input(); print('{\"cubin\": \"AA', end='', flush=True); os._exit(9)"
+)
+
+
+def test_a_pool_whose_process_ends_within_an_answer_says_so(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compile_pool, "_COMMAND", (sys.executable, "-c", _HALF_AN_ANSWER))
+    monkeypatch.setattr(compile_pool, "_WAITING", SimpleQueue())
+    monkeypatch.setattr(compile_pool, "_compile", lambda job: sleep(0.3))
+    with pytest.raises(DeviceError, match="a process that compiles kernels ended: exit code 9"):
+        compile_many([(source, f"scale<{each}>", "sm_86") for each in range(224, 832, 32)], workers=2)
+
+
+def test_a_pool_whose_process_talks_nonsense_says_so(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compile_pool, "_COMMAND", (sys.executable, "-c", "print('ready'); print('[')"))
+    monkeypatch.setattr(compile_pool, "_WAITING", SimpleQueue())
+    monkeypatch.setattr(compile_pool, "_compile", lambda job: sleep(0.3))
+    with pytest.raises(DeviceError, match="cannot be used: "):
+        compile_many([(source, f"scale<{each}>", "sm_87") for each in range(224, 832, 32)], workers=2)
 
 
 def test_a_pool_follows_a_cache_that_moves(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

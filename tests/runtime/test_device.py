@@ -52,3 +52,18 @@ def test_the_first_calibration_tells_of_a_busy_machine(
     caplog.clear()
     assert device.calibrated(spec).copy_bytes_per_s == 7.0
     assert not caplog.records, "the calibration was kept"
+
+
+def test_a_calibration_of_another_number_of_cores_does_not_count(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
+    rates = iter([7.0, 9.0])
+    monkeypatch.setattr(device, "calibrate", lambda spec: spec.model_copy(update={"copy_bytes_per_s": next(rates)}))
+    few = device.find("cpu").model_copy(update={"name": "nobody's cpu", "num_sms": 2, "memory_bytes": 1 << 30})
+    assert device.calibrated(few).copy_bytes_per_s == 7.0
+    more_memory = device.calibrated(few.model_copy(update={"memory_bytes": 1 << 40}))
+    assert (more_memory.copy_bytes_per_s, more_memory.memory_bytes) == (7.0, 1 << 40)
+    many = few.model_copy(update={"num_sms": 64})
+    assert device.calibration_file(many) is None
+    assert device.calibrated(many).copy_bytes_per_s == 9.0

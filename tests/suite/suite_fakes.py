@@ -204,6 +204,15 @@ class FakeBench:
         time.sleep(1.5)
         self._on_phase("building")
 
+    def _hang_after_waiting(self):
+        self._on_phase(WAITING)
+        self._on_phase("placing")
+        time.sleep(1000)
+
+    def _wait_and_poison(self):
+        self._on_phase(WAITING)
+        self._sticky_hang()
+
     def _slow(self):
         time.sleep(0.1)
 

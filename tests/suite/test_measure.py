@@ -107,6 +107,14 @@ class Doer:
 
 
 @dataclass(frozen=True)
+class Overwriter(Doer):
+    """The same, with an operand overwritten."""
+
+    name: ClassVar[str] = "overwriter"
+    do: str = "overwrite"
+
+
+@dataclass(frozen=True)
 class Sampler(Doer):
     """The same for SDDMM, whose results it leaves in an order of its own."""
 
@@ -117,9 +125,9 @@ class Sampler(Doer):
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     module = types.ModuleType("spmark.impls.doer.plan")
-    module.Doer, module.Sampler = Doer, Sampler  # type: ignore[attr-defined]
+    module.Doer, module.Sampler, module.Overwriter = Doer, Sampler, Overwriter  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "spmark.impls.doer.plan", module)
-    own = {"doer": "spmark.impls.doer.plan:Doer", "sampler": "spmark.impls.doer.plan:Sampler"}
+    own = {kind.name: f"spmark.impls.doer.plan:{kind.__name__}" for kind in (Doer, Sampler, Overwriter)}
     table = {**IMPLEMENTATIONS, **own}
     monkeypatch.setattr("spmark.impls.table.IMPLEMENTATIONS", table)
     monkeypatch.setattr(rows, "implementation_version", lambda package: "0" * 16)
@@ -282,6 +290,37 @@ def test_the_baseline_has_no_baseline_and_a_broken_one_is_left_out(bench: Bench)
     row = ask(bench, baseline="gespmm")
     assert row.status is Status.OK
     assert row.baseline is None
+
+
+def test_a_baseline_without_room_beside_one_plan_is_there_for_the_next(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[str] = []
+    real: Callable[..., Any] = measure._build
+
+    def build(implementation: Any, *arguments: Any) -> Any:
+        built.append(implementation.name)
+        if built == ["doer", "scipy_cpu"]:
+            raise MemoryError("no room beside the plan of this case")
+        return real(implementation, *arguments)
+
+    monkeypatch.setattr(measure, "_build", build)
+    first, second = (ask(bench, do, baseline="scipy_cpu") for do in ("right", "slow"))
+    assert (first.status, first.baseline) == (Status.OK, None)
+    assert second.baseline is not None
+    ask(bench, "right", baseline="scipy_cpu")
+    assert built.count("scipy_cpu") == 2, "a baseline that was built is kept"
+
+
+def test_a_baseline_that_overwrites_operands_spoils_no_case(bench: Bench) -> None:
+    for do in ("right", "slow"):
+        row = ask(bench, do, baseline="overwriter")
+        assert (row.status, row.baseline) == (Status.OK, None), row.reason
+    assert bench._setting is not None
+    assert all(
+        source.equals(operand, np)
+        for source, operand in zip(bench._setting.sources, bench._setting.operands, strict=True)
+    )
 
 
 def test_warm_samples_are_taken_when_asked(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,6 +146,29 @@ def test_warm_samples_are_made_up_for(run, fakes):
     assert len(run([fakes.case()], warm=True).rows) == 0
 
 
+def test_a_run_with_another_baseline_says_what_stays_as_it_was(run, fakes, caplog):
+    cases = [replace(fakes.case(), baseline=name) for name in ("fake", "fake_gpu")]
+    environment = fakes.environment()
+    (key,) = resume.keys_of(cases[:1], environment)
+    tried = resume.Earlier(Status.OK, environment.packages, warm=False, baseline="fake")
+    for case, other in zip(cases, ("", "fake"), strict=True):
+        agenda = make_agenda([case], {}, environment, resume.History({key: tried}), Options())
+        assert [(item.action, item.other_baseline) for item in agenda.items] == [("skip", other)]
+        caplog.clear()
+        runner._tell_of_other_baselines(agenda)
+        told = "1 cases are done and were measured beside fake, which is not their baseline now: --retry ok measures"
+        assert (told in caplog.text) == bool(other)
+
+
+def test_ctrl_c_at_the_last_record_is_not_lost(run, fakes):
+    class Stopping(runner.Watcher):
+        def recorded(self, item, row):
+            signal.raise_signal(signal.SIGINT)
+
+    summary = run([fakes.case()], watcher=Stopping())
+    assert (len(summary.rows), summary.left, summary.interrupted) == (1, 0, True)
+
+
 def test_another_flush_is_measured_beside_the_first(run, fakes):
     cases = [fakes.case(), fakes.case("lost", "segfault"), fakes.case(implementation="fake_gpu")]
     for flush in Flush:

@@ -6,6 +6,7 @@ import gzip
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -171,3 +172,20 @@ def test_a_cpu_is_measured_where_it_is_asked_for(fakes, files, invoke, monkeypat
     assert [store["nnz"] for store in ranking["numba_cpu"]["stores"]] == [480]
     assert ranking["fake"]["stores"] is None, "an implementation that does not tell its stores is ranked all the same"
     assert "runs on cuda, found a cpu device" in answer["left_out"]["fake_gpu"]
+
+
+@pytest.mark.parametrize("done", [0, 1])
+def test_an_interrupted_ranking_is_code_130_and_not_a_spent_budget(done, fakes, files, invoke, monkeypatch):
+    def run_cases(cases, *given, **named):
+        summary = real(cases[:done], *given, **named)
+        return replace(summary, left=len(cases) - done, interrupted=True)
+
+    monkeypatch.setattr(devices, "find", lambda name: fakes.CPU)
+    monkeypatch.setattr(devices, "calibrated", lambda spec: spec)
+    real = partial(runner.run_cases, factory=fakes.FACTORY)
+    monkeypatch.setattr(runner, "run_cases", run_cases)
+    words = ("--device", "cpu", "--use", "fake", "--use", "numba_cpu")
+    ended = invoke("mine.npz", "--width", 32, *words)
+    assert ended.exit_code == 130
+    assert (".html" in ended.output) == bool(done)
+    assert "cases were not measured: the run was interrupted" in " ".join(ended.output.split())

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import signal
 import subprocess
@@ -8,17 +9,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+import suite_fakes
 
 from spmark.impls.core.errors import DeviceError
 from spmark.impls.core.record import Status
 from spmark.suite import tether
 from spmark.suite import worker as worker_module
-from spmark.suite.wire import Setup
+from spmark.suite.wire import Request, Setup
 from spmark.suite.worker import Interrupted, Worker
 
 
@@ -117,6 +120,32 @@ def test_a_hang_is_killed_at_its_limit(start, fakes, do):
     assert "building" in row.reason
     pid = int(Path(os.environ["FAKE_LOG"]).read_text().split()[-1])
     assert gone(pid)
+
+
+def test_after_waiting_a_case_has_its_limit_again(start, fakes):
+    row = start().measure(fakes.case(do="hang_after_waiting", time_limit_s=1.0)).row
+    assert row.status is Status.TIMEOUT
+    assert row.reason == "expected an end within 1 s, found none while placing: killed"
+
+
+def test_a_canary_that_hangs_after_a_case_that_ended_while_it_waited_has_a_limit(start, fakes):
+    row = start(start_limit_s=3.0).measure(fakes.case(do="wait_and_poison")).row
+    assert "canary kernel did not finish" in row.reason
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_numbers_that_json_does_not_know_reach_the_child(value):
+    case = replace(suite_fakes.case(), config={"budget_s": value}, time_limit_s=math.inf)
+    asked = Request.model_validate_json(Request(case=case).model_dump_json()).case
+    assert (asked.case_id, asked.time_limit_s) == (case.case_id, math.inf)
+    assert repr(asked.config) == repr(case.config)
+
+
+def test_a_request_that_makes_no_sense_ends_the_child(start, fakes):
+    worker = start()
+    worker.measure(fakes.case())
+    worker._child.connection.send_bytes(b"{]")
+    assert worker._child.process.wait(10) == -signal.SIGKILL
 
 
 def test_what_a_dead_child_started_dies_with_it(start, fakes):
