@@ -182,6 +182,7 @@ def test_a_pool_that_cannot_start_says_what_was_printed(source: Path, monkeypatc
         compile_many([(source, f"scale<{each}>", "sm_90") for each in range(224, 832, 32)], workers=2)
 
 
+_NONSENSE = "print('ready', flush=True); input(); print('[', flush=True); input()"
 _HALF_AN_ANSWER = (
     "import os; print('ready', flush=True); input(); print('{\"cubin\": \"AA', end='', flush=True); os._exit(9)"
 )
@@ -196,7 +197,7 @@ def test_a_pool_whose_process_ends_within_an_answer_says_so(source: Path, monkey
 
 
 def test_a_pool_whose_process_talks_nonsense_says_so(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compile_pool, "_COMMAND", (sys.executable, "-c", "print('ready'); print('[')"))
+    monkeypatch.setattr(compile_pool, "_COMMAND", (sys.executable, "-c", _NONSENSE))
     monkeypatch.setattr(compile_pool, "_WAITING", SimpleQueue())
     monkeypatch.setattr(compile_pool, "_compile", lambda job: sleep(0.3))
     with pytest.raises(DeviceError, match="cannot be used: "):
