@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from spmark.impls.core.choices import none_of
+from spmark.impls.core.choices import check_type, none_of
 from spmark.impls.core.errors import SweepError, UnsupportedError
 from spmark.impls.core.fileclass import is_file_class, parse_file_class
 from spmark.impls.core.offers import IMPLEMENTATION_GROUP, find_offer, offers
@@ -183,13 +183,13 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
     Raises
     ------
     SweepError
-        The name or a tunable is unknown, or a value is illegal; lists the known names. Or a class from outside of
-        spmark cannot be used.
+        The name or a tunable is unknown, or a value is illegal or of another type than its field; lists the known
+        names. Or a class from outside of spmark cannot be used.
     """
     kind = _class_of(name)
     if config is not None and not isinstance(config, Mapping):
         raise SweepError(f"implementation {name}: expected tunables as a mapping, found {config!r}")
-    known = [f.name for f in fields(kind)]
+    known = {f.name: f for f in fields(kind)}
     config = _current(name, config or {})
     switches = {key: value for key, value in config.items() if key in SWITCHES}
     tunables = {key: value for key, value in config.items() if key not in SWITCHES}
@@ -205,9 +205,11 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
             f"implementation {name}: expected kept plans, which the key again loads, found none: leave the key out"
         )
     try:
+        for key, value in tunables.items():
+            check_type(known[key], value)
         return cast("Implementation", kind(**tunables))
     except TypeError as error:
-        defaults = {f.name: f.default for f in fields(kind) if f.name in tunables and f.default is not MISSING}
+        defaults = {key: known[key].default for key in tunables if known[key].default is not MISSING}
         raise SweepError(
             f"implementation {name}: expected values like {defaults}, found {tunables!r} ({error})"
         ) from error
@@ -217,12 +219,24 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Implementation
 
 def _class_of(name: str) -> Any:
     """Import the class of the implementation ``name``."""
+    found = _found(name)
+    return found.kind if isinstance(found, Outside) else _imported(found)
+
+
+def _found(name: str) -> Outside | str:
+    """Give an implementation from outside of spmark, or the line of `IMPLEMENTATIONS`.
+
+    Raises
+    ------
+    SweepError
+        The name is unknown; lists the known names. Or a class from outside of spmark cannot be used.
+    """
     if isinstance(name, str):
         outside = _outside(name)
         if outside is not None:
-            return outside.kind
+            return outside
         if name in IMPLEMENTATIONS:
-            return _imported(IMPLEMENTATIONS[name])
+            return IMPLEMENTATIONS[name]
     raise SweepError(none_of("an implementation", name, implementation_names()))
 
 
@@ -328,7 +342,7 @@ def platform_of(implementation: str) -> Any:
     Raises
     ------
     SweepError
-        No platform has its configs.
+        No platform has its configs, or the name is unknown.
     """
     for name, entry in PLATFORMS.items():
         if entry.startswith(f"spmark.impls.{package(implementation)}."):
@@ -348,10 +362,10 @@ def package(name: str) -> str:
     Raises
     ------
     SweepError
-        As `create` raises it.
+        The name is unknown; lists the known names. Or a class from outside of spmark cannot be used.
     """
-    outside = _outside(name)
-    if outside is not None:
-        own: str = outside.kind.name
+    found = _found(name)
+    if isinstance(found, Outside):
+        own: str = found.kind.name
         return own
-    return IMPLEMENTATIONS[name].split(":")[0].split(".")[2]
+    return found.split(":")[0].split(".")[2]

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
 import pytest
 
 from spmark.impls.core.errors import SweepError
 from spmark.impls.outside import faults
 from spmark.impls.runtime.device import find
-from spmark.impls.table import IMPLEMENTATIONS, SWITCHES, cost_model, cost_models, create, package
+from spmark.impls.table import IMPLEMENTATIONS, SWITCHES, cost_model, cost_models, create, package, platform_of
 from spmark.suite.conformance import check_contract
 
 
@@ -40,11 +43,18 @@ def test_package_is_the_folder() -> None:
     assert package("scipy_cpu") == "scipy_cpu"
 
 
-def test_unknown_name_lists_the_known_and_the_nearest() -> None:
+@pytest.mark.parametrize("ask", [create, package, platform_of])
+def test_unknown_name_lists_the_known_and_the_nearest(ask: Callable[[str], Any]) -> None:
     with pytest.raises(SweepError, match=r"out of cusparse, .*, found 'cusprase' \(did you mean cusparse\?\)"):
-        create("cusprase")
+        ask("cusprase")
     with pytest.raises(SweepError, match=r"found 'zzz'$"):
-        create("zzz")
+        ask("zzz")
+
+
+def test_an_implementation_of_no_platform_is_told_so() -> None:
+    assert platform_of("sparsetir_bsr").name == "cuda"
+    with pytest.raises(SweepError, match="gespmm: expected a platform that has its configs, found none"):
+        platform_of("gespmm")
 
 
 def test_unknown_tunable_lists_the_known() -> None:
@@ -61,6 +71,46 @@ def test_illegal_value_names_the_tunable(name: str, config: dict[str, int]) -> N
 def test_a_value_of_another_type_names_the_default() -> None:
     with pytest.raises(SweepError, match=r"numba_cpu: expected values like .*threads.*\d.*, found .*threads.*x"):
         create("numba_cpu", {"threads": "x"})
+
+
+@pytest.mark.parametrize(
+    ("name", "tunable", "value", "wanted"),
+    [
+        ("stile", "withdraw", "false", "true or false"),
+        ("stile", "withdraw", 1, "true or false"),
+        ("sparsetir", "thirds", "false", "true or false or null"),
+        ("numba_cpu", "threads", 1.5, "an integer, written in digits"),
+        ("numba_cpu", "threads", True, "an integer, written in digits"),
+        ("scipy_cpu", "chunk_bytes", math.nan, "an integer, written in digits"),
+        ("scipy_cpu", "chunk_bytes", None, "an integer, written in digits"),
+        ("blas_cpu", "max_dense_bytes", "1e9", "an integer, written in digits"),
+        ("stile", "budget_s", "1e9", "a number, written in digits"),
+        ("stile", "budget_s", True, "a number, written in digits"),
+        ("lo_spmm", "model", 200, "a text"),
+    ],
+)
+def test_a_value_of_another_type_than_its_field_is_refused(name: str, tunable: str, value: Any, wanted: str) -> None:
+    with pytest.raises(
+        SweepError,
+        match=rf"^implementation {name}: expected values like .*{tunable}.*, found .* \({tunable} must be {wanted}\)$",
+    ):
+        create(name, {tunable: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "tunable", "value"),
+    [
+        ("stile", "budget_s", math.inf),
+        ("stile", "budget_s", 3),
+        ("stile", "mode", "code"),
+        ("sparsetir", "thirds", None),
+        ("sparsetir", "thirds", False),
+        ("scipy_cpu", "chunk_bytes", np.int64(4096)),
+        ("sparsetir_composed", "min_density", np.float32(0.5)),
+    ],
+)
+def test_a_value_of_the_type_of_its_field_is_taken_as_it_is(name: str, tunable: str, value: Any) -> None:
+    assert getattr(create(name, {tunable: value}), tunable) is value
 
 
 @pytest.mark.parametrize(("name", "model"), [(name, model) for name in IMPLEMENTATIONS for model in cost_models(name)])
