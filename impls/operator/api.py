@@ -70,7 +70,7 @@ def sddmm(a: Any, x: Any, y: Any, *, scaled: bool = False, out: Any = None) -> A
     MatrixError, OperandError, ProblemError
         As `spmm`.
     """
-    return _once(Op.SDDMM, a, (x, y), out, scaled=scaled)
+    return _once(Op.SDDMM, a, (x, y), out, scaled=_flag("scaled", scaled))
 
 
 def compile(
@@ -147,12 +147,10 @@ def compile(
     ):
         if given not in known:
             raise ProblemError(none_of(name, given, known))
-    for name, flag in (("scaled", scaled), ("cache", cache)):
-        if not isinstance(flag, bool | np.bool_):
-            raise ProblemError(none_of(name, flag, (True, False)))
+    scaled, cache = _flag("scaled", scaled), _flag("cache", cache)
     spec = device_of(device)
     names = names_of(use if use == "auto" else loaded(use), Op(op), spec, values == "constant")
-    asked = Asked(Op(op), spec, names, bool(scaled), values, other_width, seconds_of(budget_s), bool(cache))
+    asked = Asked(Op(op), spec, names, scaled, values, other_width, seconds_of(budget_s), cache)
     return _compiled(OwnedMatrix.of(a, dtype), asked, width)
 
 
@@ -169,6 +167,12 @@ def load(path: Path | str) -> CompiledOperator:
     from spmark.impls.operator.saved import path_of, read
 
     return read(path_of(path))
+
+
+def _flag(name: str, given: Any) -> bool:
+    if not isinstance(given, bool | np.bool_):
+        raise ProblemError(none_of(name, given, (True, False)))
+    return bool(given)
 
 
 def _compiled(matrix: OwnedMatrix, asked: Asked, width: int | Sequence[int]) -> CompiledOperator:

@@ -48,14 +48,20 @@ class ElementType(StrEnum):
         return DType(self.value) if self.value in tuple(DType) else None
 
     def holds(self, other: str) -> bool:
-        """Tell whether converting from the type called ``other`` is safe by NumPy's rule (``numpy.can_cast``)."""
+        """Tell whether converting from the type called ``other`` is safe by NumPy's rule (``numpy.can_cast``).
+
+        What NumPy has no type for, such as PyTorch's ``float8_e5m2``, is not.
+        """
         if other == self.value:
             return True
         if other == ElementType.BFLOAT16:
             return self in (ElementType.FLOAT32, ElementType.FLOAT64)
         if self is ElementType.BFLOAT16:
             return other in ("bool", "int8", "uint8")
-        return np.can_cast(np.dtype(other), self.numpy, "safe")
+        try:
+            return np.can_cast(np.dtype(other), self.numpy, "safe")
+        except TypeError:
+            return False
 
 
 def dtype_name(given: Any) -> str:

@@ -203,6 +203,25 @@ def test_spmm_casts_nothing_unasked(a: Any, b: np.ndarray) -> None:
         spmark.spmm(a, b[:, 0])
 
 
+def test_a_type_that_numpy_lacks_is_not_converted_unasked(b: np.ndarray, torch: Any) -> None:
+    at, ones = torch.arange(25), torch.ones(25).to(torch.float8_e4m3fn)
+    narrow = torch.sparse_coo_tensor(torch.stack([at, at]), ones, check_invariants=False)
+    with pytest.raises(ProblemError, match=r"expected a matrix of float32, .* found one of float8_e4m3fn: convert one"):
+        spmark.spmm(narrow, torch.tensor(b))
+    with pytest.raises(ProblemError, match="found one of float8_e4m3fn: pass dtype"):
+        spmark.compile(narrow, width=6, device="cpu")
+    op = spmark.compile(narrow, width=6, dtype="float32", use="scipy_cpu", device="cpu")
+    np.testing.assert_array_equal(op(b), b)
+
+
+@pytest.mark.parametrize("scaled", ["no", 1, None, np.array([0, 1])])
+def test_scaled_is_true_or_false(scaled: Any, a: Any, xy: Any) -> None:
+    with pytest.raises(ProblemError, match="expected scaled out of True, False, found "):
+        spmark.sddmm(a, *xy, scaled=scaled)
+    with pytest.raises(ProblemError, match="expected scaled out of True, False, found "):
+        spmark.compile(a, "sddmm", width=6, use="scipy_cpu", device="cpu", scaled=scaled)
+
+
 def test_values_beyond_the_range_of_the_type_are_refused(a: Any) -> None:
     large = a * np.float32(1e6)
     with pytest.raises(MatrixError, match=r"found -?\d+\.\d+ at .*, which is beyond the range of float16: scale"):
