@@ -10,6 +10,7 @@ import hashlib
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,7 @@ class Csr:
             Says what was expected, what was found and at which row or position. O(nnz) time, O(1) further memory.
         """
         try:
-            num_rows, num_cols = (int(n) for n in shape)
+            num_rows, num_cols = map(index, shape)
             indptr, indices, values = np.asarray(indptr), np.asarray(indices), np.asarray(values)
         except (TypeError, ValueError) as error:
             raise MatrixError(f"{where}: expected a shape of two integers and three arrays, found: {error}") from error
@@ -332,9 +333,8 @@ class Problem:
         dtype: DType | DTypeLike = DType.FLOAT32,
         scaled: bool = False,
     ) -> None:
-        if isinstance(width, bool) or not isinstance(width, int | np.integer) or width < 1:
-            raise ProblemError(f"expected a width J of at least 1, found {width!r}")
-        known: dict[str, Any] = {"op": _op(op), "matrix": Csr.of(matrix), "width": int(width), "dtype": _dtype(dtype)}
+        width = checked_width(width)
+        known: dict[str, Any] = {"op": _op(op), "matrix": Csr.of(matrix), "width": width, "dtype": _dtype(dtype)}
         if scaled and known["op"] is not Op.SDDMM:
             raise ProblemError(f"expected scaled only with sddmm, found scaled {known['op']}")
         with np.errstate(over="ignore"):
@@ -361,6 +361,19 @@ class Problem:
     def out_shape(self) -> tuple[int, ...]:
         """Shape of the result: (I, J) row-major for SpMM, (nnz,) for SDDMM."""
         return (self.matrix.num_rows, self.width) if self.op is Op.SPMM else (self.matrix.nnz,)
+
+
+def checked_width(given: Any) -> int:
+    """Check a dense width J.
+
+    Raises
+    ------
+    ProblemError
+        It is no integer of at least 1.
+    """
+    if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < 1:
+        raise ProblemError(f"expected a width J of at least 1, found {given!r}")
+    return int(given)
 
 
 def _op(given: Any) -> Op:

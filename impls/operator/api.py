@@ -145,11 +145,12 @@ def compile(
         ("values", values, ("variable", "constant")),
         ("other_width", other_width, ("plan", "raise")),
     ):
-        if given not in known:
+        if not isinstance(given, str) or given not in known:
             raise ProblemError(none_of(name, given, known))
     scaled, cache = _flag("scaled", scaled), _flag("cache", cache)
     spec = device_of(device)
-    names = names_of(use if use == "auto" else loaded(use), Op(op), spec, values == "constant")
+    auto = isinstance(use, str) and use == "auto"
+    names = names_of("auto" if auto else loaded(use), Op(op), spec, values == "constant")
     asked = Asked(Op(op), spec, names, scaled, values, other_width, seconds_of(budget_s), cache)
     return _compiled(OwnedMatrix.of(a, dtype), asked, width)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.errors import BuildError, OperandError, ProblemError
-from spmark.impls.core.problem import Csr, Op
+from spmark.impls.core.problem import Csr, Op, checked_width
 from spmark.impls.operator.arrays import Library, check_dtype, check_shape, library_of
 from spmark.impls.operator.choose import Asked, ChosenPlan, plan_width
 from spmark.impls.operator.explain import explained
@@ -88,8 +88,9 @@ class CompiledOperator:
         Raises
         ------
         ProblemError
-            The width is not planned.
+            The width is illegal or not planned.
         """
+        width = checked_width(width)
         if width not in self._planned:
             known = ", ".join(map(str, self.widths))
             raise ProblemError(
@@ -254,6 +255,7 @@ class CompiledOperator:
         BuildError
             No implementation can be built.
         """
+        width = checked_width(width)
         with self._planning:
             if width not in self._planned:
                 self._planned[width] = WidthPlan(plan_width(self._values.current(), self._asked, width))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,13 @@ def test_matrices(given: Any, error: type[Exception], message: str) -> None:
         ({"dtype": "flaot32"}, ProblemError, r"found 'flaot32' \(did you mean float32\?\)"),
         ({"values": "fixed"}, ProblemError, "expected values out of variable, constant, found 'fixed'"),
         ({"other_width": "no"}, ProblemError, "expected other_width out of plan, raise, found 'no'"),
+        (
+            {"values": np.array(["variable", "x"])},
+            ProblemError,
+            "expected values out of variable, constant, found array",
+        ),
+        ({"other_width": ["plan"]}, ProblemError, r"expected other_width out of plan, raise, found \['plan'\]"),
+        ({"use": np.array(["scipy_cpu", "x"])}, ProblemError, "expected use out of auto, .*, found .*'x'"),
         ({"scaled": True}, ProblemError, "expected scaled only with sddmm"),
         ({"scaled": True, "dtype": "float64"}, ProblemError, "expected scaled only with sddmm"),
         ({"use": "scipy"}, ProblemError, r"expected use out of auto, cusparse, .* \(did you mean scipy_cpu\?\)"),
@@ -245,6 +253,20 @@ def test_only_a_planned_width_is_known_to_be_deterministic(op: Any) -> None:
     assert op.is_deterministic(6)
     with pytest.raises(ProblemError, match=r"spmm: expected a planned width \(6\), found 99: call plan\(width\) first"):
         op.is_deterministic(99)
+
+
+@pytest.mark.parametrize("width", [[16], 6.0, True, 0, None])
+def test_an_illegal_width_is_never_planned(width: Any, op: Any) -> None:
+    for ask in (op.plan, op.is_deterministic):
+        with pytest.raises(ProblemError, match=re.escape(f"expected a width J of at least 1, found {width!r}")):
+            ask(width)
+    assert op.widths == (6,)
+
+
+def test_a_width_of_numpy_is_a_width(op: Any) -> None:
+    op.plan(np.int64(16))
+    assert repr(op.widths) == "(6, 16)"
+    assert op.is_deterministic(np.int64(16))
 
 
 def test_constant_values_stay(fixed: Any, a: Any) -> None:

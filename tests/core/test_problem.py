@@ -25,6 +25,9 @@ NAN, INF = float("nan"), float("inf")
 BROKEN = {
     "no rows": ({"shape": (0, 4)}, "at least one row and one column, found shape 0 x 4"),
     "no columns": ({"shape": (3, 0)}, "at least one row and one column, found shape 3 x 0"),
+    "no integer": ({"shape": (1.7, 4)}, "a shape of two integers and three arrays, found: 'float' object"),
+    "infinite": ({"shape": (float("inf"), 4)}, "a shape of two integers and three arrays, found: 'float' object"),
+    "text": ({"shape": "34"}, "a shape of two integers and three arrays, found: 'str' object"),
     "too many rows": ({"shape": (2**31, 4)}, r"at most 2\^31 - 1 .*, found 2147483648 x 4 with 5 non-zeros"),
     "short indptr": ({"indptr": [0, 2, 5]}, r"indptr of shape \(4,\), found \(3,\)"),
     "deep indptr": ({"indptr": [[0, 2, 2, 5]]}, r"indptr of shape \(4,\), found \(1, 4\)"),
