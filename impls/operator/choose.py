@@ -27,6 +27,8 @@ from spmark.impls.tuning.strategies import exhaustive
 
 PLAIN = "plain"
 """What serves float64 and bfloat16, in the place of an implementation's name."""
+IMPORT_FIRST = "where it is a class in a file, compile an operator with that file first"
+"""How a process comes to know an implementation that a saved operator names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +51,7 @@ class Asked:
     op: Op
     device: DeviceSpec
     names: tuple[str, ...]
-    """Implementations to choose among."""
+    """Implementations to choose among; those of a loaded operator may be unknown to this process."""
     scaled: bool = False
     values: Literal["variable", "constant"] = "variable"
     other_width: Literal["plan", "raise"] = "plan"
@@ -178,10 +180,16 @@ def choose(
     UnsupportedError
         The single implementation refuses the problem.
     BuildError
-        No implementation could be built.
+        No implementation could be built, or this process does not know one of them.
     """
     if isinstance(problem, PlainProblem):
         return build(problem, device, PLAIN)
+    unknown = sorted(set(names) - set(implementation_names()))
+    if unknown:
+        raise BuildError(
+            f"expected a choice among implementations that this process knows, found {', '.join(unknown)}: compile the "
+            f"operator anew, or, {IMPORT_FIRST}"
+        )
     if len(names) == 1:
         return build(problem, device, names[0])
     if device.kind is DeviceKind.HOST_SIMT or budget_s == 0:

@@ -253,7 +253,8 @@ class CompiledOperator:
         ProblemError
             The width is illegal.
         BuildError
-            No implementation can be built.
+            No implementation can be built, or the operator was loaded and this process does not know one of those to
+            choose among.
         """
         width = checked_width(width)
         with self._planning:

@@ -16,15 +16,15 @@ import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from spmark import __version__
-from spmark.impls.core.devicespec import DeviceKind
+from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
 from spmark.impls.core.digest import implementation_version
-from spmark.impls.core.errors import BuildError, DeviceError
+from spmark.impls.core.errors import BuildError, DeviceError, ProblemError
 from spmark.impls.core.files import whole
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.guard import reading
 from spmark.impls.core.plainjson import parse_model
 from spmark.impls.core.problem import MAX_NNZ, Op
-from spmark.impls.operator.choose import PLAIN, Asked, ChosenPlan, build, device_of, names_of
+from spmark.impls.operator.choose import IMPORT_FIRST, PLAIN, Asked, ChosenPlan, build, device_of, names_of
 from spmark.impls.operator.compiled import CompiledOperator
 from spmark.impls.operator.elements import ElementType
 from spmark.impls.operator.matrices import OwnedMatrix
@@ -65,8 +65,8 @@ class SavedOperator(Frozen):
     nnz: Annotated[NonNegativeInt, Field(le=MAX_NNZ)]
     pattern: str
     """`Csr.hash`."""
-    names: list[str]
-    """Implementations to choose among for another width."""
+    names: Annotated[list[str], Field(min_length=1)]
+    """Implementations to choose among for another width; a process that plans none need not know them."""
     values: Literal["variable", "constant"] = "variable"
     other_width: Literal["plan", "raise"] = "plan"
     budget_s: float | None = None
@@ -162,7 +162,7 @@ def read(path: Path) -> CompiledOperator:
         if plan.implementation not in known:
             raise BuildError(
                 f"{path}: expected the plan of an implementation that this process knows, found {plan.implementation}: "
-                f"{_REMEDY}, or, where it is a class in a file, compile an operator with that file first"
+                f"{_REMEDY}, or, {IMPORT_FIRST}"
             )
         if _version(plan.implementation) != plan.version:
             raise BuildError(
@@ -172,7 +172,7 @@ def read(path: Path) -> CompiledOperator:
     asked = Asked(
         facts.op,
         device,
-        names_of(facts.names, facts.op, device, facts.values == "constant"),
+        _names(path, facts, device),
         facts.scaled,
         facts.values,
         facts.other_width,
@@ -221,6 +221,17 @@ def _matrix_of(path: Path, facts: SavedOperator, arrays: memoryview) -> OwnedMat
     if matrix.pattern.hash != facts.pattern:
         raise BuildError(f"{path}: expected the pattern {facts.pattern[:16]}, found {matrix.pattern.hash[:16]}")
     return matrix
+
+
+def _names(path: Path, facts: SavedOperator, device: DeviceSpec) -> tuple[str, ...]:
+    """Give the implementations to choose among for another width; `choose` refuses those that nobody knows here."""
+    known = [name for name in facts.names if name in implementation_names()]
+    if known:
+        try:
+            names_of(known, facts.op, device, facts.values == "constant")
+        except ProblemError as error:
+            raise BuildError(f"{path}: {error}: {_REMEDY}") from error
+    return tuple(facts.names)
 
 
 def _rebuilt(plan: SavedPlan, matrix: OwnedMatrix, asked: Asked) -> ChosenPlan:

@@ -11,7 +11,7 @@ import pytest
 from outside_code import nothing_loaded
 
 import spmark
-from spmark.impls.core.errors import BuildError, DeviceError, ProblemError
+from spmark.impls.core.errors import BuildError, DeviceError
 from spmark.impls.operator import choose, saved
 from spmark.impls.outside import LOADED
 
@@ -145,7 +145,12 @@ def test_other_code_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             BuildError,
             "expected the plan of an implementation that this process knows, found x: ",
         ),
-        ({"names": ["nobody"]}, ValueError, "expected use out of auto, .* found 'nobody'"),
+        ({"names": []}, BuildError, "expected a compiled operator, found something else"),
+        (
+            {"names": ["direct"]},
+            BuildError,
+            r"mine.op: use='direct': expected an implementation for cpu, .*: compile the",
+        ),
         ({"more": 1}, BuildError, "expected a compiled operator, found something else"),
     ],
 )
@@ -180,8 +185,10 @@ def test_a_file_imports_no_code_and_names_what_is_missing(path: Path, a: Any, tm
     trap = tmp_path / "trap.py"
     trap.write_text("raise SystemExit('imported')")
     for name in (own, f"{trap}:MyKernel"):
-        with pytest.raises(ProblemError, match="expected use out of"):
-            spmark.load(changed(path, names=[name]))
+        with pytest.raises(
+            BuildError, match="expected a choice among implementations that this process knows, found /"
+        ):
+            spmark.load(changed(path, names=[name])).plan(3)
     for name in (own, f"{trap}:MyKernel"):
         with pytest.raises(BuildError, match="expected the plan of an implementation that this process knows, found"):
             spmark.load(changed(path, plans=[{"width": 6, "implementation": name, "version": ""}]))
@@ -190,3 +197,32 @@ def test_a_file_imports_no_code_and_names_what_is_missing(path: Path, a: Any, tm
     LOADED.clear()
     with pytest.raises(BuildError, match=r"found mykernel: .* compile an operator with that file first"):
         spmark.load(tmp_path / "own.op")
+
+
+@pytest.mark.usefixtures(nothing_loaded.__name__)
+def test_a_rival_that_nobody_knows_is_needed_for_another_width_alone(a: Any, b: np.ndarray, tmp_path: Path) -> None:
+    own = f"{Path(__file__).parents[2]}/examples/mykernel/mykernel.py:MyKernel"
+    op = spmark.compile(a, width=6, use=["scipy_cpu", own], device="cpu", budget_s=0)  # the first is taken
+    right = op(b)
+    op.save(tmp_path / "op")
+    LOADED.clear()
+    op = spmark.load(tmp_path / "op")
+    np.testing.assert_array_equal(op(b), right)
+    for ask in (lambda: op.plan(3), lambda: op(np.ascontiguousarray(b[:, :3]))):
+        with pytest.raises(BuildError, match=r"that this process knows, found mykernel: .* with that file first"):
+            ask()
+    op.save(tmp_path / "again")
+    spmark.compile(a, width=6, use=own, device="cpu")
+    op = spmark.load(tmp_path / "again")
+    op.plan(3)
+    assert op.widths == (6, 3)
+
+
+@pytest.mark.usefixtures(nothing_loaded.__name__)
+def test_a_type_that_nobody_competes_for_needs_no_rivals(a: Any, b: np.ndarray, tmp_path: Path) -> None:
+    own = f"{Path(__file__).parents[2]}/examples/mykernel/mykernel.py:MyKernel"
+    spmark.compile(a, width=6, use=own, dtype="float64", device="cpu").save(tmp_path / "op")
+    LOADED.clear()
+    op = spmark.load(tmp_path / "op")
+    op.plan(3)
+    np.testing.assert_allclose(op(b.astype(np.float64)), a.astype(np.float64) @ b.astype(np.float64))
