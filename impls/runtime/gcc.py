@@ -30,14 +30,29 @@ def find_gcc() -> Gcc:
     Raises
     ------
     DeviceError
-        g++ is not installed.
+        g++ is not installed, or does not work.
     """
     path = shutil.which("g++")
     if path is None:
         raise DeviceError("expected g++ on PATH to compile for the host, found none: install the package g++")
-    version = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
-    major = subprocess.run([path, "-dumpversion"], capture_output=True, text=True, check=True).stdout.split(".")[0]
-    return Gcc(path, version, int(major))
+    try:
+        version, number = (
+            subprocess.run([path, option], capture_output=True, text=True, check=True).stdout.strip()
+            for option in ("--version", "-dumpversion")
+        )
+    except subprocess.CalledProcessError as error:
+        found = f"exit status {error.returncode} and {(error.stderr or error.stdout).strip()!r}"
+    except (OSError, UnicodeDecodeError) as error:
+        found = str(error)
+    else:
+        major = number.partition(".")[0]
+        if version and major.isdecimal():
+            return Gcc(path, version.splitlines()[0], int(major))
+        found = f"the version {number!r} of {version!r}"
+    raise DeviceError(
+        f"expected the g++ at {path} to work, to compile for the host, found {found}: install the package g++ anew, or "
+        "put another g++ before it on PATH"
+    )
 
 
 def gcc_missing() -> str | None:

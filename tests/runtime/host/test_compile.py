@@ -13,7 +13,7 @@ import pytest
 from filelock import FileLock
 
 from spmark.impls.core.errors import CompileError, DeviceError
-from spmark.impls.runtime.gcc import find_gcc
+from spmark.impls.runtime.gcc import find_gcc, gcc_missing
 from spmark.impls.runtime.host import compile as host_compile
 from spmark.impls.runtime.host.compile import compile_host
 from spmark.impls.runtime.host.launch import launch_host
@@ -146,6 +146,28 @@ def test_without_a_compiler_the_reason_is_said(source, cache, monkeypatch):
         compile_host(source, ["fill<3>"], [source.parent], cache)
     monkeypatch.undo()
     host_compile._compiler.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        ("#!/bin/sh\necho no licence >&2; exit 1\n", "exit status 1 and 'no licence': install the package"),
+        ("#!/bin/sh\necho gone; exit 3\n", "exit status 3 and 'gone'"),
+        ("#!/bin/sh\n", "the version '' of ''"),
+        ("#!/bin/sh\necho hello\n", "the version 'hello' of 'hello'"),
+        ("#!/bin/sh\nprintf '\\377'\n", ".*codec can't decode byte"),
+        ("no program", ".*Exec format error"),
+    ],
+    ids=["fails", "fails-on-stdout", "silent", "no-version", "no-text", "no-program"],
+)
+def test_a_compiler_that_does_not_work_is_told_with_what_it_printed(tmp_path, monkeypatch, content, found):
+    (tmp_path / "g++").write_text(content)
+    (tmp_path / "g++").chmod(0o755)
+    find_gcc.cache_clear()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(DeviceError, match=rf"expected the g\+\+ at {tmp_path}/g\+\+ to work, .* found {found}"):
+        find_gcc()
+    assert "put another g++ before it on PATH" in str(gcc_missing())
 
 
 @pytest.mark.parametrize(
