@@ -1,7 +1,7 @@
 """Columns that follow from the facts of one device's records: medians, speed-ups, shares of floors, build costs.
 
 A speed-up is a ratio within one run: a row's own interleaved baseline samples are used where they are of the chosen
-baseline. Otherwise the baseline's own record of the same problem is used.
+baseline. Otherwise the baseline's own record of the same problem is used, if a like machine has measured it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.interfaces import CHOOSING_PHASES
 from spmark.impls.core.load import Load
 from spmark.impls.core.record import Environment, Status
@@ -75,7 +76,8 @@ def derive(frame: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
           (``interleaved``, ``common``, ``record``, ``itself`` or empty); ``baseline_us``; ``warm_us``, ``graph_us``,
           ``samples``. ``common``: another baseline was interleaved with the case and with the baseline's record, whose
           samples are scaled by its two medians, so that the drift between the two moments cancels; the interval leaves
-          out the spread of these two medians.
+          out the spread of these two medians. ``record``: the baseline's record is of a like machine, with the same
+          driver and CUDA, and of a CPU with as many cores; a record of another machine counts as none.
         - ``gflops_per_s``; ``bytes_share`` and ``flops_share`` (floor over median).
         - ``wide``, whether the speed-up's interval reaches more than `WIDE_SPEEDUP` to either side; ``taken_cores``,
           the host's cores that other processes took; ``flags``.
@@ -85,9 +87,9 @@ def derive(frame: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
     nothing = pd.Series([np.empty(0)] * len(frame), frame.index, object)
     samples = frame["samples_us"].where(frame["status"] == Status.OK.value, nothing)
     count = samples.map(len).astype(int)
-    own, drift = _own_record(frame, itself & (count > 0))
+    own, drift, alike = _own_record(frame, itself & (count > 0))
     interleaved = (frame["baseline_implementation"] == baseline) & (frame["baseline_samples_us"].map(len) > 0)
-    sources = [count == 0, itself, interleaved, drift.notna(), own["samples_us"].notna()]
+    sources = [count == 0, itself, interleaved, drift.notna(), alike]
     source = pd.Series(np.select(sources, ["", "itself", "interleaved", "common", "record"], ""), frame.index, object)
     scaled = (own["samples_us"] * drift).where(drift.notna(), own["samples_us"])
     against = scaled.mask(interleaved, frame["baseline_samples_us"]).mask(itself, samples)
@@ -117,22 +119,35 @@ def derive(frame: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
         gflops_per_s=frame["flops"] / median_us * 1e-3,
         **shares,
         padding=(frame["stored"] / frame["nnz"] - 1).where((frame["stored"] > 0) & (frame["nnz"] > 0)).astype(float),
-        **_building(frame["phases_s"], own["phases_s"], median_us.mask(itself), baseline_us),
+        **_building(frame["phases_s"], own["phases_s"].where(alike), median_us.mask(itself), baseline_us),
         flags=list(map(_flags, frame["throttled"], _half_width(median, "median_us"), loads)),
     )
 
 
-def _own_record(frame: pd.DataFrame, of_baseline: pd.Series[bool]) -> tuple[pd.DataFrame, pd.Series[float]]:
-    """Give what each row's problem has in the baseline's record, and how much slower the machine was in the row.
+def _own_record(
+    frame: pd.DataFrame, of_baseline: pd.Series[bool]
+) -> tuple[pd.DataFrame, pd.Series[float], pd.Series[bool]]:
+    """Give what each row's problem has in the baseline's record, and how that record's machine compares.
 
-    The second is the median of the baseline that was interleaved with the row over that with the record; NaN where the
-    two are not of one implementation.
+    The second is how much slower the machine was in the row: the median of the baseline that was interleaved with the
+    row over that with the record; NaN where the two are not of one implementation. The third tells whether the record
+    is of a machine like the row's.
     """
-    columns = ("samples_us", "phases_s", "baseline_implementation", "baseline_samples_us")
+    columns = ("samples_us", "phases_s", "baseline_implementation", "baseline_samples_us", "machine")
+    frame = frame.assign(machine=list(map(_machine, frame["facts"], frame["environment"])))
     own = beside(frame, frame[of_baseline], *columns)
     alike = own["baseline_implementation"] == frame["baseline_implementation"]
     here, there = (medians(rows.loc[alike, "baseline_samples_us"]) for rows in (frame, own))
-    return own, (here / there).reindex(frame.index)
+    return own, (here / there).reindex(frame.index), own["machine"] == frame["machine"]
+
+
+def _machine(facts: Environment | None, environment: str) -> str:
+    """Tell machines of one device apart where times on them may differ; by the environment where its facts are lost."""
+    if facts is None:
+        return environment
+    # The host's cores change no time of a kernel on a GPU, whose samples wait until the host has enqueued them.
+    cores = "" if facts.device.kind is DeviceKind.CUDA else f", {facts.cores} cores"
+    return f"driver {facts.driver}, CUDA {facts.cuda}{cores}"
 
 
 def beside(rows: pd.DataFrame, other: pd.DataFrame, *columns: str) -> pd.DataFrame:

@@ -129,6 +129,7 @@ def _judged(frame: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     ranked = solved[2 * own > of_any]
     by_all = ranked.groupby("problem")["label"].transform("size") == ranked.groupby(keys)["label"].transform("nunique")
     baseline = beside(rivals, frame[frame["is_baseline"]], "status")["status"].fillna(NOT_RUN)
+    baseline = baseline.replace(Status.OK.value, "of another machine")
     why = np.select(
         [rivals["status"] != Status.OK.value, rivals["samples"] == 0],
         [rivals["status"], "not timed"],

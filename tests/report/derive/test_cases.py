@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from math import inf, isnan
+from math import inf, isnan, nan
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from spmark.impls.core.devicespec import DeviceKind
 from spmark.impls.core.problem import DType
 from spmark.impls.core.record import Baseline, Status
 from spmark.report.derive.cases import (
@@ -20,6 +21,7 @@ from spmark.report.derive.cases import (
     medians,
     spent_s,
 )
+from spmark.report.derive.means import mean_speedups
 from spmark.report.load.records import load_records
 
 
@@ -73,6 +75,57 @@ def test_a_common_baseline_removes_the_drift_between_two_records(records, derive
     assert derived["speedup_from"].to_dict() == {
         "gespmm": "common", "dgl": "itself", "triton_blocksparse": "record"
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "speedup"),
+    [
+        (DeviceKind.CUDA, {"system": "Linux 6.2"}, 5.0),
+        (DeviceKind.CUDA, {"cores": 64}, 5.0),
+        (DeviceKind.CUDA, {"driver": "590.1"}, nan),
+        (DeviceKind.CUDA, {"cuda": "13.1"}, nan),
+        (DeviceKind.CPU, {"system": "Linux 6.2"}, 5.0),
+        (DeviceKind.CPU, {"cores": 64}, nan),
+    ],
+)
+def test_the_baselines_record_counts_where_a_like_machine_has_measured_it(records, write, kind, change, speedup):
+    rows = [
+        records.measurement(implementation="dgl", samples_us=[50.0], phases_s={"select": 1.0}),
+        records.measurement(samples_us=[10.0], phases_s={"select": 3.0}),
+    ]
+    place = write([row.model_copy(update={"device_kind": kind}) for row in rows], records.device_spec(kind=kind))
+    frame = load_records([place]).set_index("label", drop=False).rename_axis(None)
+    frame.at["dgl", "facts"] = frame.at["dgl", "facts"].model_copy(update=change)
+    row = derive(frame, "dgl").loc["gespmm"]
+    assert row["speedup"] == pytest.approx(speedup, nan_ok=True)
+    assert row["speedup_from"] == ("" if isnan(speedup) else "record")
+    assert isnan(row["break_even_runs"]) == isnan(speedup)
+    means = mean_speedups(derive(frame, "dgl"))
+    assert list(means["left_out"]) == ["1 baseline of another machine" if isnan(speedup) else ""]
+
+
+def test_a_baseline_of_another_machine_that_ran_in_turn_counts_and_its_building_does_not(records, write):
+    turn = Baseline(implementation="cusparse_best", config={}, samples_us=[30.0])
+    rows = [
+        records.measurement(samples_us=[10.0], baseline=turn, phases_s={"select": 3.0}),
+        records.measurement(implementation="dgl", samples_us=[20.0], baseline=turn),
+        records.measurement(implementation="cusparse_best", samples_us=[99.0], phases_s={"select": 1.0}),
+    ]
+    frame = load_records([write(rows)]).set_index("label", drop=False).rename_axis(None)
+    for other in ("dgl", "cusparse_best"):
+        frame.at[other, "facts"] = frame.at[other, "facts"].model_copy(update={"driver": "590.1"})
+    row = derive(frame, "cusparse_best").loc["gespmm"]
+    assert (row["speedup"], row["speedup_from"]) == (3.0, "interleaved")
+    assert row["break_even_runs"] == pytest.approx(3.0 / 20e-6)
+    assert derive(frame, "dgl").loc["gespmm", ["speedup", "speedup_from"]].tolist() == [2.0, "common"]
+
+
+def test_without_facts_machines_are_told_apart_by_their_environments(records, write):
+    rows = [records.measurement(implementation="dgl", samples_us=[50.0]), records.measurement(samples_us=[10.0])]
+    frame = load_records([write(rows)]).set_index("label", drop=False).rename_axis(None).assign(facts=None)
+    assert derive(frame, "dgl").loc["gespmm", "speedup"] == 5.0
+    frame.at["dgl", "environment"] = "b" * 16
+    assert isnan(derive(frame, "dgl").loc["gespmm", "speedup"])
 
 
 def test_a_pinned_config_of_the_baseline_is_a_rival(records, derived_of):
