@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from spmark.impls.core.errors import RecordError
@@ -36,7 +37,8 @@ class Side:
 
     name: str
     cases: pd.DataFrame
-    """The newest run of each case, by device and case id; ``seen`` has its ok runs of that version, by quantity."""
+    """The newest run of each case, by device and case id; ``seen`` has its ok runs of that version, by quantity; runs
+    with another baseline than the newest run's have no speed-up there."""
     environments: tuple[Environment, ...]
 
     @property
@@ -76,10 +78,18 @@ def side_of(frame: pd.DataFrame, name: str) -> Side:
     """Group loaded records, with a column ``driver``, by case."""
     newest = frame.groupby(_CASE, sort=False)[_VERSION].transform("last")
     same = frame[(frame[_VERSION] == newest).all(axis=1)]
-    seen: dict[Any, Any] = by_case(observe(same))
+    seen: dict[Any, Any] = by_case(observe(_of_one_baseline(same)))
     last = same.drop_duplicates(_CASE, keep="last").set_index(_CASE, drop=False)
     environments = dict(zip(same["environment"], same["facts"], strict=True))
     return Side(name, last.assign(seen=[seen.get(key, {}) for key in last.index]), tuple(environments.values()))
+
+
+def _of_one_baseline(runs: pd.DataFrame) -> pd.DataFrame:
+    """Leave a case's baseline samples only to the runs with the baseline of its last run: of these, speed-ups agree."""
+    names = runs["baseline_implementation"]
+    of_last = names == runs.groupby(_CASE, sort=False)["baseline_implementation"].transform("last")
+    nothing = pd.Series([np.empty(0)] * len(runs), runs.index, object)
+    return runs.assign(baseline_samples_us=runs["baseline_samples_us"].where(of_last, nothing))
 
 
 def paired(before: Side, after: Side, across: bool) -> list[tuple[Any, Any]]:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from spmark.impls.core.errors import RecordError
-from spmark.impls.core.record import PROTOCOL_VERSION, Flush, Status
+from spmark.impls.core.record import PROTOCOL_VERSION, Baseline, Flush, Status
 from spmark.report.load.records import load_every_run
 from spmark.report.regressions.compare import CaseVerdict, compare
 from spmark.report.regressions.sides import read_side, side_of
@@ -214,6 +214,21 @@ def test_another_matrix_is_not_compared_and_cases_of_one_side_are_listed(records
     assert "another matrix" in untested.note
     assert found.only_before == (rows[1].case_id,)
     assert found.only_after == ()
+
+
+def test_speed_ups_over_two_baselines_are_not_averaged(records, tmp_path):
+    def beside(name, us):
+        return Baseline(implementation=name, config={}, samples_us=[us] * 8)
+
+    baselines = [beside("cusparse_best", 10.0), beside("dgl", 200.0), beside("cusparse_best", 20.0)]
+    rows = [
+        records.measurement(samples_us=[10.0] * 8, baseline=baseline, started_at=records.START + timedelta(hours=hour))
+        for hour, baseline in enumerate(baselines)
+    ]
+    seen = read_side(records.write_records(tmp_path, rows)).cases["seen"].iloc[0]
+    assert np.exp(seen["speedup"].value) == pytest.approx([1.0, 2.0])
+    assert np.exp(seen["time"].value) == pytest.approx([10.0] * 3)
+    assert len(seen["phase convert"].value) == 3
 
 
 def test_few_samples_are_not_tested(records, tmp_path):
