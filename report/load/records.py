@@ -24,6 +24,7 @@ from spmark.impls.core.recordfile import SUFFIXES, read_rows, row_files
 from spmark.impls.core.unpack import beginning
 from spmark.report.load.asvfile import is_result_file, read_result_file
 from spmark.report.load.each import each
+from spmark.report.load.searching import files_below, searching
 from spmark.report.load.texts import python_texts
 
 _log = logging.getLogger(__name__)
@@ -83,7 +84,7 @@ def load_records(paths: Paths, *, by_sweep: bool = False) -> pd.DataFrame:
     Raises
     ------
     RecordError
-        A path is missing, a file cannot be read, or a complete line is not a record.
+        A path is missing, a file or folder cannot be read, or a complete line is not a record.
     """
     return begin_records(paths, by_sweep=by_sweep)()
 
@@ -94,7 +95,7 @@ def begin_records(paths: Paths, pool: Executor | None = None, *, by_sweep: bool 
     Raises
     ------
     RecordError
-        A path is missing.
+        A path is missing or cannot be searched.
     """
     return partial(_newest, _begun(paths, pool), by_sweep=by_sweep)
 
@@ -140,7 +141,8 @@ def record_files(paths: Paths) -> list[Path]:
     Raises
     ------
     RecordError
-        A path does not exist or is another kind of file, or the argument holds something else.
+        A path does not exist, is another kind of file or cannot be read, a folder under it cannot be listed, or the
+        argument holds something else.
     """
     files: dict[Path, None] = {}
     try:
@@ -150,17 +152,18 @@ def record_files(paths: Paths) -> list[Path]:
             f"expected a path of records, or several, found {paths!r}: pass a file or a folder"
         ) from error
     for path in wanted:
-        if not path.exists():
-            raise RecordError(f"{path}: expected a record file or a folder of records, found none; run a sweep first")
-        inside = sorted(_record_files_in(path)) if path.is_dir() else _alone(path)
-        files.update(dict.fromkeys(p.resolve() for p in inside))
+        with searching(path):
+            if not path.exists():
+                raise RecordError(
+                    f"{path}: expected a record file or a folder of records, found none; run a sweep first"
+                )
+            inside = sorted(_record_files_in(path)) if path.is_dir() else _alone(path)
+            files.update(dict.fromkeys(p.resolve() for p in inside))
     return list(files)
 
 
 def _record_files_in(folder: Path) -> Iterator[Path]:
-    for path in folder.rglob("*"):
-        if not _SIDE_FOLDERS.intersection(path.relative_to(folder).parts[:-1]) and _holds_records(path):
-            yield path
+    return filter(_holds_records, files_below(folder, without=_SIDE_FOLDERS))
 
 
 def _alone(path: Path) -> list[Path]:

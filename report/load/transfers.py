@@ -15,6 +15,7 @@ from spmark.impls.core.plausible import read_transfer_facts
 from spmark.impls.core.recordfile import SUFFIXES
 from spmark.impls.core.transferfacts import TransferCost, TransferCurve, TransferFact, TransferResult, TransferRun
 from spmark.report.load.records import TRANSFERS
+from spmark.report.load.searching import files_below, searching
 
 _MODEL = ["method", "source", "target", "op", "seed", "source_matrices", "target_matrices"]
 _KEYS = {
@@ -55,7 +56,7 @@ def load_transfers(paths: Sequence[Path]) -> TransferFacts:
     Raises
     ------
     RecordError
-        A file cannot be read, or a complete line is no fact.
+        A file or a folder cannot be read, or a complete line is no fact.
     """
     facts = [fact for file in _files(paths) for fact in read_transfer_facts(file)]
     runs = dict.fromkeys(fact.model_dump_json() for fact in facts if isinstance(fact, TransferRun))
@@ -73,7 +74,7 @@ def digest_of_transfers(paths: Sequence[Path]) -> str:
     Raises
     ------
     RecordError
-        A file cannot be read.
+        A file or a folder cannot be read.
     """
     digest = hashlib.sha256()
     for file in _files(paths):
@@ -85,7 +86,8 @@ def digest_of_transfers(paths: Sequence[Path]) -> str:
 def _files(paths: Iterable[Path]) -> list[Path]:
     files: dict[Path, None] = {}
     for path in paths:
-        inside = sorted(path.rglob(f"{TRANSFERS}*")) if path.is_dir() else [path]
+        with searching(path):
+            inside = sorted(files_below(path)) if path.is_dir() else [path]
         files.update((p.resolve(), None) for p in inside if p.name.startswith(TRANSFERS) and p.name.endswith(SUFFIXES))
     return list(files)
 

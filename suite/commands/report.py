@@ -89,7 +89,10 @@ def _written(
 def _bytes_of(folders: Sequence[Path]) -> int:
     """Give the size of record files, without the imports that reading them takes."""
     files = (file for folder in folders for file in folder.rglob("records.jsonl*"))
-    return sum(file.stat().st_size for file in files if file.is_file())
+    try:
+        return sum(file.stat().st_size for file in files if file.is_file())
+    except OSError:  # reading tells what cannot be read
+        return 0
 
 
 def _paper(name: str) -> PaperPage:

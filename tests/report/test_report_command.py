@@ -6,10 +6,12 @@ import contextlib
 import io
 import json
 import logging
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from spmark.impls.core.errors import RecordError
 from spmark.report.page import site
 from spmark.suite import helpers
 from spmark.suite.commands import report as command
@@ -50,6 +52,11 @@ def test_only_many_records_start_helpers_before_they_are_read(drawn, monkeypatch
     monkeypatch.setattr(command, "helpers", counted)
     drawn("a")
     assert asked == [{"at_once": at_once}]
+
+
+def test_a_path_that_the_system_refuses_is_an_error_of_records(tmp_path):
+    with pytest.raises(RecordError, match="found: File name too long"):
+        command.draw([Path("n" * 5000)], tmp_path, baseline=None, title=None, paper=None, as_json=False)
 
 
 def test_stages_stand_on_a_terminal(drawn, monkeypatch, caplog):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import json
 import lzma
+import os
 from datetime import timedelta
 from math import isnan
 from pathlib import Path
@@ -17,6 +19,7 @@ from spmark.impls.core.errors import RecordError
 from spmark.impls.core.problem import DType, Op
 from spmark.impls.core.record import Flush, Orientation, Status
 from spmark.report.load.records import COLUMNS, current, load_records
+from spmark.report.load.transfers import load_transfers
 
 
 def test_one_row_per_case_with_facts_and_rates(records, write):
@@ -45,6 +48,28 @@ def test_a_path_may_be_text_and_stand_alone(records, write):
             load_records(wrong)
     with pytest.raises(RecordError, match="nowhere: expected a record file or a folder of records, found none"):
         load_records("nowhere")
+
+
+def test_a_path_that_the_system_refuses_is_an_error_of_records():
+    with pytest.raises(RecordError, match=r"nnn: expected a file or .* found: File name too long; give"):
+        load_records("n" * 5000)
+
+
+@pytest.mark.parametrize("load", [load_records, lambda path: load_transfers([path])])
+def test_a_folder_that_cannot_be_listed_is_an_error_and_not_empty(records, write, monkeypatch, load):
+    place, list_it = write(records.sweep()), os.scandir
+    locked = place / "locked"
+    locked.mkdir()
+
+    def scandir(folder):
+        if Path(folder) == locked:
+            raise PermissionError(errno.EACCES, "Permission denied", str(folder))
+        return list_it(folder)
+
+    load(place)
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(RecordError, match=r"locked: expected a file or .* found: Permission denied; give this account"):
+        load(place)
 
 
 @pytest.mark.parametrize("name", ["m.mtx", "m.mtx.bz2", "m.mtx.gz", "m.mtx.xz"])
