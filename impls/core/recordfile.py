@@ -10,6 +10,7 @@ import fcntl
 import logging
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self, TypeVar
@@ -147,7 +148,7 @@ class FolderLock:
     Raises
     ------
     RecordError
-        Another process has the right; names that process.
+        Another process has the right, which the message names; or the file system gives no locks or has no room.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -159,6 +160,9 @@ class FolderLock:
             raise RecordError(f"{folder}: cannot be written: {error.strerror}") from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._file.truncate(0)
+            self._file.write(f"process {os.getpid()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC\n")
+            self._file.flush()
         except BlockingIOError as error:
             self._file.seek(0)
             holder = self._file.read().strip() or "unknown"
@@ -167,9 +171,12 @@ class FolderLock:
                 f"{folder}: expected to be the only run that writes here, found another ({holder}); "
                 "wait for it, or name another folder with --out"
             ) from error
-        self._file.truncate(0)
-        self._file.write(f"process {os.getpid()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC\n")
-        self._file.flush()
+        except OSError as error:
+            with suppress(OSError):  # closing writes what could not be written once more
+                self._file.close()
+            raise RecordError(
+                f"{folder}: cannot be locked: {error.strerror}; name a folder on another file system with --out"
+            ) from error
 
     def __enter__(self) -> Self:
         return self

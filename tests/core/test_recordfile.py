@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import bz2
+import errno
+import fcntl
 import gzip
 import logging
 import lzma
@@ -48,6 +50,15 @@ try:
         number += 1
 except RecordError as error:
     print(number, error)
+"""
+LOCK_FULL = """
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+try:
+    FolderLock(path)
+except RecordError as error:
+    print(error)
 """
 HOLD = """
 import time
@@ -208,6 +219,22 @@ def test_two_locks(tmp_path: Path) -> None:
     ):
         FolderLock(tmp_path)
     FolderLock(tmp_path).release()
+
+
+def test_a_file_system_without_locks_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(RecordError, match=rf"^{tmp_path}: cannot be locked: No locks available; name .* with --out$"):
+        FolderLock(tmp_path)
+
+
+def test_a_lock_on_a_full_disk_is_an_error_of_records(tmp_path: Path) -> None:
+    process = start(LOCK_FULL, tmp_path)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert output == f"{tmp_path}: cannot be locked: File too large; name a folder on another file system with --out\n"
 
 
 def test_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
