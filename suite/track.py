@@ -6,6 +6,7 @@ benchmarks that are younger than itself.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from time import perf_counter, process_time
@@ -17,7 +18,16 @@ from spmark.datasets.cache import Cache
 from spmark.datasets.load import LoadedMatrix, load_matrix
 from spmark.datasets.sweep import Case, MatrixSpec
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
-from spmark.impls.core.errors import SpmarkError
+from spmark.impls.core.errors import (
+    DatasetError,
+    DeviceError,
+    KernelFault,
+    MatrixError,
+    ProblemError,
+    SpmarkError,
+    SweepError,
+    UnsupportedError,
+)
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.interfaces import Format, Implementation
 from spmark.impls.core.problem import Csr, DType, Op, Problem
@@ -33,6 +43,19 @@ FORMATS: Mapping[str, Callable[..., Format]] = {"bsr": BsrFormat.from_csr, "ell"
 """Conversions that can be asked for, by name; a composition of formats could stand here, too."""
 
 
+_REFUSALS = (
+    ValidationError, SweepError, DatasetError, DeviceError, MatrixError, ProblemError, UnsupportedError
+)  # fmt: skip
+"""What says that this commit does not know, or cannot run, what is asked."""
+_ENDINGS: Mapping[type[Exception], Status] = {
+    **dict.fromkeys(_REFUSALS, Status.UNSUPPORTED),
+    KernelFault: Status.RUN_ERROR,
+    SpmarkError: Status.BUILD_ERROR,
+    MemoryError: Status.OUT_OF_MEMORY,
+    Exception: Status.RUN_ERROR,
+}
+"""How a question ends, by the exception raised: the first class that fits counts."""
+_log = logging.getLogger(__name__)
 _ENVIRONMENT = "tracked"
 _NEVER_S = 1e9
 
@@ -144,12 +167,8 @@ class _Tracker:
             if isinstance(question, RunCase):
                 return self._run(question)
             return self._convert(question) if isinstance(question, ConvertCase) else self._search(question)
-        except (SpmarkError, ValidationError) as error:
-            return Tracked(status=Status.UNSUPPORTED, reason=str(error))
-        except MemoryError as error:
-            return Tracked(status=Status.OUT_OF_MEMORY, reason=str(error) or "memory ran out")
         except Exception as error:  # a fault of this commit costs the value of its question, not those of the others
-            return Tracked(status=Status.RUN_ERROR, reason=f"{type(error).__name__}: {error}")
+            return _failed(error)
 
     def _bench(self) -> tuple[DeviceSpec, Bench]:
         if self._opened is None:
@@ -176,14 +195,17 @@ class _Tracker:
 
     def _builds(self, question: RunCase, implementation: Implementation, device: DeviceSpec) -> dict[str, Any]:
         """Build again and again: the bench's own first build filled the caches of compiled kernels."""
-        problem = Problem(question.op, self._csr(question), question.width, question.dtype)
         builds: list[dict[str, float]] = []
         cpu_s: list[float] = []
-        started = perf_counter()
-        while len(builds) < question.builds and perf_counter() - started < question.builds_max_s:
-            before = process_time()
-            builds.append(dict(implementation.build(problem, device).phases_s))
-            cpu_s.append(process_time() - before)
+        try:
+            problem = Problem(question.op, self._csr(question), question.width, question.dtype)
+            started = perf_counter()
+            while len(builds) < question.builds and perf_counter() - started < question.builds_max_s:
+                before = process_time()
+                builds.append(dict(implementation.build(problem, device).phases_s))
+                cpu_s.append(process_time() - before)
+        except Exception as error:  # the case was measured: its samples, and the builds so far, are an answer
+            _log.warning("%s: build %d failed: %s", question.implementation, len(builds) + 2, _reason(error))
         phases = dict.fromkeys(name for build in builds for name in build)
         phases_s = {name: [build.get(name, 0.0) for build in builds] for name in phases}
         return {"cpu_s": cpu_s, "phases_s": phases_s} if builds else {}
@@ -204,6 +226,18 @@ class _Tracker:
         predicted_s = search(problem)
         samples, cpu_s = _timed(lambda: search(problem), question)
         return Tracked(status=Status.OK, samples_s=samples, cpu_s=cpu_s, predicted_s=predicted_s)
+
+
+def _failed(error: Exception) -> Tracked:
+    """Give the answer to a question that an exception has ended."""
+    status = next(status for kind, status in _ENDINGS.items() if isinstance(error, kind))
+    return Tracked(status=status, reason=_reason(error))
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return str(error) or "memory ran out"
+    return str(error) if isinstance(error, SpmarkError | ValidationError) else f"{type(error).__name__}: {error}"
 
 
 def _timed(work: Callable[[], object], question: ConvertCase | SearchCase) -> tuple[list[float], list[float]]:

@@ -8,8 +8,18 @@ import pytest
 
 from spmark.datasets.cache import Cache
 from spmark.impls.core.devicespec import DeviceKind, DeviceSpec
+from spmark.impls.core.errors import (
+    BuildError,
+    CompileError,
+    DatasetError,
+    DeviceError,
+    KernelFault,
+    ProblemError,
+    UnsupportedError,
+)
 from spmark.impls.core.record import PROTOCOL_VERSION
 from spmark.impls.runtime import device as runtime_device
+from spmark.impls.scipy_cpu.plan import ScipyCpu
 from spmark.suite import measure
 from spmark.suite import track as tracking
 
@@ -132,6 +142,64 @@ def test_a_fault_of_the_commit_costs_one_answer(monkeypatch):
     failed, fine = ask(CONVERT, {**CONVERT, "format": "bsr"})
     assert (failed["status"], failed["reason"]) == ("run_error", "ZeroDivisionError: of all things")
     assert fine["status"] == "ok"
+
+
+SEARCH = {
+    "what": "search", "search": "liteform_h200", "op": "spmm", "source": "patterns", "matrix": "logsparse_64",
+    "width": 32, "dtype": "float32", "samples": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (BuildError("no candidate builds"), "build_error"),
+        (CompileError("a.cu", "f<1>", "no candidate builds"), "build_error"),
+        (KernelFault("no candidate builds"), "run_error"),
+        (UnsupportedError("no candidate builds"), "unsupported"),
+        (DeviceError("no candidate builds"), "unsupported"),
+        (DatasetError("no candidate builds"), "unsupported"),
+        (ProblemError("no candidate builds"), "unsupported"),
+        (MemoryError("no candidate builds"), "out_of_memory"),
+    ],
+)
+def test_only_a_refusal_is_unsupported_and_a_failure_is_not(monkeypatch, error, status):
+    def search(problem):
+        raise error
+
+    monkeypatch.setattr(tracking, "search_for_absent", lambda name: search)
+    failed, fine = ask(SEARCH, CONVERT)
+    assert failed["status"] == status
+    assert "no candidate builds" in failed["reason"]
+    assert fine["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (MemoryError(), "memory ran out"),
+        (BuildError("no compiler"), "no compiler"),
+        (ZeroDivisionError("of all things"), "ZeroDivisionError: of all things"),
+    ],
+)
+@pytest.mark.parametrize("builds", [1, 3])
+def test_a_repeated_build_that_fails_leaves_what_was_measured(monkeypatch, caplog, error, told, builds):
+    made, build = [], ScipyCpu.build
+
+    def failing(how, problem, device):
+        if len(made) == builds:
+            raise error
+        made.append(problem)
+        return build(how, problem, device)
+
+    monkeypatch.setattr(ScipyCpu, "build", failing)
+    (answer,) = ask({**RUN, "builds": 9})
+    assert (answer["status"], answer["reason"]) == ("ok", "")
+    assert len(answer["samples_s"]) >= 7
+    assert answer["stored"] > 64
+    assert len(answer["cpu_s"]) == builds - 1
+    assert len(answer["phases_s"]["convert"]) == max(builds - 1, 1)
+    assert f"scipy_cpu: build {builds + 1} failed: {told}" in caplog.text
 
 
 def test_the_matrix_is_loaded_once_for_questions_in_a_row(monkeypatch):
