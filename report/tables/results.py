@@ -29,11 +29,11 @@ _MEANS = (
     ("speedup-per-width", "Speed-up per J", ("width",)),
 )
 _CASE_COLUMNS = (
-    "matrix", "op", "dtype", "width", "label", "status", "median_us", "median_us_low", "median_us_high", "samples",
+    "status", "median_us", "median_us_low", "median_us_high", "samples",
     "speedup", "speedup_low", "speedup_high", "speedup_from", "gflops_per_s", "bytes_share", "flops_share", "warm_us",
     "graph_us", "padding", "device_bytes", "max_rel_error", "config", "flags",
 )  # fmt: skip
-_IDENTITY = ("matrix", "op", "dtype", "width", "label")
+_IDENTITY = ("matrix", "op", "dtype", "width", "seed", "label")
 """What tells cases apart. The matrix stands first, since the first column stays in view of a wide table."""
 
 
@@ -60,7 +60,7 @@ def case_table(derived: pd.DataFrame) -> Table:
         "device's measured copy bandwidth, and of the useful flops at its highest rate, over the median: 100 % is the "
         "floor."
     )
-    frame = derived[list(_CASE_COLUMNS)].sort_values(["matrix", "op", "dtype", "width", "label"], kind="stable")
+    frame = _ordered(derived)[[*_identity(derived), *_CASE_COLUMNS]]
     shown = _filled(frame.assign(config=frame["config"].map(config_text)))
     return Table("cases", "Every case, by matrix and J", note, shown, Chapter.CASES)
 
@@ -68,7 +68,7 @@ def case_table(derived: pd.DataFrame) -> Table:
 def times_table(derived: pd.DataFrame) -> Table:
     """Give the median time of every case, with a column for each label: absolute times side by side."""
     rows = derived[derived["median_us"].notna()]
-    problem = ["matrix", "op", "dtype", "width"]
+    problem = [name for name in _identity(derived) if name != "label"]
     wide = rows.pivot_table("median_us", problem, "label", aggfunc="last", sort=False) if len(rows) else pd.DataFrame()
     shown = wide.add_suffix("_us").reset_index().sort_values(problem, kind="stable") if len(wide) else wide
     note = "Median time of a run in µs from a cold cache; empty where a case has no time."
@@ -82,17 +82,17 @@ def build_table(derived: pd.DataFrame, baseline: str | None) -> Table:
         f"Seconds by phase. Break-even is the number of runs {against} after which choosing "
         f"({', '.join(CHOOSING_PHASES)}) has paid off: ‘never’ where a run is slower. Compiling is left "
         "out of it, since kernels are kept on disk, and counted in the column beside it. A baseline without a record "
-        "of its own counts as built for free."
+        "of its own, of a like machine, counts as built for free."
     )
-    built = derived[derived["phases_s"].map(len) > 0]
+    built = _ordered(derived[derived["phases_s"].map(len) > 0])
     phases = pd.DataFrame(list(built["phases_s"]), built.index, [*PHASES], float).add_suffix("_s")
     searches = {
         f"search_{field}": built["search"].map(lambda facts, field=field: getattr(facts, field, None))
         for field in ("candidates", "compiled", "measured")
     }
     paid = ["break_even_runs", "break_even_runs_with_compile"]
-    frame = built[list(_IDENTITY)].join(phases).assign(build_s=built["build_s"], **searches).join(built[paid])
-    return Table("build", "What building cost", note, _filled(_ordered(frame)), Chapter.CASES)
+    frame = built[_identity(derived)].join(phases).assign(build_s=built["build_s"], **searches).join(built[paid])
+    return Table("build", "What building cost", note, _filled(frame), Chapter.CASES)
 
 
 def break_even_table(derived: pd.DataFrame, baseline: str) -> Table:
@@ -125,7 +125,7 @@ def failure_groups(frame: pd.DataFrame) -> Table:
 
 def failure_table(frame: pd.DataFrame) -> Table:
     """List every case that is not ok, with its whole reason."""
-    listed = _ordered(_failed(frame))[[*_IDENTITY, "status", "reason", "case_id"]]
+    listed = _ordered(_failed(frame))[[*_identity(frame), "status", "reason", "case_id"]]
     note = "Every case without a result. A failure is not a missing value: means say how many they leave out."
     return Table("failures", "Every failure", note, listed, Chapter.FAILURES)
 
@@ -143,7 +143,7 @@ def flag_table(derived: pd.DataFrame) -> Table:
     """List the cases whose samples were taken on a throttled device or spread widely."""
     flagged = _ordered(derived[derived["flags"] != ""])
     note = "Samples are kept and flagged, never dropped."
-    columns = [*_IDENTITY, "median_us", "median_us_low", "median_us_high", "samples", "flags"]
+    columns = [*_identity(derived), "median_us", "median_us_low", "median_us_high", "samples", "flags"]
     return Table("flags", "Flagged cases", note, flagged[columns], Chapter.CASES)
 
 
@@ -162,6 +162,11 @@ def checked_table(derived: pd.DataFrame) -> Table:
 
 def _failed(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[frame["status"] != Status.OK.value]
+
+
+def _identity(frame: pd.DataFrame) -> list[str]:
+    """List the columns that tell the cases of a frame apart: the seed is one where there are several."""
+    return [name for name in _IDENTITY if name != "seed" or frame["seed"].nunique() > 1]
 
 
 def _ordered(frame: pd.DataFrame) -> pd.DataFrame:

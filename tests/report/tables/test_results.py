@@ -10,7 +10,15 @@ from spmark.impls.core.record import Baseline, Status
 from spmark.report.derive.cases import derive
 from spmark.report.load.records import load_records
 from spmark.report.tables.cells import heading
-from spmark.report.tables.results import break_even_table, mean_tables, times_table
+from spmark.report.tables.results import (
+    break_even_table,
+    build_table,
+    case_table,
+    failure_table,
+    flag_table,
+    mean_tables,
+    times_table,
+)
 
 # Matrix: time of a run and seconds of choosing; the baseline takes 10 us.
 PLANS = {"a": (5.0, 1.0), "b": (9.0, 1.0), "c": (8.0, 4.0), "d": (12.0, 1.0)}
@@ -46,6 +54,28 @@ def test_times_stand_side_by_side(records, write):
     assert frame["matrix"].tolist() == ["ogb/a", "ogb/b"]
     assert frame["gespmm_us"].tolist() == [7.0, 5.0]
     assert frame["my_label_us"].tolist() == pytest.approx([9.0, nan], nan_ok=True)
+
+
+def test_a_second_seed_has_rows_of_its_own_in_every_table_of_cases(records, write):
+    slow = {"throttled": ["heat"], "phases_s": {"convert": 1.0}}
+    rows = [
+        records.measurement(seed=seed, label=label, samples_us=[us] * 8, **slow)
+        for seed, label, us in ((0, "gespmm", 5.0), (1, "gespmm", 15.0), (0, "other", 7.0), (1, "other", 21.0))
+    ]
+    rows += [records.measurement(seed=seed, label="late", status=Status.TIMEOUT) for seed in (0, 1)]
+    derived = derive(load_records([write(rows)]), None)
+    times = times_table(derived).frame
+    assert [heading(column) for column in times] == ["matrix", "op", "dtype", "J", "seed", "gespmm (µs)", "other (µs)"]
+    assert times[["seed", "gespmm_us", "other_us"]].to_numpy().tolist() == [[0, 5, 7], [1, 15, 21]]
+    cases = case_table(derived).frame
+    assert list(cases)[:6] == ["matrix", "op", "dtype", "width", "seed", "label"]
+    assert list(zip(cases["seed"], cases["label"], cases["median_us"].fillna(0), strict=True)) == [
+        (0, "gespmm", 5), (0, "late", 0), (0, "other", 7), (1, "gespmm", 15), (1, "late", 0), (1, "other", 21)
+    ]  # fmt: skip
+    assert build_table(derived, None).frame["seed"].tolist() == [0, 0, 1, 1]
+    assert flag_table(derived).frame["seed"].tolist() == [0, 0, 1, 1]
+    assert failure_table(derived).frame["seed"].tolist() == [0, 1]
+    assert failure_table(derived[derived["seed"] == 1]).frame.columns[4] == "label"
 
 
 def test_what_has_no_speedup_has_no_row_and_is_named(records, write):
