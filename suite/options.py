@@ -9,6 +9,8 @@ from pydantic import Field
 from spmark.impls.core.frozen import Frozen
 from spmark.impls.core.record import Flush, Status
 
+_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
 
 class Options(Frozen):
     """How to run a sweep, and what to time."""
@@ -29,9 +31,9 @@ class Options(Frozen):
     """Also take samples without flushing caches."""
     flush: Flush = Flush.WRITE
     """How caches are emptied before each sample of a plan and its baseline."""
-    graph_below_us: float = 20.0
+    graph_below_us: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 20.0
     """Kernels faster than this are also replayed as a graph."""
-    half_width: float | None = None
+    half_width: _Positive | None = None
     """Relative half-width of the median's interval to reach, instead of the device kind's own."""
-    max_seconds: float | None = None
+    max_seconds: _Positive | None = None
     """Time cap of a case's samples, instead of the device kind's own."""

@@ -43,7 +43,7 @@ class RunRow(Frozen):
     environment: str
     """Digest of a row in ``environments.jsonl``."""
     command: tuple[str, ...] = ()
-    """Words of the command line, with names in place of paths; empty where Python called."""
+    """Words of the command line, with names in place of paths; empty where no such words ask for the run."""
     sweep: dict[str, Any] | None = None
     """The whole sweep, after overrides."""
     sweep_digest: str = ""
@@ -77,14 +77,15 @@ def sweep_digest(sweep: Sweep) -> str:
 
 
 def command_line(options: Options) -> tuple[str, ...]:
-    """Give the words of a ``spmark run`` that measures the same on any machine; no words where Python called.
+    """Give the words of a ``spmark run`` that measures the same on any machine; no words where none does.
 
+    Python may hand over cases without a sweep, and set options that the command line lacks.
     A sweep's file is named without its folder, and where records went is left out.
     """
-    if not options.sweep:
+    told = options.model_dump(mode="json", exclude_defaults=True)
+    if not options.sweep or told.keys() - {"sweep", "warm", *_WORDS}:
         return ()
     sweep = options.sweep if options.sweep in packaged_sweeps() else Path(options.sweep).name
-    told = options.model_dump(mode="json", exclude_defaults=True)
     words = []
     for name, option in _WORDS.items():
         value = told.get(name, [])

@@ -7,12 +7,14 @@ import subprocess
 import sys
 from datetime import timedelta
 from functools import partial
+from math import inf, nan
 from pathlib import Path
 from shutil import copytree, ignore_patterns
 
 import pytest
 import typer
 import yaml
+from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from spmark.datasets.sweep import Sweep, expand
@@ -189,6 +191,28 @@ def test_every_option_of_a_run_is_on_record_but_what_changes_no_measurement():
     assert taken - {*command_line(full)} - in_the_sweep == {"--dry-run", "--out", "--strict", "--json"}
     assert is_run(command_line(full))
     assert command_line(full.model_copy(update={"sweep": ""})) == (), "Python called"
+
+
+@pytest.mark.parametrize("asked", [{"half_width": 0.2}, {"max_seconds": 3.0}, {"graph_below_us": 0.0}])
+def test_options_that_the_command_line_lacks_leave_no_words(asked):
+    assert command_line(Options(sweep="smoke", **asked)) == ()
+    (name,) = asked
+    same = Options.model_fields[name].default
+    assert command_line(Options(sweep="smoke", **{name: same})) == ("spmark", "run", "smoke")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"half_width": nan}, {"half_width": inf}, {"half_width": 0.0}, {"half_width": -0.1},
+        {"max_seconds": -1.0}, {"max_seconds": 0.0}, {"max_seconds": nan}, {"max_seconds": inf},
+        {"graph_below_us": nan}, {"graph_below_us": inf}, {"graph_below_us": -1.0},
+    ],
+)  # fmt: skip
+def test_options_that_no_sampling_can_follow_are_refused(asked):
+    (name,) = asked
+    with pytest.raises(ValidationError, match=name):
+        Options(**asked)
 
 
 @pytest.mark.parametrize("name", ["smoke", "graphs_spmm", "dnn_layers"])
