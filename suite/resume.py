@@ -113,7 +113,7 @@ class History:
         before = self.tried.get(key)
         earlier = before.failures if before else 0
         failures = 0 if record.status in FINAL else earlier + (not record.killed_from_outside)
-        baseline = record.baseline and record.baseline.implementation
+        baseline = record.baseline.implementation if record.baseline else None
         self.tried[key] = Earlier(record.status, environment.packages, bool(record.warm_samples_us), baseline, failures)
         if record.problem is not None:
             self.problems[record.matrix_id] = record.problem
