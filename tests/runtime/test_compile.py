@@ -188,20 +188,21 @@ _HALF_AN_ANSWER = (
 )
 
 
-def test_a_pool_whose_process_ends_within_an_answer_says_so(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compile_pool, "_COMMAND", (sys.executable, "-c", _HALF_AN_ANSWER))
+@pytest.mark.parametrize(
+    ("program", "arch", "told"),
+    [
+        (_HALF_AN_ANSWER, "sm_86", "a process that compiles kernels ended: exit code 9"),
+        (_NONSENSE, "sm_87", "cannot be used: "),
+    ],
+)
+def test_a_pool_whose_process_gives_no_answer_says_so(
+    program: str, arch: str, told: str, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compile_pool, "_COMMAND", (sys.executable, "-c", program))
     monkeypatch.setattr(compile_pool, "_WAITING", SimpleQueue())
     monkeypatch.setattr(compile_pool, "_compile", lambda job: sleep(0.3))
-    with pytest.raises(DeviceError, match="a process that compiles kernels ended: exit code 9"):
-        compile_many([(source, f"scale<{each}>", "sm_86") for each in range(224, 832, 32)], workers=2)
-
-
-def test_a_pool_whose_process_talks_nonsense_says_so(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compile_pool, "_COMMAND", (sys.executable, "-c", _NONSENSE))
-    monkeypatch.setattr(compile_pool, "_WAITING", SimpleQueue())
-    monkeypatch.setattr(compile_pool, "_compile", lambda job: sleep(0.3))
-    with pytest.raises(DeviceError, match="cannot be used: "):
-        compile_many([(source, f"scale<{each}>", "sm_87") for each in range(224, 832, 32)], workers=2)
+    with pytest.raises(DeviceError, match=told):
+        compile_many([(source, f"scale<{each}>", arch) for each in range(224, 832, 32)], workers=2)
 
 
 def test_a_pool_follows_a_cache_that_moves(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
