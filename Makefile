@@ -36,8 +36,11 @@ PACKAGES := datasets impls report suite
 SOURCES := pyproject.toml scripts/build_backend.py
 CUDA_FILES := find $(PACKAGES) tests -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.hpp'
 
+# Without compiled Python, every process reads all sources anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DELETE_ON_ERROR:
-.PHONY: help quickstart figures picture screenshots docs install browser test test-rest test-all lint format types wheel extras clean
+.PHONY: help quickstart figures picture screenshots docs install browser check test test-rest fuzz lint format types wheel extras clean
 
 help: ## say what there is
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{ printf "%-12s%s\n", $$1, $$2 }'
@@ -72,19 +75,21 @@ install: .venv/.dev-$(EXTRA) ## make .venv with all that the targets below need
 browser: .venv/.dev-$(EXTRA) ## install a Chromium for the tests of pages: without one, they are skipped
 	@$(BIN)/python scripts/install_browser.py
 
-# No test is in both test and test-rest; test-all is the two in one run. A process takes whole files, so that what a
-# file's tests share is made once (pytest 9.2 does not show pytest-xdist 3.8 its groups). Where fuzz targets run long, and
-# are one file, it takes its share of the tests in their order, then what another process has left.
+# No test is in two of test, test-rest and fuzz. A process takes whole files, so that what a file's tests share is made once
+# (pytest 9.2 does not show pytest-xdist 3.8 its groups). test-rest has a few long files, so that it takes tests.
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist
+
+check: .venv/.dev-$(EXTRA) ## lint what differs from BASE (HEAD), run the fast tests and those nearest to the change
+	@$(BIN)/python scripts/check.py --base $(or $(BASE),HEAD) -- -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 test: .venv/.dev-$(EXTRA) ## run the tests, with a sample of every table of kernels
 	@$(PYTEST) loadfile $(PYTEST_ARGS)
 
-test-rest: .venv/.dev-$(EXTRA) ## run what test leaves out; with SPMARK_FUZZ_SECONDS=30 each fuzz target for so long, too
+test-rest: .venv/.dev-$(EXTRA) ## run what test leaves out: whole tables, every architecture, published records
 	@$(PYTEST) worksteal --tests=rest $(PYTEST_ARGS)
 
-test-all: .venv/.dev-$(EXTRA) ## run every test: whole tables, full rings
-	@$(PYTEST) worksteal --tests=all $(PYTEST_ARGS)
+fuzz: .venv/.dev-$(EXTRA) ## run each reader of files on mutated inputs for a minute, before a release
+	@$(BIN)/python tests/fuzz --seconds 60
 
 lint: .venv/.dev-$(EXTRA) ## check style and spelling: ruff, ruff format, codespell, clang-format, hadolint, shellcheck
 	@$(BIN)/ruff check .

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Generator
+from collections import defaultdict
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +15,30 @@ import pytest
 from spmark.impls.core.problem import Csr
 from spmark.impls.runtime.device import cuda_missing
 
-FUZZ = Path(__file__).parent / "fuzz"
+SECONDS = Path(__file__).parent / "seconds.tsv"
+SLOW_S = 0.5
+"""Seconds from which on `make check` runs a function only where a change reaches it."""
 LEFT_OUT = pytest.StashKey[dict[str, int]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let a run choose between the usual tests, what they leave out, and both."""
+    """Let a run choose between the fast tests, the usual ones, what these leave out, and all."""
     parser.addoption(
         "--tests",
-        choices=("usual", "rest", "all"),
+        choices=("fast", "usual", "rest", "all"),
         default="usual",
-        help="usual: a sample of every table of kernels, and nothing marked full; rest: what usual leaves out, and the "
-        "fuzz targets where SPMARK_FUZZ_SECONDS is set; all: both",
+        help="usual: samples of the tables of kernels, and nothing marked full; fast: of these, what seconds.tsv does "
+        "not list; rest: what usual leaves out; all: usual and rest",
     )
+    parser.addoption(
+        "--also", action="append", default=[], help="a function of seconds.tsv that runs with the fast tests"
+    )
+    parser.addoption("--write-seconds", action="store_true", help="list the functions that took half a second and more")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Keep compiled kernels and parsed matrices out of the user's own cache."""
-    config.stash[LEFT_OUT] = {"gpu": 0, "full": 0}
+    config.stash[LEFT_OUT] = {"gpu": 0, "fast": 0, "usual": 0}
     if "SPMARK_CACHE" not in os.environ:
         cache = getattr(config, "cache", None)
         os.environ["SPMARK_CACHE"] = str(cache.mkdir("spmark")) if cache else tempfile.mkdtemp(prefix="spmark-")
@@ -52,18 +59,25 @@ def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, An
 
 @pytest.hookimpl(trylast=True)  # after -k and -m, so that what is counted was asked for
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what belongs to the other part of the tests."""
-    part, longer = config.getoption("tests"), "SPMARK_FUZZ_SECONDS" in os.environ
+    """Leave out what belongs to the other parts of the tests."""
+    part = config.getoption("tests")
+    slow = {line.partition("\t")[0] for line in SECONDS.read_text().splitlines()[1:]} - set(config.getoption("also"))
     kept, left_out = [], []
     for item in items:
         full = item.get_closest_marker("full") is not None
-        wanted = part == "all" or full == (part == "rest") or (longer and item.path.is_relative_to(FUZZ))
+        listed = part == "fast" and function_of(item.nodeid) in slow
+        wanted = part == "all" or (full == (part == "rest") and not listed)
         (kept if wanted else left_out).append(item)
     items[:] = kept
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-    if part == "usual":
-        config.stash[LEFT_OUT]["full"] = len(left_out)
+    if part in ("fast", "usual"):
+        config.stash[LEFT_OUT][part] = len(left_out)
+
+
+def function_of(nodeid: str) -> str:
+    """Give a test's file and function: its id without its parameters."""
+    return nodeid.partition("[")[0]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -84,8 +98,22 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     counts = config.stash[LEFT_OUT]
     if counts["gpu"]:
         terminalreporter.line(f"{counts['gpu']:,} tests need an NVIDIA GPU and were not collected: {cuda_missing()}")
-    if counts["full"]:
-        terminalreporter.line(f"{counts['full']:,} tests were left to --tests=rest (make test-rest, make test-all)")
+    if counts["usual"]:
+        terminalreporter.line(f"{counts['usual']:,} tests were left to make test-rest")
+    if counts["fast"]:
+        terminalreporter.line(f"{counts['fast']:,} tests were left to make test and make test-rest")
+    if config.getoption("write_seconds"):
+        write_seconds(report for reports in terminalreporter.stats.values() for report in reports)
+
+
+def write_seconds(reports: Iterable[Any]) -> None:
+    """Write the functions that took `SLOW_S` and more, all their cases and fixtures together."""
+    seconds: dict[str, float] = defaultdict(float)
+    for report in reports:
+        if isinstance(report, pytest.TestReport):
+            seconds[function_of(report.nodeid)] += report.duration
+    rows = [f"{name}\t{took:.1f}\n" for name, took in sorted(seconds.items()) if took >= SLOW_S]
+    SECONDS.write_text("test\tseconds\n" + "".join(rows))
 
 
 @pytest.fixture(scope="session")

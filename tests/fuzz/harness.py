@@ -68,8 +68,6 @@ class Target:
     """The reader may run commands; what they write beside the folder is still a fault."""
     limit_s: float = 5.0
     """Processor time that one input may take."""
-    brief: int = 80
-    """Inputs in a run of the test suite; fewer where one takes long."""
 
 
 @dataclass(frozen=True)

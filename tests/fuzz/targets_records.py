@@ -253,7 +253,7 @@ TARGETS = (
     Target("device_spec", _file("spec.json", _device), _device_seeds),
     Target("rank_model", _file("model.json", _rank), _rank_seeds),
     Target("rank_model_sealed", _file("model.json", _sealed_rank), _rank_seeds),
-    Target("schedules", _file("table.json", read_table), _shipped("impls/liteform/schedules/*.json"), brief=100),
+    Target("schedules", _file("table.json", read_table), _shipped("impls/liteform/schedules/*.json")),
     Target("spread_model", _file("spread.json", read_spread), _shipped("report/spreads/*.json")),
     Target("study", _file("study.json", read_study), _study_seeds),
     Target("tile_agreement", _file("tiles.json", read_agreement), _shipped("report/reference/tiles/*.json")),

@@ -91,7 +91,7 @@ def _replayed(data: bytes, folder: Path) -> object:
 
 _SEALED = _Sealed()
 TARGETS = (
-    Target("transfer_model", _model, lambda: [_model_file()], brief=60),
-    Target("transfer_model_sealed", _SEALED.read, _SEALED.seeds, brief=60),
-    Target("collected", _replayed, _samples, brief=60),
+    Target("transfer_model", _model, lambda: [_model_file()]),
+    Target("transfer_model_sealed", _SEALED.read, _SEALED.seeds),
+    Target("collected", _replayed, _samples),
 )
