@@ -1,6 +1,6 @@
 """Samples of kernel tables: few instances that hold every pair of values that two template parameters can have.
 
-`make test` walks the samples, `make test-all` the whole tables (`tables.every_instance`, `runtime/test_targets.py`).
+`make test` walks the samples, `make test-rest` the others (`tables.every_instance`, `runtime/test_targets.py`).
 """
 
 from __future__ import annotations
