@@ -19,13 +19,6 @@ case "$*" in
   "-c import ensurepip"*) exit "${MAKE_TEST_NO_VENV:-0}" ;;
   "-c import sys"*) exit "${MAKE_TEST_OLD:-0}" ;;
   --version) echo "Python 3.9.2" ;;
-  "report "*" --png "*)
-    for out in "$@"; do :; done
-    mkdir -p "$out/figures"
-    for figure in speedup-per-matrix cost-model roofline; do
-      echo "$figure of $2" > "$out/figures/some-gpu-$figure.png"
-    done
-    exit "${MAKE_TEST_NO_REPORT:-0}" ;;
   "-m venv .venv")
     mkdir -p .venv/bin
     for name in python spmark basedpyright ruff codespell clang-format hadolint shellcheck; do
@@ -131,26 +124,6 @@ def test_quickstart_installs_once_and_again_when_the_requirements_change(checkou
     assert len(checkout.calls("pip install")) == 1
 
 
-def test_figures_are_those_that_documents_show(checkout: Checkout) -> None:
-    published = checkout.folder / "report" / "reference"
-    for name in ("gpu/sweep", "gpu/sweep_b", "other/sweep"):
-        (published / name).mkdir(parents=True)
-    (published / "figures.txt").write_text(
-        "gpu/sweep: speedup-per-matrix\ngpu/sweep_b: cost-model speedup-per-matrix\n"
-    )
-    made = checkout.make("figures")
-    assert made.returncode == 0, made.stderr
-    drawn = {path.relative_to(published).as_posix(): path.read_text() for path in published.rglob("*.png")}
-    assert drawn == {
-        "gpu/sweep/speedup-per-matrix.png": "speedup-per-matrix of report/reference/gpu/sweep\n",
-        "gpu/sweep_b/speedup-per-matrix.png": "speedup-per-matrix of report/reference/gpu/sweep_b\n",
-        "gpu/sweep_b/cost-model.png": "cost-model of report/reference/gpu/sweep_b\n",
-    }
-
-    assert checkout.make("figures", MAKE_TEST_NO_REPORT="1").returncode != 0, "a report that fails is not passed over"
-    assert len(checkout.calls("spmark report")) == 1
-
-
 def test_a_new_driver_takes_the_other_cupy_away_first(checkout: Checkout) -> None:
     checkout.make("test", "NVIDIA_DRIVER=535.54.03")
     checkout.make("test", "NVIDIA_DRIVER=580.65.06")
@@ -158,42 +131,6 @@ def test_a_new_driver_takes_the_other_cupy_away_first(checkout: Checkout) -> Non
     assert "uninstall" in calls[0]
     assert calls[0].endswith("cupy-cuda12x")
     assert calls[1].endswith(".[dev,gpu]")
-
-
-def test_what_test_installed_serves_quickstart(checkout: Checkout) -> None:
-    checkout.make("test")
-    assert checkout.calls("-m pytest")
-    checkout.make("quickstart")
-    assert not checkout.calls("pip install")
-
-
-@pytest.mark.parametrize(
-    ("target", "how"),
-    [
-        ("test", ["loadfile"]),
-        ("test-rest", ["worksteal", "--tests=rest"]),
-        ("test-all", ["worksteal", "--tests=all"]),
-    ],
-)
-def test_every_part_of_the_tests_has_a_target(checkout: Checkout, target: str, how: list[str]) -> None:
-    made = checkout.make(target, "JOBS=3", "PYTEST_ARGS=-k gespmm")
-    assert made.returncode == 0, made.stderr
-    (call,) = checkout.calls("-m pytest")
-    assert call.split() == ["python", "-m", "pytest", "-n", "3", "--dist", *how, "-k", "gespmm"]
-
-
-def test_lint_asks_every_tool(checkout: Checkout) -> None:
-    made = checkout.make("lint")
-    assert made.returncode == 0, made.stderr
-    tools = [line.split()[0] for line in checkout.log.read_text().splitlines() if not line.startswith("python")]
-    assert tools == ["ruff", "codespell", "ruff", "hadolint", "shellcheck", "clang-format"]
-
-
-def test_types_asks_both_checkers(checkout: Checkout) -> None:
-    made = checkout.make("types")
-    assert made.returncode == 0, made.stderr
-    assert checkout.calls("python -m mypy -p spmark")
-    assert checkout.calls("basedpyright")
 
 
 @pytest.mark.parametrize(
@@ -215,10 +152,3 @@ def test_a_missing_python_is_explained(checkout: Checkout) -> None:
     made = checkout.make("quickstart", "PYTHON=no-such-python")
     assert made.returncode != 0
     assert "found none" in made.stderr
-
-
-def test_help_names_every_target(checkout: Checkout) -> None:
-    said = checkout.make("help").stdout
-    lines = (ROOT / "Makefile").read_text().splitlines()
-    targets = next(line for line in lines if line.startswith(".PHONY:")).split()[1:]
-    assert [line.split()[0] for line in said.splitlines()] == targets

@@ -78,26 +78,6 @@ def test_searches_own_nothing_that_the_race_has(kind: str) -> None:
     assert not broken, f"{kind} stand in impls/tuning and impls/runtime:\n  " + "\n  ".join(broken)
 
 
-@pytest.mark.parametrize(
-    ("kind", "text", "places"),
-    [
-        ("clocks", "from time import perf_counter", ["1: time.perf_counter"]),
-        ("clocks", "import time\nnow = time.time()", ["2: time.time"]),
-        ("clocks", "import time\nends = time.monotonic() + 5", []),
-        ("clocks", f"def search():\n    from {CUDA} import CudaStopwatch", [f"2: {CUDA}.CudaStopwatch"]),
-        ("pools", f"from {POOLS} import ThreadPoolExecutor", [f"1: {POOLS}.ThreadPoolExecutor"]),
-        ("pools", f"import {POOLS}", [f"1: {POOLS}"]),
-        ("pools", f"from {POOLS} import Future", []),
-        ("ties", "_TIED = 0.03", ["1: _TIED"]),
-        ("ties", "tied = [one for one in timed if one.ties(best)]", []),
-        ("ties", "class Time:\n    def ties(self, other):\n        return True", ["2: ties"]),
-        ("cache writes", f"from {FILES} import read_sealed, write_sealed", [f"1: {FILES}.write_sealed"]),
-    ],
-)
-def test_what_is_forbidden_is_found(kind: str, text: str, places: list[str]) -> None:
-    assert found(kind, text) == places
-
-
 def test_every_exception_is_needed() -> None:
     files = dict(sources())
     for inside, kinds in EXCEPTIONS.items():

@@ -92,10 +92,6 @@ def test_verdicts_of_reproducing_are_the_scorecard_s() -> None:
     assert f"{equal} of {sizes} are equal" in REPRODUCING
 
 
-def test_two_screens() -> None:
-    assert len(README.splitlines()) <= 110
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_files(page: Path) -> None:
     text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL)
