@@ -1,8 +1,8 @@
 """Plant faults one at a time and see whether the tests of `make test` fail: python tests/mutations/run.py.
 
-``faults.toml`` says what is planted. In Python, a fault names a function, and an expression or a statement in it, which is
-found by its syntax tree. In CUDA, it names a text, which is found whatever its white space. Everything happens in copies
-of the checkout under a temporary folder, which have caches of their own.
+``faults.toml`` says what is planted. In Python, a fault names a function and an expression or a statement in it, found
+by its syntax tree. In CUDA, it names a text, found whatever its white space. Everything happens in copies of the
+checkout under a temporary folder, which have caches of their own.
 """
 
 from __future__ import annotations
