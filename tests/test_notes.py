@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from scripts_by_name import load_script
+
+pytestmark = pytest.mark.full
 
 NOTES = (Path(__file__).parents[1] / "docs/notes/lo_spmm.md").read_text()
 TABLES = load_script("lo_spmm_tables")

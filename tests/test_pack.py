@@ -16,6 +16,8 @@ from scripts_by_name import load_script
 from spmark.report.load.asset import CandidateAsset, read_asset
 from spmark.suite.published import fetch_published
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:

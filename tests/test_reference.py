@@ -28,6 +28,8 @@ from spmark.impls.core.unpack import unpacked
 from spmark.suite.rows import _NOISY
 from spmark.suite.selection import select
 
+pytestmark = pytest.mark.full
+
 REFERENCE = Path(__file__).parents[1] / "report/reference/h200"
 
 

@@ -14,6 +14,8 @@ from numpy.random import default_rng
 from scipy.io import mmwrite
 from scipy.sparse import random_array
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[1]
 TUTORIALS = sorted((ROOT / "docs/tutorial").glob("*.md"))
 BLOCK = re.compile(r"^```(sh|yaml|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)

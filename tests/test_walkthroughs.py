@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
 from problems import random_csr, run_checked
 from scripts_by_name import load_script
 
@@ -14,6 +15,8 @@ from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.device import find
 from spmark.report.derive.cases import derive
 from spmark.report.load.records import current, load_records
+
+pytestmark = pytest.mark.full
 
 ROOT = Path(__file__).parents[1]
 

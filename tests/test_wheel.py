@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[1]
 LINKED = ("impls", "datasets", "suite", "report")
 DATA = (".cu", ".cuh", ".h", ".hpp", ".cpp", ".yaml", ".json", ".npz", ".html", ".css", ".js")
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 
 
 SOURCES = ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE")

@@ -13,6 +13,8 @@ from spmark.impls.core.record import CandidateRow, Measurement, Status
 from spmark.report.regressions.spreadmodel import Trend
 from spmark.suite.resume import History, Key
 
+pytestmark = pytest.mark.full
+
 FROZEN: dict[str, list[str]] = read("case_ids.json.gz")
 TODAY = case_ids()
 OLD, NEW = "spmm/planetoid/cora/J32/float32/scipy_cpu/seed0", "spmm/planetoid/cora/J32/float32/of_tomorrow/seed0"

@@ -31,6 +31,8 @@ from spmark.report.regressions.spreadmodel import read_spread
 from spmark.suite.provenance import RunRow
 from spmark.suite.reproduce import read_papers
 
+pytestmark = pytest.mark.full
+
 ROWS: dict[str, int] = read("rows.json")
 APART = {f"{HOME}/{one.path}" for one in read_asset(ROOT / HOME / MANIFEST).files}
 """Files of which a clone has a sample."""

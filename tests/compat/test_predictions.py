@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from compat_facts import MATRICES, predictions, prices, read
 
+pytestmark = pytest.mark.full
+
 FROZEN: list[dict[str, Any]] = read("predictions.json.gz")
 
 

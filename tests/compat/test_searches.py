@@ -6,6 +6,8 @@ import pytest
 from compat_facts import ROOT
 from search_again import compare, main
 
+pytestmark = pytest.mark.full
+
 H200 = ROOT / "report" / "reference" / "h200"
 
 

@@ -332,7 +332,7 @@ def test_unknown_names(cache):
 
 
 @pytest.mark.full
-@pytest.mark.slow
+@pytest.mark.full
 def test_memory_of_a_large_matrix(tmp_path):
     """Generating, keeping and loading 115 million non-zeros stays below twice the CSR."""
     code = """

@@ -21,6 +21,8 @@ from scipy.io import mmwrite
 
 from spmark.report.figures.plot import Plot
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
 NOTEBOOK = ROOT / "examples/records.ipynb"

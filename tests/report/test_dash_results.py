@@ -14,6 +14,8 @@ from spmark.report.derive.statistics import mean_of
 from spmark.report.load.records import current, load_records
 from spmark.report.load.transfers import load_transfers
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[2]
 SECTION = (ROOT / "impls/dash/README.md").read_text().split("## Results")[1].split("### ")[0]
 COLUMNS = [(target, op) for target in ("cuda", "spade_sim") for op in ("spmm", "sddmm")]

@@ -12,6 +12,8 @@ from spmark.impls.dash.study.judging import Halves
 from spmark.impls.study.collected import CollectedRow, read_collected
 from spmark.report.derive.statistics import mean_of
 
+pytestmark = pytest.mark.full
+
 FOLDER = Path(__file__).parents[2] / "report/reference/dash"
 README = (FOLDER / "README.md").read_text()
 NAMES = sorted(path.name.removesuffix(".jsonl.gz") for path in FOLDER.glob("*.jsonl.gz"))

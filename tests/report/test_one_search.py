@@ -13,6 +13,8 @@ from spmark.impls.core.record import Measurement, Status
 from spmark.impls.core.recordfile import read_rows
 from spmark.report.derive.statistics import mean_of
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[2]
 Key = tuple[str, Op, DType, str]
 

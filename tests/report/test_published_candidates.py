@@ -11,6 +11,8 @@ from spmark.datasets.download import file_digest
 from spmark.report.load.asset import CANDIDATES, MANIFEST, read_asset
 from spmark.report.load.records import record_files
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "report" / "reference"
 ASSET = read_asset(REFERENCE / MANIFEST)

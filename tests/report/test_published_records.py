@@ -11,6 +11,8 @@ from spmark.impls.core.record import Measurement
 from spmark.impls.core.recordfile import read_rows
 from spmark.report.load.records import record_files
 
+pytestmark = pytest.mark.full
+
 REFERENCE = Path(spmark.report.__file__).parent / "reference"
 FILES = record_files([REFERENCE / "h200", REFERENCE / "cpu"])
 

@@ -17,6 +17,8 @@ from spmark.suite import helpers
 from spmark.suite.commands import report as command
 from spmark.suite.commands.progress import Stages
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture
 def drawn(records, write, tmp_path):

@@ -14,7 +14,7 @@ from test_asv_import import environment, record, write
 from spmark.suite.asv.importer import import_records
 
 pytest.importorskip("asv", reason="airspeed velocity is not installed (extra asv)")
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 
 BETWEEN, WITHIN = 0.0085, 0.02
 """Relative standard deviations of a median over runs, and of the samples of a run, on an H200 (DESIGN.md)."""

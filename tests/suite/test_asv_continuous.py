@@ -18,7 +18,7 @@ import pytest
 from spmark.suite.benchmarks.tracked import PROTOCOL
 
 pytest.importorskip("asv", reason="airspeed velocity is not installed (extra asv)")
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 
 ROOT = Path(__file__).parents[2]
 PYPROJECT = """

@@ -28,7 +28,7 @@ from spmark.suite.asv import site
 from spmark.suite.asv.importer import import_records
 
 pytest.importorskip("asv", reason="airspeed velocity is not installed (extra asv)")
-pytestmark = [pytest.mark.slow, pytest.mark.full]
+pytestmark = pytest.mark.full
 
 COMMITS, SLOWER_FROM = 10, 5
 NAME = "tracked.SweptSpmm.track_time"

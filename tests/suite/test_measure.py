@@ -383,7 +383,7 @@ print(row.status, row.problem.nnz, resource.getrusage(resource.RUSAGE_SELF).ru_m
 
 
 @pytest.mark.full
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.timeout(280)
 def test_a_matrix_of_115_million_non_zeros_is_measured_within_four_times_its_csr() -> None:
     done = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, timeout=270)

@@ -22,6 +22,8 @@ from spmark.suite import cli
 from spmark.suite import published as module
 from spmark.suite.published import fetch_published
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture
 def server() -> Iterator[FileServer]:

@@ -22,6 +22,8 @@ from spmark.suite import cli
 from spmark.suite.commands import label
 from spmark.suite.commands.label import LabelRequest, measure_labels
 
+pytestmark = pytest.mark.full
+
 H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
 
 

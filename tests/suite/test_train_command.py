@@ -36,6 +36,8 @@ from spmark.suite import cli
 from spmark.suite.commands import label, train
 from spmark.suite.commands.label import LabelRequest, loaded, matrices_of, measure_labels, parsed_shard
 
+pytestmark = pytest.mark.full
+
 OVERHEAD = "name,num_rows,num_cols,autotuning_time(s),time_select(s),time_num_parts(s),time_bucket(s)\n"
 SPEED = "name,num_rows,num_cols,Oracle(ms),LiteForm(ms)\n"
 

@@ -29,6 +29,8 @@ from spmark.suite import cli
 from spmark.suite.commands import transfer
 from spmark.suite.commands.transfer import TransferRequest
 
+pytestmark = pytest.mark.full
+
 pytest.importorskip("torch")
 
 SWEEP = """

@@ -18,6 +18,8 @@ from spmark.impls.core.tolerance import tolerance
 from spmark.impls.taco_cpu.generate import generate
 from spmark.impls.taco_cpu.space import CSR, Nest, nest_of
 
+pytestmark = pytest.mark.full
+
 BATCH = 60
 """Nests of one executable."""
 

@@ -25,6 +25,8 @@ from spmark.impls.dash.study.commands import TransferTraining
 from spmark.impls.dash.study.methods import HEADLINE, MODELS
 from spmark.impls.dash.study.tasks import METHODS, Sizes, StudyTask, tasks
 
+pytestmark = pytest.mark.full
+
 pytest.importorskip("torch", reason="PyTorch is not installed (extra dash)")
 pytest.importorskip("safetensors", reason="safetensors is not installed (extra dash)")
 

@@ -7,6 +7,8 @@ import pytest
 
 from spmark.impls.dash.study.judging import Gain, Halves, excess, overall
 
+pytestmark = pytest.mark.full
+
 HALVES = Halves(np.array([4.0, 2.0, 1.0, 1.1]), np.array([4.4, 2.0, 1.6, 1.0]), default=0)
 
 

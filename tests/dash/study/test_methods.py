@@ -17,6 +17,8 @@ from spmark.impls.dash.study.commands import TransferTraining
 from spmark.impls.dash.study.methods import MODELS
 from spmark.impls.dash.weights import ModelCard
 
+pytestmark = pytest.mark.full
+
 pytest.importorskip("torch", reason="PyTorch is not installed (extra dash)")
 pytest.importorskip("safetensors", reason="safetensors is not installed (extra dash)")
 

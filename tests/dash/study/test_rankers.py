@@ -17,6 +17,8 @@ from spmark.impls.dash.study.samples import SampleSet
 from spmark.impls.dash.weights import ModelCard, TrainedModel
 from spmark.impls.study.orders import kendall
 
+pytestmark = pytest.mark.full
+
 CONFIGS = list(TILE_SPACE.configs())
 TRAINED = samples_of(TILES, range(5), CONFIGS)
 HELD = samples_of(TILES, [41], CONFIGS).matrices[0]

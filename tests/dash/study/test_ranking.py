@@ -7,6 +7,8 @@ import pytest
 
 from spmark.impls.dash.study.ranking import Pairs, ranking_loss
 
+pytestmark = pytest.mark.full
+
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra dash)")
 
 

@@ -13,6 +13,8 @@ from spmark.impls.dash.sites import MAX_SIDE, MAX_SITES
 from spmark.impls.dash.study.samples import MatrixSamples, SampleSet, check_samples
 from spmark.impls.dash.waco import Transfer
 
+pytestmark = pytest.mark.full
+
 CONFIGS = list(CPU_SPACE.configs())[:3]
 COMMON = [common_cpu(config) for config in CONFIGS]
 OWN = CPU_OWN.vectors(CONFIGS)

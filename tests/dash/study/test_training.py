@@ -20,6 +20,8 @@ from spmark.impls.dash.study.samples import SampleSet
 from spmark.impls.dash.study.training import OutOfTime, Session, TrainingSettings, fine_tune, pretrain, retargeted
 from spmark.impls.dash.waco import Transfer, waco_encoder, waco_spec
 
+pytestmark = pytest.mark.full
+
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra dash)")
 pytest.importorskip("safetensors", reason="safetensors is not installed (extra dash)")
 

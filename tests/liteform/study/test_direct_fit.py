@@ -13,6 +13,8 @@ from spmark.impls.liteform.features import Features
 from spmark.impls.liteform.schedule import DirectSchedule, ScheduleTable, direct_candidates
 from spmark.impls.liteform.study.direct_fit import DirectTrials, fitted_direct
 
+pytestmark = pytest.mark.full
+
 NARROW, WIDE = DirectSchedule(8), DirectSchedule(16, 2)
 
 

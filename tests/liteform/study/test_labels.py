@@ -29,6 +29,8 @@ from spmark.impls.liteform.study.measured import partition_regret, read_labels, 
 from spmark.impls.liteform.study.shards import Skipped, by_dtype, measured_before, skipped_before
 from spmark.impls.study.shards import append_rows
 
+pytestmark = pytest.mark.full
+
 MATRIX = random_csr(60, 300, np.random.default_rng(0).integers(1, 200, 60).tolist())
 TRIED = TriedConfig(partitions=1, max_width=8, samples_us={32: [3.0], 128: [4.0]})
 ABOUT = About("made/up", "synthetic", "fake-gpu", "0" * 16)

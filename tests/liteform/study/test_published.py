@@ -24,6 +24,8 @@ from spmark.impls.liteform.study.published import (
     speed_ratios,
 )
 
+pytestmark = pytest.mark.full
+
 LABELS = read_published(published_csv(80), "labels.csv")
 
 

@@ -16,6 +16,8 @@ from spmark.impls.liteform.schedule import ScheduleTable, table_for
 from spmark.impls.study.rows import digest_of
 from spmark.impls.table import find_contract
 
+pytestmark = pytest.mark.full
+
 FOLDER = Path(str(files("spmark.impls.liteform")))
 LABELS = FOLDER / "models" / "nvidia-h200.labels.jsonl.gz"
 SCHEDULES = FOLDER / "schedules" / "nvidia-h200.ndjson.gz"

@@ -38,6 +38,8 @@ from spmark.impls.liteform.study.tuning import (
 )
 from spmark.impls.liteform.weights import Weights, weighed
 
+pytestmark = pytest.mark.full
+
 RNG = np.random.default_rng(21)
 SMALL, LARGE = CellSchedule(4, 8, 16), CellSchedule(4, 8, 64)
 SCHEDULES = [CellSchedule(4, lanes, work) for lanes in (8, 16) for work in (8, 16, 32, 64)]

@@ -22,6 +22,8 @@ from spmark.impls.runtime.device import shipped_calibration
 from spmark.impls.tuning.race import Race
 from spmark.impls.tuning.space import key_of
 
+pytestmark = pytest.mark.full
+
 H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
 
 

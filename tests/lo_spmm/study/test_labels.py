@@ -35,6 +35,8 @@ from spmark.impls.lo_spmm.study.labels import (
 from spmark.impls.lo_spmm.study.training import take_over, train
 from spmark.impls.runtime.device import shipped_calibration
 
+pytestmark = pytest.mark.full
+
 H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
 
 

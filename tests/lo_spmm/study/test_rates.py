@@ -19,6 +19,8 @@ from spmark.impls.lo_spmm.study.labels import TileLabels, read_labels
 from spmark.impls.lo_spmm.study.rates import NAMES, Priced, estimated, fitted, held_out, priced, regret
 from spmark.impls.runtime.device import shipped_calibration
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[3]
 H200 = DeviceSpec.load(shipped_calibration("nvidia-h200"))
 ROWS = ROOT / "impls/lo_spmm/models/h200-rows.jsonl.gz"

@@ -17,6 +17,8 @@ from spmark.impls.table import IMPLEMENTATIONS, create
 from spmark.report.claims.published import FACTS, PAPERS, RATIOS, Claim, Published, Statistic, load_published, parse
 from spmark.report.load.records import load_records
 
+pytestmark = pytest.mark.full
+
 REFERENCE = Path(__file__).parents[3] / "report" / "reference" / "h200"
 TABLES = {
     "stile": {"table4": (12, 3), "table5": (12, 2), "table6": (8, 3), "table7": (8, 12)},

@@ -21,6 +21,8 @@ from spmark.report.figures.plot import MOST_SERIES
 from spmark.report.figures.style import COLUMN_IN, LOOKS, WIDTH_IN
 from spmark.report.load.records import load_records
 
+pytestmark = pytest.mark.full
+
 BASELINE = "cusparse_best"
 GRAPHS = (
     "dgl/ppi", "snap/soc-Slashdot0902", "planetoid/citeseer", "synthetic/few_columns_2048_nnz4096_nnc64",

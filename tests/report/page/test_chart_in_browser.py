@@ -14,7 +14,7 @@ from spmark.report.page.content import Report, Section, SweepPage
 from spmark.report.page.points import Points
 from spmark.report.page.site import write_site
 
-pytestmark = needs_chromium
+pytestmark = [pytest.mark.full, needs_chromium]
 CHART = "Chart.getChart(document.querySelector('.canvas canvas'))"
 TICKS = CHART + ".scales.{0}.ticks.map(tick => [tick.value, tick.label])"
 # Which pixels of an icon have colour, whatever the colour is.

@@ -24,7 +24,7 @@ from spmark.report.page.content import Report, Section
 from spmark.report.page.site import report_of, write_report, write_site
 from spmark.report.tables.table import Chapter
 
-pytestmark = needs_chromium
+pytestmark = [pytest.mark.full, needs_chromium]
 ROOT = Path(__file__).parents[3]
 LO_SPMM = ROOT / "report" / "reference" / "h200" / "lo_spmm_fig11_search_time_c"
 ROWS = "[...document.querySelector('table').tBodies[0].rows]"
