@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import grp
 import hashlib
+import logging
 import os
+import pwd
+import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from platformdirs import user_cache_path
+
+_log = logging.getLogger(__name__)
 
 
 class Stamp(NamedTuple):
@@ -47,9 +56,46 @@ def stamp(path: Path | str) -> Stamp | None:
 
 
 def cache_root() -> Path:
-    """Give the folder of all caches: ``SPMARK_CACHE`` or the user's."""
+    """Give the folder of all caches: ``SPMARK_CACHE`` or the user's, as far as `private` takes it."""
     root = os.environ.get("SPMARK_CACHE")
-    return Path(root) if root else user_cache_path("spmark")
+    return private(Path(root) if root else user_cache_path("spmark"))
+
+
+def private(folder: Path) -> Path:
+    """Give a folder out of which code may be run: the one asked for, or a new one where others may write to that.
+
+    The folder has to belong to this user or to root, and nobody else may write to it. A folder that is missing is made.
+    In place of another one, the process gets an empty folder until its end, and a warning says so once.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        seen = folder.stat()
+    except OSError:
+        return folder  # whoever reads or writes there says what is wrong
+    if seen.st_uid not in (os.geteuid(), 0):
+        reason = f"it belongs to user {seen.st_uid}, and this process to user {os.geteuid()}"
+    elif seen.st_mode & stat.S_IWOTH or (seen.st_mode & stat.S_IWGRP and not _is_group_of_one(seen)):
+        reason = f"others may write to it (mode {stat.S_IMODE(seen.st_mode):o}): chmod go-w it"
+    else:
+        return folder
+    return _instead(folder, reason)
+
+
+def _is_group_of_one(seen: os.stat_result) -> bool:
+    """Tell whether a folder's group is its owner's own, as many systems make one for each user."""
+    try:
+        owner, group = pwd.getpwuid(seen.st_uid), grp.getgrgid(seen.st_gid)
+    except KeyError:
+        return False
+    return group.gr_name == owner.pw_name and set(group.gr_mem) <= {owner.pw_name}
+
+
+@cache
+def _instead(folder: Path, reason: str) -> Path:
+    _log.warning("%s: this cache is not used, since %s; compiled code is kept until this process ends", folder, reason)
+    place = tempfile.mkdtemp(prefix="spmark-")
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    return Path(place)
 
 
 @contextlib.contextmanager

@@ -29,7 +29,7 @@ from numba import njit
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 
 from spmark.impls.core.digest import SOURCES
-from spmark.impls.core.files import cache_root
+from spmark.impls.core.files import cache_root, private
 
 _HOW: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 _NAMES = b"spmark.impls.core.loops"
@@ -88,10 +88,10 @@ def folder() -> Path:
     The folder lies where ``NUMBA_CACHE_DIR`` says, or in the project's cache.
     """
     given = numba.config.CACHE_DIR
-    own = (Path(given) / "spmark" if given else cache_root()) / "loops" / _key()
+    above = private((private(Path(given) / "spmark") if given else cache_root()) / "loops")
+    own = private(above / _key())
     with suppress(OSError):
-        fresh = not own.exists()
-        own.mkdir(parents=True, exist_ok=True)
+        fresh = not any(own.iterdir())
         os.utime(own)
         if fresh:
             _remove_old(own)

@@ -103,6 +103,7 @@ class Dash:
             kept = searched(
                 PlanCache(self.name, problem, device, pinned),
                 lambda: self._search(platform, problem, device, scores, apart),
+                lambda config: key_of(config) == key_of(platform.default(problem)) or config in platform.space(problem),
                 apart.phases_s,
             )
             plan = platform.plan(problem, device, kept.config)

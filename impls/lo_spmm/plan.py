@@ -158,8 +158,11 @@ def _cache_of(problem: Problem, device: DeviceSpec, how: LoSpmm) -> PlanCache:
 
 
 def _read(cache: PlanCache) -> tuple[Kept, TileSize, Binary] | None:
-    """Give the kept plan with its code; None where either is missing or damaged."""
-    kept = cache.read()
+    """Give the kept plan with its code; None where either is missing or damaged.
+
+    Both are of this user's own cache: a plan out of a saved operator could name the code of another matrix.
+    """
+    kept = cache.read_own()
     with suppress(KeyError, TypeError, ValueError):
         if kept is not None and (binary := kept_binary(kept.more["code_key"])) is not None:
             return kept, TileSize(**kept.more["size"]), binary

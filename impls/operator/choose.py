@@ -242,7 +242,10 @@ def _raced(problem: Problem, device: DeviceSpec, names: Sequence[str], budget_s:
         won.append(choice)
         return {"implementation": choice.name}, record
 
-    kept = searched(PlanCache("operator", problem, device, _conditions(device, names, budget_s)), search)
+    rivals = [{"implementation": name} for name in names]
+    kept = searched(
+        PlanCache("operator", problem, device, _conditions(device, names, budget_s)), search, rivals.__contains__
+    )
     if not won:
         try:
             return replace(build(problem, device, kept.config["implementation"]), candidates=kept.search.seen)

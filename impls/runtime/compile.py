@@ -255,6 +255,8 @@ def _binary(cubin: bytes, symbol: str, log: str) -> Binary:
 
 
 def _place(key: str) -> Path:
+    if not re.fullmatch(r"[0-9a-f]+", key):
+        raise BuildError(f"expected the key of a compiled kernel in hexadecimal digits, found {key[:80]!r}")
     return cache_folder() / key[:2] / key
 
 

@@ -50,7 +50,7 @@ def build_block_sddmm(
         return _plan(problem, device, {**_MIDDLE, **pinned}, {})
     # The name keeps this search apart from the two-stage kernel's.
     cache = PlanCache("sparsetir", problem, device, {"form": BsrFormat.name, **pinned})
-    kept = searched(cache, lambda: _search(problem, device, pinned))
+    kept = searched(cache, lambda: _search(problem, device, pinned), space_of(problem, pinned).__contains__)
     plan = _plan(problem, device, kept.config, {})
     plan.phases_s |= kept.phases_s
     plan.search = kept.search

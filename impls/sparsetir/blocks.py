@@ -39,6 +39,7 @@ from spmark.impls.sparsetir.block_search import (
     strip_space,
 )
 from spmark.impls.tuning.cache import PlanCache, searched
+from spmark.impls.tuning.space import key_of
 
 _WIDEST = 64 * MAX_GRID[1]
 
@@ -75,7 +76,10 @@ class TunedBlocks:
         if not self.tuned or device.kind is not DeviceKind.CUDA or problem.matrix.nnz == 0 or len(space) == 1:
             return self._plan(problem, target, middle(space))
         cache = PlanCache("sparsetir", problem, device, {"format": self.name, "space": space})
-        kept = searched(cache, lambda: search(problem, device, space, self.convert))
+        known = {key_of(config) for config in space}
+        kept = searched(
+            cache, lambda: search(problem, device, space, self.convert), lambda config: key_of(config) in known
+        )
         plan = self._plan(problem, target, kept.config)
         plan.phases_s |= kept.phases_s
         plan.search = kept.search

@@ -6,7 +6,7 @@ sections 4.2.1 and 4.2.2.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -26,8 +26,9 @@ from spmark.impls.runtime.target import MAX_GRID, ceil_div, open_target
 from spmark.impls.runtime.template import KernelTemplate
 from spmark.impls.sparsetir.form import Forms
 from spmark.impls.sparsetir.paper import LANES, SpaceOwner, paper_space
-from spmark.impls.sparsetir.search import MOST_K, rule_width, search_hyb, search_sddmm, tiles
+from spmark.impls.sparsetir.search import MOST_K, hyb_spaces, rule_width, sddmm_spaces, search_hyb, search_sddmm, tiles
 from spmark.impls.tuning.cache import PlanCache, searched
+from spmark.impls.tuning.space import Space
 from spmark.impls.tuning.strategies import exhaustive
 
 
@@ -81,7 +82,7 @@ class SparseTir:
             return build_plan(problem, device, self._untuned(problem, pinned))
         mode = {} if self.mode == SpaceOwner.OWN else {"mode": str(self.mode)}
         cache = PlanCache("sparsetir", problem, device, pinned | mode)
-        kept = searched(cache, lambda: self._search(problem, device, pinned))
+        kept = searched(cache, lambda: self._search(problem, device, pinned), self._may_give(problem, pinned))
         plan = build_plan(problem, device, kept.config)
         plan.phases_s |= kept.phases_s
         plan.search = kept.search
@@ -104,6 +105,13 @@ class SparseTir:
         if self.mode == SpaceOwner.PAPER:
             return next(paper_space(problem, pinned).configs())
         return {**_middle(problem), **pinned}
+
+    def _may_give(self, problem: Problem, pinned: Mapping[str, Any]) -> Callable[[Config], bool]:
+        if self.mode == SpaceOwner.PAPER:
+            spaces: tuple[Space, ...] = (paper_space(problem, pinned),)
+        else:
+            spaces = hyb_spaces(problem, pinned) if problem.op is Op.SPMM else sddmm_spaces(problem)
+        return lambda config: any(config in space for space in spaces)
 
     def _search(self, problem: Problem, device: DeviceSpec, pinned: dict[str, Any]) -> tuple[Config, Search]:
         from spmark.impls.sparsetir.gpu import open_race

@@ -23,9 +23,9 @@ from spmark.impls.formats.pieces import partition_columns
 from spmark.impls.kernels.ell_buckets import LANES, NEVER
 from spmark.impls.kernels.sddmm import rows_are_near
 from spmark.impls.runtime.template import loads_of
-from spmark.impls.tuning.direct import search_direct
+from spmark.impls.tuning.direct import direct_space, search_direct
 from spmark.impls.tuning.race import ConfigTime
-from spmark.impls.tuning.runs import search_runs
+from spmark.impls.tuning.runs import runs_space, search_runs
 from spmark.impls.tuning.space import Axis, Space
 from spmark.impls.tuning.strategies import Times, along, both_ways, exhaustive, fastest
 
@@ -86,6 +86,24 @@ def spmm_tiles(problem: Problem) -> list[Config]:
     ]
     room = problem.width // (2 * widest)
     return single + [{**one, "vectors": 2} for one in single if one["vector"] == widest and one["lanes"] <= room]
+
+
+def hyb_spaces(problem: Problem, pinned: Mapping[str, Any]) -> tuple[Space, ...]:
+    """Give the spaces that the walk of `search_hyb` stays in."""
+    rule = rule_width(problem)
+    of_form = {"c": PARTITIONS, "max_width": dict.fromkeys((*MAX_WIDTHS, rule)), "order": ("width", "near", "row")}
+    of_schedule = {"work": WORK, "spread": SPREAD, "together": (NEVER, *TOGETHER), "threads": (128, 256)}
+    values = {**of_form, **of_schedule, **{name: (value,) for name, value in pinned.items()}}
+    axes = [Axis.of(name, each) for name, each in values.items()]
+    if "thirds" not in pinned:
+        axes.append(Axis("thirds", ({}, {"thirds": True})))
+    hyb = Space((*axes, Axis("tile", tuple(spmm_tiles(problem)))))
+    return (hyb,) if pinned else (hyb, direct_space(problem))
+
+
+def sddmm_spaces(problem: Problem) -> tuple[Space, ...]:
+    """Give the spaces that the walk of `search_sddmm` stays in."""
+    return sddmm_space(problem), runs_space(problem)
 
 
 def search_hyb(problem: Problem, pinned: Mapping[str, Any], race: Times) -> None:

@@ -7,7 +7,7 @@ make a C function (`generate`), which is compiled once. A is stored in the forma
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
@@ -25,6 +25,7 @@ from spmark.impls.taco_cpu.space import CSR, nest_of, space_of, why_illegal, why
 from spmark.impls.taco_cpu.storage import LevelFormat
 from spmark.impls.tuning.cache import PlanCache, searched
 from spmark.impls.tuning.race import Race
+from spmark.impls.tuning.space import key_of
 from spmark.impls.tuning.strategies import exhaustive
 from spmark.impls.tuning.timer import HostTimer
 
@@ -100,11 +101,15 @@ class TacoCpu:
         if not self.candidates:
             return TacoPlan(problem, chosen._config, chosen.threads, chosen.most_bytes)
         cache = PlanCache("taco_cpu", problem, device, asdict(chosen))
-        kept = searched(cache, lambda: chosen._search(problem, device))
+        kept = searched(cache, lambda: chosen._search(problem, device), chosen._may_give(problem.op))
         plan = TacoPlan(problem, kept.config, chosen.threads, chosen.most_bytes)
         plan.charge(kept.phases_s)
         plan.search = kept.search
         return plan
+
+    def _may_give(self, op: Op) -> Callable[[Config], bool]:
+        own = key_of(self._config)
+        return lambda config: key_of(config) == own or config in space_of(op)
 
     def _search(self, problem: Problem, device: DeviceSpec) -> tuple[Config, Search]:
         race = Race(lambda config: TacoPlan(problem, config, self.threads, self.most_bytes), HostTimer(problem, device))

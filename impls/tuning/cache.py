@@ -15,16 +15,19 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from spmark.impls.core.devicespec import DeviceSpec
 from spmark.impls.core.digest import implementation_version
 from spmark.impls.core.errors import BuildError
 from spmark.impls.core.files import keep_latest, mark_used, read_sealed, write_sealed
-from spmark.impls.core.interfaces import Candidate, Config, Search
+from spmark.impls.core.interfaces import Config, Search
 from spmark.impls.core.plainjson import parse_json
 from spmark.impls.core.problem import Problem
 from spmark.impls.core.settings import positive_number
 from spmark.impls.runtime.compile import cache_folder
 from spmark.impls.runtime.device import versions
+from spmark.impls.tuning.space import key_of
 
 VARIABLE = "SPMARK_MAX_PLANS_MIB"
 DEFAULT_MIB = 256.0
@@ -45,6 +48,9 @@ class Kept:
     """Seconds that the search took, by phase."""
     more: dict[str, Any] = field(default_factory=dict)
     """Further data that an implementation needs to build the plan again."""
+
+
+_KEPT = TypeAdapter(Kept)
 
 
 class PlanCache:
@@ -82,15 +88,14 @@ class PlanCache:
         """Give the kept result; None where the file is missing or damaged."""
         held = _HELD.get()
         content = (held or {}).get(self._name) or self._read_file() or b""
-        with suppress(ValueError, KeyError, TypeError, RecursionError):
-            facts = parse_json(content)
-            told = facts["search"]
-            seen = tuple(Candidate(**{**one, "samples_us": tuple(one["samples_us"])}) for one in told["seen"])
-            kept = Kept(facts["config"], Search(**{**told, "seen": seen}), facts["phases_s"], facts["more"])
-            if held is not None:
-                held[self._name] = content
-            return kept
-        return None
+        kept = _kept(content)
+        if kept is not None and held is not None:
+            held[self._name] = content
+        return kept
+
+    def read_own(self) -> Kept | None:
+        """Give the result out of this user's cache alone, as `read`: what it says of compiled code can be trusted."""
+        return _kept(self._read_file() or b"")
 
     def write(self, kept: Kept) -> None:
         """Keep a result; a cache that cannot be written costs only time."""
@@ -111,6 +116,12 @@ class PlanCache:
     @property
     def _name(self) -> str:
         return f"{self.path.parent.name}/{self.path.name}"
+
+
+def _kept(content: bytes) -> Kept | None:
+    with suppress(ValueError, RecursionError):  # pydantic's errors are ValueErrors
+        return _KEPT.validate_python(parse_json(content))
+    return None
 
 
 @contextmanager
@@ -141,7 +152,10 @@ def without_files() -> Iterator[None]:
 
 
 def searched(
-    cache: PlanCache, search: Callable[[], tuple[Config, Search]], apart: Mapping[str, float] | None = None
+    cache: PlanCache,
+    search: Callable[[], tuple[Config, Search]],
+    legal: Callable[[Config], bool],
+    apart: Mapping[str, float] | None = None,
 ) -> Kept:
     """Give the kept result; where there is none, search and keep the result.
 
@@ -151,10 +165,23 @@ def searched(
     ----------
     cache : PlanCache
     search : callable
+    legal : callable
+        Tells whether the search may give a config. A kept result comes out of a file that somebody may have changed, a
+        saved operator for one.
     apart : mapping of str to float, optional
         Seconds by phase that the search writes here as it goes. They are phases of the result beside ``search``.
+
+    Raises
+    ------
+    BuildError
+        The kept result has a config that is not legal.
     """
     kept = cache.read()
+    if kept is not None and not legal(kept.config):
+        raise BuildError(
+            f"expected a config that a search of {cache.path.parent.name} may give, found {key_of(kept.config)[:200]}: "
+            f"the file of the operator was changed, or {cache.path} was; compile the operator anew"
+        )
     if kept is None:
         started = perf_counter()
         config, record = search()

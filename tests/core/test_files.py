@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from spmark.impls.core.files import read_sealed, whole, write_sealed
+from spmark.impls.core.files import cache_root, read_sealed, whole, write_sealed
 
 
 def content(seed: int = 0) -> bytes:
@@ -31,6 +33,35 @@ def test_what_was_there_stays_when_writing_fails(tmp_path: Path) -> None:
         raise RuntimeError("killed")
     assert path.read_bytes() == content()
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "foreign", "used"),
+    [(0o755, False, True), (0o700, False, True), (0o757, False, False), (0o1777, False, False), (0o755, True, False)],
+)
+def test_a_cache_that_others_may_write_to_is_not_used(
+    mode: int, foreign: bool, used: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """Code and pickles are read out of it: whoever may write there could run anything here."""
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    folder.chmod(mode)
+    if foreign and os.geteuid() == 0:
+        os.chown(folder, 12345, -1)
+    elif foreign:
+        monkeypatch.setattr(os, "geteuid", lambda: folder.stat().st_uid + 1)
+    monkeypatch.setenv("SPMARK_CACHE", str(folder))
+    assert (cache_root() == folder) == used
+    assert cache_root() == cache_root()
+    assert len(caplog.records) == (not used), "it is said once"
+    if not used:
+        assert not list(folder.iterdir())
+        assert cache_root().stat().st_mode & 0o777 == 0o700
+
+
+def test_a_missing_cache_is_made_for_its_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path / "a" / "b"))
+    assert cache_root().stat().st_mode & 0o777 == 0o700
 
 
 def test_others_may_read_it(tmp_path: Path) -> None:

@@ -12,11 +12,18 @@ from time import perf_counter, sleep
 import pytest
 from compilers import needs_compilers
 
-from spmark.impls.core.errors import CompileError, DeviceError
+from spmark.impls.core.errors import BuildError, CompileError, DeviceError
 from spmark.impls.core.files import write_sealed
 from spmark.impls.runtime import compile as compiler
 from spmark.impls.runtime import compile_pool
-from spmark.impls.runtime.compile import assemble, cache_folder, compile_kernel, included_headers, kept_source
+from spmark.impls.runtime.compile import (
+    assemble,
+    cache_folder,
+    compile_kernel,
+    included_headers,
+    kept_binary,
+    kept_source,
+)
 from spmark.impls.runtime.compile_pool import compile_many
 
 pytestmark = needs_compilers
@@ -108,6 +115,12 @@ def test_an_entry_that_says_something_else_counts_as_absent(head: bytes, tmp_pat
     assert compiler._read(path) is None
     write_sealed(path, b'{"symbol": "k", "registers": 1, "spill_bytes": 0, "shared_bytes": 0}\ncubin')
     assert compiler._read(path) == compiler.Binary(b"cubin", "k", 1, 0, 0)
+
+
+@pytest.mark.parametrize("key", ["../x", "/elsewhere/x", "ab/cd", "", "AB", "a" * 10 + "\0"])
+def test_a_key_is_no_path(key: str) -> None:
+    with pytest.raises(BuildError, match="expected the key of a compiled kernel in hexadecimal digits, found"):
+        kept_binary(key)
 
 
 def test_a_cache_that_cannot_be_written_costs_only_time(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,15 @@ from spmark.impls.kernels.direct_spmm import DIRECT, direct_starts, is_direct
 from spmark.impls.kernels.ell_buckets import NEVER
 from spmark.impls.kernels.sddmm import sddmm_instance
 from spmark.impls.sparsetir.paper import paper_space
-from spmark.impls.sparsetir.search import rule_width, sddmm_space, search_hyb, search_sddmm, tiles
+from spmark.impls.sparsetir.search import (
+    hyb_spaces,
+    rule_width,
+    sddmm_space,
+    sddmm_spaces,
+    search_hyb,
+    search_sddmm,
+    tiles,
+)
 
 PROBLEM = Problem(Op.SPMM, random_csr(64, 64, [5] * 64), 64)
 
@@ -41,6 +49,8 @@ def searched(problem: Problem, pinned: Config, cost: Any) -> tuple[Config, list[
     """Give what a search of hyb ends with, and what it asked for."""
     race, timer = made_up_race(cost)
     search_hyb(problem, pinned, race)
+    spaces = hyb_spaces(problem, pinned)
+    assert all(any(config in space for space in spaces) for config in timer.asked)
     return race.finish()[0], timer.asked
 
 
@@ -143,6 +153,7 @@ def test_tiles_divide_and_fit(width: int, dtype: DType) -> None:
 def searched_sddmm(problem: Problem, cost: Any) -> tuple[Config, list[Config]]:
     race, timer = made_up_race(cost)
     search_sddmm(problem, race)
+    assert all(any(config in space for space in sddmm_spaces(problem)) for config in timer.asked)
     return race.finish()[0], timer.asked
 
 

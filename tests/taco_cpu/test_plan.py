@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from spmark.impls.runtime.device import find
 from spmark.impls.runtime.gcc import find_gcc
 from spmark.impls.taco_cpu.plan import TacoCpu
 from spmark.impls.taco_cpu.space import CSR, space_of
+from spmark.impls.tuning.cache import held_results
 
 BLOCKED: dict[str, Any] = {
     "isplit": 4,
@@ -144,6 +146,33 @@ def test_a_search_times_what_it_draws_beside_its_own_config_and_is_kept(
     again = how.build(problem, find("cpu"))
     assert again.config == plan.config
     assert again.phases_s["search"] == plan.phases_s["search"], "the kept search is not made again"
+
+
+MUTATIONS = ("", "x; } int evil(", "i1 k1", -1, 0, 3, 1 << 40, 1.0, True, None, [], {"a": 1})
+
+
+@pytest.mark.parametrize("op", Op)
+def test_a_config_out_of_a_file_is_held_against_the_space_before_c_is_made_of_it(
+    op: Op, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a changed result of a search comes an error of ours, or a nest of the space that gives the right product."""
+    monkeypatch.setenv("SPMARK_CACHE", str(tmp_path))
+    problem = Problem(op, matrices()["under_32_rows"], 24)
+    how, held = TacoCpu(candidates=1, seed=5, threads=1), dict[str, bytes]()
+    with held_results(held):
+        how.build(problem, find("cpu"))
+    ((name, content),) = held.items()
+    whole, refused = json.loads(content), 0
+    changes: list[dict[str, Any]] = [{key: value} for key in CSR for value in MUTATIONS]
+    for change in [*changes, {"more": 1}, {"formats": "UUUU"}, {"order": space_of(op).axes[3].values[-1]["order"]}]:
+        whole["config"] = {**json.loads(content)["config"], **change}
+        with held_results({name: json.dumps(whole).encode()}):
+            try:
+                run_checked(how.build(problem, find("cpu")), problem)
+            except BuildError as error:
+                assert "expected a config that a search of taco_cpu may give" in str(error)
+                refused += 1
+    assert refused >= len(changes) - len(CSR)
 
 
 def test_operands_are_read_where_they_are_and_the_result_is_whole() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import subprocess
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from spmark.impls.core.interfaces import Candidate, Search
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.runtime.device import find
 from spmark.impls.tuning.cache import Kept, PlanCache, empty_cache, held_results, searched, without_files
+from spmark.impls.tuning.space import Axis, Space, always_legal
 
 PROBLEM = Problem(Op.SPMM, random_csr(64, 64, [5] * 64), 64)
 GPU = find("host-simt").model_copy(update={"name": "made-up"})
@@ -223,8 +225,8 @@ def test_a_search_runs_once_and_its_seconds_are_told_again() -> None:
         asked.append(1)
         return {"work": 8}, SEARCH
 
-    first = searched(cache_of(), search)
-    again = searched(cache_of(), search)
+    first = searched(cache_of(), search, always_legal)
+    again = searched(cache_of(), search, always_legal)
     assert len(asked) == 1
     assert first == again
     assert set(first.phases_s) == {"search"}
@@ -237,10 +239,10 @@ def test_phases_of_a_search_stand_apart_from_it() -> None:
         apart["select"] = 1e-9
         return {"work": 8}, SEARCH
 
-    first = searched(cache_of(), search, apart)
+    first = searched(cache_of(), search, always_legal, apart)
     assert first.phases_s == {"select": 1e-9, "search": first.phases_s["search"]}
     apart.clear()
-    assert searched(cache_of(), search, apart) == first
+    assert searched(cache_of(), search, always_legal, apart) == first
 
 
 def test_held_results_answer_before_files_and_take_in_what_is_read_or_found() -> None:
@@ -254,7 +256,7 @@ def test_held_results_answer_before_files_and_take_in_what_is_read_or_found() ->
     cache_of().path.unlink()
     assert cache_of().read() is None, "outside, only files answer"
     with held_results(dict(held)):
-        assert searched(cache_of(), lambda: pytest.fail("a search")).config == KEPT.config
+        assert searched(cache_of(), lambda: pytest.fail("a search"), always_legal).config == KEPT.config
     cache_of().write(replace(KEPT, config={"work": 16}))
     found: dict[str, bytes] = {}
     with held_results(found):
@@ -266,8 +268,23 @@ def test_held_results_of_a_damaged_file_are_passed_over() -> None:
     held = {f"sparsetir/{cache_of().path.name}": b'{"config": []'}
     with held_results(held):
         assert cache_of().read() is None
-        assert searched(cache_of(), lambda: (KEPT.config, SEARCH)).config == KEPT.config
+        assert searched(cache_of(), lambda: (KEPT.config, SEARCH), always_legal).config == KEPT.config
         assert cache_of().read() is not None
+
+
+def test_a_config_that_the_search_cannot_give_is_refused() -> None:
+    cache_of().write(KEPT)
+    with pytest.raises(BuildError, match=r"expected a config that a search of sparsetir may give, found "):
+        searched(cache_of(), lambda: pytest.fail("a search"), Space((Axis.of("work", (7,)),)).__contains__)
+
+
+@pytest.mark.parametrize(
+    "facts", [{"search": {"candidates": "many"}}, {"config": [1]}, {"phases_s": {"search": "long"}}]
+)
+def test_facts_of_another_type_count_as_damaged(facts: dict[str, Any]) -> None:
+    whole = json.loads(json.dumps(asdict(KEPT)))
+    with held_results({f"sparsetir/{cache_of().path.name}": json.dumps(whole | facts).encode()}):
+        assert cache_of().read() is None
 
 
 def test_without_files_only_what_is_held_answers() -> None:

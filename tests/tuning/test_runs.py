@@ -11,7 +11,7 @@ from races import made_up_race
 
 from spmark.impls.core.problem import DType, Op, Problem
 from spmark.impls.kernels.sddmm_runs import run_tiles
-from spmark.impls.tuning.runs import search_runs
+from spmark.impls.tuning.runs import runs_space, search_runs
 from spmark.impls.tuning.space import Config
 
 
@@ -34,6 +34,8 @@ def test_the_tile_is_found_then_its_run_then_its_rows(nnz_of_row: int, best_run:
     starts = {one["run"] for one in timer.asked[: len(tiles)]}
     assert starts == ({8} if nnz_of_row == 2000 else {4}), "small problems begin with more groups"
     assert len(timer.asked) <= len(tiles) + 9, "two tiles' runs, and searched rows"
+    space = runs_space(problem)
+    assert all({name: value for name, value in one.items() if name != "form"} in space for one in timer.asked)
 
 
 def test_rows_are_searched_only_where_there_is_a_kernel_for_it() -> None:

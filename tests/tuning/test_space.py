@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from spmark.impls.tuning.space import Axis, Space, key_of
@@ -27,6 +29,24 @@ def test_a_digest_follows_the_legal_configs_alone() -> None:
     assert Space((TILES, Axis.of("work", (8, 16)))).digest != SPACE.digest
     assert Space(SPACE.axes, lambda config: config["work"] < 32).digest != SPACE.digest
     assert SPACE.digest == "6ccd6db789705fbb", "it is the same in every process and version"
+
+
+@pytest.mark.parametrize(
+    ("config", "inside"),
+    [
+        ({"vector": 4, "lanes": 8, "work": 8}, True),
+        ({"vector": 4, "lanes": 16, "work": 8}, False),
+        ({"vector": 4, "lanes": 8}, False),
+        ({"vector": 4, "lanes": 8, "work": 8, "more": 1}, False),
+        ({"vector": 4.0, "lanes": 8, "work": 8}, False),
+        ({"vector": 4, "lanes": 8, "work": "8"}, False),
+        ({"vector": 4, "lanes": 8, "work": 8, "thirds": True}, True),
+        ({"vector": 4, "lanes": 8, "work": 8, "thirds": 1}, False),
+    ],
+)
+def test_a_config_of_a_file_is_held_against_the_axes(config: dict[str, Any], inside: bool) -> None:
+    assert (config in Space((*SPACE.axes, Axis("thirds", ({}, {"thirds": True}))))) == inside
+    assert config not in Space(SPACE.axes, lambda config: False)
 
 
 def test_an_axis_knows_its_value_in_a_config() -> None:
